@@ -1,0 +1,558 @@
+//! Group commit: many writers, one sync.
+//! `callers → queue → batch → check, stamp, encode → write → sync → publish root → answer`
+//!
+//! Revisions are assigned here and nowhere else, in queue order. A caller hears "ok" only after its batch is
+//! published, and a batch is published only after it is synced (or, with relaxed durability, handed to the
+//! operating system). Even a refusal by conflict waits for that: it may rest on a write of the same batch.
+//! What arrives while a sync runs forms the next batch.
+//!
+//! After a failed sync the log refuses every later write: the kernel may have dropped the dirty pages, so a
+//! retry proves nothing. A full disk is met before a batch touches the log, refuses that batch, and is tried
+//! again from time to time.
+
+use std::collections::VecDeque;
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::{Condvar, Mutex};
+use tokio::sync::{Semaphore, oneshot};
+
+use crate::error::{CommitError, ReadError, Refusal};
+use crate::history::Version;
+use crate::index::Tree;
+use crate::io::is_disk_full;
+use crate::log::{Keeper, Log};
+use crate::record::{self, Draft, EventKind, Head};
+use crate::snapshot::{Entry, Root};
+use crate::types::{
+    ATTRIBUTES_BYTES_MAX, Change, Committed, Durability, Expected, KEY_BYTES_MAX, Payload, VALUE_BYTES_MAX,
+    Write,
+};
+use crate::watch::{Event, Hub, Memo};
+
+/// Bytes of proposals that may wait in the queue; callers beyond wait outside. As much again may be in the
+/// batch being written.
+const QUEUE_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// What a proposal costs in the queue beside its bytes.
+const PROPOSAL_BYTES: usize = 4096;
+/// Most writes in one batch: they all wait for the last of them to be encoded.
+const BATCH_WRITES_MAX: usize = 1024;
+/// A batch that has grown to this size is written. A larger one would gain nothing: at 4 MiB the sync is a
+/// small part of the time.
+const BATCH_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// How often room is looked for on a full disk.
+const DISK_FULL_RETRY: Duration = Duration::from_secs(1);
+/// How much room a disk that was full must have before writes are invited again.
+const ROOM_TRIED: usize = 32 * 1024;
+
+/// A write on its way, and where its answer goes.
+pub(crate) struct Proposal {
+    write: Write,
+    answer: oneshot::Sender<Result<Committed, CommitError>>,
+}
+
+/// Proposals on their way to the sequencer.
+pub(crate) struct Queue {
+    state: Mutex<QueueState>,
+    arrived: Condvar,
+    /// Room in the queue, in units of [`PROPOSAL_BYTES`].
+    room: Semaphore,
+}
+
+#[derive(Default)]
+struct QueueState {
+    proposals: VecDeque<Proposal>,
+    closed: bool,
+    /// The sequencer sleeps and must be woken.
+    idle: bool,
+}
+
+impl Queue {
+    pub fn new() -> Queue {
+        Queue {
+            state: Mutex::default(),
+            arrived: Condvar::new(),
+            room: Semaphore::new(QUEUE_BYTES_MAX / PROPOSAL_BYTES),
+        }
+    }
+
+    /// Hands `write` over and returns its outcome. Once it is in the queue it is carried out even if the
+    /// future is dropped.
+    pub async fn submit(&self, write: Write) -> Result<Committed, CommitError> {
+        check_limits(&write)?;
+        let permit = self.room.acquire_many(weight(&write)).await.map_err(|_| CommitError::Closed)?;
+        let (answer, outcome) = oneshot::channel();
+        {
+            let mut state = self.state.lock();
+            if state.closed {
+                return Err(CommitError::Closed);
+            }
+            permit.forget();
+            state.proposals.push_back(Proposal { write, answer });
+            if std::mem::take(&mut state.idle) {
+                self.arrived.notify_one();
+            }
+        }
+        outcome.await.unwrap_or(Err(CommitError::Closed))
+    }
+
+    /// Takes no more proposals; those waiting are still carried out.
+    pub fn close(&self) {
+        self.state.lock().closed = true;
+        self.room.close();
+        self.arrived.notify_one();
+    }
+
+    /// Closes the queue and lets go of what waits in it, whose callers then hear that the store is closed.
+    pub fn abandon(&self) {
+        self.close();
+        self.state.lock().proposals.clear();
+    }
+
+    /// Fills `batch` with what waits, or sleeps until something does, for at most `patience`. False once the
+    /// queue is closed and empty.
+    fn take(&self, batch: &mut VecDeque<Proposal>, patience: Option<Duration>) -> bool {
+        let mut state = self.state.lock();
+        while state.proposals.is_empty() {
+            if state.closed {
+                return false;
+            }
+            state.idle = true;
+            match patience {
+                None => self.arrived.wait(&mut state),
+                Some(patience) => {
+                    if self.arrived.wait_for(&mut state, patience).timed_out() {
+                        return true;
+                    }
+                }
+            }
+        }
+        state.idle = false;
+        let mut taken = 0;
+        let mut bytes = 0;
+        while let Some(proposal) = state.proposals.front() {
+            let weight = weight(&proposal.write) as usize;
+            if batch.len() == BATCH_WRITES_MAX
+                || (bytes > 0 && bytes + weight * PROPOSAL_BYTES > QUEUE_BYTES_MAX)
+            {
+                break;
+            }
+            bytes += weight * PROPOSAL_BYTES;
+            taken += weight;
+            batch.extend(state.proposals.pop_front());
+        }
+        drop(state);
+        self.room.add_permits(taken);
+        true
+    }
+}
+
+fn weight(write: &Write) -> u32 {
+    let payload = match &write.change {
+        Change::Put(payload) | Change::Delete(Some(payload)) => {
+            payload.attributes.len() + payload.value.len()
+        }
+        Change::Delete(None) => 0,
+    };
+    // Limits were checked: this is some thousands at most, and the queue has room for it when empty.
+    1 + (payload / PROPOSAL_BYTES) as u32
+}
+
+fn check_limits(write: &Write) -> Result<(), CommitError> {
+    let len = write.key.len();
+    if len == 0 || len > KEY_BYTES_MAX {
+        return Err(CommitError::KeyLength { len, max: KEY_BYTES_MAX });
+    }
+    if let Change::Put(payload) | Change::Delete(Some(payload)) = &write.change {
+        let len = payload.attributes.len();
+        if len > ATTRIBUTES_BYTES_MAX {
+            return Err(CommitError::AttributesTooLarge { len, max: ATTRIBUTES_BYTES_MAX });
+        }
+        let len = payload.value.len();
+        if len > VALUE_BYTES_MAX {
+            return Err(CommitError::ValueTooLarge { len, max: VALUE_BYTES_MAX });
+        }
+        if let Some(stamp_at) = payload.stamp_at.filter(|&at| at as usize > len) {
+            return Err(CommitError::StampOutOfRange { stamp_at, len });
+        }
+    }
+    Ok(())
+}
+
+/// What others may know about the sequencer's state.
+#[derive(Default)]
+pub(crate) struct Vitals {
+    pub synced: AtomicU64,
+    pub batches: AtomicU64,
+    pub commits: AtomicU64,
+    pub record_bytes: AtomicU64,
+    /// Why writes are refused at present.
+    pub refusal: Mutex<Option<Refusal>>,
+}
+
+impl Vitals {
+    /// Notes that writes are refused. What is permanent stays.
+    fn refuse(&self, refusal: Refusal) {
+        let mut current = self.refusal.lock();
+        if matches!(&*current, Some(Refusal::LogFailed { .. })) || current.as_ref() == Some(&refusal) {
+            return;
+        }
+        match &refusal {
+            Refusal::DiskFull => tracing::warn!("writes are refused: {refusal}"),
+            Refusal::LogFailed { .. } => tracing::error!("writes are refused: {refusal}"),
+        }
+        *current = Some(refusal);
+    }
+
+    /// Hears the outcome of a background sync.
+    pub fn background_sync(&self, outcome: io::Result<u64>) {
+        match outcome {
+            Ok(revision) => {
+                self.synced.fetch_max(revision, Ordering::AcqRel);
+            }
+            Err(error) => self.refuse(log_failed("sync", &error)),
+        }
+    }
+
+    /// Why every write will be refused until the store is opened again.
+    fn failed(&self) -> Option<Refusal> {
+        self.refusal.lock().clone().filter(|refusal| matches!(refusal, Refusal::LogFailed { .. }))
+    }
+
+    /// Hears that the sequencer ended in the middle of its work.
+    pub fn gave_up(&self) {
+        self.refuse(Refusal::LogFailed { operation: "sequencing", reason: "internal error".into() });
+    }
+
+    fn disk_is_full(&self) -> bool {
+        matches!(&*self.refusal.lock(), Some(Refusal::DiskFull))
+    }
+
+    fn room_again(&self) {
+        let mut current = self.refusal.lock();
+        if matches!(&*current, Some(Refusal::DiskFull)) {
+            tracing::info!("there is room on the store's disk again; writes resume");
+            *current = None;
+        }
+    }
+}
+
+fn log_failed(operation: &'static str, error: &io::Error) -> Refusal {
+    Refusal::LogFailed { operation, reason: error.to_string() }
+}
+
+fn refusal(operation: &'static str, error: &io::Error) -> Refusal {
+    if is_disk_full(error) { Refusal::DiskFull } else { log_failed(operation, error) }
+}
+
+/// The one writer. Lives on its own thread.
+pub(crate) struct Sequencer {
+    pub queue: Arc<Queue>,
+    pub hub: Arc<Hub>,
+    pub vitals: Arc<Vitals>,
+    pub keeper: Arc<Keeper>,
+    pub log: Log,
+    pub durability: Durability,
+    /// The index including the writes of the batch in the making.
+    tree: Tree,
+    /// The newest revision assigned.
+    revision: u64,
+    /// The encoded records of the batch in the making; they will stand at the log's position.
+    buffer: Vec<u8>,
+    pending: Vec<Pending>,
+}
+
+/// A proposal of the batch in the making that was decided on.
+struct Pending {
+    answer: oneshot::Sender<Result<Committed, CommitError>>,
+    outcome: Outcome,
+}
+
+enum Outcome {
+    /// It gets this place, and replaces that state.
+    Write {
+        key: Bytes,
+        version: Version,
+        previous: Option<Version>,
+    },
+    /// The key's state, read from the batch's tree, is not what was expected.
+    Conflict {
+        key: Bytes,
+        current: Option<Version>,
+    },
+    Error(CommitError),
+}
+
+impl Sequencer {
+    pub fn new(
+        queue: Arc<Queue>,
+        hub: Arc<Hub>,
+        vitals: Arc<Vitals>,
+        keeper: Arc<Keeper>,
+        log: Log,
+        durability: Durability,
+    ) -> Sequencer {
+        let root = hub.root();
+        let (tree, revision) = (root.tree.clone(), root.revision);
+        let (buffer, pending) = (Vec::new(), Vec::new());
+        Sequencer { queue, hub, vitals, keeper, log, durability, tree, revision, buffer, pending }
+    }
+
+    /// Works until the queue is closed and empty, then syncs.
+    pub fn run(mut self) {
+        let mut batch = VecDeque::new();
+        self.keeper.look_ahead(&self.log);
+        loop {
+            let patience = self.vitals.disk_is_full().then_some(DISK_FULL_RETRY);
+            if !self.queue.take(&mut batch, patience) {
+                break;
+            }
+            if batch.is_empty() {
+                self.look_for_room();
+                continue;
+            }
+            for proposal in batch.drain(..) {
+                self.propose(proposal);
+            }
+            // A refusal has been answered and noted.
+            let _ = self.flush();
+            self.keeper.look_ahead(&self.log);
+        }
+        if self.vitals.failed().is_none() {
+            let revision = self.revision;
+            self.vitals.background_sync(self.log.sync().map(|()| revision));
+        }
+    }
+
+    /// Decides on one proposal and encodes it into the batch.
+    fn propose(&mut self, proposal: Proposal) {
+        let Proposal { write, answer } = proposal;
+        if let Some(refusal) = self.vitals.failed() {
+            let _ = answer.send(Err(CommitError::Refused(refusal)));
+            return;
+        }
+        let current = self.tree.newest(&write.key).filter(|version| !version.is_delete()).copied();
+        let as_expected = match write.expected {
+            Expected::Any => true,
+            Expected::Absent => current.is_none(),
+            Expected::Revision(revision) => current.is_some_and(|version| version.revision == revision),
+        };
+        let state = match (write.change, current) {
+            (Change::Put(payload), _) if as_expected => Ok((EventKind::Put, State::from(payload))),
+            (Change::Delete(Some(payload)), Some(_)) if as_expected => {
+                Ok((EventKind::Delete, State::from(payload)))
+            }
+            (Change::Delete(None), Some(current)) if as_expected => self
+                .stored_state(&write.key, current)
+                .map(|state| (EventKind::Delete, state))
+                .map_err(|error| Outcome::Error(CommitError::Damaged(error))),
+            // The condition does not hold, or there is nothing to delete.
+            _ => Err(Outcome::Conflict { key: write.key.clone(), current }),
+        };
+        let (kind, state) = match state {
+            Ok(state) => state,
+            Err(outcome) => return self.pending.push(Pending { answer, outcome }),
+        };
+        let mut draft = Draft {
+            revision: self.revision + 1,
+            created: current.map_or(self.revision + 1, |version| version.created),
+            previous: current.map_or(0, |version| version.revision),
+            synced: 0,
+            kind,
+            key: &write.key,
+            attributes: &state.attributes,
+            value: &state.value[..state.stamp.as_ref().map_or(state.value.len(), |stamp| stamp.start)],
+            value_after_stamp: state.stamp.as_ref().map(|stamp| &state.value[stamp.end..]),
+        };
+        let len = draft.record_len();
+        if let Err(refusal) = self.make_room(len) {
+            let _ = answer.send(Err(CommitError::Refused(refusal)));
+            return;
+        }
+        draft.synced = self.vitals.synced.load(Ordering::Acquire).min(self.revision);
+        let segment = self.log.current();
+        let offset = self.log.position() + self.buffer.len() as u64;
+        record::append(&mut self.buffer, &draft, segment.salt, offset);
+        let deleted = kind == EventKind::Delete;
+        let version = Version::new(draft.revision, draft.created, segment.number, offset, len, deleted);
+        self.revision = version.revision;
+        self.tree.push(&write.key, version);
+        let outcome = Outcome::Write { key: write.key, version, previous: current };
+        self.pending.push(Pending { answer, outcome });
+    }
+
+    /// The state of `current`, which may still be in the buffer.
+    fn stored_state(&self, key: &Bytes, current: Version) -> Result<State, ReadError> {
+        let root = self.hub.root();
+        let (head, record) = if current.revision > root.revision {
+            let start = (current.offset() - self.log.position()) as usize;
+            let bytes = Bytes::copy_from_slice(&self.buffer[start..start + current.len()]);
+            let head = Head::read(&bytes, self.log.current().salt, current.offset())
+                .expect("a record just encoded reads back");
+            (head, head.record(&bytes))
+        } else {
+            let damaged = || ReadError::Damaged { key: key.clone(), revision: current.revision };
+            root.entry(key.clone(), current).ok_or_else(damaged)?.read_with_head()?
+        };
+        let stamp = head.stamp.map(|stamp| stamp.offset..stamp.offset + stamp.len);
+        Ok(State { attributes: record.attributes, value: record.value, stamp })
+    }
+
+    /// Makes sure that a record of `len` bytes may follow in the buffer, writing what is in it if need be.
+    fn make_room(&mut self, len: usize) -> Result<(), Refusal> {
+        if !self.buffer.is_empty()
+            && (self.buffer.len() + len > BATCH_BYTES_MAX || !self.log.has_room(self.buffer.len() + len))
+        {
+            self.flush()?;
+        }
+        if self.log.has_room(self.buffer.len() + len) { Ok(()) } else { self.roll(len) }
+    }
+
+    /// Goes on in a new segment; the buffer is empty.
+    fn roll(&mut self, len: usize) -> Result<(), Refusal> {
+        // With the old segment synced, only the last one can ever have a torn tail.
+        let rolled = self.log.sync().map_err(|error| log_failed("sync", &error)).and_then(|()| {
+            self.vitals.synced.fetch_max(self.hub.revision(), Ordering::AcqRel);
+            let rolled = self.log.roll(len, self.revision + 1, &self.keeper);
+            rolled.map_err(|error| refusal("starting a segment", &error))
+        });
+        rolled.inspect_err(|refusal| self.vitals.refuse(refusal.clone()))
+    }
+
+    /// Writes the batch, publishes it and answers everybody in it.
+    fn flush(&mut self) -> Result<(), Refusal> {
+        let outcome = if self.buffer.is_empty() { Ok(()) } else { self.write() };
+        let before = self.hub.root();
+        match &outcome {
+            Ok(()) if self.buffer.is_empty() => self.answer(&before, Vec::new()),
+            Ok(()) => {
+                let root = Root {
+                    revision: self.revision,
+                    oldest: before.oldest,
+                    tree: self.tree.clone(),
+                    segments: self.log.segments().clone(),
+                };
+                let events = self.events(&root);
+                self.hub.publish(root, &events);
+                self.vitals.batches.fetch_add(1, Ordering::Relaxed);
+                self.vitals.commits.fetch_add(events.len() as u64, Ordering::Relaxed);
+                self.vitals.record_bytes.fetch_add(self.buffer.len() as u64, Ordering::Relaxed);
+                self.vitals.room_again();
+                self.answer(&before, events);
+            }
+            Err(refusal) => {
+                self.vitals.refuse(refusal.clone());
+                self.tree = before.tree.clone();
+                self.revision = before.revision;
+                for Pending { answer, .. } in self.pending.drain(..) {
+                    let _ = answer.send(Err(CommitError::Refused(refusal.clone())));
+                }
+            }
+        }
+        self.buffer.clear();
+        // One huge batch must not keep its memory for good.
+        self.buffer.shrink_to(BATCH_BYTES_MAX);
+        outcome
+    }
+
+    /// Brings the buffer to disk, or to the operating system with relaxed durability.
+    fn write(&mut self) -> Result<(), Refusal> {
+        let len = self.buffer.len();
+        self.log.allocate(len as u64).map_err(|error| refusal("write", &error))?;
+        if let Err(error) = self.log.write(&self.buffer) {
+            // Only a file system that copies on write can be full here. Nobody may ever see a refused write,
+            // so whatever part of it was written has to be gone before the refusal is told.
+            if is_disk_full(&error) && self.log.erase(len).is_ok() {
+                return Err(Refusal::DiskFull);
+            }
+            return Err(log_failed("write", &error));
+        }
+        match self.durability {
+            Durability::Sync => {
+                self.log.sync().map_err(|error| log_failed("sync", &error))?;
+                self.vitals.synced.fetch_max(self.revision, Ordering::AcqRel);
+            }
+            Durability::Relaxed => self.keeper.sync_soon(self.log.current(), self.revision),
+        }
+        self.log.advance(len);
+        Ok(())
+    }
+
+    /// The events of the batch.
+    fn events(&self, root: &Root) -> Vec<Arc<Event>> {
+        let segment = self.log.current();
+        let mut events = Vec::with_capacity(self.pending.len());
+        for pending in &self.pending {
+            if let Outcome::Write { key, version, previous } = &pending.outcome {
+                segment.mark(version.revision, version.offset());
+                events.push(Arc::new(Event {
+                    revision: version.revision,
+                    kind: if version.is_delete() { EventKind::Delete } else { EventKind::Put },
+                    key: key.clone(),
+                    entry: Entry::new(key.clone(), *version, segment.clone()),
+                    previous: previous.and_then(|previous| root.entry(key.clone(), previous)),
+                    memo: Memo::default(),
+                }));
+            }
+        }
+        events
+    }
+
+    /// Answers everybody in the batch; `events` are its writes.
+    fn answer(&mut self, before: &Root, events: Vec<Arc<Event>>) {
+        let segment = self.log.current();
+        let mut events = events.into_iter();
+        for Pending { answer, outcome } in self.pending.drain(..) {
+            let outcome = match outcome {
+                Outcome::Error(error) => Err(error),
+                Outcome::Conflict { key, current } => {
+                    // The state in the way may have come with this very batch.
+                    let entry = |version: Version| match version.revision > before.revision {
+                        true => Some(Entry::new(key, version, segment.clone())),
+                        false => before.entry(key, version),
+                    };
+                    Err(CommitError::Conflict { current: current.and_then(entry) })
+                }
+                Outcome::Write { version, .. } => match events.next() {
+                    Some(event) => Ok(Committed { revision: version.revision, entry: event.entry.clone() }),
+                    None => unreachable!("each write has its event"),
+                },
+            };
+            // Who does not wait for the answer any more does not get it.
+            let _ = answer.send(outcome);
+        }
+    }
+
+    /// Tries on a full disk whether a write would do.
+    fn look_for_room(&mut self) {
+        if !self.log.has_room(ROOM_TRIED) && self.roll(ROOM_TRIED).is_err() {
+            return;
+        }
+        if self.log.allocate(ROOM_TRIED as u64).is_ok() {
+            self.vitals.room_again();
+        }
+    }
+}
+
+/// What a put or delete stores.
+struct State {
+    attributes: Bytes,
+    value: Bytes,
+    /// The bytes of the value that the stamp replaces.
+    stamp: Option<Range<usize>>,
+}
+
+impl From<Payload> for State {
+    fn from(payload: Payload) -> State {
+        let stamp = payload.stamp_at.map(|at| at as usize..at as usize);
+        State { attributes: payload.attributes, value: payload.value, stamp }
+    }
+}
+
+#[cfg(test)]
+#[path = "commit_test.rs"]
+mod tests;

@@ -1,0 +1,174 @@
+//! What can go wrong, one enum for each family of operations, cut by what the caller does next.
+
+use std::io;
+use std::path::PathBuf;
+
+use bytes::Bytes;
+
+use crate::snapshot::Entry;
+
+/// Why a store was not opened. Nothing was changed, apart from a directory that may have been made. Each text is
+/// one line and names the path.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Another process, or another handle in this one, has the store open.
+    #[error("store {} is in use by another process", dir.display())]
+    InUse {
+        /// The store's directory.
+        dir: PathBuf,
+    },
+    /// A later release wrote this store.
+    #[error("{}: store format {found} is newer than {supported}, the newest this release reads", path.display())]
+    NewerFormat {
+        /// The file that says so.
+        path: PathBuf,
+        /// The format version found.
+        found: u32,
+        /// The newest format version this release reads.
+        supported: u32,
+    },
+    /// The header of a segment is damaged in both its copies, so none of its records can be checked.
+    #[error("{}: not a segment of this store, or its header is damaged", path.display())]
+    BadHeader {
+        /// The segment.
+        path: PathBuf,
+    },
+    /// A segment between the first and the last is gone.
+    #[error("{}: segment is missing", path.display())]
+    MissingSegment {
+        /// Where it should be.
+        path: PathBuf,
+    },
+    /// The operating system said no.
+    #[error("{}: cannot {operation}: {source}", path.display())]
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// What was tried.
+        operation: &'static str,
+        /// Why it failed.
+        source: io::Error,
+    },
+}
+
+/// Why a write was not committed. Unless said otherwise nothing was written and the store is as it was.
+#[derive(Debug, thiserror::Error)]
+pub enum CommitError {
+    /// The condition did not hold: read again and decide. Also the answer to deleting what does not exist.
+    #[error("{}", match current { Some(entry) => format!("key is at revision {}", entry.revision()), None => "key does not exist".into() })]
+    Conflict {
+        /// The newest state; `None` when the key does not exist.
+        current: Option<Entry>,
+    },
+    /// A key needs 1 to `max` bytes.
+    #[error("key of {len} bytes, must have 1 to {max}")]
+    KeyLength {
+        /// Length of the key in bytes.
+        len: usize,
+        /// [`KEY_BYTES_MAX`](crate::KEY_BYTES_MAX).
+        max: usize,
+    },
+    /// More attributes than a record may have.
+    #[error("attributes of {len} bytes, more than {max}")]
+    AttributesTooLarge {
+        /// Length of the attributes in bytes.
+        len: usize,
+        /// [`ATTRIBUTES_BYTES_MAX`](crate::ATTRIBUTES_BYTES_MAX).
+        max: usize,
+    },
+    /// A larger value than a record may have.
+    #[error("value of {len} bytes, more than {max}")]
+    ValueTooLarge {
+        /// Length of the value in bytes.
+        len: usize,
+        /// [`VALUE_BYTES_MAX`](crate::VALUE_BYTES_MAX).
+        max: usize,
+    },
+    /// The stamp's offset lies outside of the value.
+    #[error("stamp at {stamp_at} in a value of {len} bytes")]
+    StampOutOfRange {
+        /// The offset asked for.
+        stamp_at: u32,
+        /// Length of the value in bytes.
+        len: usize,
+    },
+    /// `Delete(None)` needs the stored state, and that is damaged. `Delete(Some(…))` works.
+    #[error(transparent)]
+    Damaged(ReadError),
+    /// The store takes no writes at present.
+    #[error("write refused: {0}")]
+    Refused(Refusal),
+    /// The engine was closed. A write already queued then was still committed and answered.
+    #[error("store is closed")]
+    Closed,
+}
+
+/// Why a store takes no writes. Reads go on.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum Refusal {
+    /// No room for the write. **The write was not committed and never will be.** Writes resume by themselves
+    /// once there is room.
+    #[error("no space left on the store's disk")]
+    DiskFull,
+    /// Writing or syncing failed. **Whether the write that met this is on disk is unknown**; it was not shown to
+    /// readers. Permanent until the store is opened again: after a failed sync the kernel may have dropped the
+    /// dirty pages, so that a later success would prove nothing.
+    #[error("{operation} failed ({reason}); the store must be reopened")]
+    LogFailed {
+        /// What failed.
+        operation: &'static str,
+        /// What the operating system said.
+        reason: String,
+    },
+}
+
+/// Why a stored state could not be read. Other keys are unaffected.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum ReadError {
+    /// The record's bytes do not match their checksum, or cannot be read at all.
+    #[error("stored state of {:?} at revision {revision} is damaged", String::from_utf8_lossy(key))]
+    Damaged {
+        /// The key.
+        key: Bytes,
+        /// The revision of the damaged state.
+        revision: u64,
+    },
+}
+
+/// Why there is no snapshot at a revision.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum SnapshotError {
+    /// That long ago is no longer kept.
+    #[error("revision is compacted, the oldest readable is {oldest}")]
+    Compacted {
+        /// The oldest revision that can be read.
+        oldest: u64,
+    },
+    /// That revision is not there yet.
+    #[error("revision lies in the future, the newest is {current}")]
+    Future {
+        /// The newest published revision.
+        current: u64,
+    },
+}
+
+/// Why a tail cannot go on: start again from a fresh snapshot.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum TailError {
+    /// Events it has yet to see are no longer kept.
+    #[error("events are compacted, the oldest readable revision is {oldest}")]
+    Compacted {
+        /// The oldest revision that can be read.
+        oldest: u64,
+    },
+    /// A record on its way is damaged so far that not even its key is known: it may or may not belong to this
+    /// tail, so going on could hide an event.
+    #[error("the record of revision {revision} is damaged")]
+    Damaged {
+        /// The first unreadable revision.
+        revision: u64,
+    },
+    /// The engine was closed.
+    #[error("store is closed")]
+    Closed,
+}

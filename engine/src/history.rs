@@ -1,0 +1,212 @@
+//! The retained versions of one key, newest first.
+//!
+//! The newest one lies in the tree's leaf; the older ones hang off it in chunks:
+//! `leaf slot → [v9 v8 v7] → [v6 v5 v4 v3] → …`. A chunk never changes once shared, so that every root made
+//! since keeps seeing its own past. Each chunk also has a jump to one further back, chosen so that any depth is
+//! reached in a logarithmic number of steps (Myers, "An applicative random-access stack"): a key written every
+//! second for days has a long history, and reading far back must not walk all of it.
+
+use std::sync::Arc;
+
+use crate::record::RECORD_BYTES_MAX;
+
+/// Where one state of a key is stored. 32 bytes, because there is one for every retained write.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Version {
+    /// The revision that wrote it.
+    pub revision: u64,
+    /// The revision of the put that made the key exist.
+    pub created: u64,
+    /// Number of the segment.
+    pub segment: u32,
+    /// Offset in the segment, in units of 8 bytes.
+    offset_units: u32,
+    /// Length of the record in bytes; the top bit says that it is a delete.
+    len_and_kind: u32,
+}
+
+const DELETED: u32 = 1 << 31;
+const _: () = assert!(RECORD_BYTES_MAX < DELETED as usize);
+
+impl Version {
+    pub fn new(revision: u64, created: u64, segment: u32, offset: u64, len: usize, deleted: bool) -> Version {
+        debug_assert!(offset.is_multiple_of(8) && len < DELETED as usize);
+        let kind = if deleted { DELETED } else { 0 };
+        Version {
+            revision,
+            created,
+            segment,
+            offset_units: (offset / 8) as u32,
+            len_and_kind: len as u32 | kind,
+        }
+    }
+
+    /// Offset of the record in its segment, in bytes.
+    pub fn offset(&self) -> u64 {
+        u64::from(self.offset_units) * 8
+    }
+
+    /// Length of the record in bytes.
+    pub fn len(&self) -> usize {
+        (self.len_and_kind & !DELETED) as usize
+    }
+
+    /// Whether the key is gone as of this version.
+    pub fn is_delete(&self) -> bool {
+        self.len_and_kind & DELETED != 0
+    }
+}
+
+/// Versions in one chunk. Eight make the two links cost four bytes a version, and copying a shared chunk to add
+/// one stays a copy of 256 bytes.
+const CHUNK_LEN: usize = 8;
+
+/// Versions before the newest, oldest first within the chunk.
+#[derive(Debug)]
+pub(crate) struct Older {
+    versions: Vec<Version>,
+    next: Option<Arc<Older>>,
+    jump: Option<Arc<Older>>,
+    /// Chunks behind this one.
+    depth: u32,
+}
+
+/// Adds `version` in front of `older`; in place when nobody else looks at the first chunk.
+pub(crate) fn push(older: &mut Option<Arc<Older>>, version: Version) {
+    match older {
+        Some(chunk) if chunk.versions.len() < CHUNK_LEN => match Arc::get_mut(chunk) {
+            Some(chunk) => chunk.versions.push(version),
+            None => {
+                let mut versions = Vec::with_capacity(CHUNK_LEN);
+                versions.extend_from_slice(&chunk.versions);
+                versions.push(version);
+                let (next, jump) = (chunk.next.clone(), chunk.jump.clone());
+                *chunk = Arc::new(Older { versions, next, jump, depth: chunk.depth });
+            }
+        },
+        _ => {
+            let next = older.take();
+            let (jump, depth) = match &next {
+                None => (None, 0),
+                Some(next) => {
+                    let far = next.jump.as_ref();
+                    let span =
+                        |from: &Older, to: Option<&Arc<Older>>| from.depth - to.map_or(0, |to| to.depth);
+                    // Two spans of equal length in a row are joined into one, as when counting in binary.
+                    let jump = match far {
+                        Some(far) if span(next, Some(far)) == span(far, far.jump.as_ref()) => {
+                            far.jump.clone()
+                        }
+                        _ => Some(next.clone()),
+                    };
+                    (jump, next.depth + 1)
+                }
+            };
+            // Most keys are written once or twice: the first chunk starts small.
+            let mut versions = Vec::with_capacity(if next.is_some() { CHUNK_LEN } else { 1 });
+            versions.push(version);
+            *older = Some(Arc::new(Older { versions, next, jump, depth }));
+        }
+    }
+}
+
+/// The newest of `newest` and `older` whose revision is at most `revision`.
+pub(crate) fn at<'h>(
+    newest: &'h Version,
+    older: &'h Option<Arc<Older>>,
+    revision: u64,
+) -> Option<&'h Version> {
+    if newest.revision <= revision {
+        return Some(newest);
+    }
+    let mut chunk = older.as_deref()?;
+    // A chunk is worth stopping at once its oldest version is old enough; jump while even the target's oldest
+    // version is too young or only just old enough.
+    while chunk.versions.first().is_none_or(|oldest| oldest.revision > revision) {
+        let target = match chunk.jump.as_deref() {
+            Some(far) if far.versions.last().is_some_and(|v| v.revision > revision) => far,
+            _ => chunk.next.as_deref()?,
+        };
+        chunk = target;
+    }
+    chunk.versions.iter().rev().find(|version| version.revision <= revision)
+}
+
+impl Drop for Older {
+    /// Lets go of the chain link by link: the derived drop would recurse once per chunk.
+    fn drop(&mut self) {
+        self.jump = None;
+        let mut next = self.next.take();
+        while let Some(mut chunk) = next.and_then(Arc::into_inner) {
+            next = chunk.next.take();
+            // The jump's target is still held through `next`, so dropping `chunk` here goes no deeper.
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn version(revision: u64) -> Version {
+        Version::new(revision, 1, 0, 64, 100, false)
+    }
+
+    #[test]
+    fn a_version_gives_back_what_it_was_made_of() {
+        for deleted in [false, true] {
+            let v = Version::new(9, 4, 3, (1 << 34) + 8, 9_000_000, deleted);
+            assert_eq!((v.offset(), v.len(), v.is_delete()), ((1 << 34) + 8, 9_000_000, deleted));
+        }
+        assert_eq!(size_of::<Version>(), 32);
+    }
+
+    #[test]
+    fn any_depth_is_found_and_shared_past_stays_as_it_was() {
+        let (mut newest, mut older) = (version(2), None);
+        let mut roots = Vec::new();
+        for n in 2..=2_000 {
+            // Every other revision belongs to another key. Some pushes meet a shared chunk, some do not.
+            push(&mut older, newest);
+            newest = version(n * 2);
+            if n % 7 == 0 {
+                roots.push((newest, older.clone()));
+            }
+        }
+        roots.push((newest, older));
+        for (newest, older) in &roots {
+            for revision in 0..=newest.revision + 1 {
+                let expected = Some(revision.min(newest.revision) / 2 * 2).filter(|&r| r >= 2);
+                assert_eq!(at(newest, older, revision).map(|v| v.revision), expected, "at {revision}");
+            }
+        }
+    }
+
+    #[test]
+    fn reading_far_back_takes_few_steps() {
+        let (mut newest, mut older) = (version(1), None);
+        for n in 2..=100_000 {
+            push(&mut older, newest);
+            newest = version(n);
+        }
+        let mut steps = 0;
+        let mut chunk = older.as_deref();
+        while let Some(c) = chunk.filter(|c| c.versions[0].revision > 1) {
+            let far = c.jump.as_deref().filter(|far| far.versions.last().unwrap().revision > 1);
+            chunk = far.or(c.next.as_deref());
+            steps += 1;
+        }
+        assert!(steps < 60, "{steps} steps");
+    }
+
+    #[test]
+    fn a_long_history_is_dropped_without_recursion() {
+        let (newest, mut older) = (version(1), None);
+        for _ in 0..2_000_000 {
+            push(&mut older, newest);
+        }
+        let second = older.clone();
+        drop(older);
+        drop(second);
+    }
+}

@@ -1,0 +1,89 @@
+//! Changing a tree: new versions, new keys, splits.
+
+use std::sync::Arc;
+
+use super::Tree;
+use super::node::{Branch, Child, NODE_LEN_MAX, Node, Slot};
+use crate::history::{self, Version};
+
+/// A node that was split: the shortest key not smaller than any to its left, and the new right half.
+struct Split {
+    separator: Vec<u8>,
+    right: Child,
+}
+
+/// What an edit did below some node.
+struct Edited {
+    /// The newest version until now.
+    previous: Option<Version>,
+    /// Change of the number of live keys.
+    live: i64,
+    split: Option<Split>,
+}
+
+impl Tree {
+    /// Makes `version` the newest of `key` and returns the one that was. Versions of a key come in ascending
+    /// order of revision. Nodes that other trees share are copied, all others are changed in place.
+    pub fn push(&mut self, key: &[u8], version: Version) -> Option<Version> {
+        let edited = push(&mut self.root, key, version);
+        self.live = self.live.wrapping_add_signed(edited.live);
+        if let Some(split) = edited.split {
+            let left = Child { live: self.live - split.right.live, node: std::mem::take(&mut self.root) };
+            self.root = Arc::new(Node::Branch(Branch::new(left, &split.separator, split.right)));
+        }
+        edited.previous
+    }
+}
+
+fn push(node: &mut Arc<Node>, key: &[u8], version: Version) -> Edited {
+    // In place when only this tree has the node, else on a copy.
+    match Arc::make_mut(node) {
+        Node::Leaf(leaf) => {
+            let at = match leaf.search(key) {
+                Ok(at) => {
+                    let slot = leaf.slot_mut(at);
+                    let previous = std::mem::replace(&mut slot.newest, version);
+                    history::push(&mut slot.older, previous);
+                    let live = i64::from(!version.is_delete()) - i64::from(!previous.is_delete());
+                    return Edited { previous: Some(previous), live, split: None };
+                }
+                Err(at) => at,
+            };
+            leaf.insert(at, key, Slot { newest: version, older: None });
+            let split = (leaf.slots().len() > NODE_LEN_MAX).then(|| {
+                // Keys often come in ascending order; a full leaf with one key to the right then fills the
+                // pages where an even split would leave them half empty.
+                let middle = if at + 1 == leaf.slots().len() { at } else { leaf.slots().len() / 2 };
+                let separator = separator(leaf.keys().get(middle - 1), leaf.keys().get(middle));
+                let right = leaf.split_off(middle);
+                Split { separator, right: Child { live: right.live(), node: Arc::new(Node::Leaf(right)) } }
+            });
+            Edited { previous: None, live: i64::from(!version.is_delete()), split }
+        }
+        Node::Branch(branch) => {
+            let at = branch.child_for(key);
+            let child = branch.child_mut(at);
+            let mut edited = push(&mut child.node, key, version);
+            child.live = child.live.wrapping_add_signed(edited.live);
+            if let Some(split) = edited.split.take() {
+                child.live -= split.right.live;
+                let at_end = at + 1 == branch.children().len();
+                branch.insert_after(at, &split.separator, split.right);
+                let len = branch.children().len();
+                if len > NODE_LEN_MAX {
+                    let middle = if at_end { len - 2 } else { len / 2 };
+                    let (separator, right) = branch.split_off(middle);
+                    let right = Child { live: right.live(), node: Arc::new(Node::Branch(right)) };
+                    edited.split = Some(Split { separator, right });
+                }
+            }
+            edited
+        }
+    }
+}
+
+/// The shortest byte string greater than `left` and not greater than `right`.
+fn separator(left: &[u8], right: &[u8]) -> Vec<u8> {
+    let common = left.iter().zip(right).take_while(|(l, r)| l == r).count();
+    right[..(common + 1).min(right.len())].to_vec()
+}

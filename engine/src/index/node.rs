@@ -1,0 +1,214 @@
+//! Nodes of the tree and search within one.
+
+use std::sync::Arc;
+
+use crate::history::{Older, Version};
+
+/// Most keys of a leaf, and most children of a branch. Copying a full leaf of typical keys is a copy of 6 KiB,
+/// and a million keys are three levels.
+pub(crate) const NODE_LEN_MAX: usize = 64;
+
+/// A node. All leaves are at the same depth.
+#[derive(Clone)]
+pub(crate) enum Node {
+    Leaf(Leaf),
+    Branch(Branch),
+}
+
+impl Default for Node {
+    fn default() -> Node {
+        Node::Leaf(Leaf::default())
+    }
+}
+
+/// Byte strings in ascending order, end to end in one buffer.
+#[derive(Clone, Default)]
+pub(crate) struct Keys {
+    bytes: Vec<u8>,
+    /// Where each string ends in `bytes`; it begins where the one before ends.
+    ends: Vec<u32>,
+}
+
+impl Keys {
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Start and end of string `at` in [`Keys::bytes`].
+    pub fn span(&self, at: usize) -> (usize, usize) {
+        let start = if at == 0 { 0 } else { self.ends[at - 1] as usize };
+        (start, self.ends[at] as usize)
+    }
+
+    pub fn get(&self, at: usize) -> &[u8] {
+        let (start, end) = self.span(at);
+        &self.bytes[start..end]
+    }
+
+    /// The buffer all strings lie in.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// `Ok`: where `key` is. `Err`: where it would go.
+    pub fn search(&self, key: &[u8]) -> Result<usize, usize> {
+        let (mut low, mut high) = (0, self.len());
+        while low < high {
+            let middle = (low + high) / 2;
+            match self.get(middle).cmp(key) {
+                std::cmp::Ordering::Less => low = middle + 1,
+                std::cmp::Ordering::Equal => return Ok(middle),
+                std::cmp::Ordering::Greater => high = middle,
+            }
+        }
+        Err(low)
+    }
+
+    pub fn insert(&mut self, at: usize, key: &[u8]) {
+        let start = if at == 0 { 0 } else { self.ends[at - 1] as usize };
+        // Room for some more of the same, not twice as much: leaves are long-lived and memory counts.
+        reserve(&mut self.ends, 1, 8);
+        reserve(&mut self.bytes, key.len(), key.len() * 8);
+        let old_len = self.bytes.len();
+        self.bytes.resize(old_len + key.len(), 0);
+        self.bytes.copy_within(start..old_len, start + key.len());
+        self.bytes[start..start + key.len()].copy_from_slice(key);
+        self.ends.insert(at, start as u32);
+        for end in &mut self.ends[at..] {
+            *end += key.len() as u32;
+        }
+    }
+
+    /// Cuts off and returns the strings from `at` on.
+    pub fn split_off(&mut self, at: usize) -> Keys {
+        let cut = if at == 0 { 0 } else { self.ends[at - 1] };
+        let bytes = self.bytes.split_off(cut as usize);
+        let mut ends = self.ends.split_off(at);
+        for end in &mut ends {
+            *end -= cut;
+        }
+        self.bytes.shrink_to_fit();
+        self.ends.shrink_to_fit();
+        Keys { bytes, ends }
+    }
+}
+
+fn reserve<T>(vec: &mut Vec<T>, needed: usize, step: usize) {
+    if vec.capacity() - vec.len() < needed {
+        vec.reserve_exact(step.max(needed));
+    }
+}
+
+/// What the tree knows of one key.
+#[derive(Clone)]
+pub(crate) struct Slot {
+    pub newest: Version,
+    pub older: Option<Arc<Older>>,
+}
+
+/// Keys with their slots.
+#[derive(Clone, Default)]
+pub(crate) struct Leaf {
+    keys: Keys,
+    slots: Vec<Slot>,
+}
+
+impl Leaf {
+    pub fn keys(&self) -> &Keys {
+        &self.keys
+    }
+
+    pub fn slots(&self) -> &[Slot] {
+        &self.slots
+    }
+
+    pub fn slot_mut(&mut self, at: usize) -> &mut Slot {
+        &mut self.slots[at]
+    }
+
+    pub fn search(&self, key: &[u8]) -> Result<usize, usize> {
+        self.keys.search(key)
+    }
+
+    pub fn insert(&mut self, at: usize, key: &[u8], slot: Slot) {
+        self.keys.insert(at, key);
+        reserve(&mut self.slots, 1, 8);
+        self.slots.insert(at, slot);
+    }
+
+    pub fn split_off(&mut self, at: usize) -> Leaf {
+        let right = Leaf { keys: self.keys.split_off(at), slots: self.slots.split_off(at) };
+        self.slots.shrink_to_fit();
+        right
+    }
+
+    /// Keys that exist.
+    pub fn live(&self) -> u64 {
+        self.slots.iter().filter(|slot| !slot.newest.is_delete()).count() as u64
+    }
+}
+
+/// A child and the number of live keys below it.
+#[derive(Clone)]
+pub(crate) struct Child {
+    pub node: Arc<Node>,
+    pub live: u64,
+}
+
+/// Children, and between each two a separator: the keys left of it are smaller, those right of it are not.
+#[derive(Clone)]
+pub(crate) struct Branch {
+    separators: Keys,
+    children: Vec<Child>,
+}
+
+impl Branch {
+    /// A branch over two nodes.
+    pub fn new(left: Child, separator: &[u8], right: Child) -> Branch {
+        let mut separators = Keys::default();
+        separators.insert(0, separator);
+        Branch { separators, children: vec![left, right] }
+    }
+
+    /// Which child `key` belongs to.
+    pub fn child_for(&self, key: &[u8]) -> usize {
+        match self.separators.search(key) {
+            Ok(at) => at + 1,
+            Err(at) => at,
+        }
+    }
+
+    pub fn child(&self, at: usize) -> &Node {
+        &self.children[at].node
+    }
+
+    pub fn children(&self) -> &[Child] {
+        &self.children
+    }
+
+    pub fn child_mut(&mut self, at: usize) -> &mut Child {
+        &mut self.children[at]
+    }
+
+    /// Puts `right` behind child `at`, where that was split.
+    pub fn insert_after(&mut self, at: usize, separator: &[u8], right: Child) {
+        self.separators.insert(at, separator);
+        reserve(&mut self.children, 1, 8);
+        self.children.insert(at + 1, right);
+    }
+
+    /// Cuts off the children from `at` on; also returns the separator before them.
+    pub fn split_off(&mut self, at: usize) -> (Vec<u8>, Branch) {
+        let children = self.children.split_off(at);
+        self.children.shrink_to_fit();
+        let right = self.separators.split_off(at);
+        // The last separator on the left now has nothing to its right: it moves up.
+        let up = self.separators.split_off(at - 1);
+        (up.bytes, Branch { separators: right, children })
+    }
+
+    /// Live keys below all children.
+    pub fn live(&self) -> u64 {
+        self.children.iter().map(|child| child.live).sum()
+    }
+}

@@ -1,0 +1,312 @@
+//! All the engine asks of a disk: named files in one directory, written by offset and read through a mapping.
+//!
+//! `engine → Storage, File → (Dir | a simulated disk)`. Nothing else in the crate touches the file system.
+//!
+//! Bytes are durable only once [`File::sync_data`] has returned `Ok`, names only once [`Storage::sync_dir`] has.
+//! Reads are coherent with writes: what [`File::write_at`] wrote, the next [`File::read`] sees. The real disk
+//! relies on Linux for this, where `pwrite` and shared mappings go through one page cache.
+
+use std::fs;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use rustix::fs::{FlockOperation, SeekFrom, flock, seek};
+use rustix::mm::{Advice, madvise};
+
+/// A directory of files.
+pub trait Storage: Send + Sync {
+    /// Names of all files, in any order.
+    fn list(&self) -> io::Result<Vec<String>>;
+    /// Makes a file of `size` zero bytes, replacing one of that name. The bytes need not be allocated.
+    fn create(&self, name: &str, size: u64) -> io::Result<Arc<dyn File>>;
+    /// Opens an existing file for reading and writing.
+    fn open(&self, name: &str) -> io::Result<Arc<dyn File>>;
+    /// Gives a file another name, atomically. Open handles stay valid.
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+    /// Removes a file. Open handles and bytes read from it stay valid.
+    fn remove(&self, name: &str) -> io::Result<()>;
+    /// Makes creations, renames and removals durable.
+    fn sync_dir(&self) -> io::Result<()>;
+    /// An unpredictable number; a simulated disk gives one from its seed.
+    fn entropy(&self) -> u64;
+    /// The file's path, for messages.
+    fn path(&self, name: &str) -> PathBuf;
+}
+
+/// An open file of fixed size.
+pub trait File: Send + Sync {
+    /// Size in bytes, fixed when the file was made or opened.
+    fn size(&self) -> u64;
+    /// Writes all of `bytes` at `offset`, within the size. After an error any part of them may be written.
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
+    /// Returns once everything written before is on stable storage. After an error, which parts of it are
+    /// is unknown and stays so, whatever a later call says.
+    fn sync_data(&self) -> io::Result<()>;
+    /// The bytes at `offset..offset + len`, without copying where the disk is real. They keep the file's
+    /// contents alive. An error when the range does not lie within the size.
+    fn read(&self, offset: u64, len: usize) -> io::Result<Bytes>;
+    /// What was read so far will hardly be read again soon: it need not stay in the process's memory. Bytes that
+    /// are still held stay valid.
+    fn let_go(&self) {}
+    /// The first stretch at or after `offset` that may hold other bytes than zeros, clipped to begin at
+    /// `offset`. The default knows nothing and names all the rest.
+    fn written(&self, offset: u64) -> io::Result<Option<Range<u64>>> {
+        Ok((offset < self.size()).then(|| offset..self.size()))
+    }
+}
+
+/// Whether the error says that there is no room, which passes, rather than that the disk fails.
+pub fn is_disk_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// Name of the file whose lock says that a store is in use. It stays empty.
+const LOCK_NAME: &str = "lock";
+
+/// A real directory, locked against being opened twice for as long as this lives.
+pub struct Dir {
+    path: PathBuf,
+    handle: fs::File,
+    _lock: fs::File,
+}
+
+impl Dir {
+    /// Opens the directory, making it (mode 0700) if absent, and locks it. `Ok(None)`: somebody has it locked.
+    /// An error comes with what was tried.
+    pub fn open(path: &Path) -> Result<Option<Dir>, (&'static str, io::Error)> {
+        make_durable_dir(path).map_err(|e| ("create the store's directory", e))?;
+        let handle = fs::File::open(path).map_err(|e| ("open the store's directory", e))?;
+        let lock = fs::OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(path.join(LOCK_NAME))
+            .map_err(|e| ("open the lock file", e))?;
+        // flock, not fcntl: it belongs to the open file, so that a second open in this process fails as well.
+        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(Dir { path: path.to_owned(), handle, _lock: lock })),
+            Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+            Err(e) => Err(("lock the store", e.into())),
+        }
+    }
+}
+
+/// Makes `path` and what is missing above it, each with its name on disk: a store whose directory a crash can
+/// undo is not durable, whatever it synced inside.
+fn make_durable_dir(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    let parent = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    make_durable_dir(parent)?;
+    match fs::DirBuilder::new().mode(0o700).create(path) {
+        // Somebody else made it meanwhile.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
+        made => made?,
+    }
+    fs::File::open(parent)?.sync_all()
+}
+
+impl Storage for Dir {
+    fn list(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.path)? {
+            // A name that is not UTF-8 is none of ours.
+            if let Ok(name) = entry?.file_name().into_string() {
+                names.push(name);
+            }
+        }
+        Ok(names)
+    }
+
+    fn create(&self, name: &str, size: u64) -> io::Result<Arc<dyn File>> {
+        let file = fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(self.path.join(name))?;
+        file.set_len(size)?;
+        Ok(Arc::new(RealFile { file, size, map: OnceLock::new() }))
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        let file = fs::OpenOptions::new().read(true).write(true).open(self.path.join(name))?;
+        let size = file.metadata()?.len();
+        Ok(Arc::new(RealFile { file, size, map: OnceLock::new() }))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        fs::rename(self.path.join(from), self.path.join(to))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        fs::remove_file(self.path.join(name))
+    }
+
+    fn sync_dir(&self) -> io::Result<()> {
+        self.handle.sync_all()
+    }
+
+    fn entropy(&self) -> u64 {
+        use std::hash::{BuildHasher, Hasher};
+        // The standard library seeds its hash maps from the operating system.
+        std::collections::hash_map::RandomState::new().build_hasher().finish()
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+}
+
+struct RealFile {
+    file: fs::File,
+    size: u64,
+    /// The whole file, mapped at the first read; every read is a slice of it.
+    map: OnceLock<Bytes>,
+}
+
+impl RealFile {
+    fn map(&self) -> io::Result<&Bytes> {
+        if let Some(map) = self.map.get() {
+            return Ok(map);
+        }
+        let map = if self.size == 0 {
+            Bytes::new()
+        } else {
+            let size = usize::try_from(self.size).map_err(io::Error::other)?;
+            // SAFETY: the mapping is read-only and covers the file's size, which nobody changes: the store is
+            // locked, segments are never shortened, and a removed file lives on while it is mapped. Bytes that
+            // are still being written are never looked at: readers stay below the published end of the log,
+            // and recovery runs before there is a writer.
+            let map = unsafe { memmap2::MmapOptions::new().len(size).map(&self.file)? };
+            Bytes::from_owner(map)
+        };
+        // Two threads may have mapped at once; one mapping wins, the other goes.
+        Ok(self.map.get_or_init(|| map))
+    }
+}
+
+impl File for RealFile {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        if offset.checked_add(bytes.len() as u64).is_none_or(|end| end > self.size) {
+            // Writing on would make the file longer than its mapping.
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "write past the end of the file"));
+        }
+        self.file.write_all_at(bytes, offset)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn read(&self, offset: u64, len: usize) -> io::Result<Bytes> {
+        let end = offset.checked_add(len as u64).filter(|&end| end <= self.size);
+        match end {
+            Some(end) => Ok(self.map()?.slice(offset as usize..end as usize)),
+            None => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "read past the end of the file")),
+        }
+    }
+
+    fn let_go(&self) {
+        if let Some(map) = self.map.get().filter(|map| !map.is_empty()) {
+            let start = map.as_ptr().cast_mut().cast();
+            // SAFETY: the range is the whole of a mapping that `map` keeps alive. It is shared with its file and
+            // read-only, so a page taken from it comes back with the same bytes when it is looked at again.
+            let gone = unsafe { madvise(start, map.len(), Advice::LinuxDontNeed) };
+            // It is advice: a system that does not take it only keeps the pages longer.
+            let _ = gone;
+        }
+    }
+
+    fn written(&self, offset: u64) -> io::Result<Option<Range<u64>>> {
+        if offset >= self.size {
+            return Ok(None);
+        }
+        let start = match seek(&self.file, SeekFrom::Data(offset)) {
+            Ok(start) => start,
+            Err(rustix::io::Errno::NXIO) => return Ok(None),
+            // A file system that cannot tell holes from data: everything may be data.
+            Err(_) => return Ok(Some(offset..self.size)),
+        };
+        let end = seek(&self.file, SeekFrom::Hole(start)).unwrap_or(self.size);
+        Ok(Some(start.max(offset)..end.min(self.size)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::TempDir;
+
+    #[test]
+    fn a_mapped_read_sees_what_was_written_after_the_mapping_was_made() {
+        let temp = TempDir::new();
+        let dir = Dir::open(temp.path()).unwrap().unwrap();
+        let file = dir.create("f", 1 << 16).unwrap();
+        assert_eq!(&file.read(100, 3).unwrap()[..], [0, 0, 0]);
+        file.write_at(100, b"abc").unwrap();
+        assert_eq!(&file.read(100, 3).unwrap()[..], b"abc");
+        assert!(file.read((1 << 16) - 1, 2).is_err());
+        assert!(file.write_at((1 << 16) - 1, b"ab").is_err());
+    }
+
+    #[test]
+    fn letting_go_changes_no_bytes() {
+        let temp = TempDir::new();
+        let dir = Dir::open(temp.path()).unwrap().unwrap();
+        let file = dir.create("f", 1 << 16).unwrap();
+        file.let_go();
+        file.write_at(100, b"abc").unwrap();
+        let read = file.read(100, 3).unwrap();
+        file.let_go();
+        file.write_at(200, b"def").unwrap();
+        assert_eq!(&read[..], b"abc");
+        assert_eq!(&file.read(200, 3).unwrap()[..], b"def");
+    }
+
+    #[test]
+    fn bytes_read_outlive_the_file() {
+        let temp = TempDir::new();
+        let dir = Dir::open(temp.path()).unwrap().unwrap();
+        let file = dir.create("f", 4096).unwrap();
+        file.write_at(0, b"abc").unwrap();
+        let read = file.read(0, 3).unwrap();
+        dir.remove("f").unwrap();
+        drop((file, dir));
+        assert_eq!(&read[..], b"abc");
+    }
+
+    #[test]
+    fn written_stretches_are_found_and_the_rest_is_skipped() {
+        let temp = TempDir::new();
+        let dir = Dir::open(temp.path()).unwrap().unwrap();
+        let file = dir.create("f", 1 << 20).unwrap();
+        file.write_at(1 << 16, b"abc").unwrap();
+        let found = file.written(0).unwrap().unwrap();
+        assert!(found.start <= 1 << 16 && found.end > 1 << 16, "{found:?}");
+        assert_eq!(file.written(1 << 20).unwrap(), None);
+    }
+
+    #[test]
+    fn a_directory_is_locked_against_a_second_open() {
+        let temp = TempDir::new();
+        let first = Dir::open(temp.path()).unwrap().unwrap();
+        assert!(Dir::open(temp.path()).unwrap().is_none());
+        drop(first);
+        assert!(Dir::open(temp.path()).unwrap().is_some());
+    }
+}

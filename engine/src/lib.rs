@@ -1,0 +1,239 @@
+//! A revision log: keys and values under one global order of revisions, with every state still readable.
+//!
+//! ```text
+//! commit ─► queue ─► sequencer thread ─► segment file ─► sync ─► publish root ─┬─► snapshots (reads)
+//!                    check, stamp, encode                                      └─► tails (watches)
+//! ```
+//!
+//! One writer assigns revisions; readers hold an immutable root of a copy-on-write B-tree and read values as
+//! slices of mapped files. A tail is the log replayed and then followed. The layout of the files is described in
+//! `docs/format.md`. This crate knows bytes, revisions and files, and nothing of what they are used for.
+
+mod commit;
+mod error;
+mod history;
+mod index;
+mod io;
+mod log;
+mod record;
+mod recovery;
+mod segment;
+mod snapshot;
+#[cfg(test)]
+mod testing;
+mod types;
+mod watch;
+
+use std::fmt;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+use crate::commit::{Queue, Sequencer, Vitals};
+pub use crate::error::{CommitError, OpenError, ReadError, Refusal, SnapshotError, TailError};
+use crate::io::{Dir, Storage};
+use crate::log::{Keeper, Log};
+pub use crate::record::{EventKind, Record};
+pub use crate::snapshot::{Entry, Scan, Snapshot};
+pub use crate::types::{
+    ATTRIBUTES_BYTES_MAX, Change, Committed, Durability, Expected, KEY_BYTES_MAX, KeyRange, Options, Payload,
+    SEGMENT_BYTES_DEFAULT, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, Stats, VALUE_BYTES_MAX, Write,
+};
+use crate::watch::Hub;
+pub use crate::watch::{Event, MEMO_SLOTS, Memo, Tail};
+
+/// An open store. Clones are handles to the same one; dropping the last closes it as [`Engine::close`] does,
+/// waiting for at most the writes under way.
+#[derive(Clone)]
+pub struct Engine(Arc<Inner>);
+
+struct Inner {
+    queue: Arc<Queue>,
+    hub: Arc<Hub>,
+    vitals: Arc<Vitals>,
+    lost_revisions: u64,
+    durability: Durability,
+    closed: tokio::sync::watch::Receiver<bool>,
+    sequencer: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Engine {
+    /// Opens the store in `options.dir`, making it if there is none, and recovers what a crash left.
+    ///
+    /// Reads the whole log once: a gigabyte takes about a second when it is cached, else as long as the disk.
+    pub fn open(options: Options) -> Result<Engine, OpenError> {
+        let failed = |operation, source| OpenError::Io { path: options.dir.clone(), operation, source };
+        let dir = Dir::open(&options.dir).map_err(|(operation, source)| failed(operation, source))?;
+        let dir = dir.ok_or_else(|| OpenError::InUse { dir: options.dir.clone() })?;
+        Engine::open_on(Arc::new(dir), &options, watch::RING_EVENTS_MAX)
+    }
+
+    fn open_on(
+        storage: Arc<dyn Storage>,
+        options: &Options,
+        ring_events_max: usize,
+    ) -> Result<Engine, OpenError> {
+        let segment_bytes = options.segment_bytes.clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX);
+        let found = recovery::recover(&*storage, segment_bytes)?;
+        // Recovery looked at every byte there is; what is wanted of them comes back from the page cache.
+        found.root.segments.iter().for_each(|segment| segment.file.let_go());
+        let vitals = Arc::new(Vitals::default());
+        vitals.synced.store(found.root.revision, Ordering::Release);
+        vitals.record_bytes.store(found.record_bytes, Ordering::Relaxed);
+        let queue = Arc::new(Queue::new());
+        let keeper = Arc::new(Keeper::new());
+        let segments = found.root.segments.clone();
+        let log = Log::new(storage.clone(), segment_bytes, segments, found.current, found.position);
+        let hub = Arc::new(Hub::new(found.root, ring_events_max));
+        let sequencer = Sequencer::new(
+            queue.clone(),
+            hub.clone(),
+            vitals.clone(),
+            keeper.clone(),
+            log,
+            options.durability,
+        );
+
+        let failed =
+            |source| OpenError::Io { path: options.dir.clone(), operation: "start a thread", source };
+        let keeper_thread = {
+            let (keeper, storage, vitals) = (keeper.clone(), storage.clone(), vitals.clone());
+            let run = move || keeper.run(&*storage, segment_bytes, |outcome| vitals.background_sync(outcome));
+            std::thread::Builder::new().name("engine-keeper".into()).spawn(run).map_err(failed)?
+        };
+        let (closing, closed) = tokio::sync::watch::channel(false);
+        let hub_at_end = hub.clone();
+        let (queue_at_end, vitals_at_end) = (queue.clone(), vitals.clone());
+        let keeper_at_failure = keeper.clone();
+        let run = move || {
+            // A broken invariant ends the sequencer, but nobody may wait for it in vain.
+            if std::panic::catch_unwind(AssertUnwindSafe(|| sequencer.run())).is_err() {
+                vitals_at_end.gave_up();
+            }
+            queue_at_end.abandon();
+            hub_at_end.close();
+            keeper.stop();
+            let _ = keeper_thread.join();
+            // The lock goes with the storage, before anybody hears that the store is closed.
+            drop(storage);
+            let _ = closing.send(true);
+        };
+        let spawned = std::thread::Builder::new().name("engine-commit".into()).spawn(run);
+        let thread = spawned.map_err(|source| {
+            keeper_at_failure.stop();
+            failed(source)
+        })?;
+        Ok(Engine(Arc::new(Inner {
+            queue,
+            hub,
+            vitals,
+            lost_revisions: found.lost_revisions,
+            durability: options.durability,
+            closed,
+            sequencer: Mutex::new(Some(thread)),
+        })))
+    }
+
+    /// Commits `write` and returns its revision and stored state. Resolves after about one sync, shared with
+    /// the rest of its batch; by then the write is durable (see [`Durability`]) and visible to readers. Waits
+    /// when too much is queued. A write that was queued is carried out even if the future is dropped.
+    ///
+    /// # Errors
+    /// See [`CommitError`]; only [`Refusal::LogFailed`] leaves the outcome open.
+    pub async fn commit(&self, write: Write) -> Result<Committed, CommitError> {
+        self.0.queue.submit(write).await
+    }
+
+    /// The store as it is now. Takes some tens of nanoseconds.
+    pub fn snapshot(&self) -> Snapshot {
+        let root = self.0.hub.root();
+        let revision = root.revision;
+        Snapshot::new(root, revision)
+    }
+
+    /// The store as it was right after `revision` was committed; 0 is the empty store.
+    pub fn snapshot_at(&self, revision: u64) -> Result<Snapshot, SnapshotError> {
+        let root = self.0.hub.root();
+        if revision > root.revision {
+            return Err(SnapshotError::Future { current: root.revision });
+        }
+        if revision < root.oldest {
+            return Err(SnapshotError::Compacted { oldest: root.oldest });
+        }
+        Ok(Snapshot::new(root, revision))
+    }
+
+    /// The newest published revision; 0 when nothing was ever written.
+    pub fn revision(&self) -> u64 {
+        self.0.hub.revision()
+    }
+
+    /// Resolves once a revision of at least `revision` is published. Also when the engine is closed before
+    /// that, so that nobody waits for ever: look at [`Engine::revision`] where that matters.
+    pub async fn reached(&self, revision: u64) {
+        self.0.hub.reached(revision).await;
+    }
+
+    /// Follows the events with a revision greater than `after` whose key begins with `prefix`. `after` may lie
+    /// in the future: what comes up to it is passed over in silence. Costs nothing while nothing matches.
+    pub fn tail(&self, after: u64, prefix: Bytes) -> Result<Tail, TailError> {
+        self.0.hub.tail(after, prefix)
+    }
+
+    /// Whether writes are taken; if not, why.
+    pub fn health(&self) -> Result<(), Refusal> {
+        self.0.vitals.refusal.lock().clone().map_or(Ok(()), Err)
+    }
+
+    /// When writes are acknowledged.
+    pub fn durability(&self) -> Durability {
+        self.0.durability
+    }
+
+    /// Numbers about the store.
+    pub fn stats(&self) -> Stats {
+        let root = self.0.hub.root();
+        let vitals = &self.0.vitals;
+        Stats {
+            revision: root.revision,
+            synced: vitals.synced.load(Ordering::Acquire),
+            oldest: root.oldest,
+            keys: root.tree.live(),
+            segments: root.segments.iter().count() as u64,
+            segment_bytes: root.segments.iter().map(|segment| segment.file.size()).sum(),
+            record_bytes: vitals.record_bytes.load(Ordering::Relaxed),
+            batches: vitals.batches.load(Ordering::Relaxed),
+            commits: vitals.commits.load(Ordering::Relaxed),
+            lost_revisions: self.0.lost_revisions,
+            tails: self.0.hub.tails(),
+        }
+    }
+
+    /// Commits what is queued, syncs, stops the threads and gives the directory free. Later commits get
+    /// [`CommitError::Closed`], tails end with [`TailError::Closed`]; snapshots can still be read.
+    pub async fn close(&self) {
+        self.0.queue.close();
+        let mut closed = self.0.closed.clone();
+        // An error means that the thread is gone, which is as good.
+        let _ = closed.wait_for(|closed| *closed).await;
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine").field("revision", &self.revision()).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.queue.close();
+        if let Some(thread) = self.sequencer.lock().take() {
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! The ordered segments and the place where the next record goes.
+//!
+//! A new segment comes into being in steps that leave a complete log after a crash at any point: the one before
+//! is synced; the new file gets its header under a temporary name and is synced; it is renamed; the directory is
+//! synced; only then may a record go into it. So only the last segment can have a torn tail, and a segment with
+//! its final name always has a header.
+
+use std::io;
+use std::sync::Arc;
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::io::{File, Storage};
+use crate::segment::{RECORDS_START, Segment};
+
+/// Name of a segment that is being made. Whatever is found under it on opening is of no use.
+pub(crate) const NEXT_NAME: &str = "next.segment";
+
+/// Zeros are kept written this far ahead of the records. Enough for some hundred typical writes, little enough
+/// that recovery, which looks through it for torn records, does not notice.
+const FILL_AHEAD: u64 = 1024 * 1024;
+
+/// The segments of a log by number, which is also the order of their revisions. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Segments(Arc<Vec<Arc<Segment>>>);
+
+impl Segments {
+    pub fn new(segments: Vec<Arc<Segment>>) -> Segments {
+        Segments(Arc::new(segments))
+    }
+
+    /// The segment with that number.
+    pub fn get(&self, number: u32) -> Option<&Arc<Segment>> {
+        let at = self.0.binary_search_by_key(&number, |segment| segment.number).ok()?;
+        Some(&self.0[at])
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Segment>> {
+        self.0.iter()
+    }
+
+    /// The segments from the one that has `revision`, if any has, to the last.
+    pub fn starting_at(&self, revision: u64) -> &[Arc<Segment>] {
+        let after = self.0.partition_point(|segment| segment.first_revision <= revision);
+        &self.0[after.saturating_sub(1)..]
+    }
+
+    fn with(&self, segment: Arc<Segment>) -> Segments {
+        Segments(Arc::new(self.0.iter().cloned().chain([segment]).collect()))
+    }
+}
+
+/// The log as its one writer holds it.
+pub(crate) struct Log {
+    storage: Arc<dyn Storage>,
+    segment_bytes: u64,
+    segments: Segments,
+    current: Arc<Segment>,
+    /// Where the next record goes in the current segment.
+    position: u64,
+}
+
+impl Log {
+    /// The log of `segments`, to be continued at `position` of the last of them.
+    pub fn new(
+        storage: Arc<dyn Storage>,
+        segment_bytes: u64,
+        segments: Segments,
+        current: Arc<Segment>,
+        position: u64,
+    ) -> Log {
+        Log { storage, segment_bytes, segments, current, position }
+    }
+
+    pub fn segments(&self) -> &Segments {
+        &self.segments
+    }
+
+    pub fn current(&self) -> &Arc<Segment> {
+        &self.current
+    }
+
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Whether `bytes` more fit the current segment.
+    pub fn has_room(&self, bytes: usize) -> bool {
+        self.position + bytes as u64 <= self.current.file.size()
+    }
+
+    /// Makes sure that there are blocks for the next `bytes`; fails without harm when the disk is full.
+    pub fn allocate(&self, bytes: u64) -> io::Result<()> {
+        self.current.fill((self.position + bytes).min(self.current.file.size()), false)
+    }
+
+    /// Writes `bytes` at the end. Readers do not see them before [`Log::advance`].
+    pub fn write(&self, bytes: &[u8]) -> io::Result<()> {
+        self.current.file.write_at(self.position, bytes)
+    }
+
+    /// Makes what was written durable.
+    pub fn sync(&self) -> io::Result<()> {
+        self.current.file.sync_data()
+    }
+
+    /// Takes back what a failed write may have left, durably.
+    pub fn erase(&self, bytes: usize) -> io::Result<()> {
+        self.write(&vec![0; bytes])?;
+        self.sync()
+    }
+
+    /// The last `bytes` written belong to the log from now on.
+    pub fn advance(&mut self, bytes: usize) {
+        self.position += bytes as u64;
+        self.current.advance(self.position);
+    }
+
+    /// Goes on in a new segment with room for a record of `record_len`. The current one must be synced. After
+    /// an error the log is as it was.
+    pub fn roll(&mut self, record_len: usize, first_revision: u64, keeper: &Keeper) -> io::Result<()> {
+        let needed = RECORDS_START + record_len as u64;
+        let (file, filled) = match keeper.take_prepared() {
+            Some(file) if file.size() >= needed => (file, FILL_AHEAD),
+            _ => (self.storage.create(NEXT_NAME, self.segment_bytes.max(needed))?, 0),
+        };
+        let number = self.current.number + 1;
+        let segment = install(&*self.storage, number, first_revision, file)?;
+        segment.assume_filled(filled.min(segment.file.size()));
+        self.segments = self.segments.with(segment.clone());
+        self.current = segment;
+        self.position = RECORDS_START;
+        Ok(())
+    }
+}
+
+/// Turns a new file, named [`NEXT_NAME`], into a segment of the log, durably. An error that says the disk is full
+/// leaves no segment behind; after any other the log must be opened again.
+pub(crate) fn install(
+    storage: &dyn Storage,
+    number: u32,
+    first_revision: u64,
+    file: Arc<dyn File>,
+) -> io::Result<Arc<Segment>> {
+    let segment = Segment::create(number, first_revision, storage.entropy(), file)?;
+    segment.file.sync_data()?;
+    // Whether the name took hold is unknown from here on, and a log with a segment too many must not be
+    // continued in the one before: never mind the reason.
+    storage.rename(NEXT_NAME, &Segment::name(number)).map_err(io::Error::other)?;
+    storage.sync_dir().map_err(io::Error::other)?;
+    Ok(Arc::new(segment))
+}
+
+/// What is done for the log beside its writer: zeros ahead of the records, the next segment before it is
+/// needed, and with relaxed durability the syncs.
+///
+/// `writer → wishes → keeper thread`. Nothing waits for the keeper: where it is late, the writer does the work.
+pub(crate) struct Keeper {
+    wishes: Mutex<Wishes>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Wishes {
+    fill: Option<(Arc<Segment>, u64)>,
+    prepare: bool,
+    prepared: Option<Arc<dyn File>>,
+    /// A segment to sync and the last revision that was written into it.
+    sync: Option<(Arc<Segment>, u64)>,
+    stop: bool,
+}
+
+impl Keeper {
+    pub fn new() -> Keeper {
+        Keeper { wishes: Mutex::new(Wishes::default()), changed: Condvar::new() }
+    }
+
+    /// Called by the writer after each batch: asks for what will be needed soon.
+    pub fn look_ahead(&self, log: &Log) {
+        let (size, filled) = (log.current.file.size(), log.current.filled());
+        let fill = filled < size && filled < log.position + FILL_AHEAD / 2;
+        let prepare = log.position > size / 2;
+        if fill || prepare {
+            // A keeper that is busy making a file has the lock; the next batch asks again.
+            let Some(mut wishes) = self.wishes.try_lock() else { return };
+            if fill {
+                wishes.fill = Some((log.current.clone(), (log.position + FILL_AHEAD).min(size)));
+            }
+            wishes.prepare = prepare && wishes.prepared.is_none();
+            drop(wishes);
+            self.changed.notify_one();
+        }
+    }
+
+    /// Asks for a sync of `segment`, after which everything up to `revision` is durable.
+    pub fn sync_soon(&self, segment: &Arc<Segment>, revision: u64) {
+        self.wishes.lock().sync = Some((segment.clone(), revision));
+        self.changed.notify_one();
+    }
+
+    /// Takes the prepared file, named [`NEXT_NAME`], and any wish for one.
+    fn take_prepared(&self) -> Option<Arc<dyn File>> {
+        let mut wishes = self.wishes.lock();
+        wishes.prepare = false;
+        wishes.prepared.take()
+    }
+
+    /// Ends [`Keeper::run`], once the writer is gone.
+    pub fn stop(&self) {
+        self.wishes.lock().stop = true;
+        self.changed.notify_one();
+    }
+
+    /// Does what is wished until stopped. `synced` hears the outcome of each sync. Failures of the rest are
+    /// left for the writer to meet.
+    pub fn run(&self, storage: &dyn Storage, segment_bytes: u64, synced: impl Fn(io::Result<u64>)) {
+        let mut wishes = self.wishes.lock();
+        loop {
+            if wishes.stop {
+                if wishes.prepared.take().is_some() {
+                    // Opening would remove it as well.
+                    let _ = storage.remove(NEXT_NAME);
+                }
+                return;
+            } else if let Some((segment, revision)) = wishes.sync.take() {
+                parking_lot::MutexGuard::unlocked(&mut wishes, || {
+                    synced(segment.file.sync_data().map(|()| revision));
+                });
+            } else if let Some((segment, target)) = wishes.fill.take() {
+                let failed =
+                    parking_lot::MutexGuard::unlocked(&mut wishes, || segment.fill(target, true).is_err());
+                if !failed && segment.filled() < target && wishes.fill.is_none() {
+                    wishes.fill = Some((segment, target));
+                }
+            } else if std::mem::take(&mut wishes.prepare) {
+                // Under the lock: the writer must not make a file of the same name meanwhile. Only a writer at
+                // the very end of its segment waits for this, and it would have to do the same work.
+                if wishes.prepared.is_none() {
+                    // Without room it must not take any either.
+                    let prepared = prepare(storage, segment_bytes).inspect_err(|_| {
+                        let _ = storage.remove(NEXT_NAME);
+                    });
+                    wishes.prepared = prepared.ok();
+                }
+            } else {
+                self.changed.wait(&mut wishes);
+            }
+        }
+    }
+}
+
+/// A new file with its first blocks allocated and on disk.
+fn prepare(storage: &dyn Storage, segment_bytes: u64) -> io::Result<Arc<dyn File>> {
+    let file = storage.create(NEXT_NAME, segment_bytes)?;
+    file.write_at(0, &vec![0; FILL_AHEAD.min(segment_bytes) as usize])?;
+    file.sync_data()?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::io::Dir;
+    use crate::testing::TempDir;
+
+    fn log(temp: &TempDir) -> Log {
+        let storage = Arc::new(Dir::open(temp.path()).unwrap().unwrap());
+        let file = storage.create(NEXT_NAME, 1 << 16).unwrap();
+        let first = install(&*storage, 1, 1, file).unwrap();
+        Log::new(storage, 1 << 16, Segments::new(vec![first.clone()]), first, RECORDS_START)
+    }
+
+    fn names(temp: &TempDir) -> Vec<String> {
+        let files = std::fs::read_dir(temp.path()).unwrap();
+        let mut names: Vec<_> = files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_revision_is_looked_for_in_the_segment_that_may_have_it() {
+        let temp = TempDir::new();
+        let mut log = log(&temp);
+        let keeper = Keeper::new();
+        for first in [10, 20] {
+            log.roll(100, first, &keeper).unwrap();
+        }
+        for (revision, number) in [(1, 1), (9, 1), (10, 2), (19, 2), (20, 3), (1_000, 3)] {
+            assert_eq!(log.segments().starting_at(revision)[0].number, number, "{revision}");
+        }
+        assert!(log.segments().get(2).is_some() && log.segments().get(4).is_none());
+        assert_eq!(names(&temp), ["0000000001.segment", "0000000002.segment", "0000000003.segment", "lock"]);
+    }
+
+    #[test]
+    fn a_segment_is_as_large_as_its_first_record_needs() {
+        let temp = TempDir::new();
+        let mut log = log(&temp);
+        assert!(!log.has_room(1 << 16));
+        log.roll(1 << 20, 2, &Keeper::new()).unwrap();
+        assert!(log.has_room(1 << 20) && !log.has_room((1 << 20) + 1));
+    }
+
+    #[test]
+    fn the_keeper_fills_ahead_makes_the_next_segment_and_leaves_no_rest() {
+        let temp = TempDir::new();
+        let mut log = log(&temp);
+        let keeper = Arc::new(Keeper::new());
+        let thread = {
+            let (keeper, storage) = (keeper.clone(), log.storage.clone());
+            std::thread::spawn(move || keeper.run(&*storage, 1 << 16, |_| ()))
+        };
+        log.advance(40_000);
+        let mut rolled = 0;
+        while rolled < 2 {
+            keeper.look_ahead(&log);
+            if log.current().filled() == 1 << 16 && keeper.wishes.lock().prepared.is_some() {
+                log.roll(100, 2, &keeper).unwrap();
+                // It was filled before it became a segment.
+                assert_eq!(log.current().filled(), 1 << 16);
+                log.advance(40_000);
+                rolled += 1;
+            }
+            std::thread::yield_now();
+        }
+        while keeper.wishes.lock().prepared.is_none() {
+            keeper.look_ahead(&log);
+            std::thread::yield_now();
+        }
+        keeper.stop();
+        thread.join().unwrap();
+        assert_eq!(names(&temp), ["0000000001.segment", "0000000002.segment", "0000000003.segment", "lock"]);
+    }
+}

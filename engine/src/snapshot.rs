@@ -1,0 +1,188 @@
+//! A read view pinned at a revision, and the entries it hands out.
+//!
+//! A snapshot is a root and a number. It never changes, holds no lock, and delays nobody, however long it
+//! lives; it keeps its root's nodes and the segments they point into.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::error::ReadError;
+use crate::history::Version;
+use crate::index::{Cursor, Tree};
+use crate::log::Segments;
+use crate::record::{Head, Record};
+use crate::segment::Segment;
+use crate::types::KeyRange;
+
+/// One published state of the store.
+pub(crate) struct Root {
+    /// The newest revision in it.
+    pub revision: u64,
+    /// The lowest revision at which everything can be read.
+    pub oldest: u64,
+    pub tree: Tree,
+    pub segments: Segments,
+}
+
+impl Root {
+    /// The entry for a version of a key.
+    pub fn entry(&self, key: Bytes, version: Version) -> Option<Entry> {
+        // A root never points into a segment it does not list.
+        Some(Entry { key, version, segment: self.segments.get(version.segment)?.clone() })
+    }
+}
+
+/// The store as it was at one revision.
+#[derive(Clone)]
+pub struct Snapshot {
+    root: Arc<Root>,
+    revision: u64,
+}
+
+impl Snapshot {
+    pub(crate) fn new(root: Arc<Root>, revision: u64) -> Snapshot {
+        Snapshot { root, revision }
+    }
+
+    /// The revision this shows.
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// The state of `key`; `None` when it does not exist at this revision.
+    pub fn get(&self, key: &[u8]) -> Option<Entry> {
+        let version = *self.root.tree.at(key, self.revision).filter(|version| !version.is_delete())?;
+        self.root.entry(Bytes::copy_from_slice(key), version)
+    }
+
+    /// The existing keys of `range` with their states, in key order. To resume after a key, narrow the range
+    /// with [`KeyRange::after`].
+    pub fn range(&self, range: KeyRange) -> Scan {
+        let cursor = self.root.tree.cursor(&range.start);
+        Scan { root: self.root.clone(), revision: self.revision, cursor, end: range.end }
+    }
+
+    /// [`Snapshot::range`] over the keys that begin with `prefix`.
+    pub fn prefix(&self, prefix: &[u8]) -> Scan {
+        self.range(KeyRange::prefix(prefix))
+    }
+
+    /// Existing keys in `range`. One step per tree level at the revision that was the newest when the snapshot
+    /// was taken; at an older one ([`snapshot_at`](crate::Engine::snapshot_at)) a walk over the range.
+    pub fn count(&self, range: &KeyRange) -> u64 {
+        if range.end.as_ref().is_some_and(|end| *end <= range.start) {
+            return 0;
+        }
+        let tree = &self.root.tree;
+        if self.revision == self.root.revision {
+            let end = range.end.as_ref().map_or(tree.live(), |end| tree.live_before(end));
+            return end - tree.live_before(&range.start);
+        }
+        let mut cursor = tree.cursor(&range.start);
+        let mut count = 0;
+        while let Some((key, version)) = cursor.next(self.revision) {
+            if range.end.as_ref().is_some_and(|end| key >= *end) {
+                break;
+            }
+            count += u64::from(!version.is_delete());
+        }
+        count
+    }
+
+    /// [`Snapshot::count`] over the keys that begin with `prefix`.
+    pub fn count_prefix(&self, prefix: &[u8]) -> u64 {
+        self.count(&KeyRange::prefix(prefix))
+    }
+}
+
+impl fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Snapshot").field("revision", &self.revision).finish_non_exhaustive()
+    }
+}
+
+/// The entries of a range, in key order. Memory does not grow with the range.
+pub struct Scan {
+    root: Arc<Root>,
+    revision: u64,
+    cursor: Cursor,
+    end: Option<Bytes>,
+}
+
+impl Iterator for Scan {
+    type Item = Entry;
+
+    fn next(&mut self) -> Option<Entry> {
+        loop {
+            let (key, version) = self.cursor.next(self.revision)?;
+            if self.end.as_ref().is_some_and(|end| key >= *end) {
+                return None;
+            }
+            if !version.is_delete() {
+                return self.root.entry(key, version);
+            }
+        }
+    }
+}
+
+/// A stored state of a key: cheap to clone and to keep, the bytes are read on demand. It keeps its segment.
+#[derive(Clone)]
+pub struct Entry {
+    key: Bytes,
+    version: Version,
+    segment: Arc<Segment>,
+}
+
+impl Entry {
+    pub(crate) fn new(key: Bytes, version: Version, segment: Arc<Segment>) -> Entry {
+        Entry { key, version, segment }
+    }
+
+    /// The key.
+    pub fn key(&self) -> &Bytes {
+        &self.key
+    }
+
+    /// The revision that wrote this state.
+    pub fn revision(&self) -> u64 {
+        self.version.revision
+    }
+
+    /// The revision of the put that made the key exist; a key that is deleted and made again starts anew.
+    pub fn created(&self) -> u64 {
+        self.version.created
+    }
+
+    /// Length of the stored record in bytes: a little more than key, attributes and value together.
+    pub fn stored_len(&self) -> usize {
+        self.version.len()
+    }
+
+    /// The state itself, checked against its checksum. Copies nothing; may wait for the disk.
+    pub fn read(&self) -> Result<Record, ReadError> {
+        self.read_with_head().map(|(_, record)| record)
+    }
+
+    pub(crate) fn read_with_head(&self) -> Result<(Head, Record), ReadError> {
+        let damaged = || ReadError::Damaged { key: self.key.clone(), revision: self.version.revision };
+        let offset = self.version.offset();
+        let bytes = self.segment.file.read(offset, self.version.len()).map_err(|_| damaged())?;
+        let head = Head::read(&bytes, self.segment.salt, offset)
+            .filter(|head| head.revision == self.version.revision && head.key(&bytes) == &self.key[..])
+            .filter(|head| head.body_is_sound(&bytes))
+            .ok_or_else(damaged)?;
+        Ok((head, head.record(&bytes)))
+    }
+}
+
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Entry")
+            .field("key", &String::from_utf8_lossy(&self.key))
+            .field("revision", &self.version.revision)
+            .field("created", &self.version.created)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,221 @@
+//! The words of the public interface: what a caller writes, what it gets back, and the limits on both.
+//!
+//! Keys are ordered bytes; attributes and values are opaque bytes. Nothing here knows what they mean.
+
+use std::path::PathBuf;
+
+use bytes::Bytes;
+
+use crate::snapshot::Entry;
+
+/// Longest key, in bytes. A name of 253 bytes in a namespace of 63 under a group and resource of 253 each fits
+/// with room to spare, and a tree node of 64 such keys still is only 64 KiB.
+pub const KEY_BYTES_MAX: usize = 1024;
+
+/// Most attributes of one record, in bytes. Attributes are what list filters read (labels and selectable
+/// fields); they are bounded by the object they come from, and an object may carry 256 KiB of annotations and
+/// labels together.
+pub const ATTRIBUTES_BYTES_MAX: usize = 256 * 1024;
+
+/// Largest value of one record, in bytes, before its stamp. Requests are limited to 3 MiB; stored forms grow by
+/// defaults and managed fields, and twice the request and a bit is more than they ever take.
+pub const VALUE_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// Smallest segment size honoured. Below this, file creation would dominate writing.
+pub const SEGMENT_BYTES_MIN: u64 = 64 * 1024;
+
+/// Largest segment size honoured. Space is given back by whole segments, so a larger one would keep dead bytes
+/// for long; record offsets would allow 32 GiB.
+pub const SEGMENT_BYTES_MAX: u64 = 4 * 1024 * 1024 * 1024;
+
+/// Segment size when the caller has no opinion: 64 MiB is about 18 000 typical records.
+pub const SEGMENT_BYTES_DEFAULT: u64 = 64 * 1024 * 1024;
+
+/// How a store is opened.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Directory of the store; made (mode 0700) when absent.
+    pub dir: PathBuf,
+    /// Size of new segment files in bytes, brought into
+    /// [`SEGMENT_BYTES_MIN`]`..=`[`SEGMENT_BYTES_MAX`]. Existing segments keep theirs.
+    pub segment_bytes: u64,
+    /// When a write is acknowledged.
+    pub durability: Durability,
+}
+
+impl Options {
+    /// A durable store in `dir` with segments of the default size.
+    pub fn new(dir: impl Into<PathBuf>) -> Options {
+        Options { dir: dir.into(), segment_bytes: SEGMENT_BYTES_DEFAULT, durability: Durability::Sync }
+    }
+}
+
+/// When a write is acknowledged.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Durability {
+    /// After its bytes are on stable storage. A crash of the machine loses nothing that was acknowledged.
+    #[default]
+    Sync,
+    /// After its bytes were handed to the operating system; they are synced in the background soon after. A
+    /// crash of the process loses nothing, **a crash of the machine loses the last acknowledged writes** (those
+    /// since the last background sync, usually some milliseconds).
+    Relaxed,
+}
+
+/// One proposed write.
+#[derive(Clone, Debug)]
+pub struct Write {
+    /// The key written, 1 to [`KEY_BYTES_MAX`] bytes.
+    pub key: Bytes,
+    /// What must hold for the key at the moment the write gets its revision.
+    pub expected: Expected,
+    /// What becomes of the key.
+    pub change: Change,
+}
+
+/// The condition of a write, checked against the newest state including writes earlier in the same batch.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Expected {
+    /// No condition. (A delete still needs something to delete.)
+    Any,
+    /// The key must not exist.
+    Absent,
+    /// The key must exist and its newest state must carry this revision.
+    Revision(u64),
+}
+
+/// What becomes of a key.
+#[derive(Clone, Debug)]
+pub enum Change {
+    /// The key has this state from now on.
+    Put(Payload),
+    /// The key is gone from now on. The record keeps a final state, stamped with the deletion's own revision:
+    /// the given one, or for `None` the newest stored one with its stamp replaced.
+    Delete(Option<Payload>),
+}
+
+/// The state a write carries.
+#[derive(Clone, Debug, Default)]
+pub struct Payload {
+    /// Opaque bytes kept beside the value, at most [`ATTRIBUTES_BYTES_MAX`].
+    pub attributes: Bytes,
+    /// Opaque bytes, at most [`VALUE_BYTES_MAX`].
+    pub value: Bytes,
+    /// Byte offset in `value` at which the record's own revision is inserted, in decimal without leading
+    /// zeros: `{"v":""}` with `stamp_at: Some(6)` is stored as `{"v":"42"}` by the write with revision 42.
+    /// At most `value.len()`.
+    pub stamp_at: Option<u32>,
+}
+
+/// A write that took place.
+#[derive(Clone, Debug)]
+pub struct Committed {
+    /// The revision it got.
+    pub revision: u64,
+    /// Reads back the stored, stamped bytes; for a delete, the final state.
+    pub entry: Entry,
+}
+
+/// A stretch of the key space, half open: `start` belongs to it, `end` does not.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct KeyRange {
+    /// First key of the range.
+    pub start: Bytes,
+    /// First key after the range; `None` reaches to the end of the key space.
+    pub end: Option<Bytes>,
+}
+
+impl KeyRange {
+    /// Every key.
+    pub fn all() -> KeyRange {
+        KeyRange::default()
+    }
+
+    /// Every key that begins with `prefix`.
+    pub fn prefix(prefix: &[u8]) -> KeyRange {
+        // The first key after all of them: the prefix with its last byte below 0xff raised by one.
+        let end = prefix.iter().rposition(|&b| b != 0xff).map(|last| {
+            let mut end = prefix[..=last].to_vec();
+            end[last] += 1;
+            Bytes::from(end)
+        });
+        KeyRange { start: Bytes::copy_from_slice(prefix), end }
+    }
+
+    /// The keys of this range that are `key` or greater.
+    pub fn from(mut self, key: &[u8]) -> KeyRange {
+        if key > &self.start[..] {
+            self.start = Bytes::copy_from_slice(key);
+        }
+        self
+    }
+
+    /// The keys of this range that are greater than `key`: where a scan that ended with `key` goes on.
+    pub fn after(self, key: &[u8]) -> KeyRange {
+        let mut next = Vec::with_capacity(key.len() + 1);
+        next.extend_from_slice(key);
+        next.push(0);
+        self.from(&next)
+    }
+
+    /// Whether `key` lies in the range.
+    pub fn contains(&self, key: &[u8]) -> bool {
+        key >= &self.start[..] && self.end.as_ref().is_none_or(|end| key < &end[..])
+    }
+}
+
+/// Numbers about a store, each exact at some moment during the call.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Stats {
+    /// Newest published revision; 0 for an empty store.
+    pub revision: u64,
+    /// Newest revision known to be on stable storage.
+    pub synced: u64,
+    /// Lowest revision at which the whole store can be read.
+    pub oldest: u64,
+    /// Keys that exist at `revision`.
+    pub keys: u64,
+    /// Segment files.
+    pub segments: u64,
+    /// Bytes of all segment files, including the part not yet written.
+    pub segment_bytes: u64,
+    /// Bytes of all records, headers and superseded versions included.
+    pub record_bytes: u64,
+    /// Batches written since the store was opened; `commits / batches` is the gain of group commit.
+    pub batches: u64,
+    /// Writes committed since the store was opened.
+    pub commits: u64,
+    /// Revisions whose record was found damaged beyond its key when the store was opened.
+    pub lost_revisions: u64,
+    /// Tails that exist.
+    pub tails: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_range_ends_at_the_first_key_after_the_prefix() {
+        for (prefix, end) in [
+            (&b"/a/"[..], Some(&b"/a0"[..])),
+            (b"a\xff", Some(b"b")),
+            (b"a\xff\xff", Some(b"b")),
+            (b"\xff", None),
+            (b"", None),
+        ] {
+            let range = KeyRange::prefix(prefix);
+            assert_eq!(range.end.as_deref(), end, "{prefix:?}");
+            assert!(range.contains(prefix));
+        }
+    }
+
+    #[test]
+    fn a_resumed_range_starts_right_after_the_last_key_seen() {
+        let range = KeyRange::prefix(b"/a/").after(b"/a/x");
+        assert!(!range.contains(b"/a/x"));
+        assert!(range.contains(b"/a/x\0"));
+        // A key before the range does not widen it.
+        assert_eq!(KeyRange::prefix(b"/a/").after(b"/").start, &b"/a/"[..]);
+    }
+}

@@ -1,0 +1,551 @@
+//! Tails: following the log from any retained revision on.
+//!
+//! ```text
+//! sequencer ─ publish ─► ring of the newest events ──────────► Tail::next
+//!                 │                        (further back) log ─┘
+//!                 └─► registry: prefix → tails ─ pending, wake ─► Tail
+//! ```
+//!
+//! A tail is a place in the committed log, not a queue. Nothing is put aside for it: a stopped one costs its
+//! struct. One that keeps up finds its events, shared by all tails, in the ring; one that fell behind reads
+//! records from the log and comes back to the ring by itself.
+//!
+//! A live tail is told the first revision that concerns it since it last looked (`pending`) and only then looks
+//! at all: what lies before that is known not to match. So a thousand tails on quiet prefixes cost nothing
+//! while a busy one is written, and progress is known without looking.
+//!
+//! Order within a publication, under the registry's lock: mark pending, extend the ring, store the root, store
+//! the published revision. A tail reads the published revision before its pending mark.
+
+use std::any::Any;
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::future::poll_fn;
+use std::ops::Bound;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::Poll;
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::{Notify, oneshot};
+
+use crate::error::TailError;
+use crate::history::Version;
+use crate::record::EventKind;
+use crate::segment::Found;
+use crate::snapshot::{Entry, Root};
+
+/// Most events in the ring. At a thousand writes a second, a tail may stand still for a quarter of a minute
+/// before it has to read from the log.
+pub(crate) const RING_EVENTS_MAX: usize = 16 * 1024;
+/// Most record bytes that the ring's events stand for. The ring holds no bodies, but the renditions cached in
+/// its events are about as large as these.
+const RING_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Most events or records looked at in one go, before other tasks get their turn.
+const LOOK_MAX: usize = 1024;
+/// Renditions one event can keep.
+pub const MEMO_SLOTS: usize = 16;
+
+/// One committed write, as tails hand it out. Shared by all of them.
+pub struct Event {
+    /// Its revision.
+    pub revision: u64,
+    /// What happened to the key.
+    pub kind: EventKind,
+    /// The key.
+    pub key: Bytes,
+    /// The state after it; for a delete the final state.
+    pub entry: Entry,
+    /// The state before it; `None` when the key did not exist.
+    pub previous: Option<Entry>,
+    /// Where consumers may keep what they made of it.
+    pub memo: Memo,
+}
+
+impl fmt::Debug for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Event")
+            .field("revision", &self.revision)
+            .field("kind", &self.kind)
+            .field("key", &String::from_utf8_lossy(&self.key))
+            .field("previous", &self.previous.as_ref().map(Entry::revision))
+            .finish_non_exhaustive()
+    }
+}
+
+type Cached = OnceLock<Arc<dyn Any + Send + Sync>>;
+
+/// Shared renditions of an event, so that each is made once however many consumers want it. Consumers agree
+/// among themselves on what each slot holds. Lives as long as the event: in the ring, for a while.
+#[derive(Default)]
+pub struct Memo(OnceLock<Box<[Cached; MEMO_SLOTS]>>);
+
+impl Memo {
+    /// What `slot` holds, made by `make` if it is empty. When two ask at once, one makes and the other waits.
+    /// A slot past [`MEMO_SLOTS`], or one that holds another type, keeps nothing: `make` runs each time.
+    pub fn get_or_make<T: Any + Send + Sync>(&self, slot: u8, make: impl FnOnce() -> T) -> Arc<T> {
+        let slots = self.0.get_or_init(Default::default);
+        let mut make = Some(make);
+        let cached = slots.get(usize::from(slot)).and_then(|cached| {
+            let held = cached.get_or_init(|| match make.take() {
+                Some(make) => Arc::new(make()),
+                None => Arc::new(()),
+            });
+            held.clone().downcast::<T>().ok()
+        });
+        match (cached, make) {
+            (Some(cached), _) => cached,
+            (None, Some(make)) => Arc::new(make()),
+            (None, None) => unreachable!("a slot that was just made has the type it was made with"),
+        }
+    }
+
+    /// What `slot` holds already.
+    pub fn get<T: Any + Send + Sync>(&self, slot: u8) -> Option<Arc<T>> {
+        self.0.get()?.get(usize::from(slot))?.get()?.clone().downcast().ok()
+    }
+}
+
+/// The newest events, in order and without gaps in their revisions.
+struct Ring {
+    events: VecDeque<Arc<Event>>,
+    /// Revision of the first event; of the next one to come when empty.
+    first: u64,
+    bytes: usize,
+    events_max: usize,
+}
+
+impl Ring {
+    fn push(&mut self, event: Arc<Event>) {
+        self.bytes += event.entry.stored_len();
+        self.events.push_back(event);
+        while self.events.len() > self.events_max || self.bytes > RING_BYTES_MAX {
+            let Some(gone) = self.events.pop_front() else { break };
+            self.bytes -= gone.entry.stored_len();
+            self.first += 1;
+        }
+    }
+}
+
+/// What a tail and the publisher share.
+#[derive(Default)]
+struct Slot {
+    /// The first revision that concerns the tail since it last looked; 0: none. Written under the registry's
+    /// lock only.
+    pending: AtomicU64,
+    wake: Notify,
+}
+
+#[derive(Default)]
+struct Registry {
+    tails: BTreeMap<Bytes, Vec<Arc<Slot>>>,
+    count: u64,
+    /// Who waits for which revision, with a number to tell them apart.
+    waiters: BTreeMap<(u64, u64), oneshot::Sender<()>>,
+    waiters_so_far: u64,
+    closed: bool,
+}
+
+impl Registry {
+    /// Calls `each` for every tail whose prefix `key` begins with.
+    fn concerned(&self, key: &[u8], mut each: impl FnMut(&Arc<Slot>)) {
+        // From the greatest prefix not after the key downwards. Whatever matches next is no longer than what
+        // the candidate has in common with the key, so each step shortens the search key.
+        let mut search = key;
+        while let Some((prefix, slots)) =
+            self.tails.range::<[u8], _>((Bound::Unbounded, Bound::Included(search))).next_back()
+        {
+            let common = prefix.iter().zip(key).take_while(|(a, b)| a == b).count();
+            if common < prefix.len() {
+                search = &key[..common];
+                continue;
+            }
+            slots.iter().for_each(&mut each);
+            match common.checked_sub(1) {
+                Some(shorter) => search = &key[..shorter],
+                None => return,
+            }
+        }
+    }
+}
+
+/// The meeting point of publisher and followers.
+pub(crate) struct Hub {
+    root: ArcSwap<Root>,
+    published: AtomicU64,
+    registry: Mutex<Registry>,
+    ring: RwLock<Ring>,
+}
+
+impl Hub {
+    /// A hub that starts out with `root`, remembering no event before it.
+    pub fn new(root: Root, ring_events_max: usize) -> Hub {
+        let first = root.revision + 1;
+        Hub {
+            published: AtomicU64::new(root.revision),
+            root: ArcSwap::from_pointee(root),
+            registry: Mutex::default(),
+            ring: RwLock::new(Ring { events: VecDeque::new(), first, bytes: 0, events_max: ring_events_max }),
+        }
+    }
+
+    /// The newest published state.
+    pub fn root(&self) -> Arc<Root> {
+        self.root.load_full()
+    }
+
+    /// Its revision.
+    pub fn revision(&self) -> u64 {
+        self.published.load(Ordering::Acquire)
+    }
+
+    /// Makes `root` the newest state; `events` are all that lies between it and the last.
+    pub fn publish(&self, root: Root, events: &[Arc<Event>]) {
+        let revision = root.revision;
+        let mut wake = Vec::new();
+        let mut reached = BTreeMap::new();
+        {
+            let mut registry = self.registry.lock();
+            let mut ring = self.ring.write();
+            for event in events {
+                registry.concerned(&event.key, |slot| {
+                    if slot.pending.load(Ordering::Relaxed) == 0 {
+                        slot.pending.store(event.revision, Ordering::Release);
+                        wake.push(slot.clone());
+                    }
+                });
+                ring.push(event.clone());
+            }
+            drop(ring);
+            self.root.store(Arc::new(root));
+            self.published.store(revision, Ordering::Release);
+            if registry.waiters.first_key_value().is_some_and(|(first, _)| first.0 <= revision) {
+                let later = registry.waiters.split_off(&(revision + 1, 0));
+                reached = std::mem::replace(&mut registry.waiters, later);
+            }
+        }
+        for slot in wake {
+            slot.wake.notify_one();
+        }
+        for waiter in reached.into_values() {
+            let _ = waiter.send(());
+        }
+    }
+
+    /// Returns once `revision` is published, or the hub closed.
+    pub async fn reached(&self, revision: u64) {
+        let (outcome, _waiting) = {
+            let mut registry = self.registry.lock();
+            if self.revision() >= revision || registry.closed {
+                return;
+            }
+            let (sender, outcome) = oneshot::channel();
+            registry.waiters_so_far += 1;
+            let place = (revision, registry.waiters_so_far);
+            registry.waiters.insert(place, sender);
+            (outcome, Waiting { hub: self, place })
+        };
+        let _ = outcome.await;
+    }
+
+    /// Ends all tails and waits.
+    pub fn close(&self) {
+        let mut registry = self.registry.lock();
+        registry.closed = true;
+        registry.waiters.clear();
+        for slot in registry.tails.values().flatten() {
+            slot.wake.notify_one();
+        }
+    }
+
+    /// Tails that exist.
+    pub fn tails(&self) -> u64 {
+        self.registry.lock().count
+    }
+
+    /// A tail of the events after `after` whose key begins with `prefix`.
+    pub fn tail(self: &Arc<Hub>, after: u64, prefix: Bytes) -> Result<Tail, TailError> {
+        let slot = Arc::new(Slot::default());
+        let mut registry = self.registry.lock();
+        if registry.closed {
+            return Err(TailError::Closed);
+        }
+        let oldest = self.root.load().oldest;
+        if after < oldest {
+            return Err(TailError::Compacted { oldest });
+        }
+        registry.tails.entry(prefix.clone()).or_default().push(slot.clone());
+        registry.count += 1;
+        // Under the lock: every later event marks the slot, every earlier one is looked for.
+        let look_until = self.revision();
+        drop(registry);
+        Ok(Tail { hub: self.clone(), slot, prefix, after, looked: after, look_until })
+    }
+}
+
+/// Takes a waiter out of the registry when it gives up: the revision it waits for may never come.
+struct Waiting<'h> {
+    hub: &'h Hub,
+    place: (u64, u64),
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.hub.registry.lock().waiters.remove(&self.place);
+    }
+}
+
+/// A place in the log, and a prefix. See [`Engine::tail`](crate::Engine::tail).
+pub struct Tail {
+    hub: Arc<Hub>,
+    slot: Arc<Slot>,
+    prefix: Bytes,
+    /// Where it began.
+    after: u64,
+    /// Everything up to here was looked at or is known not to match.
+    looked: u64,
+    /// Up to here it must look for itself; what comes later is announced through the slot.
+    look_until: u64,
+}
+
+impl Tail {
+    /// The next events, in order, each exactly once: at least one, at most `max` (a `max` of 0 counts as 1).
+    /// Waits while there is none. Dropping the future loses nothing.
+    ///
+    /// # Errors
+    /// After an error the tail stays where it is; following events need a fresh snapshot and a new tail.
+    pub async fn next(&mut self, max: usize) -> Result<Vec<Arc<Event>>, TailError> {
+        loop {
+            while self.looked < self.look_until {
+                let events = self.look(max.max(1))?;
+                if !events.is_empty() {
+                    return Ok(events);
+                }
+                if self.looked < self.look_until {
+                    let_others_run().await;
+                }
+            }
+            {
+                let registry = self.hub.registry.lock();
+                let pending = self.slot.pending.swap(0, Ordering::AcqRel);
+                if pending > 0 {
+                    self.looked = self.looked.max(pending - 1);
+                    self.look_until = self.hub.revision();
+                    continue;
+                }
+                if registry.closed {
+                    return Err(TailError::Closed);
+                }
+            }
+            self.slot.wake.notified().await;
+        }
+    }
+
+    /// Every matching event up to and including this revision has been returned by [`Tail::next`]. Never
+    /// falls, and rises with the store's revision as long as nothing matches, also while nobody calls `next`.
+    /// At least the revision the tail began after, even when that lies in the future.
+    pub fn progress(&self) -> u64 {
+        if self.looked < self.look_until {
+            return self.looked;
+        }
+        // In this order: a mark for an event is set before the event's revision is published.
+        let published = self.hub.revision();
+        let seen = match self.slot.pending.load(Ordering::Acquire) {
+            0 => published,
+            pending => published.min(pending - 1),
+        };
+        seen.max(self.looked).max(self.after)
+    }
+
+    /// Looks at some of what lies between `looked` and `look_until`.
+    fn look(&mut self, max: usize) -> Result<Vec<Arc<Event>>, TailError> {
+        let ring = self.hub.ring.read();
+        if ring.first > self.looked + 1 {
+            drop(ring);
+            return self.look_in_log(max);
+        }
+        let start = (self.looked + 1 - ring.first) as usize;
+        let end = ring.events.len().min((self.look_until + 1 - ring.first) as usize).min(start + LOOK_MAX);
+        let mut found = Vec::new();
+        let mut looked = self.looked;
+        for event in ring.events.range(start.min(end)..end) {
+            looked = event.revision;
+            if event.key.starts_with(&self.prefix) {
+                found.push(event.clone());
+                if found.len() == max {
+                    break;
+                }
+            }
+        }
+        drop(ring);
+        self.looked = looked;
+        Ok(found)
+    }
+
+    fn look_in_log(&mut self, max: usize) -> Result<Vec<Arc<Event>>, TailError> {
+        let root = self.hub.root();
+        if self.looked < root.oldest {
+            return Err(TailError::Compacted { oldest: root.oldest });
+        }
+        let mut found = Vec::new();
+        let mut budget = LOOK_MAX;
+        for segment in root.segments.starting_at(self.looked + 1) {
+            let missing = TailError::Damaged { revision: self.looked + 1 };
+            let mut walk = segment.walk_from(self.looked + 1).map_err(|_| missing)?;
+            while let Some(record) = walk.next() {
+                let revision = record.head.revision;
+                if revision <= self.looked {
+                    continue;
+                }
+                if revision > self.look_until {
+                    return self.unless_missing(found, self.look_until);
+                }
+                if revision != self.looked + 1 {
+                    return self.unless_missing(found, revision - 1);
+                }
+                if record.head.key(&record.bytes).starts_with(&self.prefix) {
+                    found.extend(event(&root, segment.clone(), &record));
+                }
+                self.looked = revision;
+                budget -= 1;
+                if found.len() == max || budget == 0 || revision == self.look_until {
+                    return Ok(found);
+                }
+            }
+        }
+        // The log ended although more was published: its last records are unreadable.
+        self.unless_missing(found, self.look_until)
+    }
+
+    /// What was found before unreadable revisions up to `until`; they themselves when they are next.
+    fn unless_missing(&self, found: Vec<Arc<Event>>, until: u64) -> Result<Vec<Arc<Event>>, TailError> {
+        if found.is_empty() && self.looked < until {
+            return Err(TailError::Damaged { revision: self.looked + 1 });
+        }
+        Ok(found)
+    }
+}
+
+impl Drop for Tail {
+    fn drop(&mut self) {
+        let mut registry = self.hub.registry.lock();
+        registry.count -= 1;
+        if let Some(slots) = registry.tails.get_mut(&self.prefix) {
+            if let Some(at) = slots.iter().position(|slot| Arc::ptr_eq(slot, &self.slot)) {
+                slots.swap_remove(at);
+            }
+            if slots.is_empty() {
+                registry.tails.remove(&self.prefix);
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Tail {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tail")
+            .field("prefix", &String::from_utf8_lossy(&self.prefix))
+            .field("progress", &self.progress())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The event of a record read from the log.
+fn event(root: &Root, segment: Arc<crate::segment::Segment>, record: &Found) -> Option<Arc<Event>> {
+    let head = &record.head;
+    let key = Bytes::copy_from_slice(head.key(&record.bytes));
+    let deleted = head.kind == EventKind::Delete;
+    let version =
+        Version::new(head.revision, head.created, segment.number, record.offset, record.bytes.len(), deleted);
+    let previous = root.tree.at(&key, head.revision - 1).filter(|previous| !previous.is_delete()).copied();
+    Some(Arc::new(Event {
+        revision: head.revision,
+        kind: head.kind,
+        entry: Entry::new(key.clone(), version, segment),
+        previous: previous.and_then(|previous| root.entry(key.clone(), previous)),
+        key,
+        memo: Memo::default(),
+    }))
+}
+
+/// Gives way once, so that a long catch-up does not keep a worker thread to itself.
+async fn let_others_run() {
+    let mut gave_way = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut gave_way, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::Segments;
+    use crate::testing::Random;
+
+    #[test]
+    fn exactly_the_tails_whose_prefix_a_key_begins_with_are_concerned() {
+        let mut random = Random::new(3);
+        let mut word = |len: u64| -> Vec<u8> {
+            let len = random.below(len + 1);
+            (0..len).map(|_| b"ab\xff/"[random.below(4) as usize]).collect()
+        };
+        for _ in 0..300 {
+            let mut registry = Registry::default();
+            for _ in 0..word(40).len() {
+                registry.tails.entry(word(6).into()).or_default().push(Arc::new(Slot::default()));
+            }
+            for _ in 0..30 {
+                let key = word(8);
+                let mut got = Vec::new();
+                registry.concerned(&key, |slot| got.push(Arc::as_ptr(slot)));
+                let expected = registry.tails.iter().filter(|(prefix, _)| key.starts_with(prefix));
+                let mut expected: Vec<_> = expected.flat_map(|(_, slots)| slots).map(Arc::as_ptr).collect();
+                got.sort();
+                expected.sort();
+                assert_eq!(got, expected, "{key:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_memo_keeps_one_rendition_in_each_slot() {
+        let memo = Memo::default();
+        assert!(memo.get::<u32>(0).is_none());
+        assert_eq!(*memo.get_or_make(0, || 1u32), 1);
+        assert_eq!(*memo.get_or_make(0, || 2u32), 1);
+        assert_eq!(*memo.get_or_make(MEMO_SLOTS as u8 - 1, || 3u32), 3);
+        assert_eq!(memo.get::<u32>(MEMO_SLOTS as u8 - 1).as_deref(), Some(&3));
+        // The wrong type and the slot that is not there are made anew each time.
+        assert_eq!(*memo.get_or_make(0, || "x"), "x");
+        assert_eq!(*memo.get_or_make(MEMO_SLOTS as u8, || 4u32), 4);
+        assert!(memo.get::<u32>(MEMO_SLOTS as u8).is_none());
+        assert_eq!(memo.get::<u32>(0).as_deref(), Some(&1));
+    }
+
+    #[tokio::test]
+    async fn who_gives_up_waiting_for_a_revision_leaves_nothing_behind() {
+        let root = Root { revision: 0, oldest: 0, tree: Default::default(), segments: Segments::new(vec![]) };
+        let hub = Hub::new(root, 4);
+        for revision in 1..100 {
+            let wait = hub.reached(revision * 1_000);
+            assert!(tokio::time::timeout(std::time::Duration::ZERO, wait).await.is_err());
+        }
+        assert!(hub.registry.lock().waiters.is_empty());
+    }
+
+    #[tokio::test]
+    async fn what_was_compacted_cannot_be_followed() {
+        let root = Root { revision: 9, oldest: 5, tree: Default::default(), segments: Segments::new(vec![]) };
+        let hub = Arc::new(Hub::new(root, 4));
+        assert_eq!(hub.tail(4, Bytes::new()).unwrap_err(), TailError::Compacted { oldest: 5 });
+        assert!(hub.tail(5, Bytes::new()).is_ok());
+        assert_eq!(hub.tails(), 0);
+    }
+}

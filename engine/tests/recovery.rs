@@ -1,0 +1,257 @@
+//! Opening after crashes and damage: what was acknowledged is there, what was not may be gone, and bytes that
+//! fail their checksum are never handed out.
+
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use bytes::Bytes;
+use engine::{Change, CommitError, Engine, Expected, ReadError, TailError};
+
+mod support;
+use support::{Random, TempDir, commit, delete, open, payload, put, value};
+
+/// Offset of the first record of a segment, see docs/format.md.
+const RECORDS_START: u64 = 4096;
+
+fn overwrite(path: &Path, offset: u64, bytes: &[u8]) {
+    let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
+    file.write_all_at(bytes, offset).unwrap();
+}
+
+fn bytes_at(path: &Path, offset: u64, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    std::fs::File::open(path).unwrap().read_exact_at(&mut bytes, offset).unwrap();
+    bytes
+}
+
+/// A store with these values under `/0`, `/1`, …, one batch each; returns where each record begins, and the end.
+async fn store(temp: &TempDir, values: &[&str]) -> Vec<u64> {
+    let engine = open(temp);
+    let mut offsets = vec![RECORDS_START];
+    for (n, value) in values.iter().enumerate() {
+        put(&engine, &format!("/{n}"), value).await.unwrap();
+        offsets.push(RECORDS_START + engine.stats().record_bytes);
+    }
+    engine.close().await;
+    offsets
+}
+
+#[tokio::test]
+async fn a_last_record_torn_at_any_byte_is_cut_and_writing_goes_on() {
+    let temp = TempDir::new();
+    let offsets = store(&temp, &["first", "second", "the one that is torn"]).await;
+    let path = temp.segments().remove(0);
+    let (start, end) = (offsets[2], offsets[3]);
+    let record = bytes_at(&path, start, (end - start) as usize);
+    // The padding is no part of the record.
+    let body_end = 56 + "/2".len() + "the one that is torn".len();
+    for written in 0..record.len() {
+        for rest in [0u8, 0xff] {
+            let mut torn = record.clone();
+            torn[written..].fill(rest);
+            overwrite(&path, start, &torn);
+            let engine = open(&temp);
+            let whole = written >= body_end;
+            assert_eq!(engine.revision(), if whole { 3 } else { 2 }, "{written} bytes, then {rest}");
+            let snapshot = engine.snapshot();
+            assert_eq!(value(&snapshot.get(b"/0").unwrap()), "first");
+            assert_eq!(value(&snapshot.get(b"/1").unwrap()), "second");
+            assert_eq!(snapshot.get(b"/2").is_some(), whole);
+            if !whole {
+                // Nothing of it is left to be taken for a record later.
+                assert!(bytes_at(&path, start, record.len()).iter().all(|&b| b == 0));
+                // The revision was never acknowledged: it belongs to the next write.
+                assert_eq!(put(&engine, "/new", "new").await.unwrap().revision, 3);
+            }
+            engine.close().await;
+            drop(engine);
+            assert_eq!(open(&temp).revision(), 3);
+            overwrite(&path, start, &vec![0; record.len() + 200]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_batch_torn_in_its_middle_is_cut_from_there_on() {
+    // While the large one is written the others queue up and make one batch; on a busy machine perhaps not.
+    for _ in 0..50 {
+        let temp = TempDir::new();
+        let engine = open(&temp);
+        let large = "x".repeat(100_000);
+        let (large, a, b, c) = tokio::join!(
+            put(&engine, "/0", &large),
+            put(&engine, "/1", "aaaaaaaaaaaaaaaaaaaaaaa"),
+            put(&engine, "/2", "bb"),
+            put(&engine, "/3", "c")
+        );
+        assert!(a.is_ok() && b.is_ok() && c.is_ok());
+        let start = RECORDS_START + large.unwrap().entry.stored_len() as u64;
+        let batches = engine.stats().batches;
+        engine.close().await;
+        drop(engine);
+        if batches > 2 {
+            continue;
+        }
+        // The disk wrote the later sectors of the batch and not the first.
+        overwrite(&temp.segments()[0], start, &[0; 16]);
+        let engine = open(&temp);
+        assert_eq!((engine.revision(), engine.stats().keys, engine.stats().lost_revisions), (1, 1, 0));
+        assert_eq!(put(&engine, "/9", "").await.unwrap().revision, 2);
+        engine.close().await;
+        drop(engine);
+        // No leftover of the batch comes back behind the new, shorter record.
+        let engine = open(&temp);
+        assert_eq!((engine.revision(), engine.stats().keys), (2, 2));
+        return;
+    }
+    panic!("the writes never made one batch");
+}
+
+#[tokio::test]
+async fn a_flipped_bit_in_the_acknowledged_log_costs_that_record_only() {
+    let temp = TempDir::new();
+    let offsets = store(&temp, &["zero", "one", "two", "three"]).await;
+    let path = temp.segments().remove(0);
+    let start = offsets[1];
+    let good = bytes_at(&path, start, (offsets[2] - start) as usize);
+    let body = 56 + "/1".len();
+    for bit in 0..(body + "one".len()) * 8 {
+        let mut bad = good.clone();
+        bad[bit / 8] ^= 1 << (bit % 8);
+        overwrite(&path, start, &bad);
+        let engine = open(&temp);
+        assert_eq!(engine.revision(), 4, "bit {bit}");
+        let snapshot = engine.snapshot();
+        for (key, text) in [(b"/0", "zero"), (b"/2", "two"), (b"/3", "three")] {
+            assert_eq!(value(&snapshot.get(key).unwrap()), text, "bit {bit}");
+        }
+        if bit / 8 >= body {
+            // The key is known: it reads as damaged, by name.
+            let error = snapshot.get(b"/1").unwrap().read().unwrap_err();
+            assert_eq!(error, ReadError::Damaged { key: "/1".into(), revision: 2 });
+            assert_eq!(error.to_string(), "stored state of \"/1\" at revision 2 is damaged");
+            assert_eq!(snapshot.count_prefix(b""), 4);
+        } else {
+            assert!(snapshot.get(b"/1").is_none(), "bit {bit}");
+            assert_eq!(engine.stats().lost_revisions, 1);
+            // A tail that would have to pass it says so instead of hiding an event.
+            let mut tail = engine.tail(0, Bytes::new()).unwrap();
+            assert_eq!(tail.next(10).await.unwrap().len(), 1);
+            assert_eq!(tail.next(10).await.unwrap_err(), TailError::Damaged { revision: 2 });
+            assert_eq!(engine.tail(2, Bytes::new()).unwrap().next(10).await.unwrap().len(), 2);
+        }
+    }
+    // The last of these left the key's own bytes whole: write over the damage, and delete it.
+    let engine = open(&temp);
+    let error = delete(&engine, "/1").await.unwrap_err();
+    assert!(matches!(error, CommitError::Damaged(ReadError::Damaged { revision: 2, .. })), "{error}");
+    let gone = commit(&engine, "/1", Expected::Revision(2), Change::Delete(Some(payload("final")))).await;
+    assert_eq!(value(&gone.unwrap().entry), "final");
+    assert_eq!(value(&put(&engine, "/1", "again").await.unwrap().entry), "again");
+}
+
+#[tokio::test]
+async fn rot_under_a_running_engine_is_noticed_at_the_read() {
+    let temp = TempDir::new();
+    let engine = open(&temp);
+    let entry = put(&engine, "/k", "value").await.unwrap().entry;
+    overwrite(&temp.segments()[0], RECORDS_START + 56 + 3, b"X");
+    assert!(entry.read().is_err());
+    overwrite(&temp.segments()[0], RECORDS_START + 56 + 3, b"a");
+    assert_eq!(value(&entry), "value");
+    // Also in the head.
+    overwrite(&temp.segments()[0], RECORDS_START + 8, b"X");
+    assert_eq!(entry.read(), Err(ReadError::Damaged { key: "/k".into(), revision: 1 }));
+}
+
+#[tokio::test]
+async fn damage_in_older_segments_does_not_touch_the_others() {
+    let temp = TempDir::new();
+    let engine = open(&temp);
+    for n in 0..200 {
+        put(&engine, &format!("/{n:03}"), &"x".repeat(5_000)).await.unwrap();
+    }
+    engine.close().await;
+    drop(engine);
+    let segments = temp.segments();
+    assert!(segments.len() > 3);
+    // The first segment loses its last records (a block of zeros), the second one in the middle.
+    let size = std::fs::metadata(&segments[0]).unwrap().len();
+    overwrite(&segments[0], size - 12_000, &[0; 12_000]);
+    overwrite(&segments[1], 100_000, &[0xee; 100]);
+    let engine = open(&temp);
+    assert_eq!(engine.revision(), 200);
+    let stats = engine.stats();
+    let snapshot = engine.snapshot();
+    let damaged = snapshot.prefix(b"/").filter(|entry| entry.read().is_err()).count() as u64;
+    // One in the second segment, and the one that the zeros begin in the middle of.
+    assert_eq!(damaged, 2);
+    assert!((1..=4).contains(&stats.lost_revisions), "{stats:?}");
+    assert_eq!(snapshot.count_prefix(b"/"), 200 - stats.lost_revisions);
+    assert_eq!(put(&engine, "/new", "x").await.unwrap().revision, 201);
+}
+
+#[tokio::test]
+async fn an_unfinished_next_segment_is_no_obstacle() {
+    let temp = TempDir::new();
+    store(&temp, &["zero"]).await;
+    std::fs::write(temp.path().join("next.segment"), "half a header").unwrap();
+    let engine = open(&temp);
+    assert_eq!(engine.revision(), 1);
+    engine.close().await;
+    assert_eq!(temp.segments().len(), 1);
+}
+
+#[tokio::test]
+async fn no_file_contents_make_it_panic_or_serve_what_was_not_written() {
+    let temp = TempDir::new();
+    let engine = open(&temp);
+    for n in 0..60 {
+        put(&engine, &format!("/{}", n % 20), &format!("value {n} {}", "x".repeat(n * 9))).await.unwrap();
+    }
+    engine.close().await;
+    drop(engine);
+    let path = temp.segments().remove(0);
+    let good = std::fs::read(&path).unwrap();
+    let used = 4096 + 60 * 350;
+    let mut random = Random(11);
+    for round in 0..250 {
+        let mut bytes = good.clone();
+        for _ in 0..1 + random.below(6) {
+            let at = (if random.below(8) == 0 { random.below(4096) } else { random.below(used) }) as usize;
+            match random.below(5) {
+                0 => bytes[at] ^= 1 << random.below(8),
+                1 => bytes[at..at + 64].fill(0),
+                2 => bytes[at..at + 512].iter_mut().for_each(|b| *b = random.next() as u8),
+                3 => bytes.copy_within(at..at + 700, random.below(used) as usize / 8 * 8),
+                _ => bytes.truncate(bytes.len().min(at + 4096 * random.below(3) as usize)),
+            }
+            let padded = bytes.len().max(used as usize + 5_000);
+            bytes.resize(padded, 0);
+        }
+        if round % 10 == 0 {
+            bytes.truncate(random.below(used) as usize);
+        }
+        // A shortened segment may have made the round before go on in another.
+        temp.segments().iter().for_each(|path| std::fs::remove_file(path).unwrap());
+        std::fs::write(&path, &bytes).unwrap();
+        let Ok(engine) = Engine::open(engine::Options::new(temp.path())) else { continue };
+        let newest = engine.revision();
+        for revision in [newest / 2, newest] {
+            for entry in engine.snapshot_at(revision).unwrap().prefix(b"") {
+                if let Ok(record) = entry.read() {
+                    let expected = format!("value {} ", entry.revision() - 1);
+                    assert!(record.value.starts_with(expected.as_bytes()), "round {round}");
+                }
+            }
+        }
+        let mut tail = engine.tail(0, Bytes::new()).unwrap();
+        while tail.progress() < newest {
+            match tail.next(100).await {
+                Ok(events) => assert!(events.iter().all(|e| e.revision <= newest)),
+                Err(_) => break,
+            }
+        }
+        assert_eq!(put(&engine, "/new", "x").await.unwrap().revision, newest + 1);
+    }
+}
