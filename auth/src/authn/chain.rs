@@ -1,0 +1,229 @@
+//! The authenticators in their order, and what their answers add up to.
+//!
+//! The first success wins. When nobody succeeds, any error means 401: a wrong token or certificate never falls
+//! back to anonymous. Only a request that carried nothing anybody looked at is anonymous (semantics §13.1).
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use rustls_pki_types::CertificateDer;
+
+use super::bearer::{self, Bearer};
+use super::service_account::TokenError;
+use super::x509::{CertificateError, ClientCertificates};
+use crate::identity::User;
+
+/// What a request says about its sender.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Credentials<'r> {
+    /// The first `Authorization` header, as sent.
+    pub authorization: Option<&'r str>,
+    /// The peer's certificate chain, leaf first. The handshake proved that the peer holds the leaf's key and
+    /// nothing else: the chain itself is judged here.
+    pub certificates: &'r [CertificateDer<'r>],
+}
+
+impl Credentials<'_> {
+    /// A warning that the answer should carry about these credentials.
+    pub fn warning(&self) -> Option<&'static str> {
+        let header = self.authorization?;
+        (bearer::parse(header) == Bearer::ExtraSpace).then_some(bearer::EXTRA_SPACE_WARNING)
+    }
+}
+
+/// Who the sender is.
+#[derive(Clone, Debug)]
+pub enum Authenticated {
+    /// Somebody who proved it.
+    User(Arc<User>),
+    /// Nobody in particular, who showed no credential.
+    Anonymous(Arc<User>),
+}
+
+impl Authenticated {
+    /// The user, proved or anonymous.
+    pub fn user(&self) -> &Arc<User> {
+        match self {
+            Authenticated::User(user) | Authenticated::Anonymous(user) => user,
+        }
+    }
+}
+
+/// Why a request is answered with 401. Callers see only `Unauthorized`; the text is for logs and reviews.
+#[derive(Debug)]
+pub enum AuthnError {
+    /// A credential was shown and found wanting.
+    InvalidCredential {
+        /// What each authenticator that looked at it found, in order.
+        causes: Vec<Cause>,
+    },
+    /// No credential was shown, and anonymous requests are not allowed.
+    NoCredential,
+}
+
+/// What one authenticator found wrong.
+#[derive(Debug, thiserror::Error)]
+pub enum Cause {
+    /// No authenticator knows the token.
+    #[error("invalid bearer token")]
+    UnknownToken,
+    /// The client certificate does not verify.
+    #[error(transparent)]
+    Certificate(#[from] CertificateError),
+    /// The token is a service account's and must not be accepted.
+    #[error(transparent)]
+    ServiceAccount(#[from] TokenError),
+}
+
+impl std::error::Error for AuthnError {}
+
+impl fmt::Display for AuthnError {
+    /// One cause as it is, several as `[a, b]`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AuthnError::NoCredential => f.write_str("no credentials provided"),
+            AuthnError::InvalidCredential { causes } => match causes.as_slice() {
+                [only] => only.fmt(f),
+                causes => {
+                    f.write_str("[")?;
+                    for (at, cause) in causes.iter().enumerate() {
+                        write!(f, "{}{cause}", if at > 0 { ", " } else { "" })?;
+                    }
+                    f.write_str("]")
+                }
+            },
+        }
+    }
+}
+
+/// One way of knowing a bearer token.
+pub trait TokenAuthenticator: Send + Sync {
+    /// The token's user; `None` if the token is not of this kind. A token that says whom it is for must be for
+    /// one of `target`; of no particular audience it is good for the server's own.
+    ///
+    /// # Errors
+    /// The token is of this kind and must not be accepted.
+    fn authenticate(
+        &self,
+        token: &str,
+        target: &[String],
+        now: SystemTime,
+    ) -> Result<Option<Arc<User>>, Cause>;
+
+    /// Whether tokens of this kind say whom they are for.
+    fn knows_audiences(&self) -> bool {
+        false
+    }
+}
+
+/// The chain of authenticators, asked in a fixed order whatever the order of the `with_` calls. Built once at start; cheap to share.
+#[derive(Default)]
+pub struct Authenticator {
+    certificates: Option<Arc<ClientCertificates>>,
+    tokens: Vec<Box<dyn TokenAuthenticator>>,
+    audiences: Vec<String>,
+    anonymous: Option<Arc<User>>,
+}
+
+impl Authenticator {
+    /// A chain that knows nobody.
+    pub fn new() -> Authenticator {
+        Authenticator::default()
+    }
+
+    /// Knows users by client certificate. The caller keeps a handle to replace the CA bundle.
+    #[must_use]
+    pub fn with_certificates(mut self, certificates: Arc<ClientCertificates>) -> Authenticator {
+        self.certificates = Some(certificates);
+        self
+    }
+
+    /// Names the audiences of the server itself (`--api-audiences`).
+    #[must_use]
+    pub fn with_audiences(mut self, audiences: Vec<String>) -> Authenticator {
+        self.audiences = audiences;
+        self
+    }
+
+    /// Adds a way of knowing bearer tokens, asked after those added before.
+    #[must_use]
+    pub fn with_tokens(mut self, tokens: impl TokenAuthenticator + 'static) -> Authenticator {
+        self.tokens.push(Box::new(tokens));
+        self
+    }
+
+    /// Lets requests without credentials in as `system:anonymous` (spec §5.8).
+    #[must_use]
+    pub fn with_anonymous(mut self) -> Authenticator {
+        self.anonymous = Some(Arc::new(User::anonymous()));
+        self
+    }
+
+    /// Says who sent a request. Takes microseconds, or one signature check for a credential not seen lately.
+    ///
+    /// # Errors
+    /// The request must be answered with 401.
+    pub async fn authenticate(&self, credentials: &Credentials<'_>) -> Result<Authenticated, AuthnError> {
+        self.authenticate_at(credentials, SystemTime::now())
+    }
+
+    /// [`Self::authenticate`] at a given time; no authenticator built so far has to wait for anything.
+    pub fn authenticate_at(
+        &self,
+        shown: &Credentials<'_>,
+        now: SystemTime,
+    ) -> Result<Authenticated, AuthnError> {
+        let mut causes = Vec::new();
+        if let Some(certificates) = &self.certificates {
+            match certificates.user(shown.certificates, now) {
+                Ok(Some(user)) => return Ok(Authenticated::User(user)),
+                Ok(None) => {}
+                Err(found) => causes.push(found.into()),
+            }
+        }
+        if let Some(Bearer::Token(token)) = shown.authorization.map(bearer::parse) {
+            match self.token_user(token, &self.audiences, now) {
+                Ok(user) => return Ok(Authenticated::User(user)),
+                Err(found) => causes.extend(found),
+            }
+        }
+        if !causes.is_empty() {
+            return Err(AuthnError::InvalidCredential { causes });
+        }
+        match &self.anonymous {
+            Some(anonymous) => Ok(Authenticated::Anonymous(anonymous.clone())),
+            None => Err(AuthnError::NoCredential),
+        }
+    }
+
+    /// The user of a token that was shown to one of `target`, as a token review asks.
+    ///
+    /// # Errors
+    /// Nobody knows the token, or somebody refuses it. The first cause is always [`Cause::UnknownToken`].
+    pub fn review_token(
+        &self,
+        token: &str,
+        target: &[String],
+        now: SystemTime,
+    ) -> Result<Arc<User>, AuthnError> {
+        let target = if target.is_empty() { &self.audiences } else { target };
+        self.token_user(token, target, now).map_err(|causes| AuthnError::InvalidCredential { causes })
+    }
+
+    fn token_user(&self, token: &str, target: &[String], now: SystemTime) -> Result<Arc<User>, Vec<Cause>> {
+        let for_this_server = target.iter().any(|audience| self.audiences.contains(audience));
+        let mut causes = vec![Cause::UnknownToken];
+        for authenticator in &self.tokens {
+            if !(for_this_server || self.audiences.is_empty() || authenticator.knows_audiences()) {
+                continue;
+            }
+            match authenticator.authenticate(token, target, now) {
+                Ok(Some(user)) => return Ok(user),
+                Ok(None) => {}
+                Err(cause) => causes.push(cause),
+            }
+        }
+        Err(causes)
+    }
+}

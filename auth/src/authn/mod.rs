@@ -1,0 +1,54 @@
+//! Who asks. Authenticators are tried in order; the first that knows the caller decides.
+//!
+//! `client certificate → bearer token (static file → service account) → anonymous` (semantics §13.1)
+
+pub mod bearer;
+mod chain;
+pub mod service_account;
+mod signing;
+pub mod token_file;
+pub mod x509;
+
+use std::fmt::Write;
+
+use aws_lc_rs::digest;
+
+pub use chain::{Authenticated, Authenticator, AuthnError, Cause, Credentials, TokenAuthenticator};
+pub use signing::{KeyError, SigningKey, VerificationKey};
+
+/// The domain under which facts about users and tokens are named, for example `example.org` for
+/// `authentication.example.org/credential-id`. This crate spells no vendor name; its caller says which.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct NameDomains {
+    domain: String,
+}
+
+impl NameDomains {
+    /// Names under `domain`.
+    pub fn new(domain: impl Into<String>) -> NameDomains {
+        NameDomains { domain: domain.into() }
+    }
+
+    /// Key of an extra fact about a user.
+    pub fn extra(&self, fact: &str) -> String {
+        format!("authentication.{}/{fact}", self.domain)
+    }
+
+    /// The private claim of service account tokens.
+    pub fn claim(&self) -> &str {
+        &self.domain
+    }
+}
+
+fn sha256(bytes: &[u8]) -> [u8; 32] {
+    let mut out = [0; 32];
+    out.copy_from_slice(digest::digest(&digest::SHA256, bytes).as_ref());
+    out
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+        write!(text, "{byte:02x}").expect("writing to memory cannot fail");
+        text
+    })
+}

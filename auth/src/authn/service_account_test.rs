@@ -1,0 +1,349 @@
+//! Service account tokens against semantics §13.4.
+
+use aws_lc_rs::encoding::{AsDer, EcPrivateKeyRfc5915Der};
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature::{
+    ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING, ECDSA_P521_SHA512_FIXED_SIGNING,
+    EcdsaKeyPair,
+};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use rcgen::KeyPair;
+
+use super::*;
+
+/// The account `robot` of `ns` and what tokens are bound to; uids are `<kind>-1`.
+struct Objects {
+    uid_of_account: &'static str,
+    account_deleted: Option<SystemTime>,
+    pod: bool,
+}
+
+impl AccountSource for Objects {
+    fn service_account(&self, namespace: &str, name: &str) -> Option<Incarnation> {
+        let uid = self.uid_of_account.to_owned();
+        (namespace == "ns" && name == "robot").then_some(Incarnation { uid, deleted: self.account_deleted })
+    }
+
+    fn pod(&self, namespace: &str, name: &str) -> Option<Incarnation> {
+        let found = self.pod && namespace == "ns" && name == "p";
+        found.then(|| Incarnation { uid: "pod-1".to_owned(), deleted: None })
+    }
+
+    fn secret(&self, _: &str, _: &str) -> Option<Incarnation> {
+        None
+    }
+
+    fn node(&self, name: &str) -> Option<Incarnation> {
+        (name == "n").then(|| Incarnation { uid: "node-1".to_owned(), deleted: None })
+    }
+}
+
+const LIVING: Objects = Objects { uid_of_account: "account-1", account_deleted: None, pod: true };
+
+fn now() -> SystemTime {
+    UNIX_EPOCH + Duration::from_secs(1_800_000_000)
+}
+
+fn reference(name: &str, uid: &str) -> Reference {
+    Reference { name: name.to_owned(), uid: uid.to_owned() }
+}
+
+fn spec() -> TokenSpec {
+    TokenSpec {
+        namespace: "ns".to_owned(),
+        account: reference("robot", "account-1"),
+        audiences: vec!["api".to_owned()],
+        issued: now(),
+        lifetime: Duration::from_secs(3600),
+        warn_after: None,
+        pod: None,
+        secret: None,
+        node: None,
+    }
+}
+
+fn domains() -> NameDomains {
+    NameDomains::new("example.org")
+}
+
+fn issuer(pem: &str) -> TokenIssuer {
+    TokenIssuer::new("https://issuer", SigningKey::from_pem(pem.as_bytes()).unwrap(), domains())
+}
+
+fn verifier(issuers: &[&TokenIssuer], objects: Objects) -> ServiceAccountTokens {
+    let keys = issuers.iter().map(|issuer| issuer.public_key().clone()).collect();
+    let issuers = vec!["https://issuer".to_owned()];
+    ServiceAccountTokens::new(issuers, keys, Arc::new(objects), domains())
+}
+
+fn outcome(tokens: &ServiceAccountTokens, token: &str, at: SystemTime) -> String {
+    match tokens.verify(token, &["api".to_owned()], at) {
+        Ok(Some(user)) => user.name.clone(),
+        Ok(None) => "not ours".to_owned(),
+        Err(error) => error.to_string(),
+    }
+}
+
+const ROBOT: &str = "system:serviceaccount:ns:robot";
+
+#[test]
+fn tokens_of_every_key_kind_are_issued_and_verified() {
+    let pems = [
+        ("RS256", KeyPair::generate_for(&rcgen::PKCS_RSA_SHA256).unwrap().serialize_pem()),
+        ("ES256", KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap().serialize_pem()),
+        ("ES384", KeyPair::generate_for(&rcgen::PKCS_ECDSA_P384_SHA384).unwrap().serialize_pem()),
+        ("ES512", KeyPair::generate_for(&rcgen::PKCS_ECDSA_P521_SHA512).unwrap().serialize_pem()),
+    ];
+    let issuers: Vec<TokenIssuer> = pems.iter().map(|(_, pem)| issuer(pem)).collect();
+    let all: Vec<&TokenIssuer> = issuers.iter().collect();
+    for ((algorithm, pem), by) in pems.iter().zip(&issuers) {
+        assert_eq!(by.public_key().algorithm(), *algorithm);
+        // A key file may hold the private key or the public half; both give the same id.
+        let public_pem = KeyPair::from_pem(pem).unwrap().public_key_pem();
+        let public = VerificationKey::from_pem(public_pem.as_bytes()).unwrap();
+        assert_eq!(public[0].id(), by.public_key().id(), "{algorithm}");
+        assert_eq!(VerificationKey::from_pem(pem.as_bytes()).unwrap()[0].id(), public[0].id());
+        let issued = by.issue(&spec()).unwrap();
+        let tokens = verifier(&all, LIVING);
+        assert_eq!(outcome(&tokens, &issued.token, now()), ROBOT, "{algorithm}");
+        assert_eq!(outcome(&tokens, &issued.token, now()), ROBOT, "{algorithm}, remembered");
+        let others: Vec<&TokenIssuer> =
+            all.iter().copied().filter(|other| !std::ptr::eq(*other, by)).collect();
+        let unknown = outcome(&verifier(&others, LIVING), &issued.token, now());
+        assert_eq!(unknown, "service account token is not signed by a known key", "{algorithm}");
+    }
+}
+
+#[test]
+fn the_user_of_a_token_is_its_account() {
+    let by = issuer(&KeyPair::generate().unwrap().serialize_pem());
+    let bound =
+        TokenSpec { pod: Some(reference("p", "pod-1")), node: Some(reference("gone", "x")), ..spec() };
+    let issued = by.issue(&bound).unwrap();
+    let user = verifier(&[&by], LIVING).verify(&issued.token, &["api".to_owned()], now()).unwrap().unwrap();
+    assert_eq!(user.name, ROBOT);
+    assert_eq!(user.uid, "account-1");
+    assert_eq!(user.groups, ["system:serviceaccounts", "system:serviceaccounts:ns", "system:authenticated"]);
+    let extra = |fact: &str| user.extra[&format!("authentication.example.org/{fact}")].join(",");
+    assert_eq!(extra("credential-id"), format!("JTI={}", issued.id));
+    assert_eq!([extra("pod-name"), extra("pod-uid"), extra("node-name")], ["p", "pod-1", "gone"]);
+}
+
+#[test]
+fn a_token_ends_with_its_time_its_audience_and_its_objects() {
+    let by = issuer(&KeyPair::generate().unwrap().serialize_pem());
+    let plain = spec();
+    let for_pod = TokenSpec { pod: Some(reference("p", "pod-1")), ..spec() };
+    let deleted = |ago| Objects { account_deleted: Some(now() - Duration::from_secs(ago)), ..LIVING };
+    let second = Duration::from_secs(1);
+    let expired = "service account token has expired";
+    let invalidated = "service account token has been invalidated";
+    for (spec, objects, at, want) in [
+        (plain.clone(), LIVING, now(), ROBOT),
+        (plain.clone(), LIVING, now() + 3660 * second, ROBOT),
+        (plain.clone(), LIVING, now() + 3661 * second, expired),
+        (plain.clone(), LIVING, now() - 60 * second, ROBOT),
+        (plain.clone(), LIVING, now() - 61 * second, "service account token is not valid yet"),
+        (plain.clone(), deleted(30), now(), ROBOT),
+        (plain.clone(), deleted(61), now(), invalidated),
+        (
+            plain.clone(),
+            Objects { uid_of_account: "account-2", ..LIVING },
+            now(),
+            "service account UID (account-2) does not match claim (account-1)",
+        ),
+        (TokenSpec { account: reference("other", "u"), ..plain.clone() }, LIVING, now(), invalidated),
+        (TokenSpec { namespace: "no".to_owned(), ..plain.clone() }, LIVING, now(), invalidated),
+        (for_pod.clone(), LIVING, now(), ROBOT),
+        (for_pod.clone(), Objects { pod: false, ..LIVING }, now(), invalidated),
+        (
+            TokenSpec { pod: Some(reference("p", "pod-0")), ..plain.clone() },
+            LIVING,
+            now(),
+            "pod UID (pod-1) does not match claim (pod-0)",
+        ),
+        (TokenSpec { secret: Some(reference("s", "u")), ..plain.clone() }, LIVING, now(), invalidated),
+        (TokenSpec { node: Some(reference("n", "node-1")), ..plain.clone() }, LIVING, now(), ROBOT),
+        (TokenSpec { node: Some(reference("m", "node-1")), ..plain.clone() }, LIVING, now(), invalidated),
+        (
+            TokenSpec { audiences: vec!["a".to_owned(), "b".to_owned()], ..plain.clone() },
+            LIVING,
+            now(),
+            r#"token audiences ["a" "b"] is invalid for the target audiences ["api"]"#,
+        ),
+        (
+            TokenSpec { audiences: vec![], ..plain.clone() },
+            LIVING,
+            now(),
+            r#"token audiences [] is invalid for the target audiences ["api"]"#,
+        ),
+    ] {
+        let issued = by.issue(&spec).unwrap();
+        assert_eq!(outcome(&verifier(&[&by], objects), &issued.token, at), want, "{spec:?}");
+    }
+}
+
+/// Signs any header and claims, as only the holder of the key could.
+fn forge(key: &EcdsaKeyPair, header: &str, claims: &str) -> String {
+    let signed = format!("{}.{}", URL_SAFE_NO_PAD.encode(header), URL_SAFE_NO_PAD.encode(claims));
+    let signature = key.sign(&SystemRandom::new(), signed.as_bytes()).unwrap();
+    format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature.as_ref()))
+}
+
+#[test]
+fn odd_tokens_are_refused_and_foreign_ones_are_left_to_others() {
+    let pair = KeyPair::generate().unwrap();
+    let key = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, pair.serialized_der()).unwrap();
+    let by = issuer(&pair.serialize_pem());
+    let es256 = r#"{"alg":"ES256"}"#;
+    let account = r#""example.org":{"namespace":"ns","serviceaccount":{"name":"robot","uid":"account-1"}}"#;
+    let head = format!(r#""iss":"https://issuer","sub":"{ROBOT}""#);
+    let full = format!(r#"{{{head},"aud":"api","exp":1800003600,{account}}}"#);
+    let unsigned =
+        format!("{}.{}.", URL_SAFE_NO_PAD.encode(r#"{"alg":"none"}"#), URL_SAFE_NO_PAD.encode(&full));
+    let signature = "service account token is not signed by a known key";
+    let malformed = "service account token claims are malformed: ";
+    for (case, token, want) in [
+        ("nothing missing", forge(&key, es256, &full), ROBOT.to_owned()),
+        ("unknown kid", forge(&key, r#"{"alg":"ES256","kid":"x"}"#, &full), ROBOT.to_owned()),
+        ("another algorithm", forge(&key, r#"{"alg":"HS256"}"#, &full), signature.to_owned()),
+        ("no signature", unsigned, signature.to_owned()),
+        ("an extension", forge(&key, r#"{"alg":"ES256","crit":["b64"]}"#, &full), signature.to_owned()),
+        (
+            "no audience",
+            forge(&key, es256, &format!(r#"{{{head},"exp":1800003600,{account}}}"#)),
+            format!("{malformed}aud is missing"),
+        ),
+        (
+            "no end",
+            forge(&key, es256, &format!(r#"{{{head},"aud":["api"],{account}}}"#)),
+            format!("{malformed}exp is missing"),
+        ),
+        (
+            "no account",
+            forge(&key, es256, &format!(r#"{{{head},"aud":["api"],"exp":1800003600}}"#)),
+            format!("{malformed}the account is missing"),
+        ),
+        (
+            "another subject",
+            forge(&key, es256, &full.replace(ROBOT, "system:admin")),
+            format!("{malformed}sub is not the account"),
+        ),
+        (
+            "another issuer",
+            forge(&key, es256, &full.replace("https://issuer", "https://x")),
+            "not ours".to_owned(),
+        ),
+        ("no issuer", forge(&key, es256, "{}"), "not ours".to_owned()),
+        ("claims are no object", forge(&key, es256, "[[[["), "not ours".to_owned()),
+        ("no dots", "abc".to_owned(), "not ours".to_owned()),
+        ("bad base64", "a!.b.c".to_owned(), "not ours".to_owned()),
+        ("too long", format!("{}.a.b", "a".repeat(1 << 20)), "not ours".to_owned()),
+    ] {
+        assert_eq!(outcome(&verifier(&[&by], LIVING), &token, now()), want, "{case}");
+    }
+}
+
+#[test]
+fn the_algorithm_made_by_hand_asks_for_the_same_claims() {
+    let pair = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P521_SHA512).unwrap();
+    let key = EcdsaKeyPair::from_pkcs8(&ECDSA_P521_SHA512_FIXED_SIGNING, pair.serialized_der()).unwrap();
+    let by = issuer(&pair.serialize_pem());
+    let account = r#""example.org":{"namespace":"ns","serviceaccount":{"name":"robot","uid":"account-1"}}"#;
+    let full =
+        format!(r#"{{"iss":"https://issuer","sub":"{ROBOT}","aud":"api","exp":1800003600,{account}}}"#);
+    let malformed = "service account token claims are malformed: ";
+    let signature = "service account token is not signed by a known key".to_owned();
+    for (header, claims, want) in [
+        (r#"{"alg":"ES512"}"#, full.clone(), ROBOT.to_owned()),
+        (r#"{"alg":"ES512"}"#, full.replace(r#""aud":"api","#, ""), format!("{malformed}aud is missing")),
+        (
+            r#"{"alg":"ES512"}"#,
+            full.replace(r#""aud":"api""#, r#""aud":null"#),
+            format!("{malformed}aud is missing"),
+        ),
+        (
+            r#"{"alg":"ES512"}"#,
+            full.replace(r#""exp":1800003600,"#, ""),
+            format!("{malformed}exp is missing"),
+        ),
+        (
+            r#"{"alg":"ES512"}"#,
+            full.replace("1800003600", "\"x\""),
+            format!("{malformed}they cannot be read"),
+        ),
+        (r#"{"alg":"ES384"}"#, full.clone(), signature.clone()),
+        (r#"{"alg":"HS512"}"#, full.clone(), signature.clone()),
+    ] {
+        let token = forge(&key, header, &claims);
+        assert_eq!(outcome(&verifier(&[&by], LIVING), &token, now()), want, "{header} {claims}");
+    }
+}
+
+#[test]
+fn private_keys_are_taken_in_their_older_forms_too() {
+    let pem = |label: &str, der: &[u8]| {
+        let body = base64::engine::general_purpose::STANDARD.encode(der);
+        format!("-----BEGIN {label}-----\n{body}\n-----END {label}-----\n")
+    };
+    // RFC 8017: what a PKCS #8 envelope of an RSA key holds, after its version and algorithm (26 bytes).
+    let rsa = KeyPair::generate_for(&rcgen::PKCS_RSA_SHA256).unwrap();
+    let pkcs1 = pem("RSA PRIVATE KEY", &rsa.serialized_der()[26..]);
+    let ec = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P384_SHA384).unwrap();
+    let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P384_SHA384_FIXED_SIGNING, ec.serialized_der()).unwrap();
+    let sec1: EcPrivateKeyRfc5915Der<'_> = pair.private_key().as_der().unwrap();
+    let sec1 = pem("EC PRIVATE KEY", sec1.as_ref());
+    for (older, newer) in [(pkcs1, rsa.serialize_pem()), (sec1, ec.serialize_pem())] {
+        let by = issuer(&older);
+        assert_eq!(by.public_key().id(), issuer(&newer).public_key().id());
+        let issued = by.issue(&spec()).unwrap();
+        assert_eq!(outcome(&verifier(&[&by], LIVING), &issued.token, now()), ROBOT);
+    }
+}
+
+#[test]
+fn a_key_file_that_cannot_be_used_is_refused() {
+    let private = KeyPair::generate().unwrap().serialize_pem();
+    let short = KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap().public_key_pem();
+    for (text, message) in [
+        (String::new(), "holds no key"),
+        (short, "section 1: no RSA, P-256, P-384 or P-521 public key"),
+        (
+            "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----".to_owned(),
+            "section 1: no RSA, P-256, P-384 or P-521 private key",
+        ),
+    ] {
+        assert_eq!(VerificationKey::from_pem(text.as_bytes()).unwrap_err().to_string(), message);
+    }
+    let two = format!("{private}{private}");
+    assert_eq!(
+        SigningKey::from_pem(two.as_bytes()).unwrap_err().to_string(),
+        "holds 2 private keys, expected one"
+    );
+    assert_eq!(VerificationKey::from_pem(two.as_bytes()).unwrap().len(), 2);
+}
+
+#[test]
+fn a_token_counts_for_its_audience_and_a_plain_one_for_this_server() {
+    // Semantics §13.1, §13.8: audiences of the review, whether each token is known.
+    let by = issuer(&KeyPair::generate().unwrap().serialize_pem());
+    let bound = by.issue(&TokenSpec { audiences: vec!["vault".to_owned()], ..spec() }).unwrap().token;
+    let chain = crate::Authenticator::new()
+        .with_audiences(vec!["api".to_owned()])
+        .with_tokens(crate::authn::token_file::StaticTokens::parse(b"plain,joe,1").unwrap())
+        .with_tokens(verifier(&[&by], LIVING));
+    for (audiences, plain_counts, bound_counts) in [
+        (vec![], true, false),
+        (vec!["api"], true, false),
+        (vec!["vault"], false, true),
+        (vec!["x", "vault", "api"], true, true),
+    ] {
+        let audiences: Vec<String> = audiences.into_iter().map(str::to_owned).collect();
+        let known = |token: &str| chain.review_token(token, &audiences, now()).is_ok();
+        assert_eq!((known("plain"), known(&bound)), (plain_counts, bound_counts), "{audiences:?}");
+    }
+    let refused = chain.review_token(&bound, &[], now()).unwrap_err().to_string();
+    let why = r#"token audiences ["vault"] is invalid for the target audiences ["api"]"#;
+    assert_eq!(refused, format!("[invalid bearer token, {why}]"));
+}

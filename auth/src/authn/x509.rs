@@ -1,0 +1,252 @@
+//! Client certificates: the subject is the user (spec §5.2, semantics §13.2).
+//!
+//! ```text
+//! chain ─ sha256 ─► seen under this bundle and not expired? ──────────────► User
+//!                   └─ no: path to the CA bundle, client usage, dates ─► subject ─┘
+//! ```
+//!
+//! The TLS handshake proved only that the peer holds the leaf's key. Whether anybody vouches for the chain is
+//! judged here, against the bundle of the moment: replacing the bundle needs no new connections, and forgets
+//! everything that was verified under the old one. A client may have a certificate that nobody here knows and
+//! still log in by token.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use aws_lc_rs::digest;
+use parking_lot::{Mutex, RwLock};
+use rustls_pki_types::pem::{self, PemObject};
+use rustls_pki_types::{CertificateDer, TrustAnchor, UnixTime};
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+use super::NameDomains;
+use crate::identity::User;
+
+/// Most chains remembered. A chain costs about 1 KiB here and a few hundred microseconds to verify again.
+const REMEMBERED_MAX: usize = 4096;
+
+/// Object identifier of the subject attribute that carries the user's id, in dotted form.
+const UID_ATTRIBUTE: &str = "1.3.6.1.4.1.57683.2";
+
+/// Why a certificate file cannot be used as a CA bundle.
+#[derive(Debug, thiserror::Error)]
+pub enum BundleError {
+    /// Not PEM.
+    #[error("not a PEM file")]
+    Pem(#[source] pem::Error),
+    /// PEM without any certificate in it.
+    #[error("holds no certificate")]
+    Empty,
+    /// One of the certificates (the first is 1) cannot vouch for others.
+    #[error("certificate {position} cannot be used as a certificate authority")]
+    Unusable {
+        /// Place in the file.
+        position: usize,
+        /// What is wrong with it.
+        #[source]
+        source: webpki::Error,
+    },
+}
+
+/// Why a presented certificate says nothing about its holder.
+#[derive(Debug, thiserror::Error)]
+pub enum CertificateError {
+    /// No path to the CA bundle, outside its dates, or not meant for clients.
+    #[error("verifying the client certificate: {0}")]
+    Unverified(webpki::Error),
+    /// The certificate cannot be taken apart.
+    #[error("the client certificate is malformed")]
+    Malformed,
+    /// A subject attribute is no text in any of the usual forms.
+    #[error("subject attribute {0} of the client certificate is no readable text")]
+    UnreadableAttribute(String),
+    /// The id attribute occurs twice.
+    #[error("the client certificate holds more than one user id")]
+    ManyIds,
+    /// The id attribute is there and says nothing.
+    #[error("the user id of the client certificate is empty")]
+    EmptyId,
+}
+
+/// The authorities that vouch for clients.
+pub struct CaBundle {
+    anchors: Vec<TrustAnchor<'static>>,
+}
+
+impl CaBundle {
+    /// Reads a file of PEM certificates; other PEM sections in it are passed over.
+    ///
+    /// # Errors
+    /// Not PEM, no certificate, or one that cannot be an authority.
+    pub fn from_pem(text: &[u8]) -> Result<CaBundle, BundleError> {
+        let mut anchors = Vec::new();
+        for (at, certificate) in CertificateDer::pem_slice_iter(text).enumerate() {
+            let certificate = certificate.map_err(BundleError::Pem)?;
+            let anchor = webpki::anchor_from_trusted_cert(&certificate)
+                .map_err(|source| BundleError::Unusable { position: at + 1, source })?;
+            anchors.push(anchor.to_owned());
+        }
+        if anchors.is_empty() { Err(BundleError::Empty) } else { Ok(CaBundle { anchors }) }
+    }
+
+    /// Checks that `chain` (leaf first) leads to this bundle, is inside its dates and meant for clients.
+    pub fn verify(&self, chain: &[CertificateDer<'_>], now: SystemTime) -> Result<(), CertificateError> {
+        let (leaf, intermediates) = chain.split_first().ok_or(CertificateError::Malformed)?;
+        let leaf = webpki::EndEntityCert::try_from(leaf).map_err(CertificateError::Unverified)?;
+        let since_epoch = now.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+        leaf.verify_for_usage(
+            webpki::ALL_VERIFICATION_ALGS,
+            &self.anchors,
+            intermediates,
+            UnixTime::since_unix_epoch(since_epoch),
+            webpki::KeyUsage::client_auth(),
+            None,
+            None,
+        )
+        .map_err(CertificateError::Unverified)?;
+        Ok(())
+    }
+}
+
+/// Knows users by their client certificates.
+pub struct ClientCertificates {
+    trust: RwLock<Arc<Trust>>,
+    credential_id_key: String,
+}
+
+/// A bundle and what was verified under it: both are replaced together, so that nothing outlives its authority.
+struct Trust {
+    bundle: CaBundle,
+    verified: Mutex<HashMap<[u8; 32], Verified>>,
+}
+
+#[derive(Clone)]
+struct Verified {
+    user: Option<Arc<User>>,
+    /// First of the ends of the chain's certificates.
+    expires: SystemTime,
+}
+
+impl ClientCertificates {
+    /// Users vouched for by `bundle`; `domains` names the key under which the certificate's id is kept.
+    pub fn new(bundle: CaBundle, domains: &NameDomains) -> ClientCertificates {
+        let trust = RwLock::new(Arc::new(Trust::new(bundle)));
+        ClientCertificates { trust, credential_id_key: domains.extra("credential-id") }
+    }
+
+    /// From now on only `bundle` counts, for open connections too.
+    pub fn replace_bundle(&self, bundle: CaBundle) {
+        *self.trust.write() = Arc::new(Trust::new(bundle));
+    }
+
+    /// The user of `chain` (leaf first); `None` if there is no chain, or its subject has no common name.
+    ///
+    /// About a microsecond for a chain seen before, else one or two signature checks.
+    ///
+    /// # Errors
+    /// A chain that does not verify, or a subject that cannot be read.
+    pub fn user(
+        &self,
+        chain: &[CertificateDer<'_>],
+        now: SystemTime,
+    ) -> Result<Option<Arc<User>>, CertificateError> {
+        if chain.is_empty() {
+            return Ok(None);
+        }
+        let trust = self.trust.read().clone();
+        let id = digest_of(chain);
+        if let Some(known) = trust.verified.lock().get(&id)
+            && now < known.expires
+        {
+            return Ok(known.user.clone());
+        }
+        trust.bundle.verify(chain, now)?;
+        let user = self.subject(&chain[0])?.map(Arc::new);
+        let expires = expiry(chain)?;
+        trust.remember(id, Verified { user: user.clone(), expires }, now);
+        Ok(user)
+    }
+
+    /// Reads the leaf's subject. Of several common names the last counts, of organizations all.
+    fn subject(&self, leaf: &CertificateDer<'_>) -> Result<Option<User>, CertificateError> {
+        let (_, certificate) = X509Certificate::from_der(leaf).map_err(|_| CertificateError::Malformed)?;
+        let (mut name, mut uid) = ("", None);
+        let mut groups = Vec::new();
+        for attribute in certificate.subject().iter_attributes() {
+            let kind = attribute.attr_type();
+            let is_name = *kind == x509_parser::oid_registry::OID_X509_COMMON_NAME;
+            let is_group = *kind == x509_parser::oid_registry::OID_X509_ORGANIZATION_NAME;
+            let is_uid = kind.to_id_string() == UID_ATTRIBUTE;
+            if !(is_name || is_group || is_uid) {
+                continue;
+            }
+            let unreadable = |_| CertificateError::UnreadableAttribute(kind.to_id_string());
+            let value = attribute.as_str().map_err(unreadable)?;
+            if is_name {
+                name = value;
+            } else if is_group {
+                groups.push(value.to_owned());
+            } else if uid.replace(value).is_some() {
+                return Err(CertificateError::ManyIds);
+            }
+        }
+        if name.is_empty() {
+            return Ok(None);
+        }
+        if uid == Some("") {
+            return Err(CertificateError::EmptyId);
+        }
+        let mut user = User::new(name, groups);
+        user.uid = uid.unwrap_or("").to_owned();
+        let fingerprint = digest::digest(&digest::SHA256, leaf);
+        let credential_id = format!("X509SHA256={}", super::hex(fingerprint.as_ref()));
+        user.extra.insert(self.credential_id_key.clone(), vec![credential_id]);
+        user.mark_authenticated();
+        Ok(Some(user))
+    }
+}
+
+impl Trust {
+    fn new(bundle: CaBundle) -> Trust {
+        Trust { bundle, verified: Mutex::default() }
+    }
+
+    fn remember(&self, id: [u8; 32], verified: Verified, now: SystemTime) {
+        let mut known = self.verified.lock();
+        if known.len() >= REMEMBERED_MAX {
+            known.retain(|_, entry| now < entry.expires);
+            // Still full of living chains: starting over is rare and costs each of them one verification.
+            if known.len() >= REMEMBERED_MAX {
+                known.clear();
+            }
+        }
+        known.insert(id, verified);
+    }
+}
+
+fn digest_of(chain: &[CertificateDer<'_>]) -> [u8; 32] {
+    let mut context = digest::Context::new(&digest::SHA256);
+    for certificate in chain {
+        context.update(certificate); // each carries its own length, so the sequence is unambiguous
+    }
+    let mut id = [0; 32];
+    id.copy_from_slice(context.finish().as_ref());
+    id
+}
+
+/// The moment from which `chain` must be judged again.
+fn expiry(chain: &[CertificateDer<'_>]) -> Result<SystemTime, CertificateError> {
+    let mut first = u64::MAX;
+    for certificate in chain {
+        let (_, parsed) = X509Certificate::from_der(certificate).map_err(|_| CertificateError::Malformed)?;
+        first = first.min(parsed.validity().not_after.timestamp().try_into().unwrap_or(0));
+    }
+    // The dates include their last second.
+    let end = first.checked_add(1).map(Duration::from_secs).and_then(|end| UNIX_EPOCH.checked_add(end));
+    end.ok_or(CertificateError::Malformed)
+}
+
+#[cfg(test)]
+#[path = "x509_test.rs"]
+mod tests;

@@ -1,0 +1,219 @@
+//! Client certificates against semantics §13.2, with chains made on the spot.
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    date_time_ymd,
+};
+
+use super::*;
+use crate::authn::{Authenticated, Authenticator, AuthnError, Credentials};
+
+type Authority = Issuer<'static, KeyPair>;
+
+/// A certificate authority, by itself or under another one.
+fn authority(name: &str, under: Option<&Authority>) -> (Authority, CertificateDer<'static>, String) {
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().unwrap();
+    let certificate = match under {
+        Some(issuer) => params.signed_by(&key, issuer).unwrap(),
+        None => params.self_signed(&key).unwrap(),
+    };
+    (Issuer::new(params, key), certificate.der().clone(), certificate.pem())
+}
+
+/// A leaf for clients, valid in 2025 and 2026, changed by `change` before it is signed.
+fn leaf(issuer: &Authority, change: impl FnOnce(&mut CertificateParams)) -> CertificateDer<'static> {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    params.not_before = date_time_ymd(2025, 1, 1);
+    params.not_after = date_time_ymd(2026, 12, 31);
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    change(&mut params);
+    params.signed_by(&KeyPair::generate().unwrap(), issuer).unwrap().der().clone()
+}
+
+fn named(name: &str) -> impl FnOnce(&mut CertificateParams) {
+    move |params| params.distinguished_name.push(DnType::CommonName, name)
+}
+
+fn certificates(pem: &str) -> ClientCertificates {
+    ClientCertificates::new(CaBundle::from_pem(pem.as_bytes()).unwrap(), &NameDomains::new("example.org"))
+}
+
+/// 2026-01-01, well inside the leaf's dates.
+fn now() -> SystemTime {
+    UNIX_EPOCH + Duration::from_secs(1_767_225_600)
+}
+
+#[test]
+fn the_subject_is_the_user() {
+    let (ca, _, pem) = authority("ca", None);
+    let leaf = leaf(&ca, |params| {
+        let name = &mut params.distinguished_name;
+        name.push(DnType::CommonName, "jane");
+        name.push(DnType::OrganizationName, "dev");
+        name.push(DnType::CustomDnType(vec![2, 5, 4, 10]), "ops");
+        name.push(DnType::CustomDnType(vec![1, 3, 6, 1, 4, 1, 57683, 2]), "id-1");
+    });
+    let user = certificates(&pem).user(std::slice::from_ref(&leaf), now()).unwrap().unwrap();
+    assert_eq!((user.name.as_str(), user.uid.as_str()), ("jane", "id-1"));
+    assert_eq!(user.groups, ["dev", "ops", "system:authenticated"]);
+    let fingerprint = crate::authn::hex(&crate::authn::sha256(&leaf));
+    assert_eq!(user.extra["authentication.example.org/credential-id"], [format!("X509SHA256={fingerprint}")]);
+}
+
+#[test]
+fn what_a_certificate_may_lack_and_what_not() {
+    let (ca, ca_der, pem) = authority("ca", None);
+    let (stranger, ..) = authority("stranger", None);
+    let (middle, middle_der, _) = authority("middle", Some(&ca));
+    let by_middle = leaf(&middle, named("jane"));
+    let tampered = {
+        let mut bytes = leaf(&ca, named("jane")).to_vec();
+        let last = bytes.len() - 1;
+        bytes[last] ^= 1;
+        CertificateDer::from(bytes)
+    };
+    let uid = |value: &'static str| {
+        leaf(&ca, move |params| {
+            named("jane")(params);
+            params.distinguished_name.push(DnType::CustomDnType(vec![1, 3, 6, 1, 4, 1, 57683, 2]), value);
+        })
+    };
+    let certificates = certificates(&pem);
+    for (case, chain, want) in [
+        ("no certificate", vec![], "nobody"),
+        ("known authority", vec![leaf(&ca, named("jane"))], "jane"),
+        ("no common name", vec![leaf(&ca, |_| {})], "nobody"),
+        ("through a middle authority", vec![by_middle.clone(), middle_der], "jane"),
+        ("middle authority not sent", vec![by_middle], "verifying the client certificate: UnknownIssuer"),
+        (
+            "unknown authority",
+            vec![leaf(&stranger, named("jane"))],
+            "verifying the client certificate: UnknownIssuer",
+        ),
+        ("signature does not fit", vec![tampered], "verifying the client certificate: InvalidSignature"),
+        (
+            "not a certificate",
+            vec![CertificateDer::from(vec![48, 1, 2])],
+            "verifying the client certificate: BadDer",
+        ),
+        ("an authority as the client", vec![ca_der], "verifying the client certificate: CaUsedAsEndEntity"),
+        (
+            "expired",
+            vec![leaf(&ca, |params| {
+                named("jane")(params);
+                params.not_after = date_time_ymd(2025, 12, 31);
+            })],
+            "verifying the client certificate: CertExpired",
+        ),
+        (
+            "not valid yet",
+            vec![leaf(&ca, |params| {
+                named("jane")(params);
+                params.not_before = date_time_ymd(2026, 6, 1);
+            })],
+            "verifying the client certificate: CertNotValidYet",
+        ),
+        (
+            "meant for servers",
+            vec![leaf(&ca, |params| {
+                named("jane")(params);
+                params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+            })],
+            "verifying the client certificate: RequiredEkuNotFound",
+        ),
+        (
+            "no usage at all",
+            vec![leaf(&ca, |params| {
+                named("jane")(params);
+                params.extended_key_usages.clear();
+            })],
+            "jane",
+        ),
+        ("an id", vec![uid("7")], "jane"),
+        ("an empty id", vec![uid("")], "the user id of the client certificate is empty"),
+    ] {
+        let got = match certificates.user(&chain, now()) {
+            Ok(Some(user)) => user.name.clone(),
+            Ok(None) => "nobody".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        assert!(got.starts_with(want), "{case}: {got}");
+    }
+}
+
+#[test]
+fn a_verified_chain_is_remembered_until_it_ends_or_the_bundle_changes() {
+    let (ca, _, pem) = authority("ca", None);
+    let (.., other_pem) = authority("other", None);
+    let chain = [leaf(&ca, named("jane"))];
+    let certificates = certificates(&pem);
+    let first = certificates.user(&chain, now()).unwrap().unwrap();
+    let again = certificates.user(&chain, now()).unwrap().unwrap();
+    assert!(Arc::ptr_eq(&first, &again), "verified once");
+    let after_its_end = now() + Duration::from_secs(366 * 86_400);
+    assert!(certificates.user(&chain, after_its_end).is_err());
+    certificates.replace_bundle(CaBundle::from_pem(other_pem.as_bytes()).unwrap());
+    assert!(certificates.user(&chain, now()).is_err());
+    certificates.replace_bundle(CaBundle::from_pem(format!("{other_pem}\n{pem}").as_bytes()).unwrap());
+    assert_eq!(certificates.user(&chain, now()).unwrap().unwrap().name, "jane");
+}
+
+#[test]
+fn a_bundle_that_cannot_vouch_is_refused() {
+    for (text, message) in [
+        ("", "holds no certificate"),
+        ("just text", "holds no certificate"),
+        ("-----BEGIN CERTIFICATE-----\nAAAA\n", "not a PEM file"),
+        (
+            "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+            "certificate 1 cannot be used as a certificate authority",
+        ),
+    ] {
+        let error = CaBundle::from_pem(text.as_bytes()).err().unwrap();
+        assert_eq!(error.to_string(), message, "{text}");
+    }
+}
+
+#[test]
+fn a_bad_certificate_is_never_anonymous_but_a_token_still_counts() {
+    // Semantics §13.1, §13.2.
+    let (_, _, pem) = authority("ca", None);
+    let (stranger, ..) = authority("stranger", None);
+    let bad = [leaf(&stranger, named("jane"))];
+    let tokens = crate::authn::token_file::StaticTokens::parse(b"good,joe,1").unwrap();
+    let chain = Authenticator::new()
+        .with_certificates(Arc::new(certificates(&pem)))
+        .with_tokens(tokens)
+        .with_anonymous();
+    for (authorization, certificates, want) in [
+        (None, &bad[..0], "anonymous system:anonymous"),
+        (None, &bad[..], "401 verifying the client certificate: UnknownIssuer"),
+        (Some("Bearer good"), &bad[..], "user joe"),
+        (Some("Bearer good"), &bad[..0], "user joe"),
+        (Some("Bearer wrong"), &bad[..0], "401 invalid bearer token"),
+        (
+            Some("Bearer wrong"),
+            &bad[..],
+            "401 [verifying the client certificate: UnknownIssuer, invalid bearer token]",
+        ),
+        (Some("Basic good"), &bad[..0], "anonymous system:anonymous"),
+        (Some("Bearer  good"), &bad[..0], "anonymous system:anonymous"),
+    ] {
+        let credentials = Credentials { authorization, certificates };
+        let got = match chain.authenticate_at(&credentials, now()) {
+            Ok(Authenticated::User(user)) => format!("user {}", user.name),
+            Ok(Authenticated::Anonymous(user)) => format!("anonymous {}", user.name),
+            Err(error) => format!("401 {error}"),
+        };
+        assert_eq!(got, want, "{authorization:?} and {} certificates", certificates.len());
+        let warned = credentials.warning().is_some();
+        assert_eq!(warned, authorization == Some("Bearer  good"));
+    }
+    let closed = Authenticator::new();
+    let none = closed.authenticate_at(&Credentials::default(), now());
+    assert!(matches!(none, Err(AuthnError::NoCredential)));
+}

@@ -1,0 +1,192 @@
+//! Cluster roles made of other cluster roles (semantics §17, cluster role aggregation).
+//!
+//! An aggregated role's rules are those of all roles whose labels one of its selectors matches, in the order of
+//! their names, each rule once. The control plane overwrites whatever else stands there.
+
+use std::collections::{BTreeMap, HashSet};
+use std::hash::Hash;
+
+/// A label selector: all of its requirements must hold; without any it matches everything.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct LabelSelector {
+    /// Labels that must have these values.
+    pub match_labels: Vec<(String, String)>,
+    /// Further requirements.
+    pub match_expressions: Vec<Requirement>,
+}
+
+/// One requirement of a label selector.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Requirement {
+    /// Label it is about.
+    pub key: String,
+    /// `In`, `NotIn`, `Exists` or `DoesNotExist`; anything else holds for nobody.
+    pub operator: String,
+    /// Values for the first two.
+    pub values: Vec<String>,
+}
+
+impl LabelSelector {
+    /// Whether `labels` meet all requirements.
+    pub fn matches(&self, labels: &BTreeMap<&str, &str>) -> bool {
+        let equal = |(key, value): &(String, String)| labels.get(key.as_str()) == Some(&value.as_str());
+        self.match_labels.iter().all(equal)
+            && self.match_expressions.iter().all(|requirement| requirement.holds(labels))
+    }
+}
+
+impl Requirement {
+    fn holds(&self, labels: &BTreeMap<&str, &str>) -> bool {
+        let value = labels.get(self.key.as_str());
+        let listed = value.is_some_and(|value| self.values.iter().any(|wanted| wanted == value));
+        match self.operator.as_str() {
+            "In" => listed,
+            "NotIn" => !listed, // an absent label is not in any set
+            "Exists" => value.is_some(),
+            "DoesNotExist" => value.is_none(),
+            _ => false,
+        }
+    }
+}
+
+/// A cluster role. `R` is a rule in whatever form the caller keeps it.
+#[derive(Clone, Debug)]
+pub struct Candidate<'c, R> {
+    /// Name of the role.
+    pub name: &'c str,
+    /// Its labels.
+    pub labels: BTreeMap<&'c str, &'c str>,
+    /// Selectors of the roles it is made of; `None` if its rules are its own.
+    pub selectors: Option<Vec<LabelSelector>>,
+    /// Its rules.
+    pub rules: Vec<R>,
+}
+
+/// Gives every aggregated role the rules of all other roles it selects, in name order, and says which roles
+/// (by position) changed. Roles may aggregate roles that aggregate, to any depth.
+///
+/// Roles that select each other in a circle mostly settle as well. Those that never would are left as they were,
+/// with all that depends on them: whoever writes the result writes nothing the next call would change again.
+pub fn settle<R: Clone + Eq + Hash>(roles: &mut [Candidate<'_, R>]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..roles.len()).collect();
+    order.sort_unstable_by_key(|&at| roles[at].name);
+    let members_of = |at: usize| -> Option<(usize, Vec<usize>)> {
+        let selectors = roles[at].selectors.as_ref()?;
+        let is_member = |&other: &usize| {
+            other != at && selectors.iter().any(|selector| selector.matches(&roles[other].labels))
+        };
+        Some((at, order.iter().copied().filter(is_member).collect()))
+    };
+    let aggregated: Vec<(usize, Vec<usize>)> = order.iter().copied().filter_map(members_of).collect();
+    let before: Vec<Vec<R>> = aggregated.iter().map(|(at, _)| roles[*at].rules.clone()).collect();
+
+    // Without circles, the longest chain has as many links as there are aggregated roles.
+    let mut unsettled = Vec::new();
+    for _ in 0..=aggregated.len() {
+        unsettled.clear();
+        for (at, members) in &aggregated {
+            let mut seen = HashSet::new();
+            let rules = members.iter().flat_map(|&member| &roles[member].rules);
+            let rules: Vec<R> = rules.filter(|&rule| seen.insert(rule)).cloned().collect();
+            if rules != roles[*at].rules {
+                roles[*at].rules = rules;
+                unsettled.push(*at);
+            }
+        }
+        if unsettled.is_empty() {
+            break;
+        }
+    }
+    let mut changed = Vec::new();
+    for ((at, _), before) in aggregated.iter().zip(before) {
+        if unsettled.contains(at) {
+            roles[*at].rules = before;
+        } else if roles[*at].rules != before {
+            changed.push(*at);
+        }
+    }
+    changed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_aggregated_role_has_the_rules_of_all_matching_roles() {
+        let to_view = LabelSelector {
+            match_labels: vec![("to-view".to_owned(), "true".to_owned())],
+            match_expressions: vec![],
+        };
+        let by = |operator: &str, values: &[&str]| LabelSelector {
+            match_labels: vec![],
+            match_expressions: vec![Requirement {
+                key: "tier".to_owned(),
+                operator: operator.to_owned(),
+                values: values.iter().map(|&value| value.to_owned()).collect(),
+            }],
+        };
+        let role = |name, labels: &[(&'static str, &'static str)], rules: &[&'static str]| Candidate {
+            name,
+            labels: labels.iter().copied().collect(),
+            selectors: None,
+            rules: rules.to_vec(),
+        };
+        for (selectors, rules) in [
+            (vec![to_view.clone()], "r2 r3 r1"),
+            (vec![], ""),
+            (vec![LabelSelector::default()], "r2 r3 r4 r1"),
+            (vec![by("In", &["y", "q"])], "r4"),
+            (vec![by("NotIn", &["y"])], "r2 r3 r1"),
+            (vec![by("Exists", &[])], "r2 r3 r4"),
+            (vec![by("DoesNotExist", &[])], "r1 r2"),
+            (vec![by("Gt", &["1"])], ""),
+            (vec![by("In", &["y"]), to_view.clone()], "r2 r3 r4 r1"),
+        ] {
+            let mut roles = [
+                role("z", &[("to-view", "true")], &["r1", "r2"]),
+                role("a", &[("to-view", "true"), ("tier", "x")], &["r2", "r3", "r2"]),
+                role("b", &[("to-view", "false"), ("tier", "y")], &["r4"]),
+                Candidate {
+                    selectors: Some(selectors.clone()),
+                    ..role("view", &[("to-view", "true")], &["own"])
+                },
+            ];
+            assert_eq!(settle(&mut roles), [3], "{selectors:?}");
+            assert_eq!(roles[3].rules.join(" "), rules, "{selectors:?}");
+            assert_eq!(settle(&mut roles), [0; 0], "{selectors:?}");
+        }
+    }
+
+    #[test]
+    fn chains_settle_at_once_and_circles_settle_or_stay() {
+        // Roles as `name<selected label:own rules`, each labelled with its name; what they become.
+        for (roles, want) in [
+            ("admin<edit: edit<view: view<x: x:r", "admin:r edit:r view:r x:r"),
+            ("a<b:y b<a:x", "a:x b:x"),
+            ("a<b:y b<c:z c<a:w d<a:v e<x: x:r", "a:y b:z c:w d:v e:r x:r"),
+            ("a:own b<a:own", "a:own b:own"),
+        ] {
+            let parse = |text: &'static str| {
+                let (head, rules) = text.split_once(':').unwrap();
+                let (name, selected) = head.split_once('<').map_or((head, None), |(n, s)| (n, Some(s)));
+                let selectors = selected.map(|label| {
+                    let match_labels = vec![("is".to_owned(), label.to_owned())];
+                    vec![LabelSelector { match_labels, match_expressions: vec![] }]
+                });
+                let rules = if rules.is_empty() { vec![] } else { vec![rules] };
+                Candidate { name, labels: [("is", name)].into(), selectors, rules }
+            };
+            let mut roles: Vec<_> = roles.split(' ').map(parse).collect();
+            let before: Vec<_> = roles.iter().map(|role| role.rules.clone()).collect();
+            let changed = settle(&mut roles);
+            let got: Vec<String> =
+                roles.iter().map(|role| format!("{}:{}", role.name, role.rules.join("+"))).collect();
+            assert_eq!(got.join(" "), want);
+            for (at, before) in before.iter().enumerate() {
+                assert_eq!(changed.contains(&at), roles[at].rules != *before, "{want}");
+            }
+            assert_eq!(settle(&mut roles), [0; 0], "{want}");
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! Nobody grants what they do not hold (semantics §14.2).
+//!
+//! Writing a role asks whether its rules are covered by the rules the writer holds in the same scope; writing a
+//! binding asks the same of the role it refers to. `system:masters` and the verbs `escalate` and `bind` are the
+//! ways round. The comparison itself is a function from rules to rules.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use super::chain::Authorizer;
+use super::policy::{RoleRef, Rule};
+use super::rbac::{Held, resource_matches, url_matches};
+use crate::attributes::Attributes;
+use crate::identity::{MASTERS, User};
+use crate::quote::{Quoted, QuotedList};
+
+/// Most comparisons of two strings that one check may cost: some tenths of a second. The largest bundled role
+/// against a user who holds all bundled roles needs a hundredth of that. Beyond it a rule counts as not held, so
+/// that a small hostile object (a thousand verbs, groups and resources each) cannot ask for 10⁹ comparisons.
+const COMPARISONS_MAX: usize = 50_000_000;
+
+/// Most missing permissions that are told, so that an answer stays readable and small.
+const TOLD_MAX: usize = 1_000;
+
+/// A write would grant more than its writer holds.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum Escalation {
+    /// The role that a binding refers to does not exist: 404.
+    #[error("{resource}.{group} {} not found", Quoted(.name))]
+    RoleNotFound {
+        /// `role` or `clusterrole`.
+        resource: &'static str,
+        /// API group of roles.
+        group: String,
+        /// Name of the role.
+        name: String,
+    },
+    /// Inner text of a 403 about the object that is written.
+    #[error("{0}")]
+    Forbidden(String),
+}
+
+/// A role about to be written.
+#[derive(Clone, Copy, Debug)]
+pub struct RoleWrite<'r> {
+    /// `roles` or `clusterroles`.
+    pub resource: &'r str,
+    /// Namespace of the role; empty for cluster roles.
+    pub namespace: &'r str,
+    /// Name in the request's path; empty for create, where a name-restricted `escalate` does not count.
+    pub name: &'r str,
+    /// The rules as they will be stored.
+    pub rules: &'r [Rule],
+    /// Whether the object sets or changes its aggregation rule.
+    pub changes_aggregation: bool,
+}
+
+impl Authorizer {
+    /// Checks the writing of a role. Not asked for updates that leave rules and aggregation rule as they were.
+    ///
+    /// # Errors
+    /// [`Escalation::Forbidden`].
+    pub async fn check_role(&self, user: &User, write: &RoleWrite<'_>) -> Result<(), Escalation> {
+        let escalate = self.about(user, "escalate", write.resource, write.namespace, write.name);
+        if user.in_group(MASTERS) || self.decide(&escalate).is_allowed() {
+            return Ok(());
+        }
+        let held = self.rbac().rules_for(user, write.namespace);
+        if let Some(text) = missing_text(user, &held, write.rules) {
+            return Err(Escalation::Forbidden(text));
+        }
+        if write.changes_aggregation && !uncovered(&held.rules, &full_authority()).is_empty() {
+            let text = "must have cluster-admin privileges to use the aggregationRule";
+            return Err(Escalation::Forbidden(text.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Checks the writing of a binding in `namespace` (empty: cluster-wide). Not asked for updates that leave
+    /// subjects and role reference as they were.
+    ///
+    /// # Errors
+    /// The role does not exist, or grants more than the writer holds.
+    pub async fn check_binding(
+        &self,
+        user: &User,
+        namespace: &str,
+        role: &RoleRef,
+    ) -> Result<(), Escalation> {
+        if user.in_group(MASTERS) {
+            return Ok(());
+        }
+        let (resource, singular) = match role.kind.as_str() {
+            "ClusterRole" => ("clusterroles", "clusterrole"),
+            _ => ("roles", "role"),
+        };
+        if self.decide(&self.about(user, "bind", resource, namespace, &role.name)).is_allowed() {
+            return Ok(());
+        }
+        let mut rules = None;
+        self.rbac().source().read(&mut |policy| {
+            rules = match role.kind.as_str() {
+                "ClusterRole" => policy.cluster_role(&role.name).cloned(),
+                _ => policy.role(namespace, &role.name).cloned(),
+            }
+        });
+        let rules = rules.ok_or_else(|| Escalation::RoleNotFound {
+            resource: singular,
+            group: self.rbac().group().to_owned(),
+            name: role.name.clone(),
+        })?;
+        match missing_text(user, &self.rbac().rules_for(user, namespace), &rules) {
+            Some(text) => Err(Escalation::Forbidden(text)),
+            None => Ok(()),
+        }
+    }
+
+    fn about<'a>(
+        &'a self,
+        user: &'a User,
+        verb: &'a str,
+        resource: &'a str,
+        namespace: &'a str,
+        name: &'a str,
+    ) -> Attributes<'a> {
+        let group = self.rbac().group();
+        let nothing = Attributes::path(user, verb, "");
+        Attributes { resource_request: true, group, version: "*", resource, namespace, name, ..nothing }
+    }
+}
+
+/// Rules that cover everything.
+fn full_authority() -> [Rule; 2] {
+    let any = || vec!["*".to_owned()];
+    [
+        Rule { api_groups: any(), resources: any(), verbs: any(), ..Rule::default() },
+        Rule { non_resource_urls: any(), verbs: any(), ..Rule::default() },
+    ]
+}
+
+/// The text of the refusal; `None` if everything wanted is held.
+fn missing_text(user: &User, held: &Held, wanted: &[Rule]) -> Option<String> {
+    let missing = uncovered(&held.rules, wanted);
+    if missing.is_empty() {
+        return None;
+    }
+    let lines: BTreeSet<String> = compact(missing).iter().map(|rule| Brief(rule).to_string()).collect();
+    let told: Vec<&str> = lines.iter().take(TOLD_MAX).map(String::as_str).collect();
+    let mut text = format!(
+        "user {} (groups={}) is attempting to grant RBAC permissions not currently held:\n{}",
+        Quoted(&user.name),
+        QuotedList(&user.groups),
+        told.join("\n")
+    );
+    if lines.len() > told.len() {
+        text.push_str(&format!("\n(and {} more)", lines.len() - told.len()));
+    }
+    if !held.errors.is_empty() {
+        text.push_str(&format!("; resolution errors: [{}]", held.errors.join(" ")));
+    }
+    Some(text)
+}
+
+/// The permissions of `wanted` that no rule of `held` covers, each as a rule of one verb and one resource or path.
+///
+/// A rule too large to be taken apart, and not covered as a whole, is returned as it is.
+pub fn uncovered(held: &[Rule], wanted: &[Rule]) -> Vec<Rule> {
+    let mut held: Vec<&Rule> = held.iter().collect();
+    // Small rules first: they are cheap to compare with, and the rule that covers everything is one of them.
+    held.sort_unstable_by(|a, b| entries(a).cmp(&entries(b)).then_with(|| a.cmp(b)));
+    held.dedup();
+    let held_entries = held.iter().map(|rule| entries(rule)).fold(0, usize::saturating_add);
+    let mut budget = COMPARISONS_MAX;
+    let mut spend = |cost: usize| {
+        let affordable = cost <= budget;
+        budget -= if affordable { cost } else { 0 };
+        affordable
+    };
+    let mut missing = Vec::new();
+    for rule in wanted {
+        let size = entries(rule);
+        if held.iter().any(|owner| spend(size.saturating_mul(entries(owner))) && covers(owner, rule)) {
+            continue;
+        }
+        // One more for the copies made of each permission that is missing.
+        if spend(atoms(rule).saturating_mul(held_entries.saturating_add(1))) {
+            uncovered_atoms(&held, rule, &mut missing);
+        } else {
+            missing.push(rule.clone());
+        }
+    }
+    missing
+}
+
+/// How many strings a rule holds.
+fn entries(rule: &Rule) -> usize {
+    let Rule { api_groups, resources, verbs, resource_names, non_resource_urls } = rule;
+    [api_groups, resources, verbs, resource_names, non_resource_urls].into_iter().map(Vec::len).sum()
+}
+
+/// How many single permissions a rule is made of.
+fn atoms(rule: &Rule) -> usize {
+    let per_verb = [rule.api_groups.len(), rule.resources.len(), rule.resource_names.len().max(1)]
+        .into_iter()
+        .fold(1, usize::saturating_mul)
+        .saturating_add(rule.non_resource_urls.len());
+    per_verb.saturating_mul(rule.verbs.len())
+}
+
+fn uncovered_atoms(held: &[&Rule], rule: &Rule, missing: &mut Vec<Rule>) {
+    for verb in &rule.verbs {
+        let verbs = vec![verb.clone()];
+        let for_verb: Vec<&Rule> = held.iter().copied().filter(|owner| has(&owner.verbs, verb)).collect();
+        for group in &rule.api_groups {
+            let for_group: Vec<&Rule> =
+                for_verb.iter().copied().filter(|owner| has(&owner.api_groups, group)).collect();
+            for resource in &rule.resources {
+                let names = rule.resource_names.iter().map(|name| vec![name.clone()]);
+                let any_name = rule.resource_names.is_empty().then(Vec::new);
+                for resource_names in names.chain(any_name) {
+                    let covered = for_group.iter().any(|owner| {
+                        resource_covered(&owner.resources, resource)
+                            && names_covered(&owner.resource_names, &resource_names)
+                    });
+                    if !covered {
+                        missing.push(Rule {
+                            api_groups: vec![group.clone()],
+                            resources: vec![resource.clone()],
+                            verbs: verbs.clone(),
+                            resource_names,
+                            non_resource_urls: Vec::new(),
+                        });
+                    }
+                }
+            }
+        }
+        for url in &rule.non_resource_urls {
+            if !for_verb.iter().any(|owner| url_covered(&owner.non_resource_urls, url)) {
+                let non_resource_urls = vec![url.clone()];
+                missing.push(Rule { verbs: verbs.clone(), non_resource_urls, ..Rule::default() });
+            }
+        }
+    }
+}
+
+/// Whether one rule covers another whole.
+fn covers(owner: &Rule, wanted: &Rule) -> bool {
+    let has_all = |held: &[String], wanted: &[String]| wanted.iter().all(|value| has(held, value));
+    has_all(&owner.verbs, &wanted.verbs)
+        && has_all(&owner.api_groups, &wanted.api_groups)
+        && wanted.resources.iter().all(|resource| resource_covered(&owner.resources, resource))
+        && names_covered(&owner.resource_names, &wanted.resource_names)
+        && wanted.non_resource_urls.iter().all(|url| url_covered(&owner.non_resource_urls, url))
+}
+
+fn has(values: &[String], wanted: &str) -> bool {
+    values.iter().any(|value| value == "*" || value == wanted)
+}
+
+fn resource_covered(held: &[String], wanted: &str) -> bool {
+    let subresource = wanted.split_once('/').map_or("", |(_, subresource)| subresource);
+    held.iter().any(|entry| resource_matches(entry, wanted, subresource))
+}
+
+/// A restricted rule never covers an unrestricted one.
+fn names_covered(held: &[String], wanted: &[String]) -> bool {
+    held.is_empty() || (!wanted.is_empty() && wanted.iter().all(|name| held.contains(name)))
+}
+
+fn url_covered(held: &[String], wanted: &str) -> bool {
+    held.iter().any(|entry| url_matches(entry, wanted))
+}
+
+/// Puts the verbs of single permissions about the same thing into one rule; other rules stay as they are.
+pub fn compact(missing: Vec<Rule>) -> Vec<Rule> {
+    let mut simple: BTreeMap<(String, String, Option<String>), Vec<String>> = BTreeMap::new();
+    let mut rules = Vec::new();
+    for rule in missing {
+        let one_thing = rule.api_groups.len() == 1
+            && rule.resources.len() == 1
+            && rule.resource_names.len() <= 1
+            && rule.non_resource_urls.is_empty();
+        if !one_thing {
+            rules.push(rule);
+            continue;
+        }
+        let mut parts = rule.api_groups.into_iter().chain(rule.resources);
+        let key = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        let verbs = simple.entry((key.0, key.1, rule.resource_names.into_iter().next())).or_default();
+        for verb in rule.verbs {
+            if !verbs.contains(&verb) {
+                verbs.push(verb);
+            }
+        }
+    }
+    rules.extend(simple.into_iter().map(|((group, resource, name), verbs)| Rule {
+        api_groups: vec![group],
+        resources: vec![resource],
+        verbs,
+        resource_names: name.into_iter().collect(),
+        non_resource_urls: Vec::new(),
+    }));
+    rules
+}
+
+/// Shows `{APIGroups:[""], Resources:["pods"], Verbs:["get"]}`.
+struct Brief<'r>(&'r Rule);
+
+impl fmt::Display for Brief<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Rule { api_groups, resources, verbs, resource_names, non_resource_urls } = self.0;
+        let parts = [
+            ("APIGroups", api_groups),
+            ("Resources", resources),
+            ("NonResourceURLs", non_resource_urls),
+            ("ResourceNames", resource_names),
+            ("Verbs", verbs),
+        ];
+        let mut before = "{";
+        for (label, values) in parts.into_iter().filter(|(_, values)| !values.is_empty()) {
+            write!(f, "{before}{label}:{}", QuotedList(values))?;
+            before = ", ";
+        }
+        f.write_str(if before == "{" { "{}" } else { "}" })
+    }
+}
+
+#[cfg(test)]
+#[path = "escalation_test.rs"]
+mod tests;

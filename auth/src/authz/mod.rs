@@ -1,0 +1,13 @@
+//! Whether they may. The authorizers, in configured order, each allow, deny or have no opinion.
+//!
+//! `system:masters → mode 1 → mode 2 → … → no` (semantics §14.1)
+
+pub mod aggregation;
+mod chain;
+pub mod escalation;
+pub mod policy;
+pub mod rbac;
+
+pub use chain::{Authorizer, Mode, UnknownMode};
+pub use escalation::{Escalation, RoleWrite};
+pub use policy::{Binding, Policy, PolicySource, RoleRef, Rule, Subject};

@@ -1,0 +1,265 @@
+//! Roles and bindings, parsed, and indexed by who they are for.
+//!
+//! ```text
+//! Policy ─┬─ cluster roles  name → Role                    ┌─ users   name → bindings by name
+//!         ├─ cluster-wide   Scope ─────────────────────────┤
+//!         └─ namespaces     name → Scope + roles by name   └─ groups  name → bindings by name
+//! ```
+//!
+//! A question about one user touches only the bindings whose subjects name the user or one of the groups, so its
+//! cost does not grow with the number of bindings. Service account subjects are kept under their user name.
+//! The order among bindings is by name: the same policy always gives the same reason.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::Arc;
+
+use crate::identity::{User, service_account_user};
+use crate::quote::Quoted;
+
+/// What may be done: every combination of the listed values. All lists are as the object has them.
+#[derive(Clone, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Rule {
+    /// API groups; empty string is the core group, `*` any.
+    pub api_groups: Vec<String>,
+    /// `pods`, `pods/log`, `*`, `*/scale`.
+    pub resources: Vec<String>,
+    /// Verbs; `*` any.
+    pub verbs: Vec<String>,
+    /// Names the rule is restricted to; empty means any.
+    pub resource_names: Vec<String>,
+    /// Paths; a trailing `*` stands for anything.
+    pub non_resource_urls: Vec<String>,
+}
+
+/// A role or cluster role: its rules.
+pub type Rules = Arc<[Rule]>;
+
+/// Which role a binding grants.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct RoleRef {
+    /// API group as written.
+    pub api_group: String,
+    /// `Role` or `ClusterRole`.
+    pub kind: String,
+    /// Name of the role.
+    pub name: String,
+}
+
+/// Whom a binding grants it to.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Subject {
+    /// `User`, `Group` or `ServiceAccount`; others match nobody.
+    pub kind: String,
+    /// API group as written.
+    pub api_group: String,
+    /// Name of the user, group or account.
+    pub name: String,
+    /// Namespace of a service account; empty means the binding's.
+    pub namespace: String,
+}
+
+/// A role binding, or with an empty namespace a cluster role binding.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Binding {
+    /// Namespace the grant is for; empty means everywhere.
+    pub namespace: String,
+    /// Name of the object.
+    pub name: String,
+    /// What is granted.
+    pub role: RoleRef,
+    /// Whom to.
+    pub subjects: Vec<Subject>,
+}
+
+/// A binding and the subject through which it reached a user.
+#[derive(Clone, Debug)]
+pub struct Grant {
+    binding: Arc<Binding>,
+    subject: usize,
+}
+
+impl Grant {
+    /// The binding.
+    pub fn binding(&self) -> &Binding {
+        &self.binding
+    }
+}
+
+/// `RoleBinding "name/ns" of Role "r" to ServiceAccount "name/ns"` (semantics §14.1).
+impl fmt::Display for Grant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Binding { namespace, name, role, subjects } = &*self.binding;
+        match namespace.as_str() {
+            "" => write!(f, "ClusterRoleBinding {}", Quoted(name))?,
+            namespace => write!(f, "RoleBinding {}", Quoted(&format!("{name}/{namespace}")))?,
+        }
+        write!(f, " of {} {} to ", role.kind, Quoted(&role.name))?;
+        let subject = &subjects[self.subject];
+        if subject.kind == "ServiceAccount" {
+            let home = if subject.namespace.is_empty() { namespace } else { &subject.namespace };
+            write!(f, "ServiceAccount {}", Quoted(&format!("{}/{home}", subject.name)))
+        } else {
+            write!(f, "{} {}", subject.kind, Quoted(&subject.name))
+        }
+    }
+}
+
+/// Where the current roles and bindings come from.
+pub trait PolicySource: Send + Sync {
+    /// Runs `read` on roles and bindings that include every write acknowledged before the call.
+    ///
+    /// Must not wait for I/O. `read` takes microseconds and must not call back into the source.
+    fn read(&self, read: &mut dyn FnMut(&Policy));
+}
+
+/// All roles and bindings at one moment.
+#[derive(Debug, Default)]
+pub struct Policy {
+    cluster_roles: HashMap<String, Rules>,
+    cluster_wide: Scope,
+    namespaces: HashMap<String, Namespace>,
+}
+
+#[derive(Debug, Default)]
+struct Namespace {
+    roles: HashMap<String, Rules>,
+    scope: Scope,
+}
+
+/// Bindings by subject. A binding stands in every list its subjects name, with the first such subject.
+#[derive(Debug, Default)]
+struct Scope {
+    bindings: HashMap<String, Arc<Binding>>,
+    users: BySubject,
+    groups: BySubject,
+}
+
+/// Name of a user or group → name of a binding → the grant.
+type BySubject = HashMap<String, BTreeMap<String, Grant>>;
+
+impl Policy {
+    /// The rules of cluster role `name`.
+    pub fn cluster_role(&self, name: &str) -> Option<&Rules> {
+        self.cluster_roles.get(name)
+    }
+
+    /// The rules of role `name` in `namespace`.
+    pub fn role(&self, namespace: &str, name: &str) -> Option<&Rules> {
+        self.namespaces.get(namespace)?.roles.get(name)
+    }
+
+    /// Whether there are neither roles nor bindings.
+    pub fn is_empty(&self) -> bool {
+        self.cluster_roles.is_empty() && self.cluster_wide.bindings.is_empty() && self.namespaces.is_empty()
+    }
+
+    /// The grants to `user` that count in `namespace`: the cluster-wide ones first, then the namespace's own.
+    /// A binding that names the user several times comes once per user name or group it matches.
+    pub fn grants<'p>(&'p self, user: &'p User, namespace: &str) -> impl Iterator<Item = &'p Grant> {
+        let own = if namespace.is_empty() { None } else { self.namespaces.get(namespace) };
+        let scopes = [Some(&self.cluster_wide), own.map(|namespace| &namespace.scope)];
+        scopes.into_iter().flatten().flat_map(move |scope| {
+            let by_group = user.groups.iter().filter_map(|group| scope.groups.get(group));
+            scope.users.get(&user.name).into_iter().chain(by_group).flat_map(BTreeMap::values)
+        })
+    }
+
+    /// Sets (or with `None` forgets) cluster role `name`.
+    pub fn set_cluster_role(&mut self, name: &str, rules: Option<Rules>) {
+        set(&mut self.cluster_roles, name, rules);
+    }
+
+    /// Sets (or with `None` forgets) role `name` in `namespace`.
+    pub fn set_role(&mut self, namespace: &str, name: &str, rules: Option<Rules>) {
+        let slot = self.namespaces.entry(namespace.to_owned()).or_default();
+        set(&mut slot.roles, name, rules);
+        self.drop_if_empty(namespace);
+    }
+
+    /// Sets a binding, in place of the one of the same namespace and name.
+    pub fn set_binding(&mut self, binding: Binding) {
+        self.scope_mut(&binding.namespace).set(binding);
+    }
+
+    /// Forgets the binding `name` of `namespace` (empty: cluster-wide).
+    pub fn forget_binding(&mut self, namespace: &str, name: &str) {
+        self.scope_mut(namespace).forget(name);
+        self.drop_if_empty(namespace);
+    }
+
+    fn scope_mut(&mut self, namespace: &str) -> &mut Scope {
+        match namespace {
+            "" => &mut self.cluster_wide,
+            namespace => &mut self.namespaces.entry(namespace.to_owned()).or_default().scope,
+        }
+    }
+
+    /// Namespaces come and go; what is left of them should not pile up.
+    fn drop_if_empty(&mut self, namespace: &str) {
+        if self
+            .namespaces
+            .get(namespace)
+            .is_some_and(|it| it.roles.is_empty() && it.scope.bindings.is_empty())
+        {
+            self.namespaces.remove(namespace);
+        }
+    }
+}
+
+fn set<V>(map: &mut HashMap<String, V>, name: &str, value: Option<V>) {
+    match value {
+        Some(value) => drop(map.insert(name.to_owned(), value)),
+        None => drop(map.remove(name)),
+    }
+}
+
+impl Scope {
+    fn set(&mut self, binding: Binding) {
+        self.forget(&binding.name);
+        let binding = Arc::new(binding);
+        for (at, subject) in binding.subjects.iter().enumerate() {
+            let Some((index, key)) = self.index_of(subject, &binding.namespace) else { continue };
+            let grants = index.entry(key).or_default();
+            grants
+                .entry(binding.name.clone())
+                .or_insert_with(|| Grant { binding: binding.clone(), subject: at });
+        }
+        self.bindings.insert(binding.name.clone(), binding);
+    }
+
+    fn forget(&mut self, name: &str) {
+        let Some(binding) = self.bindings.remove(name) else { return };
+        for subject in &binding.subjects {
+            let Some((index, key)) = self.index_of(subject, &binding.namespace) else { continue };
+            if let Some(grants) = index.get_mut(&key) {
+                grants.remove(name);
+                if grants.is_empty() {
+                    index.remove(&key);
+                }
+            }
+        }
+    }
+
+    /// The list a subject belongs to; `None` if it can match nobody.
+    fn index_of(&mut self, subject: &Subject, binding_namespace: &str) -> Option<(&mut BySubject, String)> {
+        match subject.kind.as_str() {
+            "User" => Some((&mut self.users, subject.name.clone())),
+            "Group" => Some((&mut self.groups, subject.name.clone())),
+            "ServiceAccount" => {
+                let home = if subject.namespace.is_empty() { binding_namespace } else { &subject.namespace };
+                // An account without a namespace exists nowhere.
+                let key = (!home.is_empty()).then(|| service_account_user(home, &subject.name))?;
+                Some((&mut self.users, key))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// A policy that never changes is its own source.
+impl PolicySource for Policy {
+    fn read(&self, read: &mut dyn FnMut(&Policy)) {
+        read(self);
+    }
+}

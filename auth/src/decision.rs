@@ -1,0 +1,199 @@
+//! The answer to a question: allow, deny or no opinion, and the proof that an allow was given.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::attributes::Attributes;
+use crate::authz::policy::Grant;
+
+/// What one authorizer, or the chain of them, says.
+#[derive(Clone, Debug)]
+pub enum Decision {
+    /// Go ahead; nobody else is asked.
+    Allow {
+        /// Why, for the audit record.
+        reason: Reason,
+    },
+    /// Stop; nobody else is asked.
+    Deny {
+        /// Why, also told to the caller.
+        reason: Reason,
+    },
+    /// Ask the next one; after the last it means no.
+    NoOpinion {
+        /// What kept this authorizer from an opinion; often empty.
+        reason: Reason,
+    },
+}
+
+impl Decision {
+    /// Whether this is an allow.
+    pub fn is_allowed(&self) -> bool {
+        matches!(self, Decision::Allow { .. })
+    }
+
+    /// Whether this is an explicit deny (`status.denied` of an access review).
+    pub fn is_denied(&self) -> bool {
+        matches!(self, Decision::Deny { .. })
+    }
+
+    /// Why.
+    pub fn reason(&self) -> &Reason {
+        match self {
+            Decision::Allow { reason } | Decision::Deny { reason } | Decision::NoOpinion { reason } => reason,
+        }
+    }
+}
+
+/// Why a decision was made. Composed only when somebody reads it: an allow on the hot path costs no text.
+#[derive(Clone, Debug, Default)]
+pub enum Reason {
+    /// Nothing to say.
+    #[default]
+    None,
+    /// A sentence.
+    Text(Arc<str>),
+    /// A binding grants it.
+    Granted(Grant),
+}
+
+impl Reason {
+    /// Whether there is nothing to say.
+    pub fn is_empty(&self) -> bool {
+        match self {
+            Reason::None => true,
+            Reason::Text(text) => text.is_empty(),
+            Reason::Granted(_) => false,
+        }
+    }
+}
+
+impl From<String> for Reason {
+    fn from(text: String) -> Reason {
+        if text.is_empty() { Reason::None } else { Reason::Text(text.into()) }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::None => Ok(()),
+            Reason::Text(text) => f.write_str(text),
+            Reason::Granted(grant) => write!(f, "RBAC: allowed by {grant}"),
+        }
+    }
+}
+
+/// Proof that the authorizers allowed exactly these attributes.
+///
+/// [`Authorizer::authorize`](crate::Authorizer::authorize) makes one, and every store call in api asks for one:
+/// a handler that skips the check does not compile.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Authorized<'r> {
+    attributes: &'r Attributes<'r>,
+    reason: Reason,
+}
+
+impl<'r> Authorized<'r> {
+    pub(crate) fn allowed(attributes: &'r Attributes<'r>, reason: Reason) -> Authorized<'r> {
+        Authorized { attributes, reason }
+    }
+
+    /// Proof for work that the server itself began and that no request stands behind.
+    ///
+    /// Only three may call it: start-up (bootstrap objects, post-start hooks), the in-process controllers
+    /// acting under their own identity, and replays of the server's own records. A request handler never does,
+    /// not even for a follow-up write: that is covered by the proof of the request that caused it.
+    pub fn for_loopback(attributes: &'r Attributes<'r>) -> Authorized<'r> {
+        Authorized { attributes, reason: Reason::None }
+    }
+
+    /// What was allowed.
+    pub fn attributes(&self) -> &'r Attributes<'r> {
+        self.attributes
+    }
+
+    /// Who was allowed it.
+    pub fn user(&self) -> &'r crate::User {
+        self.attributes.user
+    }
+
+    /// Why, for the audit record.
+    pub fn reason(&self) -> &Reason {
+        &self.reason
+    }
+}
+
+/// The authorizers did not allow it.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct Denied {
+    /// Inner text of the 403 answer, for example `User "u" cannot get resource "pods" in API group "" in the
+    /// namespace "ns"`, HTML-escaped, followed by `: <reason>` where there is one (semantics §14.1).
+    pub message: String,
+    /// The reason alone, for the audit record.
+    pub reason: Reason,
+}
+
+impl Denied {
+    pub(crate) fn new(attributes: &Attributes<'_>, reason: Reason) -> Denied {
+        let mut message = escape_html(&attributes.to_string());
+        // The reason is the server's own text and stays as it is; without one there is no trailing colon.
+        if !reason.is_empty() {
+            message.push_str(": ");
+            message.push_str(&reason.to_string());
+        }
+        Denied { message, reason }
+    }
+}
+
+fn escape_html(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::User;
+
+    #[test]
+    fn a_refusal_reads_as_the_reference_server_writes_it() {
+        // Semantics §14.1, §19 item 24.
+        let user = User::new("jane", ["dev"]);
+        let odd = User::new("<j&\"d>", ["dev"]);
+        let pods = Attributes {
+            resource_request: true,
+            version: "v1",
+            resource: "pods",
+            namespace: "ns",
+            name: "p",
+            ..Attributes::path(&user, "get", "/api/v1/namespaces/ns/pods/p")
+        };
+        let scale = Attributes { group: "apps", resource: "deployments", subresource: "scale", ..pods };
+        for (asked, reason, message) in [
+            (pods, "", r#"User "jane" cannot get resource "pods" in API group "" in the namespace "ns""#),
+            (
+                Attributes { namespace: "", verb: "list", ..scale },
+                "",
+                r#"User "jane" cannot list resource "deployments/scale" in API group "apps" at the cluster scope"#,
+            ),
+            (
+                Attributes::path(&odd, "get", "/metrics"),
+                "RBAC: <x>",
+                r#"User "&lt;j&amp;\"d&gt;" cannot get path "/metrics": RBAC: <x>"#,
+            ),
+        ] {
+            assert_eq!(Denied::new(&asked, Reason::from(reason.to_owned())).message, message);
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Who somebody is: a name, an id, groups, and further facts, all opaque to authentication (spec §5.1).
+
+use std::collections::BTreeMap;
+
+/// Group whose members may do everything, before any authorizer is asked (semantics §14.1).
+pub const MASTERS: &str = "system:masters";
+/// Group of everybody who proved who they are.
+pub const AUTHENTICATED: &str = "system:authenticated";
+/// Group of everybody who did not.
+pub const UNAUTHENTICATED: &str = "system:unauthenticated";
+/// Name of the user without credentials.
+pub const ANONYMOUS: &str = "system:anonymous";
+/// Group of all service accounts; with `:<namespace>` appended, of one namespace's.
+pub const SERVICE_ACCOUNTS: &str = "system:serviceaccounts";
+/// First part of a service account's user name, before `<namespace>:<name>`.
+pub const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
+
+/// A caller. Any value is legal; the authorizers give the names their meaning.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct User {
+    /// Name that bindings refer to.
+    pub name: String,
+    /// Distinguishes users who had the same name at different times; often empty.
+    pub uid: String,
+    /// Groups, in the order in which the authenticator named them.
+    pub groups: Vec<String>,
+    /// Further facts, by lower-case key.
+    pub extra: BTreeMap<String, Vec<String>>,
+}
+
+impl User {
+    /// A user of this name and these groups, without id and extra.
+    pub fn new<G: Into<String>>(name: impl Into<String>, groups: impl IntoIterator<Item = G>) -> User {
+        let groups = groups.into_iter().map(Into::into).collect();
+        User { name: name.into(), groups, ..User::default() }
+    }
+
+    /// The user without credentials (spec §5.8).
+    pub fn anonymous() -> User {
+        User::new(ANONYMOUS, [UNAUTHENTICATED])
+    }
+
+    /// Whether the user belongs to `group`.
+    pub fn in_group(&self, group: &str) -> bool {
+        self.groups.iter().any(|member_of| member_of == group)
+    }
+
+    /// Adds `system:authenticated`, unless the user is anonymous or one of the two groups is there already
+    /// (semantics §13.1).
+    pub fn mark_authenticated(&mut self) {
+        if self.name != ANONYMOUS && !self.in_group(AUTHENTICATED) && !self.in_group(UNAUTHENTICATED) {
+            self.groups.push(AUTHENTICATED.to_owned());
+        }
+    }
+}
+
+/// User name of the service account `name` in `namespace`.
+pub fn service_account_user(namespace: &str, name: &str) -> String {
+    format!("{SERVICE_ACCOUNT_PREFIX}{namespace}:{name}")
+}
+
+/// Groups of every service account in `namespace`, before `system:authenticated`.
+pub fn service_account_groups(namespace: &str) -> [String; 2] {
+    [SERVICE_ACCOUNTS.to_owned(), format!("{SERVICE_ACCOUNTS}:{namespace}")]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_those_who_proved_who_they_are_join_system_authenticated() {
+        // Semantics §13.1: name, groups before, groups after.
+        for (name, before, after) in [
+            ("jane", vec!["dev"], vec!["dev", "system:authenticated"]),
+            ("jane", vec!["system:authenticated"], vec!["system:authenticated"]),
+            ("jane", vec!["system:unauthenticated"], vec!["system:unauthenticated"]),
+            ("system:anonymous", vec![], vec![]),
+        ] {
+            let mut user = User::new(name, before);
+            user.mark_authenticated();
+            assert_eq!(user.groups, after, "{name}");
+        }
+    }
+}
