@@ -1,0 +1,339 @@
+//! [`Schema`] → Rust source: one `static` per message, one list of groups per vocabulary.
+//!
+//! Messages refer to each other by `&'static`, so cycles are no matter. Those that hold no vendor word, not even through
+//! another message, exist once; the others exist once per vocabulary, so that no name has to be completed at run time.
+//! Only what differs from the all-empty `FIELD` is written out: the compiler reads the result on every build.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fmt::Write;
+
+use crate::model::{Column, Field, Group, Kind, List, Message, MessageId, Resource, Schema, Shape};
+use crate::naming::Naming;
+
+const PLACEHOLDERS: [&str; 4] = ["{word}", "{domain}", "{suffix}", "{system}"];
+
+/// The text of `tables.rs`.
+pub fn tables(schema: &Schema, vocabularies: &[&Naming]) -> String {
+    let dependent = dependent(schema);
+    let mut out = String::new();
+    for (at, naming) in vocabularies.iter().enumerate() {
+        let emitter = Emitter { schema, naming, at, dependent: &dependent };
+        for id in 0..schema.messages.len() {
+            if at == 0 || dependent.contains(&id) {
+                emitter.message(&mut out, id);
+            }
+        }
+        emitter.groups(&mut out);
+        emitter.index(&mut out);
+        if at == 0 {
+            emitter.other_columns(&mut out);
+        }
+    }
+    out.push_str("static VOCABULARIES: &[Vocabulary] = &[");
+    for (at, naming) in vocabularies.iter().enumerate() {
+        let profile = naming.profile;
+        write!(out, "Vocabulary{{profile:{profile:?},groups:GROUPS_{at},messages:MESSAGES_{at}}},")
+            .expect(STRING);
+    }
+    out.push_str("];\n");
+    out
+}
+
+const STRING: &str = "strings can be written to";
+
+/// The messages whose tables differ among vocabularies: they have a placeholder, or refer to one that does.
+fn dependent(schema: &Schema) -> HashSet<MessageId> {
+    let mut users: BTreeMap<MessageId, Vec<MessageId>> = BTreeMap::new();
+    let mut pending = Vec::new();
+    for (id, message) in schema.messages.iter().enumerate() {
+        for (_, used) in &message.inlined {
+            users.entry(*used).or_default().push(id);
+        }
+        for field in &message.fields {
+            if let Kind::Of(_, used) = field.kind {
+                users.entry(used).or_default().push(id);
+            }
+        }
+        let texts = message.fields.iter().flat_map(|field| {
+            [&field.name, &field.description].into_iter().chain(&field.default).chain(&field.enumeration)
+        });
+        if [&message.package, &message.description].into_iter().chain(texts).any(|text| has_placeholder(text))
+        {
+            pending.push(id);
+        }
+    }
+    let mut dependent = HashSet::new();
+    while let Some(id) = pending.pop() {
+        if dependent.insert(id) {
+            pending.extend(users.get(&id).into_iter().flatten());
+        }
+    }
+    dependent
+}
+
+fn has_placeholder(text: &str) -> bool {
+    PLACEHOLDERS.iter().any(|placeholder| text.contains(placeholder))
+}
+
+struct Emitter<'a> {
+    schema: &'a Schema,
+    naming: &'a Naming,
+    /// Number of the vocabulary.
+    at: usize,
+    dependent: &'a HashSet<MessageId>,
+}
+
+impl Emitter<'_> {
+    /// Name of the static of a message: `API_CORE_V1_POD`, with the number of a vocabulary other than the first.
+    fn symbol(&self, id: MessageId) -> String {
+        let Message { package, name, .. } = &self.schema.messages[id];
+        let mut last: Vec<_> = package.rsplit(['.', '-', '}']).take(2).collect();
+        last.reverse();
+        let symbol = format!("{}_{name}", last.join("_")).to_uppercase();
+        if self.at > 0 && self.dependent.contains(&id) { format!("{symbol}_{}", self.at) } else { symbol }
+    }
+
+    fn text(&self, text: &str) -> String {
+        format!("{:?}", self.naming.fill(text))
+    }
+
+    fn texts(&self, texts: &[String]) -> String {
+        let texts: Vec<_> = texts.iter().map(|text| self.text(text)).collect();
+        format!("&[{}]", texts.join(","))
+    }
+
+    fn message(&self, out: &mut String, id: MessageId) {
+        let message = &self.schema.messages[id];
+        writeln!(
+            out,
+            "static {}:Message=Message{{name:{:?},package:{},description:{},atomic:{},fields:&[",
+            self.symbol(id),
+            message.name,
+            self.text(&message.package),
+            self.text(&message.description),
+            message.atomic
+        )
+        .expect(STRING);
+        for field in &message.fields {
+            self.field(out, field);
+        }
+        let mut by_name: Vec<_> = (0..message.fields.len()).collect();
+        by_name.sort_by_key(|&at| self.naming.fill(&message.fields[at].name));
+        write!(out, "],by_name:&{by_name:?},inlined:&[").expect(STRING);
+        for (number, inner) in &message.inlined {
+            write!(out, "Inlined{{number:{number},message:&{}}},", self.symbol(*inner)).expect(STRING);
+        }
+        out.push_str("],wire:&[");
+        let own = message.fields.iter().enumerate().filter(|(_, field)| field.inlined.is_none());
+        let own = own.map(|(at, field)| (field.number, format!("Place::Field({at})")));
+        let nested = message.inlined.iter().enumerate();
+        let nested = nested.map(|(at, (number, _))| (*number, format!("Place::Inlined({at})")));
+        let mut wire: Vec<_> = own.chain(nested).filter(|(number, _)| *number > 0).collect();
+        wire.sort();
+        for (number, place) in wire {
+            write!(out, "WireField{{number:{number},place:{place}}},").expect(STRING);
+        }
+        out.push_str("]};\n");
+    }
+
+    fn field(&self, out: &mut String, field: &Field) {
+        write!(out, "Field{{name:{},number:{},", self.text(&field.name), field.number).expect(STRING);
+        match field.kind {
+            Kind::Plain("String") => {}
+            Kind::Plain(kind) => write!(out, "kind:Kind::{kind},").expect(STRING),
+            Kind::Of(kind, id) => write!(out, "kind:Kind::{kind}(&{}),", self.symbol(id)).expect(STRING),
+        }
+        if field.shape != Shape::Single {
+            write!(out, "shape:Shape::{:?},", field.shape).expect(STRING);
+        }
+        if !field.description.is_empty() {
+            write!(out, "description:{},", self.text(&field.description)).expect(STRING);
+        }
+        for (name, value, usual) in [
+            ("required", field.required, false),
+            ("omit_empty", field.omit_empty, true),
+            ("pointer", field.pointer, false),
+            ("atomic", field.atomic, false),
+        ] {
+            if value != usual {
+                write!(out, "{name}:{value},").expect(STRING);
+            }
+        }
+        if let Some(default) = &field.default {
+            write!(out, "default:Some({}),", self.text(default)).expect(STRING);
+        }
+        if !field.enumeration.is_empty() {
+            write!(out, "enumeration:{},", self.texts(&field.enumeration)).expect(STRING);
+        }
+        match &field.list {
+            List::Atomic => {}
+            List::Set => out.push_str("list:ListType::Set,"),
+            List::Map(keys) => write!(out, "list:ListType::Map({}),", self.texts(keys)).expect(STRING),
+        }
+        let patch = &field.patch;
+        if patch.merge || patch.retain_keys || patch.replace || !patch.merge_key.is_empty() {
+            let key = (!patch.merge_key.is_empty()).then_some(&patch.merge_key);
+            write!(
+                out,
+                "patch:PatchStrategy{{merge:{},retain_keys:{},replace:{},merge_key:{key:?}}},",
+                patch.merge, patch.retain_keys, patch.replace
+            )
+            .expect(STRING);
+        }
+        if let Some(inlined) = field.inlined {
+            write!(out, "inlined:Some({inlined}),").expect(STRING);
+        }
+        out.push_str("..FIELD},\n");
+    }
+
+    /// All messages by package and name.
+    fn index(&self, out: &mut String) {
+        let mut ids: Vec<_> = (0..self.schema.messages.len()).collect();
+        ids.sort_by_key(|&id| {
+            let message = &self.schema.messages[id];
+            (self.naming.fill(&message.package), &message.name)
+        });
+        write!(out, "static MESSAGES_{}:&[&Message]=&[", self.at).expect(STRING);
+        for id in ids {
+            write!(out, "&{},", self.symbol(id)).expect(STRING);
+        }
+        out.push_str("];\n");
+    }
+
+    /// Columns of messages that are no resources.
+    fn other_columns(&self, out: &mut String) {
+        out.push_str("static COLUMNS:&[(&Message,&[Column])]=&[");
+        for (id, message) in self.schema.messages.iter().enumerate() {
+            if !message.columns.is_empty() {
+                write!(out, "(&{},", self.symbol(id)).expect(STRING);
+                self.columns(out, &message.columns);
+                out.push_str("),\n");
+            }
+        }
+        out.push_str("];\n");
+    }
+
+    fn columns(&self, out: &mut String, columns: &[Column]) {
+        out.push_str("&[");
+        for column in columns {
+            writeln!(
+                out,
+                "Column{{name:{:?},kind:{:?},format:{:?},priority:{},cell:{}}},",
+                column.name,
+                column.kind,
+                column.format,
+                i32::from(column.wide),
+                self.text(&column.cell)
+            )
+            .expect(STRING);
+        }
+        out.push(']');
+    }
+
+    fn groups(&self, out: &mut String) {
+        write!(out, "static GROUPS_{}:&[GroupTable]=&[", self.at).expect(STRING);
+        for Group { stem, suffixed, priority, versions } in &self.schema.groups {
+            write!(out, "GroupTable{{stem:{stem:?},suffixed:{suffixed},priority:{priority},versions:&[")
+                .expect(STRING);
+            for version in versions {
+                let (name, priority) = (&version.version, version.priority);
+                writeln!(out, "VersionTable{{version:{name:?},priority:{priority},resources:&[")
+                    .expect(STRING);
+                for resource in &version.resources {
+                    self.resource(out, resource);
+                }
+                out.push_str("]},");
+            }
+            out.push_str("]},\n");
+        }
+        out.push_str("];\n");
+    }
+
+    fn resource(&self, out: &mut String, r: &Resource) {
+        let scope = if r.cluster_scoped { "Cluster" } else { "Namespaced" };
+        writeln!(
+            out,
+            "ResourceTable{{plural:{:?},singular:{:?},kind:{:?},list_kind:{:?},short_names:{},categories:{},\
+             scope:Scope::{scope},verbs:{},message:&{},",
+            r.plural,
+            r.singular,
+            r.kind,
+            format!("{}List", r.kind),
+            self.texts(&r.short),
+            self.texts(&r.categories),
+            self.texts(&r.verbs),
+            self.symbol(r.message)
+        )
+        .expect(STRING);
+        out.push_str("subresources:&[");
+        for sub in &r.subresources {
+            writeln!(
+                out,
+                "SubresourceTable{{name:{:?},group:{:?},group_suffixed:{},version:{:?},kind:{:?},verbs:{},\
+                 message:&{},connect:{}}},",
+                sub.name,
+                sub.body.stem,
+                sub.body.suffixed,
+                sub.body.version,
+                self.schema.messages[sub.message].name,
+                self.texts(&sub.verbs),
+                self.symbol(sub.message),
+                sub.connect
+            )
+            .expect(STRING);
+        }
+        out.push_str("],storage:");
+        match &r.storage {
+            None => out.push_str("None"),
+            Some((home, resource)) => write!(
+                out,
+                "Some(StorageTable{{group:{:?},group_suffixed:{},version:{:?},resource:{resource:?}}})",
+                home.stem, home.suffixed, home.version
+            )
+            .expect(STRING),
+        }
+        out.push_str(",columns:");
+        self.columns(out, &r.columns);
+        out.push_str(",selectable:&[");
+        for field in r.selectable.iter().flatten() {
+            write!(
+                out,
+                "Selectable{{label:{:?},path:{:?},absent:{:?}}},",
+                field.label, field.path, field.absent
+            )
+            .expect(STRING);
+        }
+        writeln!(
+            out,
+            "],selectable_explicit:{},name_rule:NameRule::{},put_creates:{},unconditional_update:{},\
+             orphans_by_default:{},graceful_delete:{},delete_returns_object:{},generation_on:{},immutable:{},\
+             deprecated:{:?},status:",
+            r.selectable.is_some(),
+            r.name,
+            r.put_creates,
+            !r.conditional_update,
+            r.orphans_by_default,
+            r.graceful_delete,
+            r.delete_returns_object,
+            self.texts(&r.generation_on),
+            self.texts(&r.immutable),
+            r.deprecated
+        )
+        .expect(STRING);
+        match &r.status {
+            None => out.push_str("None"),
+            Some(status) => write!(
+                out,
+                "Some(StatusRules{{kept_by_main:{},kept_by_status:{},reset_by_main:{},reset_by_status:{},\
+                 kept_on_create:{}}})",
+                self.texts(&status.kept_by_main),
+                self.texts(&status.kept_by_status),
+                self.texts(&status.reset_by_main),
+                self.texts(&status.reset_by_status),
+                status.kept_on_create
+            )
+            .expect(STRING),
+        }
+        out.push_str("},\n");
+    }
+}

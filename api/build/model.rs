@@ -1,0 +1,156 @@
+//! What the schema files say, with their shorthand resolved: every usual value is filled in, inlined structs are
+//! flattened, special types have become kinds. Mirrors `src/schema/table.rs`, with indices instead of references
+//! and with the vendor placeholders still in the strings.
+
+/// Index into [`Schema::messages`].
+pub type MessageId = usize;
+
+pub struct Schema {
+    pub messages: Vec<Message>,
+    /// Highest priority first.
+    pub groups: Vec<Group>,
+}
+
+pub struct Message {
+    pub name: String,
+    /// OpenAPI package stem.
+    pub package: String,
+    pub description: String,
+    pub fields: Vec<Field>,
+    /// Number and type of the structs that JSON flattens.
+    pub inlined: Vec<(u32, MessageId)>,
+    pub atomic: bool,
+    /// Only where the message is no resource, which has its own.
+    pub columns: Vec<Column>,
+}
+
+#[derive(Clone)]
+pub struct Field {
+    pub name: String,
+    pub number: u32,
+    pub kind: Kind,
+    pub shape: Shape,
+    pub description: String,
+    pub required: bool,
+    pub omit_empty: bool,
+    pub pointer: bool,
+    pub default: Option<String>,
+    pub enumeration: Vec<String>,
+    pub list: List,
+    pub atomic: bool,
+    pub patch: Patch,
+    pub inlined: Option<usize>,
+}
+
+#[derive(Clone, Copy)]
+pub enum Kind {
+    /// A kind without a message, by its name in the tables.
+    Plain(&'static str),
+    /// A kind around a message: its name in the tables, and the message.
+    Of(&'static str, MessageId),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Shape {
+    Single,
+    List,
+    Map,
+    WrappedList,
+    MapOfLists,
+}
+
+#[derive(Clone, PartialEq)]
+pub enum List {
+    Atomic,
+    Set,
+    Map(Vec<String>),
+}
+
+#[derive(Clone, Default)]
+pub struct Patch {
+    pub merge: bool,
+    pub retain_keys: bool,
+    pub replace: bool,
+    pub merge_key: String,
+}
+
+#[derive(Clone)]
+pub struct GroupVersion {
+    pub stem: String,
+    pub suffixed: bool,
+    pub version: String,
+    pub priority: u32,
+    pub version_priority: u32,
+}
+
+pub struct Group {
+    pub stem: String,
+    pub suffixed: bool,
+    pub priority: u32,
+    /// Highest priority first.
+    pub versions: Vec<Version>,
+}
+
+pub struct Version {
+    pub version: String,
+    pub priority: u32,
+    /// By plural.
+    pub resources: Vec<Resource>,
+}
+
+pub struct Resource {
+    pub plural: String,
+    pub singular: String,
+    pub kind: String,
+    pub short: Vec<String>,
+    pub categories: Vec<String>,
+    pub cluster_scoped: bool,
+    pub verbs: Vec<String>,
+    pub message: MessageId,
+    pub subresources: Vec<Subresource>,
+    pub storage: Option<(GroupVersion, String)>,
+    pub columns: Vec<Column>,
+    /// `None` where the kind has no own list.
+    pub selectable: Option<Vec<Selectable>>,
+    /// As the table's enum calls it.
+    pub name: &'static str,
+    pub put_creates: bool,
+    pub conditional_update: bool,
+    pub orphans_by_default: bool,
+    pub graceful_delete: bool,
+    pub delete_returns_object: bool,
+    pub generation_on: Vec<String>,
+    pub status: Option<Status>,
+    pub immutable: Vec<String>,
+    pub deprecated: String,
+}
+
+pub struct Subresource {
+    pub name: String,
+    pub body: GroupVersion,
+    pub message: MessageId,
+    pub verbs: Vec<String>,
+    pub connect: bool,
+}
+
+pub struct Status {
+    pub kept_by_main: Vec<String>,
+    pub kept_by_status: Vec<String>,
+    pub reset_by_main: Vec<String>,
+    pub reset_by_status: Vec<String>,
+    pub kept_on_create: bool,
+}
+
+pub struct Column {
+    pub name: String,
+    pub cell: String,
+    pub kind: String,
+    pub format: String,
+    pub wide: bool,
+}
+
+pub struct Selectable {
+    pub label: String,
+    pub path: String,
+    pub absent: String,
+}

@@ -1,0 +1,149 @@
+//! Reading the custom options of `schema/options.proto` from descriptors.
+
+use prost_reflect::{DescriptorPool, DynamicMessage, Value};
+
+use crate::model::{Column, GroupVersion, Patch, Selectable, Status};
+
+/// The options by name.
+pub struct Options<'p>(pub &'p DescriptorPool);
+
+impl Options<'_> {
+    /// The value of option `name`, if it is set.
+    pub fn get(&self, options: &DynamicMessage, name: &str) -> Option<Value> {
+        let extension = self.0.get_extension_by_name(&format!("schema.{name}"));
+        let extension = extension.unwrap_or_else(|| panic!("options.proto has no option {name}"));
+        options.has_extension(&extension).then(|| options.get_extension(&extension).into_owned())
+    }
+
+    /// Whether the boolean option `name` is set and true.
+    pub fn flag(&self, options: &DynamicMessage, name: &str) -> bool {
+        self.get(options, name).and_then(|value| value.as_bool()).unwrap_or(false)
+    }
+
+    /// The string option `name`, if it is set.
+    pub fn text(&self, options: &DynamicMessage, name: &str) -> Option<String> {
+        self.get(options, name).and_then(|value| value.as_str().map(str::to_owned))
+    }
+
+    /// The message option `name`, if it is set.
+    pub fn message(&self, options: &DynamicMessage, name: &str) -> Option<DynamicMessage> {
+        self.get(options, name).and_then(|value| value.as_message().cloned())
+    }
+
+    /// The messages of the list option `name`.
+    pub fn messages(&self, options: &DynamicMessage, name: &str) -> Vec<DynamicMessage> {
+        let list = self.get(options, name);
+        let list = list.as_ref().and_then(Value::as_list).unwrap_or_default();
+        list.iter().filter_map(|message| message.as_message().cloned()).collect()
+    }
+}
+
+fn value(message: &DynamicMessage, name: &str) -> Value {
+    let value = message.get_field_by_name(name);
+    value.unwrap_or_else(|| panic!("{} has no {name}", message_name(message))).into_owned()
+}
+
+fn message_name(message: &DynamicMessage) -> String {
+    use prost_reflect::ReflectMessage;
+    message.descriptor().full_name().to_owned()
+}
+
+/// The boolean member `name`.
+pub fn flag(message: &DynamicMessage, name: &str) -> bool {
+    value(message, name).as_bool().unwrap_or(false)
+}
+
+/// The string member `name`; empty when not set.
+pub fn text(message: &DynamicMessage, name: &str) -> String {
+    value(message, name).as_str().unwrap_or_default().to_owned()
+}
+
+/// The number member `name`.
+pub fn number(message: &DynamicMessage, name: &str) -> u32 {
+    value(message, name).as_u32().unwrap_or(0)
+}
+
+/// The enum member `name`, as its number.
+pub fn choice(message: &DynamicMessage, name: &str) -> i32 {
+    value(message, name).as_enum_number().unwrap_or(0)
+}
+
+/// The message member `name`, if it is set.
+pub fn member(message: &DynamicMessage, name: &str) -> Option<DynamicMessage> {
+    message.has_field_by_name(name).then(|| value(message, name).as_message().cloned()).flatten()
+}
+
+/// The string list member `name`.
+pub fn texts(message: &DynamicMessage, name: &str) -> Vec<String> {
+    let list = value(message, name);
+    let list = list.as_list().unwrap_or_default();
+    list.iter().map(|text| text.as_str().unwrap_or_default().to_owned()).collect()
+}
+
+/// The message list member `name`.
+pub fn members(message: &DynamicMessage, name: &str) -> Vec<DynamicMessage> {
+    let list = value(message, name);
+    list.as_list().unwrap_or_default().iter().filter_map(|member| member.as_message().cloned()).collect()
+}
+
+fn texts_or(message: &DynamicMessage, name: &str, usual: &[String]) -> Vec<String> {
+    let texts = texts(message, name);
+    if texts.is_empty() { usual.to_vec() } else { texts }
+}
+
+pub fn group_version(option: &DynamicMessage) -> GroupVersion {
+    GroupVersion {
+        stem: text(option, "stem"),
+        suffixed: flag(option, "suffixed"),
+        version: text(option, "version"),
+        priority: number(option, "priority"),
+        version_priority: number(option, "version_priority"),
+    }
+}
+
+pub fn patch(option: &DynamicMessage) -> Patch {
+    Patch {
+        merge: flag(option, "merge"),
+        retain_keys: flag(option, "retain_keys"),
+        replace: flag(option, "replace"),
+        merge_key: text(option, "key"),
+    }
+}
+
+pub fn status(option: &DynamicMessage) -> Status {
+    let kept_by_main = texts_or(option, "kept_by_main", &["status".to_owned()]);
+    let kept_by_status = texts_or(option, "kept_by_status", &["spec".to_owned()]);
+    Status {
+        reset_by_main: texts_or(option, "reset_by_main", &kept_by_main),
+        reset_by_status: texts_or(option, "reset_by_status", &kept_by_status),
+        kept_by_main,
+        kept_by_status,
+        kept_on_create: flag(option, "kept_on_create"),
+    }
+}
+
+pub fn column(option: &DynamicMessage) -> Column {
+    let name = text(option, "name");
+    let kind = text(option, "type");
+    let usual_format = if name == "Name" { "name" } else { "" };
+    Column {
+        cell: text(option, "cell"),
+        kind: if kind.is_empty() { "string".to_owned() } else { kind },
+        format: if option.has_field_by_name("format") {
+            text(option, "format")
+        } else {
+            usual_format.to_owned()
+        },
+        wide: flag(option, "wide"),
+        name,
+    }
+}
+
+pub fn selectable(option: &DynamicMessage) -> Selectable {
+    let label = text(option, "label");
+    Selectable {
+        path: if option.has_field_by_name("path") { text(option, "path") } else { label.clone() },
+        absent: text(option, "absent"),
+        label,
+    }
+}

@@ -1,0 +1,173 @@
+//! NamespaceLifecycle: namespaced objects need a namespace that exists and is not going away; the system's own
+//! namespaces cannot be deleted (semantics §5.4).
+//!
+//! The namespace is looked up in the newest state, which is always at hand here, so there is nothing to wait for.
+//!
+//! Between that look and the commit the namespace may begin to go away. So creations are counted from before the
+//! look until after the commit ([`Creations`]), and whoever empties a namespace first lets those finish that may
+//! have seen it alive; all later ones see that it is not.
+
+use std::collections::BTreeSet;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::json::Object;
+use crate::object::meta;
+use crate::pipeline::Api;
+use crate::status::{Cause, Status, Subject};
+use crate::store::{self, Store};
+use crate::verbs::Call;
+
+/// What a namespace can be to a write.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum State {
+    /// There is none.
+    Absent,
+    /// It is there to stay.
+    Active,
+    /// It is being deleted.
+    Terminating,
+}
+
+/// Creations between their look at the namespace and their commit.
+#[derive(Default)]
+pub struct Creations {
+    tickets: Mutex<Tickets>,
+    ended: Notify,
+}
+
+#[derive(Default)]
+struct Tickets {
+    next: u64,
+    open: BTreeSet<u64>,
+}
+
+/// One creation under way; it ends when this is dropped.
+pub struct Creation<'c> {
+    creations: &'c Creations,
+    ticket: u64,
+}
+
+impl Creations {
+    /// Begins a creation. Call it before the look at the namespace.
+    pub fn begin(&self) -> Creation<'_> {
+        let mut tickets = self.tickets.lock();
+        let ticket = tickets.next;
+        tickets.next += 1;
+        tickets.open.insert(ticket);
+        Creation { creations: self, ticket }
+    }
+
+    /// Resolves when all creations have ended that began before the call; later ones are not waited for.
+    pub async fn settled(&self) {
+        let before = self.tickets.lock().next;
+        loop {
+            let ended = self.ended.notified();
+            if self.tickets.lock().open.first().is_none_or(|first| *first >= before) {
+                return;
+            }
+            ended.await;
+        }
+    }
+}
+
+impl Drop for Creation<'_> {
+    fn drop(&mut self) {
+        self.creations.tickets.lock().open.remove(&self.ticket);
+        self.creations.ended.notify_waiters();
+    }
+}
+
+/// Refuses creation in a namespace that is missing (404) or terminating (403).
+pub fn create(call: &Call<'_>, object: &Object) -> Result<(), Status> {
+    let namespace = call.info.namespace.as_str();
+    if !call.resource.namespaced() || namespace.is_empty() || is_review(call) {
+        return Ok(());
+    }
+    match state(call.api, &call.store(), namespace)? {
+        State::Active => Ok(()),
+        State::Absent => Err(missing(namespace)),
+        State::Terminating => {
+            let why = format!(
+                "unable to create new content in namespace {namespace} because it is being terminated"
+            );
+            let mut status = Status::forbidden(call.subject(meta(object, "name")), &why);
+            if let Some(details) = &mut status.details {
+                details.causes.push(Cause {
+                    reason: "NamespaceTerminating".to_owned(),
+                    message: format!("namespace {namespace} is being terminated"),
+                    field: "metadata.namespace".to_owned(),
+                });
+            }
+            Err(status)
+        }
+    }
+}
+
+/// Refuses an update in a missing namespace; in a terminating one updates go on.
+pub fn update(call: &Call<'_>) -> Result<(), Status> {
+    let namespace = call.info.namespace.as_str();
+    if !call.resource.namespaced() || namespace.is_empty() {
+        return Ok(());
+    }
+    match state(call.api, &call.store(), namespace)? {
+        State::Absent => Err(missing(namespace)),
+        State::Active | State::Terminating => Ok(()),
+    }
+}
+
+/// Refuses to delete the namespaces the system lives in.
+pub fn delete(call: &Call<'_>, name: &str) -> Result<(), Status> {
+    let naming = call.api.naming;
+    let is_namespace = call.resource.group.is_empty() && call.resource.table.kind == "Namespace";
+    let immortal = name == "default" || name == naming.system("system") || name == naming.system("public");
+    if is_namespace && immortal {
+        return Err(Status::forbidden(call.subject(name), "this namespace may not be deleted"));
+    }
+    Ok(())
+}
+
+/// Asking whether one may act in a namespace must be possible before it exists.
+fn is_review(call: &Call<'_>) -> bool {
+    call.resource.table.kind == "LocalSubjectAccessReview"
+}
+
+fn missing(namespace: &str) -> Status {
+    Status::not_found(Subject { group: "", kind: "namespaces", name: namespace })
+}
+
+/// What the namespace is in the newest state.
+pub fn state(api: &Api, store: &Store<'_>, namespace: &str) -> Result<State, Status> {
+    let Some(stored) = store.get(&store::key(&api.namespaces, "", namespace))? else {
+        return Ok(State::Absent);
+    };
+    let attributes = crate::attributes::Attributes::new(&stored.record.attributes);
+    Ok(if attributes.is_deleting() { State::Terminating } else { State::Active })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    #[test]
+    fn only_creations_begun_before_are_waited_for() {
+        let creations = Creations::default();
+        let earlier = [creations.begin(), creations.begin()];
+        let mut settled = pin!(creations.settled());
+        let mut poll = || settled.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert_eq!(poll(), Poll::Pending);
+        let later = creations.begin();
+        let [first, second] = earlier;
+        drop(second);
+        assert_eq!(poll(), Poll::Pending);
+        drop(first);
+        assert_eq!(poll(), Poll::Ready(()));
+        drop(later);
+        assert!(creations.tickets.lock().open.is_empty());
+    }
+}

@@ -1,0 +1,343 @@
+//! Attributes: what selection needs to know about an object, kept beside its stored value, so that lists and
+//! watches never parse a body.
+//!
+//! ```text
+//! 0  version, 1
+//! 1  flags: 1 has finalizers, 2 is being deleted, 4 too large: nothing follows the header
+//! 2  layout (u32 LE): fingerprint of the paths whose values follow
+//! 6  labels_len (u32 LE)
+//! 10 labels, sorted by (length of key, key): key len (varint) ‖ value len (varint) ‖ key ‖ value …
+//!    values of the slots, in order: len (varint) ‖ text …
+//! ```
+//!
+//! The view reads any bytes without panicking: what is damaged or cut is absent. Name and namespace are part of the
+//! key and not repeated. A *layout* tells which slots were written: when a resource's selectable fields change
+//! (a release, a custom resource definition), older attributes say so themselves, and whoever selects by field
+//! looks into the body instead ([`Selection::is_outdated`], [`Selection::matches_object`]).
+
+use std::borrow::Cow;
+
+use crate::json::{Object, Value, write};
+use crate::schema::table::{ResourceTable, Selectable};
+use crate::selector::field::{FieldSelector, slots};
+use crate::selector::label::LabelSelector;
+use crate::status::Status;
+
+const VERSION: u8 = 1;
+const HAS_FINALIZERS: u8 = 1;
+const IS_DELETING: u8 = 2;
+const IS_TOO_LARGE: u8 = 4;
+const HEADER_LEN: usize = 10;
+
+/// Encodes what selection needs of `object`, stored as those of `stored`. Objects whose labels and values exceed
+/// what the engine keeps beside a value get the header only and are always matched by their body.
+///
+/// Slot values are the texts that field selectors compare with: strings as they are, integers in decimal,
+/// `true` and `false`, and the field's text for absent ones.
+pub fn encode(stored: &ResourceTable, object: &Object) -> Vec<u8> {
+    let metadata = object.get("metadata").and_then(Value::as_object);
+    let member = |name| metadata.and_then(|metadata| metadata.get(name));
+    let mut flags = 0;
+    if member("finalizers").and_then(Value::as_array).is_some_and(|list| !list.is_empty()) {
+        flags |= HAS_FINALIZERS;
+    }
+    if member("deletionTimestamp").is_some_and(|time| !time.is_null()) {
+        flags |= IS_DELETING;
+    }
+    let mut labels: Vec<(&str, &str)> = member("labels")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flat_map(Object::iter)
+        .filter_map(|(key, value)| Some((key, value.as_str()?)))
+        .collect();
+    labels.sort_unstable_by_key(|(key, _)| (key.len(), *key));
+
+    let mut out = Vec::with_capacity(HEADER_LEN + 48 * labels.len() + 16 * stored.selectable.len());
+    out.extend([VERSION, flags]);
+    out.extend(layout(stored).to_le_bytes());
+    out.extend([0; 4]);
+    for (key, value) in labels {
+        push_len(key.len(), &mut out);
+        push_len(value.len(), &mut out);
+        out.extend(key.as_bytes());
+        out.extend(value.as_bytes());
+    }
+    // Longer ones than 4 GiB are cut below.
+    let labels_len = u32::try_from(out.len() - HEADER_LEN).unwrap_or(u32::MAX);
+    out[6..HEADER_LEN].copy_from_slice(&labels_len.to_le_bytes());
+    for slot in slots(stored) {
+        let text = select(slot, object);
+        push_len(text.len(), &mut out);
+        out.extend(text.as_bytes());
+    }
+    if out.len() > engine::ATTRIBUTES_BYTES_MAX {
+        out.truncate(HEADER_LEN);
+        out[1] |= IS_TOO_LARGE;
+        out[6..].fill(0);
+    }
+    out
+}
+
+/// The text of a selectable field: the first of its paths that leads to a scalar which is not empty, or the
+/// text for an absent one.
+pub fn select<'o>(field: &Selectable, object: &'o Object) -> Cow<'o, str> {
+    field
+        .path
+        .split('|')
+        .filter_map(|path| follow(path.trim(), object).and_then(text))
+        .find(|text| !text.is_empty())
+        .unwrap_or_else(|| field.absent.to_owned().into())
+}
+
+/// Follows `spec.a`, `status.podIPs[0].ip`.
+fn follow<'o>(path: &str, object: &'o Object) -> Option<&'o Value> {
+    let mut steps = path.strip_prefix('.').unwrap_or(path).split('.');
+    let first = steps.next()?;
+    let (name, indices) = first.split_at(first.find('[').unwrap_or(first.len()));
+    let value = pick(object.get(name)?, indices)?;
+    steps.try_fold(value, |value, step| {
+        let (name, indices) = step.split_at(step.find('[').unwrap_or(step.len()));
+        pick(value.get(name)?, indices)
+    })
+}
+
+/// Follows `[0][1]`.
+fn pick<'v>(mut value: &'v Value, mut indices: &str) -> Option<&'v Value> {
+    while !indices.is_empty() {
+        let (index, rest) = indices.strip_prefix('[')?.split_once(']')?;
+        value = value.as_array()?.get(index.parse::<usize>().ok()?)?;
+        indices = rest;
+    }
+    Some(value)
+}
+
+fn text(value: &Value) -> Option<Cow<'_, str>> {
+    match value {
+        Value::String(text) => Some(text.into()),
+        Value::Bool(true) => Some("true".into()),
+        Value::Bool(false) => Some("false".into()),
+        Value::Int(n) => Some(n.to_string().into()),
+        Value::Float(_) => {
+            let mut digits = Vec::new();
+            write(value, &mut digits);
+            Some(String::from_utf8_lossy(&digits).into_owned().into())
+        }
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
+    }
+}
+
+/// Fingerprint of the slots of a storage: FNV-1a over their paths and texts for absent values.
+pub fn layout(stored: &ResourceTable) -> u32 {
+    let mut hash = 0x811c_9dc5_u32;
+    for slot in slots(stored) {
+        for byte in slot.path.bytes().chain([0]).chain(slot.absent.bytes()).chain([0]) {
+            hash = (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+        }
+    }
+    hash
+}
+
+/// LEB128, as protobuf writes lengths.
+fn push_len(mut len: usize, out: &mut Vec<u8>) {
+    while len >= 0x80 {
+        out.push(len as u8 | 0x80);
+        len >>= 7;
+    }
+    out.push(len as u8);
+}
+
+/// Takes a length off the front; at most four bytes, which is far more than any key or value has.
+#[inline]
+fn take_len(bytes: &mut &[u8]) -> Option<usize> {
+    let (&first, mut rest) = bytes.split_first()?;
+    let mut len = usize::from(first & 0x7f);
+    let mut byte = first;
+    let mut shift = 7;
+    while byte & 0x80 != 0 {
+        let (&next, after) = rest.split_first()?;
+        if shift > 21 {
+            return None;
+        }
+        len |= usize::from(next & 0x7f) << shift;
+        (byte, rest, shift) = (next, after, shift + 7);
+    }
+    *bytes = rest;
+    Some(len)
+}
+
+#[inline]
+fn take<'b>(bytes: &mut &'b [u8], len: usize) -> Option<&'b [u8]> {
+    let (head, tail) = bytes.split_at_checked(len)?;
+    *bytes = tail;
+    Some(head)
+}
+
+/// A view of encoded attributes.
+#[derive(Clone, Copy, Debug)]
+pub struct Attributes<'a> {
+    labels: &'a [u8],
+    slots: &'a [u8],
+    flags: u8,
+    layout: Option<u32>,
+}
+
+impl<'a> Attributes<'a> {
+    /// Looks at `bytes`. Bytes of another version or cut ones have neither labels nor values, and their layout
+    /// is that of no resource.
+    #[inline]
+    pub fn new(bytes: &'a [u8]) -> Self {
+        const NOTHING: Attributes = Attributes { labels: &[], slots: &[], flags: 0, layout: None };
+        let Some((header, body)) = bytes.split_first_chunk::<HEADER_LEN>() else { return NOTHING };
+        let [VERSION, flags, a, b, c, d, labels_len @ ..] = *header else { return NOTHING };
+        let labels_len = usize::try_from(u32::from_le_bytes(labels_len)).unwrap_or(usize::MAX);
+        let Some((labels, slots)) = body.split_at_checked(labels_len) else { return NOTHING };
+        let layout = (flags & IS_TOO_LARGE == 0).then_some(u32::from_le_bytes([a, b, c, d]));
+        Attributes { labels, slots, flags, layout }
+    }
+
+    /// The value of label `key`. Costs a step for each label whose key is shorter.
+    #[inline]
+    pub fn label(&self, key: &str) -> Option<&'a str> {
+        let mut rest = self.labels;
+        while !rest.is_empty() {
+            let key_len = take_len(&mut rest)?;
+            let value_len = take_len(&mut rest)?;
+            if key_len > key.len() {
+                return None;
+            }
+            let candidate = take(&mut rest, key_len)?;
+            let value = take(&mut rest, value_len)?;
+            if candidate == key.as_bytes() {
+                return std::str::from_utf8(value).ok();
+            }
+        }
+        None
+    }
+
+    /// The labels, sorted by length of the key and key.
+    pub fn labels(&self) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
+        let mut rest = self.labels;
+        std::iter::from_fn(move || {
+            let key_len = take_len(&mut rest)?;
+            let value_len = take_len(&mut rest)?;
+            let key = std::str::from_utf8(take(&mut rest, key_len)?).ok()?;
+            Some((key, std::str::from_utf8(take(&mut rest, value_len)?).ok()?))
+        })
+    }
+
+    /// The value of a slot; empty where there is none.
+    #[inline]
+    pub fn field(&self, slot: usize) -> &'a str {
+        let mut rest = self.slots;
+        let mut next = || {
+            let len = take_len(&mut rest)?;
+            take(&mut rest, len)
+        };
+        for _ in 0..slot {
+            if next().is_none() {
+                return "";
+            }
+        }
+        next().and_then(|value| std::str::from_utf8(value).ok()).unwrap_or("")
+    }
+
+    /// Whether the object has finalizers.
+    pub fn has_finalizers(&self) -> bool {
+        self.flags & HAS_FINALIZERS != 0
+    }
+
+    /// Whether the object has a deletion timestamp.
+    pub fn is_deleting(&self) -> bool {
+        self.flags & IS_DELETING != 0
+    }
+
+    /// Fingerprint of the slots that were written ([`layout`]); `None` where the bytes are no attributes or hold
+    /// nothing because that was too large.
+    pub fn layout(&self) -> Option<u32> {
+        self.layout
+    }
+}
+
+/// What a list, a watch or a collection delete selects: objects that both selectors select.
+#[derive(Clone, Debug)]
+pub struct Selection {
+    label: LabelSelector,
+    field: FieldSelector,
+    layout: u32,
+}
+
+impl Selection {
+    /// Selects objects of a storage by both selectors; `field` was resolved for that storage.
+    pub fn new(label: LabelSelector, field: FieldSelector, stored: &ResourceTable) -> Self {
+        Selection { label, field, layout: layout(stored) }
+    }
+
+    /// Selects every object of every storage.
+    pub const fn everything() -> Self {
+        Selection { label: LabelSelector::everything(), field: FieldSelector::everything(), layout: 0 }
+    }
+
+    /// Reads both query forms for `resource`, whose objects are stored as those of `stored`.
+    ///
+    /// # Errors
+    /// 400, the label selector's first. Source: semantics §4.3.
+    pub fn parse(
+        label: &str,
+        field: &str,
+        resource: &ResourceTable,
+        stored: &ResourceTable,
+    ) -> Result<Self, Status> {
+        let label = LabelSelector::parse(label)?;
+        Ok(Selection::new(label, FieldSelector::parse(field, resource, stored)?, stored))
+    }
+
+    /// Whether no object is excluded.
+    pub fn is_everything(&self) -> bool {
+        self.label.is_everything() && self.field.is_everything()
+    }
+
+    /// The label selector.
+    pub fn label(&self) -> &LabelSelector {
+        &self.label
+    }
+
+    /// The field selector.
+    pub fn field(&self) -> &FieldSelector {
+        &self.field
+    }
+
+    /// Whether the attributes do not hold what this selection compares, because they were written with other
+    /// slots, are too large or damaged: then [`Selection::matches_object`] decides.
+    #[inline]
+    pub fn is_outdated(&self, attributes: &Attributes) -> bool {
+        match attributes.layout {
+            Some(layout) => layout != self.layout && self.field.needs_slots(),
+            None => !self.is_everything(),
+        }
+    }
+
+    /// Whether the object is selected. Allocates nothing. The attributes must not be outdated.
+    #[inline]
+    pub fn matches(&self, name: &str, namespace: &str, attributes: &Attributes) -> bool {
+        self.label.matches(|key| attributes.label(key))
+            && self.field.matches(name, namespace, |slot| attributes.field(slot))
+    }
+
+    /// Whether the object is selected, decided by its body; `stored` is what the selection was made for.
+    pub fn matches_object(
+        &self,
+        name: &str,
+        namespace: &str,
+        stored: &ResourceTable,
+        object: &Object,
+    ) -> bool {
+        let labels = object.get("metadata").and_then(|metadata| metadata.get("labels"));
+        let texts: Vec<Cow<str>> = slots(stored).map(|slot| select(slot, object)).collect();
+        self.label.matches(|key| labels?.get(key)?.as_str())
+            && self.field.matches(name, namespace, |slot| texts.get(slot).map_or("", |text| text))
+    }
+}
+
+#[cfg(test)]
+#[path = "attributes_test.rs"]
+mod tests;

@@ -1,0 +1,140 @@
+//! Request bodies as objects: is it the kind this endpoint takes, and what is in it (semantics §5.1 steps 3, 4).
+
+use serde::Deserialize;
+
+use crate::codec::protobuf::{self, envelope::Unknown};
+use crate::negotiate::{self, Input};
+use crate::pipeline::Api;
+use crate::schema::decode::{Decoded, decode};
+use crate::schema::table::Message;
+use crate::status::Status;
+use crate::verbs::Call;
+
+/// What an endpoint takes.
+#[derive(Clone, Copy, Debug)]
+pub struct Expected<'e> {
+    /// Kind.
+    pub kind: &'e str,
+    /// Group and version.
+    pub api_version: &'e str,
+    /// Type.
+    pub message: &'static Message,
+}
+
+/// The two members that say what a body is.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct TypeMeta {
+    kind: String,
+    #[serde(rename = "apiVersion")]
+    api_version: String,
+}
+
+impl Expected<'_> {
+    /// Decodes a request body as its `Content-Type` says; kind and apiVersion default to the endpoint's, and must be
+    /// it when given.
+    pub fn decode(&self, call: &Call<'_>, body: &[u8]) -> Result<Decoded, Status> {
+        match negotiate::input(call.headers, call.api.naming)? {
+            Input::Json => self.decode_json(call.api, body),
+            Input::Protobuf => self.decode_protobuf(call.api, body),
+        }
+    }
+
+    fn decode_json(&self, api: &Api, body: &[u8]) -> Result<Decoded, Status> {
+        let mut decoded =
+            decode(self.message, body).map_err(|error| self.explain(api, body, &error.to_string()))?;
+        let text =
+            |name: &str| decoded.object.get(name).and_then(crate::json::Value::as_str).unwrap_or_default();
+        if !self.fits(text("kind"), text("apiVersion")) {
+            return Err(self.explain(api, body, ""));
+        }
+        for (name, value) in [("kind", self.kind), ("apiVersion", self.api_version)] {
+            decoded.object.insert(name, value.into());
+        }
+        Ok(decoded)
+    }
+
+    /// Protobuf says kind and apiVersion in the envelope, and nothing about fields it does not know.
+    fn decode_protobuf(&self, api: &Api, body: &[u8]) -> Result<Decoded, Status> {
+        let unknown = Unknown::read(body).map_err(|error| self.unrecognized(body, &error.to_string()))?;
+        if !self.fits(unknown.kind, unknown.api_version) {
+            return Err(self.mismatch(api, unknown.kind, unknown.api_version, ""));
+        }
+        if unknown.holds_json() {
+            return self.decode_json(api, unknown.raw);
+        }
+        let mut object = protobuf::decode(&api.registry, self.message, unknown.raw).map_err(|error| {
+            let place = if error.path.is_empty() { String::new() } else { format!(" at {}", error.path) };
+            self.mismatch(api, unknown.kind, unknown.api_version, &format!("{error}{place}"))
+        })?;
+        Unknown { kind: self.kind, api_version: self.api_version, ..unknown }.name(&mut object);
+        Ok(Decoded { object, strict: Vec::new() })
+    }
+
+    fn fits(&self, kind: &str, api_version: &str) -> bool {
+        (kind.is_empty() || kind == self.kind) && (api_version.is_empty() || api_version == self.api_version)
+    }
+
+    /// The 400 for a JSON body that is something else or nothing readable.
+    fn explain(&self, api: &Api, body: &[u8], error: &str) -> Status {
+        let given: TypeMeta = serde_json::from_slice(body).unwrap_or_default();
+        let readable = serde_json::from_slice::<serde::de::IgnoredAny>(body).is_ok();
+        if !readable {
+            return self.unrecognized(body, error);
+        }
+        self.mismatch(api, &given.kind, &given.api_version, error)
+    }
+
+    fn unrecognized(&self, body: &[u8], error: &str) -> Status {
+        Status::bad_request(format!(
+            "the object provided is unrecognized (must be of type {}): {error} ({})",
+            self.kind,
+            summary(body)
+        ))
+    }
+
+    /// The 400 for a readable body that is not what the endpoint takes.
+    fn mismatch(&self, api: &Api, kind: &str, api_version: &str, error: &str) -> Status {
+        let kind = if kind.is_empty() { self.kind } else { kind };
+        let api_version = if api_version.is_empty() { self.api_version } else { api_version };
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        if kind == self.kind && api_version == self.api_version {
+            return Status::bad_request(format!(
+                "{kind} in version \"{version}\" cannot be handled as a {}: {error}",
+                self.kind
+            ));
+        }
+        match api.registry.by_kind(group, version, kind) {
+            Some(_) if kind == self.kind => Status::bad_request(format!(
+                "the API version in the data ({api_version}) does not match the expected API version ({})",
+                self.api_version
+            )),
+            Some(_) => Status::bad_request(format!(
+                "{kind} in version \"{version}\" cannot be handled as a {}: \
+                 converting ({version}.{kind}) to ({}): unknown conversion",
+                self.kind, self.kind
+            )),
+            None => Status::bad_request(format!(
+                "{kind} in version \"{version}\" cannot be handled as a {}: \
+                 no kind \"{kind}\" is registered for version \"{api_version}\"",
+                self.kind
+            )),
+        }
+    }
+}
+
+/// The first bytes of a body, as the error shows them.
+fn summary(body: &[u8]) -> String {
+    const SHOWN: usize = 30;
+    if body.is_empty() {
+        return "<empty>".to_owned();
+    }
+    let head = &body[..body.len().min(SHOWN)];
+    let more = if body.len() > SHOWN { " ..." } else { "" };
+    if body[0] == b'{' {
+        format!("{}{more}", String::from_utf8_lossy(head))
+    } else {
+        let hex: String = head.iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("{hex}{more}")
+    }
+}

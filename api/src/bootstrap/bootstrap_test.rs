@@ -1,0 +1,333 @@
+//! Bootstrap data and its reconciliation against semantics §14.2 and §3.5, and against the published facts.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use parking_lot::Mutex;
+
+use super::*;
+use crate::json::parse;
+use crate::naming::{CLUSTER, KUBERNETES};
+
+fn object(text: &str) -> Value {
+    parse(text.replace('\'', "\"").as_bytes()).unwrap()
+}
+
+fn wanted(kind: Kind, text: &str) -> Desired {
+    let target =
+        Target { group: "g", version: "v1", resource: "r", namespace: String::new(), name: "x".to_owned() };
+    Desired { target, kind, object: object(text) }
+}
+
+/// `keep`, or the verb and the object as JSON with single quotes.
+fn step(kind: Kind, existing: &str, want: &str) -> String {
+    let existing = (!existing.is_empty()).then(|| object(existing));
+    let (verb, object) = match plan(existing.as_ref(), &wanted(kind, want), &KUBERNETES) {
+        Step::Keep => return "keep".to_owned(),
+        Step::Create(object) => ("create", object),
+        Step::Update(object) => ("update", object),
+        Step::Replace(object) => ("replace", object),
+    };
+    let mut text = Vec::new();
+    crate::json::write(&object, &mut text);
+    format!("{verb} {}", String::from_utf8(text).unwrap().replace('"', "'"))
+}
+
+#[test]
+fn roles_get_what_they_lack_and_keep_what_they_have() {
+    let get = "{'verbs':['get'],'apiGroups':[''],'resources':['pods']}";
+    let both = "{'verbs':['get','list'],'apiGroups':[''],'resources':['pods']}";
+    let list = "{'verbs':['list'],'apiGroups':[''],'resources':['pods']}";
+    let off = "'metadata':{'annotations':{'rbac.authorization.kubernetes.io/autoupdate':'false'}}";
+    let on = "'metadata':{'annotations':{'rbac.authorization.kubernetes.io/autoupdate':'true'}}";
+    let select = |to: &str| {
+        format!("'aggregationRule':{{'clusterRoleSelectors':[{{'matchLabels':{{'to':'{to}'}}}}]}}")
+    };
+    for (existing, want, steps) in [
+        (String::new(), format!("{{'rules':[{get}]}}"), format!("create {{'rules':[{get}]}}")),
+        (format!("{{'rules':[{get}]}}"), format!("{{'rules':[{get}]}}"), "keep".to_owned()),
+        (format!("{{'rules':[{both}]}}"), format!("{{'rules':[{get}]}}"), "keep".to_owned()),
+        (
+            format!("{{'rules':[{get}]}}"),
+            format!("{{'rules':[{both}]}}"),
+            format!("update {{'rules':[{get},{list}]}}"),
+        ),
+        ("{'rules':null}".to_owned(), format!("{{'rules':[{get}]}}"), format!("update {{'rules':[{get}]}}")),
+        ("{'a':1}".to_owned(), format!("{{'rules':[{get}]}}"), format!("update {{'a':1,'rules':[{get}]}}")),
+        // The annotation keeps the object as it is; anything but "false" does not.
+        (format!("{{{off},'rules':[]}}"), format!("{{'rules':[{get}]}}"), "keep".to_owned()),
+        (
+            format!("{{{on},'rules':[]}}"),
+            format!("{{'rules':[{get}]}}"),
+            format!("update {{{on},'rules':[{get}]}}"),
+        ),
+        // Labels and annotations: missing ones are added, changed ones stay.
+        (
+            "{'metadata':{'labels':{'a':'mine'}}}".to_owned(),
+            "{'metadata':{'labels':{'a':'1','b':'2'},'annotations':{'c':'3'}}}".to_owned(),
+            "update {'metadata':{'labels':{'a':'mine','b':'2'},'annotations':{'c':'3'}}}".to_owned(),
+        ),
+        (
+            "{'metadata':{'labels':{'a':'1','z':''}}}".to_owned(),
+            "{'metadata':{'labels':{'a':'1'}}}".to_owned(),
+            "keep".to_owned(),
+        ),
+        // Aggregated: the rules are the controller's, selectors are added.
+        (
+            format!("{{{},'rules':[{get}]}}", select("a")),
+            format!("{{{},'rules':[]}}", select("a")),
+            "keep".to_owned(),
+        ),
+        (
+            format!("{{{},'rules':[{get}]}}", select("b")),
+            format!("{{{}}}", select("a")),
+            format!(
+                "update {{'aggregationRule':{{'clusterRoleSelectors':[{{'matchLabels':{{'to':'b'}}}},\
+                 {{'matchLabels':{{'to':'a'}}}}]}},'rules':[{get}]}}"
+            ),
+        ),
+        (
+            format!("{{'rules':[{get}]}}"),
+            format!("{{{}}}", select("a")),
+            format!("update {{'rules':[{get}],{}}}", select("a")),
+        ),
+    ] {
+        assert_eq!(step(Kind::Role, &existing, &want), steps, "{existing} to {want}");
+    }
+}
+
+#[test]
+fn bindings_get_missing_subjects_and_another_role_replaces_them() {
+    let role = "'roleRef':{'apiGroup':'g','kind':'ClusterRole','name':'r'}";
+    let other = "'roleRef':{'apiGroup':'g','kind':'ClusterRole','name':'other'}";
+    let off = "'metadata':{'annotations':{'rbac.authorization.kubernetes.io/autoupdate':'false'}}";
+    let jane = "{'kind':'User','name':'jane'}";
+    let joe = "{'name':'joe','kind':'User'}";
+    for (existing, want, steps) in [
+        (String::new(), format!("{{{role}}}"), format!("create {{{role}}}")),
+        (format!("{{{role},'subjects':[{jane}]}}"), format!("{{{role}}}"), "keep".to_owned()),
+        (
+            format!("{{{role},'subjects':[{{'name':'jane','kind':'User'}}]}}"),
+            format!("{{{role},'subjects':[{jane}]}}"),
+            "keep".to_owned(),
+        ),
+        (
+            format!("{{{role},'subjects':[{jane}]}}"),
+            format!("{{{role},'subjects':[{joe},{jane}]}}"),
+            format!("update {{{role},'subjects':[{jane},{joe}]}}"),
+        ),
+        (
+            format!("{{{role}}}"),
+            format!("{{{role},'subjects':[{jane}]}}"),
+            format!("update {{{role},'subjects':[{jane}]}}"),
+        ),
+        (format!("{{{other},'subjects':[{joe}]}}"), format!("{{{role}}}"), format!("replace {{{role}}}")),
+        (format!("{{{off},{other}}}"), format!("{{{role}}}"), "keep".to_owned()),
+    ] {
+        assert_eq!(step(Kind::Binding, &existing, &want), steps, "{existing} to {want}");
+    }
+}
+
+#[test]
+fn flow_control_follows_unless_it_is_suggested_and_told_not_to() {
+    let meta = |value: &str| {
+        format!("'metadata':{{'annotations':{{'apf.kubernetes.io/autoupdate-spec':'{value}'}}}}")
+    };
+    let (on, off) = (meta("true"), meta("false"));
+    let want = format!("{{{on},'spec':{{'a':1,'b':[{{'c':2}}]}}}}");
+    let mandatory = Kind::MandatoryFlowControl;
+    let suggested = Kind::SuggestedFlowControl;
+    let same = "'spec':{'b':[{'c':2}],'a':1,'d':null}";
+    let right = "'spec':{'a':1,'b':[{'c':2}]}";
+    let wrong = "'spec':{'a':1,'b':[{'c':3}]}";
+    let more = "'spec':{'a':1,'b':[{'c':2}],'d':0}";
+    for (kind, existing, steps) in [
+        (mandatory, String::new(), format!("create {want}")),
+        (mandatory, format!("{{{on},{same}}}"), "keep".to_owned()),
+        (mandatory, format!("{{{on},{wrong}}}"), format!("update {{{on},{right}}}")),
+        (mandatory, format!("{{{on},{more}}}"), format!("update {{{on},{right}}}")),
+        (mandatory, format!("{{{off},{wrong}}}"), format!("update {{{on},{right}}}")),
+        (suggested, format!("{{{on},{wrong}}}"), format!("update {{{on},{right}}}")),
+        (suggested, format!("{{{off},{wrong}}}"), "keep".to_owned()),
+        // Without the annotation: followed while nobody changed the spec.
+        (
+            suggested,
+            format!("{{'metadata':{{'generation':1}},{wrong}}}"),
+            format!(
+                "update {{'metadata':{{'generation':1,'annotations':{{'apf.kubernetes.io/autoupdate-spec':'true'}}}},{right}}}"
+            ),
+        ),
+        (
+            suggested,
+            format!("{{'metadata':{{'generation':2}},{wrong}}}"),
+            format!(
+                "update {{'metadata':{{'generation':2,'annotations':{{'apf.kubernetes.io/autoupdate-spec':'false'}}}},{wrong}}}"
+            ),
+        ),
+    ] {
+        assert_eq!(step(kind, &existing, &want), steps, "{existing}");
+    }
+    for kind in [Kind::Namespace, Kind::PriorityClass] {
+        assert_eq!(step(kind, "{'metadata':{}}", "{'value':7}"), "keep");
+        assert_eq!(step(kind, "", "{'value':7}"), "create {'value':7}");
+    }
+}
+
+/// A store in memory that counts, and that can be slow and contended.
+#[derive(Default)]
+struct Memory {
+    objects: Mutex<BTreeMap<String, Value>>,
+    waiting: Mutex<usize>,
+    most_waiting: Mutex<usize>,
+    writes: Mutex<usize>,
+    conflicts: Mutex<usize>,
+}
+
+impl Memory {
+    fn key(target: &Target) -> String {
+        format!("{}/{}/{}/{}", target.group, target.resource, target.namespace, target.name)
+    }
+
+    async fn write(&self, change: impl FnOnce(&mut BTreeMap<String, Value>)) -> Result<Written, ()> {
+        {
+            let mut conflicts = self.conflicts.lock();
+            if *conflicts > 0 {
+                *conflicts -= 1;
+                return Ok(Written::Conflict);
+            }
+        }
+        {
+            let mut waiting = self.waiting.lock();
+            *waiting += 1;
+            let mut most = self.most_waiting.lock();
+            *most = (*most).max(*waiting);
+        }
+        tokio::task::yield_now().await;
+        *self.waiting.lock() -= 1;
+        *self.writes.lock() += 1;
+        change(&mut self.objects.lock());
+        Ok(Written::Done)
+    }
+}
+
+impl ObjectStore for Memory {
+    type Error = ();
+
+    fn get(&self, target: &Target) -> Result<Option<Value>, ()> {
+        Ok(self.objects.lock().get(&Memory::key(target)).cloned())
+    }
+
+    async fn create(&self, target: &Target, object: Value) -> Result<Written, ()> {
+        if !target.namespace.is_empty() {
+            let home = format!("/namespaces//{}", target.namespace);
+            assert!(self.objects.lock().contains_key(&home), "{target:?} before its namespace");
+        }
+        self.write(|objects| assert!(objects.insert(Memory::key(target), object).is_none())).await
+    }
+
+    async fn update(&self, target: &Target, object: Value) -> Result<Written, ()> {
+        self.write(|objects| assert!(objects.insert(Memory::key(target), object).is_some())).await
+    }
+
+    async fn delete(&self, target: &Target, existing: &Value) -> Result<Written, ()> {
+        self.write(|objects| assert_eq!(objects.remove(&Memory::key(target)).as_ref(), Some(existing))).await
+    }
+}
+
+#[tokio::test]
+async fn an_empty_store_is_filled_at_once_and_a_full_one_is_left_alone() {
+    let store = Memory::default();
+    let all = desired(&KUBERNETES).len();
+    let first = reconcile(&store, &KUBERNETES).await.unwrap();
+    assert_eq!(first, Outcome { created: all, ..Outcome::default() });
+    assert!(*store.most_waiting.lock() > 100, "writes share syncs: {} at once", store.most_waiting.lock());
+    assert_eq!(store.objects.lock().len(), all, "no two objects share a key");
+    *store.writes.lock() = 0;
+    let second = reconcile(&store, &KUBERNETES).await.unwrap();
+    assert_eq!(second, Outcome { unchanged: all, ..Outcome::default() });
+    assert_eq!(*store.writes.lock(), 0);
+    // What somebody took away comes back, what somebody else was faster with is read again.
+    store.objects.lock().remove("rbac.authorization/clusterroles//view");
+    let admin = "rbac.authorization/clusterrolebindings//cluster-admin";
+    store.objects.lock().get_mut(admin).unwrap().as_object_mut().unwrap().remove("subjects");
+    let discovery = "rbac.authorization/clusterrolebindings//system:discovery";
+    store.objects.lock().get_mut(discovery).unwrap().as_object_mut().unwrap().insert("roleRef", Value::Null);
+    *store.conflicts.lock() = 3;
+    let third = reconcile(&store, &KUBERNETES).await.unwrap();
+    assert_eq!(third, Outcome { unchanged: all - 3, created: 1, updated: 1, replaced: 1, given_up: 0 });
+    store.objects.lock().remove("rbac.authorization/clusterroles//view");
+    *store.conflicts.lock() = 100;
+    assert_eq!(reconcile(&store, &KUBERNETES).await.unwrap().given_up, 1);
+}
+
+#[test]
+fn the_data_speaks_the_profile() {
+    for naming in [&CLUSTER, &KUBERNETES] {
+        for wanted in desired(naming) {
+            let mut text = Vec::new();
+            crate::json::write(&wanted.object, &mut text);
+            let text = String::from_utf8(text).unwrap();
+            let open = ["{suffix}", "{domain}", "{system}", "{word}"].iter().any(|name| text.contains(name));
+            assert!(!open && !wanted.target.name.is_empty(), "{text}");
+            let foreign = if naming.profile == "cluster" { "k8s.io" } else { "cluster.io" };
+            assert!(!text.contains(foreign), "{text}");
+        }
+    }
+    let names: Vec<String> = desired(&CLUSTER).into_iter().take(4).map(|wanted| wanted.target.name).collect();
+    assert_eq!(names, ["cluster-system", "cluster-public", "default", "cluster-node-lease"]);
+}
+
+/// The published facts, if they lie beside the workspace.
+fn facts() -> Option<Value> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let paths =
+        ["../shared/facts", "../../shared/facts"].map(|dir| root.join(dir).join("rbac_bootstrap.json"));
+    paths.iter().find_map(|path| std::fs::read(path).ok()).map(|text| parse(&text).unwrap())
+}
+
+#[test]
+fn the_data_agrees_with_the_facts() {
+    let Some(facts) = facts() else {
+        eprintln!("skipped: no facts beside the workspace");
+        return;
+    };
+    let mut all: BTreeMap<String, Value> = BTreeMap::new();
+    for wanted in desired(&KUBERNETES) {
+        let Target { resource, namespace, name, .. } = &wanted.target;
+        all.insert(format!("{resource} {namespace}/{name}"), wanted.object);
+    }
+    let empty = Value::Array(Vec::new());
+    for (part, resource, common, members) in [
+        ("cluster_roles", "clusterroles", Some("rbac"), &["rules", "aggregationRule"][..]),
+        ("controller_cluster_roles", "clusterroles", Some("rbac"), &["rules"]),
+        ("roles", "roles", Some("rbac"), &["rules"]),
+        ("cluster_role_bindings", "clusterrolebindings", Some("rbac"), &["roleRef", "subjects"]),
+        ("controller_cluster_role_bindings", "clusterrolebindings", Some("rbac"), &["roleRef", "subjects"]),
+        ("role_bindings", "rolebindings", Some("rbac"), &["roleRef", "subjects"]),
+        ("flow_schemas", "flowschemas", Some("flowcontrol"), &["spec"]),
+        ("priority_level_configurations", "prioritylevelconfigurations", Some("flowcontrol"), &["spec"]),
+        ("priority_classes", "priorityclasses", None, &["value", "globalDefault", "preemptionPolicy"]),
+        ("namespaces", "namespaces", None, &[]),
+    ] {
+        for fact in facts.get(part).unwrap().as_array().unwrap() {
+            let key = format!("{resource} {}/{}", fact.str_at(&["namespace"]), fact.str_at(&["name"]));
+            let ours = all.remove(&key).unwrap_or_else(|| panic!("{key} is missing"));
+            for member in members {
+                let theirs = fact.get(member).filter(|value| **value != empty);
+                assert!(plan::same(ours.get(member), theirs), "{member} of {key}: {:?}", ours.get(member));
+            }
+            let Some(common) = common else { continue };
+            let common = facts.at(&["common_metadata", common]).unwrap();
+            assert_eq!(ours.get("apiVersion"), common.get("apiVersion"), "{key}");
+            let annotations = ours.at(&["metadata", "annotations"]);
+            assert!(plan::same(annotations, common.get("annotations")), "{key}");
+            for source in [common, fact] {
+                let labels = source.get("labels").and_then(Value::as_object);
+                for (name, value) in labels.into_iter().flat_map(crate::json::Object::iter) {
+                    assert_eq!(ours.at(&["metadata", "labels", name]), Some(value), "{name} of {key}");
+                }
+            }
+        }
+    }
+    assert!(all.is_empty(), "nobody knows of {:?}", all.keys());
+}

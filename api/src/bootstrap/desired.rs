@@ -1,0 +1,222 @@
+//! The bundled data as objects.
+//!
+//! The files hold what differs from object to object; what all objects of a file share (kind, bootstrapping
+//! label, autoupdate annotation, the binding of a controller's role to its account) is added here. Names that
+//! carry the vendor's word are placeholders, filled by the naming profile.
+
+use super::Target;
+use crate::json::{Object, Value, parse};
+use crate::naming::Naming;
+
+/// How an object is compared with what exists.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Kind {
+    /// Only has to exist.
+    Namespace,
+    /// Only has to exist.
+    PriorityClass,
+    /// Must have at least these rules (cluster roles too).
+    Role,
+    /// Must refer to this role and have at least these subjects (cluster role bindings too).
+    Binding,
+    /// Must have exactly this spec, whatever anybody wants.
+    MandatoryFlowControl,
+    /// Must have exactly this spec unless told to leave it.
+    SuggestedFlowControl,
+}
+
+/// One object as it should be.
+#[derive(Clone, Debug)]
+pub struct Desired {
+    /// Which object.
+    pub target: Target,
+    /// How it is compared.
+    pub kind: Kind,
+    /// The object as it would be created.
+    pub object: Value,
+}
+
+const RBAC: &str = "rbac.authorization";
+const FLOW_CONTROL: &str = "flowcontrol.apiserver";
+
+/// All bundled objects in `naming`'s words, namespaces first.
+pub fn desired(naming: &Naming) -> Vec<Desired> {
+    let mut all = Vec::with_capacity(256);
+    for name in entries(naming, include_str!("../../bootstrap/namespaces.json")) {
+        let name = name.as_str().unwrap_or_default().to_owned();
+        all.push(build(naming, NAMESPACE, &Object::from_iter([("name".into(), name.into())]), Object::new()));
+    }
+    for entry in entries(naming, include_str!("../../bootstrap/priority_classes.json")) {
+        all.push(build(naming, PRIORITY_CLASS, &take(entry.clone()), without(entry, &["name"])));
+    }
+    for entry in entries(naming, include_str!("../../bootstrap/priority_levels.json")) {
+        all.push(flow_control(naming, "PriorityLevelConfiguration", "prioritylevelconfigurations", entry));
+    }
+    for entry in entries(naming, include_str!("../../bootstrap/flow_schemas.json")) {
+        all.push(flow_control(naming, "FlowSchema", "flowschemas", entry));
+    }
+    for entry in entries(naming, include_str!("../../bootstrap/cluster_roles.json")) {
+        all.push(role(naming, CLUSTER_ROLE, entry));
+    }
+    for entry in entries(naming, include_str!("../../bootstrap/controllers.json")) {
+        let account = entry.str_at(&["name"]).to_owned();
+        let name = format!("system:controller:{account}");
+        let mut entry = take(entry);
+        entry.insert("name", name.clone().into());
+        all.push(role(naming, CLUSTER_ROLE, entry.into()));
+        let subject = format!("ServiceAccount {}/{account}", naming.system("system"));
+        let bound = [
+            ("name".into(), name.clone().into()),
+            ("role".into(), name.into()),
+            ("subjects".into(), Value::Array(vec![subject.into()])),
+        ];
+        all.push(binding(naming, CLUSTER_ROLE_BINDING, "ClusterRole", &Object::from_iter(bound)));
+    }
+    for entry in entries(naming, include_str!("../../bootstrap/cluster_role_bindings.json")) {
+        all.push(binding(naming, CLUSTER_ROLE_BINDING, "ClusterRole", &take(entry)));
+    }
+    for entry in entries(naming, include_str!("../../bootstrap/roles.json")) {
+        all.push(role(naming, ROLE, entry));
+    }
+    for entry in entries(naming, include_str!("../../bootstrap/role_bindings.json")) {
+        all.push(binding(naming, ROLE_BINDING, "Role", &take(entry)));
+    }
+    all
+}
+
+/// What all objects of one kind share.
+#[derive(Clone, Copy)]
+struct Shape {
+    group: &'static str,
+    suffixed: bool,
+    kind_name: &'static str,
+    resource: &'static str,
+    kind: Kind,
+}
+
+const NAMESPACE: Shape = Shape {
+    group: "",
+    suffixed: false,
+    kind_name: "Namespace",
+    resource: "namespaces",
+    kind: Kind::Namespace,
+};
+const PRIORITY_CLASS: Shape = Shape {
+    group: "scheduling",
+    suffixed: true,
+    kind_name: "PriorityClass",
+    resource: "priorityclasses",
+    kind: Kind::PriorityClass,
+};
+const CLUSTER_ROLE: Shape = rbac("ClusterRole", "clusterroles", Kind::Role);
+const ROLE: Shape = rbac("Role", "roles", Kind::Role);
+const CLUSTER_ROLE_BINDING: Shape = rbac("ClusterRoleBinding", "clusterrolebindings", Kind::Binding);
+const ROLE_BINDING: Shape = rbac("RoleBinding", "rolebindings", Kind::Binding);
+
+const fn rbac(kind_name: &'static str, resource: &'static str, kind: Kind) -> Shape {
+    Shape { group: RBAC, suffixed: true, kind_name, resource, kind }
+}
+
+/// The elements of one bundled file.
+fn entries(naming: &Naming, file: &str) -> Vec<Value> {
+    match parse(naming.fill(file).as_bytes()) {
+        Ok(Value::Array(entries)) => entries,
+        // The files are part of the program, and the tests read every one of them.
+        _ => unreachable!("a bundled file is no JSON array"),
+    }
+}
+
+fn take(value: Value) -> Object {
+    match value {
+        Value::Object(members) => members,
+        _ => Object::new(),
+    }
+}
+
+fn without(entry: Value, names: &[&str]) -> Object {
+    let mut members = take(entry);
+    members.retain(|name, _| !names.contains(&name));
+    members
+}
+
+/// The object of an entry: `name`, `namespace` and `labels` from the entry, then `rest`.
+fn build(naming: &Naming, shape: Shape, entry: &Object, rest: Object) -> Desired {
+    let text = |member: &str| entry.get(member).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let (name, namespace) = (text("name"), text("namespace"));
+    let mut metadata = Object::new();
+    metadata.push("name", name.clone().into());
+    if !namespace.is_empty() {
+        metadata.push("namespace", namespace.clone().into());
+    }
+    let mut labels = entry.get("labels").cloned().map(take).unwrap_or_default();
+    if shape.group == RBAC {
+        labels.insert(naming.label("bootstrapping"), "rbac-defaults".into());
+    }
+    if !labels.is_empty() {
+        metadata.push("labels", labels.into());
+    }
+    let annotation = match shape.kind {
+        Kind::Role | Kind::Binding => Some(super::plan::autoupdate_annotation(naming)),
+        Kind::MandatoryFlowControl | Kind::SuggestedFlowControl => {
+            Some(super::plan::autoupdate_spec_annotation(naming))
+        }
+        Kind::Namespace | Kind::PriorityClass => None,
+    };
+    if let Some(annotation) = annotation {
+        metadata.push("annotations", Object::from_iter([(annotation.into(), "true".into())]).into());
+    }
+    let mut object = Object::new();
+    object.push("kind", shape.kind_name.into());
+    object.push("apiVersion", naming.api_version(shape.group, shape.suffixed, "v1").into());
+    object.push("metadata", metadata.into());
+    for (member, value) in rest.into_members() {
+        object.push(member, value);
+    }
+    let Shape { group, resource, kind, .. } = shape;
+    Desired {
+        target: Target { group, version: "v1", resource, namespace, name },
+        kind,
+        object: object.into(),
+    }
+}
+
+fn role(naming: &Naming, shape: Shape, entry: Value) -> Desired {
+    let members = take(entry.clone());
+    build(naming, shape, &members, without(entry, &["name", "namespace", "labels"]))
+}
+
+/// `subjects` are written `Kind name` or `ServiceAccount namespace/name`.
+fn binding(naming: &Naming, shape: Shape, role_kind: &'static str, entry: &Object) -> Desired {
+    let group = naming.group(RBAC, true);
+    let named = |kind: &str, name: &str| {
+        let members = [("apiGroup", group.as_str()), ("kind", kind), ("name", name)];
+        Object::from_iter(members.map(|(member, value)| (member.into(), value.into())))
+    };
+    let subject = |text: &str| match text.split_once(' ') {
+        Some(("ServiceAccount", account)) => {
+            let (namespace, name) = account.split_once('/').unwrap_or_default();
+            let members = [("kind", "ServiceAccount"), ("name", name), ("namespace", namespace)];
+            Object::from_iter(members.map(|(member, value)| (member.into(), value.into())))
+        }
+        Some((kind, name)) => named(kind, name),
+        None => Object::new(),
+    };
+    let subjects = entry.get("subjects").and_then(Value::as_array).unwrap_or_default();
+    let subjects: Vec<Value> =
+        subjects.iter().filter_map(Value::as_str).map(|text| subject(text).into()).collect();
+    let mut rest = Object::new();
+    if !subjects.is_empty() {
+        rest.push("subjects", Value::Array(subjects));
+    }
+    let role = entry.get("role").and_then(Value::as_str).unwrap_or_default();
+    rest.push("roleRef", named(role_kind, role).into());
+    build(naming, shape, entry, rest)
+}
+
+fn flow_control(naming: &Naming, kind_name: &'static str, resource: &'static str, entry: Value) -> Desired {
+    let mandatory = entry.get("mandatory").and_then(Value::as_bool).unwrap_or(false);
+    let kind = if mandatory { Kind::MandatoryFlowControl } else { Kind::SuggestedFlowControl };
+    let shape = Shape { group: FLOW_CONTROL, suffixed: true, kind_name, resource, kind };
+    let members = take(entry.clone());
+    build(naming, shape, &members, without(entry, &["name", "mandatory"]))
+}

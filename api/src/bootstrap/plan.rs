@@ -1,0 +1,187 @@
+//! What to do about one bundled object: a function from what exists and what is wanted to one step.
+//!
+//! | kind | missing | there |
+//! |---|---|---|
+//! | namespace, priority class | create | keep |
+//! | role | create | add missing rules, labels, annotations, selectors; more rules may stay |
+//! | binding | create | add missing subjects, labels, annotations; another role: replace |
+//! | mandatory flow control | create | force the spec and the annotation back |
+//! | suggested flow control | create | force the spec back unless the annotation is off |
+//!
+//! Roles and bindings whose autoupdate annotation is `"false"` are kept as they are (semantics §14.2); flow
+//! control follows §3.5.
+
+use auth::authz::Rule;
+use auth::authz::escalation::{compact, uncovered};
+
+use super::{Desired, Kind};
+use crate::json::{Object, Value};
+use crate::naming::Naming;
+use crate::policy::rules::{read_rules, write_rule};
+
+/// What to do about one object.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// It is as it should be.
+    Keep,
+    /// Create this.
+    Create(Value),
+    /// Store this in place of what was read; it carries its resource version.
+    Update(Value),
+    /// Delete what was read and create this.
+    Replace(Value),
+}
+
+/// Annotation that keeps a role or binding from being reconciled when `"false"`.
+pub fn autoupdate_annotation(naming: &Naming) -> String {
+    format!("rbac.authorization.{}/autoupdate", naming.domain)
+}
+
+/// Annotation that says whether the spec of a suggested flow-control object follows the bundled one.
+pub fn autoupdate_spec_annotation(naming: &Naming) -> String {
+    format!("apf.{}/autoupdate-spec", naming.domain)
+}
+
+/// Compares what exists with what is wanted.
+pub fn plan(existing: Option<&Value>, wanted: &Desired, naming: &Naming) -> Step {
+    let Some(existing) = existing else { return Step::Create(wanted.object.clone()) };
+    let changed = match wanted.kind {
+        Kind::Namespace | Kind::PriorityClass => None,
+        Kind::Role | Kind::Binding if annotation(existing, &autoupdate_annotation(naming)) == "false" => None,
+        Kind::Role => role(existing, &wanted.object),
+        Kind::Binding => {
+            if !same(existing.get("roleRef"), wanted.object.get("roleRef")) {
+                return Step::Replace(wanted.object.clone());
+            }
+            binding(existing, &wanted.object)
+        }
+        Kind::MandatoryFlowControl => flow_control(existing, &wanted.object, true, naming),
+        Kind::SuggestedFlowControl => flow_control(existing, &wanted.object, false, naming),
+    };
+    changed.map_or(Step::Keep, Step::Update)
+}
+
+fn annotation<'o>(object: &'o Value, name: &str) -> &'o str {
+    object.str_at(&["metadata", "annotations", name])
+}
+
+/// A copy of an object, made when the first difference is found.
+struct Draft<'o> {
+    original: &'o Value,
+    changed: Option<Object>,
+}
+
+impl<'o> Draft<'o> {
+    fn of(original: &'o Value) -> Draft<'o> {
+        Draft { original, changed: None }
+    }
+
+    fn edit(&mut self) -> &mut Object {
+        let original = self.original;
+        self.changed.get_or_insert_with(|| original.as_object().cloned().unwrap_or_default())
+    }
+
+    fn finish(self) -> Option<Value> {
+        self.changed.map(Value::Object)
+    }
+
+    /// Adds the wanted labels and annotations that are missing; those that are there keep their value.
+    fn add_metadata(&mut self, wanted: &Value) {
+        for map in ["labels", "annotations"] {
+            let there = self.original.at(&["metadata", map]);
+            let members = wanted.at(&["metadata", map]).and_then(Value::as_object);
+            for (name, value) in members.into_iter().flat_map(Object::iter) {
+                if there.and_then(|there| there.get(name)).is_none() {
+                    let metadata = self.edit().object_entry("metadata");
+                    metadata.object_entry(map).insert(name.to_owned(), value.clone());
+                }
+            }
+        }
+    }
+
+    /// Appends to the list at member `name` of `object`.
+    fn append(object: &mut Object, name: &'static str, items: impl IntoIterator<Item = Value>) {
+        let slot = object.entry(name);
+        if !matches!(slot, Value::Array(_)) {
+            *slot = Value::Array(Vec::new());
+        }
+        if let Value::Array(list) = slot {
+            list.extend(items);
+        }
+    }
+}
+
+fn role(existing: &Value, wanted: &Value) -> Option<Value> {
+    let mut draft = Draft::of(existing);
+    draft.add_metadata(wanted);
+    let aggregated = |role: &Value| role.get("aggregationRule").is_some_and(|rule| !rule.is_null());
+    // The rules of an aggregated role are made by its controller.
+    if !(aggregated(existing) && aggregated(wanted)) {
+        let held: Vec<Rule> = read_rules(existing.get("rules"));
+        let missing = compact(uncovered(&held, &read_rules(wanted.get("rules"))));
+        if !missing.is_empty() {
+            Draft::append(draft.edit(), "rules", missing.iter().map(write_rule));
+        }
+    }
+    let selectors = |role: &'_ Value| -> Vec<Value> {
+        let list = role.at(&["aggregationRule", "clusterRoleSelectors"]);
+        list.and_then(Value::as_array).unwrap_or_default().to_vec()
+    };
+    let there = selectors(existing);
+    let mut missing = selectors(wanted);
+    missing.retain(|selector| !there.iter().any(|other| same(Some(other), Some(selector))));
+    if !missing.is_empty() {
+        Draft::append(draft.edit().object_entry("aggregationRule"), "clusterRoleSelectors", missing);
+    }
+    draft.finish()
+}
+
+fn binding(existing: &Value, wanted: &Value) -> Option<Value> {
+    let mut draft = Draft::of(existing);
+    draft.add_metadata(wanted);
+    let subjects = |binding: &'_ Value| -> Vec<Value> {
+        binding.get("subjects").and_then(Value::as_array).unwrap_or_default().to_vec()
+    };
+    let there = subjects(existing);
+    let mut missing = subjects(wanted);
+    missing.retain(|subject| !there.iter().any(|other| same(Some(other), Some(subject))));
+    if !missing.is_empty() {
+        Draft::append(draft.edit(), "subjects", missing);
+    }
+    draft.finish()
+}
+
+fn flow_control(existing: &Value, wanted: &Value, mandatory: bool, naming: &Naming) -> Option<Value> {
+    let name = autoupdate_spec_annotation(naming);
+    let follows = match annotation(existing, &name) {
+        _ if mandatory => true,
+        "true" => true,
+        "false" => false,
+        // Without a readable annotation, an object whose spec was never changed still follows.
+        _ => existing.at(&["metadata", "generation"]).and_then(Value::as_i64) == Some(1),
+    };
+    let mut draft = Draft::of(existing);
+    let value = if follows { "true" } else { "false" };
+    if annotation(existing, &name) != value {
+        let annotations = draft.edit().object_entry("metadata").object_entry("annotations");
+        annotations.insert(name, value.into());
+    }
+    if follows && !same(existing.get("spec"), wanted.get("spec")) {
+        draft.edit().insert("spec", wanted.get("spec").cloned().unwrap_or_default());
+    }
+    draft.finish()
+}
+
+/// Whether two values mean the same: members in any order, `null` as good as absent.
+pub(super) fn same(a: Option<&Value>, b: Option<&Value>) -> bool {
+    match (a.filter(|a| !a.is_null()), b.filter(|b| !b.is_null())) {
+        (Some(Value::Object(a)), Some(Value::Object(b))) => {
+            a.iter().all(|(name, value)| same(Some(value), b.get(name)))
+                && b.iter().all(|(name, value)| a.contains(name) || value.is_null())
+        }
+        (Some(Value::Array(a)), Some(Value::Array(b))) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(Some(a), Some(b)))
+        }
+        (a, b) => a == b,
+    }
+}

@@ -1,0 +1,24 @@
+//! Wall-clock time as objects write it.
+
+use jiff::Timestamp;
+
+/// Now, in whole seconds: `2006-01-02T15:04:05Z`.
+pub fn now() -> String {
+    format_seconds(Timestamp::now().as_second())
+}
+
+/// Seconds since the epoch as RFC 3339 in UTC.
+pub fn format_seconds(seconds: i64) -> String {
+    let time = Timestamp::from_second(seconds).unwrap_or(Timestamp::UNIX_EPOCH);
+    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// Seconds since the epoch of an RFC 3339 text.
+pub fn parse_seconds(text: &str) -> Option<i64> {
+    text.parse::<Timestamp>().ok().map(|time| time.as_second())
+}
+
+/// Seconds since the epoch.
+pub fn now_seconds() -> i64 {
+    Timestamp::now().as_second()
+}

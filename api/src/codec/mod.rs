@@ -1,0 +1,3 @@
+//! Encodings other than JSON: each one file or folder, each from and to the tree or the stored bytes.
+
+pub mod protobuf;

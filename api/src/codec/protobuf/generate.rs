@@ -1,0 +1,123 @@
+//! Objects of any type, made from its table and a seed: what the tests of the codec feed on. They are as protobuf has
+//! them, without the `kind` and `apiVersion` that only JSON knows.
+
+use crate::json::{Object, Value};
+use crate::schema::decode_form::{is_always_written, zero_field};
+use crate::schema::table::{Field, Kind, Message, Shape};
+
+/// Levels below which only what must be there is made.
+const LEVELS_MAX: usize = 5;
+
+/// A small generator of numbers (splitmix64).
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Less than `end`.
+    pub fn below(&mut self, end: usize) -> usize {
+        (self.next() % end as u64) as usize
+    }
+
+    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len())]
+    }
+}
+
+/// A canonical object: every field as often there as not, zeros and extremes more often than by chance.
+pub fn object(random: &mut Random, message: &'static Message, level: usize) -> Object {
+    let mut object = Object::new();
+    for field in message.fields {
+        let wanted = level < LEVELS_MAX && random.below(1 + level) == 0;
+        let value = if wanted && field.number > 0 { whole(random, field, level) } else { Value::Null };
+        object.push(field.name, value);
+    }
+    object.retain(|name, value| {
+        let field = message.field(name).unwrap();
+        if !crate::schema::decode_form::is_left_out(field, value) {
+            return true;
+        }
+        *value = zero_field(field);
+        is_always_written(field)
+    });
+    object
+}
+
+fn whole(random: &mut Random, field: &'static Field, level: usize) -> Value {
+    let count = random.below(4);
+    match field.shape {
+        Shape::Single => one(random, field.kind, level),
+        Shape::List | Shape::WrappedList => {
+            Value::Array((0..count).map(|_| one(random, field.kind, level + 1)).collect())
+        }
+        Shape::Map | Shape::MapOfLists => {
+            let members = (0..count).map(|at| {
+                let name = format!("{}{at}", random.pick(&["", "a", "ключ", "a/b.c"]));
+                let value = match field.shape {
+                    Shape::Map => one(random, field.kind, level + 1),
+                    _ => Value::Array((0..random.below(3)).map(|_| text(random)).collect()),
+                };
+                (name, value)
+            });
+            let sorted: std::collections::BTreeMap<String, Value> = members.collect();
+            Value::Object(sorted.into_iter().map(|(name, value)| (name.into(), value)).collect())
+        }
+    }
+}
+
+fn text(random: &mut Random) -> Value {
+    random.pick(&["", "a", "zwölf", "line\nbreak \"quoted\" <html>", "\u{10ffff}"]).into()
+}
+
+fn any(random: &mut Random) -> Value {
+    crate::json::parse(
+        random.pick(&["{}", "[]", "1", "\"x\"", "{\"a\":{\"b\":[1,null,2.5,\"c\"]}}", "false"]).as_bytes(),
+    )
+    .unwrap()
+}
+
+fn one(random: &mut Random, kind: Kind, level: usize) -> Value {
+    match kind {
+        Kind::Bool => Value::Bool(random.below(2) == 1),
+        Kind::Int32 => Value::Int(i64::from(random.pick(&[0, 1, -1, 300, i32::MAX, i32::MIN]))),
+        Kind::Int64 => Value::Int(random.pick(&[0, 1, -1, 1 << 40, i64::MAX, i64::MIN])),
+        Kind::Double => random.pick(&[Some(0.5), Some(-1e300), None]).map_or(Value::Int(7), Value::Float),
+        Kind::String => text(random),
+        Kind::Bytes => random.pick(&["AA==", "aGVsbG8gd29ybGQ="]).into(),
+        Kind::Message(message) => object(random, message, level + 1).into(),
+        Kind::Time => {
+            random.pick(&["1970-01-01T00:00:01Z", "2024-02-29T23:59:59Z", "9999-12-31T23:59:59Z"]).into()
+        }
+        Kind::MicroTime => {
+            random.pick(&["1969-12-31T23:59:59.999999Z", "2024-02-29T23:59:59.000001Z"]).into()
+        }
+        Kind::Duration => random.pick(&["0s", "1h0m0s", "-1.5s", "100µs"]).into(),
+        Kind::Quantity => random.pick(&["0", "100m", "1Gi", "-1500m", "1e3"]).into(),
+        Kind::IntOrString if random.below(2) == 0 => Value::Int(random.pick(&[0, 80, -1])),
+        Kind::IntOrString => random.pick(&["", "http", "25%"]).into(),
+        Kind::RawExtension | Kind::FieldsV1 | Kind::Json => any(random),
+        Kind::SchemaOrArray(_) if random.below(2) == 0 => {
+            Value::Array(vec![one(random, without_choice(kind), level + 1)])
+        }
+        Kind::SchemaOrBool(_) if random.below(2) == 0 => Value::Bool(random.below(2) == 1),
+        Kind::SchemaOrStrings(_) if random.below(2) == 0 => Value::Array(vec![text(random), text(random)]),
+        Kind::SchemaOrArray(_) | Kind::SchemaOrBool(_) | Kind::SchemaOrStrings(_) => {
+            one(random, without_choice(kind), level)
+        }
+    }
+}
+
+fn without_choice(kind: Kind) -> Kind {
+    match kind {
+        Kind::SchemaOrArray(message) | Kind::SchemaOrBool(message) | Kind::SchemaOrStrings(message) => {
+            Kind::Message(message)
+        }
+        other => other,
+    }
+}

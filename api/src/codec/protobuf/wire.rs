@@ -1,0 +1,329 @@
+//! The wire: tags, variable-length integers, lengths. Knows no messages.
+//!
+//! Reading never copies and never allocates: a field's bytes are a slice of the input. Writing a length before the
+//! bytes it counts would take a pass of its own; instead one byte is left free and the bytes are moved once in the
+//! rarer case that the length needs more.
+
+use prost::encoding::{encode_varint, encoded_len_varint};
+
+/// Why bytes are no sequence of fields. Texts as the reference server words them.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum WireError {
+    /// The input ends inside a field, or a length goes beyond its end.
+    #[error("unexpected EOF")]
+    Truncated,
+    /// An integer of more than 64 bits.
+    #[error("proto: integer overflow")]
+    Overflow,
+    /// Field number zero or beyond what there can be.
+    #[error("proto: illegal tag {number} (wire type {wire})")]
+    IllegalTag {
+        /// Number as given.
+        number: i32,
+        /// Wire type as given.
+        wire: u8,
+    },
+    /// A wire type that there is not.
+    #[error("proto: illegal wireType {0}")]
+    IllegalWire(u8),
+    /// The end of a group that did not begin.
+    #[error("proto: unexpected end of group")]
+    EndOfGroup,
+    /// The field is known, and of another type.
+    #[error("proto: wrong wireType = {0}")]
+    WrongWire(u8),
+    /// Strings are UTF-8.
+    #[error("proto: string field contains invalid UTF-8")]
+    Utf8,
+}
+
+/// The value of a field as it stands on the wire.
+#[derive(Clone, Copy, Debug)]
+pub enum Data<'b> {
+    /// Wire type 0.
+    Varint(u64),
+    /// Wire type 1.
+    Fixed64([u8; 8]),
+    /// Wire type 2.
+    Bytes(&'b [u8]),
+    /// A group (3) or 32 fixed bits (5), which no known field is; read over.
+    Other(u8),
+}
+
+impl<'b> Data<'b> {
+    fn wire(self) -> u8 {
+        match self {
+            Self::Varint(_) => 0,
+            Self::Fixed64(_) => 1,
+            Self::Bytes(_) => 2,
+            Self::Other(wire) => wire,
+        }
+    }
+
+    /// The integer, if it is one.
+    pub fn varint(self) -> Result<u64, WireError> {
+        match self {
+            Self::Varint(value) => Ok(value),
+            other => Err(WireError::WrongWire(other.wire())),
+        }
+    }
+
+    /// The double, if it is one.
+    pub fn double(self) -> Result<f64, WireError> {
+        match self {
+            Self::Fixed64(bytes) => Ok(f64::from_le_bytes(bytes)),
+            other => Err(WireError::WrongWire(other.wire())),
+        }
+    }
+
+    /// The bytes, if it has a length.
+    pub fn bytes(self) -> Result<&'b [u8], WireError> {
+        match self {
+            Self::Bytes(bytes) => Ok(bytes),
+            other => Err(WireError::WrongWire(other.wire())),
+        }
+    }
+
+    /// The string, if it is one.
+    pub fn string(self) -> Result<&'b str, WireError> {
+        std::str::from_utf8(self.bytes()?).map_err(|_| WireError::Utf8)
+    }
+}
+
+/// Reads fields one after the other.
+pub struct Reader<'b> {
+    rest: &'b [u8],
+}
+
+impl<'b> Reader<'b> {
+    /// A reader of `bytes`.
+    pub fn new(bytes: &'b [u8]) -> Self {
+        Reader { rest: bytes }
+    }
+
+    /// Number and value of the next field; `None` at the end.
+    #[inline]
+    pub fn next(&mut self) -> Result<Option<(u32, Data<'b>)>, WireError> {
+        if self.rest.is_empty() {
+            return Ok(None);
+        }
+        let (number, wire) = self.tag()?;
+        let data = match wire {
+            3 => {
+                self.skip_group()?;
+                Data::Other(3)
+            }
+            4 => return Err(WireError::EndOfGroup),
+            wire => self.data(wire)?,
+        };
+        Ok(Some((number, data)))
+    }
+
+    /// The next value of wire type `wire` in bytes that hold nothing else.
+    pub fn packed(&mut self, wire: u8) -> Result<Option<Data<'b>>, WireError> {
+        if self.rest.is_empty() { Ok(None) } else { self.data(wire).map(Some) }
+    }
+
+    fn tag(&mut self) -> Result<(u32, u8), WireError> {
+        let tag = self.varint()?;
+        let (number, wire) = (tag >> 3, (tag & 7) as u8);
+        match u32::try_from(number) {
+            Ok(number @ 1..=0x1fff_ffff) => Ok((number, wire)),
+            _ => Err(WireError::IllegalTag { number: number as i32, wire }),
+        }
+    }
+
+    fn data(&mut self, wire: u8) -> Result<Data<'b>, WireError> {
+        match wire {
+            0 => Ok(Data::Varint(self.varint()?)),
+            1 => {
+                let (value, rest) = self.rest.split_first_chunk::<8>().ok_or(WireError::Truncated)?;
+                self.rest = rest;
+                Ok(Data::Fixed64(*value))
+            }
+            2 => {
+                let len = usize::try_from(self.varint()?).map_err(|_| WireError::Truncated)?;
+                let (value, rest) = self.rest.split_at_checked(len).ok_or(WireError::Truncated)?;
+                self.rest = rest;
+                Ok(Data::Bytes(value))
+            }
+            5 => {
+                self.rest = self.rest.get(4..).ok_or(WireError::Truncated)?;
+                Ok(Data::Other(5))
+            }
+            other => Err(WireError::IllegalWire(other)),
+        }
+    }
+
+    /// Reads over a group, and the groups in it, with a counter instead of recursion.
+    fn skip_group(&mut self) -> Result<(), WireError> {
+        let mut open = 1usize;
+        while open > 0 {
+            match self.tag()?.1 {
+                3 => open += 1,
+                4 => open -= 1,
+                wire => drop(self.data(wire)?),
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn varint(&mut self) -> Result<u64, WireError> {
+        if let Some((&byte, rest)) = self.rest.split_first()
+            && byte < 0x80
+        {
+            self.rest = rest;
+            return Ok(u64::from(byte));
+        }
+        self.long_varint()
+    }
+
+    fn long_varint(&mut self) -> Result<u64, WireError> {
+        let mut value = 0u64;
+        for (at, &byte) in self.rest.iter().enumerate() {
+            if at == 9 && byte > 1 {
+                return Err(WireError::Overflow);
+            }
+            value |= u64::from(byte & 0x7f) << (7 * at);
+            if byte < 0x80 {
+                self.rest = &self.rest[at + 1..];
+                return Ok(value);
+            }
+        }
+        Err(WireError::Truncated)
+    }
+}
+
+/// Appends a variable-length integer.
+pub fn write_varint(value: u64, out: &mut Vec<u8>) {
+    encode_varint(value, out);
+}
+
+/// Appends the tag of an integer field, and the integer. Negative ones take ten bytes, of 32 bits as of 64.
+pub fn write_int(number: u32, value: i64, out: &mut Vec<u8>) {
+    write_varint(u64::from(number) << 3, out);
+    write_varint(value as u64, out);
+}
+
+/// Appends a boolean field.
+pub fn write_bool(number: u32, value: bool, out: &mut Vec<u8>) {
+    write_int(number, i64::from(value), out);
+}
+
+/// Appends a double field.
+pub fn write_double(number: u32, value: f64, out: &mut Vec<u8>) {
+    write_varint(u64::from(number) << 3 | 1, out);
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+/// Appends a string or bytes field.
+pub fn write_bytes(number: u32, value: &[u8], out: &mut Vec<u8>) {
+    write_varint(u64::from(number) << 3 | 2, out);
+    write_varint(value.len() as u64, out);
+    out.extend_from_slice(value);
+}
+
+/// Appends a field that has a length and whose bytes `body` appends.
+pub fn write_delimited<E>(
+    number: u32,
+    out: &mut Vec<u8>,
+    body: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
+) -> Result<(), E> {
+    write_varint(u64::from(number) << 3 | 2, out);
+    let at = out.len();
+    out.push(0);
+    body(out)?;
+    let len = out.len() - at - 1;
+    if len < 0x80 {
+        out[at] = len as u8;
+        return Ok(());
+    }
+    let head = encoded_len_varint(len as u64);
+    out.resize(out.len() + head - 1, 0);
+    out.copy_within(at + 1..at + 1 + len, at + head);
+    let mut slot = &mut out[at..at + head];
+    encode_varint(len as u64, &mut slot);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(bytes: &[u8]) -> Result<Vec<(u32, String)>, WireError> {
+        let mut reader = Reader::new(bytes);
+        let mut fields = Vec::new();
+        while let Some((number, data)) = reader.next()? {
+            fields.push((number, format!("{data:?}")));
+        }
+        Ok(fields)
+    }
+
+    #[test]
+    fn fields_are_read_as_they_stand() {
+        for (bytes, want) in [
+            (&b"\x08\x96\x01"[..], Some((1, "Varint(150)"))),
+            (b"\x12\x02hi", Some((2, "Bytes([104, 105])"))),
+            (b"\x19\0\0\0\0\0\0\0\0", Some((3, "Fixed64([0, 0, 0, 0, 0, 0, 0, 0])"))),
+            (b"\x25\0\0\0\0", Some((4, "Other(5)"))),
+            (b"\x0b\x13\x08\x01\x14\x0c", Some((1, "Other(3)"))), // a group inside a group
+            (b"\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", Some((1, "Varint(18446744073709551615)"))),
+            (b"", None),
+        ] {
+            let want: Vec<_> = want.into_iter().map(|(number, text)| (number, text.to_owned())).collect();
+            assert_eq!(read(bytes).unwrap(), want, "{bytes:x?}");
+        }
+    }
+
+    #[test]
+    fn hostile_bytes_are_named() {
+        for (bytes, want) in [
+            (&b"\x08"[..], WireError::Truncated),
+            (b"\x08\x80", WireError::Truncated),
+            (b"\x12\x03hi", WireError::Truncated),
+            (b"\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", WireError::Truncated),
+            (b"\x19\0", WireError::Truncated),
+            (b"\x25\0", WireError::Truncated),
+            (b"\x0b\x08\x01", WireError::Truncated),
+            (b"\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02", WireError::Overflow),
+            (b"\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", WireError::Overflow),
+            (b"\x00\x00", WireError::IllegalTag { number: 0, wire: 0 }),
+            (b"\x0e", WireError::IllegalWire(6)),
+            (b"\x0f", WireError::IllegalWire(7)),
+            (b"\x0c", WireError::EndOfGroup),
+        ] {
+            assert_eq!(read(bytes).unwrap_err(), want, "{bytes:x?}");
+        }
+        let groups = vec![0x0b; 1 << 20];
+        assert_eq!(
+            read(&groups).unwrap_err(),
+            WireError::Truncated,
+            "a million groups are no million frames"
+        );
+    }
+
+    #[test]
+    fn lengths_of_every_width_are_put_in_front() {
+        for len in [0, 1, 127, 128, 16_383, 16_384, 2_097_151, 2_097_152] {
+            let mut out = vec![9];
+            write_delimited(5, &mut out, |out| {
+                out.resize(out.len() + len, 7);
+                Ok::<_, WireError>(())
+            })
+            .unwrap();
+            let mut reader = Reader::new(&out[1..]);
+            let (number, data) = reader.next().unwrap().unwrap();
+            let bytes = data.bytes().unwrap();
+            assert!(number == 5 && bytes.len() == len && bytes.iter().all(|&byte| byte == 7), "{len}");
+            assert!(reader.next().unwrap().is_none());
+        }
+    }
+
+    #[test]
+    fn negative_integers_take_ten_bytes() {
+        let mut out = Vec::new();
+        write_int(1, -1, &mut out);
+        assert_eq!(out, b"\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01");
+    }
+}

@@ -1,0 +1,103 @@
+//! Cluster role aggregation: the rules of roles that are made of other roles (semantics §17).
+//!
+//! ```text
+//! tail on cluster roles ─ does it concern an aggregated role? ─► all roles → settle → changed rules → store
+//! ```
+//!
+//! The function that decides settles whole chains in one go and is the same for its own results, so the events of
+//! what is written here lead to one more look and to no more writes.
+
+use std::sync::Arc;
+
+use auth::authz::aggregation::LabelSelector;
+use engine::{Entry, Event, EventKind};
+use futures_util::future::try_join_all;
+
+use super::{EVENTS_MAX, Ending};
+use crate::bootstrap::{ObjectStore, Target, Written};
+use crate::json::{self, Value};
+use crate::loopback::Loopback;
+use crate::pipeline::Api;
+use crate::policy::{aggregated, labels_of, selectors_of};
+use crate::status::{Reason, Status};
+use crate::store;
+
+/// Follows the cluster roles.
+pub(super) async fn follow(api: Arc<Api>) -> Ending {
+    let prefix = store::collection(Loopback::new(&api).resource(&role("".to_owned()))?, "");
+    // The tail begins before the first look, so nothing falls in between.
+    let mut tail = api.engine.tail(api.engine.revision(), prefix)?;
+    let mut selectors = reconcile(&api).await?;
+    loop {
+        let events = tail.next(EVENTS_MAX).await?;
+        if events.iter().any(|event| concerns(event, &selectors)) {
+            selectors = reconcile(&api).await?;
+        }
+    }
+}
+
+/// Gives all aggregated roles their rules; returns what they select. Costs one pass over the cluster roles, and a
+/// write for each role that is not as it should be.
+///
+/// # Errors
+/// The store failed. A role that validation refuses is reported in the log and left as it is.
+pub async fn reconcile(api: &Api) -> Result<Vec<LabelSelector>, Status> {
+    let loopback = Loopback::new(api);
+    let resource = loopback.resource(&role("".to_owned()))?;
+    loop {
+        let snapshot = api.engine.snapshot();
+        let entries = snapshot.prefix(&store::collection(resource, ""));
+        let roles: Vec<Value> = entries.filter_map(|entry| read(&entry)).collect();
+        let writes = aggregated(&roles).into_iter().map(|(at, rules)| {
+            let mut changed = roles[at].clone();
+            if let Some(members) = changed.as_object_mut() {
+                members.insert("rules", rules);
+            }
+            let target = role(changed.str_at(&["metadata", "name"]).to_owned());
+            let loopback = &loopback;
+            async move {
+                match loopback.update(&target, changed).await {
+                    Err(error) if error.reason == Reason::Invalid => {
+                        tracing::error!(role = target.name, %error, "aggregated role cannot be written");
+                        Ok(Written::Done)
+                    }
+                    outcome => outcome,
+                }
+            }
+        });
+        if try_join_all(writes).await?.iter().all(|written| *written == Written::Done) {
+            return Ok(roles.iter().filter_map(selectors_of).flatten().collect());
+        }
+    }
+}
+
+/// Whether a change can make a difference to an aggregated role: it is one, or was or is selected by one.
+fn concerns(event: &Event, selectors: &[LabelSelector]) -> bool {
+    let states = [Some(&event.entry).filter(|_| event.kind == EventKind::Put), event.previous.as_ref()];
+    states.into_iter().flatten().any(|entry| match read(entry) {
+        Some(role) => {
+            let labels = labels_of(&role);
+            selectors_of(&role).is_some() || selectors.iter().any(|selector| selector.matches(&labels))
+        }
+        None => true,
+    })
+}
+
+/// A role as it is stored. One that cannot be read selects and gives nothing, as it grants nothing.
+fn read(entry: &Entry) -> Option<Value> {
+    let role = entry
+        .read()
+        .map_err(|error| error.to_string())
+        .and_then(|record| json::parse(&record.value).map_err(|error| error.to_string()));
+    role.inspect_err(|error| tracing::error!(%error, "cluster role cannot be read")).ok()
+}
+
+fn role(name: String) -> Target {
+    Target {
+        group: "rbac.authorization",
+        version: "v1",
+        resource: "clusterroles",
+        namespace: String::new(),
+        name,
+    }
+}

@@ -1,0 +1,130 @@
+//! Controllers: tasks that keep the store in a state that no single request can bring about.
+//!
+//! ```text
+//! engine ─ tail ─► controller ─ newest snapshot → what is missing ─► Loopback ─► engine
+//! ```
+//!
+//! Each follows tails and never asks again and again. An event only says where to look: what to do is decided from
+//! the newest state, so that repeated, late or missed events do no harm, and a restart begins by looking at
+//! everything. Writes are made under the server's own identity, on condition that the object is as it was seen.
+//! A controller that fails begins anew after a while; what it does must be right however often it is done.
+//!
+//! One server is alone on its store, so there is no election of a leader here.
+
+pub mod aggregation;
+pub mod namespaces;
+mod per_namespace;
+mod root_ca;
+mod service_accounts;
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use engine::TailError;
+use futures_util::FutureExt;
+use tokio::task::JoinSet;
+
+use crate::pipeline::Api;
+use crate::status::Status;
+
+/// Most events taken from a tail at once.
+const EVENTS_MAX: usize = 1024;
+
+/// Writes under way at once within one controller: enough to share syncs, few enough to leave room for clients.
+const WRITES_MAX: usize = 64;
+
+/// First and longest pause after a failure (semantics §17).
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(60));
+
+/// The running controllers. They end when this is dropped.
+pub struct Controllers {
+    tasks: JoinSet<()>,
+}
+
+/// Starts all controllers. Call it when [`Api::bootstrap`] is done.
+pub fn start(api: Arc<Api>) -> Controllers {
+    let mut tasks = JoinSet::new();
+    tasks.spawn(supervise("cluster role aggregation", api.clone(), aggregation::follow));
+    tasks.spawn(supervise("namespaces", api.clone(), namespaces::follow));
+    tasks.spawn(supervise("service accounts", api.clone(), service_accounts::follow));
+    tasks.spawn(supervise("root certificates", api, root_ca::follow));
+    Controllers { tasks }
+}
+
+impl Controllers {
+    /// Ends them between two steps; a write that was handed to the store already is finished by it. What was left
+    /// undone is done after the next start.
+    pub async fn stop(mut self) {
+        self.tasks.shutdown().await;
+    }
+}
+
+/// Why a controller cannot go on as it is.
+#[derive(Debug, thiserror::Error)]
+enum Trouble {
+    #[error(transparent)]
+    Tail(#[from] TailError),
+    #[error(transparent)]
+    Store(#[from] Status),
+}
+
+/// A controller's future: it ends only in trouble.
+type Ending = Result<Infallible, Trouble>;
+
+/// Runs a controller again whenever it ends, until the store is closed.
+async fn supervise<R>(name: &'static str, api: Arc<Api>, run: fn(Arc<Api>) -> R)
+where
+    R: Future<Output = Ending> + Send,
+{
+    let mut backoff = Backoff::default();
+    loop {
+        let began = Instant::now();
+        match AssertUnwindSafe(run(api.clone())).catch_unwind().await {
+            Ok(Err(Trouble::Tail(TailError::Closed))) => return,
+            Ok(Err(trouble)) => tracing::warn!(controller = name, error = %trouble, "controller begins anew"),
+            Ok(Ok(never)) => match never {},
+            Err(_) => tracing::error!(controller = name, "controller failed, beginning anew"),
+        }
+        if began.elapsed() > BACKOFF.1 {
+            backoff = Backoff::default();
+        }
+        backoff.pause().await;
+    }
+}
+
+/// Pauses that double from failure to failure.
+#[derive(Default)]
+struct Backoff {
+    failures: u32,
+}
+
+impl Backoff {
+    /// How long the next pause is.
+    fn next(&mut self) -> Duration {
+        let (first, longest) = BACKOFF;
+        let pause = first.saturating_mul(1 << self.failures.min(20)).min(longest);
+        self.failures = self.failures.saturating_add(1);
+        pause
+    }
+
+    async fn pause(&mut self) {
+        tokio::time::sleep(self.next()).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_a_minute() {
+        let mut backoff = Backoff::default();
+        let pauses: Vec<u128> = (0..100).map(|_| backoff.next().as_millis()).collect();
+        assert_eq!(pauses[..4], [5, 10, 20, 40]);
+        assert_eq!(pauses[13..15], [40_960, 60_000]);
+        assert_eq!(pauses[99], 60_000);
+    }
+}

@@ -1,0 +1,426 @@
+//! The end of namespaces: a deleted one is emptied, and then it goes (semantics §5.4, §17).
+//!
+//! ```text
+//! tail on namespaces ─ terminating ─► one task each:
+//!
+//!   creations settled ─► sweep: pods, then the rest ──┬─ nothing left ─► take our finalizer away ─► gone
+//!                          ▲                          └─ conditions ─► tails on what is left
+//!                          └──────────────────────────────────────────────────┘
+//! ```
+//!
+//! Objects are deleted as a request would delete them, so finalizers and the grace of pods are respected, and a
+//! namespace may stay for long. Waiting costs tails on the resources that are left and nothing else. Nothing is
+//! remembered that the store does not say, so a restart just begins again.
+
+use std::collections::{BTreeMap, HashSet};
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use engine::{Entry, EventKind, TailError};
+use futures_util::future::select_all;
+use futures_util::{FutureExt, StreamExt, stream};
+use http::StatusCode;
+use serde::Deserialize;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
+
+use super::{Backoff, EVENTS_MAX, Ending, Trouble, WRITES_MAX};
+use crate::attributes::Attributes;
+use crate::clock;
+use crate::json::{Object, Value};
+use crate::loopback::Loopback;
+use crate::object::{at, meta};
+use crate::pipeline::Api;
+use crate::schema::registry::Resource;
+use crate::status::Status;
+use crate::store;
+use crate::strategy::Endpoint;
+use crate::verbs::delete::{Deletion, delete_object};
+use crate::verbs::options::{DeleteOptions, Propagation};
+
+/// Namespaces swept at the same time, as many as upstream's workers; the others wait for their turn.
+const SWEEPS_MAX: usize = 10;
+
+/// Least time between two counts of what is left, so that thousands of objects that go one by one do not make
+/// for as many counts. The last one's going is noticed at once all the same.
+const COUNT_PACE: Duration = Duration::from_secs(1);
+
+/// Objects looked at for their finalizers before other tasks get their turn.
+const COUNTS_IN_A_ROW: usize = 256;
+
+/// Most failures told in a condition.
+const FAILURES_TOLD_MAX: usize = 10;
+
+/// Follows the namespaces and empties those that terminate.
+pub(super) async fn follow(api: Arc<Api>) -> Ending {
+    let prefix = store::collection(&api.namespaces, "");
+    let snapshot = api.engine.snapshot();
+    let mut tail = api.engine.tail(snapshot.revision(), prefix.clone())?;
+    let sweeps = Arc::new(Semaphore::new(SWEEPS_MAX));
+    let mut tasks = JoinSet::new();
+    let mut running = HashSet::new();
+    let begin = |tasks: &mut JoinSet<String>, running: &mut HashSet<String>, name: &str| {
+        // One that runs looks at the newest state itself.
+        if running.insert(name.to_owned()) {
+            tasks.spawn(end(api.clone(), sweeps.clone(), name.to_owned()));
+        }
+    };
+    for entry in snapshot.prefix(&prefix).filter(is_terminating) {
+        begin(&mut tasks, &mut running, store::identity(&api.namespaces, entry.key()).1);
+    }
+    drop(snapshot);
+    loop {
+        tokio::select! {
+            events = tail.next(EVENTS_MAX) => for event in events? {
+                if event.kind == EventKind::Put && is_terminating(&event.entry) {
+                    begin(&mut tasks, &mut running, store::identity(&api.namespaces, &event.key).1);
+                }
+            },
+            Some(ended) = tasks.join_next() => {
+                // They catch their panics, so this one was aborted with the set; nothing is left to do.
+                let Ok(name) = ended else { continue };
+                running.remove(&name);
+                // Another namespace of that name may have begun to end while the task was about to.
+                if is_ours(&api, &name)? {
+                    begin(&mut tasks, &mut running, &name);
+                }
+            }
+        }
+    }
+}
+
+/// Whether a namespace waits for its content to go. One that cannot be read does not: nobody could finish it.
+fn is_terminating(entry: &Entry) -> bool {
+    match entry.read() {
+        Ok(record) => Attributes::new(&record.attributes).is_deleting(),
+        Err(error) => {
+            tracing::error!(%error, "namespace cannot be read");
+            false
+        }
+    }
+}
+
+/// Whether the namespace is terminating and still has our finalizer.
+fn is_ours(api: &Api, name: &str) -> Result<bool, Status> {
+    let stored = Loopback::new(api).store().get(&store::key(&api.namespaces, "", name))?;
+    let namespace = stored.map(|stored| stored.object(&api.namespaces)).transpose()?;
+    Ok(namespace.is_some_and(|namespace| holds(api, &namespace)))
+}
+
+fn holds(api: &Api, namespace: &Object) -> bool {
+    let finalizers = at(namespace, "spec.finalizers").and_then(Value::as_array).unwrap_or_default();
+    !meta(namespace, "deletionTimestamp").is_empty()
+        && finalizers.iter().any(|finalizer| finalizer.as_str() == Some(api.naming.word))
+}
+
+/// Ends one namespace, however often that has to be tried; returns its name.
+async fn end(api: Arc<Api>, sweeps: Arc<Semaphore>, name: String) -> String {
+    let mut backoff = Backoff::default();
+    loop {
+        match AssertUnwindSafe(empty(&api, &sweeps, &name, &mut backoff)).catch_unwind().await {
+            Ok(Ok(()) | Err(Trouble::Tail(TailError::Closed))) => return name,
+            Ok(Err(trouble)) => tracing::warn!(namespace = name, error = %trouble, "emptying begins anew"),
+            Err(_) => tracing::error!(namespace = name, "emptying failed, beginning anew"),
+        }
+        backoff.pause().await;
+    }
+}
+
+/// Empties a namespace and takes our finalizer away; returns when that is done, or not ours to do any more.
+async fn empty(api: &Api, sweeps: &Semaphore, name: &str, backoff: &mut Backoff) -> Result<(), Trouble> {
+    // From here on nothing new comes in: whoever begins to create now sees that the namespace terminates.
+    api.creations.settled().await;
+    let mut again = false;
+    while is_ours(api, name)? {
+        let left = {
+            let _turn = sweeps.acquire().await;
+            sweep(api, name, again).await?
+        };
+        again = true;
+        report(api, name, &left).await?;
+        if left.is_nothing() {
+            return Ok(finalize(api, name).await?);
+        }
+        if left.failures.count == 0 {
+            *backoff = Backoff::default();
+            wait(api, name, &left).await?;
+        } else {
+            backoff.pause().await;
+        }
+    }
+    Ok(())
+}
+
+/// What a sweep could not clear away.
+#[derive(Default)]
+struct Left<'a> {
+    /// What it counted is what was there at this revision.
+    revision: u64,
+    /// Resources of which something is left, and how many objects.
+    resources: Vec<(&'a Resource, u64)>,
+    /// Finalizers on those, and on how many.
+    finalizers: BTreeMap<String, u64>,
+    /// What could not be deleted.
+    failures: Failures,
+}
+
+/// How much could not be deleted, and why in the first cases.
+#[derive(Default)]
+struct Failures {
+    count: u64,
+    told: Vec<String>,
+}
+
+impl Left<'_> {
+    fn is_nothing(&self) -> bool {
+        self.resources.is_empty() && self.failures.count == 0
+    }
+}
+
+/// Deletes everything in the namespace, pods first: as long as one is left the rest stays, because it may protect
+/// or serve what still runs. `again`: what is being deleted already was told so before.
+async fn sweep<'a>(api: &'a Api, namespace: &str, again: bool) -> Result<Left<'a>, Status> {
+    let mut left = Left::default();
+    let (pods, rest): (Vec<_>, Vec<_>) =
+        content(api).partition(|resource| resource.group.is_empty() && resource.table.plural == "pods");
+    for stage in [pods, rest] {
+        for resource in &stage {
+            delete_all(api, resource, namespace, again, &mut left.failures).await;
+        }
+        let snapshot = api.engine.snapshot();
+        left.revision = snapshot.revision();
+        for resource in stage {
+            let prefix = store::collection(resource, namespace);
+            let count = snapshot.count_prefix(&prefix);
+            if count > 0 {
+                left.resources.push((resource, count));
+                for (at, entry) in snapshot.prefix(&prefix).enumerate() {
+                    count_finalizers(&entry, &mut left.finalizers);
+                    if at % COUNTS_IN_A_ROW == COUNTS_IN_A_ROW - 1 {
+                        tokio::task::yield_now().await;
+                    }
+                }
+            }
+        }
+        if !left.is_nothing() {
+            break;
+        }
+    }
+    Ok(left)
+}
+
+/// The resources whose objects live in namespaces, each stored form once.
+fn content(api: &Api) -> impl Iterator<Item = &Resource> {
+    let resources = api.registry.resources().map(|resource| &**resource);
+    resources.filter(|resource| {
+        resource.namespaced()
+            && resource.storage.is_some()
+            && resource.is_stored_form()
+            && resource.table.verbs.contains(&"delete")
+    })
+}
+
+async fn delete_all(api: &Api, resource: &Resource, namespace: &str, again: bool, failures: &mut Failures) {
+    let snapshot = api.engine.snapshot();
+    let options = DeleteOptions { propagation: Some(Propagation::Background), ..DeleteOptions::default() };
+    let on = Deletion { api, store: Loopback::new(api).store(), resource };
+    let (on, options) = (&on, &options);
+    let deletions = snapshot.prefix(&store::collection(resource, namespace)).map(|entry| async move {
+        let stored = store::read(entry)?;
+        if again && Attributes::new(&stored.record.attributes).is_deleting() {
+            return Ok(());
+        }
+        let (namespace, name) = store::identity(resource, &stored.record.key);
+        match delete_object(on, namespace, name, options).await {
+            Err(error) if error.code != StatusCode::NOT_FOUND => Err(error),
+            _ => Ok(()),
+        }
+    });
+    let mut outcomes = stream::iter(deletions).buffer_unordered(WRITES_MAX);
+    while let Some(outcome) = outcomes.next().await {
+        if let Err(error) = outcome {
+            failures.count += 1;
+            if failures.told.len() < FAILURES_TOLD_MAX {
+                failures.told.push(error.message);
+            }
+        }
+    }
+}
+
+fn count_finalizers(entry: &Entry, counts: &mut BTreeMap<String, u64>) {
+    #[derive(Deserialize)]
+    struct Head {
+        metadata: Metadata,
+    }
+    #[derive(Deserialize)]
+    struct Metadata {
+        #[serde(default)]
+        finalizers: Vec<String>,
+    }
+    let Ok(record) = entry.read() else { return };
+    if !Attributes::new(&record.attributes).has_finalizers() {
+        return;
+    }
+    let Ok(Head { metadata }) = serde_json::from_slice(&record.value) else { return };
+    for finalizer in metadata.finalizers {
+        *counts.entry(finalizer).or_default() += 1;
+    }
+}
+
+/// Waits until something of what is left changes, or the namespace itself does.
+async fn wait(api: &Api, name: &str, left: &Left<'_>) -> Result<(), TailError> {
+    let left_prefixes: Vec<Bytes> =
+        left.resources.iter().map(|(resource, _)| store::collection(resource, name)).collect();
+    let own = store::key(&api.namespaces, "", name);
+    let prefixes = left_prefixes.iter().cloned().chain([own]);
+    let mut tails = Vec::with_capacity(left_prefixes.len() + 1);
+    for prefix in prefixes {
+        tails.push(api.engine.tail(left.revision, prefix)?);
+    }
+    let count_at = Instant::now() + COUNT_PACE;
+    let mut changed = false;
+    loop {
+        let next = select_all(tails.iter_mut().map(|tail| Box::pin(tail.next(EVENTS_MAX))));
+        let (events, ..) = match changed {
+            false => next.await,
+            true => match timeout_at(count_at, next).await {
+                Ok(next) => next,
+                Err(_) => return Ok(()),
+            },
+        };
+        events?;
+        let snapshot = api.engine.snapshot();
+        if left_prefixes.iter().all(|prefix| snapshot.count_prefix(prefix) == 0) {
+            return Ok(());
+        }
+        changed = true;
+    }
+}
+
+/// Takes our finalizer away, which removes the namespace unless somebody else holds it.
+async fn finalize(api: &Api, name: &str) -> Result<(), Status> {
+    let word = api.naming.word;
+    let without = |namespace: &Object| {
+        let mut wanted = holds(api, namespace).then(|| namespace.clone())?;
+        let finalizers = wanted.object_entry("spec").entry("finalizers").as_array_mut()?;
+        finalizers.retain(|finalizer| finalizer.as_str() != Some(word));
+        Some(wanted)
+    };
+    Loopback::new(api).change(&api.namespaces, ("", name), Endpoint::Finalize, without).await
+}
+
+/// One condition of a terminating namespace: type; then reason and message in trouble, or when all is well.
+struct Condition {
+    kind: &'static str,
+    trouble: Option<(&'static str, String)>,
+    well: (&'static str, &'static str),
+}
+
+/// Says in the namespace's conditions what is left. A namespace that goes at once gets none.
+async fn report(api: &Api, name: &str, left: &Left<'_>) -> Result<(), Status> {
+    let conditions = conditions(left);
+    let tell = |namespace: &Object| {
+        let told = at(namespace, "status.conditions").is_some();
+        if !holds(api, namespace) || left.is_nothing() && !told {
+            return None;
+        }
+        let mut wanted = namespace.clone();
+        let list = wanted.object_entry("status").entry("conditions");
+        if !matches!(list, Value::Array(_)) {
+            *list = Value::Array(Vec::new());
+        }
+        let list = list.as_array_mut()?;
+        conditions.iter().for_each(|condition| condition.tell(list));
+        Some(wanted)
+    };
+    Loopback::new(api).change(&api.namespaces, ("", name), Endpoint::Status, tell).await
+}
+
+/// The five conditions in upstream's order, with its texts (semantics §17).
+fn conditions(left: &Left<'_>) -> [Condition; 5] {
+    let Failures { count, told } = &left.failures;
+    let failures = (*count > 0).then(|| {
+        let list = match told.as_slice() {
+            [only] => only.clone(),
+            several => format!("[{}]", several.join(", ")),
+        };
+        format!("Failed to delete all resource types, {count} remaining: {list}")
+    });
+    let remaining = (!left.resources.is_empty()).then(|| {
+        let mut each: Vec<String> = left
+            .resources
+            .iter()
+            .map(|(resource, count)| {
+                format!("{}.{} has {count} resource instances", resource.table.plural, resource.group)
+            })
+            .collect();
+        each.sort_unstable();
+        format!("Some resources are remaining: {}", each.join(", "))
+    });
+    let finalizers = (!left.finalizers.is_empty()).then(|| {
+        let each =
+            left.finalizers.iter().map(|(name, count)| format!("{name} in {count} resource instances"));
+        let each: Vec<String> = each.collect();
+        format!("Some content in the namespace has finalizers remaining: {}", each.join(", "))
+    });
+    [
+        Condition {
+            kind: "NamespaceDeletionDiscoveryFailure",
+            trouble: None,
+            well: ("ResourcesDiscovered", "All resources successfully discovered"),
+        },
+        Condition {
+            kind: "NamespaceDeletionGroupVersionParsingFailure",
+            trouble: None,
+            well: ("ParsedGroupVersions", "All legacy kube types successfully parsed"),
+        },
+        Condition {
+            kind: "NamespaceDeletionContentFailure",
+            trouble: failures.map(|message| ("ContentDeletionFailed", message)),
+            well: ("ContentDeleted", "All content successfully deleted, may be waiting on finalization"),
+        },
+        Condition {
+            kind: "NamespaceContentRemaining",
+            trouble: remaining.map(|message| ("SomeResourcesRemain", message)),
+            well: ("ContentRemoved", "All content successfully removed"),
+        },
+        Condition {
+            kind: "NamespaceFinalizersRemaining",
+            trouble: finalizers.map(|message| ("SomeFinalizersRemain", message)),
+            well: ("ContentHasNoFinalizers", "All content-preserving finalizers finished"),
+        },
+    ]
+}
+
+impl Condition {
+    /// Puts the condition into a list, in its old place if it has one. Its time is that of its last change between
+    /// `True` and `False`.
+    fn tell(&self, list: &mut Vec<Value>) {
+        let (status, (reason, message)) = match &self.trouble {
+            Some((reason, message)) => ("True", (*reason, message.as_str())),
+            None => ("False", self.well),
+        };
+        let old = list.iter_mut().find(|condition| condition.str_at(&["type"]) == self.kind);
+        let since = match &old {
+            Some(old) if old.str_at(&["status"]) == status => {
+                old.get("lastTransitionTime").cloned().unwrap_or_default()
+            }
+            _ => clock::now().into(),
+        };
+        let members = [
+            ("type", self.kind.into()),
+            ("status", status.into()),
+            ("lastTransitionTime", since),
+            ("reason", reason.into()),
+            ("message", message.into()),
+        ];
+        let condition = Object::from_iter(members.map(|(name, value)| (name.into(), value))).into();
+        match old {
+            Some(old) => *old = condition,
+            None => list.push(condition),
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! One object of a kind in every active namespace, made when it is missing and put right when it is not as it
+//! should be.
+//!
+//! ```text
+//! tail on namespaces ── new one ────────────────┐
+//!                                               ├─► newest state of the object → wanted state → store
+//! tail on the kind ── change to one of the name ┘
+//! ```
+
+use std::sync::Arc;
+
+use engine::EventKind;
+use futures_util::{StreamExt, stream};
+
+use super::{EVENTS_MAX, Ending, WRITES_MAX};
+use crate::admission::namespace_lifecycle::{State, state};
+use crate::bootstrap::{ObjectStore, Target, Written};
+use crate::json::Value;
+use crate::loopback::Loopback;
+use crate::pipeline::Api;
+use crate::status::{Reason, Status};
+use crate::store;
+
+/// Which object every namespace has.
+pub struct Wanted<F> {
+    /// Plural resource of the core group.
+    pub resource: &'static str,
+    /// Name.
+    pub name: &'static str,
+    /// The object as it should be, from the one that is there; `None` to leave it. Name and namespace are filled in.
+    pub make: F,
+}
+
+/// Follows namespaces and objects.
+pub async fn follow<F>(api: Arc<Api>, wanted: Wanted<F>) -> Ending
+where
+    F: Fn(Option<Value>) -> Option<Value> + Sync,
+{
+    let resource = Loopback::new(&api).resource(&wanted.target(""))?;
+    let own = store::collection(&api.namespaces, "");
+    let snapshot = api.engine.snapshot();
+    let mut namespaces = api.engine.tail(snapshot.revision(), own.clone())?;
+    let mut objects = api.engine.tail(snapshot.revision(), store::collection(resource, ""))?;
+    let name_of = |key: &[u8]| store::identity(&api.namespaces, key).1.to_owned();
+    let all = snapshot.prefix(&own).map(|entry| name_of(entry.key()));
+    ensure_all(&api, &wanted, all).await?;
+    drop(snapshot);
+    loop {
+        let concerned: Vec<String> = tokio::select! {
+            events = namespaces.next(EVENTS_MAX) => {
+                let events = events?;
+                let is_new = |event: &&Arc<engine::Event>| event.kind == EventKind::Put && event.previous.is_none();
+                events.iter().filter(is_new).map(|event| name_of(&event.key)).collect()
+            }
+            events = objects.next(EVENTS_MAX) => {
+                let events = events?;
+                let concerned = events.iter().map(|event| store::identity(resource, &event.key));
+                concerned.filter(|(_, name)| *name == wanted.name).map(|(ns, _)| ns.to_owned()).collect()
+            }
+        };
+        ensure_all(&api, &wanted, concerned.into_iter()).await?;
+    }
+}
+
+async fn ensure_all<F>(
+    api: &Api,
+    wanted: &Wanted<F>,
+    namespaces: impl Iterator<Item = String>,
+) -> Result<(), Status>
+where
+    F: Fn(Option<Value>) -> Option<Value> + Sync,
+{
+    let writes = namespaces.map(|namespace| async move { wanted.ensure(api, &namespace).await });
+    let mut outcomes = stream::iter(writes).buffer_unordered(WRITES_MAX);
+    while let Some(outcome) = outcomes.next().await {
+        outcome?;
+    }
+    Ok(())
+}
+
+impl<F> Wanted<F>
+where
+    F: Fn(Option<Value>) -> Option<Value> + Sync,
+{
+    fn target(&self, namespace: &str) -> Target {
+        let (namespace, name) = (namespace.to_owned(), self.name.to_owned());
+        Target { group: "", version: "v1", resource: self.resource, namespace, name }
+    }
+
+    /// Makes the object of one namespace what it should be, if the namespace is active.
+    async fn ensure(&self, api: &Api, namespace: &str) -> Result<(), Status> {
+        let loopback = Loopback::new(api);
+        let target = self.target(namespace);
+        loop {
+            let _creation = api.creations.begin();
+            if state(api, &loopback.store(), namespace)? != State::Active {
+                return Ok(());
+            }
+            let existing = loopback.get(&target)?;
+            let is_there = existing.is_some();
+            let Some(mut object) = (self.make)(existing) else { return Ok(()) };
+            if let Some(members) = object.as_object_mut() {
+                let metadata = members.object_entry("metadata");
+                metadata.insert("name", self.name.into());
+                metadata.insert("namespace", namespace.into());
+            }
+            let written = match is_there {
+                true => loopback.update(&target, object).await,
+                false => loopback.create(&target, object).await,
+            };
+            match written {
+                Ok(Written::Done) => return Ok(()),
+                Ok(Written::Conflict) => {}
+                // What is there may have been made so that it cannot be put right (an immutable config map).
+                Err(error) if error.reason == Reason::Invalid => {
+                    tracing::warn!(?target, %error, "object cannot be put right");
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Every active namespace has a config map with the certificates by which its pods know the server; changed ones
+//! are restored (semantics §17).
+
+use std::sync::Arc;
+
+use super::Ending;
+use super::per_namespace::{self, Wanted};
+use crate::json::{Object, Value};
+use crate::naming::Naming;
+use crate::pipeline::Api;
+
+/// Key of the config map under which the certificates stand.
+const KEY: &str = "ca.crt";
+
+/// Follows namespaces and config maps.
+pub(super) async fn follow(api: Arc<Api>) -> Ending {
+    let naming = api.naming;
+    let certificates = api.root_ca.clone();
+    let make = |existing| wanted(naming, &certificates, existing);
+    per_namespace::follow(api, Wanted { resource: "configmaps", name: naming.root_ca_config_map, make }).await
+}
+
+/// What the config map should be, if it is not: only these data and this annotation; its labels, other annotations
+/// and identity stay.
+fn wanted(naming: &Naming, certificates: &str, existing: Option<Value>) -> Option<Value> {
+    let annotation = naming.label("description");
+    let description = format!(
+        "Contains a CA bundle that can be used to verify the {0}-apiserver when using internal endpoints such as the \
+         internal service IP or {1}.default.svc. No other usage is guaranteed across distributions of {2} clusters.",
+        naming.system_prefix.trim_end_matches('-'),
+        naming.word,
+        naming.title,
+    );
+    let existing = existing.unwrap_or_else(|| {
+        let members = [("kind", "ConfigMap"), ("apiVersion", "v1")];
+        Object::from_iter(members.map(|(name, value)| (name.into(), value.into()))).into()
+    });
+    let data = existing.get("data").and_then(Value::as_object);
+    let is_right = data.is_some_and(|data| data.len() == 1)
+        && existing.str_at(&["data", KEY]) == certificates
+        && existing.get("binaryData").is_none()
+        && existing.str_at(&["metadata", "annotations", &annotation]) == description;
+    if is_right {
+        return None;
+    }
+    let Value::Object(mut object) = existing else { return None };
+    let annotations = object.object_entry("metadata").object_entry("annotations");
+    annotations.insert(annotation, description.into());
+    object.insert("data", Object::from_iter([(KEY.into(), certificates.into())]).into());
+    object.remove("binaryData");
+    Some(object.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json::parse;
+    use crate::naming::KUBERNETES;
+
+    #[test]
+    fn whatever_is_not_as_it_should_be_is_put_right_and_nothing_else() {
+        let made = wanted(&KUBERNETES, "PEM", None).unwrap();
+        assert_eq!(made.str_at(&["data", "ca.crt"]), "PEM");
+        let text = made.str_at(&["metadata", "annotations", "kubernetes.io/description"]);
+        assert!(
+            text.contains("verify the kube-apiserver") && text.contains("kubernetes.default.svc"),
+            "{text}"
+        );
+        assert_eq!(wanted(&KUBERNETES, "PEM", Some(made.clone())), None);
+        for edit in [
+            r#"{"data":{"ca.crt":"other"}}"#,
+            r#"{"data":{"ca.crt":"PEM","more":"x"}}"#,
+            r#"{"binaryData":{"x":"AA=="}}"#,
+            r#"{"metadata":{"labels":{"a":"b"}}}"#,
+        ] {
+            let mut object = made.as_object().unwrap().clone();
+            for (name, value) in parse(edit.as_bytes()).unwrap().as_object().unwrap().iter() {
+                object.insert(name.to_owned(), value.clone());
+            }
+            let right = wanted(&KUBERNETES, "PEM", Some(object.into())).unwrap();
+            assert_eq!(right.get("data"), made.get("data"), "{edit}");
+            assert_eq!(right.get("binaryData"), None, "{edit}");
+            assert_eq!(
+                right.str_at(&["metadata", "annotations", "kubernetes.io/description"]),
+                text,
+                "{edit}"
+            );
+            assert_eq!(right.at(&["metadata", "labels", "a"]).is_some(), edit.contains("labels"), "{edit}");
+        }
+    }
+}

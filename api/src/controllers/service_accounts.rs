@@ -1,0 +1,20 @@
+//! Every active namespace has the service account `default`, which pods run as that name none (semantics §17).
+
+use std::sync::Arc;
+
+use super::Ending;
+use super::per_namespace::{self, Wanted};
+use crate::json::{Object, Value};
+use crate::pipeline::Api;
+
+/// Follows namespaces and service accounts.
+pub(super) async fn follow(api: Arc<Api>) -> Ending {
+    let make = |existing: Option<Value>| match existing {
+        Some(_) => None,
+        None => {
+            let members = [("kind", "ServiceAccount"), ("apiVersion", "v1")];
+            Some(Object::from_iter(members.map(|(name, value)| (name.into(), value.into()))).into())
+        }
+    };
+    per_namespace::follow(api, Wanted { resource: "serviceaccounts", name: "default", make }).await
+}

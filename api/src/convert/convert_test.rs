@@ -1,0 +1,208 @@
+//! Conversions there and back, on the real types.
+
+use super::*;
+use crate::json;
+use crate::naming::{CLUSTER, KUBERNETES};
+use crate::schema::registry::Registry;
+
+fn object(text: &str) -> Object {
+    match json::parse(text.as_bytes()).unwrap() {
+        Value::Object(object) => object,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn text(object: &Object) -> String {
+    let mut out = Vec::new();
+    json::write(&Value::Object(object.clone()), &mut out);
+    String::from_utf8(out).unwrap()
+}
+
+fn annotation<'o>(object: &'o Object, name: &str) -> Option<&'o str> {
+    object.get("metadata")?.get("annotations")?.get(name)?.as_str()
+}
+
+fn served(registry: &Registry, group: &str, plural: &str) -> std::sync::Arc<Resource> {
+    registry.resource(group, "v1", plural).unwrap().clone()
+}
+
+/// A v2 autoscaler with these members of spec and status.
+fn v2(spec: &str, status: &str) -> Object {
+    let resource = served(&Registry::new(&KUBERNETES), "autoscaling", "horizontalpodautoscalers");
+    let text = format!(
+        r#"{{"kind":"HorizontalPodAutoscaler","apiVersion":"autoscaling/v2","metadata":{{"name":"h"}},"spec":{{"scaleTargetRef":{{"kind":"Deployment","name":"d","apiVersion":"apps/v1"}},"minReplicas":1,"maxReplicas":5{spec}}},"status":{{"currentReplicas":2,"desiredReplicas":3{status}}}}}"#
+    );
+    conform(resource.stored().message, Value::Object(object(&text))).unwrap().object
+}
+
+const CPU: &str = r#"{"type":"Resource","resource":{"name":"cpu","target":{"type":"Utilization","averageUtilization":60}}}"#;
+const MEMORY: &str = r#"{"type":"Resource","resource":{"name":"memory","target":{"type":"AverageValue","averageValue":"1Gi"}}}"#;
+const PODS: &str = r#"{"type":"Pods","pods":{"metric":{"name":"q","selector":{"matchLabels":{"a":"b"}}},"target":{"type":"AverageValue","averageValue":"10"}}}"#;
+const OBJECT: &str = r#"{"type":"Object","object":{"describedObject":{"kind":"Ingress","name":"i","apiVersion":"networking.k8s.io/v1"},"target":{"type":"Value","value":"10k"},"metric":{"name":"r"}}}"#;
+const OBJECT_AVERAGE: &str = r#"{"type":"Object","object":{"describedObject":{"kind":"Ingress","name":"i"},"target":{"type":"AverageValue","averageValue":"3"},"metric":{"name":"r"}}}"#;
+const EXTERNAL: &str = r#"{"type":"External","external":{"metric":{"name":"x"},"target":{"type":"AverageValue","averageValue":"4"}}}"#;
+const CONTAINER: &str = r#"{"type":"ContainerResource","containerResource":{"name":"cpu","target":{"type":"Utilization","averageUtilization":70},"container":"c"}}"#;
+const ODD: &str = r#"{"type":"Resource","resource":{"name":"cpu","target":{"type":"Value","value":"3","averageUtilization":9}}}"#;
+
+#[test]
+fn every_resource_has_a_conversion_to_its_stored_form() {
+    for naming in [&CLUSTER, &KUBERNETES] {
+        let registry = Registry::new(naming);
+        let mut converted = 0;
+        for resource in registry.resources() {
+            let rule = Rule::of(resource);
+            assert!(rule.is_some(), "{} {}", resource.api_version, resource.table.kind);
+            converted += usize::from(rule != Some(Rule::Identity));
+        }
+        assert!(converted >= 2);
+    }
+}
+
+#[test]
+fn the_stored_version_is_served_as_it_is() {
+    let registry = Registry::new(&CLUSTER);
+    let pods = served(&registry, "", "pods");
+    let given = object(r#"{"z":1,"a":2}"#);
+    assert_eq!(to_served(&pods, given.clone(), &CLUSTER).unwrap(), given);
+    assert_eq!(to_stored(&pods, given.clone(), &CLUSTER).unwrap(), given);
+}
+
+#[test]
+fn autoscalers_survive_the_way_through_v1() {
+    let registry = Registry::new(&KUBERNETES);
+    let v1 = served(&registry, "autoscaling", "horizontalpodautoscalers");
+    let behavior = r#","behavior":{"scaleUp":{"stabilizationWindowSeconds":0,"selectPolicy":"Max","policies":[{"type":"Pods","value":4,"periodSeconds":15}]},"scaleDown":{"policies":[{"type":"Percent","value":100,"periodSeconds":15}],"tolerance":"50m"}}"#;
+    let status = r#","observedGeneration":3,"lastScaleTime":"2026-01-01T00:00:00Z","currentMetrics":[{"type":"Resource","resource":{"name":"cpu","current":{"averageValue":"12m","averageUtilization":33}}},{"type":"Pods","pods":{"metric":{"name":"q"},"current":{"averageValue":"1"}}},{"type":"Object","object":{"metric":{"name":"r"},"current":{"value":"7"},"describedObject":{"kind":"Ingress","name":"i"}}},{"type":"External","external":{"metric":{"name":"x"},"current":{"averageValue":"0"}}},{"type":"ContainerResource","containerResource":{"name":"cpu","current":{"averageUtilization":5},"container":"c"}}],"conditions":[{"type":"AbleToScale","status":"True","lastTransitionTime":"2026-01-01T00:00:00Z","reason":"R","message":"<m>"}]"#;
+    for (metrics, back) in [
+        (vec![CPU], None),
+        (vec![MEMORY, CPU], None),
+        (vec![PODS, OBJECT, OBJECT_AVERAGE, EXTERNAL, CONTAINER, MEMORY, CPU], None),
+        (vec![PODS], None),
+        // One CPU target is the number of v1, the second stays a metric; v1 knows no order, so the number comes last.
+        (vec![CPU, MEMORY, CPU], Some(vec![MEMORY, CPU, CPU])),
+        (vec![CPU, MEMORY], Some(vec![MEMORY, CPU])),
+        // What flat names cannot say keeps its own form.
+        (vec![ODD], None),
+    ] {
+        let spec = |metrics: &[&str]| format!(r#","metrics":[{}]{behavior}"#, metrics.join(","));
+        let stored = v2(&spec(&metrics), status);
+        let shown = to_served(&v1, stored.clone(), &KUBERNETES).unwrap();
+        assert_eq!(shown.get("apiVersion").and_then(Value::as_str), Some("autoscaling/v1"));
+        let returned = to_stored(&v1, shown, &KUBERNETES).unwrap();
+        assert_eq!(text(&returned), text(&v2(&spec(&back.unwrap_or(metrics)), status)));
+    }
+}
+
+#[test]
+fn v1_shows_what_it_has_fields_for_and_keeps_the_rest_in_annotations() {
+    let registry = Registry::new(&KUBERNETES);
+    let v1 = served(&registry, "autoscaling", "horizontalpodautoscalers");
+    let stored = v2(
+        &format!(r#","metrics":[{CPU},{MEMORY}],"behavior":{{"scaleDown":{{"selectPolicy":"Disabled"}}}}"#),
+        r#","currentMetrics":[{"type":"Resource","resource":{"name":"cpu","current":{"averageValue":"12m","averageUtilization":33}}}],"conditions":[{"type":"A","status":"True"}]"#,
+    );
+    let shown = to_served(&v1, stored, &KUBERNETES).unwrap();
+    assert_eq!(
+        text(shown.get("spec").and_then(Value::as_object).unwrap()),
+        r#"{"scaleTargetRef":{"kind":"Deployment","name":"d","apiVersion":"apps/v1"},"minReplicas":1,"maxReplicas":5,"targetCPUUtilizationPercentage":60}"#
+    );
+    assert_eq!(
+        text(shown.get("status").and_then(Value::as_object).unwrap()),
+        r#"{"currentReplicas":2,"desiredReplicas":3,"currentCPUUtilizationPercentage":33}"#
+    );
+    for (name, want) in [
+        ("metrics", r#"[{"type":"Resource","resource":{"name":"memory","targetAverageValue":"1Gi"}}]"#),
+        (
+            "current-metrics",
+            r#"[{"type":"Resource","resource":{"name":"cpu","currentAverageUtilization":33,"currentAverageValue":"12m"}}]"#,
+        ),
+        ("conditions", r#"[{"type":"A","status":"True","lastTransitionTime":null}]"#),
+        (
+            "behavior",
+            r#"{"ScaleUp":null,"ScaleDown":{"StabilizationWindowSeconds":null,"SelectPolicy":"Disabled","Policies":null,"Tolerance":null}}"#,
+        ),
+    ] {
+        let name = format!("autoscaling.alpha.kubernetes.io/{name}");
+        assert_eq!(annotation(&shown, &name), Some(want), "{name}");
+    }
+}
+
+#[test]
+fn v1_objects_get_metrics_and_their_annotations_are_read_once() {
+    let registry = Registry::new(&CLUSTER);
+    let v1 = served(&registry, "autoscaling", "horizontalpodautoscalers");
+    let key = "autoscaling.alpha.cluster.io";
+    let cpu = |percent: i64| {
+        format!(
+            r#"{{"type":"Resource","resource":{{"name":"cpu","target":{{"type":"Utilization","averageUtilization":{percent}}}}}}}"#
+        )
+    };
+    for (annotations, spec, want) in [
+        (String::new(), "", format!("[{}]", cpu(80))),
+        (String::new(), r#","targetCPUUtilizationPercentage":50"#, format!("[{}]", cpu(50))),
+        // Not JSON, no list, no metrics: as if it were not there.
+        (format!(r#""{key}/metrics":"[{{""#), "", format!("[{}]", cpu(80))),
+        (format!(r#""{key}/metrics":"{{}}""#), "", format!("[{}]", cpu(80))),
+        (format!(r#""{key}/metrics":"[{{\"type\":3}}]""#), "", format!("[{}]", cpu(80))),
+        (
+            format!(
+                r#""{key}/metrics":"[{{\"type\":\"Object\",\"object\":{{\"target\":{{\"kind\":\"K\",\"name\":\"n\"}},\"metricName\":\"m\",\"targetValue\":\"0\",\"averageValue\":\"5\"}}}}]""#
+            ),
+            "",
+            r#"[{"type":"Object","object":{"describedObject":{"kind":"K","name":"n"},"target":{"type":"AverageValue","averageValue":"5"},"metric":{"name":"m"}}}]"#.to_owned(),
+        ),
+    ] {
+        let given = object(&format!(
+            r#"{{"kind":"HorizontalPodAutoscaler","apiVersion":"autoscaling/v1","metadata":{{"name":"h","annotations":{{"own":"1"{}{annotations}}}}},"spec":{{"scaleTargetRef":{{"kind":"D","name":"d"}},"maxReplicas":5{spec}}},"status":{{"currentReplicas":0,"desiredReplicas":0,"currentCPUUtilizationPercentage":7}}}}"#,
+            if annotations.is_empty() { "" } else { "," }
+        ));
+        let stored = to_stored(&v1, given, &CLUSTER).unwrap();
+        let metrics = stored.get("spec").and_then(|spec| spec.get("metrics")).unwrap();
+        let mut out = Vec::new();
+        json::write(metrics, &mut out);
+        assert_eq!(String::from_utf8(out).unwrap(), want);
+        assert_eq!(annotation(&stored, "own"), Some("1"));
+        assert_eq!(annotation(&stored, &format!("{key}/metrics")), None, "kept in v1 only");
+        let current = stored.get("status").and_then(|status| status.get("currentMetrics")).unwrap();
+        let mut out = Vec::new();
+        json::write(current, &mut out);
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            r#"[{"type":"Resource","resource":{"name":"cpu","current":{"averageUtilization":7}}}]"#
+        );
+    }
+}
+
+#[test]
+fn events_have_other_names_in_their_own_group_and_lose_nothing() {
+    for naming in [&CLUSTER, &KUBERNETES] {
+        let registry = Registry::new(naming);
+        let events = served(&registry, &naming.group("events", true), "events");
+        let core = r#"{"kind":"Event","apiVersion":"v1","metadata":{"name":"e","namespace":"n"},"involvedObject":{"kind":"Pod","name":"p"},"reason":"R","message":"m","source":{"component":"c","host":"h"},"firstTimestamp":"2026-01-01T00:00:00Z","lastTimestamp":"2026-01-02T00:00:00Z","count":3,"type":"Normal","eventTime":"2026-01-01T00:00:00.000001Z","series":{"count":2,"lastObservedTime":"2026-01-03T00:00:00.000002Z"},"action":"A","related":{"kind":"Node","name":"x"},"reportingComponent":"rc","reportingInstance":"ri"}"#;
+        let stored = conform(events.stored().message, Value::Object(object(core))).unwrap().object;
+        let shown = to_served(&events, stored.clone(), naming).unwrap();
+        let want = format!(
+            r#"{{"kind":"Event","apiVersion":"{}/v1","metadata":{{"name":"e","namespace":"n"}},"eventTime":"2026-01-01T00:00:00.000001Z","series":{{"count":2,"lastObservedTime":"2026-01-03T00:00:00.000002Z"}},"reportingController":"rc","reportingInstance":"ri","action":"A","reason":"R","regarding":{{"kind":"Pod","name":"p"}},"related":{{"kind":"Node","name":"x"}},"note":"m","type":"Normal","deprecatedSource":{{"component":"c","host":"h"}},"deprecatedFirstTimestamp":"2026-01-01T00:00:00Z","deprecatedLastTimestamp":"2026-01-02T00:00:00Z","deprecatedCount":3}}"#,
+            naming.group("events", true)
+        );
+        assert_eq!(text(&shown), want);
+        assert_eq!(text(&to_stored(&events, shown, naming).unwrap()), text(&stored));
+
+        let little = format!(
+            r#"{{"kind":"Event","apiVersion":"{}/v1","metadata":{{"name":"e"}},"eventTime":null}}"#,
+            naming.group("events", true)
+        );
+        let little = conform(events.table.message, Value::Object(object(&little))).unwrap().object;
+        let stored = to_stored(&events, little.clone(), naming).unwrap();
+        assert_eq!(stored.get("apiVersion").and_then(Value::as_str), Some("v1"));
+        assert_eq!(text(&to_served(&events, stored, naming).unwrap()), text(&little));
+    }
+}
+
+#[test]
+fn trees_of_another_type_are_errors() {
+    let registry = Registry::new(&CLUSTER);
+    let events = served(&registry, "events.cluster.io", "events");
+    let bad = object(r#"{"kind":"Event","apiVersion":"v1","count":"many"}"#);
+    assert_eq!(to_served(&events, bad, &CLUSTER).unwrap_err().code, 500);
+}

@@ -1,0 +1,148 @@
+//! Which of its forms a discovery document is asked for in: the little of content negotiation that discovery
+//! needs, including the clause for the aggregated form (semantics §2.2, §9.1).
+//!
+//! Clauses are tried by descending `q`, specific ones before wildcards, otherwise in header order. `q=0` does
+//! not exclude. The aggregated form is recognised by its three parameters in any order. Partial wildcards such
+//! as `application/*` match nothing (semantics §20.1).
+
+use http::HeaderMap;
+use http::header::ACCEPT;
+
+use crate::naming::Naming;
+
+/// Group stem of the aggregated form.
+pub(super) const AGGREGATED_GROUP: &str = "apidiscovery";
+/// Version of the aggregated form.
+pub(super) const AGGREGATED_VERSION: &str = "v2";
+/// Kind of the aggregated form.
+pub(super) const AGGREGATED_KIND: &str = "APIGroupDiscoveryList";
+
+/// The form to answer in.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Form {
+    /// The plain document.
+    Plain,
+    /// All groups, versions and resources at once.
+    Aggregated,
+}
+
+/// Clauses beyond this many are not looked at: no client sends them, and sorting them is work.
+const CLAUSES_MAX: usize = 64;
+
+/// One clause of an `Accept` header.
+pub(crate) struct Clause<'a> {
+    /// `type/subtype` as it was written.
+    pub media_type: &'a str,
+    parameters: Vec<(&'a str, &'a str)>,
+    quality: f64,
+}
+
+/// The form that `headers` ask for; `None` when nothing they accept is served (406). Where the document has no
+/// aggregated form, its clause matches nothing.
+pub(super) fn form(headers: &HeaderMap, naming: &Naming, has_aggregated: bool) -> Option<Form> {
+    let clauses = Clause::sorted(headers);
+    if clauses.is_empty() {
+        return Some(Form::Plain);
+    }
+    clauses
+        .iter()
+        .filter_map(|clause| clause.form(naming))
+        .find(|form| has_aggregated || *form == Form::Plain)
+}
+
+impl<'a> Clause<'a> {
+    /// The clauses of all `Accept` headers in the order in which they are to be tried.
+    pub(crate) fn sorted(headers: &'a HeaderMap) -> Vec<Self> {
+        let mut clauses = Vec::new();
+        for value in headers.get_all(ACCEPT) {
+            let text = value.to_str().unwrap_or("");
+            clauses.extend(text.split(',').filter_map(Clause::parse).take(CLAUSES_MAX - clauses.len()));
+        }
+        clauses.sort_by(|a, b| b.quality.total_cmp(&a.quality).then(a.wildcards().cmp(&b.wildcards())));
+        clauses
+    }
+
+    fn parse(text: &'a str) -> Option<Clause<'a>> {
+        let mut parts = text.split(';').map(str::trim);
+        let media_type = parts.next().filter(|media_type| !media_type.is_empty())?;
+        let parameters: Vec<(&str, &str)> = parts
+            .filter_map(|part| part.split_once('='))
+            .map(|(name, value)| (name.trim(), value.trim().trim_matches('"')))
+            .collect();
+        let quality = parameters.iter().find(|(name, _)| *name == "q");
+        // A quality that cannot be read counts as 0; NaN would not sort.
+        let quality = quality.map_or(1.0, |(_, q)| q.parse().unwrap_or(0.0));
+        let quality = if f64::is_nan(quality) { 0.0 } else { quality };
+        Some(Clause { media_type, parameters, quality })
+    }
+
+    fn wildcards(&self) -> u8 {
+        match self.media_type {
+            "*/*" | "*" => 1,
+            _ => 0,
+        }
+    }
+
+    fn parameter(&self, name: &str) -> &'a str {
+        self.parameters.iter().find(|(known, _)| *known == name).map_or("", |(_, value)| value)
+    }
+
+    fn form(&self, naming: &Naming) -> Option<Form> {
+        if !matches!(self.media_type, "application/json" | "*/*" | "*") {
+            return None;
+        }
+        match (self.parameter("g"), self.parameter("v"), self.parameter("as")) {
+            ("", "", "") => Some(Form::Plain),
+            (group, AGGREGATED_VERSION, AGGREGATED_KIND)
+                if group.strip_suffix(naming.group_suffix) == Some(AGGREGATED_GROUP) =>
+            {
+                Some(Form::Aggregated)
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::naming::{CLUSTER, KUBERNETES};
+    use http::HeaderValue;
+
+    #[test]
+    fn the_accept_header_selects_the_form_semantics_2_2() {
+        let kubectl = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
+                       application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
+        let old =
+            "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
+        let only_old = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";
+        for (accept, naming, want) in [
+            ("", &KUBERNETES, Some(Form::Plain)),
+            ("*/*", &KUBERNETES, Some(Form::Plain)),
+            ("application/json", &KUBERNETES, Some(Form::Plain)),
+            (kubectl, &KUBERNETES, Some(Form::Aggregated)),
+            (kubectl, &CLUSTER, Some(Form::Plain)),
+            (old, &KUBERNETES, Some(Form::Plain)),
+            (only_old, &KUBERNETES, None),
+            (
+                "application/json; as=APIGroupDiscoveryList; v=v2; g=apidiscovery.cluster.io;profile=nopeer",
+                &CLUSTER,
+                Some(Form::Aggregated),
+            ),
+            ("text/html", &CLUSTER, None),
+            ("application/*", &CLUSTER, None),
+            ("Application/JSON", &CLUSTER, None),
+            ("text/html, application/vnd.cluster.protobuf;q=0.9, */*;q=0.1", &CLUSTER, Some(Form::Plain)),
+            ("application/json;q=oops", &CLUSTER, Some(Form::Plain)),
+            (
+                "application/json;g=apidiscovery.cluster.io;v=v2;as=APIGroupDiscoveryList;q=0.5,application/json",
+                &CLUSTER,
+                Some(Form::Plain),
+            ),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(ACCEPT, HeaderValue::from_str(accept).unwrap());
+            assert_eq!(form(&headers, naming, true), want, "{accept}");
+        }
+    }
+}

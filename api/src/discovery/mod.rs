@@ -1,0 +1,370 @@
+//! Discovery: which groups, versions and resources there are (semantics §2.1, §2.2).
+//!
+//! ```text
+//! Catalog ──► /  /api  /apis  /apis/<group>  /api/v1  /apis/<group>/<version>
+//!         └─► the aggregated forms of /api and /apis, with an ETag
+//! ```
+//!
+//! Plain documents are small and rarely read, so they are made for each request. The aggregated ones carry
+//! everything; they are made when first asked for and kept. Making a `Discovery` costs next to nothing.
+//! This module knows no registry, no requests beyond path and headers, and no authorization.
+
+pub(crate) mod accept;
+pub mod catalog;
+mod documents;
+
+use std::fmt::Write;
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use sha2::{Digest, Sha512};
+
+use self::accept::Form;
+use self::catalog::Catalog;
+use crate::json::{self, Value};
+use crate::naming::Naming;
+use crate::status::{Reason, Status};
+
+/// The discovery documents of one catalog.
+#[derive(Debug)]
+pub struct Discovery {
+    catalog: Arc<Catalog>,
+    naming: &'static Naming,
+    server_address: String,
+    other_paths: Vec<String>,
+    core: OnceLock<Aggregated>,
+    named: OnceLock<Aggregated>,
+}
+
+/// An aggregated document, ready to send.
+#[derive(Debug)]
+struct Aggregated {
+    body: Bytes,
+    etag: HeaderValue,
+}
+
+impl Discovery {
+    /// Discovery of `catalog`. `server_address` (`host:port`) is what `/api` tells clients to talk to;
+    /// `other_paths` are the paths outside the resource API (`/healthz`, `/version` …) that `/` lists too.
+    pub fn new(
+        catalog: Arc<Catalog>,
+        naming: &'static Naming,
+        server_address: String,
+        other_paths: Vec<String>,
+    ) -> Self {
+        let (core, named) = (OnceLock::new(), OnceLock::new());
+        Discovery { catalog, naming, server_address, other_paths, core, named }
+    }
+
+    /// The same documents for another catalog.
+    pub fn with_catalog(&self, catalog: Arc<Catalog>) -> Self {
+        Self::new(catalog, self.naming, self.server_address.clone(), self.other_paths.clone())
+    }
+
+    /// What the documents describe.
+    pub fn catalog(&self) -> &Arc<Catalog> {
+        &self.catalog
+    }
+
+    /// Answers a GET of `path`; `None` when it is no discovery path or names nothing that is served.
+    ///
+    /// A slash at the end is accepted. `pretty` asks for indented JSON. A 406 is answered as a Status here.
+    pub fn respond(&self, path: &str, headers: &HeaderMap, pretty: bool) -> Option<Response<Bytes>> {
+        let mut parts = path.strip_prefix('/')?.trim_end_matches('/').split('/');
+        let parts = [parts.next(), parts.next(), parts.next(), parts.next()];
+        // The list of paths is the one document that ignores `Accept` and is always indented.
+        if let [Some(""), None, None, None] = parts {
+            return Some(json_response(StatusCode::OK, &documents::root_paths(self.paths()), true));
+        }
+        let cache = match parts {
+            [Some("api"), None, None, None] => Some(&self.core),
+            [Some("apis"), None, None, None] => Some(&self.named),
+            _ => None,
+        };
+        let form = accept::form(headers, self.naming, cache.is_some());
+        let mut response = match (cache, form) {
+            (_, None) => self.plain(parts).map(|_| not_acceptable(pretty))?,
+            (Some(cache), Some(Form::Aggregated)) => self.aggregated(cache, parts[0] == Some("api"), headers),
+            (_, Some(_)) => json_response(StatusCode::OK, &self.plain(parts)?, pretty),
+        };
+        if cache.is_some() {
+            response.headers_mut().insert(VARY, HeaderValue::from_static("Accept"));
+        }
+        Some(response)
+    }
+
+    fn plain(&self, parts: [Option<&str>; 4]) -> Option<Value> {
+        Some(match parts {
+            [Some("api"), None, None, None] => {
+                documents::api_versions(self.catalog.group(""), &self.server_address)
+            }
+            [Some("apis"), None, None, None] => documents::group_list(self.catalog.named_groups()),
+            [Some("apis"), Some(group), None, None] if !group.is_empty() => {
+                documents::group(self.catalog.group(group)?)
+            }
+            [Some("api"), Some(version), None, None] => {
+                documents::resource_list(self.catalog.version("", version)?)
+            }
+            [Some("apis"), Some(group), Some(version), None] if !group.is_empty() => {
+                documents::resource_list(self.catalog.version(group, version)?)
+            }
+            _ => return None,
+        })
+    }
+
+    fn aggregated(&self, cache: &OnceLock<Aggregated>, core: bool, headers: &HeaderMap) -> Response<Bytes> {
+        let document = cache.get_or_init(|| {
+            let groups = self.catalog.groups().iter().filter(|group| group.name.is_empty() == core);
+            let body = body(&documents::aggregated(groups, self.naming), false);
+            Aggregated { etag: quoted(&sha512_hex(&body)), body }
+        });
+        let unchanged = headers.get(IF_NONE_MATCH) == Some(&document.etag);
+        let mut response = Response::new(if unchanged { Bytes::new() } else { document.body.clone() });
+        if unchanged {
+            *response.status_mut() = StatusCode::NOT_MODIFIED;
+        } else {
+            let group = self.naming.group(accept::AGGREGATED_GROUP, true);
+            let (version, kind) = (accept::AGGREGATED_VERSION, accept::AGGREGATED_KIND);
+            let content_type = format!("application/json;g={group};v={version};as={kind}");
+            if let Ok(content_type) = HeaderValue::from_str(&content_type) {
+                response.headers_mut().insert(CONTENT_TYPE, content_type);
+            }
+        }
+        response.headers_mut().insert(ETAG, document.etag.clone());
+        response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("public"));
+        response
+    }
+
+    fn paths(&self) -> Vec<String> {
+        let mut paths = self.other_paths.clone();
+        paths.extend(["/api", "/apis", "/apis/"].map(str::to_owned));
+        for group in self.catalog.groups() {
+            if !group.name.is_empty() {
+                paths.push(format!("/apis/{}", group.name));
+            }
+            paths.extend(group.versions.iter().map(|version| format!("/{}", version.path())));
+        }
+        paths
+    }
+}
+
+fn not_acceptable(pretty: bool) -> Response<Bytes> {
+    let message = "406: Not Acceptable\n\nAvailable representations: application/json";
+    let mut status = Status::new(Reason::NotAcceptable, message);
+    status.details = Some(Box::default());
+    json_response(status.code, &status.to_value(), pretty)
+}
+
+/// `value` as a JSON response; compact bodies end in a newline, indented ones do not (semantics §9.3).
+pub(crate) fn json_response(code: StatusCode, value: &Value, pretty: bool) -> Response<Bytes> {
+    let mut response = Response::new(body(value, pretty));
+    *response.status_mut() = code;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+fn body(value: &Value, pretty: bool) -> Bytes {
+    let mut out = Vec::new();
+    if pretty {
+        json::write_pretty(value, &mut out);
+    } else {
+        json::write(value, &mut out);
+        out.push(b'\n');
+    }
+    out.into()
+}
+
+/// SHA-512 of `bytes` as 128 upper-case hexadecimal digits: the ETags and hashes of published documents.
+pub(crate) fn sha512_hex(bytes: &[u8]) -> String {
+    Sha512::digest(bytes).iter().fold(String::with_capacity(128), |mut hex, byte| {
+        let _ = write!(hex, "{byte:02X}");
+        hex
+    })
+}
+
+/// `text`, which is plain ASCII, in quotes, as ETags are written.
+pub(crate) fn quoted(text: &str) -> HeaderValue {
+    HeaderValue::from_str(&format!("\"{text}\"")).unwrap_or(HeaderValue::from_static("\"\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::discovery::catalog::{
+        CustomDefinition, Definition, Group, Gvk, Resource, Subresource, Version,
+    };
+    use crate::naming::{CLUSTER, KUBERNETES};
+    use http::header::ACCEPT;
+
+    const AGGREGATED: &str = "application/json;g=apidiscovery.cluster.io;v=v2;as=APIGroupDiscoveryList";
+
+    fn gvk(group: &'static str, version: &'static str, kind: &'static str) -> Gvk {
+        Gvk { group: group.into(), version: version.into(), kind: kind.into() }
+    }
+
+    fn version(group: &str, version: &str, resources: Vec<Resource>) -> Arc<Version> {
+        let (group, version) = (group.to_owned(), version.to_owned());
+        Arc::new(Version { group, version, priority: 15, stale: false, resources })
+    }
+
+    /// A core group with pods, and a custom group with widgets.
+    fn discovery() -> Discovery {
+        let pods = Resource {
+            plural: "pods".into(),
+            singular: "pod".into(),
+            gvk: gvk("", "v1", "Pod"),
+            list_kind: "PodList".into(),
+            namespaced: true,
+            verbs: vec!["create".into(), "get".into()],
+            short_names: vec!["po".into()],
+            categories: vec!["all".into()],
+            storage: Some(gvk("", "v1", "Pod")),
+            subresources: vec![Subresource {
+                name: "eviction".into(),
+                gvk: gvk("policy", "v1", "Eviction"),
+                verbs: vec!["create".into()],
+                connect: false,
+                definition: Definition::Elsewhere,
+            }],
+            definition: Definition::Elsewhere,
+            strategic: true,
+            delete_returns_object: false,
+        };
+        let widgets = Resource {
+            plural: "widgets".into(),
+            singular: "widget".into(),
+            gvk: gvk("example.com", "v2", "Widget"),
+            list_kind: "WidgetList".into(),
+            namespaced: false,
+            verbs: vec!["get".into()],
+            short_names: vec![],
+            categories: vec![],
+            storage: None,
+            subresources: vec![],
+            definition: Definition::Custom(Arc::new(CustomDefinition { schema: Value::Null })),
+            strategic: false,
+            delete_returns_object: false,
+        };
+        let groups = vec![
+            Group { name: String::new(), priority: 18000, versions: vec![version("", "v1", vec![pods])] },
+            Group {
+                name: "example.com".to_owned(),
+                priority: 1000,
+                versions: vec![version("example.com", "v2", vec![widgets])],
+            },
+        ];
+        let paths = vec!["/version".to_owned(), "/healthz".to_owned()];
+        Discovery::new(Arc::new(Catalog::new(groups)), &CLUSTER, "10.0.0.1:6443".to_owned(), paths)
+    }
+
+    fn get(path: &str, accept: &'static str) -> Option<Response<Bytes>> {
+        let mut headers = HeaderMap::new();
+        headers.insert(ACCEPT, HeaderValue::from_static(accept));
+        discovery().respond(path, &headers, false)
+    }
+
+    fn text(response: &Response<Bytes>) -> &str {
+        std::str::from_utf8(response.body()).unwrap().trim_end_matches('\n')
+    }
+
+    #[test]
+    fn plain_documents_are_those_of_semantics_2_1() {
+        for (path, want) in [
+            (
+                "/api",
+                r#"{"kind":"APIVersions","versions":["v1"],"serverAddressByClientCIDRs":[{"clientCIDR":"0.0.0.0/0","serverAddress":"10.0.0.1:6443"}]}"#,
+            ),
+            (
+                "/apis/",
+                r#"{"kind":"APIGroupList","apiVersion":"v1","groups":[{"name":"example.com","versions":[{"groupVersion":"example.com/v2","version":"v2"}],"preferredVersion":{"groupVersion":"example.com/v2","version":"v2"}}]}"#,
+            ),
+            (
+                "/apis/example.com",
+                r#"{"kind":"APIGroup","apiVersion":"v1","name":"example.com","versions":[{"groupVersion":"example.com/v2","version":"v2"}],"preferredVersion":{"groupVersion":"example.com/v2","version":"v2"}}"#,
+            ),
+            (
+                "/api/v1/",
+                r#"{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"pods","singularName":"pod","namespaced":true,"kind":"Pod","verbs":["create","get"],"shortNames":["po"],"categories":["all"],"storageVersionHash":"xPOwRZ+Yhw8="},{"name":"pods/eviction","singularName":"","namespaced":true,"group":"policy","version":"v1","kind":"Eviction","verbs":["create"]}]}"#,
+            ),
+            (
+                "/apis/example.com/v2",
+                r#"{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"example.com/v2","resources":[{"name":"widgets","singularName":"widget","namespaced":false,"kind":"Widget","verbs":["get"]}]}"#,
+            ),
+        ] {
+            let response = get(path, "application/json").unwrap();
+            assert_eq!(text(&response), want, "{path}");
+            assert_eq!(response.headers()[CONTENT_TYPE], "application/json");
+        }
+        let root = get("/", "text/html").unwrap();
+        let want = "{\n  \"paths\": [\n    \"/api\",\n    \"/api/v1\",\n    \"/apis\",\n    \"/apis/\",\n    \"/apis/example.com\",\n    \"/apis/example.com/v2\",\n    \"/healthz\",\n    \"/version\"\n  ]\n}";
+        assert_eq!(text(&root), want);
+    }
+
+    #[test]
+    fn paths_that_are_no_discovery_or_name_nothing_served_are_not_answered() {
+        for path in [
+            "/api/v2",
+            "/apis/none",
+            "/apis/example.com/v1",
+            "/apis//v1",
+            "/api/v1/pods",
+            "/version",
+            "api",
+            "/apis/example.com/v2/widgets/x",
+        ] {
+            assert!(get(path, "*/*").is_none(), "{path}");
+            assert!(get(path, "text/html").is_none(), "{path}");
+        }
+    }
+
+    #[test]
+    fn aggregated_documents_are_those_of_semantics_2_2() {
+        let core = get("/api", AGGREGATED).unwrap();
+        assert_eq!(
+            text(&core),
+            r#"{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.cluster.io/v2","metadata":{},"items":[{"metadata":{},"versions":[{"version":"v1","resources":[{"resource":"pods","responseKind":{"group":"","version":"","kind":"Pod"},"scope":"Namespaced","singularResource":"pod","verbs":["create","get"],"shortNames":["po"],"categories":["all"],"subresources":[{"subresource":"eviction","responseKind":{"group":"policy","version":"v1","kind":"Eviction"},"verbs":["create"]}]}],"freshness":"Current"}]}]}"#
+        );
+        let named = get("/apis", AGGREGATED).unwrap();
+        assert_eq!(
+            text(&named),
+            r#"{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.cluster.io/v2","metadata":{},"items":[{"metadata":{"name":"example.com"},"versions":[{"version":"v2","resources":[{"resource":"widgets","responseKind":{"group":"example.com","version":"v2","kind":"Widget"},"scope":"Cluster","singularResource":"widget","verbs":["get"]}],"freshness":"Current"}]}]}"#
+        );
+        let headers = core.headers();
+        assert_eq!(headers[CONTENT_TYPE], AGGREGATED);
+        assert_eq!(headers[VARY], "Accept");
+        assert_eq!(headers[CACHE_CONTROL], "public");
+        let etag = headers[ETAG].to_str().unwrap().trim_matches('"');
+        assert_eq!(etag.len(), 128);
+        assert!(etag.bytes().all(|b| b.is_ascii_digit() || (b'A'..=b'F').contains(&b)));
+    }
+
+    #[test]
+    fn an_etag_answers_not_modified_by_exact_equality_only() {
+        let discovery = discovery();
+        let mut headers = HeaderMap::new();
+        headers.insert(ACCEPT, HeaderValue::from_static(AGGREGATED));
+        let etag = discovery.respond("/api", &headers, false).unwrap().headers()[ETAG].clone();
+        let weak = HeaderValue::from_str(&format!("W/{}", etag.to_str().unwrap())).unwrap();
+        for (none_match, code) in [(etag, StatusCode::NOT_MODIFIED), (weak, StatusCode::OK)] {
+            headers.insert(IF_NONE_MATCH, none_match);
+            let response = discovery.respond("/api", &headers, false).unwrap();
+            assert_eq!(response.status(), code);
+            assert_eq!(response.body().is_empty(), code == StatusCode::NOT_MODIFIED);
+            assert!(response.headers().contains_key(ETAG));
+        }
+    }
+
+    #[test]
+    fn what_is_not_served_is_answered_406_with_a_status() {
+        for (path, accept) in [("/apis", "text/html"), ("/api/v1", AGGREGATED)] {
+            let response = get(path, accept).unwrap();
+            assert_eq!(response.status(), StatusCode::NOT_ACCEPTABLE);
+            assert!(
+                text(&response).contains(r#""message":"406: Not Acceptable\n\nAvailable representations: "#)
+            );
+        }
+        assert_eq!(KUBERNETES.group(accept::AGGREGATED_GROUP, true), "apidiscovery.k8s.io");
+    }
+}

@@ -1,0 +1,255 @@
+//! Text to tree, on serde_json's tokenizer.
+//!
+//! Of a duplicated member the last value stays, as the reference server does it; the strict form also says
+//! which members came twice. Depth is bounded by serde_json itself, so hostile nesting is an error and not a
+//! stack overflow.
+
+use std::cell::RefCell;
+use std::fmt;
+
+use hashbrown::HashMap;
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+
+use super::{Key, Object, Value};
+
+/// Deepest nesting accepted, as serde_json bounds it.
+pub const DEPTH_MAX: usize = 128;
+
+/// Most duplicate members reported for one document (semantics §9.5).
+const REPORTED_MAX: usize = 100;
+
+/// Why a text is not one JSON document.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct ParseError(#[from] serde_json::Error);
+
+/// Reads one JSON document; trailing white space is allowed, anything else after it is an error.
+pub fn parse(text: &[u8]) -> Result<Value, ParseError> {
+    read(text, None)
+}
+
+/// Reads one JSON document and the paths (`spec.containers[0].name`) of members that occur more than once.
+pub fn parse_reporting_duplicates(text: &[u8]) -> Result<(Value, Vec<String>), ParseError> {
+    let watch = Duplicates::default();
+    let value = read(text, Some(&watch))?;
+    Ok((value, watch.found.into_inner()))
+}
+
+fn read(text: &[u8], watch: Option<&Duplicates>) -> Result<Value, ParseError> {
+    let mut source = serde_json::Deserializer::from_slice(text);
+    let value = Tree { watch }.deserialize(&mut source)?;
+    source.end()?;
+    Ok(value)
+}
+
+/// Collects the paths of duplicate members while the document is read.
+#[derive(Default)]
+struct Duplicates {
+    path: RefCell<String>,
+    found: RefCell<Vec<String>>,
+}
+
+impl Duplicates {
+    fn report(&self, name: &str) {
+        let path = self.path.borrow();
+        let full = if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+        let mut found = self.found.borrow_mut();
+        if found.len() < REPORTED_MAX && !found.contains(&full) {
+            found.push(full);
+        }
+    }
+
+    /// Runs `inner` with the path one step deeper.
+    fn within<T>(&self, step: &str, inner: impl FnOnce() -> T) -> T {
+        let before = self.path.borrow().len();
+        {
+            let mut path = self.path.borrow_mut();
+            if before > 0 && !step.starts_with('[') {
+                path.push('.');
+            }
+            path.push_str(step);
+        }
+        let result = inner();
+        self.path.borrow_mut().truncate(before);
+        result
+    }
+}
+
+/// Collects the members of one object, the last of equal names winning.
+///
+/// Looks names up by scanning while there are few and by hash once there are many, so that a hostile object
+/// of a hundred thousand members costs no more than its size.
+#[derive(Default)]
+pub struct MemberCollector {
+    members: Vec<(Key, Value)>,
+    by_name: Option<HashMap<Key, usize>>,
+}
+
+/// From how many members on names are looked up by hash.
+const SCAN_MAX: usize = 32;
+
+impl MemberCollector {
+    /// Where member `name` stands, if it was set.
+    pub fn find(&self, name: &str) -> Option<usize> {
+        match &self.by_name {
+            Some(by_name) => by_name.get(name).copied(),
+            None => self.members.iter().position(|(key, _)| key == name),
+        }
+    }
+
+    /// Sets `name`, in its first place if it was set before; returns whether it was.
+    pub fn set(&mut self, name: Key, value: Value) -> bool {
+        if let Some(at) = self.find(&name) {
+            self.members[at].1 = value;
+            return true;
+        }
+        if let Some(by_name) = &mut self.by_name {
+            by_name.insert(name.clone(), self.members.len());
+        } else if self.members.len() == SCAN_MAX {
+            let names = self.members.iter().map(|(key, _)| key).chain([&name]);
+            self.by_name = Some(names.cloned().enumerate().map(|(at, key)| (key, at)).collect());
+        }
+        self.members.push((name, value));
+        false
+    }
+
+    /// The object.
+    pub fn finish(self) -> Object {
+        Object(self.members)
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Tree<'w> {
+    watch: Option<&'w Duplicates>,
+}
+
+impl<'de> DeserializeSeed<'de> for Tree<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, source: D) -> Result<Value, D::Error> {
+        source.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Tree<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("any JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(Value::Int(value))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(i64::try_from(value).map_or(Value::Float(value as f64), Value::Int))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(Value::Float(value))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(Value::String(value.to_owned()))
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(Value::String(value))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut source: A) -> Result<Value, A::Error> {
+        let mut items = Vec::new();
+        loop {
+            let next = match self.watch {
+                Some(watch) => {
+                    watch.within(&format!("[{}]", items.len()), || source.next_element_seed(self))?
+                }
+                None => source.next_element_seed(self)?,
+            };
+            match next {
+                Some(item) => items.push(item),
+                None => return Ok(Value::Array(items)),
+            }
+        }
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut source: A) -> Result<Value, A::Error> {
+        let mut members = MemberCollector::default();
+        while let Some(name) = source.next_key::<String>()? {
+            let value = match self.watch {
+                Some(watch) => {
+                    if members.find(&name).is_some() {
+                        watch.report(&name);
+                    }
+                    watch.within(&name, || source.next_value_seed(self))?
+                }
+                None => source.next_value_seed(self)?,
+            };
+            members.set(Key::Owned(name), value);
+        }
+        Ok(Value::Object(members.finish()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::write;
+    use super::*;
+
+    fn round(text: &str) -> String {
+        let mut out = Vec::new();
+        write(&parse(text.as_bytes()).unwrap(), &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn documents_survive_reading_and_writing() {
+        for (text, same) in [
+            ("null", "null"),
+            (" [1, -2, 3.5, 1e3, true] ", "[1,-2,3.5,1000,true]"),
+            (r#"{"b":1,"a":{"c":[]}}"#, r#"{"b":1,"a":{"c":[]}}"#),
+            (r#""<&>\u2028\n""#, r#""\u003c\u0026\u003e\u2028\n""#),
+            ("18446744073709551615", "18446744073709552000"),
+            // The nearest double, not a neighbour: otherwise numbers would drift at every reading and writing.
+            ("1.7976931348623157416294033786585", "1.7976931348623157"),
+            (r#"{"a":1,"a":2}"#, r#"{"a":2}"#),
+        ] {
+            assert_eq!(round(text), same, "{text}");
+        }
+    }
+
+    #[test]
+    fn duplicates_are_named_by_path() {
+        let text = br#"{"spec":{"a":1,"a":2,"l":[{"x":1},{"y":1,"y":2}]},"spec":{}}"#;
+        let (_, found) = parse_reporting_duplicates(text).unwrap();
+        assert_eq!(found, ["spec.a", "spec.l[1].y", "spec"]);
+    }
+
+    #[test]
+    fn an_object_of_many_members_keeps_the_last_of_equal_names_in_the_first_place() {
+        let text: Vec<String> = (0..300).map(|n| format!("\"k{}\":{n}", n % 100)).collect();
+        let value = parse(format!("{{{}}}", text.join(",")).as_bytes()).unwrap();
+        let members = value.as_object().unwrap();
+        assert_eq!(members.len(), 100);
+        assert_eq!(members.iter().nth(7), Some(("k7", &Value::Int(207))));
+    }
+
+    #[test]
+    fn bad_documents_are_errors_and_never_panics() {
+        let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+        for text in ["", "{", "[1,]", "nul", "1 2", "\"\\x\"", "{\"a\"}", deep.as_str()] {
+            assert!(parse(text.as_bytes()).is_err(), "{text:.20}");
+        }
+        assert!(parse(b"\"\xff\"").is_err(), "invalid UTF-8");
+    }
+}

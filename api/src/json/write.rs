@@ -1,0 +1,180 @@
+//! Tree to text, byte for byte as the reference server's encoder writes it: compact, `<`, `>`, `&` and the two
+//! line separators escaped, doubles in their shortest form.
+
+use std::io::Write;
+
+use super::Value;
+
+/// Appends `value` as compact JSON.
+pub fn write(value: &Value, out: &mut Vec<u8>) {
+    match value {
+        Value::Null => out.extend_from_slice(b"null"),
+        Value::Bool(true) => out.extend_from_slice(b"true"),
+        Value::Bool(false) => out.extend_from_slice(b"false"),
+        Value::Int(n) => write_display(n, out),
+        Value::Float(n) => write_double(*n, out),
+        Value::String(text) => write_string(text, out),
+        Value::Array(items) => {
+            out.push(b'[');
+            for (at, item) in items.iter().enumerate() {
+                if at > 0 {
+                    out.push(b',');
+                }
+                write(item, out);
+            }
+            out.push(b']');
+        }
+        Value::Object(members) => {
+            out.push(b'{');
+            for (at, (name, member)) in members.iter().enumerate() {
+                if at > 0 {
+                    out.push(b',');
+                }
+                write_string(name, out);
+                out.push(b':');
+                write(member, out);
+            }
+            out.push(b'}');
+        }
+    }
+}
+
+/// Appends `value` indented by two spaces a level, without a final newline (semantics §9.3).
+pub fn write_pretty(value: &Value, out: &mut Vec<u8>) {
+    write_indented(value, 0, out);
+}
+
+fn write_indented(value: &Value, level: usize, out: &mut Vec<u8>) {
+    match value {
+        Value::Array(items) if !items.is_empty() => {
+            out.push(b'[');
+            for (at, item) in items.iter().enumerate() {
+                out.extend_from_slice(if at > 0 { b",\n" } else { b"\n" });
+                indent(level + 1, out);
+                write_indented(item, level + 1, out);
+            }
+            out.push(b'\n');
+            indent(level, out);
+            out.push(b']');
+        }
+        Value::Object(members) if !members.is_empty() => {
+            out.push(b'{');
+            for (at, (name, member)) in members.iter().enumerate() {
+                out.extend_from_slice(if at > 0 { b",\n" } else { b"\n" });
+                indent(level + 1, out);
+                write_string(name, out);
+                out.extend_from_slice(b": ");
+                write_indented(member, level + 1, out);
+            }
+            out.push(b'\n');
+            indent(level, out);
+            out.push(b'}');
+        }
+        flat => write(flat, out),
+    }
+}
+
+fn indent(level: usize, out: &mut Vec<u8>) {
+    for _ in 0..level {
+        out.extend_from_slice(b"  ");
+    }
+}
+
+/// Appends `text` as a JSON string with the reference server's escapes.
+pub fn write_string(text: &str, out: &mut Vec<u8>) {
+    out.push(b'"');
+    let bytes = text.as_bytes();
+    let mut plain_from = 0;
+    let mut at = 0;
+    while at < bytes.len() {
+        let byte = bytes[at];
+        // U+2028 and U+2029 are e2 80 a8 and e2 80 a9.
+        let (escape, len): (&[u8], usize) = match byte {
+            b'"' => (b"\\\"", 1),
+            b'\\' => (b"\\\\", 1),
+            b'\n' => (b"\\n", 1),
+            b'\r' => (b"\\r", 1),
+            b'\t' => (b"\\t", 1),
+            0x08 => (b"\\b", 1),
+            0x0c => (b"\\f", 1),
+            b'<' => (b"\\u003c", 1),
+            b'>' => (b"\\u003e", 1),
+            b'&' => (b"\\u0026", 1),
+            0..=0x1f => (b"", 1),
+            0xe2 if bytes[at + 1..].starts_with(&[0x80, 0xa8]) => (b"\\u2028", 3),
+            0xe2 if bytes[at + 1..].starts_with(&[0x80, 0xa9]) => (b"\\u2029", 3),
+            _ => {
+                at += 1;
+                continue;
+            }
+        };
+        out.extend_from_slice(&bytes[plain_from..at]);
+        if escape.is_empty() {
+            const HEX: &[u8; 16] = b"0123456789abcdef";
+            out.extend_from_slice(b"\\u00");
+            out.push(HEX[usize::from(byte >> 4)]);
+            out.push(HEX[usize::from(byte & 15)]);
+        } else {
+            out.extend_from_slice(escape);
+        }
+        at += len;
+        plain_from = at;
+    }
+    out.extend_from_slice(&bytes[plain_from..]);
+    out.push(b'"');
+}
+
+/// Shortest digits that read back the same; exponents below 1e-6 and from 1e21 on, as Go and ECMAScript do.
+fn write_double(n: f64, out: &mut Vec<u8>) {
+    let size = n.abs();
+    if !n.is_finite() {
+        out.extend_from_slice(b"null"); // no decoder of ours makes one
+    } else if size != 0.0 && !(1e-6..1e21).contains(&size) {
+        let text = format!("{n:e}");
+        match text.split_once('e') {
+            Some((digits, exponent)) if !exponent.starts_with('-') => {
+                out.extend_from_slice(digits.as_bytes());
+                out.extend_from_slice(b"e+");
+                out.extend_from_slice(exponent.as_bytes());
+            }
+            _ => out.extend_from_slice(text.as_bytes()),
+        }
+    } else {
+        write_display(&n, out);
+    }
+}
+
+fn write_display(value: &dyn std::fmt::Display, out: &mut Vec<u8>) {
+    write!(out, "{value}").expect("writing to memory cannot fail");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn doubles_are_written_as_go_writes_them() {
+        for (n, text) in [
+            (0.5, "0.5"),
+            (1.0, "1"),
+            (1e21, "1e+21"),
+            (1.5e300, "1.5e+300"),
+            (1e-7, "1e-7"),
+            (0.000001, "0.000001"),
+            (-0.0, "-0"),
+        ] {
+            let mut out = Vec::new();
+            write(&Value::Float(n), &mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), text);
+        }
+    }
+
+    #[test]
+    fn pretty_form_indents_by_two_and_keeps_empty_containers_flat() {
+        let value = super::super::parse(br#"{"a":[1,{"b":{}}],"c":[]}"#).unwrap();
+        let mut out = Vec::new();
+        write_pretty(&value, &mut out);
+        let want = "{\n  \"a\": [\n    1,\n    {\n      \"b\": {}\n    }\n  ],\n  \"c\": []\n}";
+        assert_eq!(String::from_utf8(out).unwrap(), want);
+    }
+}

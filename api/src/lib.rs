@@ -1,0 +1,49 @@
+//! The resource API: what HTTP requests mean, on top of engine snapshots.
+//!
+//! ```text
+//! server ─► pipeline ─► verbs ─┬─► store ─► engine
+//!              │               ├─► schema · patch · selector · validation · strategy · admission
+//!              ▼               └─► rendition · table · convert ─► response
+//!        auth · discovery · openapi · health
+//! ```
+//!
+//! Start reading at [`pipeline`]; [`verbs`] says what each verb means, [`schema::table`] what is known about types.
+//! This crate knows HTTP, encodings and schemas, and neither files nor flags.
+
+pub mod admission;
+pub mod attributes;
+pub mod body;
+pub mod bootstrap;
+pub mod clock;
+pub mod codec;
+pub mod compress;
+pub mod controllers;
+pub mod convert;
+pub mod discovery;
+pub mod field;
+pub mod health;
+pub mod json;
+pub mod loopback;
+pub mod names;
+pub mod naming;
+pub mod negotiate;
+pub mod object;
+pub mod openapi;
+pub mod patch;
+pub mod pipeline;
+pub mod policy;
+pub mod query;
+pub mod rendition;
+pub mod request;
+pub mod response;
+pub mod schema;
+pub mod selector;
+pub mod server;
+pub mod status;
+pub mod store;
+pub mod strategy;
+pub mod table;
+pub mod validation;
+pub mod verbs;
+pub mod version;
+pub mod warning;

@@ -1,0 +1,171 @@
+//! Writes that the server makes on its own behalf: the objects every cluster starts with, and what controllers do.
+//!
+//! They pass defaulting, preparation and validation like any other write, under the server's own identity; no
+//! request stands behind them, so there is no admission.
+
+use auth::{Attributes, Authorized, User};
+use engine::{Change, CommitError, Expected};
+
+use crate::bootstrap::{ObjectStore, Target, Written};
+use crate::convert;
+use crate::json::{Object, Value};
+use crate::names;
+use crate::object::{meta, metadata_mut, set_meta};
+use crate::pipeline::Api;
+use crate::schema::defaults;
+use crate::schema::registry::Resource;
+use crate::status::{Status, Subject};
+use crate::store::{self, Store};
+use crate::strategy::{self, Endpoint};
+use crate::validation;
+use crate::verbs::write::{completes_deletion, is_same};
+
+/// The server as a client of itself.
+pub struct Loopback<'a> {
+    api: &'a Api,
+    user: User,
+}
+
+impl<'a> Loopback<'a> {
+    /// The server's own identity: a member of the group that may everything.
+    pub fn new(api: &'a Api) -> Self {
+        Loopback { api, user: User::new("system:apiserver", [auth::identity::MASTERS]) }
+    }
+
+    /// The store, opened by the server's own permission.
+    pub fn store(&self) -> Store<'a> {
+        let attributes = Attributes::path(&self.user, "update", "/");
+        let proof = Authorized::for_loopback(&attributes);
+        Store::open(&self.api.engine, &proof)
+    }
+
+    /// The resource of a target; its name does not matter.
+    ///
+    /// # Errors
+    /// There is no such resource.
+    pub fn resource(&self, target: &Target) -> Result<&'a Resource, Status> {
+        let suffixed = self.api.registry.groups().iter().find(|group| group.table.stem == target.group);
+        let group = suffixed.map(|group| group.name.as_str()).unwrap_or_default();
+        let resource = self.api.registry.resource(group, target.version, target.resource);
+        resource
+            .map(|resource| &**resource)
+            .ok_or_else(|| Status::internal(format!("{target:?} is not served")))
+    }
+
+    /// The object as it is written: complete, prepared and checked.
+    fn complete(&self, resource: &Resource, object: Value, old: Option<&Object>) -> Result<Object, Status> {
+        let Value::Object(mut object) = object else { return Err(Status::internal("not an object")) };
+        let naming = self.api.naming;
+        defaults::apply(resource.table.message, &mut object, naming);
+        let mut object = convert::to_stored(resource, object, naming)?;
+        validation::prepare(resource.stored().table, &mut object, old);
+        let errors = match old {
+            None => {
+                set_meta(&mut object, "creationTimestamp", Some(crate::clock::now().into()));
+                metadata_mut(&mut object).insert("uid", names::uid().into());
+                strategy::prepare_create(resource, &mut object, &self.user, naming);
+                validation::create(resource.stored().table, naming, &object)
+            }
+            Some(old) => {
+                strategy::prepare_update(resource, Endpoint::Main, &mut object, old);
+                validation::update(resource.stored().table, naming, &object, old)
+            }
+        };
+        if errors.is_empty() {
+            return Ok(object);
+        }
+        let name = meta(&object, "name").to_owned();
+        let subject = Subject { group: &resource.group, kind: resource.table.kind, name: &name };
+        Err(Status::invalid(subject, &errors))
+    }
+
+    /// Changes the newest state of an object to what `make` says, through `endpoint`, beginning again when it
+    /// changes meanwhile. `make` gets the state and returns the wanted one, or `None` to leave it. A change that
+    /// takes away the last thing that kept a deleted object removes it; one that changes nothing writes nothing.
+    /// An object that is not there is left so.
+    ///
+    /// # Errors
+    /// The wanted state is not valid, or the store failed.
+    pub async fn change(
+        &self,
+        resource: &Resource,
+        (namespace, name): (&str, &str),
+        endpoint: Endpoint,
+        mut make: impl FnMut(&Object) -> Option<Object>,
+    ) -> Result<(), Status> {
+        let key = store::key(resource, namespace, name);
+        loop {
+            let Some(stored) = self.store().get(&key)? else { return Ok(()) };
+            let old = stored.object(resource)?;
+            let Some(mut new) = make(&old) else { return Ok(()) };
+            strategy::prepare_update(resource, endpoint, &mut new, &old);
+            validation::prepare(resource.stored().table, &mut new, Some(&old));
+            let table = resource.stored().table;
+            let errors =
+                validation::update_through(endpoint.subresource(), table, self.api.naming, &new, &old);
+            if !errors.is_empty() {
+                let subject = Subject { group: &resource.group, kind: resource.table.kind, name };
+                return Err(Status::invalid(subject, &errors));
+            }
+            let payload = store::payload(resource, &new);
+            let change = if completes_deletion(resource, &new, &old) {
+                Change::Delete(Some(payload))
+            } else if is_same(&payload, &stored) {
+                return Ok(());
+            } else {
+                Change::Put(payload)
+            };
+            let expected = Expected::Revision(stored.entry.revision());
+            if self.commit(key.clone(), expected, change).await? == Written::Done {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn commit(&self, key: bytes::Bytes, expected: Expected, change: Change) -> Result<Written, Status> {
+        match self.store().commit(key, expected, change).await {
+            Ok(_) => Ok(Written::Done),
+            Err(CommitError::Conflict { .. }) => Ok(Written::Conflict),
+            Err(error) => Err(self.api.commit_failed(&error)),
+        }
+    }
+}
+
+/// The revision an object says it was read at.
+fn revision_of(object: &Value) -> Result<u64, Status> {
+    let text = object.str_at(&["metadata", "resourceVersion"]);
+    text.parse().map_err(|_| Status::internal(format!("no revision in {text:?}")))
+}
+
+impl ObjectStore for Loopback<'_> {
+    type Error = Status;
+
+    fn get(&self, target: &Target) -> Result<Option<Value>, Status> {
+        let resource = self.resource(target)?;
+        let stored = self.store().get(&store::key(resource, &target.namespace, &target.name))?;
+        stored.map(|stored| stored.object(resource).map(Value::Object)).transpose()
+    }
+
+    async fn create(&self, target: &Target, object: Value) -> Result<Written, Status> {
+        let resource = self.resource(target)?;
+        let object = self.complete(resource, object, None)?;
+        let key = store::key(resource, &target.namespace, &target.name);
+        self.commit(key, Expected::Absent, Change::Put(store::payload(resource, &object))).await
+    }
+
+    async fn update(&self, target: &Target, object: Value) -> Result<Written, Status> {
+        let resource = self.resource(target)?;
+        let expected = Expected::Revision(revision_of(&object)?);
+        let key = store::key(resource, &target.namespace, &target.name);
+        let Some(stored) = self.store().get(&key)? else { return Ok(Written::Conflict) };
+        let object = self.complete(resource, object, Some(&stored.object(resource)?))?;
+        self.commit(key, expected, Change::Put(store::payload(resource, &object))).await
+    }
+
+    async fn delete(&self, target: &Target, existing: &Value) -> Result<Written, Status> {
+        let resource = self.resource(target)?;
+        let expected = Expected::Revision(revision_of(existing)?);
+        self.commit(store::key(resource, &target.namespace, &target.name), expected, Change::Delete(None))
+            .await
+    }
+}

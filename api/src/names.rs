@@ -1,0 +1,100 @@
+//! Random parts of object identity: uids and generated names (semantics §5.1).
+
+use std::cell::RefCell;
+
+/// Longest base of a generated name; with the suffix it fits a label.
+const GENERATED_BASE_MAX: usize = 58;
+
+/// Letters of the random suffix: no vowels and no look-alikes.
+const SUFFIX_ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+
+/// A random identity, UUID version 4.
+pub fn uid() -> String {
+    let mut bytes = random::<16>();
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    let mut text = String::with_capacity(36);
+    for (at, byte) in bytes.iter().enumerate() {
+        if matches!(at, 4 | 6 | 8 | 10) {
+            text.push('-');
+        }
+        text.push(char::from_digit(u32::from(byte >> 4), 16).unwrap_or('0'));
+        text.push(char::from_digit(u32::from(byte & 15), 16).unwrap_or('0'));
+    }
+    text
+}
+
+/// `base`, cut where need be, and five random letters.
+pub fn generated(base: &str) -> String {
+    let mut name = String::with_capacity(base.len() + 5);
+    let cut =
+        base.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|&end| end <= GENERATED_BASE_MAX);
+    name.push_str(&base[..cut.last().unwrap_or(0)]);
+    for byte in random::<5>() {
+        // 27 letters over 256 values: the bias is below one part in nine and of no consequence here.
+        name.push(char::from(SUFFIX_ALPHABET[usize::from(byte) % SUFFIX_ALPHABET.len()]));
+    }
+    name
+}
+
+/// Random bytes fetched at once: every request needs some, and asking the system each time costs a microsecond.
+const POOL_BYTES: usize = 1024;
+
+/// Random bytes that this thread has not given out yet: the first `left` ones.
+struct Pool {
+    bytes: [u8; POOL_BYTES],
+    left: usize,
+}
+
+thread_local! {
+    static POOL: RefCell<Pool> = const { RefCell::new(Pool { bytes: [0; POOL_BYTES], left: 0 }) };
+}
+
+/// Random bytes of the operating system; none are given out twice.
+pub fn random<const N: usize>() -> [u8; N] {
+    const { assert!(N <= POOL_BYTES, "more than the pool holds") };
+    POOL.with_borrow_mut(|pool| {
+        if pool.left < N {
+            let filled = getrandom::fill(&mut pool.bytes);
+            filled.expect("the operating system's random source does not fail once the system is up");
+            pool.left = POOL_BYTES;
+        }
+        pool.left -= N;
+        let mut bytes = [0; N];
+        // What was given out does not stay behind in memory.
+        bytes.swap_with_slice(&mut pool.bytes[pool.left..pool.left + N]);
+        bytes
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uids_are_version_4_and_differ() {
+        let (a, b) = (uid(), uid());
+        assert_ne!(a, b);
+        assert_eq!(a.len(), 36);
+        assert_eq!(a.as_bytes()[14], b'4');
+        assert!(matches!(a.as_bytes()[19], b'8' | b'9' | b'a' | b'b'), "{a}");
+    }
+
+    #[test]
+    fn random_bytes_do_not_come_twice() {
+        // More than a pool, so that it is filled anew in between.
+        let drawn: std::collections::HashSet<[u8; 16]> = (0..POOL_BYTES / 4).map(|_| random()).collect();
+        assert_eq!(drawn.len(), POOL_BYTES / 4);
+        assert!(!drawn.contains(&[0; 16]));
+    }
+
+    #[test]
+    fn generated_names_never_exceed_63_bytes() {
+        for base in ["web-", "", &"x".repeat(300), &"ä".repeat(40)] {
+            let name = generated(base);
+            assert!(name.len() <= 63 && name.len() >= 5, "{name}");
+            assert!(name.bytes().rev().take(5).all(|b| SUFFIX_ALPHABET.contains(&b)));
+        }
+        assert!(generated("web-").starts_with("web-"));
+    }
+}

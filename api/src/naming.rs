@@ -1,0 +1,127 @@
+//! The two vocabularies the server speaks. This is the only place where either is spelled out.
+//!
+//! Everything else in the code composes names from a [`Naming`] value, so that the same binary speaks as the
+//! specification is written (`cluster`) or as upstream clients expect (`kubernetes`).
+
+/// One vocabulary. All members are complete pieces of names; see the accessors for the composed forms.
+#[derive(Debug, Eq, PartialEq)]
+pub struct Naming {
+    /// Profile name, as `--naming` takes it.
+    pub profile: &'static str,
+    /// What follows a suffixed group stem, with the dot: `.cluster.io`.
+    pub group_suffix: &'static str,
+    /// Domain of label, annotation and type names: `cluster.io`, as in `cluster.io/metadata.name`.
+    pub domain: &'static str,
+    /// First part of system namespaces and component names, with the dash: `cluster-`.
+    pub system_prefix: &'static str,
+    /// The bare word, as in the finalizer of namespaces and the service that points at the server.
+    pub word: &'static str,
+    /// Media type of protobuf bodies.
+    pub protobuf_media_type: &'static str,
+    /// First part of OpenAPI definition names: `io.cluster`.
+    pub openapi_root: &'static str,
+    /// What the names of schema extensions begin with. Clients read them, so both profiles spell them alike.
+    pub extension_prefix: &'static str,
+    /// Title of the OpenAPI documents.
+    pub title: &'static str,
+    /// Name of the system's root authority config map.
+    pub root_ca_config_map: &'static str,
+}
+
+/// As the specification is written; the default.
+pub static CLUSTER: Naming = Naming {
+    profile: "cluster",
+    group_suffix: ".cluster.io",
+    domain: "cluster.io",
+    system_prefix: "cluster-",
+    word: "cluster",
+    protobuf_media_type: "application/vnd.cluster.protobuf",
+    openapi_root: "io.cluster",
+    extension_prefix: "x-kubernetes-",
+    title: "Cluster",
+    root_ca_config_map: "cluster-root-ca.crt",
+};
+
+/// As upstream clients speak.
+pub static KUBERNETES: Naming = Naming {
+    profile: "kubernetes",
+    group_suffix: ".k8s.io",
+    domain: "kubernetes.io",
+    system_prefix: "kube-",
+    word: "kubernetes",
+    protobuf_media_type: "application/vnd.kubernetes.protobuf",
+    openapi_root: "io.k8s",
+    extension_prefix: "x-kubernetes-",
+    title: "Kubernetes",
+    root_ca_config_map: "kube-root-ca.crt",
+};
+
+/// All vocabularies; the build writes one set of schema tables for each.
+pub static ALL: [&Naming; 2] = [&CLUSTER, &KUBERNETES];
+
+impl Naming {
+    /// The profile called `name`.
+    pub fn by_profile(name: &str) -> Option<&'static Naming> {
+        ALL.into_iter().find(|naming| naming.profile == name)
+    }
+
+    /// The full group name of a stem from the schema tables.
+    pub fn group(&self, stem: &str, suffixed: bool) -> String {
+        if suffixed { format!("{stem}{}", self.group_suffix) } else { stem.to_owned() }
+    }
+
+    /// `<group>/<version>`, or the version alone for the core group.
+    pub fn api_version(&self, stem: &str, suffixed: bool, version: &str) -> String {
+        if stem.is_empty() { version.to_owned() } else { format!("{}/{version}", self.group(stem, suffixed)) }
+    }
+
+    /// Group of tables, metadata-only objects and options.
+    pub fn meta_group(&self) -> String {
+        self.group("meta", true)
+    }
+
+    /// The name of a schema extension: `list-type` becomes the member that clients know.
+    pub fn extension(&self, name: &str) -> String {
+        format!("{}{name}", self.extension_prefix)
+    }
+
+    /// A label or annotation name in the system's domain: `cluster.io/metadata.name`.
+    pub fn label(&self, name: &str) -> String {
+        format!("{}/{name}", self.domain)
+    }
+
+    /// A system namespace or component name: `cluster-system`.
+    pub fn system(&self, name: &str) -> String {
+        format!("{}{name}", self.system_prefix)
+    }
+
+    /// Replaces the placeholders of bundled data (bootstrap roles, defaults) by this vocabulary:
+    /// `{suffix}` → group suffix with dot, `{domain}` → domain, `{system}` → system prefix, `{word}` → word.
+    pub fn fill(&self, text: &str) -> String {
+        text.replace("{suffix}", self.group_suffix)
+            .replace("{domain}", self.domain)
+            .replace("{system}", self.system_prefix)
+            .replace("{word}", self.word)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_composed_from_the_profile() {
+        let spec = Naming::by_profile("cluster").unwrap();
+        assert_eq!(spec.api_version("rbac.authorization", true, "v1"), "rbac.authorization.cluster.io/v1");
+        assert_eq!(spec.api_version("", false, "v1"), "v1");
+        assert_eq!(spec.meta_group(), "meta.cluster.io");
+        assert_eq!(spec.system("system"), "cluster-system");
+        let upstream = Naming::by_profile("kubernetes").unwrap();
+        assert_eq!(upstream.label("metadata.name"), "kubernetes.io/metadata.name");
+        assert_eq!(
+            upstream.fill("rbac.authorization{suffix}/v1 {system}system"),
+            "rbac.authorization.k8s.io/v1 kube-system"
+        );
+        assert!(Naming::by_profile("other").is_none());
+    }
+}

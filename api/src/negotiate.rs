@@ -1,0 +1,321 @@
+//! Content negotiation: `Accept` to an output form, `Content-Type` to an input form (semantics §9.1, §9.2).
+//!
+//! Clauses are tried by weight, then specific before wildcard, then in the order of the header. A weight of
+//! zero does not exclude, as the reference server does not let it.
+
+use http::HeaderMap;
+use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
+
+use crate::naming::Naming;
+use crate::query::Query;
+use crate::status::Status;
+use crate::table::MetaVersion;
+
+/// Media type of JSON.
+pub const JSON: &str = "application/json";
+
+/// What the response body shows of an object.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Transform {
+    /// The object itself.
+    #[default]
+    None,
+    /// Rows and cells.
+    Table,
+    /// Metadata of one object.
+    PartialObject,
+    /// Metadata of every item of a list.
+    PartialObjectList,
+}
+
+/// In which encoding a response is written.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Encoding {
+    /// JSON text.
+    #[default]
+    Json,
+    /// Enveloped protobuf messages.
+    Protobuf,
+}
+
+/// How the response is written.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Output {
+    /// In which encoding.
+    pub encoding: Encoding,
+    /// The encoding's media type.
+    pub media_type: &'static str,
+    /// What is shown.
+    pub transform: Transform,
+    /// Version of the meta group in which tables and metadata-only objects are answered.
+    pub meta_version: MetaVersion,
+    /// Indented.
+    pub pretty: bool,
+}
+
+impl Output {
+    /// What errors are written as when nothing that the client accepts can be served (semantics §1.5).
+    pub const FALLBACK: Output = Output { pretty: true, ..Output::JSON };
+
+    /// Plain JSON.
+    pub const JSON: Output = Output {
+        encoding: Encoding::Json,
+        media_type: JSON,
+        transform: Transform::None,
+        meta_version: MetaVersion::V1,
+        pretty: false,
+    };
+}
+
+/// What an endpoint can answer.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Offer {
+    /// An object or a list of a resource, in every transform.
+    Resource,
+    /// A Status or another plain document.
+    Plain,
+}
+
+/// One clause of an `Accept` header.
+#[derive(Debug)]
+struct Clause<'h> {
+    kind: &'h str,
+    sub: &'h str,
+    weight: f32,
+    parameters: Vec<(&'h str, &'h str)>,
+}
+
+/// Picks the output form, or 406 (semantics §9.1).
+pub fn output(headers: &HeaderMap, query: &Query, naming: &Naming, offer: Offer) -> Result<Output, Status> {
+    let pretty_by_agent = || {
+        let agent = headers.get(USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        ["curl", "Wget", "Mozilla/5.0"].iter().any(|prefix| agent.starts_with(prefix))
+    };
+    let pretty_by_query = query.pretty();
+    let mut header = String::new();
+    for value in headers.get_all(ACCEPT) {
+        if !header.is_empty() {
+            header.push(',');
+        }
+        header.push_str(value.to_str().unwrap_or_default());
+    }
+    if header.trim().is_empty() {
+        header.push_str("*/*");
+    }
+    let meta_group = naming.meta_group();
+    for clause in clauses(&header) {
+        let Some((encoding, media_type)) = clause.encoding(naming) else { continue };
+        let transform = clause.transform(&meta_group, offer);
+        // Tables have no protobuf form (semantics §18).
+        let has_form = encoding == Encoding::Json || transform != Some(Transform::Table);
+        if let Some(transform) = transform.filter(|_| has_form) {
+            let pretty_by_clause = clause.parameter("pretty") == Some("1");
+            let pretty = pretty_by_query.unwrap_or_else(|| pretty_by_clause || pretty_by_agent());
+            let meta_version = clause.parameter("v").and_then(MetaVersion::by_name).unwrap_or_default();
+            let pretty = pretty || pretty_by_clause;
+            return Ok(Output { encoding, media_type, transform, meta_version, pretty });
+        }
+    }
+    Err(Status::not_acceptable(&[JSON, naming.protobuf_media_type]))
+}
+
+impl<'h> Clause<'h> {
+    fn parameter(&self, name: &str) -> Option<&'h str> {
+        self.parameters.iter().find(|(key, _)| *key == name).map(|(_, value)| *value)
+    }
+
+    /// The first encoding that the media type or range covers, with its own media type.
+    fn encoding(&self, naming: &Naming) -> Option<(Encoding, &'static str)> {
+        match (self.kind, self.sub) {
+            ("application", "json" | "*") | ("*", "*") => Some((Encoding::Json, JSON)),
+            (kind, sub) => {
+                let (protobuf_kind, protobuf_sub) = naming.protobuf_media_type.split_once('/')?;
+                let given = (kind, sub) == (protobuf_kind, protobuf_sub);
+                given.then_some((Encoding::Protobuf, naming.protobuf_media_type))
+            }
+        }
+    }
+
+    /// The transform asked for, or `None` when the clause asks for something this endpoint has not.
+    fn transform(&self, meta_group: &str, offer: Offer) -> Option<Transform> {
+        if self.parameter("stream").is_some_and(|stream| stream != "watch") {
+            return None;
+        }
+        let Some(target) = self.parameter("as") else { return Some(Transform::None) };
+        let known_group = self.parameter("g") == Some(meta_group);
+        let known_version = self.parameter("v").and_then(MetaVersion::by_name).is_some();
+        if offer == Offer::Plain || !known_group || !known_version {
+            return None;
+        }
+        match target {
+            "Table" => Some(Transform::Table),
+            "PartialObjectMetadata" => Some(Transform::PartialObject),
+            "PartialObjectMetadataList" => Some(Transform::PartialObjectList),
+            _ => None,
+        }
+    }
+}
+
+/// The clauses in the order in which they are tried.
+fn clauses(header: &str) -> Vec<Clause<'_>> {
+    let mut clauses: Vec<Clause> = header
+        .split(',')
+        .filter_map(|text| {
+            let mut parts = text.split(';').map(str::trim);
+            let media = parts.next()?;
+            let (kind, sub) = if media == "*" { ("*", "*") } else { media.split_once('/')? };
+            let parameters: Vec<(&str, &str)> = parts
+                .map(|part| part.split_once('=').unwrap_or((part, "")))
+                .map(|(name, value)| (name.trim(), value.trim().trim_matches('"')))
+                .collect();
+            let weight = parameters.iter().find(|(name, _)| *name == "q");
+            let weight = weight.map_or(1.0, |(_, text)| text.parse().unwrap_or(0.0));
+            Some(Clause { kind, sub, weight, parameters })
+        })
+        .collect();
+    let wildcards = |clause: &Clause| usize::from(clause.kind == "*") + usize::from(clause.sub == "*");
+    clauses.sort_by(|a, b| b.weight.total_cmp(&a.weight).then(wildcards(a).cmp(&wildcards(b))));
+    clauses
+}
+
+/// How a request body is written.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Input {
+    /// JSON text.
+    Json,
+    /// An enveloped protobuf message.
+    Protobuf,
+}
+
+/// The form of a request body; a missing `Content-Type` means JSON (semantics §9.2).
+pub fn input(headers: &HeaderMap, naming: &Naming) -> Result<Input, Status> {
+    match content_type(headers) {
+        Some("" | JSON) | None => Ok(Input::Json),
+        Some(given) if given.eq_ignore_ascii_case(naming.protobuf_media_type) => Ok(Input::Protobuf),
+        Some(given) if given.eq_ignore_ascii_case(JSON) => Ok(Input::Json),
+        Some(_) => Err(Status::unsupported_media_type(&[JSON, naming.protobuf_media_type])),
+    }
+}
+
+/// The media type of the request body without parameters.
+pub fn content_type(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(CONTENT_TYPE)?.to_str().unwrap_or("invalid");
+    Some(value.split(';').next().unwrap_or_default().trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::naming::KUBERNETES;
+
+    fn pick(accept: &str) -> Result<Output, Status> {
+        let mut headers = HeaderMap::new();
+        headers.insert(ACCEPT, accept.parse().unwrap());
+        output(&headers, &Query::parse(""), &KUBERNETES, Offer::Resource)
+    }
+
+    #[test]
+    fn accept_is_read_as_semantics_9_1_says() {
+        let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
+        for (accept, transform) in [
+            ("", Transform::None),
+            ("*/*", Transform::None),
+            ("*", Transform::None),
+            ("application/*", Transform::None),
+            ("application/json; charset=utf-8", Transform::None),
+            (table, Transform::Table),
+            (&format!("{table},application/json"), Transform::Table),
+            (&format!("application/json,{table}"), Transform::None),
+            (&format!("application/json;q=0.5,{table}"), Transform::Table),
+            ("application/json;as=Table;v=v1;g=other,application/json", Transform::None),
+            ("application/json;as=Table;v=v2;g=meta.k8s.io,application/json", Transform::None),
+            ("application/vnd.kubernetes.protobuf,application/json", Transform::None),
+            ("*/*;q=0", Transform::None),
+            (
+                "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
+                Transform::PartialObjectList,
+            ),
+            ("application/json;as=PartialObjectMetadata;v=v1beta1;g=meta.k8s.io", Transform::PartialObject),
+        ] {
+            assert_eq!(pick(accept).unwrap().transform, transform, "{accept}");
+        }
+        for accept in [
+            "text/html",
+            "application/vnd.cluster.protobuf",
+            "application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io",
+            "application/json;as=X;v=v1;g=meta.k8s.io",
+        ] {
+            let refused = pick(accept).unwrap_err();
+            assert_eq!(refused.code.as_u16(), 406, "{accept}");
+            assert!(refused.message.ends_with("application/json, application/vnd.kubernetes.protobuf"));
+        }
+    }
+
+    #[test]
+    fn encodings_are_picked_by_clause() {
+        use Encoding::{Json, Protobuf};
+        let protobuf = "application/vnd.kubernetes.protobuf";
+        let partial = "as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
+        for (accept, encoding, transform) in [
+            (protobuf, Protobuf, Transform::None),
+            (&format!("{protobuf},application/json"), Protobuf, Transform::None),
+            (&format!("application/json,{protobuf}"), Json, Transform::None),
+            (&format!("application/json;q=0.1,{protobuf};q=0.2"), Protobuf, Transform::None),
+            (&format!("*/*,{protobuf};q=0.9"), Json, Transform::None),
+            (&format!("*/*,{protobuf}"), Protobuf, Transform::None), // specific before wildcard
+            (&format!("{protobuf};stream=watch"), Protobuf, Transform::None),
+            (&format!("{protobuf};stream=other,application/json"), Json, Transform::None),
+            (&format!("{protobuf};{partial}"), Protobuf, Transform::PartialObject),
+            (&format!("{protobuf};as=Table;v=v1;g=meta.k8s.io,application/json"), Json, Transform::None),
+            ("application/*", Json, Transform::None),
+        ] {
+            let output = pick(accept).unwrap();
+            assert_eq!((output.encoding, output.transform), (encoding, transform), "{accept}");
+            let media_type = if encoding == Json { JSON } else { protobuf };
+            assert_eq!(output.media_type, media_type, "{accept}");
+        }
+    }
+
+    #[test]
+    fn pretty_is_asked_for_in_three_ways() {
+        for (accept, agent, query, want) in [
+            ("*/*", "curl/8", "", true),
+            ("*/*", "curl/8", "pretty=0", false),
+            ("*/*", "client", "pretty=true", true),
+            ("*/*", "client", "", false),
+            ("application/json;pretty=1", "client", "", true),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(ACCEPT, accept.parse().unwrap());
+            headers.insert(USER_AGENT, agent.parse().unwrap());
+            let got = output(&headers, &Query::parse(query), &KUBERNETES, Offer::Resource).unwrap();
+            assert_eq!(got.pretty, want, "{accept} {agent} {query}");
+        }
+    }
+
+    #[test]
+    fn bodies_are_json_or_protobuf_or_415() {
+        for (given, want) in [
+            ("application/json", Some(Input::Json)),
+            ("application/json;charset=utf-8", Some(Input::Json)),
+            ("Application/JSON", Some(Input::Json)),
+            ("application/vnd.kubernetes.protobuf", Some(Input::Protobuf)),
+            ("application/vnd.kubernetes.protobuf;stream=watch", Some(Input::Protobuf)),
+            ("application/vnd.cluster.protobuf", None), // the other vocabulary's
+            ("text/plain", None),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(CONTENT_TYPE, given.parse().unwrap());
+            match (input(&headers, &KUBERNETES), want) {
+                (got, Some(want)) => assert_eq!(got.unwrap(), want, "{given}"),
+                (got, None) => assert!(
+                    got.unwrap_err()
+                        .message
+                        .ends_with("application/json, application/vnd.kubernetes.protobuf"),
+                    "{given}"
+                ),
+            }
+        }
+        assert_eq!(input(&HeaderMap::new(), &KUBERNETES).unwrap(), Input::Json);
+    }
+}

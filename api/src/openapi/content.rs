@@ -1,0 +1,149 @@
+//! Answers with a finished document: conditional and range requests as a file server answers them (RFC 9110).
+
+use bytes::Bytes;
+use http::header::{
+    ACCEPT_RANGES, CONTENT_RANGE, CONTENT_TYPE, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE,
+    LAST_MODIFIED, RANGE,
+};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+
+/// A document and what is said about it.
+pub(super) struct Content {
+    pub body: Bytes,
+    pub content_type: HeaderValue,
+    /// Quoted, strong.
+    pub etag: HeaderValue,
+    /// When the server began to serve documents like this.
+    pub modified: HeaderValue,
+}
+
+/// The whole document, a part of it, or word that it did not change.
+pub(super) fn respond(content: Content, headers: &HeaderMap) -> Response<Bytes> {
+    let Content { body, content_type, etag, modified } = content;
+    let mut response = Response::new(Bytes::new());
+    if unchanged(headers, &etag, &modified) {
+        *response.status_mut() = StatusCode::NOT_MODIFIED;
+    } else {
+        response.headers_mut().insert(CONTENT_TYPE, content_type);
+        let len = body.len();
+        // A range is only good for the document that the client has the rest of.
+        let current = headers.get(IF_RANGE).is_none_or(|known| *known == etag || *known == modified);
+        let range = headers.get(RANGE).filter(|_| current).and_then(|range| range.to_str().ok());
+        match range.map_or(Part::All, |range| part(range, len)) {
+            Part::All => *response.body_mut() = body,
+            Part::Some(from, to) => {
+                *response.status_mut() = StatusCode::PARTIAL_CONTENT;
+                insert(&mut response, &format!("bytes {from}-{}/{len}", to - 1));
+                *response.body_mut() = body.slice(from..to);
+            }
+            Part::Outside => {
+                *response.status_mut() = StatusCode::RANGE_NOT_SATISFIABLE;
+                insert(&mut response, &format!("bytes */{len}"));
+            }
+        }
+        response.headers_mut().insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    }
+    response.headers_mut().insert(ETAG, etag);
+    response.headers_mut().insert(LAST_MODIFIED, modified);
+    response
+}
+
+fn insert(response: &mut Response<Bytes>, range: &str) {
+    if let Ok(range) = HeaderValue::from_str(range) {
+        response.headers_mut().insert(CONTENT_RANGE, range);
+    }
+}
+
+/// `If-None-Match` decides alone where it is given; dates count by equality, the server has one for each document.
+fn unchanged(headers: &HeaderMap, etag: &HeaderValue, modified: &HeaderValue) -> bool {
+    match headers.get(IF_NONE_MATCH).map(|known| known.to_str().unwrap_or("")) {
+        Some(known) => known.split(',').map(str::trim).any(|known| {
+            known == "*" || known.strip_prefix("W/").unwrap_or(known).as_bytes() == etag.as_bytes()
+        }),
+        None => headers.get(IF_MODIFIED_SINCE) == Some(modified),
+    }
+}
+
+#[derive(Debug, Eq, PartialEq)]
+enum Part {
+    All,
+    /// Half-open.
+    Some(usize, usize),
+    Outside,
+}
+
+/// One range of bytes. Several ranges, other units and nonsense get everything, as the standard allows.
+fn part(range: &str, len: usize) -> Part {
+    let Some((from, last)) = range.strip_prefix("bytes=").and_then(|range| range.trim().split_once('-'))
+    else {
+        return Part::All;
+    };
+    match (from.parse::<usize>(), last.parse::<usize>(), from.is_empty(), last.is_empty()) {
+        (Ok(from), Ok(last), ..) if from <= last && from < len => {
+            Part::Some(from, last.saturating_add(1).min(len))
+        }
+        (Ok(from), Ok(last), ..) if from > last => Part::All,
+        (Ok(from), _, _, true) if from < len => Part::Some(from, len),
+        (_, Ok(suffix), true, _) if suffix > 0 && len > 0 => Part::Some(len.saturating_sub(suffix), len),
+        (Ok(_), Ok(_), ..) | (Ok(_), _, _, true) | (_, Ok(_), true, _) => Part::Outside,
+        _ => Part::All,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_read_as_rfc_9110_says() {
+        for (range, want) in [
+            ("bytes=0-3", Part::Some(0, 4)),
+            ("bytes=4-", Part::Some(4, 10)),
+            ("bytes=-3", Part::Some(7, 10)),
+            ("bytes=-30", Part::Some(0, 10)),
+            ("bytes=5-100", Part::Some(5, 10)),
+            ("bytes=10-", Part::Outside),
+            ("bytes=10-12", Part::Outside),
+            ("bytes=-0", Part::Outside),
+            ("bytes=3-1", Part::All),
+            ("bytes=0-1,3-4", Part::All),
+            ("lines=0-1", Part::All),
+            ("bytes=a-b", Part::All),
+            ("bytes=99999999999999999999-", Part::All),
+        ] {
+            assert_eq!(part(range, 10), want, "{range}");
+        }
+        assert_eq!(part("bytes=-1", 0), Part::Outside);
+    }
+
+    #[test]
+    fn conditions_are_decided_by_etag_before_date() {
+        let (etag, modified) = (HeaderValue::from_static("\"A\""), HeaderValue::from_static("yesterday"));
+        for (none_match, since, code) in [
+            ("", "", 200),
+            ("\"A\"", "", 304),
+            ("\"B\", W/\"A\"", "", 304),
+            ("*", "", 304),
+            ("\"B\"", "yesterday", 200),
+            ("", "yesterday", 304),
+            ("", "today", 200),
+        ] {
+            let mut headers = HeaderMap::new();
+            if !none_match.is_empty() {
+                headers.insert(IF_NONE_MATCH, HeaderValue::from_static(none_match));
+            }
+            if !since.is_empty() {
+                headers.insert(IF_MODIFIED_SINCE, HeaderValue::from_static(since));
+            }
+            let content = Content {
+                body: Bytes::from_static(b"0123456789"),
+                content_type: HeaderValue::from_static("text/plain"),
+                etag: etag.clone(),
+                modified: modified.clone(),
+            };
+            let response = respond(content, &headers);
+            assert_eq!(response.status(), code, "{none_match} {since}");
+            assert_eq!(response.body().is_empty(), code == 304);
+        }
+    }
+}

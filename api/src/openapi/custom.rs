@@ -1,0 +1,222 @@
+//! Schemas of custom types as they are published (semantics §10.7).
+//!
+//! The author's schema gets the members that every object has: `apiVersion`, `kind`, `metadata`, and the same in
+//! embedded objects. OpenAPI v2 cannot say everything that v3 can, and its clients refuse fields that a schema
+//! does not list; where v2 would say less than the truth, the type is left open.
+
+use super::definition::{Dialect, META, gvk_value};
+use crate::discovery::catalog::{Definition, Gvk, Resource};
+use crate::json::{Object, Value};
+use crate::naming::Naming;
+
+/// Name of a custom definition: the group's labels reversed, version, kind (`com.example.v1.Widget`).
+pub(super) fn definition_name(gvk: &Gvk) -> String {
+    let mut name = String::with_capacity(gvk.group.len() + gvk.version.len() + gvk.kind.len() + 2);
+    for label in gvk.group.rsplit('.').filter(|label| !label.is_empty()) {
+        name.push_str(label);
+        name.push('.');
+    }
+    name.push_str(&gvk.version);
+    name.push('.');
+    name.push_str(&gvk.kind);
+    name
+}
+
+/// The published schema of a custom type's objects.
+pub(super) fn object(resource: &Resource, naming: &Naming, dialect: Dialect) -> Value {
+    let preserve = naming.extension("preserve-unknown-fields");
+    let mut schema = match &resource.definition {
+        Definition::Custom(custom) => match &custom.schema {
+            Value::Object(schema) if dialect == Dialect::V3 || !is_true(schema, &preserve) => schema.clone(),
+            _ => plain_object(),
+        },
+        Definition::Builtin(_) | Definition::Elsewhere => plain_object(),
+    };
+    // An object that says nothing about its fields says nothing about metadata either: v2 clients would take
+    // the list of properties for complete.
+    if schema.contains("properties") || dialect == Dialect::V3 {
+        if dialect == Dialect::V2 {
+            lower(&mut schema, naming, &preserve);
+        }
+        embed(&mut schema, naming, dialect);
+        add_type_members(&mut schema, naming, dialect, true);
+    }
+    schema.insert(naming.extension("group-version-kind"), Value::Array(vec![gvk_value(&resource.gvk)]));
+    schema.into()
+}
+
+/// The schema of a custom type's lists.
+pub(super) fn list(resource: &Resource, naming: &Naming, dialect: Dialect) -> Value {
+    let prefix = dialect.reference_prefix();
+    let item = reference(format!("{prefix}{}", definition_name(&resource.gvk)));
+    let items = Object::from_iter([
+        ("description".into(), format!("Objects of kind {}.", resource.gvk.kind).into()),
+        ("items".into(), item),
+        ("type".into(), "array".into()),
+    ]);
+    let mut schema = plain_object();
+    schema.push("description", format!("A list of {}.", resource.gvk.kind).into());
+    schema.object_entry("properties").push("items", items.into());
+    add_type_members(&mut schema, naming, dialect, false);
+    schema.push("required", Value::Array(vec!["items".into()]));
+    let gvk = Gvk { kind: resource.list_kind.clone(), ..resource.gvk.clone() };
+    schema.push(naming.extension("group-version-kind"), Value::Array(vec![gvk_value(&gvk)]));
+    schema.into()
+}
+
+fn plain_object() -> Object {
+    Object::from_iter([("type".into(), "object".into())])
+}
+
+fn reference(target: String) -> Value {
+    Object::from_iter([("$ref".into(), target.into())]).into()
+}
+
+fn is_true(schema: &Object, name: &str) -> bool {
+    schema.get(name).and_then(Value::as_bool) == Some(true)
+}
+
+/// Adds `apiVersion`, `kind` and `metadata`, the last as a reference to the shared type.
+fn add_type_members(schema: &mut Object, naming: &Naming, dialect: Dialect, object: bool) {
+    let text = |description: &str| {
+        Object::from_iter([("description".into(), description.into()), ("type".into(), "string".into())])
+    };
+    let prefix = dialect.reference_prefix();
+    let meta = if object { "ObjectMeta" } else { "ListMeta" };
+    let target = reference(format!("{prefix}{}.{META}.{meta}", naming.openapi_root));
+    let metadata = match dialect {
+        Dialect::V2 => target,
+        Dialect::V3 => Object::from_iter([
+            ("allOf".into(), Value::Array(vec![target])),
+            ("description".into(), "Metadata that every object or list has.".into()),
+        ])
+        .into(),
+    };
+    let properties = schema.object_entry("properties");
+    let api_version = text("Group and version of the schema that this object is written in.");
+    properties.insert("apiVersion", api_version.into());
+    properties.insert("kind", text("Kind of this object, in CamelCase.").into());
+    properties.insert("metadata", metadata);
+    properties.members_mut().sort_by(|a, b| a.0.cmp(&b.0));
+}
+
+/// Gives every embedded object in `schema` its type members. Depth is bounded by that of the parsed schema.
+fn embed(schema: &mut Object, naming: &Naming, dialect: Dialect) {
+    for_each_child(schema, &mut |child| {
+        embed(child, naming, dialect);
+        let open = dialect == Dialect::V2 && !child.contains("properties");
+        if !open && is_true(child, &naming.extension("embedded-resource")) {
+            add_type_members(child, naming, dialect, true);
+        }
+    });
+}
+
+/// Takes out what v2 cannot say.
+fn lower(schema: &mut Object, naming: &Naming, preserve: &str) {
+    for name in ["default", "oneOf", "anyOf", "allOf", "not", "example", "externalDocs"] {
+        schema.remove(name);
+    }
+    let nullable = is_true(schema, "nullable");
+    schema.remove("nullable");
+    // Null, a number or a string, anything at all: v2 has no name for these, so the type is left open.
+    if nullable || is_true(schema, preserve) || is_true(schema, &naming.extension("int-or-string")) {
+        for name in ["type", "items", "properties", "additionalProperties", "required"] {
+            schema.remove(name);
+        }
+    }
+    if schema.get("type").and_then(Value::as_str) == Some("array") && !schema.contains("items") {
+        schema.remove("type");
+    }
+    for_each_child(schema, &mut |child| lower(child, naming, preserve));
+}
+
+/// Calls `each` for the schemas directly below: properties, items, additional properties.
+fn for_each_child(schema: &mut Object, each: &mut dyn FnMut(&mut Object)) {
+    if let Some(Value::Object(properties)) = schema.get_mut("properties") {
+        for (_, property) in properties.iter_mut() {
+            if let Value::Object(property) = property {
+                each(property);
+            }
+        }
+    }
+    for name in ["items", "additionalProperties"] {
+        if let Some(Value::Object(child)) = schema.get_mut(name) {
+            each(child);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::discovery::catalog::CustomDefinition;
+    use crate::json;
+    use crate::naming::CLUSTER;
+
+    fn widget(schema: &str) -> Resource {
+        let schema = json::parse(schema.as_bytes()).unwrap();
+        Resource {
+            plural: "widgets".into(),
+            singular: "widget".into(),
+            gvk: Gvk { group: "stable.example.com".into(), version: "v1".into(), kind: "Widget".into() },
+            list_kind: "WidgetList".into(),
+            namespaced: true,
+            verbs: vec![],
+            short_names: vec![],
+            categories: vec![],
+            storage: None,
+            subresources: vec![],
+            definition: Definition::Custom(Arc::new(CustomDefinition { schema })),
+            strategic: false,
+            delete_returns_object: false,
+        }
+    }
+
+    #[test]
+    fn custom_schemas_are_published_as_semantics_10_7_says() {
+        let schema = r#"{"type":"object","properties":{"spec":{"type":"object","properties":{
+            "size":{"type":"integer","default":1,"nullable":true},
+            "port":{"x-kubernetes-int-or-string":true,"anyOf":[{"type":"integer"},{"type":"string"}]},
+            "name":{"type":"string","default":"a","oneOf":[{"pattern":"a"}]},
+            "inner":{"type":"object","x-kubernetes-embedded-resource":true,"x-kubernetes-preserve-unknown-fields":true}}}}}"#;
+        let resource = widget(schema);
+        assert_eq!(definition_name(&resource.gvk), "com.example.stable.v1.Widget");
+        let v3 = object(&resource, &CLUSTER, Dialect::V3);
+        assert_eq!(v3.at(&["properties", "spec", "properties", "size", "default"]), Some(&Value::Int(1)));
+        assert!(v3.at(&["properties", "spec", "properties", "inner", "properties", "kind"]).is_some());
+        assert!(v3.at(&["properties", "metadata", "allOf"]).is_some());
+        let v2 = object(&resource, &CLUSTER, Dialect::V2);
+        let properties = v2.at(&["properties", "spec", "properties"]).unwrap();
+        for (name, want) in [
+            ("size", "{}"),
+            ("port", r#"{"x-kubernetes-int-or-string":true}"#),
+            ("name", r#"{"type":"string"}"#),
+        ] {
+            let mut out = Vec::new();
+            json::write(properties.get(name).unwrap(), &mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), want);
+        }
+        assert_eq!(
+            v2.str_at(&["properties", "metadata", "$ref"]),
+            "#/definitions/io.cluster.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+        );
+    }
+
+    #[test]
+    fn a_type_that_keeps_unknown_fields_is_an_open_object_in_v2() {
+        let resource = widget(
+            r#"{"type":"object","x-kubernetes-preserve-unknown-fields":true,"properties":{"a":{"type":"string"}}}"#,
+        );
+        let v2 = object(&resource, &CLUSTER, Dialect::V2);
+        assert!(v2.get("properties").is_none());
+        let none = widget("null");
+        assert_eq!(object(&none, &CLUSTER, Dialect::V2).str_at(&["type"]), "object");
+        let gvks = list(&none, &CLUSTER, Dialect::V3);
+        assert_eq!(
+            gvks.get("x-kubernetes-group-version-kind").unwrap().as_array().unwrap()[0].str_at(&["kind"]),
+            "WidgetList"
+        );
+    }
+}

@@ -1,0 +1,503 @@
+//! Types → schemas: one definition per message, special scalar and custom type, in either dialect.
+//!
+//! ```text
+//! operations name bodies ──► Definitions (a work list that follows every reference once)
+//!                                │
+//!                                └─► (name, schema tree) in order of names
+//! ```
+//!
+//! OpenAPI v3 keeps defaults and wraps a decorated reference in `allOf`; v2 knows neither `oneOf` nor defaults
+//! and allows members beside `$ref`. Members of a schema stand in alphabetical order. Lists without a declared
+//! merge behaviour say `atomic`, which is what they are.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::custom;
+use crate::discovery::catalog::{Catalog, Definition, Gvk, Resource};
+use crate::json::{self, Object, Value};
+use crate::naming::Naming;
+use crate::schema::builtin;
+use crate::schema::table::{Field, Kind, ListType, Message, Shape};
+
+/// Stem of the package of metadata types.
+pub(super) const META: &str = "apimachinery.pkg.apis.meta.v1";
+const APIEXTENSIONS: &str = "apiextensions-apiserver.pkg.apis.apiextensions.v1";
+
+/// Which OpenAPI.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Dialect {
+    /// 2.0, alias Swagger.
+    V2,
+    /// 3.0.
+    V3,
+}
+
+impl Dialect {
+    /// What references to definitions begin with.
+    pub(super) fn reference_prefix(self) -> &'static str {
+        match self {
+            Dialect::V2 => "#/definitions/",
+            Dialect::V3 => "#/components/schemas/",
+        }
+    }
+}
+
+/// Which kinds a built-in message is the body of, over the whole catalog.
+#[derive(Debug, Default)]
+pub(super) struct Kinds {
+    /// By the address of the message, which is static and serves as its identity.
+    of: HashMap<usize, Vec<Gvk>>,
+}
+
+impl Kinds {
+    pub(super) fn new(catalog: &Catalog, naming: &Naming) -> Self {
+        let mut kinds = Kinds::default();
+        let versions = || catalog.groups().iter().flat_map(|group| &group.versions);
+        for version in versions() {
+            for resource in &version.resources {
+                kinds.add(&resource.definition, &resource.gvk);
+                if let Some(list) = list_message(resource, naming) {
+                    let kind = resource.list_kind.clone();
+                    kinds.add(&Definition::Builtin(list), &Gvk { kind, ..resource.gvk.clone() });
+                }
+                for subresource in &resource.subresources {
+                    kinds.add(&subresource.definition, &subresource.gvk);
+                }
+            }
+        }
+        let meta = |name: &str| builtin::message(naming, &format!("{META}.{name}"));
+        let core = |kind: &'static str| Gvk { group: "".into(), version: "v1".into(), kind: kind.into() };
+        for kind in ["Status", "APIVersions", "APIGroup", "APIGroupList", "APIResourceList"] {
+            if let Some(message) = meta(kind) {
+                kinds.add(&Definition::Builtin(message), &core(kind));
+            }
+        }
+        // These two belong to every group version at once.
+        for kind in ["DeleteOptions", "WatchEvent"] {
+            if let Some(message) = meta(kind) {
+                let definition = Definition::Builtin(message);
+                kinds.add(&definition, &core(kind));
+                for version in versions() {
+                    let (group, version) = (version.group.clone().into(), version.version.clone().into());
+                    kinds.add(&definition, &Gvk { group, version, kind: kind.into() });
+                }
+            }
+        }
+        kinds
+    }
+
+    fn add(&mut self, definition: &Definition, gvk: &Gvk) {
+        if let Definition::Builtin(message) = definition {
+            let known = self.of.entry(identity(message)).or_default();
+            if let Err(at) = known.binary_search(gvk) {
+                known.insert(at, gvk.clone());
+            }
+        }
+    }
+}
+
+fn identity(message: &'static Message) -> usize {
+    std::ptr::from_ref(message).addr()
+}
+
+/// The message of a built-in resource's lists.
+fn list_message(resource: &Resource, naming: &Naming) -> Option<&'static Message> {
+    match &resource.definition {
+        Definition::Builtin(item) if !resource.list_kind.is_empty() => {
+            builtin::message(naming, &format!("{}.{}", item.package, resource.list_kind))
+        }
+        _ => None,
+    }
+}
+
+/// What a definition is made of.
+enum Source<'a> {
+    Message(&'static Message),
+    Scalar(&'static Scalar),
+    Custom(&'a Resource),
+    CustomList(&'a Resource),
+}
+
+/// The definitions that a document needs: grows by [`Definitions::reference`] calls, then yields schemas.
+pub(super) struct Definitions<'a> {
+    naming: &'static Naming,
+    dialect: Dialect,
+    kinds: &'a Kinds,
+    sources: BTreeMap<String, Source<'a>>,
+    /// Messages whose fields were not looked through yet.
+    pending: Vec<&'static Message>,
+}
+
+impl<'a> Definitions<'a> {
+    pub(super) fn new(naming: &'static Naming, dialect: Dialect, kinds: &'a Kinds) -> Self {
+        Definitions { naming, dialect, kinds, sources: BTreeMap::new(), pending: Vec::new() }
+    }
+
+    /// Name of the definition of a metadata type such as `Status`.
+    pub(super) fn meta(&mut self, name: &str) -> String {
+        self.named(&format!("{META}.{name}"))
+    }
+
+    /// Name of the definition of patch bodies: any of the patch formats, which are no messages.
+    pub(super) fn patch(&mut self) -> String {
+        let name = self.scalar_name(&PATCH);
+        self.sources.entry(name.clone()).or_insert(Source::Scalar(&PATCH));
+        name
+    }
+
+    /// Name of the definition of the message with this stem.
+    pub(super) fn named(&mut self, stem: &str) -> String {
+        if let Some(message) = builtin::message(self.naming, stem) {
+            self.need(message);
+        }
+        format!("{}.{stem}", self.naming.openapi_root)
+    }
+
+    /// The message with this stem, for its fields alone: no definition is made of it.
+    pub(super) fn options(&self, stem: &str) -> Option<&'static Message> {
+        builtin::message(self.naming, stem)
+    }
+
+    /// Name of the definition of a built-in message.
+    pub(super) fn message(&mut self, message: &'static Message) -> String {
+        self.need(message);
+        message.full_name(self.naming)
+    }
+
+    /// Name of the definition of a resource's objects; `None` where another server has it.
+    pub(super) fn object(&mut self, resource: &'a Resource) -> Option<String> {
+        match &resource.definition {
+            Definition::Builtin(message) => Some(self.message(message)),
+            Definition::Custom(_) => {
+                let name = custom::definition_name(&resource.gvk);
+                self.meta("ObjectMeta");
+                self.sources.entry(name.clone()).or_insert(Source::Custom(resource));
+                Some(name)
+            }
+            Definition::Elsewhere => None,
+        }
+    }
+
+    /// Name of the definition of a resource's lists; `None` where there are none.
+    pub(super) fn list(&mut self, resource: &'a Resource) -> Option<String> {
+        match &resource.definition {
+            Definition::Builtin(_) => {
+                let message = list_message(resource, self.naming)?;
+                Some(self.message(message))
+            }
+            Definition::Custom(_) => {
+                let gvk = Gvk { kind: resource.list_kind.clone(), ..resource.gvk.clone() };
+                let name = custom::definition_name(&gvk);
+                self.meta("ListMeta");
+                self.object(resource);
+                self.sources.entry(name.clone()).or_insert(Source::CustomList(resource));
+                Some(name)
+            }
+            Definition::Elsewhere => None,
+        }
+    }
+
+    fn need(&mut self, message: &'static Message) {
+        let name = message.full_name(self.naming);
+        if let std::collections::btree_map::Entry::Vacant(entry) = self.sources.entry(name) {
+            entry.insert(Source::Message(message));
+            self.pending.push(message);
+        }
+    }
+
+    /// Follows the references of all messages so far.
+    fn close(&mut self) {
+        while let Some(message) = self.pending.pop() {
+            for field in message.fields {
+                match field.kind {
+                    Kind::Message(message) => self.need(message),
+                    kind => {
+                        if let Some(scalar) = Scalar::of(kind) {
+                            let name = self.scalar_name(scalar);
+                            self.sources.entry(name).or_insert(Source::Scalar(scalar));
+                        }
+                        if let Kind::SchemaOrArray(message)
+                        | Kind::SchemaOrBool(message)
+                        | Kind::SchemaOrStrings(message) = kind
+                        {
+                            self.need(message);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Calls `each` with the name and schema of every definition, in order of names.
+    pub(super) fn for_each(mut self, mut each: impl FnMut(&str, &Value)) {
+        self.close();
+        for (name, source) in &self.sources {
+            let schema = match source {
+                Source::Message(message) => self.message_schema(message),
+                Source::Scalar(scalar) => scalar.schema(self.dialect),
+                Source::Custom(resource) => custom::object(resource, self.naming, self.dialect),
+                Source::CustomList(resource) => custom::list(resource, self.naming, self.dialect),
+            };
+            each(name, &schema);
+        }
+    }
+
+    fn scalar_name(&self, scalar: &Scalar) -> String {
+        format!("{}.{}.{}", self.naming.openapi_root, scalar.package, scalar.name)
+    }
+
+    fn message_schema(&self, message: &'static Message) -> Value {
+        let mut schema = Object::with_capacity(6);
+        push_text(&mut schema, "description", message.description);
+        if !message.fields.is_empty() {
+            let mut fields: Vec<&Field> = message.fields.iter().collect();
+            fields.sort_by_key(|field| field.name);
+            let properties: Object =
+                fields.iter().map(|field| (field.name.into(), self.property(field))).collect();
+            schema.push("properties", properties.into());
+        }
+        let required: Vec<Value> =
+            message.fields.iter().filter(|field| field.required).map(|field| field.name.into()).collect();
+        if !required.is_empty() {
+            schema.push("required", Value::Array(required));
+        }
+        schema.push("type", "object".into());
+        if let Some(kinds) = self.kinds.of.get(&identity(message)) {
+            let kinds = kinds.iter().map(gvk_value).collect();
+            schema.push(self.naming.extension("group-version-kind"), Value::Array(kinds));
+        }
+        if message.atomic {
+            schema.push(self.naming.extension("map-type"), "atomic".into());
+        }
+        schema.into()
+    }
+
+    /// The schema of one property, with everything that is said about the field.
+    fn property(&self, field: &'static Field) -> Value {
+        let element = self.element(field);
+        let mut schema = match field.shape {
+            Shape::Single => element,
+            Shape::List | Shape::WrappedList => container("items", element, "array"),
+            Shape::Map => container("additionalProperties", element, "object"),
+            Shape::MapOfLists => {
+                container("additionalProperties", container("items", element, "array"), "object")
+            }
+        };
+        let reference = schema.remove("$ref");
+        push_text(&mut schema, "description", field.description);
+        if let (Dialect::V3, Some(default)) = (self.dialect, field.default)
+            && let Ok(default) = json::parse(default.as_bytes())
+        {
+            schema.push("default", default);
+        }
+        self.push_merge_rules(&mut schema, field);
+        if let Some(reference) = reference {
+            if self.dialect == Dialect::V2 || schema.is_empty() {
+                schema.push("$ref", reference);
+            } else {
+                let target = Object::from_iter([("$ref".into(), reference)]);
+                schema.push("allOf", Value::Array(vec![target.into()]));
+            }
+        }
+        schema.members_mut().sort_by(|a, b| a.0.cmp(&b.0));
+        schema.into()
+    }
+
+    fn push_merge_rules(&self, schema: &mut Object, field: &Field) {
+        if matches!(field.shape, Shape::List | Shape::WrappedList) {
+            let list_type = match field.list {
+                ListType::Atomic => "atomic",
+                ListType::Set => "set",
+                ListType::Map(keys) => {
+                    let keys = keys.iter().map(|key| (*key).into()).collect();
+                    schema.push(self.naming.extension("list-map-keys"), Value::Array(keys));
+                    "map"
+                }
+            };
+            schema.push(self.naming.extension("list-type"), list_type.into());
+        } else if let Some(map_type) = map_type(field) {
+            schema.push(self.naming.extension("map-type"), map_type.into());
+        }
+        let patch = field.patch;
+        let strategies =
+            [(patch.merge, "merge"), (patch.retain_keys, "retainKeys"), (patch.replace, "replace")];
+        let strategies: Vec<&str> =
+            strategies.into_iter().filter(|(on, _)| *on).map(|(_, name)| name).collect();
+        if !strategies.is_empty() {
+            schema.push(self.naming.extension("patch-strategy"), strategies.join(",").into());
+        }
+        if let Some(key) = patch.merge_key {
+            schema.push(self.naming.extension("patch-merge-key"), key.into());
+        }
+    }
+
+    /// The schema of one value of the field: a reference, or type, format and values of a scalar.
+    fn element(&self, field: &Field) -> Object {
+        let (kind, format) = match field.kind {
+            Kind::Bool => ("boolean", ""),
+            Kind::Int32 => ("integer", "int32"),
+            Kind::Int64 => ("integer", "int64"),
+            Kind::Double => ("number", "double"),
+            Kind::String => ("string", ""),
+            Kind::Bytes => ("string", "byte"),
+            Kind::Message(message) => return self.reference(&message.full_name(self.naming)),
+            other => {
+                let name = Scalar::of(other).map(|scalar| self.scalar_name(scalar));
+                return self.reference(&name.unwrap_or_default());
+            }
+        };
+        let mut schema = Object::with_capacity(3);
+        if !field.enumeration.is_empty() {
+            let values = field.enumeration.iter().map(|value| (*value).into()).collect();
+            schema.push("enum", Value::Array(values));
+        }
+        push_text(&mut schema, "format", if field.format.is_empty() { format } else { field.format });
+        schema.push("type", kind.into());
+        schema
+    }
+
+    fn reference(&self, name: &str) -> Object {
+        let target = format!("{}{name}", self.dialect.reference_prefix());
+        Object::from_iter([("$ref".into(), target.into())])
+    }
+}
+
+/// How apply treats the map or struct of a field, where that is not what its type says already.
+fn map_type(field: &Field) -> Option<&'static str> {
+    let by_type = match (field.shape, field.kind) {
+        (Shape::Single, Kind::Message(message)) => message.atomic,
+        _ => false,
+    };
+    match (field.atomic, by_type) {
+        (true, false) => Some("atomic"),
+        (false, true) => Some("granular"),
+        _ => None,
+    }
+}
+
+fn container(member: &'static str, inner: Object, kind: &'static str) -> Object {
+    Object::from_iter([(member.into(), inner.into()), ("type".into(), kind.into())])
+}
+
+/// A type that JSON writes as something else than an object of its fields.
+struct Scalar {
+    package: &'static str,
+    name: &'static str,
+    description: &'static str,
+    kind: &'static str,
+    format: &'static str,
+    /// Types between which v3 leaves the choice; v2 says `kind`.
+    one_of: &'static [&'static str],
+}
+
+impl Scalar {
+    /// `None` for kinds that are written in place or are messages.
+    fn of(kind: Kind) -> Option<&'static Scalar> {
+        Some(match kind {
+            Kind::Time => &TIME,
+            Kind::MicroTime => &MICRO_TIME,
+            Kind::Duration => &DURATION,
+            Kind::Quantity => &QUANTITY,
+            Kind::IntOrString => &INT_OR_STRING,
+            Kind::RawExtension => &RAW_EXTENSION,
+            Kind::FieldsV1 => &FIELDS_V1,
+            Kind::Json => &JSON,
+            Kind::SchemaOrArray(_) => &SCHEMA_OR_ARRAY,
+            Kind::SchemaOrBool(_) => &SCHEMA_OR_BOOL,
+            Kind::SchemaOrStrings(_) => &SCHEMA_OR_STRINGS,
+            Kind::Bool | Kind::Int32 | Kind::Int64 | Kind::Double => return None,
+            Kind::String | Kind::Bytes | Kind::Message(_) => return None,
+        })
+    }
+
+    fn schema(&self, dialect: Dialect) -> Value {
+        let mut schema = Object::with_capacity(4);
+        push_text(&mut schema, "description", self.description);
+        push_text(&mut schema, "format", self.format);
+        if dialect == Dialect::V3 && !self.one_of.is_empty() {
+            let types = self.one_of.iter().map(|kind| Object::from_iter([("type".into(), (*kind).into())]));
+            schema.push("oneOf", Value::Array(types.map(Value::Object).collect()));
+        } else {
+            push_text(&mut schema, "type", self.kind);
+        }
+        schema.into()
+    }
+}
+
+const fn scalar(
+    package: &'static str,
+    name: &'static str,
+    kind: &'static str,
+    format: &'static str,
+    one_of: &'static [&'static str],
+    description: &'static str,
+) -> Scalar {
+    Scalar { package, name, description, kind, format, one_of }
+}
+
+static TIME: Scalar =
+    scalar(META, "Time", "string", "date-time", &[], "A moment as RFC 3339 with whole seconds, in UTC.");
+static MICRO_TIME: Scalar =
+    scalar(META, "MicroTime", "string", "date-time", &[], "A moment as RFC 3339 with microseconds, in UTC.");
+static PATCH: Scalar = scalar(
+    META,
+    "Patch",
+    "object",
+    "",
+    &[],
+    "A patch in the format that the Content-Type of the request names.",
+);
+static DURATION: Scalar =
+    scalar(META, "Duration", "string", "", &[], "A span of time such as `300ms`, `1.5h` or `2h45m`.");
+static FIELDS_V1: Scalar = scalar(
+    META,
+    "FieldsV1",
+    "object",
+    "",
+    &[],
+    "A set of fields as a tree: `f:<name>` is a member, `k:<keys>` a list element by its keys, `v:<value>` a \
+     set element, `.` the node itself.",
+);
+static QUANTITY: Scalar = scalar(
+    "apimachinery.pkg.api.resource",
+    "Quantity",
+    "string",
+    "",
+    &["string", "number"],
+    "A fixed-point number with a decimal (m, k, M, G …) or binary (Ki, Mi, Gi …) suffix or an exponent, such \
+     as `500m`, `1.5Gi` or `2e3`. At most three digits follow the point; more are rounded up.",
+);
+static INT_OR_STRING: Scalar = scalar(
+    "apimachinery.pkg.util.intstr",
+    "IntOrString",
+    "string",
+    "int-or-string",
+    &["integer", "string"],
+    "A number, or a string such as a name or a percentage.",
+);
+static RAW_EXTENSION: Scalar =
+    scalar("apimachinery.pkg.runtime", "RawExtension", "object", "", &[], "An embedded object of any kind.");
+static JSON: Scalar = scalar(APIEXTENSIONS, "JSON", "", "", &[], "Any JSON value.");
+static SCHEMA_OR_ARRAY: Scalar =
+    scalar(APIEXTENSIONS, "JSONSchemaPropsOrArray", "", "", &[], "A schema, or an array of schemas.");
+static SCHEMA_OR_BOOL: Scalar =
+    scalar(APIEXTENSIONS, "JSONSchemaPropsOrBool", "", "", &[], "A schema, or a boolean.");
+static SCHEMA_OR_STRINGS: Scalar =
+    scalar(APIEXTENSIONS, "JSONSchemaPropsOrStringArray", "", "", &[], "A schema, or an array of strings.");
+
+/// Group, version and kind as the extensions write them.
+pub(super) fn gvk_value(gvk: &Gvk) -> Value {
+    let text = |text: &str| Value::String(text.to_owned());
+    let members = [
+        ("group".into(), text(&gvk.group)),
+        ("kind".into(), text(&gvk.kind)),
+        ("version".into(), text(&gvk.version)),
+    ];
+    Object::from_iter(members).into()
+}
+
+fn push_text(schema: &mut Object, name: &'static str, text: &str) {
+    if !text.is_empty() {
+        schema.push(name, text.into());
+    }
+}

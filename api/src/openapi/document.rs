@@ -1,0 +1,183 @@
+//! Assembles a document from its parts, one part in memory at a time, as JSON or as protobuf.
+//!
+//! ```text
+//! path items ─► (name every definition they need) ─► definitions ─► head, paths, definitions in one buffer
+//! ```
+//!
+//! The parts are trees; only their encoded forms stay, so a document of megabytes needs little more than itself.
+
+use super::definition::{Definitions, Dialect};
+use super::gnostic::{self, Section};
+use super::operation::PathItem;
+use super::parameter;
+use super::render::Renderer;
+use crate::json::{self, Object, Value};
+use crate::naming::Naming;
+use crate::version;
+
+/// How a document is written.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Encoding {
+    Json,
+    Protobuf,
+}
+
+/// The finished document of `paths` (sorted by path) and all `definitions` that they need.
+pub(super) fn assemble(
+    naming: &'static Naming,
+    dialect: Dialect,
+    encoding: Encoding,
+    paths: &[PathItem],
+    definitions: Definitions,
+) -> Vec<u8> {
+    let renderer = Renderer { naming, dialect };
+    let mut writer = Writer::new(encoding, dialect);
+    for item in paths {
+        writer.path(&item.path, &renderer.path_item(item));
+    }
+    definitions.for_each(|name, schema| writer.definition(name, schema));
+    if dialect == Dialect::V2 {
+        for shared in parameter::shared() {
+            writer.parameter(&shared.name, &renderer.parameter(shared));
+        }
+    }
+    writer.finish(naming)
+}
+
+struct Writer {
+    encoding: Encoding,
+    dialect: Dialect,
+    paths: Vec<u8>,
+    definitions: Vec<u8>,
+    parameters: Vec<u8>,
+}
+
+impl Writer {
+    fn new(encoding: Encoding, dialect: Dialect) -> Self {
+        Writer { encoding, dialect, paths: Vec::new(), definitions: Vec::new(), parameters: Vec::new() }
+    }
+
+    fn path(&mut self, path: &str, item: &Value) {
+        let section = match self.dialect {
+            Dialect::V2 => &gnostic::v2::PATHS,
+            Dialect::V3 => &gnostic::v3::PATHS,
+        };
+        add(self.encoding, &mut self.paths, path, item, section);
+    }
+
+    fn definition(&mut self, name: &str, schema: &Value) {
+        let section = match self.dialect {
+            Dialect::V2 => &gnostic::v2::DEFINITIONS,
+            Dialect::V3 => &gnostic::v3::SCHEMAS,
+        };
+        add(self.encoding, &mut self.definitions, name, schema, section);
+    }
+
+    fn parameter(&mut self, name: &str, parameter: &Value) {
+        add(self.encoding, &mut self.parameters, name, parameter, &gnostic::v2::PARAMETERS);
+    }
+
+    fn finish(self, naming: &Naming) -> Vec<u8> {
+        let size = self.paths.len() + self.definitions.len() + self.parameters.len() + 1024;
+        let mut out = Vec::with_capacity(size);
+        match self.encoding {
+            Encoding::Json => self.finish_json(naming, &mut out),
+            Encoding::Protobuf => self.finish_protobuf(naming, &mut out),
+        }
+        out
+    }
+
+    fn finish_json(self, naming: &Naming, out: &mut Vec<u8>) {
+        // The head is an object whose closing brace gives way to the big members.
+        json::write(&head(naming, self.dialect), out);
+        out.pop();
+        let member = |out: &mut Vec<u8>, before: &[u8], members: &[u8]| {
+            out.extend_from_slice(before);
+            out.extend_from_slice(members);
+            out.push(b'}');
+        };
+        member(out, b",\"paths\":{", &self.paths);
+        match self.dialect {
+            Dialect::V2 => {
+                member(out, b",\"definitions\":{", &self.definitions);
+                member(out, b",\"parameters\":{", &self.parameters);
+                out.extend_from_slice(b",\"securityDefinitions\":{\"BearerToken\":");
+                json::write(&bearer_token(), out);
+                out.push(b'}');
+            }
+            Dialect::V3 => {
+                member(out, b",\"components\":{\"schemas\":{", &self.definitions);
+                out.extend_from_slice(b",\"securitySchemes\":{\"BearerToken\":");
+                json::write(&bearer_token(), out);
+                out.extend_from_slice(b"}}");
+            }
+        }
+        out.push(b'}');
+    }
+
+    fn finish_protobuf(self, naming: &Naming, out: &mut Vec<u8>) {
+        let head = head(naming, self.dialect);
+        let token = |section: &Section| {
+            let mut schemes = Vec::new();
+            section.add("BearerToken", &bearer_token(), &mut schemes);
+            schemes
+        };
+        match self.dialect {
+            Dialect::V2 => {
+                gnostic::message(&gnostic::v2::DOCUMENT, &head, out);
+                gnostic::bytes(8, &self.paths, out);
+                gnostic::bytes(9, &self.definitions, out);
+                gnostic::bytes(10, &self.parameters, out);
+                gnostic::bytes(13, &token(&gnostic::v2::SECURITY_DEFINITIONS), out);
+            }
+            Dialect::V3 => {
+                gnostic::message(&gnostic::v3::DOCUMENT, &head, out);
+                gnostic::bytes(4, &self.paths, out);
+                let mut components = Vec::with_capacity(self.definitions.len() + 256);
+                gnostic::bytes(1, &self.definitions, &mut components);
+                gnostic::bytes(7, &token(&gnostic::v3::SECURITY_SCHEMES), &mut components);
+                gnostic::bytes(5, &components, out);
+            }
+        }
+    }
+}
+
+fn add(encoding: Encoding, to: &mut Vec<u8>, name: &str, value: &Value, section: &Section) {
+    match encoding {
+        Encoding::Json => {
+            if !to.is_empty() {
+                to.push(b',');
+            }
+            json::write_string(name, to);
+            to.push(b':');
+            json::write(value, to);
+        }
+        Encoding::Protobuf => section.add(name, value, to),
+    }
+}
+
+/// The small members of a document.
+fn head(naming: &Naming, dialect: Dialect) -> Value {
+    let (member, number, version) = match dialect {
+        Dialect::V2 => ("swagger", "2.0", version::git_version()),
+        Dialect::V3 => ("openapi", "3.0.0", "unversioned"),
+    };
+    let info = Object::from_iter([("title".into(), naming.title.into()), ("version".into(), version.into())]);
+    let requirement = Object::from_iter([("BearerToken".into(), Value::Array(Vec::new()))]);
+    Object::from_iter([
+        (member.into(), number.into()),
+        ("info".into(), info.into()),
+        ("security".into(), Value::Array(vec![requirement.into()])),
+    ])
+    .into()
+}
+
+fn bearer_token() -> Value {
+    let members = [
+        ("description", "A bearer token in the Authorization header."),
+        ("in", "header"),
+        ("name", "authorization"),
+        ("type", "apiKey"),
+    ];
+    members.into_iter().map(|(name, value)| (name.into(), value.into())).collect::<Object>().into()
+}

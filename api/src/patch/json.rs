@@ -1,0 +1,408 @@
+//! JSON patch (RFC 6902, semantics §6.2 and §20.1): operations carried out one after the other on a tree.
+//!
+//! Where the reference server leaves the RFC, it is followed: negative indices count from the end, `replace`
+//! of a missing member adds it, `add` without a value adds `null`, a path's text before its first `/` is
+//! ignored, and a missing member tests equal to `null`. Every failing operation has the same answer (422), so
+//! failures carry no text.
+//!
+//! Four things are bounded, because ten thousand operations can do more harm than their bytes suggest: their
+//! number, the bytes that `copy` makes, the depth of the result (copying into oneself doubles it), and the
+//! members and elements that have to be passed over or moved.
+
+use std::borrow::Cow;
+
+use hashbrown::HashMap;
+
+use super::{Status, Value, go_kind};
+use crate::json::{DEPTH_MAX, Object, write};
+use crate::status::Reason;
+
+/// Most operations in a patch (semantics §1.3).
+const OPERATIONS_MAX: usize = 10_000;
+
+/// Most bytes, as JSON, that all `copy` operations of a patch may add (semantics §6.2).
+const COPIED_BYTES_MAX: usize = 3 * 1024 * 1024;
+
+/// Most nested containers in a result, so that the parser accepts what was stored.
+const NESTING_MAX: usize = DEPTH_MAX - 1;
+
+/// Most members passed over and elements moved by one patch: about a third of a second. Ten thousand
+/// operations in an object of ten thousand members stay below it.
+const EFFORT_MAX: usize = 100_000_000;
+
+/// One operation as it was sent; what is missing shows when it is carried out.
+#[derive(Clone, Debug)]
+pub(super) struct Operation {
+    verb: Verb,
+    path: Option<String>,
+    from: Option<String>,
+    value: Option<Value>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Verb {
+    Add,
+    Remove,
+    Replace,
+    Move,
+    Copy,
+    Test,
+    Unknown,
+}
+
+/// Why a patch failed.
+enum Failure {
+    /// An operation does not apply: 422.
+    Inapplicable,
+    /// `EFFORT_MAX` is used up: 413.
+    TooMuchWork,
+}
+
+type Outcome<T> = Result<T, Failure>;
+
+/// Reads operations. With `strict_reporting` members of the wrong type are errors here (otherwise when the
+/// operation is carried out), and unknown ones are added to `reports`.
+pub(super) fn parse(
+    patch: Value,
+    strict_reporting: bool,
+    reports: &mut Vec<String>,
+) -> Result<Vec<Operation>, Status> {
+    let items = match patch {
+        Value::Array(items) => items,
+        Value::Null => Vec::new(),
+        other => {
+            let target = if strict_reporting { "[]handlers.jsonPatchOp" } else { "jsonpatch.Patch" };
+            return Err(wrong_type(&other, &format!("value of type {target}"), strict_reporting));
+        }
+    };
+    if items.len() > OPERATIONS_MAX {
+        return Err(Status::new(
+            Reason::RequestEntityTooLarge,
+            format!(
+                "Request entity too large: The allowed maximum operations in a JSON patch is \
+                 {OPERATIONS_MAX}, got {}",
+                items.len()
+            ),
+        ));
+    }
+    let read = |(at, item)| read_operation(at, item, strict_reporting, reports);
+    items.into_iter().enumerate().map(read).collect()
+}
+
+fn read_operation(
+    at: usize,
+    item: Value,
+    strict_reporting: bool,
+    reports: &mut Vec<String>,
+) -> Result<Operation, Status> {
+    let members = match item {
+        Value::Object(members) => members,
+        Value::Null => Object::new(),
+        other => {
+            let target = if strict_reporting { "handlers.jsonPatchOp" } else { "jsonpatch.Operation" };
+            return Err(wrong_type(&other, &format!("value of type {target}"), strict_reporting));
+        }
+    };
+    let mut operation = Operation { verb: Verb::Unknown, path: None, from: None, value: None };
+    for (name, value) in members.into_members() {
+        let text = match (&*name, value) {
+            ("value", value) => {
+                operation.value = Some(value);
+                continue;
+            }
+            ("op" | "path" | "from", Value::String(text)) => text,
+            ("op" | "path" | "from", Value::Null) => continue,
+            ("op" | "path" | "from", other) if strict_reporting => {
+                let target = format!("struct field jsonPatchOp.{name} of type string");
+                return Err(wrong_type(&other, &target, true));
+            }
+            ("op" | "path" | "from", _) => continue,
+            _ => {
+                if strict_reporting && reports.len() < super::REPORTED_MAX {
+                    reports.push(format!("json patch unknown field \"[{at}].{name}\""));
+                }
+                continue;
+            }
+        };
+        match &*name {
+            "op" => operation.verb = Verb::of(&text),
+            "path" => operation.path = Some(text),
+            _ => operation.from = Some(text),
+        }
+    }
+    Ok(operation)
+}
+
+impl Verb {
+    fn of(text: &str) -> Self {
+        match text {
+            "add" => Self::Add,
+            "remove" => Self::Remove,
+            "replace" => Self::Replace,
+            "move" => Self::Move,
+            "copy" => Self::Copy,
+            "test" => Self::Test,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+/// 400 in the words of the reference's decoder.
+fn wrong_type(value: &Value, target: &str, strict_reporting: bool) -> Status {
+    let prefix = if strict_reporting { "error decoding patch: " } else { "" };
+    Status::bad_request(format!("{prefix}json: cannot unmarshal {} into Go {target}", go_kind(value)))
+}
+
+/// The document after all operations.
+pub(super) fn apply(operations: Vec<Operation>, original: Value) -> Result<Value, Status> {
+    let grows = operations.iter().any(|operation| matches!(operation.verb, Verb::Move | Verb::Copy));
+    let nesting = if grows { nesting(&original) } else { 0 };
+    let mut run = Run { document: original, nesting, effort: 0, copied: Vec::new() };
+    for operation in operations {
+        run.carry_out(operation).map_err(|failure| match failure {
+            Failure::Inapplicable => Status::unprocessable(),
+            Failure::TooMuchWork => Status::new(
+                Reason::RequestEntityTooLarge,
+                "Request entity too large: the JSON patch passes over and moves too many members and elements",
+            ),
+        })?;
+    }
+    Ok(run.document)
+}
+
+/// The state between two operations.
+struct Run {
+    document: Value,
+    /// Upper bound of the document's nesting; kept only when there is a `move` or `copy`.
+    nesting: usize,
+    /// Members passed over and elements moved so far.
+    effort: usize,
+    /// What `copy` made so far, as JSON: its length is what counts.
+    copied: Vec<u8>,
+}
+
+impl Run {
+    fn carry_out(&mut self, operation: Operation) -> Outcome<()> {
+        let Operation { verb, path, from, value } = operation;
+        let path = path.ok_or(Failure::Inapplicable)?;
+        let from = || from.as_deref().ok_or(Failure::Inapplicable);
+        match verb {
+            Verb::Add | Verb::Replace => {
+                let value = value.unwrap_or_default();
+                let nesting = nesting(&value);
+                self.put(&path, value, nesting, matches!(verb, Verb::Replace))
+            }
+            Verb::Remove => self.take(&path).map(drop),
+            Verb::Move => {
+                let from = from()?;
+                let value = self.take(from)?;
+                let nesting = self.nesting_below(from, &path, &value)?;
+                self.put(&path, value, nesting, false)
+            }
+            Verb::Copy => {
+                let from = from()?;
+                let Place { parent, key, .. } = locate(&mut self.document, from, &mut self.effort)?;
+                // A missing member of an object copies as null, as it does upstream.
+                let value = find(parent, &key, &mut self.effort)?.cloned().unwrap_or_default();
+                write(&value, &mut self.copied);
+                if self.copied.len() > COPIED_BYTES_MAX {
+                    return Err(Failure::Inapplicable);
+                }
+                let nesting = self.nesting_below(from, &path, &value)?;
+                self.put(&path, value, nesting, false)
+            }
+            Verb::Test => {
+                let want = value.unwrap_or_default();
+                let same = if path.is_empty() {
+                    equal(&self.document, &want)
+                } else {
+                    let Place { parent, key, .. } = locate(&mut self.document, &path, &mut self.effort)?;
+                    equal(find(parent, &key, &mut self.effort)?.unwrap_or(&Value::Null), &want)
+                };
+                if same { Ok(()) } else { Err(Failure::Inapplicable) }
+            }
+            Verb::Unknown => Err(Failure::Inapplicable),
+        }
+    }
+
+    /// Adds `value`, nested as deeply as said, at `path`, or replaces what is there.
+    fn put(&mut self, path: &str, value: Value, nesting: usize, replace: bool) -> Outcome<()> {
+        if path.is_empty() {
+            // Only a container can be a document.
+            if !matches!(value, Value::Object(_) | Value::Array(_)) {
+                return Err(Failure::Inapplicable);
+            }
+            self.document = value;
+            self.nesting = self.nesting.max(nesting);
+            return Ok(());
+        }
+        let Place { parent, key, containers } = locate(&mut self.document, path, &mut self.effort)?;
+        if containers + nesting > NESTING_MAX {
+            return Err(Failure::Inapplicable);
+        }
+        match parent {
+            Value::Object(members) => {
+                charge(&mut self.effort, members.len())?;
+                members.insert(key.into_owned(), value);
+            }
+            Value::Array(items) if replace => {
+                let at = index(&key, items.len()).ok_or(Failure::Inapplicable)?;
+                *items.get_mut(at).ok_or(Failure::Inapplicable)? = value;
+            }
+            Value::Array(items) => {
+                let at = if key == "-" { Some(items.len()) } else { index(&key, items.len() + 1) };
+                let at = at.ok_or(Failure::Inapplicable)?;
+                charge(&mut self.effort, items.len() - at)?;
+                items.insert(at, value);
+            }
+            _ => return Err(Failure::Inapplicable),
+        }
+        self.nesting = self.nesting.max(containers + nesting);
+        Ok(())
+    }
+
+    /// Removes and returns what is at `path`, which must exist.
+    fn take(&mut self, path: &str) -> Outcome<Value> {
+        let Place { parent, key, .. } = locate(&mut self.document, path, &mut self.effort)?;
+        match parent {
+            Value::Object(members) => {
+                charge(&mut self.effort, members.len())?;
+                members.remove(&key).ok_or(Failure::Inapplicable)
+            }
+            Value::Array(items) => {
+                let at = index(&key, items.len()).ok_or(Failure::Inapplicable)?;
+                charge(&mut self.effort, items.len() - at)?;
+                Ok(items.remove(at))
+            }
+            _ => Err(Failure::Inapplicable),
+        }
+    }
+
+    /// An upper bound of the nesting of `value`, which was at `from`: cheap as long as it cannot become too
+    /// deep at `path`, exact otherwise.
+    fn nesting_below(&mut self, from: &str, path: &str, value: &Value) -> Outcome<usize> {
+        let steps = |path: &str| path.bytes().filter(|byte| *byte == b'/').count();
+        let bound = self.nesting.saturating_sub(steps(from));
+        if steps(path) + bound <= NESTING_MAX {
+            return Ok(bound);
+        }
+        charge(&mut self.effort, size(value))?;
+        Ok(nesting(value))
+    }
+}
+
+/// Where a path leads: the container, and which of its members or elements.
+struct Place<'v, 'p> {
+    parent: &'v mut Value,
+    key: Cow<'p, str>,
+    /// How many containers there are from the document to the parent, both counted.
+    containers: usize,
+}
+
+/// Follows `path` up to its last step. Everything on the way must exist and be a container.
+fn locate<'v, 'p>(document: &'v mut Value, path: &'p str, effort: &mut usize) -> Outcome<Place<'v, 'p>> {
+    let (_, mut rest) = path.split_once('/').ok_or(Failure::Inapplicable)?;
+    let mut parent = document;
+    let mut containers = 1;
+    while let Some((step, tail)) = rest.split_once('/') {
+        parent = match parent {
+            Value::Object(members) => {
+                charge(effort, members.len())?;
+                members.get_mut(&unescape(step)).ok_or(Failure::Inapplicable)?
+            }
+            Value::Array(items) => {
+                let at = index(step, items.len()).ok_or(Failure::Inapplicable)?;
+                items.get_mut(at).ok_or(Failure::Inapplicable)?
+            }
+            _ => return Err(Failure::Inapplicable),
+        };
+        containers += 1;
+        rest = tail;
+    }
+    Ok(Place { parent, key: unescape(rest), containers })
+}
+
+/// What a container has under `key`; `None` for a member that is not there, a failure for such an element.
+fn find<'v>(parent: &'v Value, key: &str, effort: &mut usize) -> Outcome<Option<&'v Value>> {
+    match parent {
+        Value::Object(members) => {
+            charge(effort, members.len())?;
+            Ok(members.get(key))
+        }
+        Value::Array(items) => {
+            let at = index(key, items.len()).ok_or(Failure::Inapplicable)?;
+            items.get(at).map(Some).ok_or(Failure::Inapplicable)
+        }
+        _ => Err(Failure::Inapplicable),
+    }
+}
+
+fn charge(effort: &mut usize, steps: usize) -> Outcome<()> {
+    *effort += steps;
+    if *effort > EFFORT_MAX { Err(Failure::TooMuchWork) } else { Ok(()) }
+}
+
+/// One step of a JSON pointer: `~1` is `/`, `~0` is `~`, anything else is itself.
+fn unescape(step: &str) -> Cow<'_, str> {
+    if step.contains('~') { step.replace("~1", "/").replace("~0", "~").into() } else { step.into() }
+}
+
+/// The position that `text` names among `count`: decimal without leading zeros; negative counts from the end.
+fn index(text: &str, count: usize) -> Option<usize> {
+    let (negative, digits) = text.strip_prefix('-').map_or((false, text), |digits| (true, digits));
+    let plain =
+        digits.bytes().all(|byte| byte.is_ascii_digit()) && (digits.len() == 1 || !digits.starts_with('0'));
+    let n: usize = if plain { digits.parse().ok()? } else { return None };
+    match negative {
+        false => (n < count).then_some(n),
+        true => count.checked_sub(n).filter(|_| n > 0),
+    }
+}
+
+/// Whether two values are the same by RFC 6902 §4.6: numbers by value, objects whatever their order.
+fn equal(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Int(a), Value::Float(b)) | (Value::Float(b), Value::Int(a)) => same_number(*a, *b),
+        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| equal(a, b)),
+        (Value::Object(a), Value::Object(b)) => a.len() == b.len() && equal_members(a, b),
+        (a, b) => a == b,
+    }
+}
+
+/// Members mostly stand in the same order; from the first that does not on, the others are found by hash.
+fn equal_members(a: &Object, b: &Object) -> bool {
+    let same_names = a.iter().zip(b.iter()).take_while(|((a, _), (b, _))| a == b).count();
+    let by_name: HashMap<&str, &Value> = b.iter().skip(same_names).collect();
+    a.iter().zip(b.iter()).take(same_names).all(|((_, a), (_, b))| equal(a, b))
+        && a.iter()
+            .skip(same_names)
+            .all(|(name, value)| by_name.get(name).is_some_and(|other| equal(value, other)))
+}
+
+/// Exact comparison: a double equals an integer only if it is that integer.
+fn same_number(a: i64, b: f64) -> bool {
+    // 2^63 is the first double beyond i64; below it the conversion is exact for whole numbers.
+    (-(2f64.powi(63))..2f64.powi(63)).contains(&b) && b.fract() == 0.0 && b as i64 == a
+}
+
+/// How many containers are nested in `value`, itself counted; 0 for a scalar.
+fn nesting(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(nesting).max().unwrap_or(0),
+        Value::Object(members) => 1 + members.iter().map(|(_, value)| nesting(value)).max().unwrap_or(0),
+        _ => 0,
+    }
+}
+
+/// How many values there are in `value`, itself counted.
+fn size(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(size).sum::<usize>(),
+        Value::Object(members) => 1 + members.iter().map(|(_, value)| size(value)).sum::<usize>(),
+        _ => 1,
+    }
+}
+
+#[cfg(test)]
+#[path = "json_test.rs"]
+mod tests;

@@ -1,0 +1,227 @@
+//! Lists that merge: what tells their elements apart, and the order they end up in (semantics §6.4).
+//!
+//! Knows values only, no schema and no directives. Everything costs the length of the lists: positions are
+//! looked up by hash.
+
+use std::hash::{Hash, Hasher};
+
+use hashbrown::HashMap;
+
+use super::strategic::{Failure, Outcome};
+use super::{Value, go_print};
+
+/// By what elements of a list are told apart.
+#[derive(Clone, Copy)]
+pub(super) enum Key {
+    /// By themselves: scalars.
+    Element,
+    /// By a member: objects.
+    Member(&'static str),
+}
+
+impl Key {
+    /// How a list with elements of `class` and this merge key is merged: objects need one.
+    pub fn of(class: Option<Class>, merge_key: Option<&'static str>) -> Outcome<Self> {
+        match (merge_key, class) {
+            (Some(name), _) => Ok(Key::Member(name)),
+            (None, Some(Class::Object)) => {
+                Err(Failure::Other("cannot merge lists without merge key for struct".to_owned()))
+            }
+            (None, _) => Ok(Key::Element),
+        }
+    }
+
+    /// What tells `item` from the others.
+    pub fn scalar(self, item: &Value) -> Outcome<Scalar> {
+        match self {
+            Key::Element => Scalar::of(item).ok_or(Failure::Unprocessable),
+            Key::Member(name) => {
+                let members = item.as_object().ok_or_else(|| bad_type("map[string]interface {}", item))?;
+                members.get(name).and_then(Scalar::of).ok_or_else(|| {
+                    let shown = go_print(item);
+                    Failure::Other(format!("map: {shown} does not contain declared merge key: {name}"))
+                })
+            }
+        }
+    }
+
+    /// Where each key stands first.
+    pub fn positions(self, items: &[Value]) -> Outcome<HashMap<Scalar, usize>> {
+        let mut positions = HashMap::with_capacity(items.len());
+        for (at, item) in items.iter().enumerate() {
+            positions.entry(self.scalar(item)?).or_insert(at);
+        }
+        Ok(positions)
+    }
+
+    /// Brings a merged list into order: the elements that the patch names in the patch's order, the others in
+    /// the order they had; the two interleave so that one of the others comes first only where it came
+    /// first before. An element new to the list therefore stands before those the patch does not name.
+    pub fn order(
+        self,
+        merged: Vec<Value>,
+        asked: &HashMap<Scalar, usize>,
+        before: &HashMap<Scalar, usize>,
+    ) -> Outcome<Vec<Value>> {
+        let mut named = Vec::with_capacity(merged.len());
+        let mut others = Vec::new();
+        for item in merged {
+            let scalar = self.scalar(&item)?;
+            let had = before.get(&scalar).copied();
+            match asked.get(&scalar) {
+                Some(at) => named.push(Ranked { rank: Some(*at), had, item }),
+                None => others.push(Ranked { rank: had, had, item }),
+            }
+        }
+        sort_by_rank(&mut named);
+        sort_by_rank(&mut others);
+        let mut ordered = Vec::with_capacity(named.len() + others.len());
+        let mut named = named.into_iter().peekable();
+        for other in others {
+            let comes_first = |named: &Ranked| matches!((other.had, named.had), (Some(a), Some(b)) if a < b);
+            while let Some(next) = named.next_if(|next| !comes_first(next)) {
+                ordered.push(next.item);
+            }
+            ordered.push(other.item);
+        }
+        ordered.extend(named.map(|next| next.item));
+        Ok(ordered)
+    }
+}
+
+/// An element on its way to its place.
+struct Ranked {
+    /// What it is sorted by.
+    rank: Option<usize>,
+    /// Where it was in the list before the merge.
+    had: Option<usize>,
+    item: Value,
+}
+
+/// Sorts by rank, stable. Elements without one occur only when a patch adds to a list for which it asks an empty
+/// order. Upstream then compares them as smaller than everything, which is no order at all; for the
+/// few elements for which its result can be foretold (an insertion sort) it is the same here.
+fn sort_by_rank(items: &mut [Ranked]) {
+    const FORESEEABLE_MAX: usize = 20;
+    if items.iter().all(|item| item.rank.is_some()) || items.len() > FORESEEABLE_MAX {
+        items.sort_by_key(|item| item.rank);
+        return;
+    }
+    for end in 1..items.len() {
+        let mut at = end;
+        while at > 0 {
+            let smaller = match (items[at].rank, items[at - 1].rank) {
+                (Some(this), Some(previous)) => this < previous,
+                _ => true,
+            };
+            if !smaller {
+                break;
+            }
+            items.swap(at, at - 1);
+            at -= 1;
+        }
+    }
+}
+
+/// A scalar as Go compares them: of the same type and equal.
+#[derive(Clone, Debug)]
+pub(super) enum Scalar {
+    Null,
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+    Text(String),
+}
+
+impl Scalar {
+    /// The scalar that `value` is.
+    pub fn of(value: &Value) -> Option<Scalar> {
+        match value {
+            Value::Null => Some(Scalar::Null),
+            Value::Bool(value) => Some(Scalar::Bool(*value)),
+            Value::Int(n) => Some(Scalar::Int(*n)),
+            Value::Float(n) => Some(Scalar::Float(*n)),
+            Value::String(text) => Some(Scalar::Text(text.clone())),
+            Value::Array(_) | Value::Object(_) => None,
+        }
+    }
+}
+
+impl PartialEq for Scalar {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Scalar::Null, Scalar::Null) => true,
+            (Scalar::Bool(a), Scalar::Bool(b)) => a == b,
+            (Scalar::Int(a), Scalar::Int(b)) => a == b,
+            // No JSON number is a NaN, so equality of bits with both zeros alike is an equivalence.
+            (Scalar::Float(a), Scalar::Float(b)) => a == b || a.to_bits() == b.to_bits(),
+            (Scalar::Text(a), Scalar::Text(b)) => a == b,
+            _ => false,
+        }
+    }
+}
+
+impl Eq for Scalar {}
+
+impl Hash for Scalar {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        match self {
+            Scalar::Null => state.write_u8(0),
+            Scalar::Bool(value) => value.hash(state),
+            Scalar::Int(n) => n.hash(state),
+            Scalar::Float(n) => (if *n == 0.0 { 0 } else { n.to_bits() }).hash(state),
+            Scalar::Text(text) => text.hash(state),
+        }
+    }
+}
+
+/// The type that all elements of a list must share.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Class {
+    Bool,
+    Int,
+    Float,
+    Text,
+    Object,
+}
+
+/// The common type of all elements; `None` when there is no element.
+pub(super) fn element_class(a: &[Value], b: &[Value]) -> Outcome<Option<Class>> {
+    let mut common = None;
+    for item in a.iter().chain(b) {
+        let class = match item {
+            Value::Bool(_) => Class::Bool,
+            Value::Int(_) => Class::Int,
+            Value::Float(_) => Class::Float,
+            Value::String(_) => Class::Text,
+            Value::Object(_) => Class::Object,
+            // Lists of lists do not merge.
+            Value::Array(_) if common.is_none() => return Err(Failure::Unprocessable),
+            Value::Array(_) | Value::Null => return Err(mixed(a, b)),
+        };
+        if common.is_some_and(|common| common != class) {
+            return Err(mixed(a, b));
+        }
+        common = Some(class);
+    }
+    Ok(common)
+}
+
+fn mixed(a: &[Value], b: &[Value]) -> Failure {
+    let (a, b) = (go_print(&Value::Array(a.to_vec())), go_print(&Value::Array(b.to_vec())));
+    Failure::Other(format!("list element types are not identical: [{a} {b}]"))
+}
+
+/// 500 in the words of the reference, which names the types of its own language.
+pub(super) fn bad_type(expected: &str, value: &Value) -> Failure {
+    let received = match value {
+        Value::Null => "%!s(<nil>)",
+        Value::Bool(_) => "bool",
+        Value::Int(_) => "int64",
+        Value::Float(_) => "float64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+    };
+    Failure::Other(format!("expected a {expected}, but received a {received}"))
+}

@@ -1,0 +1,411 @@
+//! Patches: from an object and a patch document to the patched object.
+//!
+//! ```text
+//! media type → PatchKind ─┐
+//! body ───────────────────┴► Patch::parse ─► Patch ─► apply(schema, object tree) ─► patched tree
+//!                              (400, 413)               (400, 422, 500)
+//! ```
+//!
+//! Pure functions on JSON trees (semantics §6). The caller converts the stored object to the requested version
+//! first and decodes, defaults and validates the result afterwards; server-side apply is recognised here
+//! and carried out elsewhere. A [`Patch`] can be cloned and applied again when the object changed in between.
+
+mod json;
+mod lists;
+mod members;
+mod merge;
+mod strategic;
+
+use crate::field::FieldError;
+use crate::json::{ParseError, Value, parse, parse_reporting_duplicates, write};
+use crate::schema::table::Message;
+use crate::status::{Reason, Status, Subject};
+
+/// What a patch body is, by its media type.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum PatchKind {
+    /// Operations (RFC 6902).
+    Json,
+    /// A partial document (RFC 7386).
+    Merge,
+    /// A partial document with directives, merged as the schema says.
+    Strategic,
+    /// Server-side apply; recognised, not carried out by this module.
+    Apply,
+}
+
+impl PatchKind {
+    /// Media types that resources of built-in types accept, in the order in which a 415 lists them.
+    pub const BUILT_IN: [&str; 4] = [
+        PatchKind::Json.media_type(),
+        PatchKind::Merge.media_type(),
+        PatchKind::Strategic.media_type(),
+        PatchKind::Apply.media_type(),
+    ];
+
+    /// Media types that custom resources accept, in the order in which a 415 lists them.
+    pub const CUSTOM: [&str; 3] =
+        [PatchKind::Json.media_type(), PatchKind::Merge.media_type(), PatchKind::Apply.media_type()];
+
+    /// The kind that a `Content-Type` names: what stands before the first `;`, compared exactly (semantics §6.1).
+    pub fn from_media_type(content_type: &str) -> Option<PatchKind> {
+        let media_type = content_type.split(';').next().unwrap_or("");
+        [Self::Json, Self::Merge, Self::Strategic, Self::Apply]
+            .into_iter()
+            .find(|kind| kind.media_type() == media_type)
+    }
+
+    /// The media type of the kind.
+    pub const fn media_type(self) -> &'static str {
+        match self {
+            Self::Json => "application/json-patch+json",
+            Self::Merge => "application/merge-patch+json",
+            Self::Strategic => "application/strategic-merge-patch+json",
+            Self::Apply => "application/apply-patch+yaml",
+        }
+    }
+}
+
+/// A patched object.
+#[derive(Debug)]
+pub struct Patched {
+    /// The result, not yet decoded by the schema.
+    pub value: Value,
+    /// Texts about unknown and duplicate members of the patch itself (semantics §6.2, §9.5); at most 100.
+    pub strict: Vec<String>,
+}
+
+/// A patch that was read and can be applied.
+#[derive(Clone, Debug)]
+pub struct Patch {
+    body: Body,
+    strict: Vec<String>,
+}
+
+#[derive(Clone, Debug)]
+enum Body {
+    Json(Vec<json::Operation>),
+    Merge(Value),
+    Strategic(Value),
+}
+
+impl Patch {
+    /// Reads a patch. With `strict_reporting` (field validation `Warn` or `Strict`) unknown and duplicate
+    /// members are collected and the texts of errors follow the stricter decoder.
+    ///
+    /// # Errors
+    /// 400 for a body that is no such patch, 413 for more than 10 000 operations, 415 for
+    /// [`PatchKind::Apply`]. Source: semantics §6.2–6.4.
+    pub fn parse(kind: PatchKind, text: &[u8], strict_reporting: bool) -> Result<Patch, Status> {
+        let (value, duplicates) = match read(text, strict_reporting) {
+            Ok(read) => read,
+            Err(error) => return Err(unreadable(kind, &error, strict_reporting)),
+        };
+        let mut strict: Vec<String> = Vec::new();
+        let body = match kind {
+            PatchKind::Json => Body::Json(json::parse(value, strict_reporting, &mut strict)?),
+            PatchKind::Merge => Body::Merge(merge::check(value, strict_reporting)?),
+            PatchKind::Strategic => Body::Strategic(strategic::check(value)?),
+            PatchKind::Apply => return Err(Status::unsupported_media_type(&PatchKind::BUILT_IN[..3])),
+        };
+        let prefix = if kind == PatchKind::Json { "json patch " } else { "" };
+        strict.extend(duplicates.iter().map(|path| format!("{prefix}duplicate field \"{path}\"")));
+        strict.truncate(REPORTED_MAX);
+        Ok(Patch { body, strict })
+    }
+
+    /// Applies the patch to `original`. `message` is the type of the object; `None` for custom resources, for
+    /// which a strategic merge patch is refused.
+    ///
+    /// # Errors
+    /// 422 where an operation fails, 400, 422 or 500 where a strategic merge cannot be carried out, 413
+    /// where a JSON patch would take more work than any useful one.
+    pub fn apply(self, message: Option<&'static Message>, original: Value) -> Result<Patched, Status> {
+        let value = match self.body {
+            Body::Json(operations) => json::apply(operations, original)?,
+            Body::Merge(patch) => merge::apply(original, patch),
+            Body::Strategic(patch) => strategic::apply(message, original, patch)?,
+        };
+        Ok(Patched { value, strict: self.strict })
+    }
+}
+
+/// Most unknown and duplicate members reported for one patch (semantics §9.5).
+const REPORTED_MAX: usize = 100;
+
+/// Reads and applies a patch in one go; see [`Patch::parse`] and [`Patch::apply`].
+pub fn apply(
+    kind: PatchKind,
+    message: Option<&'static Message>,
+    original: Value,
+    patch: &[u8],
+    strict_reporting: bool,
+) -> Result<Patched, Status> {
+    Patch::parse(kind, patch, strict_reporting)?.apply(message, original)
+}
+
+/// The 422 for a result that does not decode: it shows the patched document (for a strategic merge the patch,
+/// as Go prints maps) and the decoder's text (semantics §6.1).
+pub fn undecodable(kind: PatchKind, patch: &[u8], patched: &Value, error: &str) -> Status {
+    let shown = match kind {
+        PatchKind::Strategic => parse(patch).map_or_else(|_| String::new(), |value| go_print(&value)),
+        _ => {
+            let mut text = Vec::new();
+            write(patched, &mut text);
+            String::from_utf8_lossy(&text).into_owned()
+        }
+    };
+    let nobody = Subject { group: "", kind: "", name: "" };
+    Status::invalid(nobody, &[FieldError::invalid("patch", &shown.into(), error)])
+}
+
+/// A value as Go's `%v` prints it: `map[a:1 b:[x y] c:<nil>]`, maps sorted by key, strings bare.
+pub fn go_print(value: &Value) -> String {
+    let mut out = String::new();
+    print_into(value, &mut out);
+    out
+}
+
+fn print_into(value: &Value, out: &mut String) {
+    match value {
+        Value::Null => out.push_str("<nil>"),
+        Value::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
+        Value::Int(n) => out.push_str(&n.to_string()),
+        Value::Float(n) => out.push_str(&print_double(*n)),
+        Value::String(text) => out.push_str(text),
+        Value::Array(items) => {
+            out.push('[');
+            for (at, item) in items.iter().enumerate() {
+                if at > 0 {
+                    out.push(' ');
+                }
+                print_into(item, out);
+            }
+            out.push(']');
+        }
+        Value::Object(members) => {
+            let mut sorted: Vec<_> = members.iter().collect();
+            sorted.sort_unstable_by_key(|(name, _)| *name);
+            out.push_str("map[");
+            for (at, (name, member)) in sorted.into_iter().enumerate() {
+                if at > 0 {
+                    out.push(' ');
+                }
+                out.push_str(name);
+                out.push(':');
+                print_into(member, out);
+            }
+            out.push(']');
+        }
+    }
+}
+
+/// Shortest digits; an exponent of at least two digits below 1e-4 and from 1e21 on.
+fn print_double(n: f64) -> String {
+    let size = n.abs();
+    if size == 0.0 || (1e-4..1e21).contains(&size) || !n.is_finite() {
+        return n.to_string();
+    }
+    let text = format!("{n:e}");
+    match text.split_once('e') {
+        Some((digits, exponent)) => {
+            let (sign, exponent) = exponent.strip_prefix('-').map_or(('+', exponent), |rest| ('-', rest));
+            format!("{digits}e{sign}{exponent:0>2}")
+        }
+        None => text,
+    }
+}
+
+fn read(text: &[u8], strict_reporting: bool) -> Result<(Value, Vec<String>), ParseError> {
+    if strict_reporting { parse_reporting_duplicates(text) } else { Ok((parse(text)?, Vec::new())) }
+}
+
+/// 400 for a body that is no JSON.
+fn unreadable(kind: PatchKind, error: &ParseError, strict_reporting: bool) -> Status {
+    match kind {
+        PatchKind::Strategic | PatchKind::Apply => Status::bad_request(error.to_string()),
+        _ if strict_reporting => Status::bad_request(format!("error decoding patch: {error}")),
+        PatchKind::Merge => Status::bad_request(merge::INVALID),
+        PatchKind::Json => Status::bad_request(error.to_string()),
+    }
+}
+
+/// What Go's decoder calls a JSON value that does not fit.
+fn go_kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Int(_) | Value::Float(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+/// A failure that upstream does not turn into a Status: 500 without a reason (semantics §1.3).
+fn plain_error(text: impl Into<String>) -> Status {
+    Status::new(Reason::Unknown, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::table::{Field, Kind, ListType, PatchStrategy, Shape};
+
+    #[test]
+    fn kinds_are_named_by_media_type_as_semantics_6_1_says() {
+        for (content_type, kind) in [
+            ("application/json-patch+json", Some(PatchKind::Json)),
+            ("application/merge-patch+json; charset=utf-8", Some(PatchKind::Merge)),
+            ("application/strategic-merge-patch+json", Some(PatchKind::Strategic)),
+            ("application/apply-patch+yaml;x", Some(PatchKind::Apply)),
+            ("application/apply-patch+cbor", None),
+            ("application/json-patch+json ", None),
+            ("Application/json-patch+json", None),
+            ("application/json", None),
+            ("", None),
+        ] {
+            assert_eq!(PatchKind::from_media_type(content_type), kind, "{content_type}");
+        }
+        assert_eq!(Patch::parse(PatchKind::Apply, b"{}", true).unwrap_err().code, 415);
+    }
+
+    #[test]
+    fn an_undecodable_result_is_422_with_the_patch_as_semantics_6_1_says() {
+        let patched = parse(br#"{"a":"<"}"#).unwrap();
+        let status = undecodable(PatchKind::Merge, b"", &patched, "no such luck");
+        assert_eq!(status.code, 422);
+        assert_eq!(
+            status.message,
+            r#" "" is invalid: patch: Invalid value: "{\"a\":\"\\u003c\"}": no such luck"#
+        );
+        let patch = br#"{"spec":{"b":[1,"x",null,true,{"z":1e30,"y":0.00001}],"a":1.5}}"#;
+        let status = undecodable(PatchKind::Strategic, patch, &patched, "bad");
+        assert_eq!(
+            status.message,
+            r#" "" is invalid: patch: Invalid value: "map[spec:map[a:1.5 b:[1 x <nil> true map[y:1e-05 z:1e+30]]]]": bad"#
+        );
+    }
+
+    #[test]
+    fn duplicate_members_are_reported_per_kind() {
+        for (kind, patch, want) in [
+            (PatchKind::Merge, r#"{"a":{"b":1,"b":2}}"#, "duplicate field \"a.b\""),
+            (PatchKind::Strategic, r#"{"a":1,"a":2}"#, "duplicate field \"a\""),
+            (
+                PatchKind::Json,
+                r#"[{"op":"add","path":"/a","path":"/b","value":1}]"#,
+                "json patch duplicate field \"[0].path\"",
+            ),
+        ] {
+            let original = parse(br#"{"x":1}"#).unwrap();
+            assert_eq!(apply(kind, Some(&LISTS), original, patch.as_bytes(), true).unwrap().strict, [want]);
+            assert!(Patch::parse(kind, patch.as_bytes(), false).unwrap().strict.is_empty());
+        }
+    }
+
+    #[test]
+    fn random_documents_and_bytes_never_panic() {
+        let mut seed = 0x5eed_u64;
+        let mut random = move |below: usize| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) as usize % below
+        };
+        const NAMES: [&str; 12] = [
+            "a",
+            "b",
+            "name",
+            "op",
+            "path",
+            "from",
+            "value",
+            "$patch",
+            "$retainKeys",
+            "$setElementOrder/a",
+            "$deleteFromPrimitiveList/b",
+            "$setElementOrder/name",
+        ];
+        const TEXTS: [&str; 12] = [
+            "\"a\"",
+            "\"/a/0\"",
+            "\"/a/-\"",
+            "\"add\"",
+            "\"move\"",
+            "\"copy\"",
+            "\"replace\"",
+            "\"delete\"",
+            "1",
+            "0.5",
+            "null",
+            "true",
+        ];
+        fn document(random: &mut impl FnMut(usize) -> usize, depth: usize) -> String {
+            match random(if depth == 0 { 1 } else { 3 }) {
+                0 => TEXTS[random(TEXTS.len())].to_owned(),
+                1 => {
+                    let items: Vec<String> = (0..random(4)).map(|_| document(random, depth - 1)).collect();
+                    format!("[{}]", items.join(","))
+                }
+                _ => {
+                    let mut member =
+                        || format!("\"{}\":{}", NAMES[random(NAMES.len())], document(random, depth - 1));
+                    let members: Vec<String> = (0..5).map(|_| member()).collect();
+                    format!("{{{}}}", members.join(","))
+                }
+            }
+        }
+        let mut applied = [0; 3];
+        for _ in 0..30_000 {
+            let mut text = document(&mut random, 4).into_bytes();
+            if random(4) == 0 {
+                let at = random(text.len());
+                text[at] = random(256) as u8;
+            }
+            for (at, kind) in
+                [PatchKind::Json, PatchKind::Merge, PatchKind::Strategic].into_iter().enumerate()
+            {
+                let original =
+                    parse(br#"{"a":[{"name":1},{"name":"a"}],"b":["a",1],"name":{"a":null}}"#).unwrap();
+                applied[at] +=
+                    usize::from(apply(kind, Some(&LISTS), original, &text, random(2) == 0).is_ok());
+            }
+        }
+        assert!(
+            applied.iter().all(|count| *count > 500),
+            "too few of the documents are patches: {applied:?}"
+        );
+    }
+
+    const fn list(name: &'static str, merge_key: Option<&'static str>) -> Field {
+        Field {
+            name,
+            number: 1,
+            kind: Kind::Message(&LISTS),
+            shape: Shape::List,
+            description: "",
+            required: false,
+            omit_empty: true,
+            pointer: false,
+            default: None,
+            enumeration: &[],
+            format: "",
+            list: ListType::Atomic,
+            atomic: false,
+            patch: PatchStrategy { merge: true, retain_keys: false, replace: false, merge_key },
+            inlined: None,
+        }
+    }
+
+    static LISTS: Message = Message { name: "Lists", fields: &LISTS_FIELDS, by_name: &[0, 1], ..EMPTY };
+    static LISTS_FIELDS: [Field; 2] = [list("a", Some("name")), list("b", None)];
+    const EMPTY: Message = Message {
+        name: "Empty",
+        package: "test",
+        description: "",
+        fields: &[],
+        by_name: &[],
+        inlined: &[],
+        wire: &[],
+        atomic: false,
+    };
+}

@@ -1,0 +1,136 @@
+//! The escalation check that every write of a role or binding passes (semantics §14.2).
+
+use auth::attributes::Attributes;
+use auth::authz::{Authorizer, Escalation, RoleWrite};
+
+use super::rules::{read_role_ref, read_rules, read_subjects};
+use crate::json::Value;
+
+/// Checks that writing `new` in place of `existing` grants nothing its writer does not hold.
+///
+/// `asked` are the attributes of the request, for one of `roles`, `clusterroles`, `rolebindings`,
+/// `clusterrolebindings`; objects of other resources pass. Both objects are complete and defaulted. A write that
+/// leaves alone what grants (rules, aggregation rule, subjects, role reference) passes too.
+///
+/// # Errors
+/// What to answer; see [`Escalation`].
+pub async fn confirm_no_escalation(
+    authorizer: &Authorizer,
+    asked: &Attributes<'_>,
+    existing: Option<&Value>,
+    new: &Value,
+) -> Result<(), Escalation> {
+    if asked.group != authorizer.rbac().group() {
+        return Ok(());
+    }
+    match asked.resource {
+        "roles" | "clusterroles" => {
+            let rules = read_rules(new.get("rules"));
+            let aggregation = |role: Option<&Value>| {
+                let rule = role.and_then(|role| role.get("aggregationRule"));
+                rule.filter(|rule| !rule.is_null()).cloned()
+            };
+            let changes_aggregation = aggregation(existing) != aggregation(Some(new));
+            let same_rules = existing.is_some_and(|role| read_rules(role.get("rules")) == rules);
+            if same_rules && !changes_aggregation {
+                return Ok(());
+            }
+            let (resource, namespace, name) = (asked.resource, asked.namespace, asked.name);
+            // The name of an object that is only now created restricts nothing (there is none in the path).
+            let name = if asked.verb == "create" { "" } else { name };
+            let write = RoleWrite { resource, namespace, name, rules: &rules, changes_aggregation };
+            authorizer.check_role(asked.user, &write).await
+        }
+        "rolebindings" | "clusterrolebindings" => {
+            let role = read_role_ref(new);
+            let unchanged = existing.is_some_and(|binding| {
+                read_role_ref(binding) == role && read_subjects(binding) == read_subjects(new)
+            });
+            if unchanged {
+                return Ok(());
+            }
+            authorizer.check_binding(asked.user, asked.namespace, &role).await
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use auth::User;
+    use auth::authz::{Binding, Mode, Policy, RoleRef, Rule, Subject};
+
+    use super::*;
+    use crate::json::parse;
+
+    fn object(text: &str) -> Value {
+        parse(text.replace('\'', "\"").as_bytes()).unwrap()
+    }
+
+    /// Jane may get pods everywhere, and that is all.
+    fn authorizer() -> Authorizer {
+        let mut policy = Policy::default();
+        let list = |text: &str| vec![text.to_owned()];
+        let read =
+            Rule { verbs: list("get"), api_groups: list(""), resources: list("pods"), ..Rule::default() };
+        policy.set_cluster_role("reader", Some([read].into()));
+        let all = Rule { verbs: list("*"), api_groups: list("*"), resources: list("*"), ..Rule::default() };
+        policy.set_cluster_role("master", Some([all].into()));
+        let subject = Subject {
+            kind: "User".to_owned(),
+            api_group: String::new(),
+            name: "jane".to_owned(),
+            namespace: String::new(),
+        };
+        policy.set_binding(Binding {
+            namespace: String::new(),
+            name: "b".to_owned(),
+            role: RoleRef {
+                api_group: String::new(),
+                kind: "ClusterRole".to_owned(),
+                name: "reader".to_owned(),
+            },
+            subjects: vec![subject],
+        });
+        Authorizer::new(&[Mode::Rbac], Arc::new(policy), "rbac")
+    }
+
+    #[tokio::test]
+    async fn only_what_grants_is_checked() {
+        // Semantics §14.2: resource, before, after, passes.
+        let get = "{'rules':[{'verbs':['get'],'apiGroups':[''],'resources':['pods']}]}";
+        let put = "{'rules':[{'verbs':['put'],'apiGroups':[''],'resources':['pods']}]}";
+        let put_labelled = "{'metadata':{'labels':{'a':'b'}},'rules':[{'verbs':['put'],'apiGroups':[''],'resources':['pods']}]}";
+        let aggregated = "{'aggregationRule':{'clusterRoleSelectors':[]}}";
+        let bind = "{'roleRef':{'kind':'ClusterRole','name':'reader'}}";
+        let bind_master = "{'roleRef':{'kind':'ClusterRole','name':'master'}}";
+        let bind_master_eve =
+            "{'roleRef':{'kind':'ClusterRole','name':'master'},'subjects':[{'kind':'User','name':'eve'}]}";
+        let authorizer = authorizer();
+        let user = User::new("jane", ["dev"]);
+        for (resource, before, after, passes) in [
+            ("clusterroles", "", get, true),
+            ("clusterroles", "", put, false),
+            ("clusterroles", get, put, false),
+            ("clusterroles", put, put_labelled, true),
+            ("clusterroles", put, get, true),
+            ("clusterroles", "", aggregated, false),
+            ("clusterroles", aggregated, aggregated, true),
+            ("clusterroles", aggregated, "{}", false),
+            ("roles", "", put, false),
+            ("clusterrolebindings", "", bind, true),
+            ("clusterrolebindings", "", bind_master, false),
+            ("clusterrolebindings", bind_master, bind_master, true),
+            ("clusterrolebindings", bind_master, bind_master_eve, false),
+            ("others", "", put, true),
+        ] {
+            let nothing = Attributes::path(&user, if before.is_empty() { "create" } else { "update" }, "");
+            let asked = Attributes { resource_request: true, group: "rbac", resource, name: "x", ..nothing };
+            let existing = (!before.is_empty()).then(|| object(before));
+            let result = confirm_no_escalation(&authorizer, &asked, existing.as_ref(), &object(after)).await;
+            assert_eq!(result.is_ok(), passes, "{resource}: {before} to {after}: {result:?}");
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Roles, bindings and accounts as auth wants to see them, over the store.
+//!
+//! ```text
+//! engine ─ tail on /rbac.authorization/ ─► EnginePolicy (auth::Policy in memory) ─► Authorizer
+//!        └ snapshot ─► EngineAccounts ─► service account tokens
+//! ```
+//!
+//! A decision must include every write acknowledged before it, so each read compares the tail's progress with
+//! the store's revision: two atomic loads while nothing about roles was written. When something was, the
+//! reader itself takes the events over, in line, before it decides. There is no task that could lag behind.
+//!
+//! An object that cannot be read (damaged on disk) counts as absent: it grants nothing, and bindings to it are
+//! reported as resolution errors.
+
+mod accounts;
+mod aggregation;
+mod escalation;
+pub mod rules;
+
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use auth::authz::{Binding, Policy, PolicySource};
+use bytes::Bytes;
+use engine::{Engine, Entry, Event, EventKind, Tail, TailError};
+use parking_lot::{RwLock, RwLockWriteGuard};
+
+use crate::json::{self, Value};
+
+pub use accounts::EngineAccounts;
+pub use aggregation::{aggregated, labels_of, selectors_of};
+pub use escalation::confirm_no_escalation;
+
+/// Where the objects of the RBAC group lie.
+const PREFIX: &[u8] = b"/rbac.authorization/";
+
+/// Events taken over in one go.
+const BATCH_MAX: usize = 1024;
+
+/// The store's roles and bindings, always as new as the store.
+pub struct EnginePolicy {
+    engine: Engine,
+    state: RwLock<State>,
+}
+
+struct State {
+    policy: Policy,
+    tail: Tail,
+}
+
+impl EnginePolicy {
+    /// Reads all roles and bindings: about ten microseconds each.
+    ///
+    /// # Errors
+    /// The engine was closed.
+    pub fn new(engine: Engine) -> Result<EnginePolicy, TailError> {
+        let state = RwLock::new(State::load(&engine)?);
+        Ok(EnginePolicy { engine, state })
+    }
+}
+
+impl PolicySource for EnginePolicy {
+    fn read(&self, read: &mut dyn FnMut(&Policy)) {
+        let revision = self.engine.revision();
+        {
+            let state = self.state.read();
+            if state.tail.progress() >= revision {
+                return read(&state.policy);
+            }
+        }
+        let mut state = self.state.write();
+        state.catch_up(&self.engine, revision);
+        read(&RwLockWriteGuard::downgrade(state).policy);
+    }
+}
+
+impl State {
+    fn load(engine: &Engine) -> Result<State, TailError> {
+        let snapshot = engine.snapshot();
+        let tail = engine.tail(snapshot.revision(), Bytes::from_static(PREFIX))?;
+        let mut policy = Policy::default();
+        for entry in snapshot.prefix(PREFIX) {
+            put(&mut policy, &entry);
+        }
+        Ok(State { policy, tail })
+    }
+
+    /// Takes over all events up to `revision`, which is published already, so nothing is waited for.
+    fn catch_up(&mut self, engine: &Engine, revision: u64) {
+        while self.tail.progress() < revision {
+            // A waker that does nothing will do: what the future waits for when it is not ready is only to let
+            // other tasks run, or events after `revision`; progress tells which.
+            let next = pin!(self.tail.next(BATCH_MAX)).poll(&mut Context::from_waker(Waker::noop()));
+            match next {
+                Poll::Ready(Ok(events)) => events.iter().for_each(|event| apply(&mut self.policy, event)),
+                Poll::Pending => {}
+                Poll::Ready(Err(TailError::Closed)) => return,
+                Poll::Ready(Err(error @ (TailError::Compacted { .. } | TailError::Damaged { .. }))) => {
+                    tracing::warn!(%error, "reading all roles and bindings again");
+                    match State::load(engine) {
+                        Ok(fresh) => *self = fresh,
+                        // Closed: what is in memory is the last there will be.
+                        Err(_) => return,
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn apply(policy: &mut Policy, event: &Event) {
+    match event.kind {
+        EventKind::Put => put(policy, &event.entry),
+        EventKind::Delete => {
+            if let Some(place) = Place::of(&event.key) {
+                place.forget(policy);
+            }
+        }
+    }
+}
+
+/// Takes over one stored object.
+fn put(policy: &mut Policy, entry: &Entry) {
+    let Some(place) = Place::of(entry.key()) else { return };
+    let object = entry
+        .read()
+        .map_err(|error| error.to_string())
+        .and_then(|record| json::parse(&record.value).map_err(|error| error.to_string()));
+    match object {
+        Ok(object) => place.set(policy, &object),
+        Err(error) => {
+            let key = String::from_utf8_lossy(entry.key());
+            tracing::error!(%key, %error, "role or binding cannot be read and grants nothing");
+            place.forget(policy);
+        }
+    }
+}
+
+/// What a key stands for.
+enum Place<'k> {
+    ClusterRole(&'k str),
+    Role(&'k str, &'k str),
+    /// Namespace (empty: cluster-wide) and name.
+    Binding(&'k str, &'k str),
+}
+
+impl<'k> Place<'k> {
+    /// Reads `/rbac.authorization/<resource>/[<namespace>/]<name>`; `None` for anything else.
+    fn of(key: &'k [u8]) -> Option<Place<'k>> {
+        let rest = std::str::from_utf8(key.strip_prefix(PREFIX)?).ok()?;
+        let (resource, place) = rest.split_once('/')?;
+        match resource {
+            "clusterroles" => Some(Place::ClusterRole(place)),
+            "clusterrolebindings" => Some(Place::Binding("", place)),
+            "roles" => place.split_once('/').map(|(namespace, name)| Place::Role(namespace, name)),
+            "rolebindings" => place.split_once('/').map(|(namespace, name)| Place::Binding(namespace, name)),
+            _ => None,
+        }
+    }
+
+    fn set(self, policy: &mut Policy, object: &Value) {
+        match self {
+            Place::ClusterRole(name) => {
+                policy.set_cluster_role(name, Some(rules::read_rules(object.get("rules")).into()));
+            }
+            Place::Role(namespace, name) => {
+                policy.set_role(namespace, name, Some(rules::read_rules(object.get("rules")).into()));
+            }
+            Place::Binding(namespace, name) => policy.set_binding(Binding {
+                namespace: namespace.to_owned(),
+                name: name.to_owned(),
+                role: rules::read_role_ref(object),
+                subjects: rules::read_subjects(object),
+            }),
+        }
+    }
+
+    fn forget(self, policy: &mut Policy) {
+        match self {
+            Place::ClusterRole(name) => policy.set_cluster_role(name, None),
+            Place::Role(namespace, name) => policy.set_role(namespace, name, None),
+            Place::Binding(namespace, name) => policy.forget_binding(namespace, name),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "policy_test.rs"]
+mod tests;

@@ -1,0 +1,64 @@
+//! RBAC objects between their JSON form and auth's. Members of another type than they should have count as
+//! absent: what is stored was validated when it was written.
+
+use auth::authz::{RoleRef, Rule, Subject};
+
+use crate::json::{Object, Value};
+
+/// The rules in the `rules` member of a role.
+pub fn read_rules(rules: Option<&Value>) -> Vec<Rule> {
+    rules.and_then(Value::as_array).unwrap_or_default().iter().map(read_rule).collect()
+}
+
+fn read_rule(rule: &Value) -> Rule {
+    let list = |member: &str| -> Vec<String> {
+        let items = rule.get(member).and_then(Value::as_array).unwrap_or_default();
+        items.iter().filter_map(Value::as_str).map(str::to_owned).collect()
+    };
+    Rule {
+        api_groups: list("apiGroups"),
+        resources: list("resources"),
+        verbs: list("verbs"),
+        resource_names: list("resourceNames"),
+        non_resource_urls: list("nonResourceURLs"),
+    }
+}
+
+/// The JSON form of a rule; empty lists are left out, except for the verbs.
+pub fn write_rule(rule: &Rule) -> Value {
+    let list = |items: &[String]| Value::Array(items.iter().map(|item| item.as_str().into()).collect());
+    let mut members = Object::with_capacity(4);
+    members.push("verbs", list(&rule.verbs));
+    for (name, items) in [
+        ("apiGroups", &rule.api_groups),
+        ("resources", &rule.resources),
+        ("resourceNames", &rule.resource_names),
+        ("nonResourceURLs", &rule.non_resource_urls),
+    ] {
+        if !items.is_empty() {
+            members.push(name, list(items));
+        }
+    }
+    members.into()
+}
+
+/// The role that a binding refers to.
+pub fn read_role_ref(binding: &Value) -> RoleRef {
+    let text = |member: &str| binding.str_at(&["roleRef", member]).to_owned();
+    RoleRef { api_group: text("apiGroup"), kind: text("kind"), name: text("name") }
+}
+
+/// The subjects of a binding.
+pub fn read_subjects(binding: &Value) -> Vec<Subject> {
+    let subjects = binding.get("subjects").and_then(Value::as_array).unwrap_or_default();
+    let read = |subject: &Value| {
+        let text = |member: &str| subject.str_at(&[member]).to_owned();
+        Subject {
+            kind: text("kind"),
+            api_group: text("apiGroup"),
+            name: text("name"),
+            namespace: text("namespace"),
+        }
+    };
+    subjects.iter().map(read).collect()
+}

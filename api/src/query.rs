@@ -1,0 +1,252 @@
+//! Query parameters: decoding, and the typed options of each verb (semantics §4.1, §4.2).
+//!
+//! Unknown parameters are ignored; of a repeated scalar the first counts. Booleans never fail.
+
+use percent_encoding::percent_decode_str;
+
+use crate::field::{FieldError, go_quote};
+use crate::json::Value;
+use crate::status::{Status, Subject};
+
+/// Longest field manager accepted, in bytes (semantics §4.2).
+const FIELD_MANAGER_MAX: usize = 128;
+
+/// The decoded parameters in order.
+#[derive(Clone, Debug, Default)]
+pub struct Query(Vec<(String, String)>);
+
+impl Query {
+    /// Decodes a raw query string. A pair with a broken escape is dropped, as the reference server drops it.
+    pub fn parse(raw: &str) -> Self {
+        let pairs = raw.split('&').filter(|pair| !pair.is_empty() && !pair.contains(';'));
+        Query(
+            pairs
+                .filter_map(|pair| {
+                    let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+                    Some((unescape(name)?, unescape(value)?))
+                })
+                .collect(),
+        )
+    }
+
+    /// The first value of `name`.
+    pub fn first(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    /// All values of `name`.
+    pub fn all<'q>(&'q self, name: &str) -> impl Iterator<Item = &'q str> {
+        self.0.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    /// A boolean: absent, `0` and `false` are false, anything else is true, the empty value included.
+    pub fn flag(&self, name: &str) -> bool {
+        self.optional_flag(name).unwrap_or(false)
+    }
+
+    /// As [`Query::flag`], with absence kept apart.
+    pub fn optional_flag(&self, name: &str) -> Option<bool> {
+        self.first(name).map(|value| value != "0" && !value.eq_ignore_ascii_case("false"))
+    }
+
+    /// A decimal 64-bit integer.
+    pub fn integer(&self, name: &str) -> Result<Option<i64>, Status> {
+        let Some(text) = self.first(name) else { return Ok(None) };
+        let why = match text.parse::<i64>() {
+            Ok(value) => return Ok(Some(value)),
+            Err(error) => match error.kind() {
+                std::num::IntErrorKind::PosOverflow | std::num::IntErrorKind::NegOverflow => {
+                    "value out of range"
+                }
+                _ => "invalid syntax",
+            },
+        };
+        Err(Status::bad_request(format!("strconv.ParseInt: parsing {}: {why}", go_quote(text))))
+    }
+
+    /// `pretty`, which follows stricter rules than the other booleans; `None` when absent.
+    pub fn pretty(&self) -> Option<bool> {
+        let value = self.first("pretty")?;
+        Some(matches!(value, "1" | "t" | "T" | "TRUE" | "true" | "True"))
+    }
+}
+
+fn unescape(text: &str) -> Option<String> {
+    let spaced = text.replace('+', " ");
+    if !escapes_are_whole(&spaced) {
+        return None;
+    }
+    Some(percent_decode_str(&spaced).decode_utf8_lossy().into_owned())
+}
+
+/// Whether every `%` is followed by two hexadecimal digits.
+pub(crate) fn escapes_are_whole(text: &str) -> bool {
+    let is_hex = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_hexdigit);
+    let bytes = text.as_bytes();
+    text.match_indices('%').all(|(at, _)| is_hex(bytes.get(at + 1)) && is_hex(bytes.get(at + 2)))
+}
+
+/// How unknown and duplicate fields of a body are treated (spec §4.6).
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum FieldValidation {
+    /// Dropped silently.
+    Ignore,
+    /// Dropped with a warning each.
+    #[default]
+    Warn,
+    /// Refused.
+    Strict,
+}
+
+/// Options common to create, update and patch.
+#[derive(Clone, Debug, Default)]
+pub struct WriteOptions {
+    /// Run every stage but storage.
+    pub dry_run: bool,
+    /// Who writes, for field ownership; empty = derive from the user agent.
+    pub field_manager: String,
+    /// Treatment of unknown and duplicate fields.
+    pub field_validation: FieldValidation,
+    /// Apply patches only: take over conflicting fields. The patch verb refuses it on other kinds.
+    pub force: Option<bool>,
+}
+
+impl WriteOptions {
+    /// Reads and checks the options of `kind` (`CreateOptions`, `UpdateOptions`, `PatchOptions`);
+    /// `meta_group` names the group of the options' kind in errors.
+    pub fn from_query(query: &Query, kind: &str, meta_group: &str) -> Result<Self, Status> {
+        let mut errors = Vec::new();
+        let field_manager = query.first("fieldManager").unwrap_or_default().to_owned();
+        check_field_manager(&field_manager, &mut errors);
+        let dry_run = check_dry_run(query.all("dryRun"), &mut errors);
+        let field_validation = match query.first("fieldValidation").unwrap_or_default() {
+            "" | "Warn" => FieldValidation::Warn,
+            "Ignore" => FieldValidation::Ignore,
+            "Strict" => FieldValidation::Strict,
+            other => {
+                let supported = ["", "Ignore", "Strict", "Warn"];
+                errors.push(FieldError::not_supported("fieldValidation", &other.into(), &supported));
+                FieldValidation::Warn
+            }
+        };
+        if !errors.is_empty() {
+            return Err(invalid_options(kind, meta_group, &errors));
+        }
+        Ok(WriteOptions { dry_run, field_manager, field_validation, force: query.optional_flag("force") })
+    }
+}
+
+/// The 422 for bad options (semantics §4.2).
+pub fn invalid_options(kind: &str, meta_group: &str, errors: &[FieldError]) -> Status {
+    Status::invalid(Subject { group: meta_group, kind, name: "" }, errors)
+}
+
+/// Whether the request is a dry run; each value must be `All`.
+pub fn check_dry_run<'v>(values: impl Iterator<Item = &'v str>, errors: &mut Vec<FieldError>) -> bool {
+    let values: Vec<&str> = values.collect();
+    if values.iter().any(|value| *value != "All") {
+        let list = Value::Array(values.iter().map(|value| (*value).into()).collect());
+        errors.push(FieldError::not_supported("dryRun", &list, &["All"]));
+    }
+    !values.is_empty()
+}
+
+fn check_field_manager(manager: &str, errors: &mut Vec<FieldError>) {
+    if manager.len() > FIELD_MANAGER_MAX {
+        errors.push(FieldError::too_long("fieldManager", FIELD_MANAGER_MAX));
+    }
+    for (at, c) in manager.chars().enumerate() {
+        if c.is_control() {
+            let detail = format!("invalid character U+{:04X} (at position {at})", c as u32);
+            errors.push(FieldError::invalid("fieldManager", &manager.into(), detail));
+            break;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn booleans_follow_semantics_4_1() {
+        for (raw, want) in [
+            ("", false),
+            ("watch", true),
+            ("watch=", true),
+            ("watch=0", false),
+            ("watch=FALSE", false),
+            ("watch=no", true),
+            ("watch=false&watch=true", false),
+        ] {
+            assert_eq!(Query::parse(raw).flag("watch"), want, "{raw}");
+        }
+        for (raw, want) in
+            [("pretty=yes", Some(false)), ("pretty=T", Some(true)), ("", None), ("pretty", Some(false))]
+        {
+            assert_eq!(Query::parse(raw).pretty(), want, "{raw}");
+        }
+    }
+
+    #[test]
+    fn integers_say_what_is_wrong_with_them() {
+        assert_eq!(Query::parse("limit=500").integer("limit").unwrap(), Some(500));
+        assert_eq!(Query::parse("").integer("limit").unwrap(), None);
+        for (raw, message) in [
+            ("limit=abc", "strconv.ParseInt: parsing \"abc\": invalid syntax"),
+            ("limit=", "strconv.ParseInt: parsing \"\": invalid syntax"),
+            (
+                "limit=99999999999999999999",
+                "strconv.ParseInt: parsing \"99999999999999999999\": value out of range",
+            ),
+        ] {
+            let status = Query::parse(raw).integer("limit").unwrap_err();
+            assert_eq!((status.code.as_u16(), status.message.as_str()), (400, message));
+        }
+    }
+
+    #[test]
+    fn write_options_are_checked_as_semantics_4_2_says() {
+        let long = format!("fieldManager={}", "x".repeat(129));
+        for (raw, message) in [
+            (
+                "dryRun=x",
+                "CreateOptions.meta.g \"\" is invalid: dryRun: Unsupported value: [\"x\"]: supported values: \"All\"",
+            ),
+            (
+                "dryRun=",
+                "CreateOptions.meta.g \"\" is invalid: dryRun: Unsupported value: [\"\"]: supported values: \"All\"",
+            ),
+            (
+                "fieldValidation=x",
+                "CreateOptions.meta.g \"\" is invalid: fieldValidation: Unsupported value: \"x\": supported values: \"\", \"Ignore\", \"Strict\", \"Warn\"",
+            ),
+            (
+                long.as_str(),
+                "CreateOptions.meta.g \"\" is invalid: fieldManager: Too long: may not be more than 128 bytes",
+            ),
+            (
+                "fieldManager=a%09b",
+                "CreateOptions.meta.g \"\" is invalid: fieldManager: Invalid value: \"a\\tb\": invalid character U+0009 (at position 1)",
+            ),
+        ] {
+            let status = WriteOptions::from_query(&Query::parse(raw), "CreateOptions", "meta.g").unwrap_err();
+            assert_eq!((status.code.as_u16(), status.message.as_str()), (422, message));
+        }
+        let options = WriteOptions::from_query(
+            &Query::parse("dryRun=All&fieldValidation=Strict&fieldManager=me"),
+            "CreateOptions",
+            "meta.g",
+        )
+        .unwrap();
+        assert!(options.dry_run && options.field_validation == FieldValidation::Strict);
+        assert_eq!(options.field_manager, "me");
+    }
+
+    #[test]
+    fn broken_escapes_drop_their_pair_only() {
+        let query = Query::parse("a=%zz&b=1+2%2B&%=x&c=%ff");
+        assert_eq!((query.first("a"), query.first("b")), (None, Some("1 2+")));
+        assert_eq!(query.first("c"), Some("\u{fffd}"));
+    }
+}

@@ -1,0 +1,315 @@
+//! Renditions: the forms in which stored bytes are served, as documents, list items and watch events.
+//!
+//! ```text
+//! stored bytes ─served version─► Renderer ─┬─ json: all of it · table · metadata only
+//!                                          └─ protobuf: all of it · metadata only
+//! ```
+//!
+//! A [`Renderer`] is one way of showing the objects of one resource; what it shows and how it is written is behind
+//! `Encoding`, one type per encoding. Everything here appends to a buffer; only transformed, converted or
+//! protobuf output builds a tree.
+
+mod json;
+mod protobuf;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use http::StatusCode;
+
+use crate::convert;
+use crate::json::Object;
+use crate::naming::Naming;
+use crate::negotiate::{self, Output, Transform};
+use crate::response::{Response, respond};
+use crate::schema::encode::encode;
+use crate::schema::registry::Resource;
+use crate::schema::table::Message;
+use crate::status::{Reason, Status};
+use crate::store::decode_stored;
+use crate::verbs::Call;
+
+/// What the head of a list says.
+#[derive(Clone, Debug, Default)]
+pub struct ListMeta {
+    /// Version of the collection.
+    pub revision: u64,
+    /// Token of the next chunk; empty on the last.
+    pub continue_token: String,
+    /// Items after this chunk, when that is known and told.
+    pub remaining: Option<u64>,
+}
+
+/// Types of watch events.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum EventType {
+    /// Came to be, or into the selection.
+    Added,
+    /// Changed.
+    Modified,
+    /// Went, or out of the selection.
+    Deleted,
+    /// Nothing happened up to a revision.
+    Bookmark,
+    /// The watch ends, with a Status.
+    Error,
+}
+
+impl EventType {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Added => "ADDED",
+            Self::Modified => "MODIFIED",
+            Self::Deleted => "DELETED",
+            Self::Bookmark => "BOOKMARK",
+            Self::Error => "ERROR",
+        }
+    }
+}
+
+/// An object to be shown.
+#[derive(Clone, Copy)]
+struct Shown<'b> {
+    /// As it is stored.
+    stored: &'b [u8],
+    /// In the version asked for; the same bytes where no conversion lies between.
+    served: &'b [u8],
+}
+
+/// How objects are written. What fails appends nothing.
+trait Encoding: Send {
+    /// A whole document.
+    fn document(&mut self, object: Shown<'_>, out: &mut Vec<u8>) -> Result<(), Status>;
+
+    /// The start of a list document, up to its first item. `items_len` is the length of all items together, for
+    /// encodings that say they need it.
+    fn list_head(&mut self, meta: &ListMeta, items_len: u64, out: &mut Vec<u8>);
+
+    /// One item, with what separates it from the one before.
+    fn list_item(&mut self, object: Shown<'_>, first: bool, out: &mut Vec<u8>) -> Result<(), Status>;
+
+    /// The end of a list document.
+    fn list_tail(&self, out: &mut Vec<u8>);
+
+    /// One watch event, framed.
+    fn event(&mut self, kind: EventType, object: Shown<'_>, out: &mut Vec<u8>) -> Result<(), Status>;
+
+    /// The watch event of an error; its Status is never transformed.
+    fn error_event(&self, status: &Status, out: &mut Vec<u8>);
+}
+
+/// One way of showing the objects of one resource.
+pub struct Renderer {
+    resource: Arc<Resource>,
+    naming: &'static Naming,
+    output: Output,
+    encoding: Box<dyn Encoding>,
+}
+
+impl Renderer {
+    /// The renderer for a request's answer.
+    pub fn for_call(call: &Call<'_>) -> Result<Self, Status> {
+        let (resource, naming, output) = (call.resource, call.api.naming, call.output);
+        let encoding: Box<dyn Encoding> = match output.encoding {
+            negotiate::Encoding::Json => Box::new(json::Json::for_call(call)?),
+            negotiate::Encoding::Protobuf => Box::new(protobuf::Protobuf::for_call(call)),
+        };
+        Ok(Renderer { resource: resource.clone(), naming, output, encoding })
+    }
+
+    /// The resource whose objects are rendered.
+    pub fn resource(&self) -> &Arc<Resource> {
+        &self.resource
+    }
+
+    /// Media type of documents and lists.
+    pub fn media_type(&self) -> &'static str {
+        self.output.media_type
+    }
+
+    /// Media type of watches.
+    pub fn watch_media_type(&self) -> Cow<'static, str> {
+        match self.output.encoding {
+            negotiate::Encoding::Json => self.output.media_type.into(),
+            negotiate::Encoding::Protobuf => format!("{};stream=watch", self.output.media_type).into(),
+        }
+    }
+
+    /// The stored bytes in the served version.
+    fn served<'b>(&self, stored: &'b [u8]) -> Result<Cow<'b, [u8]>, Status> {
+        if self.resource.is_stored_form() {
+            return Ok(Cow::Borrowed(stored));
+        }
+        let object = decode_stored(&self.resource, stored)?;
+        let object = convert::to_served(&self.resource, object, self.naming)?;
+        let mut out = Vec::with_capacity(stored.len());
+        encode(self.resource.table.message, &object, &mut out);
+        Ok(Cow::Owned(out))
+    }
+
+    /// One object as a whole document.
+    pub fn document(&mut self, stored: &Bytes) -> Result<Bytes, Status> {
+        let served = self.served(stored)?;
+        let mut out = Vec::with_capacity(served.len() + 64);
+        self.encoding.document(Shown { stored, served: &served }, &mut out)?;
+        Ok(out.into())
+    }
+
+    /// Answers with an object that is not one of the resource's own: a scale, a review. It has no table of its
+    /// resource, so only its plain form is served. `object` names its kind and version.
+    pub fn respond_foreign(
+        call: &Call<'_>,
+        code: StatusCode,
+        message: &'static Message,
+        object: &Object,
+    ) -> Result<Response, Status> {
+        let body = match call.output.encoding {
+            negotiate::Encoding::Json => json::foreign(message, object, call.output.pretty),
+            negotiate::Encoding::Protobuf => protobuf::foreign(message, object)?,
+        };
+        Ok(respond(code, call.output.media_type, body))
+    }
+
+    /// Answers with a list of objects that are not stored.
+    pub fn respond_foreign_list(call: &Call<'_>, objects: &[Bytes]) -> Result<Response, Status> {
+        let mut renderer = Renderer::for_call(call)?;
+        let mut items = Vec::new();
+        for (at, object) in objects.iter().enumerate() {
+            renderer.list_item(object, at == 0, &mut items)?;
+        }
+        let mut out = Vec::new();
+        let meta = ListMeta { revision: call.api.engine.revision(), ..ListMeta::default() };
+        renderer.list_head(&meta, items.len() as u64, &mut out);
+        out.extend_from_slice(&items);
+        renderer.list_tail(&mut out);
+        Ok(respond(StatusCode::OK, renderer.media_type(), out))
+    }
+
+    /// Whether [`list_head`](Self::list_head) must be told how long the items are together.
+    pub fn needs_length(&self) -> bool {
+        self.output.encoding == negotiate::Encoding::Protobuf
+    }
+
+    /// The start of a list document, up to its first item. `items_len` counts only where a length is needed.
+    pub fn list_head(&mut self, meta: &ListMeta, items_len: u64, out: &mut Vec<u8>) {
+        self.encoding.list_head(meta, items_len, out);
+    }
+
+    /// One item of a list, with what separates it from the one before.
+    pub fn list_item(&mut self, stored: &[u8], first: bool, out: &mut Vec<u8>) -> Result<(), Status> {
+        let served = self.served(stored)?;
+        self.encoding.list_item(Shown { stored, served: &served }, first, out)
+    }
+
+    /// The end of a list document.
+    pub fn list_tail(&self, out: &mut Vec<u8>) {
+        self.encoding.list_tail(out);
+    }
+
+    /// Whether documents are indented. Lists are made compactly and indented as they leave.
+    pub fn is_pretty(&self) -> bool {
+        self.output.pretty && self.output.encoding == negotiate::Encoding::Json
+    }
+
+    /// One watch event.
+    pub fn event(&mut self, kind: EventType, stored: &[u8], out: &mut Vec<u8>) -> Result<(), Status> {
+        let served = self.served(stored)?;
+        self.encoding.event(kind, Shown { stored, served: &served }, out)
+    }
+
+    /// A bookmark at `revision`; `initial_end` marks the end of the synthetic events (semantics §8.6).
+    pub fn bookmark(&mut self, revision: u64, initial_end: bool, out: &mut Vec<u8>) {
+        let mut metadata = Object::new();
+        metadata.push("resourceVersion", revision.to_string().into());
+        if initial_end {
+            let domain = self.naming.group_suffix.trim_start_matches('.');
+            let mut annotations = Object::new();
+            annotations.push(format!("{domain}/initial-events-end"), "true".into());
+            metadata.push("annotations", annotations.into());
+        }
+        let mut object = Object::new();
+        object.push("kind", self.resource.table.kind.into());
+        object.push("apiVersion", self.resource.api_version.as_str().into());
+        object.push("metadata", metadata.into());
+        let mut encoded = Vec::new();
+        encode(self.resource.table.message, &object, &mut encoded);
+        let shown = Shown { stored: &encoded, served: &encoded };
+        if let Err(error) = self.encoding.event(EventType::Bookmark, shown, out) {
+            tracing::error!(%error, "a bookmark could not be rendered");
+        }
+    }
+
+    /// An ERROR event; its Status is never transformed.
+    pub fn error_event(&self, status: &Status, out: &mut Vec<u8>) {
+        self.encoding.error_event(status, out);
+    }
+}
+
+/// The answer that is no object of a resource: a Status, given as a tree.
+pub fn status_body(status: &Object, output: &Output) -> Bytes {
+    match output.encoding {
+        negotiate::Encoding::Json => json::status(status, output.pretty),
+        negotiate::Encoding::Protobuf => protobuf::status(status),
+    }
+}
+
+/// Where the resourceVersion's digits stand. In the stored form only strings come before it, and a quote inside a
+/// string is escaped, so its first appearance is the member itself.
+fn revision_range(stored: &[u8]) -> Option<std::ops::Range<usize>> {
+    const MEMBER: &[u8] = b"\"resourceVersion\":\"";
+    let start = stored.windows(MEMBER.len()).position(|window| window == MEMBER)? + MEMBER.len();
+    let len = stored[start..].iter().position(|&byte| byte == b'"')?;
+    Some(start..start + len)
+}
+
+/// The same object at another revision: how an object that left a selection is shown (semantics §8.7).
+pub fn with_revision(stored: &Bytes, revision: u64) -> Bytes {
+    let Some(range) = revision_range(stored) else { return stored.clone() };
+    let mut moved = BytesMut::with_capacity(stored.len() + 20);
+    moved.extend_from_slice(&stored[..range.start]);
+    moved.extend_from_slice(revision.to_string().as_bytes());
+    moved.extend_from_slice(&stored[range.end..]);
+    moved.freeze()
+}
+
+/// 406 for a list form asked of a single object.
+pub fn refuse_list_transform(output: &Output, resource: &Resource) -> Result<(), Status> {
+    let kind = resource.table.kind;
+    match output.transform {
+        Transform::PartialObjectList => Err(Status::new(
+            Reason::NotAcceptable,
+            format!(
+                "you requested PartialObjectMetadataList, but the requested object is not a list (*{}.{kind})",
+                resource.version
+            ),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// 406 for an object form asked of a list.
+pub fn refuse_object_transform(output: &Output, resource: &Resource) -> Result<(), Status> {
+    let kind = resource.table.list_kind;
+    match output.transform {
+        Transform::PartialObject => Err(Status::new(
+            Reason::NotAcceptable,
+            format!(
+                "you requested PartialObjectMetadata, but the requested object is a list (*{}.{kind})",
+                resource.version
+            ),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// The bytes a payload would be stored as at `revision`: what a dry run shows.
+pub fn stamped(payload: &engine::Payload, revision: u64) -> Bytes {
+    let Some(at) = payload.stamp_at else { return payload.value.clone() };
+    let (head, tail) = payload.value.split_at(at as usize);
+    let mut stamped = BytesMut::with_capacity(payload.value.len() + 20);
+    stamped.extend_from_slice(head);
+    stamped.extend_from_slice(revision.to_string().as_bytes());
+    stamped.extend_from_slice(tail);
+    stamped.freeze()
+}

@@ -1,0 +1,190 @@
+//! JSON: stored bytes as they are, as rows of a table, or reduced to their metadata.
+//!
+//! The stored form starts with `{"kind":"…","apiVersion":"…",`; a list item is the same bytes without that prefix,
+//! because items of built-in lists carry neither (semantics §8.2). Lists and documents end with a newline, events
+//! are lines.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use jiff::Timestamp;
+
+use super::{Encoding, EventType, ListMeta, Shown};
+use crate::json::{self, Object, Value};
+use crate::negotiate::Transform;
+use crate::schema::encode::{encode, prefix_len};
+use crate::schema::registry::Resource;
+use crate::schema::table::Message;
+use crate::status::{Reason, Status};
+use crate::table::{self, Headers, IncludeObject, PartialWriter, RowError, TableFormat, TableWriter};
+use crate::verbs::Call;
+
+/// The JSON of one request's answer.
+pub(super) struct Json {
+    resource: Arc<Resource>,
+    pretty: bool,
+    form: Form,
+}
+
+/// What is shown of an object.
+enum Form {
+    /// All of it.
+    Plain,
+    /// A row.
+    Table {
+        writer: TableWriter,
+        /// Whether the column definitions are still to be sent; in a watch only the first event has them.
+        headers: Headers,
+    },
+    /// Its metadata.
+    Partial(PartialWriter),
+}
+
+impl Json {
+    pub(super) fn for_call(call: &Call<'_>) -> Result<Self, Status> {
+        let (resource, naming, output) = (call.resource, call.api.naming, call.output);
+        let form = match output.transform {
+            Transform::None => Form::Plain,
+            Transform::Table => {
+                let include = IncludeObject::parse(call.query.first("includeObject").unwrap_or_default())?;
+                let table = resource.storage.as_ref().map_or(resource.table, |storage| storage.table);
+                let format = TableFormat::for_resource(table, naming).map_err(Status::internal)?;
+                let writer = format.writer(output.meta_version, include, Timestamp::now());
+                Form::Table { writer, headers: Headers::Shown }
+            }
+            Transform::PartialObject | Transform::PartialObjectList => {
+                Form::Partial(PartialWriter::new(output.meta_version, naming))
+            }
+        };
+        Ok(Json { resource: resource.clone(), pretty: output.pretty, form })
+    }
+
+    /// Appends what is shown of one object that stands alone.
+    fn show(&mut self, object: Shown<'_>, out: &mut Vec<u8>) -> Result<(), Status> {
+        match &mut self.form {
+            Form::Plain => out.extend_from_slice(object.served),
+            Form::Table { writer, headers } => {
+                let headers = std::mem::replace(headers, Headers::Omitted);
+                writer.single(object.stored, object.served, headers, out).map_err(unreadable)?;
+            }
+            Form::Partial(writer) => {
+                if !writer.object(object.served, out) {
+                    return Err(unreadable(RowError::NoMetadata));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Encoding for Json {
+    fn document(&mut self, object: Shown<'_>, out: &mut Vec<u8>) -> Result<(), Status> {
+        self.show(object, out)?;
+        finish_document(out, self.pretty);
+        Ok(())
+    }
+
+    fn list_head(&mut self, meta: &ListMeta, _: u64, out: &mut Vec<u8>) {
+        let revision = meta.revision.to_string();
+        let meta = table::ListMeta {
+            resource_version: &revision,
+            continue_token: &meta.continue_token,
+            remaining: meta.remaining.filter(|remaining| *remaining > 0),
+        };
+        match &mut self.form {
+            Form::Table { writer, .. } => writer.head(&meta, Headers::Shown, out),
+            Form::Partial(writer) => writer.list_head(&meta, out),
+            Form::Plain => {
+                out.extend_from_slice(b"{\"kind\":");
+                json::write_string(self.resource.table.list_kind, out);
+                out.extend_from_slice(b",\"apiVersion\":");
+                json::write_string(&self.resource.api_version, out);
+                out.extend_from_slice(b",\"metadata\":");
+                meta.write(out);
+                out.extend_from_slice(b",\"items\":[");
+            }
+        }
+    }
+
+    fn list_item(&mut self, object: Shown<'_>, first: bool, out: &mut Vec<u8>) -> Result<(), Status> {
+        let Shown { stored, served } = object;
+        match &mut self.form {
+            Form::Table { writer, .. } => writer.row(stored, served, out).map_err(unreadable),
+            Form::Partial(writer) => {
+                let written = writer.list_item(served, out);
+                if written { Ok(()) } else { Err(unreadable(RowError::NoMetadata)) }
+            }
+            Form::Plain => {
+                out.extend_from_slice(if first { b"{" } else { b",{" });
+                out.extend_from_slice(&served[prefix_len(served).min(served.len())..]);
+                Ok(())
+            }
+        }
+    }
+
+    fn list_tail(&self, out: &mut Vec<u8>) {
+        match &self.form {
+            Form::Table { writer, .. } => writer.tail(out),
+            Form::Partial(writer) => writer.list_tail(out),
+            Form::Plain => out.extend_from_slice(b"]}\n"),
+        }
+    }
+
+    fn event(&mut self, kind: EventType, object: Shown<'_>, out: &mut Vec<u8>) -> Result<(), Status> {
+        if let Form::Table { writer, .. } = &mut self.form {
+            // A watch lives long: ages are as of the event.
+            writer.set_now(Timestamp::now());
+        }
+        let start = out.len();
+        event_head(kind, out);
+        let shown = self.show(object, out);
+        match shown {
+            Ok(()) => out.extend_from_slice(b"}\n"),
+            Err(_) => out.truncate(start),
+        }
+        shown
+    }
+
+    fn error_event(&self, status: &Status, out: &mut Vec<u8>) {
+        event_head(EventType::Error, out);
+        json::write(&status.to_value(), out);
+        out.extend_from_slice(b"}\n");
+    }
+}
+
+fn event_head(kind: EventType, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"{\"type\":\"");
+    out.extend_from_slice(kind.as_str().as_bytes());
+    out.extend_from_slice(b"\",\"object\":");
+}
+
+fn unreadable(error: RowError) -> Status {
+    Status::new(Reason::StorageReadError, error.to_string())
+}
+
+/// The document of an object that is not one of the resource's own.
+pub(super) fn foreign(message: &'static Message, object: &Object, pretty: bool) -> Bytes {
+    let mut out = Vec::new();
+    encode(message, object, &mut out);
+    finish_document(&mut out, pretty);
+    out.into()
+}
+
+/// The document of a Status.
+pub(super) fn status(status: &Object, pretty: bool) -> Bytes {
+    let mut out = Vec::new();
+    json::write(&Value::Object(status.clone()), &mut out);
+    finish_document(&mut out, pretty);
+    out.into()
+}
+
+/// Ends a document: indented without a newline, or compact with one (semantics §9.3).
+fn finish_document(out: &mut Vec<u8>, pretty: bool) {
+    if pretty {
+        let mut indented = Vec::with_capacity(out.len() * 2);
+        json::Indenter::default().push(out, &mut indented);
+        *out = indented;
+    } else if out.last() != Some(&b'\n') {
+        out.push(b'\n');
+    }
+}

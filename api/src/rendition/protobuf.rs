@@ -1,0 +1,158 @@
+//! Protobuf: objects transcoded by schema inside their envelope, or reduced to their metadata (semantics §18).
+//!
+//! ```text
+//! document  envelope{ message }
+//! list      envelope{ 1 metadata  2 item  2 item … }      no envelope around items
+//! event     length, 4 bytes big-endian  WatchEvent{ 1 type  2 {1 envelope{ message }} }
+//! ```
+//!
+//! The envelope says how long its content is before the first byte of it, so a list's items must have been
+//! measured. There are no tables: negotiation does not choose protobuf for them.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::{Encoding, EventType, ListMeta, Shown};
+use crate::codec::protobuf::{EncodeError, encode, envelope, transcode, write_bytes, write_delimited};
+use crate::json::{Object, Value};
+use crate::negotiate::Transform;
+use crate::schema::builtin;
+use crate::schema::registry::Resource;
+use crate::schema::table::Message;
+use crate::status::{Reason, Status};
+use crate::table::metadata_range;
+use crate::verbs::Call;
+
+/// The protobuf of one request's answer.
+pub(super) struct Protobuf {
+    resource: Arc<Resource>,
+    /// `apiVersion` of metadata-only objects, where those are asked for.
+    partial: Option<String>,
+}
+
+impl Protobuf {
+    pub(super) fn for_call(call: &Call<'_>) -> Self {
+        let partial = match call.output.transform {
+            Transform::None | Transform::Table => None,
+            Transform::PartialObject | Transform::PartialObjectList => {
+                let (group, version) = (call.api.naming.meta_group(), call.output.meta_version.as_str());
+                Some(format!("{group}/{version}"))
+            }
+        };
+        Protobuf { resource: call.resource.clone(), partial }
+    }
+
+    /// The message of one object.
+    fn message(&self, served: &[u8], out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        if self.partial.is_none() {
+            return transcode(self.resource.table.message, served, out);
+        }
+        let metadata = metadata_range(served).map_or(&b"null"[..], |range| &served[range]);
+        write_delimited(1, out, |out| transcode(builtin::OBJECT_META, metadata, out))
+    }
+
+    /// One object in its envelope.
+    fn enveloped(&self, served: &[u8], out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        let (api_version, kind) = match &self.partial {
+            Some(api_version) => (api_version.as_str(), "PartialObjectMetadata"),
+            None => (self.resource.api_version.as_str(), self.resource.table.kind),
+        };
+        envelope::wrap(api_version, kind, out, |out| self.message(served, out))
+    }
+}
+
+impl Encoding for Protobuf {
+    fn document(&mut self, object: Shown<'_>, out: &mut Vec<u8>) -> Result<(), Status> {
+        whole(out, |out| self.enveloped(object.served, out))
+    }
+
+    fn list_head(&mut self, meta: &ListMeta, items_len: u64, out: &mut Vec<u8>) {
+        let mut object = Object::new();
+        object.push("resourceVersion", meta.revision.to_string().into());
+        object.push("continue", meta.continue_token.as_str().into());
+        if let Some(remaining) = meta.remaining.filter(|remaining| *remaining > 0) {
+            object.push("remainingItemCount", Value::Int(i64::try_from(remaining).unwrap_or(i64::MAX)));
+        }
+        let mut metadata = Vec::new();
+        if let Err(error) = write_delimited(1, &mut metadata, |out| encode(builtin::LIST_META, &object, out))
+        {
+            tracing::error!(%error, "the head of a list could not be written");
+        }
+        let (api_version, kind) = match &self.partial {
+            Some(api_version) => (api_version.as_str(), "PartialObjectMetadataList"),
+            None => (self.resource.api_version.as_str(), self.resource.table.list_kind),
+        };
+        envelope::head(api_version, kind, metadata.len() as u64 + items_len, out);
+        out.extend_from_slice(&metadata);
+    }
+
+    fn list_item(&mut self, object: Shown<'_>, _: bool, out: &mut Vec<u8>) -> Result<(), Status> {
+        whole(out, |out| write_delimited(2, out, |out| self.message(object.served, out)))
+    }
+
+    fn list_tail(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&envelope::TAIL);
+    }
+
+    fn event(&mut self, kind: EventType, object: Shown<'_>, out: &mut Vec<u8>) -> Result<(), Status> {
+        whole(out, |out| frame(kind, out, |out| self.enveloped(object.served, out)))
+    }
+
+    fn error_event(&self, status: &Status, out: &mut Vec<u8>) {
+        let body = match status.to_value() {
+            Value::Object(object) => object,
+            _ => Object::new(),
+        };
+        let written = whole(out, |out| {
+            frame(EventType::Error, out, |out| envelope::wrap_object(builtin::STATUS, &body, out))
+        });
+        if let Err(error) = written {
+            tracing::error!(%error, "an error event could not be written");
+        }
+    }
+}
+
+/// One frame of a watch around the object that `object` appends.
+fn frame(
+    kind: EventType,
+    out: &mut Vec<u8>,
+    object: impl FnOnce(&mut Vec<u8>) -> Result<(), EncodeError>,
+) -> Result<(), EncodeError> {
+    const LENGTH_BYTES: usize = 4;
+    let start = out.len();
+    out.extend_from_slice(&[0; LENGTH_BYTES]);
+    write_bytes(1, kind.as_str().as_bytes(), out);
+    write_delimited(2, out, |out| write_delimited(1, out, object))?;
+    let len = u32::try_from(out.len() - start - LENGTH_BYTES).unwrap_or(u32::MAX);
+    out[start..start + LENGTH_BYTES].copy_from_slice(&len.to_be_bytes());
+    Ok(())
+}
+
+/// Runs `write`; what it appended before it failed is taken back.
+fn whole(
+    out: &mut Vec<u8>,
+    write: impl FnOnce(&mut Vec<u8>) -> Result<(), EncodeError>,
+) -> Result<(), Status> {
+    let start = out.len();
+    write(out).map_err(|error| {
+        out.truncate(start);
+        Status::new(Reason::StorageReadError, error.to_string())
+    })
+}
+
+/// The document of an object that is not one of the resource's own.
+pub(super) fn foreign(message: &'static Message, object: &Object) -> Result<Bytes, Status> {
+    let mut out = Vec::new();
+    envelope::wrap_object(message, object, &mut out).map_err(Status::internal)?;
+    Ok(out.into())
+}
+
+/// The document of a Status.
+pub(super) fn status(status: &Object) -> Bytes {
+    let mut out = Vec::new();
+    if let Err(error) = envelope::wrap_object(builtin::STATUS, status, &mut out) {
+        tracing::error!(%error, "a status could not be written");
+    }
+    out.into()
+}

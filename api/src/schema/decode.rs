@@ -1,0 +1,451 @@
+//! Text to tree by schema, in one pass: the write path's first step (design §2).
+//!
+//! ```text
+//! JSON text ──serde_json──► Single / Many / Members visitors, driven by Field::kind and Field::shape
+//!                           ├─► object: known fields in schema order, scalars canonical
+//!                           └─► strict: unknown and duplicate fields, in document order
+//! ```
+//!
+//! The tree that comes out is canonical: it has exactly the members that the stored form is written with. Fields
+//! left out when zero are absent when zero; fields always written are there (`"status":{}`, `"rules":null`). So
+//! two equal objects have equal trees, and everything that follows (defaults, patches, field sets) sees what
+//! clients see. `conform` drives the same visitors over a tree. Unlike the reference server, decoding stops
+//! at the first type error, without looking for a syntax error behind it.
+//!
+//! This module knows no kinds: the caller checks `kind`, `apiVersion` and the namespace.
+
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use smallvec::SmallVec;
+
+use super::decode_form::{is_always_written, is_left_out, position, zero, zero_field, zero_object};
+use super::decode_raw::Raw;
+use super::decode_report::{At, Path, Report, Step, mismatch, shape_name, type_name};
+use super::scalars::{bytes, duration, quantity, time};
+use super::table::{Field, Kind, Message, Shape};
+use crate::json::{Key, Object, Value};
+
+/// An object read by schema.
+#[derive(Debug, Default, PartialEq)]
+pub struct Decoded {
+    /// The object in canonical form.
+    pub object: Object,
+    /// What strict decoding objects to (semantics §9.5): `unknown field "spec.foo"`, `duplicate field "a.b[0].c"`;
+    /// each at most once, in document order, at most 100.
+    pub strict: Vec<String>,
+}
+
+/// Why a text or tree is not an object of the wanted type.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("{message}")]
+pub struct DecodeError {
+    /// The sentence as the reference server words it, for the wrapper of semantics §5.1 step 3.
+    pub message: String,
+    /// Where, with indices: `spec.containers[0].ports`; empty for syntax errors and the top level.
+    pub path: String,
+}
+
+/// Reads one JSON document as an object of type `message`.
+///
+/// Unknown fields are dropped and of duplicate ones the last stays; both are reported in `strict`. Costs one
+/// pass over the text; nesting beyond [`json::DEPTH_MAX`](crate::json::DEPTH_MAX) is an error.
+///
+/// # Errors
+/// Text that is no JSON, and values of the wrong type. Source: semantics §5.1 step 3, §9.5.
+pub fn decode(message: &'static Message, text: &[u8]) -> Result<Decoded, DecodeError> {
+    let mut source = serde_json::Deserializer::from_slice(text);
+    let report = Report::default();
+    let read = read_root(&report, message, &mut source).and_then(|object| source.end().map(|()| object));
+    report.finish(read, syntax_sentence)
+}
+
+fn syntax_sentence(error: serde_json::Error) -> String {
+    if error.is_eof() {
+        return "unexpected end of JSON input".to_owned();
+    }
+    error.to_string()
+}
+
+pub(super) fn read_root<'de, D: Deserializer<'de>>(
+    report: &Report,
+    message: &'static Message,
+    source: D,
+) -> Result<Object, D::Error> {
+    let root = Single { report, kind: Kind::Message(message), path: None };
+    match root.deserialize(source)? {
+        Some(Value::Object(object)) => Ok(object),
+        _ => Ok(zero_object(message)), // the document `null`
+    }
+}
+
+/// Reads one value of a kind; `None` for `null` and for scalars whose text means "not set".
+#[derive(Clone, Copy)]
+pub(super) struct Single<'c> {
+    report: &'c Report,
+    kind: Kind,
+    path: At<'c>,
+}
+
+impl<'de> DeserializeSeed<'de> for Single<'_> {
+    type Value = Option<Value>;
+
+    fn deserialize<D: Deserializer<'de>>(self, source: D) -> Result<Option<Value>, D::Error> {
+        source.deserialize_any(self)
+    }
+}
+
+impl Single<'_> {
+    fn wrong<E: serde::de::Error>(self, found: &str) -> E {
+        mismatch(self.report, self.path, found, &type_name(self.kind))
+    }
+
+    fn float<E: serde::de::Error>(self, number: f64) -> Result<Option<Value>, E> {
+        match self.kind {
+            Kind::Double | Kind::Json | Kind::RawExtension | Kind::FieldsV1 => Ok(Some(plain_number(number))),
+            Kind::Quantity => self.text(&number.to_string()),
+            Kind::Int32 | Kind::Int64 | Kind::IntOrString => Err(self.wrong(&format!("number {number}"))),
+            _ => Err(self.wrong("number")),
+        }
+    }
+
+    /// A scalar given as text that the visitor does not own.
+    fn text<E: serde::de::Error>(self, text: &str) -> Result<Option<Value>, E> {
+        let scalar = match self.kind {
+            Kind::String | Kind::Json | Kind::RawExtension | Kind::FieldsV1 | Kind::IntOrString => {
+                return Ok(Some(Value::String(text.to_owned())));
+            }
+            Kind::Bytes => bytes::canonical(text).map(Some),
+            Kind::Time => time::canonical_seconds(text),
+            Kind::MicroTime => time::canonical_micros(text),
+            Kind::Duration => duration::canonical(text).map(Some),
+            Kind::Quantity => quantity::canonical(text).map(Some).map_err(str::to_owned),
+            _ => return Err(self.wrong("string")),
+        };
+        match scalar {
+            Ok(kept) => Ok(kept.map(|kept| Value::String(kept.into_owned()))),
+            Err(sentence) => Err(self.report.fail(self.path, sentence)),
+        }
+    }
+}
+
+/// Whole doubles become integers, as reading the text they are written as makes them.
+pub(crate) fn plain_number(number: f64) -> Value {
+    const EXACT: f64 = 9_007_199_254_740_992.0; // 2^53
+    if number.fract() != 0.0 || number.abs() >= 1e19 || (number == 0.0 && number.is_sign_negative()) {
+        return Value::Float(number);
+    }
+    if number.abs() < EXACT {
+        return Value::Int(number as i64);
+    }
+    // Larger ones are written in their shortest digits, filled up with zeros, which may be another integer.
+    number.to_string().parse().map_or(Value::Float(number), Value::Int)
+}
+
+impl<'de> Visitor<'de> for Single<'_> {
+    type Value = Option<Value>;
+
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(&type_name(self.kind))
+    }
+
+    fn visit_unit<E>(self) -> Result<Option<Value>, E> {
+        Ok(None)
+    }
+
+    fn visit_bool<E: serde::de::Error>(self, value: bool) -> Result<Option<Value>, E> {
+        match self.kind {
+            Kind::Bool | Kind::SchemaOrBool(_) | Kind::Json | Kind::RawExtension | Kind::FieldsV1 => {
+                Ok(Some(Value::Bool(value)))
+            }
+            _ => Err(self.wrong("bool")),
+        }
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<Option<Value>, E> {
+        match self.kind {
+            Kind::Int32 | Kind::IntOrString if i32::try_from(value).is_err() => {
+                Err(self.wrong(&format!("number {value}")))
+            }
+            Kind::Int32 | Kind::Int64 | Kind::IntOrString | Kind::Double => Ok(Some(Value::Int(value))),
+            Kind::Json | Kind::RawExtension | Kind::FieldsV1 => Ok(Some(Value::Int(value))),
+            Kind::Quantity => self.text(&value.to_string()),
+            _ => Err(self.wrong("number")),
+        }
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<Option<Value>, E> {
+        match i64::try_from(value) {
+            Ok(value) => self.visit_i64(value),
+            Err(_) => self.float(value as f64),
+        }
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Option<Value>, E> {
+        self.float(value)
+    }
+
+    fn visit_str<E: serde::de::Error>(self, value: &str) -> Result<Option<Value>, E> {
+        self.text(value)
+    }
+
+    fn visit_string<E: serde::de::Error>(self, value: String) -> Result<Option<Value>, E> {
+        if matches!(self.kind, Kind::String) { Ok(Some(Value::String(value))) } else { self.text(&value) }
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, source: A) -> Result<Option<Value>, A::Error> {
+        let items = Many { report: self.report, kind: self.kind, path: self.path };
+        match self.kind {
+            Kind::SchemaOrArray(message) => Many { kind: Kind::Message(message), ..items }.visit_seq(source),
+            Kind::SchemaOrStrings(_) => Many { kind: Kind::String, ..items }.visit_seq(source),
+            Kind::Json | Kind::RawExtension | Kind::FieldsV1 => Raw.visit_seq(source).map(Some),
+            _ => Err(self.wrong("array")),
+        }
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, source: A) -> Result<Option<Value>, A::Error> {
+        match self.kind {
+            Kind::Message(message)
+            | Kind::SchemaOrArray(message)
+            | Kind::SchemaOrBool(message)
+            | Kind::SchemaOrStrings(message) => read_message(self.report, message, self.path, source)
+                .map(|object| Some(Value::Object(object))),
+            Kind::Json | Kind::RawExtension | Kind::FieldsV1 => Raw.visit_map(source).map(Some),
+            _ => Err(self.wrong("object")),
+        }
+    }
+}
+
+fn read_message<'de, A: MapAccess<'de>>(
+    report: &Report,
+    message: &'static Message,
+    parent: At,
+    mut source: A,
+) -> Result<Object, A::Error> {
+    // Values beside the position of their field; documents mostly have few fields, and mostly in some order.
+    let mut given: SmallVec<[(u16, Option<Value>); 12]> = SmallVec::new();
+    let mut seen: SmallVec<[u64; 2]> = SmallVec::from_elem(0, message.fields.len().div_ceil(64));
+    let mut ascending = true;
+    while let Some(found) = source.next_key_seed(FieldName { message })? {
+        let at = match found {
+            Ok(at) => at,
+            Err(name) => {
+                report.note("unknown", parent, &name);
+                source.next_value::<IgnoredAny>()?;
+                continue;
+            }
+        };
+        let field = &message.fields[usize::from(at)];
+        let path = Path { parent, step: Step::Field(message, field) };
+        let (word, bit) = (usize::from(at) / 64, 1u64 << (at % 64));
+        let repeated = seen[word] & bit != 0;
+        if repeated {
+            report.note("duplicate", parent, field.name);
+        }
+        seen[word] |= bit;
+        let value = source.next_value_seed(Whole { report, field, path: Some(&path) })?;
+        let value = value.filter(|value| !is_left_out(field, value));
+        if repeated && let Some(slot) = given.iter_mut().find(|(position, _)| *position == at) {
+            slot.1 = value;
+            continue;
+        }
+        ascending &= given.last().is_none_or(|(last, _)| *last < at);
+        given.push((at, value));
+    }
+    if !ascending {
+        given.sort_unstable_by_key(|(at, _)| *at);
+    }
+    let mut members = Vec::with_capacity(given.len() + 2);
+    let mut given = given.into_iter().peekable();
+    for (at, field) in message.fields.iter().enumerate() {
+        let value = given.next_if(|(position, _)| usize::from(*position) == at).and_then(|(_, value)| value);
+        match value {
+            Some(value) => members.push((Key::Borrowed(field.name), value)),
+            None if is_always_written(field) => members.push((Key::Borrowed(field.name), zero_field(field))),
+            None => {}
+        }
+    }
+    Ok(members.into_iter().collect())
+}
+
+/// Position of the field that a member name names, or the name if there is none.
+struct FieldName {
+    message: &'static Message,
+}
+
+impl<'de> DeserializeSeed<'de> for FieldName {
+    type Value = Result<u16, String>;
+
+    fn deserialize<D: Deserializer<'de>>(self, source: D) -> Result<Self::Value, D::Error> {
+        source.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for FieldName {
+    type Value = Result<u16, String>;
+
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("a member name")
+    }
+
+    fn visit_str<E>(self, name: &str) -> Result<Self::Value, E> {
+        Ok(position(self.message, name).ok_or_else(|| name.to_owned()))
+    }
+}
+
+/// Reads the whole value of a field: one, a list, or a map.
+struct Whole<'c> {
+    report: &'c Report,
+    field: &'static Field,
+    path: At<'c>,
+}
+
+impl<'de> DeserializeSeed<'de> for Whole<'_> {
+    type Value = Option<Value>;
+
+    fn deserialize<D: Deserializer<'de>>(self, source: D) -> Result<Option<Value>, D::Error> {
+        let Whole { report, field, path } = self;
+        match field.shape {
+            Shape::Single => Single { report, kind: field.kind, path }.deserialize(source),
+            Shape::List | Shape::WrappedList => {
+                source.deserialize_any(Many { report, kind: field.kind, path })
+            }
+            Shape::Map | Shape::MapOfLists => source.deserialize_any(Members { report, field, path }),
+        }
+    }
+}
+
+/// Visits a list.
+struct Many<'c> {
+    report: &'c Report,
+    kind: Kind,
+    path: At<'c>,
+}
+
+impl<'de> DeserializeSeed<'de> for Many<'_> {
+    type Value = Option<Value>;
+
+    fn deserialize<D: Deserializer<'de>>(self, source: D) -> Result<Option<Value>, D::Error> {
+        source.deserialize_any(self)
+    }
+}
+
+/// Visits a map.
+struct Members<'c> {
+    report: &'c Report,
+    field: &'static Field,
+    path: At<'c>,
+}
+
+/// The visits that are wrong for lists and maps alike.
+macro_rules! refuse_scalars {
+    ($wanted:expr) => {
+        fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+            f.write_str(&$wanted(self))
+        }
+
+        fn visit_unit<E>(self) -> Result<Option<Value>, E> {
+            Ok(None)
+        }
+
+        fn visit_bool<E: serde::de::Error>(self, _: bool) -> Result<Option<Value>, E> {
+            Err(mismatch(self.report, self.path, "bool", &$wanted(&self)))
+        }
+
+        fn visit_i64<E: serde::de::Error>(self, _: i64) -> Result<Option<Value>, E> {
+            Err(mismatch(self.report, self.path, "number", &$wanted(&self)))
+        }
+
+        fn visit_u64<E: serde::de::Error>(self, _: u64) -> Result<Option<Value>, E> {
+            Err(mismatch(self.report, self.path, "number", &$wanted(&self)))
+        }
+
+        fn visit_f64<E: serde::de::Error>(self, _: f64) -> Result<Option<Value>, E> {
+            Err(mismatch(self.report, self.path, "number", &$wanted(&self)))
+        }
+
+        fn visit_str<E: serde::de::Error>(self, _: &str) -> Result<Option<Value>, E> {
+            Err(mismatch(self.report, self.path, "string", &$wanted(&self)))
+        }
+    };
+}
+
+impl<'de> Visitor<'de> for Many<'_> {
+    type Value = Option<Value>;
+
+    refuse_scalars!(|many: &Many| format!("[]{}", type_name(many.kind)));
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut source: A) -> Result<Option<Value>, A::Error> {
+        let mut items = Vec::new();
+        loop {
+            let path = Path { parent: self.path, step: Step::Index(items.len()) };
+            let item = Single { report: self.report, kind: self.kind, path: Some(&path) };
+            match source.next_element_seed(item)? {
+                Some(value) => items.push(value.unwrap_or_else(|| zero(self.kind))),
+                None => return Ok(Some(Value::Array(items))),
+            }
+        }
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, _: A) -> Result<Option<Value>, A::Error> {
+        Err(mismatch(self.report, self.path, "object", &format!("[]{}", type_name(self.kind))))
+    }
+}
+
+impl<'de> Visitor<'de> for Members<'_> {
+    type Value = Option<Value>;
+
+    refuse_scalars!(|members: &Members| shape_name(members.field));
+
+    fn visit_seq<A: SeqAccess<'de>>(self, _: A) -> Result<Option<Value>, A::Error> {
+        Err(mismatch(self.report, self.path, "array", &shape_name(self.field)))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut source: A) -> Result<Option<Value>, A::Error> {
+        let Members { report, field, path: parent } = self;
+        let mut members: Vec<(Key, Value)> = Vec::new();
+        let mut ascending = true;
+        while let Some(name) = source.next_key::<String>()? {
+            let value = {
+                let path = Path { parent, step: Step::Key(&name) };
+                if field.shape == Shape::MapOfLists {
+                    let list = Many { report, kind: field.kind, path: Some(&path) };
+                    source.next_value_seed(list)?.unwrap_or_default()
+                } else {
+                    let one = Single { report, kind: field.kind, path: Some(&path) };
+                    source.next_value_seed(one)?.unwrap_or_else(|| zero(field.kind))
+                }
+            };
+            ascending &= members.last().is_none_or(|(last, _)| last.as_ref() < name.as_str());
+            members.push((Key::Owned(name), value));
+        }
+        if !ascending {
+            members = sorted(members, |name| report.note("duplicate", parent, name));
+        }
+        Ok(Some(Value::Object(members.into_iter().collect())))
+    }
+}
+
+/// Members sorted by name, the last of equal ones kept; the others' names are told in document order.
+fn sorted(members: Vec<(Key, Value)>, mut duplicate: impl FnMut(&str)) -> Vec<(Key, Value)> {
+    let mut placed: Vec<(usize, (Key, Value))> = members.into_iter().enumerate().collect();
+    placed.sort_by(|(_, (a, _)), (_, (b, _))| a.cmp(b)); // stable: equal names stay in document order
+    let mut repeated: Vec<(usize, Key)> = Vec::new();
+    let mut kept: Vec<(Key, Value)> = Vec::with_capacity(placed.len());
+    for (at, (name, value)) in placed {
+        match kept.last_mut() {
+            Some(last) if last.0 == name => {
+                last.1 = value;
+                repeated.push((at, name));
+            }
+            _ => kept.push((name, value)),
+        }
+    }
+    repeated.sort_unstable_by_key(|(at, _)| *at);
+    repeated.iter().for_each(|(_, name)| duplicate(name));
+    kept
+}
+
+#[cfg(test)]
+#[path = "decode_test.rs"]
+mod tests;

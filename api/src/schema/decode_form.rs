@@ -1,0 +1,73 @@
+//! The canonical form of a tree: which fields are always written, what for, and which values are the same as none.
+
+use super::table::{Field, Kind, Message, Shape};
+use crate::json::{Key, Object, Value};
+
+/// What an absent value that is always written is written as, and what `null` means inside a list or map.
+pub(crate) fn zero(kind: Kind) -> Value {
+    match kind {
+        Kind::Bool => Value::Bool(false),
+        Kind::Int32 | Kind::Int64 | Kind::Double | Kind::IntOrString => Value::Int(0),
+        Kind::String => Value::String(String::new()),
+        Kind::Duration => Value::from("0s"),
+        Kind::Quantity => Value::from("0"),
+        Kind::Message(message) => Value::Object(zero_object(message)),
+        Kind::Bytes | Kind::Time | Kind::MicroTime | Kind::RawExtension | Kind::FieldsV1 => Value::Null,
+        Kind::Json | Kind::SchemaOrArray(_) | Kind::SchemaOrBool(_) | Kind::SchemaOrStrings(_) => Value::Null,
+    }
+}
+
+/// What an absent field that is always written is written as.
+pub(crate) fn zero_field(field: &Field) -> Value {
+    if field.pointer || field.shape != Shape::Single { Value::Null } else { zero(field.kind) }
+}
+
+/// An object of which nothing was given. Structs held by value cannot contain themselves, so this ends.
+pub(crate) fn zero_object(message: &'static Message) -> Object {
+    let written = message.fields.iter().filter(|field| is_always_written(field));
+    written.map(|field| (Key::Borrowed(field.name), zero_field(field))).collect()
+}
+
+/// Whether JSON has the field even when nothing was given.
+///
+/// `omit_empty` has no effect on structs held by value, also where they are written as text: a zero time is `null`,
+/// a zero quantity `"0"`. The one exception is the creation time in metadata (semantics §9.3).
+pub(crate) fn is_always_written(field: &Field) -> bool {
+    let struct_by_value = !field.pointer
+        && field.shape == Shape::Single
+        && match field.kind {
+            Kind::Message(_) | Kind::MicroTime | Kind::Duration | Kind::Quantity => true,
+            Kind::IntOrString | Kind::RawExtension => true,
+            Kind::Time => field.name != "creationTimestamp",
+            _ => false,
+        };
+    !field.omit_empty || struct_by_value
+}
+
+/// Position of the field called `name`.
+pub(crate) fn position(message: &Message, name: &str) -> Option<u16> {
+    let name_at = |at: &u16| message.fields[usize::from(*at)].name;
+    let found = message.by_name.binary_search_by(|at| name_at(at).cmp(name)).ok()?;
+    Some(message.by_name[found])
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Array(items) => items.is_empty(),
+        Value::Object(members) => members.is_empty(),
+        _ => false,
+    }
+}
+
+/// Whether this value is the same as none: the field is left out, or written as [`zero_field`] says.
+pub(crate) fn is_left_out(field: &Field, value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        _ if is_always_written(field) => field.shape != Shape::Single && is_empty(value),
+        Value::Array(_) | Value::Object(_) => field.shape != Shape::Single && is_empty(value),
+        Value::String(text) => text.is_empty() && (!field.pointer || matches!(field.kind, Kind::Bytes)),
+        Value::Bool(value) => !field.pointer && !value,
+        Value::Int(n) => !field.pointer && *n == 0,
+        Value::Float(n) => !field.pointer && *n == 0.0,
+    }
+}

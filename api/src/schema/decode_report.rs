@@ -1,0 +1,153 @@
+//! What decoding finds beside the tree: unknown and duplicate fields, and the error that ends it, with their places.
+
+use std::cell::RefCell;
+use std::fmt::Write;
+
+use super::decode::{DecodeError, Decoded};
+use super::table::{Field, Kind, Message, Shape};
+use crate::json::Object;
+
+/// Most unknown and duplicate fields reported for one document (semantics §9.5).
+const STRICT_MAX: usize = 100;
+
+/// What decoding finds beside the tree. Interior mutability, because every visitor of the recursion shares it.
+#[derive(Default)]
+pub(super) struct Report {
+    strict: RefCell<Vec<String>>,
+    failure: RefCell<Option<DecodeError>>,
+}
+
+impl Report {
+    /// The outcome: an error of ours wins over the text that carried it through serde.
+    pub(super) fn finish<E>(
+        self,
+        read: Result<Object, E>,
+        sentence: impl FnOnce(E) -> String,
+    ) -> Result<Decoded, DecodeError> {
+        match (read, self.failure.into_inner()) {
+            (_, Some(failure)) => Err(failure),
+            (Ok(object), None) => Ok(Decoded { object, strict: self.strict.into_inner() }),
+            (Err(error), None) => Err(DecodeError { message: sentence(error), path: String::new() }),
+        }
+    }
+
+    pub(super) fn note(&self, what: &str, path: Option<&Path>, name: &str) {
+        let mut strict = self.strict.borrow_mut();
+        if strict.len() >= STRICT_MAX {
+            return;
+        }
+        let mut full = path.map(Path::text).unwrap_or_default();
+        if !full.is_empty() {
+            full.push('.');
+        }
+        full.push_str(name);
+        let text = format!("{what} field {}", crate::field::go_quote(&full));
+        if !strict.contains(&text) {
+            strict.push(text);
+        }
+    }
+
+    /// Ends decoding with `message` at `path`.
+    pub(super) fn fail<E: serde::de::Error>(&self, path: Option<&Path>, message: String) -> E {
+        let path = path.map(Path::text).unwrap_or_default();
+        *self.failure.borrow_mut() = Some(DecodeError { message, path });
+        E::custom("")
+    }
+}
+
+/// Where the decoder is: a list on the stack, made into text only when something is to be reported.
+pub(super) struct Path<'p> {
+    pub(super) parent: Option<&'p Path<'p>>,
+    pub(super) step: Step<'p>,
+}
+
+/// One step of a path.
+pub(super) enum Step<'p> {
+    Field(&'static Message, &'static Field),
+    Index(usize),
+    Key(&'p str),
+}
+
+impl Path<'_> {
+    /// `spec.containers[0].env`; map keys are steps like fields.
+    fn text(&self) -> String {
+        let mut out = self.parent.map(Path::text).unwrap_or_default();
+        let name = match self.step {
+            Step::Index(at) => {
+                let _ = write!(out, "[{at}]");
+                return out;
+            }
+            Step::Field(_, field) => field.name,
+            Step::Key(name) => name,
+        };
+        if !out.is_empty() {
+            out.push('.');
+        }
+        out.push_str(name);
+        out
+    }
+
+    /// Field names without indices and keys, as type errors print them: `spec.containers.env`.
+    fn fields(&self) -> String {
+        let mut out = self.parent.map(Path::fields).unwrap_or_default();
+        if let Step::Field(_, field) = self.step {
+            if !out.is_empty() {
+                out.push('.');
+            }
+            out.push_str(field.name);
+        }
+        out
+    }
+
+    /// The struct that holds the innermost field.
+    fn holder(&self) -> Option<&'static Message> {
+        match self.step {
+            Step::Field(message, _) => Some(message),
+            _ => self.parent.and_then(Path::holder),
+        }
+    }
+}
+
+/// Where a value stands, as the visitors pass it on.
+pub(super) type At<'p> = Option<&'p Path<'p>>;
+
+/// Ends decoding because a value is of the wrong type.
+pub(super) fn mismatch<E: serde::de::Error>(report: &Report, path: At, found: &str, wanted: &str) -> E {
+    let place = match path.and_then(|path| Some((path.holder()?, path.fields()))) {
+        Some((holder, fields)) => format!("struct field {}.{fields}", holder.name),
+        None => "value".to_owned(),
+    };
+    report.fail(path, format!("json: cannot unmarshal {found} into Go {place} of type {wanted}"))
+}
+
+/// The type's name in error sentences: the last element of its package and its name.
+pub(super) fn type_name(kind: Kind) -> String {
+    match kind {
+        Kind::Bool => "bool".to_owned(),
+        Kind::Int32 => "int32".to_owned(),
+        Kind::Int64 => "int64".to_owned(),
+        Kind::Double => "float64".to_owned(),
+        Kind::String | Kind::Time | Kind::MicroTime | Kind::Duration | Kind::Quantity => "string".to_owned(),
+        Kind::Bytes => "[]uint8".to_owned(),
+        Kind::IntOrString => "int32".to_owned(),
+        Kind::RawExtension | Kind::FieldsV1 | Kind::Json => "interface {}".to_owned(),
+        Kind::Message(message)
+        | Kind::SchemaOrArray(message)
+        | Kind::SchemaOrBool(message)
+        | Kind::SchemaOrStrings(message) => {
+            let package = message.package.rsplit('.').next().unwrap_or_default();
+            format!("{package}.{}", message.name)
+        }
+    }
+}
+
+/// The type of a whole field.
+pub(super) fn shape_name(field: &Field) -> String {
+    let one = type_name(field.kind);
+    match field.shape {
+        Shape::Single => one,
+        Shape::List | Shape::WrappedList => format!("[]{one}"),
+        Shape::Map => format!("map[string]{one}"),
+        Shape::MapOfLists => format!("map[string][]{one}"),
+    }
+}

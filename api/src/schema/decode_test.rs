@@ -1,0 +1,254 @@
+//! Decoding, conforming and encoding together: text in, text out, over the built-in types.
+
+use super::*;
+use crate::json;
+use crate::naming::KUBERNETES;
+use crate::schema::builtin;
+use crate::schema::conform::conform;
+use crate::schema::encode::{encode, encode_stamped, prefix_len, resource_version_range};
+
+fn message(name: &str) -> &'static Message {
+    builtin::message(&KUBERNETES, name).unwrap_or_else(|| panic!("no type {name}"))
+}
+
+fn text(message: &'static Message, object: &Object) -> String {
+    let mut out = Vec::new();
+    encode(message, object, &mut out);
+    String::from_utf8(out).unwrap()
+}
+
+/// What becomes of a document, by text and by tree, which must agree.
+fn read(message: &'static Message, document: &str) -> Result<(String, Vec<String>), DecodeError> {
+    let by_text = decode(message, document.as_bytes());
+    if let Ok(tree) = json::parse(document.as_bytes()) {
+        let by_tree = conform(message, tree);
+        match (&by_text, &by_tree) {
+            (Ok(a), Ok(b)) => assert_eq!(a.object, b.object, "{document}"),
+            (Err(a), Err(b)) => assert_eq!(a, b, "{document}"),
+            (a, b) => panic!("{document}: {a:?} by text, {b:?} by tree"),
+        }
+    }
+    let decoded = by_text?;
+    let once = text(message, &decoded.object);
+    let again = decode(message, once.as_bytes()).unwrap();
+    assert_eq!(again, Decoded { object: decoded.object, strict: Vec::new() }, "reading {once} again");
+    Ok((once, decoded.strict))
+}
+
+#[test]
+fn objects_come_out_in_schema_order_and_canonical_form() {
+    // Semantics §9.3; what is written although nobody gave it follows from how the reference server's types are made.
+    for (kind, document, want) in [
+        ("api.core.v1.Pod", r#"{}"#, r#"{"metadata":{},"spec":{"containers":null},"status":{}}"#),
+        ("api.core.v1.Pod", "null", r#"{"metadata":{},"spec":{"containers":null},"status":{}}"#),
+        (
+            "api.core.v1.Pod",
+            r#"{"status":null,"spec":{"hostNetwork":false,"securityContext":{},"nodeSelector":{},"containers":[
+                {"resources":{"requests":{"memory":"1024Ki","cpu":0.5}},"stdin":false,"name":"a","env":[],"args":[]},
+                null]},"metadata":{"labels":{"b":"2","a":null},"name":"x","creationTimestamp":null},
+                "apiVersion":"v1","kind":"Pod"}"#,
+            r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"x","labels":{"a":"","b":"2"}},"spec":{"containers":[{"name":"a","resources":{"requests":{"cpu":"500m","memory":"1Mi"}}},{"name":"","resources":{}}],"securityContext":{}},"status":{}}"#,
+        ),
+        (
+            "api.apps.v1.Deployment",
+            r#"{"spec":{"replicas":0,"template":{"metadata":{"creationTimestamp":null}}}}"#,
+            r#"{"metadata":{},"spec":{"replicas":0,"selector":null,"template":{"metadata":{},"spec":{"containers":null}},"strategy":{}},"status":{}}"#,
+        ),
+        ("api.rbac.v1.ClusterRole", r#"{"rules":[]}"#, r#"{"metadata":{},"rules":null}"#),
+        (
+            "api.core.v1.Secret",
+            r#"{"data":{"b":"aGk=","a":null},"immutable":false}"#,
+            r#"{"metadata":{},"immutable":false,"data":{"a":null,"b":"aGk="}}"#,
+        ),
+        (
+            "api.coordination.v1.Lease",
+            r#"{"spec":{"renewTime":"2024-05-06T07:08:09.000001+02:00"}}"#,
+            r#"{"metadata":{},"spec":{"renewTime":"2024-05-06T05:08:09.000001Z"}}"#,
+        ),
+        (
+            "api.core.v1.Service",
+            r#"{"spec":{"ports":[{"port":80,"targetPort":"http"},{"port":81}]}}"#,
+            r#"{"metadata":{},"spec":{"ports":[{"port":80,"targetPort":"http"},{"port":81,"targetPort":0}]},"status":{"loadBalancer":{}}}"#,
+        ),
+        (
+            "apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps",
+            r#"{"maximum":1.0,"default":{"b":1,"a":[1.5,null]},"items":[{"type":"x"}],"additionalProperties":false}"#,
+            r#"{"default":{"b":1,"a":[1.5,null]},"maximum":1,"items":[{"type":"x"}],"additionalProperties":false}"#,
+        ),
+        (
+            "apimachinery.pkg.apis.meta.v1.ManagedFieldsEntry",
+            r#"{"fieldsV1":{"f:spec":{".":{}}},"time":"2024-01-01T00:00:00Z"}"#,
+            r#"{"time":"2024-01-01T00:00:00Z","fieldsV1":{"f:spec":{".":{}}}}"#,
+        ),
+        (
+            "api.core.v1.PodCondition",
+            r#"{"type":"Ready","status":"True"}"#,
+            r#"{"type":"Ready","status":"True","lastProbeTime":null,"lastTransitionTime":null}"#,
+        ),
+        (
+            "api.core.v1.ResourceFieldSelector",
+            r#"{"resource":"limits.cpu"}"#,
+            r#"{"resource":"limits.cpu","divisor":"0"}"#,
+        ),
+    ] {
+        let (got, strict) =
+            read(message(kind), document).unwrap_or_else(|error| panic!("{document}: {error}"));
+        assert_eq!(got, want);
+        assert!(strict.is_empty(), "{strict:?}");
+    }
+}
+
+#[test]
+fn unknown_and_duplicate_fields_are_reported_in_document_order() {
+    // Semantics §9.5.
+    let document = r#"{"foo":{"x":1},"spec":{"containers":[{"bar":1,"name":"a"},{"name":"b","name":"c","image":"d"}],
+        "nodeSelector":{"b":"1","a":"1","b":"2"},"hostnetwork":true},
+        "metadata":{"labels":{}},"metadata":{"name":"last"},"foo":2}"#;
+    let decoded = decode(message("api.core.v1.Pod"), document.as_bytes()).unwrap();
+    assert_eq!(
+        decoded.strict,
+        [
+            r#"unknown field "foo""#,
+            r#"unknown field "spec.containers[0].bar""#,
+            r#"duplicate field "spec.containers[1].name""#,
+            r#"duplicate field "spec.nodeSelector.b""#,
+            r#"unknown field "spec.hostnetwork""#,
+            r#"duplicate field "metadata""#,
+        ]
+    );
+    let got = text(message("api.core.v1.Pod"), &decoded.object);
+    let want = r#"{"metadata":{"name":"last"},"spec":{"containers":[{"name":"a","resources":{}},{"name":"c","image":"d","resources":{}}],"nodeSelector":{"a":"1","b":"2"}},"status":{}}"#;
+    assert_eq!(got, want);
+
+    let many: Vec<String> = (0..1000).map(|n| format!("\"u{n}\":0")).collect();
+    let decoded = decode(message("api.core.v1.Pod"), format!("{{{}}}", many.join(",")).as_bytes()).unwrap();
+    assert_eq!(decoded.strict.len(), 100);
+}
+
+#[test]
+fn values_of_the_wrong_type_are_refused_with_field_and_type() {
+    // Semantics §5.1 step 3: the text behind "cannot be handled as a Pod: ".
+    for (kind, document, want, path) in [
+        (
+            "api.core.v1.Pod",
+            r#"{"spec":{"containers":"x"}}"#,
+            "json: cannot unmarshal string into Go struct field PodSpec.spec.containers of type []v1.Container",
+            "spec.containers",
+        ),
+        (
+            "api.core.v1.Pod",
+            r#"{"spec":{"containers":[{"name":"a"},{"ports":[{"containerPort":"http"}]}]}}"#,
+            "json: cannot unmarshal string into Go struct field ContainerPort.spec.containers.ports.containerPort of type int32",
+            "spec.containers[1].ports[0].containerPort",
+        ),
+        (
+            "api.core.v1.Pod",
+            r#"{"metadata":{"labels":{"a":1}}}"#,
+            "json: cannot unmarshal number into Go struct field ObjectMeta.metadata.labels of type string",
+            "metadata.labels.a",
+        ),
+        (
+            "api.core.v1.Pod",
+            r#"{"spec":{"priority":1.5}}"#,
+            "json: cannot unmarshal number 1.5 into Go struct field PodSpec.spec.priority of type int32",
+            "spec.priority",
+        ),
+        (
+            "api.core.v1.Pod",
+            r#"{"spec":{"priority":3000000000}}"#,
+            "json: cannot unmarshal number 3000000000 into Go struct field PodSpec.spec.priority of type int32",
+            "spec.priority",
+        ),
+        ("api.core.v1.Pod", "[]", "json: cannot unmarshal array into Go value of type v1.Pod", ""),
+        ("api.core.v1.Secret", r#"{"data":{"a":"***"}}"#, "illegal base64 data at input byte 0", "data.a"),
+        (
+            "api.core.v1.Pod",
+            r#"{"spec":{"overhead":{"cpu":"lots"}}}"#,
+            "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
+            "spec.overhead.cpu",
+        ),
+        (
+            "api.core.v1.ConfigMap",
+            r#"{"data":["a"]}"#,
+            "json: cannot unmarshal array into Go struct field ConfigMap.data of type map[string]string",
+            "data",
+        ),
+        (
+            "api.core.v1.ConfigMap",
+            r#"{"immutable":"yes"}"#,
+            "json: cannot unmarshal string into Go struct field ConfigMap.immutable of type bool",
+            "immutable",
+        ),
+    ] {
+        let error = read(message(kind), document).unwrap_err();
+        assert_eq!((error.message.as_str(), error.path.as_str()), (want, path), "{document}");
+    }
+}
+
+#[test]
+fn bad_text_and_hostile_sizes_are_errors_or_cost_their_length() {
+    let pod = message("api.core.v1.Pod");
+    assert_eq!(decode(pod, b"{").unwrap_err().message, "unexpected end of JSON input");
+    for bad in [&b"{} {}"[..], b"", b"{\"a\":}", b"{\"kind\":\"\xff\"}"] {
+        assert!(decode(pod, bad).is_err());
+    }
+    let open = r#"{"properties":{"a":"#;
+    let schema = message("apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps");
+    let deep = format!("{}{{}}{}", open.repeat(200), "}}".repeat(200));
+    assert!(decode(schema, deep.as_bytes()).is_err());
+    let mut tree = Value::Object(Object::new());
+    for _ in 0..200 {
+        let properties: Object = [(Key::from("a"), tree)].into_iter().collect();
+        tree = Value::Object([(Key::from("properties"), Value::Object(properties))].into_iter().collect());
+    }
+    assert_eq!(conform(schema, tree).unwrap_err().message, "exceeded max depth");
+
+    let members: Vec<String> = (0..500_000).rev().map(|n| format!("\"k{}\":\"v\"", n % 400_000)).collect();
+    let text = format!("{{\"data\":{{{}}},{}}}", members.join(","), members.join(","));
+    let decoded = decode(message("api.core.v1.ConfigMap"), text.as_bytes()).unwrap();
+    assert_eq!(decoded.object.get("data").unwrap().as_object().unwrap().len(), 400_000);
+    assert_eq!(decoded.strict.len(), 100);
+}
+
+#[test]
+fn the_stored_form_has_a_slot_for_its_revision_wherever_the_tree_has_it() {
+    let pod = message("api.core.v1.Pod");
+    for document in [
+        r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","resourceVersion":"7","generation":2}}"#,
+        r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","generation":2}}"#,
+    ] {
+        let object = decode(pod, document.as_bytes()).unwrap().object;
+        let (bytes, at) = encode_stamped(pod, &object);
+        let want = r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","resourceVersion":"","generation":2},"spec":{"containers":null},"status":{}}"#;
+        assert_eq!(String::from_utf8(bytes.clone()).unwrap(), want);
+        assert_eq!(&bytes[at as usize - 19..at as usize], br#""resourceVersion":""#);
+        assert_eq!(&bytes[prefix_len(&bytes)..][..11], br#""metadata":"#);
+        let metadata = &bytes[prefix_len(&bytes) + 11..];
+        assert_eq!(resource_version_range(metadata).unwrap().start + prefix_len(&bytes) + 11, at as usize);
+    }
+    // Members appended by hand, out of order and unknown ones.
+    let mut object = Object::new();
+    object.push("metadata", Value::Object([(Key::from("generation"), Value::Int(1))].into_iter().collect()));
+    object.object_entry("metadata").push("name", "b".into());
+    object.push("nonsense", Value::Int(1));
+    object.push("apiVersion", "v1".into());
+    object.push("kind", "Pod".into());
+    let (bytes, at) = encode_stamped(pod, &object);
+    assert_eq!(
+        String::from_utf8(bytes.clone()).unwrap(),
+        r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"b","resourceVersion":"","generation":1},"spec":{"containers":null},"status":{}}"#
+    );
+    assert_eq!(&bytes[at as usize - 19..at as usize], br#""resourceVersion":""#);
+    assert_eq!(prefix_len(b"{\"metadata\":{}}"), 1);
+    assert_eq!(prefix_len(b""), 1);
+}
+
+#[test]
+fn every_builtin_type_survives_writing_and_reading_nothing() {
+    for message in builtin::messages(&KUBERNETES) {
+        let nothing = zero_object(message);
+        let written = text(message, &nothing);
+        let decoded = decode(message, written.as_bytes()).unwrap();
+        assert_eq!(decoded, Decoded { object: nothing, strict: Vec::new() }, "{}", message.name);
+    }
+}

@@ -1,0 +1,204 @@
+//! Tree to canonical JSON by schema: the write path's last step. What comes out is what is stored and served.
+//!
+//! ```text
+//! {"kind":"Pod","apiVersion":"v1","metadata":{"name":…,"uid":…,"resourceVersion":"⎵","generation":…},"spec":…}
+//!  └──── prefix_len ────────────┘                                          stamp_at ┘
+//! ```
+//!
+//! Fields are written in schema order whatever the order of the tree, maps by key; fields left out when zero are left
+//! out, the others are always there; members the schema does not know are not written.
+
+use super::decode_form::{is_always_written, is_left_out, zero_field};
+use super::table::{Field, Kind, Message, Shape};
+use crate::json::{self, Object, Value};
+
+/// Appends `object` as canonical JSON.
+pub fn encode(message: &'static Message, object: &Object, out: &mut Vec<u8>) {
+    write_object(message, object, out, &mut Stamp::None);
+}
+
+/// The stored form of `object`, and the byte offset where the decimal of its revision goes: between the quotes of
+/// `metadata.resourceVersion`, which is left empty here whatever the tree says.
+///
+/// The caller has set `kind` and `apiVersion`. The offset is 0 for a type without `metadata.resourceVersion`.
+pub fn encode_stamped(message: &'static Message, object: &Object) -> (Vec<u8>, u32) {
+    let mut out = Vec::with_capacity(2048);
+    let mut stamp = Stamp::Metadata;
+    write_object(message, object, &mut out, &mut stamp);
+    let at = match stamp {
+        Stamp::At(at) => u32::try_from(at).unwrap_or(0),
+        _ => 0,
+    };
+    (out, at)
+}
+
+/// How many bytes of a stored object are `{"kind":"…","apiVersion":"…",`: a list item is `{` and what follows them.
+/// 1 (the brace alone) if the object does not begin so.
+pub fn prefix_len(stored: &[u8]) -> usize {
+    let member = |rest: &[u8], name: &[u8]| {
+        let value = rest.strip_prefix(name)?;
+        let end = value.iter().position(|&byte| byte == b'"')?;
+        (value.get(end + 1) == Some(&b',')).then_some(name.len() + end + 2)
+    };
+    let both = || {
+        let rest = stored.strip_prefix(b"{")?;
+        let kind = member(rest, b"\"kind\":\"")?;
+        Some(1 + kind + member(&rest[kind..], b"\"apiVersion\":\"")?)
+    };
+    both().unwrap_or(1)
+}
+
+/// Where the digits of `resourceVersion` stand in the bytes of a stored `metadata` object.
+///
+/// No string in front of it can look like the member, because quotes inside strings are escaped.
+pub fn resource_version_range(metadata: &[u8]) -> Option<std::ops::Range<usize>> {
+    const MEMBER: &[u8] = b"\"resourceVersion\":\"";
+    let start = metadata.windows(MEMBER.len()).position(|window| window == MEMBER)? + MEMBER.len();
+    let len = metadata[start..].iter().position(|&byte| byte == b'"')?;
+    Some(start..start + len)
+}
+
+/// Whether the slot for the revision is to be made, and where it was.
+#[derive(Clone, Copy)]
+enum Stamp {
+    /// No slot wanted here.
+    None,
+    /// In the member `metadata` of this object.
+    Metadata,
+    /// In the member `resourceVersion` of this object.
+    ResourceVersion,
+    /// Made at this offset.
+    At(usize),
+}
+
+fn write_object(message: &'static Message, object: &Object, out: &mut Vec<u8>, stamp: &mut Stamp) {
+    let start = out.len();
+    out.push(b'{');
+    if is_in_order(message, object) {
+        let mut members = object.iter().peekable();
+        for field in message.fields {
+            let value = members.next_if(|(name, _)| *name == field.name).map(|(_, value)| value);
+            write_field(field, value, start, out, stamp);
+        }
+    } else {
+        for field in message.fields {
+            write_field(field, object.get(field.name), start, out, stamp);
+        }
+    }
+    out.push(b'}');
+}
+
+/// Whether each field, in order, finds its member next without a search. Trees are nearly always so.
+fn is_in_order(message: &'static Message, object: &Object) -> bool {
+    let mut fields = message.fields.iter();
+    object.iter().all(|(name, _)| fields.any(|field| field.name == name))
+}
+
+fn write_field(
+    field: &'static Field,
+    value: Option<&Value>,
+    start: usize,
+    out: &mut Vec<u8>,
+    stamp: &mut Stamp,
+) {
+    let zero;
+    let mut value = value;
+    if matches!(stamp, Stamp::ResourceVersion) && field.name == "resourceVersion" {
+        write_name(field.name, start, out);
+        out.push(b'"');
+        *stamp = Stamp::At(out.len());
+        out.push(b'"');
+        return;
+    }
+    if value.is_none_or(|value| is_left_out(field, value)) {
+        let holds_stamp = matches!(stamp, Stamp::Metadata) && field.name == "metadata";
+        if !is_always_written(field) && !holds_stamp {
+            return;
+        }
+        zero = zero_field(field);
+        value = Some(&zero);
+    }
+    let Some(value) = value else { return };
+    write_name(field.name, start, out);
+    if matches!(stamp, Stamp::Metadata)
+        && field.name == "metadata"
+        && let (Kind::Message(message), Value::Object(object)) = (field.kind, value)
+    {
+        *stamp = Stamp::ResourceVersion;
+        write_object(message, object, out, stamp);
+        if matches!(stamp, Stamp::ResourceVersion) {
+            *stamp = Stamp::None;
+        }
+        return;
+    }
+    write_shape(field, value, out);
+}
+
+fn write_name(name: &str, start: usize, out: &mut Vec<u8>) {
+    if out.len() > start + 1 {
+        out.push(b',');
+    }
+    out.push(b'"');
+    out.extend_from_slice(name.as_bytes()); // field names need no escapes
+    out.extend_from_slice(b"\":");
+}
+
+fn write_shape(field: &Field, value: &Value, out: &mut Vec<u8>) {
+    match (field.shape, value) {
+        (Shape::List | Shape::WrappedList, Value::Array(items)) if items.is_empty() => {
+            out.extend_from_slice(b"null")
+        }
+        (Shape::List | Shape::WrappedList, Value::Array(items)) => write_items(field.kind, items, out),
+        (Shape::Map | Shape::MapOfLists, Value::Object(members)) if members.is_empty() => {
+            out.extend_from_slice(b"null");
+        }
+        (Shape::Map, Value::Object(members)) => write_map(field.kind, members, out),
+        (Shape::Single, value) => write_value(field.kind, value, out),
+        (_, value) => json::write(value, out),
+    }
+}
+
+fn write_value(kind: Kind, value: &Value, out: &mut Vec<u8>) {
+    match (kind, value) {
+        (
+            Kind::Message(message)
+            | Kind::SchemaOrArray(message)
+            | Kind::SchemaOrBool(message)
+            | Kind::SchemaOrStrings(message),
+            Value::Object(object),
+        ) => write_object(message, object, out, &mut Stamp::None),
+        (Kind::SchemaOrArray(message), Value::Array(items)) => {
+            write_items(Kind::Message(message), items, out)
+        }
+        _ => json::write(value, out),
+    }
+}
+
+fn write_items(kind: Kind, items: &[Value], out: &mut Vec<u8>) {
+    out.push(b'[');
+    for (at, item) in items.iter().enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        write_value(kind, item, out);
+    }
+    out.push(b']');
+}
+
+fn write_map(kind: Kind, members: &Object, out: &mut Vec<u8>) {
+    let mut write_all = |members: &mut dyn Iterator<Item = (&str, &Value)>| {
+        for (at, (name, value)) in members.enumerate() {
+            out.push(if at > 0 { b',' } else { b'{' });
+            json::write_string(name, out);
+            out.push(b':');
+            write_value(kind, value, out);
+        }
+        out.push(b'}');
+    };
+    if members.iter().map(|(name, _)| name).is_sorted() {
+        return write_all(&mut members.iter());
+    }
+    let mut sorted: Vec<(&str, &Value)> = members.iter().collect();
+    sorted.sort_unstable_by_key(|(name, _)| *name);
+    write_all(&mut sorted.into_iter());
+}

@@ -1,0 +1,17 @@
+//! Built-in types as data: one description per type, and everything that follows from it.
+
+#[cfg(test)]
+mod agreement_test;
+pub mod builtin;
+pub mod conform;
+pub mod decode;
+pub(crate) mod decode_form;
+mod decode_raw;
+mod decode_report;
+pub mod defaults;
+mod defaults_data;
+mod defaults_rules;
+pub mod encode;
+pub mod registry;
+pub mod scalars;
+pub mod table;

@@ -1,0 +1,106 @@
+//! Byte strings: standard base64 with padding.
+//!
+//! Line breaks inside are accepted and dropped, as are stray bits behind the last byte; the kept form has neither.
+
+use std::borrow::Cow;
+
+use base64::Engine;
+use base64::alphabet;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
+
+/// Padding is needed, bits behind the last byte are not looked at.
+const LENIENT: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
+);
+
+/// The canonical form of `text`.
+///
+/// # Errors
+/// The sentence for text that is no base64, with the position of the first byte that does not fit.
+pub fn canonical(text: &str) -> Result<Cow<'_, str>, String> {
+    if is_canonical(text.as_bytes()) {
+        return Ok(Cow::Borrowed(text));
+    }
+    let packed: String = text.chars().filter(|c| !matches!(c, '\r' | '\n')).collect();
+    match LENIENT.decode(&packed) {
+        Ok(bytes) => Ok(Cow::Owned(LENIENT.encode(bytes))),
+        Err(error) => Err(format!("illegal base64 data at input byte {}", position(text, &error))),
+    }
+}
+
+/// How many bytes canonical `text` stands for, without decoding it.
+pub fn decoded_len(text: &str) -> usize {
+    let padding = text.bytes().rev().take_while(|&byte| byte == b'=').count();
+    (text.len() / 4 * 3).saturating_sub(padding)
+}
+
+/// The bytes that canonical `text` stands for; nothing if it is not canonical.
+pub fn decode(text: &str) -> Option<Vec<u8>> {
+    LENIENT.decode(text).ok()
+}
+
+/// The canonical text of `bytes`.
+pub fn encode(bytes: &[u8]) -> String {
+    LENIENT.encode(bytes)
+}
+
+fn position(text: &str, error: &base64::DecodeError) -> usize {
+    match *error {
+        base64::DecodeError::InvalidByte(at, _)
+        | base64::DecodeError::InvalidLastSymbol { offset: at, .. } => {
+            let kept = text.bytes().enumerate().filter(|(_, byte)| !matches!(byte, b'\r' | b'\n'));
+            kept.map(|(original, _)| original).nth(at).unwrap_or(text.len())
+        }
+        base64::DecodeError::InvalidLength(_) | base64::DecodeError::InvalidPadding => text.len() / 4 * 4,
+    }
+}
+
+/// The six bits a base64 letter stands for; 64 for every other byte.
+fn bits(byte: u8) -> u8 {
+    match byte {
+        b'A'..=b'Z' => byte - b'A',
+        b'a'..=b'z' => byte - b'a' + 26,
+        b'0'..=b'9' => byte - b'0' + 52,
+        b'+' => 62,
+        b'/' => 63,
+        _ => 64,
+    }
+}
+
+fn is_canonical(text: &[u8]) -> bool {
+    if !text.len().is_multiple_of(4) {
+        return false;
+    }
+    let padding = text.iter().rev().take(2).take_while(|&&byte| byte == b'=').count();
+    let letters = &text[..text.len() - padding];
+    let spare = match padding {
+        0 => 0,
+        1 => 0b11,
+        _ => 0b1111,
+    };
+    letters.iter().all(|&byte| bits(byte) < 64) && letters.last().is_none_or(|&last| bits(last) & spare == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_is_checked_and_kept_canonical() {
+        for (text, want) in [
+            ("", Ok("")),
+            ("aGk=", Ok("aGk=")),
+            ("aGVsbG8gd29ybGQ=", Ok("aGVsbG8gd29ybGQ=")),
+            ("aGVs\nbG8g\r\nd29ybGQ=", Ok("aGVsbG8gd29ybGQ=")),
+            ("aGl=", Ok("aGk=")), // stray bits behind the last byte
+            ("aG!=", Err("illegal base64 data at input byte 2")),
+            ("aGk", Err("illegal base64 data at input byte 0")),
+        ] {
+            let got = canonical(text);
+            assert_eq!(got.as_deref().map_err(String::as_str), want, "{text}");
+        }
+        assert_eq!(decoded_len("aGk="), 2);
+        assert_eq!(decoded_len("aGVsbG8gd29ybGQ="), 11);
+    }
+}

@@ -1,0 +1,272 @@
+//! Field selectors: the query grammar, what a resource lets be selected by, and matching (semantics §4.3).
+//!
+//! ```text
+//! text ─► FieldTerms (label, =|!=, value) ─► resolve(resource, stored) ─► FieldSelector (name, namespace, slots)
+//!          exact("metadata.name") for routing                          matches(name, namespace, value of slot)
+//! ```
+//!
+//! A *slot* is the place of a selectable value among an object's attributes: see [`slots`]. Several labels, and
+//! several resources that share one storage, can mean the same slot, because a slot is a path in the stored form.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use crate::field::go_quote;
+use crate::schema::table::{ResourceTable, Scope, Selectable};
+use crate::status::Status;
+
+/// The label every resource has.
+pub const NAME: &str = "metadata.name";
+
+/// The label that namespaced resources have, and those without an own list.
+pub const NAMESPACE: &str = "metadata.namespace";
+
+/// A parsed field selector whose labels were not looked at yet; terms in upstream's order.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct FieldTerms(Vec<Term>);
+
+/// One condition on one field.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Term {
+    /// The label, as given.
+    pub label: String,
+    /// `=` or `==`; otherwise `!=`.
+    pub equals: bool,
+    /// The value, unescaped.
+    pub value: String,
+}
+
+/// Which objects, by their fields.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct FieldSelector(Vec<Condition>);
+
+#[derive(Clone, Debug, Eq, PartialEq)]
+struct Condition {
+    place: Place,
+    term: Term,
+}
+
+/// Where the value of a condition comes from.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Place {
+    Name,
+    Namespace,
+    /// A slot of the attributes.
+    Slot(usize),
+    /// A label that is accepted and always empty.
+    Nowhere,
+}
+
+/// The distinct paths among a resource's selectable fields, in table order: the slots of its attributes.
+pub fn slots(stored: &ResourceTable) -> impl Iterator<Item = &Selectable> {
+    let selectable = stored.selectable;
+    selectable.iter().enumerate().filter_map(move |(at, field)| {
+        let is_new = !selectable[..at].iter().any(|earlier| earlier.path == field.path);
+        (is_new && !field.path.is_empty()).then_some(field)
+    })
+}
+
+impl FieldTerms {
+    /// Reads the query form; the empty text has no terms.
+    ///
+    /// # Errors
+    /// 400 with upstream's texts. Source: semantics §4.3.
+    pub fn parse(text: &str) -> Result<Self, Status> {
+        let mut parts = split_terms(text);
+        parts.sort_unstable();
+        let term = |part: &&str| {
+            let (label, equals, value) = split_operator(part).ok_or_else(|| {
+                Status::bad_request(format!("invalid selector: '{text}'; can't understand '{part}'"))
+            })?;
+            Ok(Term { label: label.to_owned(), equals, value: unescape(value)?.into_owned() })
+        };
+        parts.iter().filter(|part| !part.is_empty()).map(term).collect::<Result<_, _>>().map(FieldTerms)
+    }
+
+    /// The terms, sorted as written.
+    pub fn terms(&self) -> &[Term] {
+        &self.0
+    }
+
+    /// The value that `label` is required to have, if one is required: what makes a list a read of one key, and
+    /// what authorization takes for the name (semantics §3.2 step 5, §8.2).
+    pub fn exact(&self, label: &str) -> Option<&str> {
+        self.0.iter().find(|term| term.equals && term.label == label).map(|term| term.value.as_str())
+    }
+
+    /// Finds what the labels mean for `resource`, whose objects are stored as those of `stored`.
+    ///
+    /// # Errors
+    /// 400 for a label that the resource does not have, in one of two wordings (semantics §4.3).
+    pub fn resolve(self, resource: &ResourceTable, stored: &ResourceTable) -> Result<FieldSelector, Status> {
+        let condition = |term: Term| Ok(Condition { place: place(&term.label, resource, stored)?, term });
+        self.0.into_iter().map(condition).collect::<Result<_, _>>().map(FieldSelector)
+    }
+}
+
+impl fmt::Display for FieldTerms {
+    /// The canonical query form: sorted, `=` for `==`, values escaped.
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        for (at, term) in self.0.iter().enumerate() {
+            let comma = if at > 0 { "," } else { "" };
+            write!(f, "{comma}{term}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Term {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let operator = if self.equals { "=" } else { "!=" };
+        write!(f, "{}{operator}{}", self.label, escape(&self.value))
+    }
+}
+
+impl FieldSelector {
+    /// Selects every object.
+    pub const fn everything() -> Self {
+        FieldSelector(Vec::new())
+    }
+
+    /// Reads the query form for `resource`, whose objects are stored as those of `stored`.
+    ///
+    /// # Errors
+    /// As [`FieldTerms::parse`] and [`FieldTerms::resolve`].
+    pub fn parse(text: &str, resource: &ResourceTable, stored: &ResourceTable) -> Result<Self, Status> {
+        FieldTerms::parse(text)?.resolve(resource, stored)
+    }
+
+    /// Whether no object is excluded.
+    pub fn is_everything(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether values other than name and namespace are compared.
+    pub fn needs_slots(&self) -> bool {
+        self.0.iter().any(|condition| matches!(condition.place, Place::Slot(_)))
+    }
+
+    /// The name that objects must have, if one is required.
+    pub fn exact_name(&self) -> Option<&str> {
+        self.exact(Place::Name)
+    }
+
+    /// The namespace that objects must be in, if one is required.
+    pub fn exact_namespace(&self) -> Option<&str> {
+        self.exact(Place::Namespace)
+    }
+
+    /// Whether the object with this name and namespace is selected, whose other values `slot` looks up.
+    pub fn matches<'s>(&self, name: &str, namespace: &str, slot: impl Fn(usize) -> &'s str) -> bool {
+        self.0.iter().all(|Condition { place, term }| {
+            let value = match place {
+                Place::Name => name,
+                Place::Namespace => namespace,
+                Place::Slot(at) => slot(*at),
+                Place::Nowhere => "",
+            };
+            (value == term.value) == term.equals
+        })
+    }
+
+    fn exact(&self, place: Place) -> Option<&str> {
+        let mut conditions = self.0.iter();
+        conditions
+            .find(|condition| condition.place == place && condition.term.equals)
+            .map(|condition| condition.term.value.as_str())
+    }
+}
+
+/// What `label` means, if the resource has it.
+fn place(label: &str, resource: &ResourceTable, stored: &ResourceTable) -> Result<Place, Status> {
+    if label == NAME {
+        return Ok(Place::Name);
+    }
+    // Kinds without an own list take the namespace even where there is none; it is always empty there.
+    if label == NAMESPACE && (!resource.selectable_explicit || resource.scope == Scope::Namespaced) {
+        return Ok(Place::Namespace);
+    }
+    match resource.selectable.iter().find(|field| field.label == label) {
+        Some(field) => {
+            Ok(slots(stored).position(|slot| slot.path == field.path).map_or(Place::Nowhere, Place::Slot))
+        }
+        None if resource.selectable_explicit => {
+            Err(Status::bad_request(format!("field label not supported: {label}")))
+        }
+        None => Err(Status::bad_request(format!(
+            "{} is not a known field selector: only \"{NAME}\", \"{NAMESPACE}\"",
+            go_quote(label)
+        ))),
+    }
+}
+
+/// The text between commas that no backslash escapes.
+fn split_terms(text: &str) -> Vec<&str> {
+    let mut terms = Vec::new();
+    let (mut start, mut escaped) = (0, false);
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b',' => {
+                terms.push(&text[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    terms.push(&text[start..]);
+    terms
+}
+
+/// Label, whether it is `=`, and the raw value: split at the first operator.
+fn split_operator(term: &str) -> Option<(&str, bool, &str)> {
+    let at = term
+        .bytes()
+        .enumerate()
+        .position(|(at, byte)| byte == b'=' || term.as_bytes()[at..].starts_with(b"!="))?;
+    let (label, rest) = term.split_at(at);
+    let operators = [("!=", false), ("==", true), ("=", true)];
+    operators.into_iter().find_map(|(operator, equals)| Some((label, equals, rest.strip_prefix(operator)?)))
+}
+
+/// Resolves `\\`, `\,` and `\=`; the characters must not stand bare.
+fn unescape(value: &str) -> Result<Cow<'_, str>, Status> {
+    if !value.contains(['\\', ',', '=']) {
+        return Ok(value.into());
+    }
+    let mut plain = String::with_capacity(value.len());
+    let mut chars = value.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => match chars.next() {
+                Some(c @ ('\\' | ',' | '=')) => plain.push(c),
+                other => {
+                    let sequence: String = std::iter::once('\\').chain(other).collect();
+                    return Err(Status::bad_request(format!(
+                        "invalid field selector: invalid escape sequence: {sequence}"
+                    )));
+                }
+            },
+            ',' | '=' => {
+                return Err(Status::bad_request(format!(
+                    "invalid field selector: unescaped character in value: {}",
+                    u32::from(c)
+                )));
+            }
+            c => plain.push(c),
+        }
+    }
+    Ok(plain.into())
+}
+
+fn escape(value: &str) -> Cow<'_, str> {
+    if !value.contains(['\\', ',', '=']) {
+        return value.into();
+    }
+    value.replace('\\', "\\\\").replace(',', "\\,").replace('=', "\\=").into()
+}
+
+#[cfg(test)]
+#[path = "field_test.rs"]
+mod tests;

@@ -1,0 +1,287 @@
+//! The grammar of field selectors, their labels per resource, and their errors (semantics §4.3).
+
+use super::*;
+use crate::schema::table::{Message, NameRule};
+
+static NO_FIELDS: Message = Message {
+    name: "Empty",
+    package: "test",
+    description: "",
+    fields: &[],
+    by_name: &[],
+    inlined: &[],
+    wire: &[],
+    atomic: false,
+};
+
+const fn resource(scope: Scope, explicit: bool, selectable: &'static [Selectable]) -> ResourceTable {
+    ResourceTable {
+        plural: "things",
+        singular: "thing",
+        kind: "Thing",
+        list_kind: "ThingList",
+        short_names: &[],
+        categories: &[],
+        scope,
+        verbs: &[],
+        message: &NO_FIELDS,
+        subresources: &[],
+        storage: None,
+        columns: &[],
+        selectable,
+        selectable_explicit: explicit,
+        name_rule: NameRule::Subdomain,
+        put_creates: false,
+        unconditional_update: true,
+        orphans_by_default: false,
+        graceful_delete: false,
+        delete_returns_object: false,
+        generation_on: &[],
+        status: None,
+        immutable: &[],
+        deprecated: "",
+    }
+}
+
+const fn at(label: &'static str, path: &'static str) -> Selectable {
+    Selectable { label, path, absent: "" }
+}
+
+static CONFIG_MAPS: ResourceTable = resource(Scope::Namespaced, false, &[]);
+static STORAGE_CLASSES: ResourceTable = resource(Scope::Cluster, false, &[]);
+static NODES: ResourceTable =
+    resource(Scope::Cluster, true, &[at("spec.unschedulable", "spec.unschedulable")]);
+static PODS: ResourceTable = resource(
+    Scope::Namespaced,
+    true,
+    &[
+        at("spec.nodeName", "spec.nodeName"),
+        at("spec.host", "spec.nodeName"),
+        at("status.podIPs", ""),
+        at("status.phase", "status.phase"),
+    ],
+);
+// Two views of one storage.
+static EVENTS: ResourceTable = resource(
+    Scope::Namespaced,
+    true,
+    &[at("reason", "reason"), at("involvedObject.kind", "involvedObject.kind"), at("type", "type")],
+);
+static NEW_EVENTS: ResourceTable =
+    resource(Scope::Namespaced, true, &[at("type", "type"), at("regarding.kind", "involvedObject.kind")]);
+
+fn canonical(text: &str) -> String {
+    match FieldTerms::parse(text) {
+        Ok(terms) => terms.to_string(),
+        Err(status) => {
+            assert_eq!(status.code, 400);
+            format!("error: {}", status.message)
+        }
+    }
+}
+
+#[test]
+fn the_grammar_is_read_as_semantics_4_3_says() {
+    for (text, want) in [
+        ("", ""),
+        (",", ""),
+        ("a=b", "a=b"),
+        ("a==b", "a=b"),
+        ("a!=b", "a!=b"),
+        ("a=", "a="),
+        ("=b", "=b"),
+        ("z=1,,a=2,", "a=2,z=1"),
+        (" a = b ", " a = b "),
+        (r"a=x\,y", r"a=x\,y"),
+        (r"a=x\=y\\z", r"a=x\=y\\z"),
+        (r"a=x\,y,b=c", r"a=x\,y,b=c"),
+        ("a", "error: invalid selector: 'a'; can't understand 'a'"),
+        ("x=1,a>b", "error: invalid selector: 'x=1,a>b'; can't understand 'a>b'"),
+        ("a!b", "error: invalid selector: 'a!b'; can't understand 'a!b'"),
+        (r"a=\x", r"error: invalid field selector: invalid escape sequence: \x"),
+        (r"a=b\", r"error: invalid field selector: invalid escape sequence: \"),
+        ("a=b=c", "error: invalid field selector: unescaped character in value: 61"),
+        ("a!==c", "error: invalid field selector: unescaped character in value: 61"),
+        ("ä=ö", "ä=ö"),
+    ] {
+        assert_eq!(canonical(text), want, "{text}");
+    }
+}
+
+#[test]
+fn labels_are_accepted_per_resource() {
+    for (resource, label, want) in [
+        (&CONFIG_MAPS, "metadata.name", "ok"),
+        (&CONFIG_MAPS, "metadata.namespace", "ok"),
+        (
+            &CONFIG_MAPS,
+            "data",
+            "\"data\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"",
+        ),
+        (&STORAGE_CLASSES, "metadata.namespace", "ok"),
+        (&NODES, "metadata.name", "ok"),
+        (&NODES, "spec.unschedulable", "ok"),
+        (&NODES, "metadata.namespace", "field label not supported: metadata.namespace"),
+        (&PODS, "metadata.namespace", "ok"),
+        (&PODS, "spec.host", "ok"),
+        (&PODS, "spec.hostIP", "field label not supported: spec.hostIP"),
+        (&PODS, "", "field label not supported: "),
+        (&NEW_EVENTS, "involvedObject.kind", "field label not supported: involvedObject.kind"),
+    ] {
+        let got = match FieldSelector::parse(&format!("{label}=x"), resource, resource) {
+            Ok(_) => "ok".to_owned(),
+            Err(status) => status.message,
+        };
+        assert_eq!(got, want);
+    }
+}
+
+#[test]
+fn slots_are_the_distinct_paths_of_the_stored_form() {
+    let paths = |resource| slots(resource).map(|slot| slot.path).collect::<Vec<_>>();
+    assert_eq!(paths(&PODS), ["spec.nodeName", "status.phase"]);
+    // Both views of an event find the same slot.
+    for (resource, label) in [(&EVENTS, "involvedObject.kind"), (&NEW_EVENTS, "regarding.kind")] {
+        let selector = FieldSelector::parse(&format!("{label}=Pod"), resource, &EVENTS).unwrap();
+        assert!(selector.needs_slots());
+        assert!(selector.matches("", "", |slot| if slot == 1 { "Pod" } else { "" }), "{label}");
+    }
+}
+
+#[test]
+fn matching_compares_texts() {
+    let slot = |at: usize| ["node-1", "Running"][at];
+    for (text, want) in [
+        ("", true),
+        ("metadata.name=a", true),
+        ("metadata.name!=a", false),
+        ("metadata.namespace=default,metadata.name=a", true),
+        ("metadata.namespace=other", false),
+        ("spec.nodeName=node-1", true),
+        ("spec.host=node-1", true),
+        ("spec.nodeName=", false),
+        ("status.phase!=Pending", true),
+        ("status.phase=Running,spec.nodeName=node-2", false),
+        ("status.podIPs=", true),
+        ("status.podIPs=1.2.3.4", false),
+    ] {
+        let selector = FieldSelector::parse(text, &PODS, &PODS).unwrap();
+        assert_eq!(selector.matches("a", "default", slot), want, "{text}");
+    }
+    // Where there is no namespace it is empty.
+    let selector = FieldSelector::parse("metadata.namespace=x", &STORAGE_CLASSES, &STORAGE_CLASSES).unwrap();
+    assert!(!selector.matches("a", "", |_| ""));
+}
+
+#[test]
+fn an_exact_name_is_found_as_semantics_3_2_says() {
+    for (text, name, namespace) in [
+        ("", None, None),
+        ("metadata.name=a", Some("a"), None),
+        ("metadata.name==a,metadata.namespace=n", Some("a"), Some("n")),
+        ("metadata.name!=a", None, None),
+        ("metadata.name!=a,metadata.name=b", Some("b"), None),
+        ("metadata.name=b,metadata.name=a", Some("a"), None),
+        ("metadata.name=", Some(""), None),
+    ] {
+        let terms = FieldTerms::parse(text).unwrap();
+        assert_eq!((terms.exact(NAME), terms.exact(NAMESPACE)), (name, namespace), "{text}");
+        let selector = terms.resolve(&PODS, &PODS).unwrap();
+        assert_eq!((selector.exact_name(), selector.exact_namespace()), (name, namespace), "{text}");
+        assert_eq!(selector.is_everything(), text.is_empty());
+    }
+}
+
+#[test]
+fn random_text_never_panics_and_what_is_read_is_written_alike() {
+    let mut seed = 44_u64;
+    let mut random = move |below: usize| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) as usize % below
+    };
+    let pieces = ["a", "=", "==", "!", "!=", ",", "\\", "\\\\", "\\,", "ä", "\0", " ", "metadata.name"];
+    let mut read = 0;
+    for _ in 0..100_000 {
+        let text: String = (0..random(8)).map(|_| pieces[random(pieces.len())]).collect();
+        if let Ok(terms) = FieldTerms::parse(&text) {
+            read += 1;
+            // Order follows the text as it was written; what is selected does not depend on it.
+            let sorted = |FieldTerms(mut terms)| {
+                terms.sort_by(|a: &Term, b: &Term| {
+                    (&a.label, a.equals, &a.value).cmp(&(&b.label, b.equals, &b.value))
+                });
+                terms
+            };
+            let again = FieldTerms::parse(&terms.to_string()).unwrap();
+            assert_eq!(sorted(again), sorted(terms.clone()), "{text}");
+            let _ = terms.resolve(&PODS, &PODS).map(|selector| selector.matches("a", "b", |_| ""));
+        }
+    }
+    assert!(read > 1_000, "{read}");
+}
+
+#[test]
+fn built_in_resources_take_the_labels_of_semantics_4_3() {
+    use crate::naming::KUBERNETES;
+    use crate::schema::registry::Registry;
+
+    let registry = Registry::new(&KUBERNETES);
+    for (group, version, plural, labels) in [
+        (
+            "",
+            "v1",
+            "pods",
+            "spec.nodeName spec.restartPolicy spec.schedulerName spec.serviceAccountName spec.hostNetwork status.phase status.podIP status.podIPs status.nominatedNodeName spec.host",
+        ),
+        ("", "v1", "nodes", "spec.unschedulable"),
+        (
+            "",
+            "v1",
+            "events",
+            "involvedObject.kind involvedObject.fieldPath reason reportingComponent source type",
+        ),
+        (
+            "events.k8s.io",
+            "v1",
+            "events",
+            "regarding.kind regarding.fieldPath reason reportingController type",
+        ),
+        ("", "v1", "namespaces", "status.phase"),
+        ("", "v1", "secrets", "type metadata.namespace"),
+        ("", "v1", "services", "spec.clusterIP spec.type"),
+        ("", "v1", "replicationcontrollers", "status.replicas"),
+        ("batch", "v1", "jobs", "status.successful"),
+        ("certificates.k8s.io", "v1", "certificatesigningrequests", "spec.signerName"),
+        ("resource.k8s.io", "v1", "resourceslices", "spec.nodeName spec.driver"),
+        ("apps", "v1", "deployments", "metadata.name metadata.namespace"),
+        ("storage.k8s.io", "v1", "storageclasses", "metadata.name metadata.namespace"),
+    ] {
+        let resource = registry.resource(group, version, plural).unwrap().table;
+        for label in labels.split(' ') {
+            assert!(
+                FieldSelector::parse(&format!("{label}=x"), resource, resource).is_ok(),
+                "{plural} {label}"
+            );
+        }
+        let error = FieldSelector::parse("no.such=x", resource, resource).unwrap_err().message;
+        let own_list = !["deployments", "storageclasses"].contains(&plural);
+        assert_eq!(error.starts_with("field label not supported"), own_list, "{plural}: {error}");
+    }
+    for plural in ["nodes", "namespaces"] {
+        let resource = registry.resource("", "v1", plural).unwrap().table;
+        let error = FieldSelector::parse("metadata.namespace=x", resource, resource).unwrap_err();
+        assert_eq!(error.message, "field label not supported: metadata.namespace");
+    }
+    // Both groups' events are stored as the core ones; every label but always empty ones has a slot there.
+    let stored = registry.resource("", "v1", "events").unwrap().table;
+    for group in ["", "events.k8s.io"] {
+        let resource = registry.resource(group, "v1", "events").unwrap().table;
+        for field in resource.selectable {
+            let selector = FieldSelector::parse(&format!("{}=x", field.label), resource, stored).unwrap();
+            assert!(selector.needs_slots(), "{group} {}", field.label);
+        }
+    }
+    let pods = registry.resource("", "v1", "pods").unwrap().table;
+    let never = FieldSelector::parse("status.podIPs=", pods, pods).unwrap();
+    assert!(!never.needs_slots(), "status.podIPs is accepted and always empty");
+}

@@ -1,0 +1,343 @@
+//! Response bodies, and reading request bodies within bounds.
+//!
+//! A [`Body`] is an enum so that the common answers (nothing, or bytes at hand) cost no allocation. Two kinds are
+//! produced while they are sent, each with backpressure: [`Body::stream`] is asked for its next chunk when the
+//! connection has room, and [`Body::channel`] makes its producer wait for that. On HTTP/2 every chunk becomes frames
+//! of its own, so producers of many small pieces should gather about 64 KiB before they hand over; HTTP/1.1 takes
+//! chunks as they come.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::Stream;
+use http_body_util::BodyExt;
+use hyper::body::{Frame, SizeHint};
+use tokio::sync::mpsc;
+
+/// The producer of a body gave up: the client sees the transfer break off, never an end.
+#[derive(Debug, thiserror::Error)]
+#[error("response body broken off by its producer")]
+pub struct Aborted;
+
+/// The client of a body went away: nothing more needs to be produced.
+#[derive(Debug, thiserror::Error)]
+#[error("nobody reads the response any more")]
+pub struct Gone;
+
+/// Bytes of a response.
+#[derive(Default)]
+pub struct Body(Inner);
+
+#[derive(Default)]
+enum Inner {
+    #[default]
+    Empty,
+    Full(Bytes),
+    Parts(VecDeque<Bytes>),
+    Stream(Pin<Box<dyn Stream<Item = Result<Bytes, Aborted>> + Send>>),
+    Channel(mpsc::Receiver<Piece>),
+}
+
+/// What goes through a channel. The end is said, not implied by the sender's drop: a producer that panics or is
+/// cancelled drops its sender too, and that must not look like a complete answer.
+enum Piece {
+    Chunk(Bytes),
+    End,
+}
+
+impl Body {
+    /// No bytes.
+    pub fn empty() -> Self {
+        Body(Inner::Empty)
+    }
+
+    /// These bytes; their number is announced.
+    pub fn full(bytes: impl Into<Bytes>) -> Self {
+        let bytes = bytes.into();
+        Body(if bytes.is_empty() { Inner::Empty } else { Inner::Full(bytes) })
+    }
+
+    /// These pieces one after the other, without joining them; their total is announced.
+    pub fn parts(parts: impl Into<VecDeque<Bytes>>) -> Self {
+        Body(Inner::Parts(parts.into()))
+    }
+
+    /// Chunks made on demand. An `Err` breaks the transfer off.
+    pub fn stream(chunks: impl Stream<Item = Result<Bytes, Aborted>> + Send + 'static) -> Self {
+        Body(Inner::Stream(Box::pin(chunks)))
+    }
+
+    /// A body written from elsewhere, holding at most `chunks_max` (≥ 1) unsent chunks.
+    pub fn channel(chunks_max: usize) -> (BodySender, Self) {
+        let (sender, receiver) = mpsc::channel(chunks_max.max(1));
+        (BodySender(sender), Body(Inner::Channel(receiver)))
+    }
+}
+
+impl From<Bytes> for Body {
+    fn from(bytes: Bytes) -> Self {
+        Body::full(bytes)
+    }
+}
+
+impl From<Vec<u8>> for Body {
+    fn from(bytes: Vec<u8>) -> Self {
+        Body::full(bytes)
+    }
+}
+
+impl From<String> for Body {
+    fn from(text: String) -> Self {
+        Body::full(text)
+    }
+}
+
+impl From<&'static str> for Body {
+    fn from(text: &'static str) -> Self {
+        Body::full(text)
+    }
+}
+
+impl std::fmt::Debug for Body {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self.0 {
+            Inner::Empty => "Body(empty)",
+            Inner::Full(_) => "Body(full)",
+            Inner::Parts(_) => "Body(parts)",
+            Inner::Stream(_) => "Body(stream)",
+            Inner::Channel(_) => "Body(channel)",
+        })
+    }
+}
+
+impl hyper::body::Body for Body {
+    type Data = Bytes;
+    type Error = Aborted;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Aborted>>> {
+        let next = match &mut self.0 {
+            Inner::Empty => None,
+            Inner::Full(bytes) => {
+                let bytes = std::mem::take(bytes);
+                self.0 = Inner::Empty;
+                Some(Ok(bytes))
+            }
+            Inner::Parts(parts) => parts.pop_front().map(Ok),
+            Inner::Stream(chunks) => match chunks.as_mut().poll_next(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(next) => next,
+            },
+            Inner::Channel(receiver) => match receiver.poll_recv(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Some(Piece::Chunk(bytes))) => Some(Ok(bytes)),
+                Poll::Ready(Some(Piece::End)) => None,
+                Poll::Ready(None) => Some(Err(Aborted)),
+            },
+        };
+        if !matches!(next, Some(Ok(_))) {
+            // Whatever made the chunks is freed as soon as the last one is out.
+            self.0 = Inner::Empty;
+        }
+        Poll::Ready(next.map(|chunk| chunk.map(Frame::data)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.0 {
+            Inner::Empty => true,
+            Inner::Parts(parts) => parts.is_empty(),
+            Inner::Full(_) | Inner::Stream(_) | Inner::Channel(_) => false,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let bytes = match &self.0 {
+            Inner::Empty => 0,
+            Inner::Full(bytes) => bytes.len() as u64,
+            Inner::Parts(parts) => parts.iter().map(|part| part.len() as u64).sum(),
+            Inner::Stream(_) | Inner::Channel(_) => return SizeHint::default(),
+        };
+        SizeHint::with_exact(bytes)
+    }
+}
+
+/// The writing end of [`Body::channel`]. Dropping it without [`finish`](BodySender::finish) breaks the transfer off.
+#[derive(Debug)]
+pub struct BodySender(mpsc::Sender<Piece>);
+
+impl std::fmt::Debug for Piece {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if matches!(self, Piece::End) { "End" } else { "Chunk" })
+    }
+}
+
+impl BodySender {
+    /// Hands over one chunk, waiting for room.
+    ///
+    /// # Errors
+    /// [`Gone`] when the client went away.
+    pub async fn send(&mut self, chunk: Bytes) -> Result<(), Gone> {
+        self.0.send(Piece::Chunk(chunk)).await.map_err(|_| Gone)
+    }
+
+    /// Ends the body properly.
+    ///
+    /// # Errors
+    /// [`Gone`] when the client went away before the end was sent.
+    pub async fn finish(self) -> Result<(), Gone> {
+        self.0.send(Piece::End).await.map_err(|_| Gone)
+    }
+
+    /// Resolves when the client went away.
+    pub async fn gone(&self) {
+        self.0.closed().await;
+    }
+}
+
+/// Why a request body could not be read.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum BodyError {
+    /// More bytes than allowed, announced or sent: answer 413.
+    #[error("request body is over its limit")]
+    TooLarge,
+    /// It did not arrive in time.
+    #[error("request body did not arrive in time")]
+    Timeout,
+    /// The client went away, or broke the framing.
+    #[error("client went away while sending the request body")]
+    Disconnected,
+}
+
+/// The whole of `body`, at most `bytes_max` of it, within `timeout` from now.
+///
+/// A body that announces too much is refused before a byte is read; one that does not is refused at the first byte
+/// too many. Memory is taken as bytes arrive, not as they are announced. A body of one chunk is not copied.
+///
+/// # Errors
+/// See [`BodyError`]; what was read is dropped.
+pub async fn read_body<B>(mut body: B, bytes_max: usize, timeout: Duration) -> Result<Bytes, BodyError>
+where
+    B: hyper::body::Body<Data = Bytes> + Unpin,
+{
+    let announced = body.size_hint();
+    if announced.lower() > bytes_max as u64 {
+        return Err(BodyError::TooLarge);
+    }
+    if body.is_end_stream() {
+        return Ok(Bytes::new());
+    }
+    let read = async {
+        // The first chunk is kept as it came; only a second one makes a buffer worth its copy.
+        let mut first = Bytes::new();
+        let mut whole = BytesMut::new();
+        while let Some(frame) = body.frame().await {
+            let Ok(chunk) = frame.map_err(|_| BodyError::Disconnected)?.into_data() else { continue };
+            if chunk.len() > bytes_max - first.len().max(whole.len()) {
+                return Err(BodyError::TooLarge);
+            }
+            if first.is_empty() {
+                first = chunk;
+                continue;
+            }
+            if whole.is_empty() {
+                whole.reserve(first.len() + chunk.len());
+                whole.extend_from_slice(&first);
+            }
+            whole.extend_from_slice(&chunk);
+        }
+        Ok(if whole.is_empty() { first } else { whole.freeze() })
+    };
+    tokio::time::timeout(timeout, read).await.unwrap_or(Err(BodyError::Timeout))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::stream;
+    use hyper::body::Body as _;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    async fn drain(body: Body) -> Result<Vec<u8>, Aborted> {
+        body.collect().await.map(|collected| collected.to_bytes().to_vec())
+    }
+
+    #[tokio::test]
+    async fn bodies_at_hand_announce_their_size_and_say_what_they_hold() {
+        for (body, want) in [
+            (Body::empty(), ""),
+            (Body::full(""), ""),
+            (Body::from("abc"), "abc"),
+            (Body::parts(vec![Bytes::from("a"), Bytes::from("bc")]), "abc"),
+        ] {
+            assert_eq!(body.size_hint().exact(), Some(want.len() as u64));
+            assert_eq!(body.is_end_stream(), want.is_empty());
+            assert_eq!(drain(body).await.unwrap(), want.as_bytes());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_produced_body_ends_only_when_its_producer_says_so() {
+        let chunks = |last: Result<Bytes, Aborted>| Body::stream(stream::iter([Ok(Bytes::from("a")), last]));
+        assert_eq!(drain(chunks(Ok(Bytes::from("b")))).await.unwrap(), b"ab");
+        drain(chunks(Err(Aborted))).await.unwrap_err();
+
+        let (mut sender, body) = Body::channel(4);
+        sender.send(Bytes::from("a")).await.unwrap();
+        sender.finish().await.unwrap();
+        assert_eq!(drain(body).await.unwrap(), b"a");
+
+        let (mut sender, body) = Body::channel(4);
+        sender.send(Bytes::from("a")).await.unwrap();
+        drop(sender);
+        drain(body).await.unwrap_err();
+    }
+
+    #[tokio::test]
+    async fn a_channel_holds_its_producer_back_and_tells_it_when_nobody_reads() {
+        let (mut sender, body) = Body::channel(1);
+        sender.send(Bytes::from("a")).await.unwrap();
+        let blocked = tokio::time::timeout(Duration::from_millis(20), sender.send(Bytes::from("b"))).await;
+        assert!(blocked.is_err(), "the second chunk must wait");
+        drop(body);
+        sender.gone().await;
+        assert!(sender.send(Bytes::from("b")).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn reading_stops_at_the_limit_exactly() {
+        // Chunks of a body without announced length, the limit, and what comes out.
+        for (chunks, bytes_max, want) in [
+            (&[][..], 0, Ok("")),
+            (&["abc"][..], 3, Ok("abc")),
+            (&["abc"][..], 2, Err(BodyError::TooLarge)),
+            (&["ab", "", "cd", "e"][..], 5, Ok("abcde")),
+            (&["ab", "cd", "e"][..], 4, Err(BodyError::TooLarge)),
+        ] {
+            let body =
+                Body::stream(stream::iter(chunks.iter().map(|c| Ok(Bytes::from(*c))).collect::<Vec<_>>()));
+            assert_eq!(
+                read_body(body, bytes_max, LONG).await,
+                want.map(Bytes::from),
+                "{chunks:?} max {bytes_max}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn an_announced_excess_is_refused_unread_and_a_silent_client_times_out() {
+        let mut announced = Body::parts(vec![Bytes::from("abc"), Bytes::from("d")]);
+        assert_eq!(read_body(&mut announced, 3, LONG).await, Err(BodyError::TooLarge));
+        assert_eq!(drain(announced).await.unwrap(), b"abcd", "not a byte was taken");
+
+        let silent = Body::stream(stream::pending());
+        assert_eq!(read_body(silent, 3, Duration::from_millis(5)).await, Err(BodyError::Timeout));
+        let broken = Body::stream(stream::iter([Ok(Bytes::from("a")), Err(Aborted)]));
+        assert_eq!(read_body(broken, 3, LONG).await, Err(BodyError::Disconnected));
+    }
+}

@@ -1,0 +1,360 @@
+//! One connection after its handshake: HTTP framing, requests to the handler, and supervision.
+//!
+//! [`Activity`] is written by the socket and by requests as they come and go; [`next`] decides from it, purely,
+//! whether the connection may live on and when to look again; [`drive`] acts on that with a single timer.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use http::StatusCode;
+use http::header::{CONNECTION, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
+use hyper::body::{Frame, Incoming, SizeHint};
+use hyper::rt::{Read, Write};
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use tokio::time::Instant;
+
+use super::{Aborted, Body, ConnectionInfo, Handler, Limits, Request, Response, Shutdown};
+
+/// What a request gets whose handler panicked (semantics §1.5).
+const PANIC_TEXT: &str = "This request caused apiserver to panic. Look in the logs for details.\n";
+
+/// After a graceful close was asked for, how long an idle connection may take to act on it.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Builders for both protocols, made once per server.
+pub(super) struct Protocols {
+    http1: http1::Builder,
+    http2: http2::Builder<TokioExecutor>,
+}
+
+impl Protocols {
+    pub(super) fn new(limits: &Limits) -> Self {
+        let mut http1 = http1::Builder::new();
+        // Hyper's own head timeout would also end idle connections; supervision tells the two apart.
+        http1.header_read_timeout(None).max_buf_size(limits.head_bytes_max.max(8192) as usize);
+        let mut http2 = http2::Builder::new(TokioExecutor::new());
+        http2
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(limits.http2_streams_max)
+            .max_header_list_size(limits.head_bytes_max)
+            .initial_stream_window_size(limits.http2_window_bytes)
+            .initial_connection_window_size(limits.http2_window_bytes.saturating_mul(4))
+            .max_send_buf_size(limits.http2_send_buffer_bytes)
+            .keep_alive_interval(limits.http2_ping_interval)
+            .keep_alive_timeout(limits.http2_ping_timeout);
+        Protocols { http1, http2 }
+    }
+}
+
+/// When what last happened on a connection. Times are milliseconds since its start.
+pub(super) struct Activity {
+    start: Instant,
+    requests_in_flight: AtomicU32,
+    /// No request has come yet.
+    fresh: AtomicBool,
+    idle_since: AtomicU64,
+    /// When the head being received began, plus one; 0 for none.
+    head_since: AtomicU64,
+}
+
+impl Activity {
+    /// A new connection counts as being within its first head.
+    pub(super) fn new() -> Self {
+        Activity {
+            start: Instant::now(),
+            requests_in_flight: AtomicU32::new(0),
+            fresh: AtomicBool::new(true),
+            idle_since: AtomicU64::new(0),
+            head_since: AtomicU64::new(1),
+        }
+    }
+
+    fn now(&self) -> u64 {
+        self.start.elapsed().as_millis() as u64
+    }
+
+    /// Bytes came in. Between requests they begin a head (HTTP/1.1; see [`next`] for HTTP/2).
+    pub(super) fn bytes_arrived(&self) {
+        if self.requests_in_flight.load(Relaxed) == 0 && self.head_since.load(Relaxed) == 0 {
+            self.head_since.store(self.now() + 1, Relaxed);
+        }
+    }
+
+    fn request_began(self: &Arc<Self>) -> InFlight {
+        self.requests_in_flight.fetch_add(1, Relaxed);
+        self.fresh.store(false, Relaxed);
+        self.head_since.store(0, Relaxed);
+        InFlight(self.clone())
+    }
+
+    fn seen(&self) -> Seen {
+        Seen {
+            now: self.now(),
+            idle_since: self.idle_since.load(Relaxed),
+            head_since: self.head_since.load(Relaxed).checked_sub(1),
+            fresh: self.fresh.load(Relaxed),
+            requests_in_flight: self.requests_in_flight.load(Relaxed),
+        }
+    }
+}
+
+/// A request from its dispatch to the last byte of its answer.
+struct InFlight(Arc<Activity>);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.idle_since.store(self.0.now(), Relaxed);
+        self.0.requests_in_flight.fetch_sub(1, Relaxed);
+    }
+}
+
+/// A reading of [`Activity`].
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    now: u64,
+    idle_since: u64,
+    head_since: Option<u64>,
+    fresh: bool,
+    requests_in_flight: u32,
+}
+
+/// What to do with a connection.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Next {
+    /// Nothing before this time, in milliseconds since the connection's start.
+    Wait(u64),
+    /// Nothing happened for too long: close it politely.
+    Retire,
+    /// A request head took too long: cut it.
+    Cut,
+}
+
+/// Whether a connection may live on. Frames of HTTP/2 that belong to no request (settings, pings) look like the
+/// beginning of a head, so there only the head of the very first request is timed, and the idle timeout ends the rest.
+fn next(seen: Seen, http1: bool, limits: &Limits) -> Next {
+    let head = limits.head_timeout.as_millis() as u64;
+    let idle = limits.idle_timeout.as_millis() as u64;
+    if seen.requests_in_flight > 0 {
+        // The soonest that a request ending right now could matter.
+        return Next::Wait(seen.now + head.min(idle));
+    }
+    let idle_ends = seen.idle_since + idle;
+    if let Some(since) = seen.head_since.filter(|_| http1 || seen.fresh) {
+        if since + head <= seen.now { Next::Cut } else { Next::Wait(since + head) }
+    } else if idle_ends <= seen.now {
+        Next::Retire
+    } else {
+        // Another head may begin at any time, so never sleep longer than one takes.
+        Next::Wait(idle_ends.min(seen.now + head))
+    }
+}
+
+/// The graceful half of hyper's two kinds of connection.
+trait Graceful: Future<Output = hyper::Result<()>> {
+    fn graceful_shutdown(self: Pin<&mut Self>);
+}
+
+impl<I, S> Graceful for http1::UpgradeableConnection<I, S>
+where
+    S: hyper::service::HttpService<Incoming, ResBody = Tracked>,
+    S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    I: Read + Write + Unpin + Send + 'static,
+{
+    fn graceful_shutdown(self: Pin<&mut Self>) {
+        self.graceful_shutdown();
+    }
+}
+
+impl<I, S, E> Graceful for http2::Connection<I, S, E>
+where
+    S: hyper::service::HttpService<Incoming, ResBody = Tracked>,
+    S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    I: Read + Write + Unpin,
+    E: hyper::rt::bounds::Http2ServerConnExec<S::Future, Tracked>,
+{
+    fn graceful_shutdown(self: Pin<&mut Self>) {
+        self.graceful_shutdown();
+    }
+}
+
+/// What all connections of a server share once they speak HTTP.
+pub(super) struct Server<H> {
+    pub(super) handler: Arc<H>,
+    pub(super) protocols: Protocols,
+    pub(super) limits: Limits,
+    pub(super) shutdown: Shutdown,
+}
+
+/// Serves `io` until it closes, is retired, or is drained. The caller cuts it by dropping the future.
+pub(super) async fn run<H, I>(
+    io: I,
+    http1: bool,
+    server: &Server<H>,
+    info: Arc<ConnectionInfo>,
+    activity: Arc<Activity>,
+) -> hyper::Result<()>
+where
+    H: Handler,
+    I: Read + Write + Unpin + Send + 'static,
+{
+    let Server { protocols, limits, shutdown, .. } = server;
+    let service = service_fn({
+        let (handler, activity, shutdown) = (server.handler.clone(), activity.clone(), shutdown.clone());
+        move |request: Request| {
+            let in_flight = activity.request_began();
+            let (handler, info, shutdown) = (handler.clone(), info.clone(), shutdown.clone());
+            async move {
+                let mut response = answer(&*handler, request, &info).await;
+                if http1 && shutdown.is_begun() {
+                    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+                }
+                Ok::<_, Infallible>(response.map(|body| Tracked { body, _in_flight: in_flight }))
+            }
+        }
+    });
+    if http1 {
+        let connection = protocols.http1.serve_connection(io, service).with_upgrades();
+        drive(connection, true, &activity, limits, shutdown).await
+    } else {
+        drive(protocols.http2.serve_connection(io, service), false, &activity, limits, shutdown).await
+    }
+}
+
+async fn drive(
+    connection: impl Graceful,
+    http1: bool,
+    activity: &Activity,
+    limits: &Limits,
+    shutdown: &Shutdown,
+) -> hyper::Result<()> {
+    tokio::pin!(connection);
+    let wake = tokio::time::sleep(limits.head_timeout.min(limits.idle_timeout));
+    tokio::pin!(wake);
+    let begun = async {
+        shutdown.begun().await;
+        if http1 {
+            // HTTP/2 says which requests it will still answer; HTTP/1.1 cannot, so it waits for stragglers.
+            tokio::time::sleep(limits.drain_idle_grace).await;
+        }
+    };
+    tokio::pin!(begun);
+    let mut draining = false;
+    let mut retired = false;
+    loop {
+        tokio::select! {
+            result = connection.as_mut() => return result,
+            () = begun.as_mut(), if !draining => {
+                draining = true;
+                connection.as_mut().graceful_shutdown();
+            }
+            () = wake.as_mut() => {
+                let at = match next(activity.seen(), http1, limits) {
+                    Next::Wait(at) => activity.start + Duration::from_millis(at),
+                    Next::Cut => return Ok(()),
+                    Next::Retire if retired => return Ok(()),
+                    Next::Retire => {
+                        retired = true;
+                        connection.as_mut().graceful_shutdown();
+                        Instant::now() + CLOSE_TIMEOUT
+                    }
+                };
+                wake.as_mut().reset(at);
+            }
+        }
+    }
+}
+
+async fn answer<H: Handler>(handler: &H, request: Request, info: &Arc<ConnectionInfo>) -> Response {
+    let (method, uri) = (request.method().clone(), request.uri().clone());
+    // The inner block makes sure that a panic before the first await is caught as well.
+    match AssertUnwindSafe(async { handler.handle(request, info).await }).catch_unwind().await {
+        Ok(response) => response,
+        Err(_) => {
+            // The panic hook has logged the text and the place; this ties them to a request.
+            tracing::error!(%method, path = uri.path(), remote = %info.remote, "request handler panicked");
+            panic_response()
+        }
+    }
+}
+
+fn panic_response() -> Response {
+    let mut response = http::Response::new(Body::from(PANIC_TEXT));
+    *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
+/// A body that keeps its request in flight until its last byte is out, or nobody wants it any more.
+pub(super) struct Tracked {
+    body: Body,
+    _in_flight: InFlight,
+}
+
+impl hyper::body::Body for Tracked {
+    type Data = Bytes;
+    type Error = Aborted;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Aborted>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_is_cut_over_a_slow_head_and_retired_over_silence() {
+        let limits = Limits {
+            head_timeout: Duration::from_millis(30),
+            idle_timeout: Duration::from_millis(90),
+            ..Limits::default()
+        };
+        let at = |now, idle_since, head_since, requests_in_flight| Seen {
+            now,
+            idle_since,
+            head_since,
+            fresh: idle_since == 0,
+            requests_in_flight,
+        };
+        for (what, seen, http1, want) in [
+            ("new, silent", at(10, 0, Some(0), 0), true, Next::Wait(30)),
+            ("new, silent", at(10, 0, Some(0), 0), false, Next::Wait(30)),
+            ("new, silent for too long", at(30, 0, Some(0), 0), true, Next::Cut),
+            ("new, silent for too long", at(30, 0, Some(0), 0), false, Next::Cut),
+            ("busy for long", at(900, 0, None, 1), true, Next::Wait(930)),
+            ("just idle", at(100, 100, None, 0), true, Next::Wait(130)),
+            ("idle, about to end", at(180, 100, None, 0), true, Next::Wait(190)),
+            ("idle for too long", at(190, 100, None, 0), true, Next::Retire),
+            ("idle for too long", at(190, 100, None, 0), false, Next::Retire),
+            ("a later head, begun late", at(195, 100, Some(185), 0), true, Next::Wait(215)),
+            ("a later head, trickling", at(215, 100, Some(185), 0), true, Next::Cut),
+            ("only settings and pings", at(189, 100, Some(101), 0), false, Next::Wait(190)),
+            ("only settings and pings", at(190, 100, Some(101), 0), false, Next::Retire),
+        ] {
+            assert_eq!(next(seen, http1, &limits), want, "{what}, http1 {http1}: {seen:?}");
+        }
+    }
+}

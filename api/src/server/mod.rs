@@ -1,0 +1,155 @@
+//! The connection layer: sockets, TLS and HTTP framing around one [`Handler`].
+//!
+//! ```text
+//! accept ─► TLS handshake ─► ALPN ─┬─ h2 ──────┐
+//!   │            │                 └─ http/1.1 ┴─► Handler ─► Body
+//!   └ bound      └ timeout             │
+//!                                      └ supervision: head timeout, idle timeout, drain, cut
+//! ```
+//!
+//! Invariants: every wait on a peer has a named bound in [`Limits`]; a panic in the handler is that request's
+//! 500 and nobody else's trouble; a body that its producer did not finish never looks finished to the client.
+//! Knows no resources, no users and no files: certificates are handed in as bytes, and who a client certificate
+//! belongs to is decided later, by the authenticators.
+
+mod body;
+mod connection;
+mod lifecycle;
+mod serve;
+mod tls;
+mod wire;
+
+use std::any::Any;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use rustls::pki_types::CertificateDer;
+use tokio::sync::OwnedSemaphorePermit;
+
+pub use body::{Aborted, Body, BodyError, BodySender, Gone, read_body};
+pub use hyper::body::Incoming;
+pub use lifecycle::{Lifecycle, Shutdown, Stage};
+pub use serve::{Drained, serve};
+pub use tls::{CertificateError, ServingCertificate, server_config};
+
+/// A request as it comes off the connection; its body is read through [`read_body`].
+pub type Request = http::Request<Incoming>;
+/// A response as it goes onto the connection.
+pub type Response = http::Response<Body>;
+
+/// What answers requests. One value serves every connection.
+pub trait Handler: Send + Sync + 'static {
+    /// Answers one request. The future is dropped when the client goes away, and a panic in it becomes a 500.
+    fn handle(
+        &self,
+        request: Request,
+        connection: &Arc<ConnectionInfo>,
+    ) -> impl Future<Output = Response> + Send;
+}
+
+/// What is known about the connection a request came over; shared by all its requests.
+///
+/// The connection counts against [`Limits::connections_max`], and holds up a drain, for as long as somebody keeps
+/// one of these: a handler that takes the connection over (an upgrade) keeps it until it is done.
+pub struct ConnectionInfo {
+    /// The peer.
+    pub remote: SocketAddr,
+    /// The certificate chain the client sent, its own first; empty when it sent none. Only possession of the
+    /// private key has been checked: whether anybody vouches for the certificate is for authentication to say.
+    pub certificates: Vec<CertificateDer<'static>>,
+    /// Room for what authentication made of `certificates`, so that a chain is verified once per connection.
+    pub identity: OnceLock<Arc<dyn Any + Send + Sync>>,
+    permit: Option<OwnedSemaphorePermit>,
+}
+
+impl ConnectionInfo {
+    /// A connection that no server counts, for driving a handler directly.
+    pub fn detached(remote: SocketAddr, certificates: Vec<CertificateDer<'static>>) -> Self {
+        ConnectionInfo { remote, certificates, identity: OnceLock::new(), permit: None }
+    }
+
+    fn counted(
+        remote: SocketAddr,
+        certificates: Vec<CertificateDer<'static>>,
+        permit: OwnedSemaphorePermit,
+    ) -> Self {
+        ConnectionInfo { permit: Some(permit), ..Self::detached(remote, certificates) }
+    }
+}
+
+impl std::fmt::Debug for ConnectionInfo {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ConnectionInfo")
+            .field("remote", &self.remote)
+            .field("certificates", &self.certificates.len())
+            .field("identified", &self.identity.get().is_some())
+            .field("counted", &self.permit.is_some())
+            .finish()
+    }
+}
+
+/// Bytes of a request body, at most (semantics §3.3).
+pub const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
+
+/// Every bound of the connection layer. The defaults are for production; tests shorten the waits.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Connections at one time. Beyond it new ones wait in the listen backlog. At about 30 KiB for an idle
+    /// connection (measured, TLS included), the default stays below half a gigabyte.
+    pub connections_max: u32,
+    /// From accept to the end of the TLS handshake.
+    pub handshake_timeout: Duration,
+    /// From the first byte of a request head to its last (on a new connection: from its beginning). A client that
+    /// trickles its head is cut here.
+    pub head_timeout: Duration,
+    /// Without any request in flight, before the connection is closed. Clients pool connections for 90 s.
+    pub idle_timeout: Duration,
+    /// Without the peer taking a single byte that waits for it. Longer than the default retention of history, so
+    /// that a watcher that was merely stopped for a while still resumes; about what the kernel allows a dead peer.
+    pub write_stall_timeout: Duration,
+    /// After the last response, for the peer to finish sending and close. Closing on unread input would reset the
+    /// connection and may destroy the response (a refused large body) on its way.
+    pub linger_timeout: Duration,
+    /// Request line and headers, in bytes. Upstream's stack allows 1 MiB; a client that was not identified yet can
+    /// make us hold this much per stream, so it is less, though far more than URLs and tokens need.
+    pub head_bytes_max: u32,
+    /// Requests at one time on an HTTP/2 connection. One client process watches hundreds of resources over one
+    /// connection, so this is well above upstream's 100.
+    pub http2_streams_max: u32,
+    /// Unread request body bytes held per HTTP/2 stream, and four times that per connection.
+    pub http2_window_bytes: u32,
+    /// Response bytes buffered per HTTP/2 stream; kept small because there is one per watch.
+    pub http2_send_buffer_bytes: usize,
+    /// Between HTTP/2 pings to a silent peer, and how long its answer may take. Finds dead peers under watches.
+    pub http2_ping_interval: Duration,
+    /// See [`Limits::http2_ping_interval`].
+    pub http2_ping_timeout: Duration,
+    /// Once drained, how long HTTP/1.1 connections without a request stay open: a request that crosses our closing
+    /// on the wire would be lost.
+    pub drain_idle_grace: Duration,
+    /// Once draining, how long requests in flight may go on before their connections are cut.
+    pub drain_timeout: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            connections_max: 16_384,
+            handshake_timeout: Duration::from_secs(10),
+            head_timeout: Duration::from_secs(32),
+            idle_timeout: Duration::from_secs(90),
+            write_stall_timeout: Duration::from_secs(15 * 60),
+            linger_timeout: Duration::from_secs(3),
+            head_bytes_max: 128 * 1024,
+            http2_streams_max: 1000,
+            http2_window_bytes: 256 * 1024,
+            http2_send_buffer_bytes: 64 * 1024,
+            http2_ping_interval: Duration::from_secs(30),
+            http2_ping_timeout: Duration::from_secs(20),
+            drain_idle_grace: Duration::from_millis(250),
+            drain_timeout: Duration::from_secs(60),
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Accepting connections until told to stop, then waiting for those that are left.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hyper_util::rt::TokioIo;
+use rustls::ServerConfig;
+use rustls::pki_types::CertificateDer;
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio_rustls::TlsAcceptor;
+
+use super::connection::{self, Activity, Protocols, Server};
+use super::wire::Wire;
+use super::{ConnectionInfo, Handler, Limits, Shutdown, tls};
+
+/// First and longest wait after the system had no resources for another connection.
+const ACCEPT_BACKOFF: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
+
+/// How long cut connections may take to be gone.
+const CUT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Between two warnings that connections wait for others to end.
+const LIMIT_WARNING_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Sent to those who speak plain HTTP to us.
+const PLAIN_HTTP: &[u8] = b"HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n\
+    Client sent an HTTP request to an HTTPS server.\n";
+
+/// How a server ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Drained {
+    /// Connections that were still busy when the drain timeout passed, and were cut.
+    pub connections_cut: usize,
+}
+
+/// What all connections of a server share.
+struct Shared<H> {
+    tls: TlsAcceptor,
+    server: Server<H>,
+    cut: watch::Receiver<bool>,
+}
+
+/// Serves connections from `listener` until `shutdown` begins, then drains.
+///
+/// Draining: the listener closes at once, requests in flight go on, and whatever has not ended after
+/// [`Limits::drain_timeout`] is cut. Handlers end long responses themselves when the shutdown begins.
+pub async fn serve<H: Handler>(
+    listener: TcpListener,
+    tls: Arc<ServerConfig>,
+    handler: Arc<H>,
+    limits: Limits,
+    shutdown: Shutdown,
+) -> Drained {
+    let permits = Arc::new(Semaphore::new(limits.connections_max as usize));
+    let (cut_sender, cut) = watch::channel(false);
+    let server = Server { handler, protocols: Protocols::new(&limits), limits, shutdown };
+    let shared = Arc::new(Shared { tls: TlsAcceptor::from(tls), server, cut });
+    tokio::select! {
+        () = shared.server.shutdown.begun() => {}
+        () = accept_all(&listener, &permits, &shared) => {}
+    }
+    drop(listener);
+
+    let limits = &shared.server.limits;
+    let all_ended = permits.acquire_many(limits.connections_max);
+    tokio::pin!(all_ended);
+    if tokio::time::timeout(limits.drain_timeout, all_ended.as_mut()).await.is_ok() {
+        return Drained { connections_cut: 0 };
+    }
+    // Every connection task holds a receiver, and `shared` one more.
+    let connections_cut = cut_sender.receiver_count().saturating_sub(1);
+    cut_sender.send_replace(true);
+    let _ = tokio::time::timeout(CUT_TIMEOUT, all_ended).await;
+    Drained { connections_cut }
+}
+
+async fn accept_all<H: Handler>(listener: &TcpListener, permits: &Arc<Semaphore>, shared: &Arc<Shared<H>>) {
+    let mut backoff = Backoff::default();
+    let mut warned: Option<Instant> = None;
+    loop {
+        let permit = match permits.clone().try_acquire_owned() {
+            Ok(permit) => permit,
+            Err(_) => {
+                if warned.is_none_or(|at| at.elapsed() > LIMIT_WARNING_INTERVAL) {
+                    let limit = shared.server.limits.connections_max;
+                    tracing::warn!(limit, "connection limit reached, new connections wait");
+                    warned = Some(Instant::now());
+                }
+                let Ok(permit) = permits.clone().acquire_owned().await else { return };
+                permit
+            }
+        };
+        match listener.accept().await {
+            Ok((stream, remote)) => {
+                backoff = Backoff::default();
+                tokio::spawn(one(stream, remote, permit, shared.clone()));
+            }
+            Err(error) => {
+                if let Some(wait) = backoff.after(&error) {
+                    tokio::time::sleep(wait).await;
+                }
+            }
+        }
+    }
+}
+
+/// Waits between attempts while the system is out of resources, and says so once per spell.
+#[derive(Default)]
+struct Backoff(Option<Duration>);
+
+impl Backoff {
+    fn after(&mut self, error: &io::Error) -> Option<Duration> {
+        use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
+        if matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted) {
+            return None; // that one connection's trouble
+        }
+        let wait = match self.0 {
+            None => {
+                tracing::warn!(%error, "cannot accept connections");
+                ACCEPT_BACKOFF.0
+            }
+            Some(wait) => (wait * 2).min(ACCEPT_BACKOFF.1),
+        };
+        self.0 = Some(wait);
+        Some(wait)
+    }
+}
+
+async fn one<H: Handler>(
+    stream: TcpStream,
+    remote: SocketAddr,
+    permit: OwnedSemaphorePermit,
+    shared: Arc<Shared<H>>,
+) {
+    let mut cut = shared.cut.clone();
+    tokio::select! {
+        biased;
+        result = converse(stream, remote, permit, &shared) => {
+            if let Err(error) = result {
+                tracing::debug!(%remote, error = %chain(&*error), "connection ended");
+            }
+        }
+        _ = cut.wait_for(|cut| *cut) => tracing::debug!(%remote, "connection cut"),
+    }
+}
+
+async fn converse<H: Handler>(
+    stream: TcpStream,
+    remote: SocketAddr,
+    permit: OwnedSemaphorePermit,
+    shared: &Shared<H>,
+) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    let limits = &shared.server.limits;
+    stream.set_nodelay(true)?;
+    let activity = Arc::new(Activity::new());
+    let handshake = async {
+        let mut first = [0];
+        let spoken = stream.peek(&mut first).await?;
+        let mut wire = Wire::new(stream, activity.clone(), limits);
+        if spoken > 0 && first[0].is_ascii_uppercase() {
+            // The first letter of a method. TLS begins with 22.
+            wire.write_all(PLAIN_HTTP).await?;
+            wire.shutdown().await?;
+            return Ok(None);
+        }
+        shared.tls.accept(wire).await.map(Some)
+    };
+    let Some(stream) = tokio::time::timeout(limits.handshake_timeout, handshake).await?? else {
+        return Ok(());
+    };
+    let session = stream.get_ref().1;
+    let http1 = session.alpn_protocol() != Some(tls::HTTP2);
+    let certificates = session
+        .peer_certificates()
+        .unwrap_or_default()
+        .iter()
+        .map(|certificate| CertificateDer::clone(certificate).into_owned())
+        .collect();
+    let info = Arc::new(ConnectionInfo::counted(remote, certificates, permit));
+    connection::run(TokioIo::new(stream), http1, &shared.server, info, activity).await?;
+    Ok(())
+}
+
+/// An error with its causes on one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accepting_backs_off_only_when_the_system_is_short_of_something() {
+        let mut backoff = Backoff::default();
+        assert_eq!(backoff.after(&io::ErrorKind::ConnectionAborted.into()), None);
+        let too_many_files = io::Error::from_raw_os_error(24);
+        let waits: Vec<_> = (0..10).filter_map(|_| backoff.after(&too_many_files)).collect();
+        assert_eq!((waits[0], waits[1]), (ACCEPT_BACKOFF.0, ACCEPT_BACKOFF.0 * 2));
+        assert_eq!(waits.last(), Some(&ACCEPT_BACKOFF.1));
+    }
+}

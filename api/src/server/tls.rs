@@ -1,0 +1,138 @@
+//! TLS: the certificate we show, and the certificates clients may show us.
+//!
+//! A client is asked for a certificate and may answer without one. What it sends is checked for possession of its
+//! key and nothing more: whether anybody vouches for it is decided at authentication, so that a client with an
+//! unknown certificate can still identify itself by a token, and so that a changed CA bundle needs no new
+//! listener. There is one provider of cryptography, named explicitly.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use rustls::{DigitallySignedStruct, DistinguishedName, ServerConfig, SignatureScheme};
+
+/// ALPN name of HTTP/2.
+pub(super) const HTTP2: &[u8] = b"h2";
+
+/// Why a certificate cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum CertificateError {
+    /// The text holds no PEM certificate, or a broken one.
+    #[error("no readable PEM certificate")]
+    Chain,
+    /// The text holds no PEM private key, or a broken one.
+    #[error("no readable PEM private key")]
+    Key,
+    /// Key and certificate do not belong together, or the key is of an unknown kind.
+    #[error("certificate and key do not fit")]
+    Mismatch(#[source] rustls::Error),
+}
+
+/// The certificate shown to clients; replacing it takes effect with the next handshake.
+pub struct ServingCertificate(ArcSwap<CertifiedKey>);
+
+impl ServingCertificate {
+    /// From PEM text: the chain with the server's own certificate first, and its key.
+    ///
+    /// # Errors
+    /// See [`CertificateError`].
+    pub fn from_pem(chain: &[u8], key: &[u8]) -> Result<Self, CertificateError> {
+        Ok(ServingCertificate(ArcSwap::from_pointee(certified_key(chain, key)?)))
+    }
+
+    /// Shows this one from now on.
+    ///
+    /// # Errors
+    /// See [`CertificateError`]; the old one stays.
+    pub fn replace(&self, chain: &[u8], key: &[u8]) -> Result<(), CertificateError> {
+        self.0.store(Arc::new(certified_key(chain, key)?));
+        Ok(())
+    }
+}
+
+fn certified_key(chain: &[u8], key: &[u8]) -> Result<CertifiedKey, CertificateError> {
+    let chain: Vec<_> = CertificateDer::pem_slice_iter(chain)
+        .collect::<Result<_, _>>()
+        .map_err(|_| CertificateError::Chain)?;
+    if chain.is_empty() {
+        return Err(CertificateError::Chain);
+    }
+    let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| CertificateError::Key)?;
+    CertifiedKey::from_der(chain, key, &aws_lc_rs::default_provider()).map_err(CertificateError::Mismatch)
+}
+
+impl fmt::Debug for ServingCertificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ServingCertificate")
+    }
+}
+
+impl ResolvesServerCert for ServingCertificate {
+    fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.0.load_full())
+    }
+}
+
+/// The TLS side of the listener: 1.2 and 1.3, HTTP/2 before HTTP/1.1, client certificates asked for.
+pub fn server_config(certificate: Arc<ServingCertificate>) -> Arc<ServerConfig> {
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let mut config = ServerConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()
+        .expect("the provider has cipher suites for both TLS versions")
+        .with_client_cert_verifier(Arc::new(AskForCertificate(provider)))
+        .with_cert_resolver(certificate);
+    config.alpn_protocols = vec![HTTP2.to_vec(), b"http/1.1".to_vec()];
+    Arc::new(config)
+}
+
+#[derive(Debug)]
+struct AskForCertificate(Arc<CryptoProvider>);
+
+impl ClientCertVerifier for AskForCertificate {
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        // No hints: clients then send whatever they have, and the authenticators may trust several CAs.
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _now: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, cert, dss, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, cert, dss, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

@@ -1,0 +1,175 @@
+//! The socket under TLS, with the two things a socket does not do by itself.
+//!
+//! A write the peer does not take fails after a while instead of waiting for ever, and closing waits a moment for
+//! the peer to close too: a socket closed with unread input resets the connection, and a reset may overtake and
+//! destroy the response that was just sent. It also tells the [`Activity`] of its connection when bytes arrive.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep};
+
+use super::Limits;
+use super::connection::Activity;
+
+/// Input thrown away while a closing peer finishes sending; more than this and it is cut off after all.
+const LINGER_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+pub(super) struct Wire<T> {
+    inner: T,
+    activity: Arc<Activity>,
+    stall_timeout: Duration,
+    linger_timeout: Duration,
+    /// Runs while a write waits for the peer. Boxed, because hardly any connection ever needs it.
+    stalled: Option<Pin<Box<Sleep>>>,
+    closing: Closing,
+}
+
+enum Closing {
+    Not,
+    Lingering { until: Pin<Box<Sleep>>, bytes: usize },
+    Done,
+}
+
+impl<T> Wire<T> {
+    pub(super) fn new(inner: T, activity: Arc<Activity>, limits: &Limits) -> Self {
+        Wire {
+            inner,
+            activity,
+            stall_timeout: limits.write_stall_timeout,
+            linger_timeout: limits.linger_timeout,
+            stalled: None,
+            closing: Closing::Not,
+        }
+    }
+
+    fn watch_stall<R>(&mut self, cx: &mut Context<'_>, result: Poll<io::Result<R>>) -> Poll<io::Result<R>> {
+        if result.is_ready() {
+            self.stalled = None;
+            return result;
+        }
+        let timeout = self.stall_timeout;
+        let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
+        ready!(stalled.as_mut().poll(cx));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for Wire<T> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        let result = Pin::new(&mut self.inner).poll_read(cx, buf);
+        if buf.filled().len() > before {
+            self.activity.bytes_arrived();
+        }
+        result
+    }
+}
+
+impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<T> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let result = Pin::new(&mut self.inner).poll_write(cx, buf);
+        self.watch_stall(cx, result)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let result = Pin::new(&mut self.inner).poll_write_vectored(cx, bufs);
+        self.watch_stall(cx, result)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let result = Pin::new(&mut self.inner).poll_flush(cx);
+        self.watch_stall(cx, result)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        loop {
+            match &mut this.closing {
+                Closing::Not => {
+                    ready!(Pin::new(&mut this.inner).poll_shutdown(cx))?;
+                    let until = Box::pin(tokio::time::sleep_until(Instant::now() + this.linger_timeout));
+                    this.closing = Closing::Lingering { until, bytes: 0 };
+                }
+                Closing::Lingering { until, bytes } => {
+                    let mut waste = [0; 8192];
+                    let mut buf = ReadBuf::new(&mut waste);
+                    let over = match Pin::new(&mut this.inner).poll_read(cx, &mut buf) {
+                        Poll::Ready(Ok(())) => {
+                            *bytes += buf.filled().len();
+                            buf.filled().is_empty() || *bytes > LINGER_BYTES_MAX
+                        }
+                        Poll::Ready(Err(_)) => true,
+                        Poll::Pending => false,
+                    };
+                    // The deadline is looked at on every turn, so that a peer that never pauses is cut as well.
+                    let late = until.as_mut().poll(cx).is_ready();
+                    if over || late {
+                        this.closing = Closing::Done;
+                    } else if buf.filled().is_empty() {
+                        return Poll::Pending;
+                    }
+                }
+                Closing::Done => return Poll::Ready(Ok(())),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    fn wire<T>(inner: T) -> Wire<T> {
+        Wire::new(inner, Arc::new(Activity::new()), &Limits::default())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_that_takes_nothing_is_given_up_and_a_slow_one_is_not() {
+        let (near, mut far) = tokio::io::duplex(8);
+        let mut near = wire(near);
+        let writer = tokio::spawn(async move {
+            near.write_all(&[1; 24]).await.unwrap(); // takes two reads of the peer
+            near.write_all(&[1; 24]).await.unwrap_err().kind()
+        });
+        for _ in 0..2 {
+            tokio::time::sleep(Limits::default().write_stall_timeout / 2).await;
+            far.read_exact(&mut [0; 8]).await.unwrap();
+        }
+        let before = Instant::now();
+        assert_eq!(writer.await.unwrap(), io::ErrorKind::TimedOut);
+        assert!(before.elapsed() >= Limits::default().write_stall_timeout);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn closing_waits_for_the_peer_to_finish_but_not_for_ever() {
+        let (near, mut far) = tokio::io::duplex(8);
+        let mut near = wire(near);
+        let closer = tokio::spawn(async move { near.shutdown().await });
+        far.write_all(&[1; 1000]).await.unwrap(); // swallowed: it is far more than the pipe holds
+        drop(far);
+        closer.await.unwrap().unwrap();
+
+        let (near, _far) = tokio::io::duplex(8);
+        let before = Instant::now();
+        wire(near).shutdown().await.unwrap();
+        assert_eq!(before.elapsed().as_secs(), Limits::default().linger_timeout.as_secs());
+    }
+}

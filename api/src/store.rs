@@ -1,0 +1,133 @@
+//! Objects in the engine: keys, bytes, and the proof of permission every access asks for.
+//!
+//! A key is `/<stored group or "core">/<resource>/[<namespace>/]<name>`; its order is the order of lists. The value
+//! is the stored form, which is the served form; beside it stand the attributes that selectors look at.
+
+use bytes::Bytes;
+use engine::{Change, CommitError, Committed, Engine, Entry, Expected, Payload, Record, Snapshot, Write};
+
+use auth::Authorized;
+
+use crate::attributes::{self, Attributes, Selection};
+use crate::json::Object;
+use crate::schema::encode::encode_stamped;
+use crate::schema::registry::Resource;
+use crate::status::{Reason, Status};
+
+/// The store as one permitted request sees it. Only an [`Authorized`] proof opens it, so a handler that skips
+/// authorization does not compile.
+#[derive(Clone, Copy)]
+pub struct Store<'r> {
+    engine: &'r Engine,
+}
+
+/// A stored object: where it is and what it says.
+#[derive(Clone, Debug)]
+pub struct Stored {
+    /// Revision and place.
+    pub entry: Entry,
+    /// Key, attributes and value.
+    pub record: Record,
+}
+
+impl<'r> Store<'r> {
+    /// Opens the store for a request that was allowed.
+    pub fn open(engine: &'r Engine, _proof: &Authorized<'_>) -> Self {
+        Store { engine }
+    }
+
+    /// The engine, for reads that outlive the request's frame (streams); the request was allowed.
+    pub fn engine(&self) -> &'r Engine {
+        self.engine
+    }
+
+    /// The newest state.
+    pub fn snapshot(&self) -> Snapshot {
+        self.engine.snapshot()
+    }
+
+    /// The newest state of one object, read and checked.
+    pub fn get(&self, key: &[u8]) -> Result<Option<Stored>, Status> {
+        self.snapshot().get(key).map(read).transpose()
+    }
+
+    /// Commits one write.
+    pub async fn commit(
+        &self,
+        key: Bytes,
+        expected: Expected,
+        change: Change,
+    ) -> Result<Committed, CommitError> {
+        self.engine.commit(Write { key, expected, change }).await
+    }
+}
+
+/// Reads an entry's bytes; damage becomes a 500 that names the key.
+pub fn read(entry: Entry) -> Result<Stored, Status> {
+    match entry.read() {
+        Ok(record) => Ok(Stored { entry, record }),
+        Err(error) => Err(Status::new(Reason::StorageReadError, error.to_string())),
+    }
+}
+
+impl Stored {
+    /// The object as a tree, in the stored version.
+    pub fn object(&self, resource: &Resource) -> Result<Object, Status> {
+        decode_stored(resource, &self.record.value)
+    }
+}
+
+/// The tree of a stored value.
+pub fn decode_stored(resource: &Resource, value: &[u8]) -> Result<Object, Status> {
+    crate::schema::decode::decode(resource.stored().message, value)
+        .map(|decoded| decoded.object)
+        .map_err(|error| Status::new(Reason::StorageReadError, error.to_string()))
+}
+
+/// Encodes an object for storage: value with stamp slot, and attributes.
+pub fn payload(resource: &Resource, object: &Object) -> Payload {
+    let (value, stamp_at) = encode_stamped(resource.stored().message, object);
+    let attributes = attributes::encode(resource.stored().table, object);
+    Payload { attributes: attributes.into(), value: value.into(), stamp_at: Some(stamp_at) }
+}
+
+/// The key of one object; `namespace` is empty for cluster-scoped resources.
+pub fn key(resource: &Resource, namespace: &str, name: &str) -> Bytes {
+    let prefix = &resource.stored().key_prefix;
+    let mut key = Vec::with_capacity(prefix.len() + namespace.len() + name.len() + 1);
+    key.extend_from_slice(prefix.as_bytes());
+    if !namespace.is_empty() {
+        key.extend_from_slice(namespace.as_bytes());
+        key.push(b'/');
+    }
+    key.extend_from_slice(name.as_bytes());
+    key.into()
+}
+
+/// The common start of the keys of a collection: all of a resource, or one namespace of it.
+pub fn collection(resource: &Resource, namespace: &str) -> Bytes {
+    key(resource, namespace, "")
+}
+
+/// Whether a stored object is selected. Looks at its attributes; only when those were written by a release that
+/// kept other ones is the body read instead.
+pub fn is_selected(resource: &Resource, selection: &Selection, record: &Record) -> Result<bool, Status> {
+    if selection.is_everything() {
+        return Ok(true);
+    }
+    let (namespace, name) = identity(resource, &record.key);
+    let attributes = Attributes::new(&record.attributes);
+    if selection.is_outdated(&attributes) {
+        let object = decode_stored(resource, &record.value)?;
+        let fresh = attributes::encode(resource.stored().table, &object);
+        return Ok(selection.matches(name, namespace, &Attributes::new(&fresh)));
+    }
+    Ok(selection.matches(name, namespace, &attributes))
+}
+
+/// Namespace and name of a key of `resource`; the namespace is empty for cluster-scoped resources.
+pub fn identity<'k>(resource: &Resource, key: &'k [u8]) -> (&'k str, &'k str) {
+    let rest = key.get(resource.stored().key_prefix.len()..).unwrap_or_default();
+    let rest = std::str::from_utf8(rest).unwrap_or_default();
+    if resource.namespaced() { rest.split_once('/').unwrap_or(("", rest)) } else { ("", rest) }
+}

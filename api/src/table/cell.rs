@@ -1,0 +1,461 @@
+//! The cell language: how one table cell is made from an object, as a small expression that is parsed once.
+//!
+//! ```text
+//! expr     = choice [ "if" path [ "set" | "nonempty" ] "else" expr ]
+//! choice   = sum { "|" sum }                     the first that is set; an empty text is not
+//! sum      = term { "+" term }                   of numbers
+//! term     = text | number | "true" | "false"
+//!          | name "(" expr { "," expr } ")"      one of the functions in `functions`
+//!          | "condition" Type "." member         of the condition of that type
+//!          | path "/" path                       two numbers as `2/3`
+//!          | path [ text ]                       the value there; with a text, that text filled from below it
+//! path     = name { "." name | "[]" | "[0]" }    `[]` = of each element
+//! text     = '"' … '"'   with `{path}` filled in, `{lower path}` in lower case, and `[…]` left out when one of the
+//!            paths inside it is empty
+//! ```
+//!
+//! A name without dots that is a function is called without arguments (`podStatusReason`). What a column's text in
+//! the schema says in prose is given in this language by `cells`. Nothing here knows a kind.
+
+use super::functions::{self, Function};
+use super::reads::Reads;
+
+/// How a cell is made.
+#[derive(Clone, Debug)]
+pub enum Cell {
+    /// A text, with what is to be filled in.
+    Text(Template),
+    /// An integer.
+    Int(i64),
+    /// A boolean.
+    Bool(bool),
+    /// The value at a path.
+    Path(Path),
+    /// The text, filled in from each value at the path.
+    Each(Path, Template),
+    /// A member of the condition of a type.
+    Condition {
+        /// Type of the condition.
+        kind: String,
+        /// Its member that is the cell.
+        member: String,
+    },
+    /// Two numbers, as `2/3`.
+    Ratio(Path, Path),
+    /// The sum of numbers.
+    Sum(Vec<Cell>),
+    /// The first that is set.
+    FirstOf(Vec<Cell>),
+    /// One or the other.
+    If {
+        /// Decides: set and not empty.
+        given: Path,
+        /// When it is.
+        then: Box<Cell>,
+        /// When it is not.
+        otherwise: Box<Cell>,
+    },
+    /// A function with its arguments.
+    Call(&'static Function, Vec<Cell>),
+}
+
+/// One step into an object.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// A member.
+    Member(String),
+    /// An element.
+    Index(usize),
+    /// Every element.
+    Each,
+}
+
+/// Steps from an object to a value in it.
+pub type Path = Vec<Step>;
+
+/// A text with parts that are filled in.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Template(pub Vec<Part>);
+
+/// One part of a [`Template`].
+#[derive(Clone, Debug, PartialEq)]
+pub enum Part {
+    /// As it stands.
+    Literal(String),
+    /// The value at a path.
+    Fill {
+        /// Where the value is.
+        path: Path,
+        /// In lower case.
+        lower: bool,
+    },
+    /// Left out when a value to fill in is empty.
+    Optional(Vec<Part>),
+}
+
+impl Template {
+    /// The text, when nothing is to be filled in.
+    pub fn literal(&self) -> Option<&str> {
+        match self.0.as_slice() {
+            [] => Some(""),
+            [Part::Literal(text)] => Some(text),
+            _ => None,
+        }
+    }
+}
+
+/// Why a text is no cell.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("cell `{text}`: {what} at byte {at}")]
+pub struct CellError {
+    /// The whole text.
+    pub text: String,
+    /// What is wrong.
+    pub what: &'static str,
+    /// Where, in bytes from the start.
+    pub at: usize,
+}
+
+/// Deepest nesting of expressions; cells are part of the program, so this only keeps a slip from being a crash.
+const DEPTH_MAX: usize = 32;
+
+impl Cell {
+    /// Parses `text`.
+    ///
+    /// # Errors
+    /// The text is not in the language, or names a function that does not exist.
+    pub fn parse(text: &str) -> Result<Cell, CellError> {
+        let mut parser = Parser { text, at: 0, depth: 0 };
+        let cell = parser.expr()?;
+        parser.space();
+        if parser.at < text.len() {
+            return Err(parser.error("unexpected text"));
+        }
+        Ok(cell)
+    }
+
+    /// Adds what the cell reads to `reads`.
+    pub fn add_reads(&self, reads: &mut Reads) {
+        match self {
+            Cell::Text(template) => template_reads(&[], &template.0, reads),
+            Cell::Int(_) | Cell::Bool(_) => {}
+            Cell::Path(path) => add_path(&[], path, false, reads),
+            Cell::Each(path, template) => {
+                add_path(&[], path, true, reads);
+                template_reads(path, &template.0, reads);
+            }
+            Cell::Condition { member, .. } => {
+                for list in [&["status", "conditions"][..], &["conditions"]] {
+                    for name in ["type", member] {
+                        reads.path(list.iter().copied().chain([name]), false);
+                    }
+                }
+            }
+            Cell::Ratio(part, whole) => {
+                add_path(&[], part, false, reads);
+                add_path(&[], whole, false, reads);
+            }
+            Cell::Sum(cells) | Cell::FirstOf(cells) => cells.iter().for_each(|cell| cell.add_reads(reads)),
+            Cell::If { given, then, otherwise } => {
+                // A condition may be a string, which has no shape; those are short.
+                add_path(&[], given, false, reads);
+                then.add_reads(reads);
+                otherwise.add_reads(reads);
+            }
+            Cell::Call(function, arguments) => {
+                if !function.reads.is_empty() {
+                    reads.select(function.reads);
+                }
+                if let Some(parents) = function.reads_member_of {
+                    for name in arguments.iter().filter_map(Cell::literal) {
+                        reads.path(parents.iter().copied().chain([name]), false);
+                    }
+                }
+                for argument in arguments {
+                    match argument {
+                        Cell::Path(path) if function.shape_only => add_path(&[], path, true, reads),
+                        argument => argument.add_reads(reads),
+                    }
+                }
+            }
+        }
+    }
+
+    /// The text, if this is nothing else.
+    pub fn literal(&self) -> Option<&str> {
+        match self {
+            Cell::Text(template) => template.literal(),
+            _ => None,
+        }
+    }
+}
+
+fn template_reads(base: &[Step], parts: &[Part], reads: &mut Reads) {
+    for part in parts {
+        match part {
+            Part::Literal(_) => {}
+            Part::Fill { path, .. } => add_path(base, path, false, reads),
+            Part::Optional(parts) => template_reads(base, parts, reads),
+        }
+    }
+}
+
+fn add_path(base: &[Step], path: &[Step], shape: bool, reads: &mut Reads) {
+    let names = base.iter().chain(path).filter_map(|step| match step {
+        Step::Member(name) => Some(name.as_str()),
+        Step::Index(_) | Step::Each => None,
+    });
+    reads.path(names, shape);
+}
+
+struct Parser<'t> {
+    text: &'t str,
+    at: usize,
+    depth: usize,
+}
+
+impl<'t> Parser<'t> {
+    fn error(&self, what: &'static str) -> CellError {
+        CellError { text: self.text.to_owned(), what, at: self.at }
+    }
+
+    fn rest(&self) -> &'t str {
+        &self.text[self.at..]
+    }
+
+    fn space(&mut self) {
+        let rest = self.rest();
+        self.at += rest.len() - rest.trim_start().len();
+    }
+
+    /// Skips space and takes `token` if it comes next.
+    fn take(&mut self, token: &str) -> bool {
+        self.space();
+        let found = self.rest().starts_with(token);
+        if found {
+            self.at += token.len();
+        }
+        found
+    }
+
+    /// Takes `word` if it comes next and ends there.
+    fn take_word(&mut self, word: &str) -> bool {
+        self.space();
+        let ends = |rest: &str| !rest.starts_with(is_name_char);
+        let found = self.rest().strip_prefix(word).is_some_and(ends);
+        if found {
+            self.at += word.len();
+        }
+        found
+    }
+
+    fn expr(&mut self) -> Result<Cell, CellError> {
+        self.depth += 1;
+        if self.depth > DEPTH_MAX {
+            return Err(self.error("too deep"));
+        }
+        let then = self.choice()?;
+        let cell = if self.take_word("if") {
+            let given = self.path()?;
+            let _ = self.take_word("set") || self.take_word("nonempty");
+            if !self.take_word("else") {
+                return Err(self.error("no `else`"));
+            }
+            Cell::If { given, then: Box::new(then), otherwise: Box::new(self.expr()?) }
+        } else {
+            then
+        };
+        self.depth -= 1;
+        Ok(cell)
+    }
+
+    fn choice(&mut self) -> Result<Cell, CellError> {
+        self.list("|", Self::sum, Cell::FirstOf)
+    }
+
+    fn sum(&mut self) -> Result<Cell, CellError> {
+        self.list("+", Self::term, Cell::Sum)
+    }
+
+    /// One, or several with `separator` between them.
+    fn list(
+        &mut self,
+        separator: &str,
+        one: impl Fn(&mut Self) -> Result<Cell, CellError>,
+        several: impl Fn(Vec<Cell>) -> Cell,
+    ) -> Result<Cell, CellError> {
+        let first = one(self)?;
+        if !self.take(separator) {
+            return Ok(first);
+        }
+        let mut all = vec![first, one(self)?];
+        while self.take(separator) {
+            all.push(one(self)?);
+        }
+        Ok(several(all))
+    }
+
+    fn term(&mut self) -> Result<Cell, CellError> {
+        self.space();
+        if self.rest().starts_with('"') {
+            return Ok(Cell::Text(self.template()?));
+        }
+        if self.rest().starts_with(|c: char| c.is_ascii_digit()) {
+            let len = self.rest().find(|c: char| !c.is_ascii_digit()).unwrap_or(self.rest().len());
+            let number = self.rest()[..len].parse().map_err(|_| self.error("number too large"))?;
+            self.at += len;
+            return Ok(Cell::Int(number));
+        }
+        if self.take_word("true") {
+            return Ok(Cell::Bool(true));
+        }
+        if self.take_word("false") {
+            return Ok(Cell::Bool(false));
+        }
+        if self.take_word("condition") {
+            let kind = self.name()?.to_owned();
+            if !self.take(".") {
+                return Err(self.error("no member of the condition"));
+            }
+            return Ok(Cell::Condition { kind, member: self.name()?.to_owned() });
+        }
+        self.space();
+        let start = self.at;
+        let name = self.name()?;
+        if let Some(function) = functions::find(name) {
+            if self.rest().starts_with('(') {
+                return self.call(function);
+            }
+            if !self.rest().starts_with(['.', '[']) {
+                return Ok(Cell::Call(function, Vec::new()));
+            }
+        } else if self.rest().starts_with('(') {
+            return Err(self.error("no such function"));
+        }
+        self.at = start;
+        let path = self.path()?;
+        self.space();
+        if self.rest().starts_with('"') {
+            return Ok(Cell::Each(path, self.template()?));
+        }
+        if self.take("/") {
+            return Ok(Cell::Ratio(path, self.path()?));
+        }
+        Ok(Cell::Path(path))
+    }
+
+    fn call(&mut self, function: &'static Function) -> Result<Cell, CellError> {
+        self.at += 1; // the parenthesis
+        let mut arguments = Vec::new();
+        loop {
+            arguments.push(self.expr()?);
+            if self.take(")") {
+                return Ok(Cell::Call(function, arguments));
+            }
+            if !self.take(",") {
+                return Err(self.error("no `)`"));
+            }
+        }
+    }
+
+    fn name(&mut self) -> Result<&'t str, CellError> {
+        self.space();
+        let rest = self.rest();
+        let len = rest.find(|c| !is_name_char(c)).unwrap_or(rest.len());
+        if len == 0 {
+            return Err(self.error("no name"));
+        }
+        self.at += len;
+        Ok(&rest[..len])
+    }
+
+    fn path(&mut self) -> Result<Path, CellError> {
+        let mut path = vec![Step::Member(self.name()?.to_owned())];
+        loop {
+            let rest = self.rest();
+            if let Some(after) = rest.strip_prefix('.') {
+                if !after.starts_with(is_name_char) {
+                    return Err(self.error("no name after the dot"));
+                }
+                self.at += 1;
+                path.push(Step::Member(self.name()?.to_owned()));
+            } else if rest.starts_with("[]") {
+                self.at += 2;
+                path.push(Step::Each);
+            } else if let Some(index) = rest.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+                path.push(Step::Index(index.0.parse().map_err(|_| self.error("no index"))?));
+                self.at += index.0.len() + 2;
+            } else {
+                return Ok(path);
+            }
+        }
+    }
+
+    fn template(&mut self) -> Result<Template, CellError> {
+        self.at += 1; // the quote
+        let parts = self.parts('"')?;
+        Ok(Template(parts))
+    }
+
+    fn parts(&mut self, end: char) -> Result<Vec<Part>, CellError> {
+        let mut parts = Vec::new();
+        let mut literal = String::new();
+        loop {
+            let Some(next) = self.rest().chars().next() else {
+                return Err(self.error("text does not end"));
+            };
+            self.at += next.len_utf8();
+            if (next == '{' || next == '[' || next == end) && !literal.is_empty() {
+                parts.push(Part::Literal(std::mem::take(&mut literal)));
+            }
+            match next {
+                _ if next == end => return Ok(parts),
+                '{' => {
+                    let lower = self.rest().starts_with("lower ");
+                    if lower {
+                        self.at += "lower ".len();
+                    }
+                    let path = self.path()?;
+                    if !self.take("}") {
+                        return Err(self.error("no `}`"));
+                    }
+                    parts.push(Part::Fill { path, lower });
+                }
+                '[' if end == '"' => parts.push(Part::Optional(self.parts(']')?)),
+                other => literal.push(other),
+            }
+        }
+    }
+}
+
+fn is_name_char(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_' || c == '-'
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_outside_the_language_are_refused_with_the_place() {
+        for (text, what, at) in [
+            ("", "no name", 0),
+            ("a.", "no name after the dot", 1),
+            ("a[x]", "no index", 1),
+            ("nosuch(a)", "no such function", 6),
+            ("len(a", "no `)`", 5),
+            ("a | ", "no name", 4),
+            ("\"abc", "text does not end", 4),
+            ("\"{a\"", "no `}`", 3),
+            ("a if b", "no `else`", 6),
+            ("a b", "unexpected text", 2),
+            ("99999999999999999999", "number too large", 0),
+            ("condition Ready", "no member of the condition", 15),
+        ] {
+            let error = Cell::parse(text).unwrap_err();
+            assert_eq!((error.what, error.at), (what, at), "{text}");
+        }
+        let deep = format!("{}a{}", "len(".repeat(100_000), ")".repeat(100_000));
+        assert_eq!(Cell::parse(&deep).unwrap_err().what, "too deep");
+    }
+}

@@ -1,0 +1,271 @@
+//! Metadata-only renditions: `PartialObjectMetadata` and its list, copied from stored bytes.
+//!
+//! The stored form of an object begins `{"kind":"…","apiVersion":"…","metadata":{…}`, so its metadata is a range of
+//! the stored bytes: found by matching braces, copied, never parsed. Source: semantics §9.1, §9.4.
+
+use std::io::Write;
+use std::ops::Range;
+
+use crate::json::write_string;
+use crate::naming::Naming;
+
+/// Version of the meta group that tables and metadata-only objects are asked for in.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum MetaVersion {
+    /// `v1`.
+    #[default]
+    V1,
+    /// `v1beta1`, the same in everything but its name.
+    V1beta1,
+}
+
+impl MetaVersion {
+    /// The version as it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            MetaVersion::V1 => "v1",
+            MetaVersion::V1beta1 => "v1beta1",
+        }
+    }
+
+    /// The version called `name`.
+    pub fn by_name(name: &str) -> Option<Self> {
+        [MetaVersion::V1, MetaVersion::V1beta1].into_iter().find(|version| version.as_str() == name)
+    }
+
+    /// `kind` and `apiVersion` of `kind`, as the first bytes of an object: `{"kind":"…","apiVersion":"…"`.
+    pub fn opening(self, kind: &str, naming: &Naming) -> String {
+        format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{}/{}\"", naming.meta_group(), self.as_str())
+    }
+}
+
+/// Metadata of a list or table; members that are empty are left out.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ListMeta<'m> {
+    /// Revision of the collection.
+    pub resource_version: &'m str,
+    /// Where the next chunk begins.
+    pub continue_token: &'m str,
+    /// How many objects follow this chunk.
+    pub remaining: Option<u64>,
+}
+
+impl ListMeta<'_> {
+    /// Appends the object.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.push(b'{');
+        let start = out.len();
+        for (name, text) in [("resourceVersion", self.resource_version), ("continue", self.continue_token)] {
+            if !text.is_empty() {
+                separate(start, out);
+                write_string(name, out);
+                out.push(b':');
+                write_string(text, out);
+            }
+        }
+        if let Some(remaining) = self.remaining {
+            separate(start, out);
+            write!(out, "\"remainingItemCount\":{remaining}").expect("writing to memory cannot fail");
+        }
+        out.push(b'}');
+    }
+}
+
+/// A comma, unless nothing was written since `start`.
+fn separate(start: usize, out: &mut Vec<u8>) {
+    if out.len() > start {
+        out.push(b',');
+    }
+}
+
+/// Writes metadata-only objects of one version.
+#[derive(Debug)]
+pub struct PartialWriter {
+    item: String,
+    list: String,
+    items: usize,
+}
+
+impl PartialWriter {
+    /// A writer of objects of `version`.
+    pub fn new(version: MetaVersion, naming: &Naming) -> Self {
+        PartialWriter {
+            item: version.opening("PartialObjectMetadata", naming) + ",\"metadata\":",
+            list: version.opening("PartialObjectMetadataList", naming) + ",\"metadata\":",
+            items: 0,
+        }
+    }
+
+    /// Appends the metadata-only form of `stored`, without a newline. Returns whether it has metadata; if not,
+    /// nothing is written.
+    #[must_use]
+    pub fn object(&self, stored: &[u8], out: &mut Vec<u8>) -> bool {
+        let Some(range) = metadata_range(stored) else { return false };
+        out.reserve(self.item.len() + range.len() + 1);
+        out.extend_from_slice(self.item.as_bytes());
+        out.extend_from_slice(&stored[range]);
+        out.push(b'}');
+        true
+    }
+
+    /// Opens a list.
+    pub fn list_head(&mut self, meta: &ListMeta, out: &mut Vec<u8>) {
+        self.items = 0;
+        out.extend_from_slice(self.list.as_bytes());
+        meta.write(out);
+        out.extend_from_slice(b",\"items\":[");
+    }
+
+    /// Appends the next item of the list; as [`PartialWriter::object`].
+    #[must_use]
+    pub fn list_item(&mut self, stored: &[u8], out: &mut Vec<u8>) -> bool {
+        let before = out.len();
+        if self.items > 0 {
+            out.push(b',');
+        }
+        let written = self.object(stored, out);
+        if written {
+            self.items += 1;
+        } else {
+            out.truncate(before);
+        }
+        written
+    }
+
+    /// Closes the list, with the final newline of a document.
+    pub fn list_tail(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"]}\n");
+    }
+}
+
+/// Where the value of the top-level member `metadata` stands in an object's compact JSON, braces included. `None`
+/// when the bytes are no such object. One pass up to the end of the metadata; nothing after it is looked at.
+pub fn metadata_range(stored: &[u8]) -> Option<Range<usize>> {
+    let mut at = 1;
+    if stored.first() != Some(&b'{') {
+        return None;
+    }
+    loop {
+        let name_end = string_end(stored, at)?;
+        if stored.get(name_end) != Some(&b':') {
+            return None;
+        }
+        let start = name_end + 1;
+        let end = value_end(stored, start)?;
+        if &stored[at..name_end] == b"\"metadata\"" {
+            return (stored[start] == b'{').then_some(start..end);
+        }
+        if stored.get(end) != Some(&b',') {
+            return None;
+        }
+        at = end + 1;
+    }
+}
+
+/// End of the string that starts at `at`.
+fn string_end(text: &[u8], at: usize) -> Option<usize> {
+    if text.get(at) != Some(&b'"') {
+        return None;
+    }
+    let mut at = at + 1;
+    loop {
+        at += text.get(at..)?.iter().position(|byte| matches!(byte, b'"' | b'\\'))?;
+        if text[at] == b'"' {
+            return Some(at + 1);
+        }
+        at += 2; // the escape and what it escapes
+    }
+}
+
+/// End of the value that starts at `at`.
+fn value_end(text: &[u8], at: usize) -> Option<usize> {
+    match text.get(at)? {
+        b'"' => string_end(text, at),
+        b'{' | b'[' => {
+            let mut depth = 0_usize;
+            let mut at = at;
+            loop {
+                let skip = |byte: &u8| matches!(byte, b'"' | b'{' | b'[' | b'}' | b']');
+                at += text.get(at..)?.iter().position(skip)?;
+                match text[at] {
+                    b'"' => {
+                        at = string_end(text, at)?;
+                        continue;
+                    }
+                    b'{' | b'[' => depth += 1,
+                    _ => depth -= 1,
+                }
+                at += 1;
+                if depth == 0 {
+                    return Some(at);
+                }
+            }
+        }
+        _ => {
+            let rest = &text[at..];
+            let len = rest.iter().position(|byte| matches!(byte, b',' | b'}' | b']'))?;
+            (len > 0).then_some(at + len)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::naming::{CLUSTER, KUBERNETES};
+
+    #[test]
+    fn metadata_is_found_by_matching_braces() {
+        for (stored, want) in [
+            (
+                r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a"},"spec":{}}"#,
+                Some(r#"{"name":"a"}"#),
+            ),
+            (r#"{"metadata":{}}"#, Some("{}")),
+            (
+                r#"{"kind":"P\"{","metadata":{"a":"}\\","b":{"c":["]",{}]},"d":"\"}"},"x":1}"#,
+                Some(r#"{"a":"}\\","b":{"c":["]",{}]},"d":"\"}"}"#),
+            ),
+            (r#"{"n":12,"o":{"metadata":{"no":1}},"t":true,"metadata":{"yes":1}}"#, Some(r#"{"yes":1}"#)),
+            (r#"{"kind":"Pod"}"#, None),
+            (r#"{"metadata":[]}"#, None),
+            (r#"{"metadata":{"name":"a""#, None),
+            (r#"{"metadata":{"name":"a\"#, None),
+            (r#"{"metadata"}"#, None),
+            ("{}", None),
+            ("[]", None),
+            ("", None),
+        ] {
+            let range = metadata_range(stored.as_bytes());
+            assert_eq!(range.map(|range| &stored[range]), want, "{stored}");
+        }
+    }
+
+    #[test]
+    fn objects_and_lists_carry_the_stored_metadata_bytes() {
+        let one = br#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a"},"spec":{"x":1}}"#;
+        let mut out = Vec::new();
+        assert!(PartialWriter::new(MetaVersion::V1, &CLUSTER).object(one, &mut out));
+        let want =
+            r#"{"kind":"PartialObjectMetadata","apiVersion":"meta.cluster.io/v1","metadata":{"name":"a"}}"#;
+        assert_eq!(String::from_utf8(out).unwrap(), want);
+
+        let mut writer = PartialWriter::new(MetaVersion::V1beta1, &KUBERNETES);
+        let mut out = Vec::new();
+        writer.list_head(
+            &ListMeta { resource_version: "7", remaining: Some(3), ..ListMeta::default() },
+            &mut out,
+        );
+        assert!(writer.list_item(one, &mut out));
+        assert!(!writer.list_item(b"{}", &mut out), "no metadata");
+        assert!(writer.list_item(one, &mut out));
+        writer.list_tail(&mut out);
+        let item =
+            r#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1beta1","metadata":{"name":"a"}}"#;
+        let want = format!(
+            "{{\"kind\":\"PartialObjectMetadataList\",\"apiVersion\":\"meta.k8s.io/v1beta1\",\
+             \"metadata\":{{\"resourceVersion\":\"7\",\"remainingItemCount\":3}},\"items\":[{item},{item}]}}\n"
+        );
+        assert_eq!(String::from_utf8(out).unwrap(), want);
+    }
+}

@@ -1,0 +1,327 @@
+//! Checks of `metadata` that hold for every kind (facts: validation, generic; semantics §5.1 step 9, §5.2 step 7).
+
+use hashbrown::HashSet;
+
+use super::names;
+use super::path::Path;
+use crate::field::{FieldError, go_quote};
+use crate::json::{Object, Value};
+use crate::naming::Naming;
+use crate::schema::table::{NameRule, Scope};
+
+/// Most bytes of all annotations of an object, keys and values.
+const ANNOTATION_BYTES_MAX: usize = 256 * 1024;
+const MANAGER_MAX: usize = 128;
+const SUBRESOURCE_MAX: usize = 256;
+
+/// Most faults looked for in one object. A body of a million empty containers has three million faults; nobody reads
+/// them, and their sentences would take more memory than the object.
+const ERRORS_MAX: usize = 1000;
+
+/// Whether enough is wrong to stop looking. Loops over what clients send ask this before each round.
+pub(super) fn is_enough(errors: &[FieldError]) -> bool {
+    errors.len() >= ERRORS_MAX
+}
+
+/// `Invalid value` for each sentence.
+pub(super) fn refuse(errors: &mut Vec<FieldError>, path: &Path, value: &str, faults: names::Faults) {
+    errors.extend(faults.into_iter().map(|fault| FieldError::invalid(path, &value.into(), fault)));
+}
+
+/// What a new object's metadata must look like. `metadata.name` has been generated already.
+pub fn validate_metadata_create(
+    name_rule: NameRule,
+    scope: Scope,
+    naming: &Naming,
+    metadata: &Object,
+    errors: &mut Vec<FieldError>,
+) {
+    let root = Path::ROOT.child("metadata");
+    let text = |name: &str| metadata.get(name).and_then(Value::as_str).unwrap_or_default();
+    let base = text("generateName");
+    if !base.is_empty() {
+        refuse(errors, &root.child("generateName"), base, names::generate_base(name_rule, base));
+    }
+    match text("name") {
+        "" => errors.push(FieldError::required(root.child("name"), "name or generateName is required")),
+        name => refuse(errors, &root.child("name"), name, names::by_rule(name_rule, name)),
+    }
+    match (scope, text("namespace")) {
+        (Scope::Namespaced, "") => errors.push(FieldError::required(root.child("namespace"), "")),
+        (Scope::Namespaced, name) => refuse(errors, &root.child("namespace"), name, names::label(name)),
+        (Scope::Cluster, "") => {}
+        (Scope::Cluster, _) => {
+            errors.push(FieldError::forbidden(root.child("namespace"), "not allowed on this type"));
+        }
+    }
+    validate_common(&root, naming, metadata, errors);
+}
+
+/// What an update may do to metadata.
+pub fn validate_metadata_update(naming: &Naming, new: &Object, old: &Object, errors: &mut Vec<FieldError>) {
+    let root = Path::ROOT.child("metadata");
+    refuse_new_finalizers(&root, new, old, errors);
+    let generation = |metadata: &Object| metadata.get("generation").and_then(Value::as_i64).unwrap_or(0);
+    if generation(new) < generation(old) {
+        let value = Value::Int(generation(new));
+        errors.push(FieldError::invalid(root.child("generation"), &value, "must not be decremented"));
+    }
+    for name in
+        ["name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"]
+    {
+        let (new, old) = (new.get(name).unwrap_or(&Value::Null), old.get(name).unwrap_or(&Value::Null));
+        if new != old {
+            errors.push(FieldError::invalid(root.child(name), new, "field is immutable"));
+        }
+    }
+    validate_common(&root, naming, new, errors);
+}
+
+fn refuse_new_finalizers(root: &Path, new: &Object, old: &Object, errors: &mut Vec<FieldError>) {
+    if old.get("deletionTimestamp").is_none_or(Value::is_null) {
+        return;
+    }
+    let finalizers = |metadata: &'_ Object| {
+        let list = metadata.get("finalizers").and_then(Value::as_array).unwrap_or_default();
+        list.iter().filter_map(|item| item.as_str().map(str::to_owned)).collect::<Vec<_>>()
+    };
+    let old: HashSet<String> = finalizers(old).into_iter().collect();
+    let mut added: Vec<String> = finalizers(new).into_iter().filter(|name| !old.contains(name)).collect();
+    added.sort_unstable();
+    added.dedup();
+    if !added.is_empty() {
+        let quoted: Vec<String> = added.iter().map(|name| go_quote(name)).collect();
+        let detail = format!(
+            "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
+            quoted.join(", ")
+        );
+        errors.push(FieldError::forbidden(root.child("finalizers"), detail));
+    }
+}
+
+fn validate_common(root: &Path, naming: &Naming, metadata: &Object, errors: &mut Vec<FieldError>) {
+    if let Some(Value::Int(n @ ..=-1)) = metadata.get("generation") {
+        let detail = "must be greater than or equal to 0";
+        errors.push(FieldError::invalid(root.child("generation"), &Value::Int(*n), detail));
+    }
+    labels(&root.child("labels"), metadata.get("labels"), errors);
+    annotations(&root.child("annotations"), metadata.get("annotations"), errors);
+    owner_references(&root.child("ownerReferences"), metadata.get("ownerReferences"), errors);
+    finalizers(&root.child("finalizers"), naming, metadata.get("finalizers"), errors);
+    managed_fields(&root.child("managedFields"), metadata.get("managedFields"), errors);
+}
+
+/// Keys and values of a map of labels, which selectors and node selectors are as well.
+pub(super) fn labels(path: &Path, labels: Option<&Value>, errors: &mut Vec<FieldError>) {
+    for (key, value) in labels.and_then(Value::as_object).into_iter().flat_map(Object::iter) {
+        if is_enough(errors) {
+            break;
+        }
+        refuse(errors, path, key, names::qualified(key));
+        let value = value.as_str().unwrap_or_default();
+        refuse(errors, path, value, names::label_value(value));
+    }
+}
+
+/// Keys and total size of annotations; keys are compared in lower case.
+pub(super) fn annotations(path: &Path, annotations: Option<&Value>, errors: &mut Vec<FieldError>) {
+    let mut bytes = 0;
+    for (key, value) in annotations.and_then(Value::as_object).into_iter().flat_map(Object::iter) {
+        if is_enough(errors) {
+            break;
+        }
+        refuse(errors, path, key, names::qualified(&key.to_ascii_lowercase()));
+        bytes += key.len() + value.as_str().map_or(0, str::len);
+    }
+    if bytes > ANNOTATION_BYTES_MAX {
+        errors.push(FieldError::too_long(path, ANNOTATION_BYTES_MAX));
+    }
+}
+
+fn owner_references(path: &Path, references: Option<&Value>, errors: &mut Vec<FieldError>) {
+    let references_list = references.and_then(Value::as_array).unwrap_or_default();
+    let mut controller: Option<&str> = None;
+    let mut said = false;
+    for reference in references_list {
+        if is_enough(errors) {
+            break;
+        }
+        let text = |name: &str| reference.str_at(&[name]);
+        let version = text("apiVersion").rsplit_once('/').map_or(text("apiVersion"), |(_, version)| version);
+        if version.is_empty() {
+            let value = text("apiVersion").into();
+            errors.push(FieldError::invalid(path.child("apiVersion"), &value, "version must not be empty"));
+        }
+        for name in ["kind", "name", "uid"] {
+            if text(name).is_empty() {
+                errors.push(FieldError::invalid(path.child(name), &"".into(), "must not be empty"));
+            }
+        }
+        if (text("apiVersion"), text("kind")) == ("v1", "Event") {
+            let detail = "/v1, Kind=Event is disallowed from being an owner";
+            errors.push(FieldError::invalid(path, reference, detail));
+        }
+        if reference.get("controller").and_then(Value::as_bool) == Some(true) {
+            // Said once: it prints the whole list.
+            if let (Some(first), Some(all), false) = (controller, references, said) {
+                said = true;
+                let detail = format!(
+                    "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {}",
+                    text("name")
+                );
+                errors.push(FieldError::invalid(path, all, detail));
+            }
+            controller = Some(text("name"));
+        }
+    }
+}
+
+fn finalizers(path: &Path, naming: &Naming, finalizers: Option<&Value>, errors: &mut Vec<FieldError>) {
+    let list = finalizers.and_then(Value::as_array).unwrap_or_default();
+    let named = |name: &str| list.iter().any(|item| item.as_str() == Some(name));
+    for (at, finalizer) in list.iter().enumerate() {
+        if is_enough(errors) {
+            break;
+        }
+        let name = finalizer.as_str().unwrap_or_default();
+        refuse(errors, path, name, names::qualified(name));
+        let standard = ["orphan", "foregroundDeletion", naming.word].contains(&name);
+        if !name.contains('/') && !standard {
+            let detail = "name is neither a standard finalizer name nor is it fully qualified";
+            errors.push(FieldError::invalid(path.index(at), finalizer, detail));
+        }
+    }
+    if named("orphan")
+        && named("foregroundDeletion")
+        && let Some(all) = finalizers
+    {
+        let detail = "finalizer orphan and foregroundDeletion cannot be both set";
+        errors.push(FieldError::invalid(path, all, detail));
+    }
+}
+
+fn managed_fields(path: &Path, entries: Option<&Value>, errors: &mut Vec<FieldError>) {
+    for (at, entry) in entries.and_then(Value::as_array).unwrap_or_default().iter().enumerate() {
+        if is_enough(errors) {
+            break;
+        }
+        let entry_path = path.index(at);
+        let operation = entry.str_at(&["operation"]);
+        if !matches!(operation, "Apply" | "Update") {
+            let place = entry_path.child("operation");
+            errors.push(FieldError::invalid(place, &operation.into(), "must be `Apply` or `Update`"));
+        }
+        let fields_type = entry.str_at(&["fieldsType"]);
+        if !matches!(fields_type, "" | "FieldsV1") {
+            let place = entry_path.child("fieldsType");
+            errors.push(FieldError::invalid(place, &fields_type.into(), "must be `FieldsV1`"));
+        }
+        for (name, max) in [("manager", MANAGER_MAX), ("subresource", SUBRESOURCE_MAX)] {
+            if entry.str_at(&[name]).len() > max {
+                errors.push(FieldError::too_long(entry_path.child(name), max));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json::parse;
+    use crate::naming::KUBERNETES;
+
+    fn object(text: &str) -> Object {
+        parse(text.as_bytes()).unwrap().as_object().unwrap().clone()
+    }
+
+    fn texts(errors: Vec<FieldError>) -> Vec<String> {
+        errors.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn metadata_of_a_new_object() {
+        for (scope, metadata, want) in [
+            (Scope::Namespaced, r#"{"name":"a","namespace":"b","finalizers":["orphan","a/b"]}"#, vec![]),
+            (
+                Scope::Namespaced,
+                "{}",
+                vec![
+                    "metadata.name: Required value: name or generateName is required",
+                    "metadata.namespace: Required value",
+                ],
+            ),
+            (
+                Scope::Cluster,
+                r#"{"name":"a","namespace":"b"}"#,
+                vec!["metadata.namespace: Forbidden: not allowed on this type"],
+            ),
+            (
+                Scope::Cluster,
+                r#"{"name":"a","finalizers":["x"]}"#,
+                vec![
+                    r#"metadata.finalizers[0]: Invalid value: "x": name is neither a standard finalizer name nor is it fully qualified"#,
+                ],
+            ),
+            (
+                Scope::Cluster,
+                r#"{"name":"a","ownerReferences":[{"apiVersion":"apps/","kind":"","name":"n","uid":"u"}]}"#,
+                vec![
+                    r#"metadata.ownerReferences.apiVersion: Invalid value: "apps/": version must not be empty"#,
+                    r#"metadata.ownerReferences.kind: Invalid value: "": must not be empty"#,
+                ],
+            ),
+            (
+                Scope::Cluster,
+                r#"{"name":"a","managedFields":[{"operation":"X","fieldsType":"Y"}]}"#,
+                vec![
+                    r#"metadata.managedFields[0].operation: Invalid value: "X": must be `Apply` or `Update`"#,
+                    r#"metadata.managedFields[0].fieldsType: Invalid value: "Y": must be `FieldsV1`"#,
+                ],
+            ),
+        ] {
+            let mut errors = Vec::new();
+            validate_metadata_create(NameRule::Subdomain, scope, &KUBERNETES, &object(metadata), &mut errors);
+            assert_eq!(texts(errors), want, "{metadata}");
+        }
+        let mut errors = Vec::new();
+        let big = format!(r#"{{"name":"a","annotations":{{"a":"{}"}}}}"#, "x".repeat(ANNOTATION_BYTES_MAX));
+        validate_metadata_create(NameRule::Label, Scope::Cluster, &KUBERNETES, &object(&big), &mut errors);
+        assert_eq!(texts(errors), ["metadata.annotations: Too long: may not be more than 262144 bytes"]);
+    }
+
+    #[test]
+    fn an_update_leaves_identity_alone_and_adds_no_finalizers_while_deleting() {
+        // Semantics §5.2 step 7.
+        for (old, new, want) in [
+            (r#"{"name":"a","uid":"u"}"#, r#"{"name":"a","uid":"u","labels":{"a":"b"}}"#, vec![]),
+            (
+                r#"{"name":"a","uid":"u","generation":2}"#,
+                r#"{"name":"b","uid":"v","generation":1}"#,
+                vec![
+                    "metadata.generation: Invalid value: 1: must not be decremented",
+                    r#"metadata.name: Invalid value: "b": field is immutable"#,
+                    r#"metadata.uid: Invalid value: "v": field is immutable"#,
+                ],
+            ),
+            (
+                r#"{"deletionTimestamp":"2024-01-01T00:00:00Z","finalizers":["x/y"]}"#,
+                r#"{"deletionTimestamp":"2024-01-01T00:00:00Z","finalizers":["x/y","x/b","x/a"]}"#,
+                vec![
+                    r#"metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers []string{"x/a", "x/b"}"#,
+                ],
+            ),
+            (
+                r#"{"name":"a"}"#,
+                r#"{"name":"a","labels":{"a b":"-"}}"#,
+                vec![
+                    "metadata.labels: Invalid value: \"a b\": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')",
+                    "metadata.labels: Invalid value: \"-\": a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')",
+                ],
+            ),
+        ] {
+            let mut errors = Vec::new();
+            validate_metadata_update(&KUBERNETES, &object(new), &object(old), &mut errors);
+            assert_eq!(texts(errors), want, "{new}");
+        }
+    }
+}

@@ -1,0 +1,355 @@
+//! delete and deletecollection: two phases where something holds the object, one otherwise (spec §3.1,
+//! semantics §5.3).
+
+use bytes::Bytes;
+use engine::{Change, CommitError, Expected};
+use http::StatusCode;
+
+use super::Call;
+use super::list::{ListStream, Page};
+use super::options::{DeleteOptions, ListOptions, Propagation};
+use crate::admission;
+use crate::clock;
+use crate::field::FieldError;
+use crate::json::{Object, Value};
+use crate::object::{at, finalizers, meta, set_finalizers, set_meta};
+use crate::pipeline::Api;
+use crate::query::invalid_options;
+use crate::rendition::{Renderer, refuse_list_transform};
+use crate::response::{Response, respond_object, respond_success};
+use crate::schema::registry::Resource;
+use crate::status::{Details, Status, Subject};
+use crate::store::{self, Store, Stored};
+
+/// Finalizer that keeps an owner until its dependents lost it.
+const ORPHAN: &str = "orphan";
+
+/// Finalizer that keeps an owner until its dependents are gone.
+const FOREGROUND: &str = "foregroundDeletion";
+
+/// Where an object is deleted, and by which permission: what a request and a controller have in common.
+#[derive(Clone, Copy)]
+pub struct Deletion<'r> {
+    /// The server.
+    pub api: &'r Api,
+    /// The store, opened by a permission.
+    pub store: Store<'r>,
+    /// The object's resource.
+    pub resource: &'r Resource,
+}
+
+impl Deletion<'_> {
+    /// The object as errors name it: by plural resource.
+    fn subject<'s>(&'s self, name: &'s str) -> Subject<'s> {
+        Subject { group: &self.resource.group, kind: self.resource.table.plural, name }
+    }
+}
+
+/// What a delete came to.
+pub enum Outcome {
+    /// Gone; the final state.
+    Removed(Bytes),
+    /// Still there, waiting for finalizers or its grace period; the new state.
+    Waiting(Bytes),
+}
+
+/// DELETE of an item.
+pub async fn delete(call: &mut Call<'_>, body: &[u8]) -> Result<Response, Status> {
+    let options = DeleteOptions::read(call, body)?;
+    refuse_list_transform(&call.output, call.resource)?;
+    let name = call.info.name.clone();
+    let namespace = call.info.namespace_of(call.resource).to_owned();
+    if call.resource.stored().table.orphans_by_default
+        && call.resource.table.kind == "Job"
+        && chooses_nothing(&options)
+    {
+        call.warnings.push(JOB_WARNING.to_owned());
+    }
+    match delete_admitted(call, &namespace, &name, &options).await? {
+        Outcome::Waiting(stored) => {
+            let code =
+                if options.orphan_dependents == Some(false) { StatusCode::ACCEPTED } else { StatusCode::OK };
+            respond_object(Renderer::for_call(call)?, code, &stored)
+        }
+        Outcome::Removed(stored) if call.resource.table.delete_returns_object => {
+            respond_object(Renderer::for_call(call)?, StatusCode::OK, &stored)
+        }
+        Outcome::Removed(stored) => {
+            let object = store::decode_stored(call.resource, &stored)?;
+            let details = Details {
+                name,
+                group: call.resource.group.clone(),
+                kind: call.resource.table.plural.to_owned(),
+                uid: meta(&object, "uid").to_owned(),
+                ..Details::default()
+            };
+            Ok(respond_success(StatusCode::OK, &success(&details, None), &call.output))
+        }
+    }
+}
+
+const JOB_WARNING: &str = "child pods are preserved by default when jobs are deleted; set \
+    propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning";
+
+/// The Status of a success; deletions carry no code, bindings and evictions do.
+pub fn success(details: &Details, code: Option<StatusCode>) -> Object {
+    let mut status = Object::new();
+    status.push("kind", "Status".into());
+    status.push("apiVersion", "v1".into());
+    status.push("metadata", Object::new().into());
+    status.push("status", "Success".into());
+    if *details != Details::default() {
+        status.push("details", details.to_value());
+    }
+    if let Some(code) = code {
+        status.push("code", Value::Int(code.as_u16().into()));
+    }
+    status
+}
+
+fn chooses_nothing(options: &DeleteOptions) -> bool {
+    options.propagation.is_none() && options.orphan_dependents.is_none()
+}
+
+/// Deletes one object for a request.
+async fn delete_admitted(
+    call: &Call<'_>,
+    namespace: &str,
+    name: &str,
+    options: &DeleteOptions,
+) -> Result<Outcome, Status> {
+    admission::delete(call, name)?;
+    let deletion = Deletion { api: call.api, store: call.store(), resource: call.resource };
+    delete_object(&deletion, namespace, name, options).await
+}
+
+/// Deletes one object, beginning again when it changes meanwhile. Admission is the caller's affair.
+///
+/// # Errors
+/// 404 if there is none, 409 if it is not the one that the options mean, or the store's error.
+pub async fn delete_object(
+    on: &Deletion<'_>,
+    namespace: &str,
+    name: &str,
+    options: &DeleteOptions,
+) -> Result<Outcome, Status> {
+    let key = store::key(on.resource, namespace, name);
+    loop {
+        let Some(stored) = on.store.get(&key)? else {
+            return Err(Status::not_found(on.subject(name)));
+        };
+        let mut object = stored.object(on.resource)?;
+        check_preconditions(on, name, options, &object, &stored)?;
+        let expected = Expected::Revision(stored.entry.revision());
+        let change = match first_phase(on, &mut object, options) {
+            Phase::Pending => return Ok(Outcome::Waiting(stored.record.value)),
+            Phase::Wait => Change::Put(store::payload(on.resource, &object)),
+            Phase::Remove => Change::Delete(None),
+        };
+        let removes = matches!(change, Change::Delete(_));
+        if options.dry_run {
+            return Ok(match change {
+                Change::Put(payload) => {
+                    Outcome::Waiting(crate::rendition::stamped(&payload, stored.entry.revision()))
+                }
+                Change::Delete(_) => Outcome::Removed(stored.record.value),
+            });
+        }
+        match on.store.commit(key.clone(), expected, change).await {
+            Ok(committed) => {
+                let value = store::read(committed.entry)?.record.value;
+                return Ok(if removes { Outcome::Removed(value) } else { Outcome::Waiting(value) });
+            }
+            Err(CommitError::Conflict { .. }) => {}
+            Err(error) => return Err(on.api.commit_failed(&error)),
+        }
+    }
+}
+
+/// What a delete does to an object now.
+enum Phase {
+    /// It goes.
+    Remove,
+    /// It is marked and waits.
+    Wait,
+    /// It waits already, and this delete changes nothing.
+    Pending,
+}
+
+/// Decides the phase and marks `object` accordingly (semantics §5.3 steps 2–5).
+fn first_phase(on: &Deletion<'_>, object: &mut Object, options: &DeleteOptions) -> Phase {
+    let terminating = !meta(object, "deletionTimestamp").is_empty();
+    let current_grace =
+        at(object, "metadata.deletionGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(0);
+    let grace = if on.resource.table.graceful_delete { grace_period(object, options) } else { 0 };
+    let mut changed = mark_finalizers(on, object, options);
+
+    if terminating && current_grace > 0 && on.resource.table.graceful_delete {
+        let asked = options.grace_period_seconds.map(|_| grace);
+        match asked {
+            Some(shorter) if shorter < current_grace => {
+                let since = clock::parse_seconds(meta(object, "deletionTimestamp")).unwrap_or_default()
+                    - current_grace;
+                let until = (since + shorter).max(clock::now_seconds());
+                mark_deleted(object, until, shorter);
+                changed = true;
+            }
+            _ if changed => return Phase::Wait,
+            _ => return Phase::Pending,
+        }
+        if at(object, "metadata.deletionGracePeriodSeconds").and_then(Value::as_i64) != Some(0) {
+            return Phase::Wait;
+        }
+    }
+    if is_namespace(on)
+        && at(object, "spec.finalizers").and_then(Value::as_array).is_some_and(|list| !list.is_empty())
+    {
+        // A namespace waits for its content, whatever its own finalizers say (§5.4).
+        if terminating {
+            return if changed { Phase::Wait } else { Phase::Pending };
+        }
+        object.object_entry("status").insert("phase", "Terminating".into());
+        mark_deleted(object, clock::now_seconds(), 0);
+        return Phase::Wait;
+    }
+    if grace > 0 && !terminating {
+        mark_deleted(object, clock::now_seconds() + grace, grace);
+        count_generation(object);
+        return Phase::Wait;
+    }
+    if finalizers(object).is_empty() {
+        return Phase::Remove;
+    }
+    if terminating {
+        return if changed { Phase::Wait } else { Phase::Pending };
+    }
+    mark_deleted(object, clock::now_seconds(), 0);
+    count_generation(object);
+    Phase::Wait
+}
+
+fn is_namespace(on: &Deletion<'_>) -> bool {
+    on.resource.group.is_empty() && on.resource.table.kind == "Namespace"
+}
+
+fn mark_deleted(object: &mut Object, until: i64, grace: i64) {
+    set_meta(object, "deletionTimestamp", Some(clock::format_seconds(until).into()));
+    set_meta(object, "deletionGracePeriodSeconds", Some(Value::Int(grace)));
+}
+
+fn count_generation(object: &mut Object) {
+    if let Some(generation) = at(object, "metadata.generation").and_then(Value::as_i64).filter(|n| *n > 0) {
+        set_meta(object, "generation", Some(Value::Int(generation + 1)));
+    }
+}
+
+/// Seconds a pod may take: the option, else its own wish; none where nobody runs it.
+fn grace_period(object: &Object, options: &DeleteOptions) -> i64 {
+    let text = |path: &str| at(object, path).and_then(Value::as_str).unwrap_or_default();
+    if text("spec.nodeName").is_empty() || matches!(text("status.phase"), "Succeeded" | "Failed") {
+        return 0;
+    }
+    let own = at(object, "spec.terminationGracePeriodSeconds").and_then(Value::as_i64);
+    match options.grace_period_seconds.or(own).unwrap_or(0) {
+        negative if negative < 0 => 1,
+        seconds => seconds,
+    }
+}
+
+/// Sets the two garbage-collection finalizers as the options and the kind's default want them; returns whether
+/// anything changed.
+fn mark_finalizers(on: &Deletion<'_>, object: &mut Object, options: &DeleteOptions) -> bool {
+    let existing: Vec<String> = finalizers(object).into_iter().map(str::to_owned).collect();
+    let has = |name: &str| existing.iter().any(|finalizer| finalizer == name);
+    let nothing_chosen = chooses_nothing(options);
+    let by_default = on.resource.stored().table.orphans_by_default;
+    // Events have no dependents, and the collector does not look at them.
+    let collected = on.resource.table.kind != "Event";
+    let orphan = match (options.propagation, options.orphan_dependents) {
+        (Some(policy), _) => policy == Propagation::Orphan,
+        (None, Some(orphan)) => orphan,
+        (None, None) => has(ORPHAN) || by_default && !has(FOREGROUND),
+    };
+    let foreground = match options.propagation {
+        Some(policy) => policy == Propagation::Foreground,
+        None => nothing_chosen && has(FOREGROUND),
+    };
+    let mut wanted: Vec<String> =
+        existing.iter().filter(|name| !matches!(name.as_str(), ORPHAN | FOREGROUND)).cloned().collect();
+    if collected && on.api.collects_garbage {
+        wanted.extend(
+            [(orphan, ORPHAN), (foreground, FOREGROUND)]
+                .into_iter()
+                .filter(|(on, _)| *on)
+                .map(|(_, name)| name.to_owned()),
+        );
+    }
+    if wanted == existing {
+        return false;
+    }
+    set_finalizers(object, wanted.into_iter().map(Value::String).collect());
+    true
+}
+
+/// 409 unless the object is the one the caller means (semantics §1.3).
+fn check_preconditions(
+    on: &Deletion<'_>,
+    name: &str,
+    options: &DeleteOptions,
+    object: &Object,
+    stored: &Stored,
+) -> Result<(), Status> {
+    let subject = Subject { kind: on.resource.table.kind, ..on.subject(name) };
+    let uid = meta(object, "uid");
+    if let Some(wanted) = options.uid.as_deref().filter(|wanted| *wanted != uid) {
+        let cause = format!(
+            "the UID in the precondition ({wanted}) does not match the UID in record ({uid}). \
+             The object might have been deleted and then recreated"
+        );
+        return Err(Status::conflict(subject, &cause));
+    }
+    let revision = stored.entry.revision().to_string();
+    if let Some(wanted) = options.resource_version.as_deref().filter(|wanted| *wanted != revision) {
+        let cause = format!(
+            "the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion in record \
+             ({revision}). The object might have been modified"
+        );
+        return Err(Status::conflict(subject, &cause));
+    }
+    Ok(())
+}
+
+/// DELETE of a collection: the items that the selectors pick, one after the other, and the list of them.
+pub async fn delete_collection(call: &mut Call<'_>, body: &[u8]) -> Result<Response, Status> {
+    let meta_group = call.api.naming.meta_group();
+    let options = DeleteOptions::read(call, body)?;
+    if options.ignore_store_read_error {
+        let why = "is not allowed with DELETECOLLECTION, try again after removing the option";
+        let error =
+            FieldError::invalid("ignoreStoreReadErrorWithClusterBreakingPotential", &true.into(), why);
+        return Err(invalid_options("DeleteOptions", &meta_group, &[error]));
+    }
+    let list_options = ListOptions::from_query(call.query, call.selection()?, false, &meta_group)?;
+    let page = Page::find(call, list_options).await?;
+    let renderer = Renderer::for_call(call)?;
+    crate::rendition::refuse_object_transform(&call.output, call.resource)?;
+    let mut left = page.items;
+    for entry in page.scan() {
+        if left == 0 {
+            break;
+        }
+        let stored = store::read(entry)?;
+        if !store::is_selected(call.resource, &page.selection, &stored.record)? {
+            continue;
+        }
+        left -= 1;
+        let (namespace, name) = store::identity(call.resource, &stored.record.key);
+        match delete_admitted(call, namespace, name, &options).await {
+            Ok(_) => {}
+            Err(status) if status.code == StatusCode::NOT_FOUND => {}
+            Err(status) => return Err(status),
+        }
+    }
+    // The answer lists the items as they were; the page's snapshot still has them, so none was kept aside.
+    ListStream::respond(renderer, page).await
+}

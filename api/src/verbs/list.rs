@@ -1,0 +1,332 @@
+//! list: a stream over one snapshot.
+//!
+//! The snapshot pins a point in time without holding a lock; the index range is walked, selectors look at stored
+//! attributes, and stored bytes are copied into chunks of at most `CHUNK_BYTES`. A list of any size holds one
+//! chunk. With a limit the range is walked twice: once over the index to find where the page ends (the head of
+//! a list names its continue token), once to write it.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use engine::{KeyRange, Scan, Snapshot, SnapshotError};
+use futures_util::Stream;
+use http::StatusCode;
+
+use super::Call;
+use super::continue_token::ContinueToken;
+use super::options::{ListOptions, VersionMatch, version_number};
+use crate::attributes::Selection;
+use crate::json::Indenter;
+use crate::rendition::{self, ListMeta, Renderer};
+use crate::response::{Response, respond};
+use crate::server::{Aborted, Body};
+use crate::status::Status;
+use crate::store;
+
+/// Bytes gathered before they are handed to the connection: four TLS records, and the size at which larger
+/// chunks stop paying on HTTP/2 and start costing on HTTP/1.1.
+const CHUNK_BYTES: usize = 64 * 1024;
+
+/// Room for the item that takes a chunk over its size: most fit, a larger one makes the buffer grow.
+const ITEM_BYTES: usize = 8 * 1024;
+
+/// Items kept while they are measured: up to four chunks, the lists that most clients ask for, are rendered once.
+const WHOLE_BYTES: u64 = 4 * CHUNK_BYTES as u64;
+
+/// Answers with the collection (spec §4.7, semantics §8.1–8.4).
+pub async fn list(call: &mut Call<'_>) -> Result<Response, Status> {
+    let meta_group = call.api.naming.meta_group();
+    let options = ListOptions::from_query(call.query, call.selection()?, false, &meta_group)?;
+    let page = Page::find(call, options).await?;
+    let renderer = Renderer::for_call(call)?;
+    rendition::refuse_object_transform(&call.output, call.resource)?;
+    ListStream::respond(renderer, page).await
+}
+
+/// One page of a collection: a range of one snapshot, and what its head says.
+pub struct Page {
+    snapshot: Snapshot,
+    range: KeyRange,
+    /// Selectors still to be tested in the range.
+    pub selection: Selection,
+    /// Matching items in this page; `u64::MAX` when not limited.
+    pub items: u64,
+    /// Version, token and count of the head.
+    pub meta: ListMeta,
+}
+
+impl Page {
+    /// Finds the page that the options ask for.
+    pub async fn find(call: &Call<'_>, options: ListOptions) -> Result<Self, Status> {
+        let meta_version = format!("{}/v1", call.api.naming.meta_group());
+        let token = match options.continue_token.as_str() {
+            "" => None,
+            _ if !matches!(options.resource_version.as_str(), "" | "0") => {
+                return Err(Status::bad_request(
+                    "specifying resource version is not allowed when using continue",
+                ));
+            }
+            text => Some(ContinueToken::decode(text, &meta_version)?),
+        };
+        let snapshot = pick_snapshot(call, &options, token.as_ref(), &meta_version).await?;
+
+        let mut namespace = call.info.namespace_of(call.resource).to_owned();
+        if namespace.is_empty()
+            && let Some(exact) = options.selection.field().exact_namespace()
+        {
+            namespace = exact.to_owned();
+        }
+        let prefix = store::collection(call.resource, &namespace);
+        let mut range = KeyRange::prefix(&prefix);
+        let single_scope = !namespace.is_empty() || !call.resource.namespaced();
+        if let Some(name) = options.selection.field().exact_name().filter(|_| single_scope && token.is_none())
+        {
+            // One name in one scope is one key.
+            let key = store::key(call.resource, &namespace, name);
+            range = KeyRange { end: Some([&key[..], b"\0"].concat().into()), start: key };
+        }
+        if let Some(token) = &token {
+            range = range.from(&[&prefix[..], token.start.trim_start_matches('/').as_bytes()].concat());
+        }
+
+        let mut page = Page {
+            meta: ListMeta { revision: snapshot.revision(), continue_token: String::new(), remaining: None },
+            snapshot,
+            range,
+            selection: options.selection,
+            items: u64::MAX,
+        };
+        if options.limit > 0 {
+            page.limit(call, options.limit, &prefix, &meta_version)?;
+        }
+        Ok(page)
+    }
+
+    /// Walks the range up to `limit` matching items and, when more follow, notes how to go on.
+    fn limit(
+        &mut self,
+        call: &Call<'_>,
+        limit: u64,
+        prefix: &[u8],
+        meta_version: &str,
+    ) -> Result<(), Status> {
+        let everything = self.selection.is_everything();
+        let mut taken = 0;
+        let mut last: Option<Bytes> = None;
+        for entry in self.scan() {
+            if taken == limit {
+                // One more entry exists (matching or not): the page is followed by another.
+                let last = last.as_deref().unwrap_or_default();
+                let suffix = last.get(prefix.len()..).unwrap_or_default();
+                let start = format!("{}\0", String::from_utf8_lossy(suffix));
+                let token = ContinueToken { revision: Some(self.meta.revision), start };
+                self.meta.continue_token = token.encode(meta_version);
+                if everything {
+                    self.meta.remaining = Some(self.snapshot.count(&self.range).saturating_sub(limit));
+                }
+                break;
+            }
+            if everything {
+                last = Some(entry.key().clone());
+                taken += 1;
+            } else {
+                let stored = store::read(entry)?;
+                if store::is_selected(call.resource, &self.selection, &stored.record)? {
+                    last = Some(stored.record.key.clone());
+                    taken += 1;
+                }
+            }
+        }
+        self.items = taken;
+        Ok(())
+    }
+
+    /// How long the items of this page are together.
+    async fn measure(&self, renderer: &mut Renderer) -> Result<Measured, Status> {
+        let mut measured = Measured { bytes: 0, whole: Some(Vec::new()) };
+        let mut scratch = Vec::new();
+        let (mut left, mut since_yield) = (self.items, 0);
+        for entry in self.scan() {
+            if left == 0 {
+                break;
+            }
+            let stored = store::read(entry)?;
+            if !store::is_selected(renderer.resource(), &self.selection, &stored.record)? {
+                continue;
+            }
+            left -= 1;
+            scratch.clear();
+            renderer.list_item(&stored.record.value, measured.bytes == 0, &mut scratch)?;
+            measured.bytes += scratch.len() as u64;
+            if measured.bytes > WHOLE_BYTES {
+                measured.whole = None;
+            } else if let Some(whole) = &mut measured.whole {
+                whole.extend_from_slice(&scratch);
+            }
+            since_yield += scratch.len();
+            if since_yield > CHUNK_BYTES {
+                since_yield = 0;
+                tokio::task::yield_now().await;
+            }
+        }
+        Ok(measured)
+    }
+
+    /// The entries of the range, in key order.
+    pub fn scan(&self) -> Scan {
+        self.snapshot.range(self.range.clone())
+    }
+}
+
+/// The items of a page, rendered to be measured.
+struct Measured {
+    bytes: u64,
+    /// The items themselves, if they are few.
+    whole: Option<Vec<u8>>,
+}
+
+/// The snapshot that serves a list (the table of spec §4.7).
+async fn pick_snapshot(
+    call: &Call<'_>,
+    options: &ListOptions,
+    token: Option<&ContinueToken>,
+    meta_version: &str,
+) -> Result<Snapshot, Status> {
+    let engine = call.store().engine();
+    if let Some(token) = token {
+        let Some(revision) = token.revision else { return Ok(engine.snapshot()) };
+        return engine.snapshot_at(revision).map_err(|error| match error {
+            SnapshotError::Compacted { .. } => {
+                let fresh = ContinueToken { revision: None, start: token.start.clone() };
+                let mut status = Status::expired(EXPIRED_TOKEN);
+                status.continue_token = Some(fresh.encode(meta_version));
+                status
+            }
+            SnapshotError::Future { current } => Status::too_large_resource_version(revision, current, 0),
+        });
+    }
+    let revision = version_number(&options.resource_version)?;
+    let exact = options.version_match == Some(VersionMatch::Exact)
+        || options.version_match.is_none() && options.limit > 0 && revision > 0;
+    if exact {
+        return engine.snapshot_at(revision).map_err(|error| match error {
+            SnapshotError::Compacted { .. } => {
+                Status::expired("The resourceVersion for the provided list is too old.")
+            }
+            SnapshotError::Future { current } => Status::too_large_resource_version(revision, current, 0),
+        });
+    }
+    call.api.wait_for_revision(revision).await?;
+    Ok(engine.snapshot())
+}
+
+const EXPIRED_TOKEN: &str = "The provided continue parameter is too old to display a consistent list result. \
+    You can start a new list without the continue parameter, or use the continue token in this response to \
+    retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - \
+    objects that were created, modified, or deleted between the time the first chunk was returned and now may \
+    show up in the list.";
+
+/// The body of a list, made chunk by chunk as the connection takes it.
+pub struct ListStream {
+    renderer: Renderer,
+    /// `None` once the tail was written.
+    scan: Option<Scan>,
+    selection: Selection,
+    left: u64,
+    buffer: Vec<u8>,
+    first: bool,
+    /// Lays the text out when the client wants it indented.
+    indenter: Option<Indenter>,
+}
+
+impl ListStream {
+    /// Answers with the list document of one page. A list that fits one chunk is sent whole, with its length; a
+    /// longer one is streamed.
+    ///
+    /// Where the head must say how long the items are together, they are rendered twice, the first time only to
+    /// be measured, unless they are few: that costs time in proportion to the list, where keeping them would cost
+    /// memory.
+    ///
+    /// # Errors
+    /// An object that cannot be read, as far as it is met before the response has begun.
+    pub async fn respond(mut renderer: Renderer, page: Page) -> Result<Response, Status> {
+        let mut items_len = 0;
+        if renderer.needs_length() {
+            let measured = page.measure(&mut renderer).await?;
+            if let Some(items) = measured.whole {
+                let mut out = Vec::with_capacity(items.len() + ITEM_BYTES);
+                renderer.list_head(&page.meta, measured.bytes, &mut out);
+                out.extend_from_slice(&items);
+                renderer.list_tail(&mut out);
+                return Ok(respond(StatusCode::OK, renderer.media_type(), out));
+            }
+            items_len = measured.bytes;
+        }
+        let mut buffer = Vec::with_capacity(ITEM_BYTES);
+        renderer.list_head(&page.meta, items_len, &mut buffer);
+        let scan = Some(page.scan());
+        let indenter = renderer.is_pretty().then(Indenter::default);
+        let media_type = renderer.media_type();
+        let mut stream = ListStream {
+            renderer,
+            scan,
+            selection: page.selection,
+            left: page.items,
+            buffer,
+            first: true,
+            indenter,
+        };
+        let chunk = stream.fill()?;
+        if stream.scan.is_none() {
+            return Ok(respond(StatusCode::OK, media_type, chunk));
+        }
+        let rest = futures_util::stream::iter([Ok(chunk)]);
+        let body = Body::stream(futures_util::StreamExt::chain(rest, stream));
+        let mut response = http::Response::new(body);
+        response.headers_mut().insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static(media_type));
+        Ok(response)
+    }
+
+    /// Fills one chunk; afterwards `scan` is `None` if the list is complete.
+    fn fill(&mut self) -> Result<Bytes, Status> {
+        let resource = self.renderer.resource().clone();
+        while self.buffer.len() < CHUNK_BYTES {
+            let entry = match &mut self.scan {
+                Some(scan) if self.left > 0 => scan.next(),
+                _ => None,
+            };
+            let Some(entry) = entry else {
+                self.renderer.list_tail(&mut self.buffer);
+                self.scan = None;
+                break;
+            };
+            let stored = store::read(entry)?;
+            if !store::is_selected(&resource, &self.selection, &stored.record)? {
+                continue;
+            }
+            self.left -= 1;
+            self.renderer.list_item(&stored.record.value, self.first, &mut self.buffer)?;
+            self.first = false;
+        }
+        let chunk = std::mem::replace(&mut self.buffer, Vec::with_capacity(CHUNK_BYTES + ITEM_BYTES));
+        let Some(indenter) = &mut self.indenter else { return Ok(chunk.into()) };
+        let mut indented = Vec::with_capacity(chunk.len() * 2);
+        indenter.push(&chunk, &mut indented);
+        Ok(indented.into())
+    }
+}
+
+impl Stream for ListStream {
+    type Item = Result<Bytes, Aborted>;
+
+    fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if self.scan.is_none() {
+            return Poll::Ready(None);
+        }
+        Poll::Ready(Some(self.fill().map_err(|status| {
+            tracing::error!(error = %status, "list ended early");
+            Aborted
+        })))
+    }
+}

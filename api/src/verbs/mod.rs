@@ -1,0 +1,116 @@
+//! What each verb means: from a permitted request to a response, over the store.
+//!
+//! ```text
+//! pipeline ──► Call ──► read · list · watch        (stored bytes out)
+//!                  └──► write · patch · delete     (decode → default → prepare → validate → commit)
+//! ```
+//!
+//! A [`Call`] exists only for a request that was authenticated and allowed. The verbs know no connection and no
+//! authentication; errors are `Status` values.
+
+pub mod continue_token;
+pub mod delete;
+pub mod list;
+pub mod options;
+pub mod patch;
+pub mod read;
+pub mod reviews;
+pub mod scale;
+pub mod subresource;
+pub mod watch;
+pub mod write;
+
+use std::sync::Arc;
+
+use auth::{Authorized, User};
+use http::HeaderMap;
+
+use crate::attributes::Selection;
+use crate::negotiate::Output;
+use crate::pipeline::Api;
+use crate::query::{FieldValidation, Query};
+use crate::request::RequestInfo;
+use crate::schema::registry::Resource;
+use crate::status::{Status, Subject};
+use crate::store::Store;
+
+/// One permitted request about a resource.
+pub struct Call<'r> {
+    /// The server.
+    pub api: &'r Api,
+    /// The proof of permission; opens the store.
+    pub proof: &'r Authorized<'r>,
+    /// What is asked for.
+    pub info: &'r RequestInfo,
+    /// The resource asked for.
+    pub resource: &'r Arc<Resource>,
+    /// Query parameters.
+    pub query: &'r Query,
+    /// Request headers.
+    pub headers: &'r HeaderMap,
+    /// Who asks.
+    pub user: &'r User,
+    /// How to answer.
+    pub output: Output,
+    /// Texts for `Warning` headers, in order.
+    pub warnings: Vec<String>,
+}
+
+impl<'r> Call<'r> {
+    /// The store, opened by this request's permission.
+    pub fn store(&self) -> Store<'r> {
+        Store::open(&self.api.engine, self.proof)
+    }
+
+    /// The object or collection asked for, as errors name it: by plural resource.
+    pub fn subject<'s>(&'s self, name: &'s str) -> Subject<'s> {
+        Subject { group: &self.resource.group, kind: self.resource.table.plural, name }
+    }
+
+    /// The same by Kind, as 422 errors name it.
+    pub fn subject_by_kind<'s>(&'s self, name: &'s str) -> Subject<'s> {
+        Subject { group: &self.resource.group, kind: self.resource.table.kind, name }
+    }
+
+    /// The selectors of the query (semantics §4.3).
+    pub fn selection(&self) -> Result<Selection, Status> {
+        let text = |name| self.query.first(name).unwrap_or_default();
+        let stored = self.resource.storage.as_ref().map_or(self.resource.table, |storage| storage.table);
+        let parse =
+            |fields: &str| Selection::parse(text("labelSelector"), fields, self.resource.table, stored);
+        let selection = parse(text("fieldSelector"))?;
+        if !(self.info.legacy_watch && self.info.name_in_path) {
+            return Ok(selection);
+        }
+        // The legacy form names one object in the path; a selector may only agree with it.
+        let name = self.info.name.as_str();
+        match selection.field().exact_name() {
+            Some(given) if given != name => {
+                Err(Status::bad_request("fieldSelector metadata.name doesn't match requested name"))
+            }
+            Some(_) => Ok(selection),
+            None => {
+                let escaped = name.replace('\\', "\\\\").replace(',', "\\,").replace('=', "\\=");
+                parse(&format!("{},metadata.name={escaped}", text("fieldSelector")))
+            }
+        }
+    }
+
+    /// Handles what strict decoding found: nothing, warnings, or the error that `refuse` words.
+    pub fn judge_strict(
+        &mut self,
+        found: Vec<String>,
+        validation: FieldValidation,
+        refuse: impl FnOnce(String) -> Status,
+    ) -> Result<(), Status> {
+        match validation {
+            _ if found.is_empty() => Ok(()),
+            FieldValidation::Ignore => Ok(()),
+            FieldValidation::Warn => {
+                self.warnings.extend(found);
+                Ok(())
+            }
+            FieldValidation::Strict => Err(refuse(format!("strict decoding error: {}", found.join(", ")))),
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! The typed options of list, watch and delete (semantics §4.2, §8.1).
+
+use super::Call;
+use crate::attributes::Selection;
+use crate::codec::protobuf::{self, envelope::Unknown};
+use crate::field::FieldError;
+use crate::json::{Object, Value};
+use crate::negotiate::{self, Input};
+use crate::query::{Query, check_dry_run, invalid_options};
+use crate::schema::builtin;
+use crate::schema::registry::Registry;
+use crate::status::Status;
+
+/// How a list treats its resourceVersion.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum VersionMatch {
+    /// At that version precisely.
+    Exact,
+    /// At that version or a newer one.
+    NotOlderThan,
+}
+
+/// Options of list, watch and deletecollection.
+#[derive(Debug)]
+pub struct ListOptions {
+    /// Label and field selectors.
+    pub selection: Selection,
+    /// Raw resourceVersion; empty when absent.
+    pub resource_version: String,
+    /// resourceVersionMatch.
+    pub version_match: Option<VersionMatch>,
+    /// Most items in a chunk; 0 = all.
+    pub limit: u64,
+    /// Token of the previous chunk; empty when absent.
+    pub continue_token: String,
+    /// Bookmarks are wanted.
+    pub allow_bookmarks: bool,
+    /// Synthetic initial events are wanted, or expressly not.
+    pub send_initial_events: Option<bool>,
+    /// Seconds after which a watch ends; 0 = the server's choice, negative = at once.
+    pub timeout_seconds: i64,
+}
+
+impl ListOptions {
+    /// Reads and checks the options (semantics §8.1); `watch` selects the rules of watches.
+    pub fn from_query(
+        query: &Query,
+        selection: Selection,
+        watch: bool,
+        meta_group: &str,
+    ) -> Result<Self, Status> {
+        let limit = query.integer("limit")?.unwrap_or(0);
+        let timeout_seconds = query.integer("timeoutSeconds")?.unwrap_or(0);
+        let mut options = ListOptions {
+            selection,
+            resource_version: query.first("resourceVersion").unwrap_or_default().to_owned(),
+            version_match: None,
+            limit: u64::try_from(limit).unwrap_or(0),
+            continue_token: query.first("continue").unwrap_or_default().to_owned(),
+            allow_bookmarks: query.flag("allowWatchBookmarks"),
+            send_initial_events: query.optional_flag("sendInitialEvents"),
+            timeout_seconds,
+        };
+        let wanted = query.first("resourceVersionMatch").unwrap_or_default();
+        let errors = if watch { options.check_watch(wanted) } else { options.check_list(wanted) };
+        if !errors.is_empty() {
+            return Err(invalid_options("ListOptions", meta_group, &errors));
+        }
+        options.version_match = match wanted {
+            "Exact" => Some(VersionMatch::Exact),
+            "NotOlderThan" => Some(VersionMatch::NotOlderThan),
+            _ => None,
+        };
+        if watch && options.send_initial_events.is_none() && wanted.is_empty() {
+            // A legacy watch from the beginning is the streaming form without its marker.
+            options.send_initial_events = Some(matches!(options.resource_version.as_str(), "" | "0"));
+        }
+        Ok(options)
+    }
+
+    fn check_list(&self, wanted: &str) -> Vec<FieldError> {
+        let mut errors = Vec::new();
+        if !wanted.is_empty() {
+            const PATH: &str = "resourceVersionMatch";
+            if self.resource_version.is_empty() {
+                let why = "resourceVersionMatch is forbidden unless resourceVersion is provided";
+                errors.push(FieldError::forbidden(PATH, why));
+            }
+            if !self.continue_token.is_empty() {
+                let why = "resourceVersionMatch is forbidden when continue is provided";
+                errors.push(FieldError::forbidden(PATH, why));
+            }
+            if wanted != "Exact" && wanted != "NotOlderThan" {
+                errors.push(FieldError {
+                    detail: "supported values: \"Exact\", \"NotOlderThan\", \"\"".to_owned(),
+                    ..FieldError::not_supported(PATH, &wanted.into(), &[])
+                });
+            }
+            if wanted == "Exact" && self.resource_version == "0" {
+                let why = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
+                errors.push(FieldError::forbidden(PATH, why));
+            }
+        }
+        if self.send_initial_events.is_some() {
+            let why = "sendInitialEvents is forbidden for list";
+            errors.push(FieldError::forbidden("sendInitialEvents", why));
+        }
+        errors
+    }
+
+    fn check_watch(&self, wanted: &str) -> Vec<FieldError> {
+        const PATH: &str = "resourceVersionMatch";
+        let mut errors = Vec::new();
+        if self.send_initial_events.is_some() && wanted != "NotOlderThan" {
+            let why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
+            errors.push(FieldError::forbidden(PATH, why));
+        }
+        if !wanted.is_empty() {
+            if self.send_initial_events.is_none() {
+                let why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
+                errors.push(FieldError::forbidden(PATH, why));
+            }
+            if wanted != "NotOlderThan" {
+                errors.push(FieldError::not_supported(PATH, &wanted.into(), &["NotOlderThan"]));
+            }
+            if !self.continue_token.is_empty() {
+                let why = "resourceVersionMatch is forbidden when continue is provided";
+                errors.push(FieldError::forbidden(PATH, why));
+            }
+        }
+        errors
+    }
+}
+
+/// A resourceVersion of a get, list or watch as a number; empty and `0` are 0.
+pub fn version_number(text: &str) -> Result<u64, Status> {
+    if text.is_empty() {
+        return Ok(0);
+    }
+    decimal(text).ok_or_else(|| {
+        let quoted = crate::field::go_quote(text);
+        Status::bad_request(format!(
+            "invalid resource version: resourceVersion: Invalid value: {quoted}: strconv.ParseUint: parsing {quoted}: invalid syntax"
+        ))
+    })
+}
+
+/// Digits and nothing else, not even a sign, as a number.
+pub fn decimal(text: &str) -> Option<u64> {
+    if text.starts_with('+') { None } else { text.parse().ok() }
+}
+
+/// What becomes of the dependents of a deleted object.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Propagation {
+    /// They lose their owner.
+    Orphan,
+    /// They go after it.
+    Background,
+    /// They go before it.
+    Foreground,
+}
+
+/// Options of delete and deletecollection (semantics §4.2, §5.3).
+#[derive(Clone, Debug, Default)]
+pub struct DeleteOptions {
+    /// Run every stage but storage.
+    pub dry_run: bool,
+    /// Seconds an object that supports it may take; negative counts as 1.
+    pub grace_period_seconds: Option<i64>,
+    /// Deprecated form of `propagation`; kept because `false` changes the response code.
+    pub orphan_dependents: Option<bool>,
+    /// What becomes of dependents.
+    pub propagation: Option<Propagation>,
+    /// Delete only the object of this identity.
+    pub uid: Option<String>,
+    /// Delete only at this version.
+    pub resource_version: Option<String>,
+    /// Delete an object that cannot be read.
+    pub ignore_store_read_error: bool,
+}
+
+impl DeleteOptions {
+    /// Takes the options from a body if there is one, and from the query otherwise.
+    pub fn read(call: &Call<'_>, body: &[u8]) -> Result<Self, Status> {
+        let meta_group = call.api.naming.meta_group();
+        if body.is_empty() {
+            return Self::from_query(call.query, &meta_group);
+        }
+        match negotiate::input(call.headers, call.api.naming)? {
+            Input::Json => Self::from_body(body, &meta_group),
+            Input::Protobuf => Self::from_protobuf(&call.api.registry, body, &meta_group),
+        }
+    }
+
+    fn from_protobuf(registry: &Registry, body: &[u8], meta_group: &str) -> Result<Self, Status> {
+        let bad = |error: &dyn std::fmt::Display| Status::bad_request(error.to_string());
+        let unknown = Unknown::read(body).map_err(|error| bad(&error))?;
+        if unknown.holds_json() {
+            return Self::from_body(unknown.raw, meta_group);
+        }
+        let mut object =
+            protobuf::decode(registry, builtin::DELETE_OPTIONS, unknown.raw).map_err(|error| bad(&error))?;
+        unknown.name(&mut object);
+        Self::from_value(&object.into(), meta_group)
+    }
+
+    /// The options of the query, which count when there is no body.
+    pub fn from_query(query: &Query, meta_group: &str) -> Result<Self, Status> {
+        let mut errors = Vec::new();
+        let text = |name: &str| query.first(name).filter(|text| !text.is_empty()).map(str::to_owned);
+        let options = DeleteOptions {
+            dry_run: check_dry_run(query.all("dryRun"), &mut errors),
+            grace_period_seconds: query.integer("gracePeriodSeconds")?,
+            orphan_dependents: query.optional_flag("orphanDependents"),
+            propagation: None,
+            uid: text("uid"),
+            resource_version: text("resourceVersion"),
+            ignore_store_read_error: query.flag("ignoreStoreReadErrorWithClusterBreakingPotential"),
+        };
+        options.finish(query.first("propagationPolicy"), errors, meta_group)
+    }
+
+    /// The options of a JSON body.
+    pub fn from_body(body: &[u8], meta_group: &str) -> Result<Self, Status> {
+        let value = crate::json::parse(body).map_err(|error| Status::bad_request(error.to_string()))?;
+        Self::from_value(&value, meta_group)
+    }
+
+    /// Unknown members are ignored; a member of the wrong type is a 400.
+    fn from_value(value: &Value, meta_group: &str) -> Result<Self, Status> {
+        let bad = |what: &str| {
+            Status::bad_request(format!("decoded object cannot be converted to DeleteOptions: {what}"))
+        };
+        let members = value.as_object().ok_or_else(|| bad("not an object"))?;
+        let kind = members.get("kind").and_then(Value::as_str).unwrap_or("DeleteOptions");
+        if !matches!(kind, "" | "DeleteOptions") {
+            return Err(Status::bad_request("decoded object cannot be converted to DeleteOptions"));
+        }
+        let mut errors = Vec::new();
+        let mut dry_run_values = Vec::new();
+        if let Some(list) = present(members, "dryRun") {
+            for item in list.as_array().ok_or_else(|| bad("dryRun"))? {
+                dry_run_values.push(item.as_str().ok_or_else(|| bad("dryRun"))?);
+            }
+        }
+        let typed = |name: &str| present(members, name);
+        let mut options = DeleteOptions {
+            dry_run: check_dry_run(dry_run_values.into_iter(), &mut errors),
+            grace_period_seconds: typed("gracePeriodSeconds")
+                .map(|value| value.as_i64().ok_or_else(|| bad("gracePeriodSeconds")))
+                .transpose()?,
+            orphan_dependents: typed("orphanDependents")
+                .map(|value| value.as_bool().ok_or_else(|| bad("orphanDependents")))
+                .transpose()?,
+            ignore_store_read_error: typed("ignoreStoreReadErrorWithClusterBreakingPotential")
+                .map(|value| {
+                    value.as_bool().ok_or_else(|| bad("ignoreStoreReadErrorWithClusterBreakingPotential"))
+                })
+                .transpose()?
+                .unwrap_or(false),
+            ..DeleteOptions::default()
+        };
+        if let Some(preconditions) = typed("preconditions") {
+            let text = |name: &str| match preconditions.get(name) {
+                None | Some(Value::Null) => Ok(None),
+                Some(Value::String(text)) => Ok(Some(text.clone())),
+                Some(_) => Err(bad("preconditions")),
+            };
+            options.uid = text("uid")?;
+            options.resource_version = text("resourceVersion")?;
+        }
+        let policy = typed("propagationPolicy")
+            .map(|value| value.as_str().ok_or_else(|| bad("propagationPolicy")))
+            .transpose()?;
+        options.finish(policy, errors, meta_group)
+    }
+
+    fn finish(
+        mut self,
+        policy: Option<&str>,
+        mut errors: Vec<FieldError>,
+        meta_group: &str,
+    ) -> Result<Self, Status> {
+        if let Some(policy) = policy {
+            self.propagation = match policy {
+                "Orphan" => Some(Propagation::Orphan),
+                "Background" => Some(Propagation::Background),
+                "Foreground" => Some(Propagation::Foreground),
+                other => {
+                    errors.push(FieldError {
+                        detail: "supported values: \"Foreground\", \"Background\", \"Orphan\", \"nil\""
+                            .to_owned(),
+                        ..FieldError::not_supported("propagationPolicy", &other.into(), &[])
+                    });
+                    None
+                }
+            };
+            if self.orphan_dependents.is_some() {
+                let why = "orphanDependents and deletionPropagation cannot be both set";
+                errors.push(FieldError::invalid("propagationPolicy", &policy.into(), why));
+            }
+        }
+        if self.grace_period_seconds.is_some_and(|seconds| seconds < 0) {
+            self.grace_period_seconds = Some(1);
+        }
+        if errors.is_empty() { Ok(self) } else { Err(invalid_options("DeleteOptions", meta_group, &errors)) }
+    }
+}
+
+fn present<'v>(members: &'v Object, name: &str) -> Option<&'v Value> {
+    members.get(name).filter(|value| !value.is_null())
+}

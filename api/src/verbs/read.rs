@@ -1,0 +1,28 @@
+//! get: one object, its stored bytes.
+
+use http::StatusCode;
+
+use super::Call;
+use super::options::version_number;
+use crate::rendition::{self, Renderer};
+use crate::response::{Response, respond_object};
+use crate::status::Status;
+use crate::store;
+
+/// Answers with the object named in the path (spec §4.7, semantics §8.5).
+pub async fn get(call: &mut Call<'_>) -> Result<Response, Status> {
+    if call.query.flag("export") {
+        return Err(Status::bad_request(
+            "the export parameter, deprecated since v1.14, is no longer supported",
+        ));
+    }
+    let at_least = version_number(call.query.first("resourceVersion").unwrap_or_default())?;
+    call.api.wait_for_revision(at_least).await?;
+    let key = store::key(call.resource, call.info.namespace_of(call.resource), &call.info.name);
+    let Some(stored) = call.store().get(&key)? else {
+        return Err(Status::not_found(call.subject(&call.info.name)));
+    };
+    let renderer = Renderer::for_call(call)?;
+    rendition::refuse_list_transform(&call.output, call.resource)?;
+    respond_object(renderer, StatusCode::OK, &stored.record.value)
+}

@@ -1,0 +1,271 @@
+//! Virtual resource types: objects that are a question (or an operation) and are never stored.
+//!
+//! Reviews answer who somebody is and what they may do (spec §2.7, semantics §14.5); `bindings` is the older path
+//! of `pods/binding`; `componentstatuses` is a read-only list about this process.
+
+use auth::authz::Rule;
+use auth::{Attributes, Decision, User};
+use bytes::Bytes;
+use http::StatusCode;
+
+use super::write::{decode_body, scope_to_request};
+use super::{Call, subresource};
+use crate::admission;
+use crate::field::FieldError;
+use crate::json::{Object, Value};
+use crate::object::{at, meta};
+use crate::query::WriteOptions;
+use crate::rendition::Renderer;
+use crate::response::Response;
+use crate::schema::encode::encode;
+use crate::status::Status;
+
+/// Serves a resource that has no storage.
+pub async fn serve(call: &mut Call<'_>, body: &Bytes) -> Result<Response, Status> {
+    match (call.resource.table.kind, call.info.verb) {
+        ("ComponentStatus", "get" | "list") => component_status(call),
+        ("Binding", "create") => subresource::bind_from_collection(call, body).await,
+        (_, "create") => review(call, body).await,
+        _ => Err(Status::method_not_allowed()),
+    }
+}
+
+/// POST of a review: the same object with its status filled in.
+async fn review(call: &mut Call<'_>, body: &Bytes) -> Result<Response, Status> {
+    let options = WriteOptions::from_query(call.query, "CreateOptions", &call.api.naming.meta_group())?;
+    let mut object = decode_body(call, body, &options)?;
+    scope_to_request(call, &mut object)?;
+    admission::create(call, &object)?;
+    let kind = call.resource.table.kind;
+    let status = match kind {
+        "SelfSubjectReview" => {
+            let mut status = Object::new();
+            status.push("userInfo", user_info(call.user).into());
+            status
+        }
+        "TokenReview" => token_review(call, &object)?,
+        "SelfSubjectRulesReview" => rules_review(call, &object)?,
+        "SubjectAccessReview" | "SelfSubjectAccessReview" | "LocalSubjectAccessReview" => {
+            access_review(call, &object)?
+        }
+        _ => return Err(Status::method_not_allowed()),
+    };
+    object.insert("status", status.into());
+    Renderer::respond_foreign(call, StatusCode::CREATED, call.resource.table.message, &object)
+}
+
+fn texts(list: &[String]) -> Value {
+    Value::Array(list.iter().map(|text| text.as_str().into()).collect())
+}
+
+fn user_info(user: &User) -> Object {
+    let mut info = Object::new();
+    info.push("username", user.name.as_str().into());
+    if !user.uid.is_empty() {
+        info.push("uid", user.uid.as_str().into());
+    }
+    if !user.groups.is_empty() {
+        info.push("groups", texts(&user.groups));
+    }
+    if !user.extra.is_empty() {
+        let extra = user.extra.iter().map(|(name, values)| (name.clone().into(), texts(values)));
+        info.push("extra", Value::Object(extra.collect()));
+    }
+    info
+}
+
+fn token_review(call: &Call<'_>, object: &Object) -> Result<Object, Status> {
+    let token = at(object, "spec.token").and_then(Value::as_str).unwrap_or_default();
+    if token.is_empty() {
+        return Err(Status::bad_request("token is required for TokenReview in authentication"));
+    }
+    let audiences = string_list(at(object, "spec.audiences"));
+    let mut status = Object::new();
+    match call.api.authenticator.review_token(token, &audiences, std::time::SystemTime::now()) {
+        Ok(user) => {
+            status.push("authenticated", true.into());
+            status.push("user", user_info(&user).into());
+            if !audiences.is_empty() {
+                status.push("audiences", texts(&audiences));
+            }
+        }
+        Err(error) => {
+            status.push("user", Object::new().into());
+            status.push("error", error.to_string().into());
+        }
+    }
+    Ok(status)
+}
+
+fn string_list(value: Option<&Value>) -> Vec<String> {
+    let items = value.and_then(Value::as_array).unwrap_or_default();
+    items.iter().filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+/// SubjectAccessReview and its two relatives.
+fn access_review(call: &Call<'_>, object: &Object) -> Result<Object, Status> {
+    let kind = call.resource.table.kind;
+    let spec = object.get("spec").and_then(Value::as_object);
+    let resource = spec.and_then(|spec| spec.get("resourceAttributes")).filter(|value| !value.is_null());
+    let non_resource =
+        spec.and_then(|spec| spec.get("nonResourceAttributes")).filter(|value| !value.is_null());
+    let user = if kind == "SelfSubjectAccessReview" { call.user.clone() } else { reviewed_user(spec) };
+    let mut errors = Vec::new();
+    match (resource, non_resource) {
+        (None, None) => errors.push(FieldError::invalid(
+            "spec.resourceAttributes",
+            &Value::Null,
+            "exactly one of nonResourceAttributes or resourceAttributes must be specified",
+        )),
+        (Some(_), Some(given)) => errors.push(FieldError::invalid(
+            "spec.nonResourceAttributes",
+            given,
+            "cannot be specified in combination with resourceAttributes",
+        )),
+        _ => {}
+    }
+    if kind != "SelfSubjectAccessReview" && user.name.is_empty() && user.groups.is_empty() {
+        errors.push(FieldError::invalid(
+            "spec.user",
+            &"".into(),
+            "at least one of user or group must be specified",
+        ));
+    }
+    let text = |value: Option<&Value>, name: &str| value.map_or("", |value| value.str_at(&[name])).to_owned();
+    if kind == "LocalSubjectAccessReview" {
+        if non_resource.is_some() {
+            errors.push(FieldError::invalid(
+                "spec.nonResourceAttributes",
+                &Value::Null,
+                "disallowed on this kind of request",
+            ));
+        }
+        let namespace = text(resource, "namespace");
+        if namespace != meta(object, "namespace") {
+            errors.push(FieldError::invalid(
+                "spec.resourceAttributes.namespace",
+                &namespace.into(),
+                "must match metadata.namespace",
+            ));
+        }
+    }
+    if !errors.is_empty() {
+        return Err(Status::invalid(call.subject_by_kind(""), &errors));
+    }
+    let parts = ["verb", "group", "version", "resource", "subresource", "namespace", "name"];
+    let [verb, group, version, resource_name, subresource, namespace, name] =
+        parts.map(|part| text(resource, part));
+    let (path, path_verb) = (text(non_resource, "path"), text(non_resource, "verb"));
+    let asked = Attributes {
+        user: &user,
+        verb: if resource.is_some() { &verb } else { &path_verb },
+        resource_request: resource.is_some(),
+        group: &group,
+        version: &version,
+        resource: &resource_name,
+        subresource: &subresource,
+        namespace: &namespace,
+        name: &name,
+        path: &path,
+    };
+    let decision = call.api.authorizer.decide(&asked);
+    let mut status = Object::new();
+    status.push("allowed", decision.is_allowed().into());
+    if matches!(decision, Decision::Deny { .. }) {
+        status.push("denied", true.into());
+    }
+    let reason = decision.reason().to_string();
+    if !reason.is_empty() {
+        status.push("reason", reason.into());
+    }
+    Ok(status)
+}
+
+/// The user whom a review is about.
+fn reviewed_user(spec: Option<&Object>) -> User {
+    let text = |name: &str| {
+        spec.and_then(|spec| spec.get(name)).and_then(Value::as_str).unwrap_or_default().to_owned()
+    };
+    let extra = spec.and_then(|spec| spec.get("extra")).and_then(Value::as_object);
+    let extra = extra.into_iter().flat_map(Object::iter);
+    User {
+        name: text("user"),
+        uid: text("uid"),
+        groups: string_list(spec.and_then(|spec| spec.get("groups"))),
+        extra: extra.map(|(name, values)| (name.to_owned(), string_list(Some(values)))).collect(),
+    }
+}
+
+/// What the caller may do in a namespace, as lists of rules.
+fn rules_review(call: &Call<'_>, object: &Object) -> Result<Object, Status> {
+    let namespace = at(object, "spec.namespace").and_then(Value::as_str).unwrap_or_default();
+    if namespace.is_empty() {
+        return Err(Status::bad_request("no namespace on request"));
+    }
+    let held = call.api.authorizer.rbac().rules_for(call.user, namespace);
+    let mut resource_rules = Vec::new();
+    let mut non_resource_rules = Vec::new();
+    let mut push = |rule: &Rule| {
+        let mut entry = Object::new();
+        entry.push("verbs", texts(&rule.verbs));
+        let members: [(&'static str, &Vec<String>); 3] = [
+            ("apiGroups", &rule.api_groups),
+            ("resources", &rule.resources),
+            ("resourceNames", &rule.resource_names),
+        ];
+        if !rule.non_resource_urls.is_empty() {
+            entry.push("nonResourceURLs", texts(&rule.non_resource_urls));
+            non_resource_rules.push(Value::Object(entry));
+            return;
+        }
+        for (name, list) in members.into_iter().filter(|(_, list)| !list.is_empty()) {
+            entry.push(name, texts(list));
+        }
+        resource_rules.push(Value::Object(entry));
+    };
+    let all = |text: &str| vec![text.to_owned()];
+    if call.user.in_group(auth::identity::MASTERS) {
+        push(&Rule { api_groups: all("*"), resources: all("*"), verbs: all("*"), ..Rule::default() });
+        push(&Rule { non_resource_urls: all("*"), verbs: all("*"), ..Rule::default() });
+    }
+    held.rules.iter().for_each(&mut push);
+    let mut status = Object::new();
+    status.push("resourceRules", Value::Array(resource_rules));
+    status.push("nonResourceRules", Value::Array(non_resource_rules));
+    status.push("incomplete", false.into());
+    if let Some(error) = auth::authz::rbac::join_errors(&held.errors) {
+        status.push("evaluationError", error.into());
+    }
+    Ok(status)
+}
+
+/// The components whose health upstream lists here. This server is the only one it knows about, so the store is
+/// the one entry whose health can be told (semantics §5.7).
+fn component_status(call: &Call<'_>) -> Result<Response, Status> {
+    let health = call.api.engine.health();
+    let mut condition = Object::new();
+    condition.push("type", "Healthy".into());
+    condition.push("status", if health.is_ok() { "True" } else { "False" }.into());
+    match &health {
+        Ok(()) => condition.push("message", "ok".into()),
+        Err(error) => condition.push("error", error.to_string().into()),
+    }
+    let mut component = Object::new();
+    component.push("kind", call.resource.table.kind.into());
+    component.push("apiVersion", call.resource.api_version.as_str().into());
+    component.object_entry("metadata").insert("name", STORE_COMPONENT.into());
+    component.push("conditions", Value::Array(vec![condition.into()]));
+    let message = call.resource.table.message;
+    match (call.info.verb, call.info.name.as_str()) {
+        ("list", _) => {
+            let mut encoded = Vec::new();
+            encode(message, &component, &mut encoded);
+            Renderer::respond_foreign_list(call, &[encoded.into()])
+        }
+        (_, STORE_COMPONENT) => Renderer::respond_foreign(call, StatusCode::OK, message, &component),
+        (_, name) => Err(Status::not_found(call.subject(name))),
+    }
+}
+
+/// Name under which the store's health is listed.
+const STORE_COMPONENT: &str = "etcd-0";

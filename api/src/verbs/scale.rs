@@ -1,0 +1,169 @@
+//! `/scale`: the replica count of a scalable object, through the one shape that autoscalers know
+//! (semantics §5.6).
+
+use http::StatusCode;
+
+use super::Call;
+use super::patch::{Reading, kind_of, options as patch_options, patched};
+use super::write::update_object;
+use crate::body::Expected;
+use crate::json::{Object, Value};
+use crate::object::{at, copy_path, meta, set_meta};
+use crate::query::WriteOptions;
+use crate::rendition::{Renderer, refuse_list_transform};
+use crate::response::Response;
+use crate::schema::table::{Message, SubresourceTable};
+use crate::selector::label::LabelSelector;
+use crate::status::Status;
+use crate::store;
+use crate::strategy::Endpoint;
+
+/// The scale of an object, as the subresource shows it.
+struct View<'t> {
+    message: &'static Message,
+    api_version: String,
+    kind: &'t str,
+}
+
+impl<'t> View<'t> {
+    fn new(call: &Call<'_>, table: &'t SubresourceTable) -> Self {
+        let api_version = call.api.naming.api_version(table.group, table.group_suffixed, table.version);
+        View { message: table.message, api_version, kind: table.kind }
+    }
+
+    /// Builds the Scale of `parent`, which stands at `revision`.
+    fn of(&self, parent: &Object, revision: u64) -> Object {
+        let mut scale = Object::new();
+        scale.push("kind", self.kind.into());
+        scale.push("apiVersion", self.api_version.as_str().into());
+        for name in ["name", "namespace", "uid", "creationTimestamp"] {
+            let value = meta(parent, name);
+            if !value.is_empty() {
+                set_meta(&mut scale, name, Some(value.into()));
+            }
+        }
+        set_meta(&mut scale, "resourceVersion", Some(revision.to_string().into()));
+        let count = |path| at(parent, path).and_then(Value::as_i64).unwrap_or(0);
+        scale.object_entry("spec").insert("replicas", Value::Int(count("spec.replicas")));
+        let status = scale.object_entry("status");
+        status.insert("replicas", Value::Int(count("status.replicas")));
+        if let Some(selector) = selector_text(parent) {
+            status.insert("selector", selector.into());
+        }
+        scale
+    }
+
+    fn respond(&self, call: &Call<'_>, scale: &Object) -> Result<Response, Status> {
+        Renderer::respond_foreign(call, StatusCode::OK, self.message, scale)
+    }
+}
+
+/// The parent's selector as text: a label selector object, or the plain map of a replication controller.
+fn selector_text(parent: &Object) -> Option<String> {
+    let selector = at(parent, "spec.selector")?.as_object()?;
+    if selector.contains("matchLabels") || selector.contains("matchExpressions") {
+        return LabelSelector::from_object(at(parent, "spec.selector"))
+            .ok()
+            .map(|selector| selector.to_string());
+    }
+    let mut pairs: Vec<String> = selector
+        .iter()
+        .map(|(name, value)| format!("{name}={}", value.as_str().unwrap_or_default()))
+        .collect();
+    pairs.sort_unstable();
+    Some(pairs.join(","))
+}
+
+/// GET of a scale.
+pub async fn get(call: &mut Call<'_>, table: &SubresourceTable) -> Result<Response, Status> {
+    let key = store::key(call.resource, call.info.namespace_of(call.resource), &call.info.name);
+    let Some(stored) = call.store().get(&key)? else {
+        return Err(Status::not_found(call.subject(&call.info.name)));
+    };
+    let view = View::new(call, table);
+    let scale = view.of(&stored.object(call.resource)?, stored.entry.revision());
+    view.respond(call, &scale)
+}
+
+/// PUT of a scale: its version and uid, when given, are preconditions on the parent.
+pub async fn update(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -> Result<Response, Status> {
+    let options = WriteOptions::from_query(call.query, "UpdateOptions", &call.api.naming.meta_group())?;
+    refuse_list_transform(&call.output, call.resource)?;
+    let view = View::new(call, table);
+    let expected = Expected { kind: view.kind, api_version: &view.api_version, message: view.message };
+    let decoded = expected.decode(call, body)?;
+    let kind = view.kind;
+    call.judge_strict(decoded.strict, options.field_validation, |errors| {
+        Status::bad_request(format!(
+            "{kind} in version \"{}\" cannot be handled as a {kind}: {errors}",
+            table.version
+        ))
+    })?;
+    let scale = decoded.object;
+    if meta(&scale, "name") != call.info.name {
+        return Err(Status::bad_request(format!(
+            "the name of the object ({}) does not match the name on the URL ({})",
+            meta(&scale, "name"),
+            call.info.name
+        )));
+    }
+    write(call, &view, options.dry_run, |_, _| Ok(scale.clone())).await
+}
+
+/// PATCH of a scale.
+pub async fn patch(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -> Result<Response, Status> {
+    let kind = kind_of(call.headers)?;
+    let options = patch_options(call)?;
+    refuse_list_transform(&call.output, call.resource)?;
+    let view = View::new(call, table);
+    let reading = Reading::new(kind, body, options.field_validation)?;
+    let message = view.message;
+    write(call, &view, options.dry_run, |call, current| {
+        let revision = meta(&current, "resourceVersion").to_owned();
+        let mut scale = patched(call, &reading, message, current)?;
+        if meta(&scale, "resourceVersion") == revision {
+            set_meta(&mut scale, "resourceVersion", None);
+        }
+        Ok(scale)
+    })
+    .await
+}
+
+/// Writes the replica count that `make` wants into the parent.
+async fn write(
+    call: &mut Call<'_>,
+    view: &View<'_>,
+    dry_run: bool,
+    mut make: impl FnMut(&mut Call<'_>, Object) -> Result<Object, Status>,
+) -> Result<Response, Status> {
+    let unconditional = |parent: &mut Object, scale: &Object| {
+        for name in ["resourceVersion", "uid"] {
+            let value = meta(scale, name);
+            set_meta(parent, name, (!value.is_empty()).then(|| value.into()));
+        }
+    };
+    let stored = update_object(call, Endpoint::Scale, dry_run, |call, stored, old| {
+        let scale = make(call, view.of(old, stored.entry.revision()))?;
+        let replicas = at(&scale, "spec.replicas").and_then(Value::as_i64).unwrap_or(0);
+        if replicas < 0 {
+            let error = crate::field::FieldError::invalid(
+                "spec.replicas",
+                &Value::Int(replicas),
+                "must be greater than or equal to 0",
+            );
+            return Err(Status::invalid(
+                crate::status::Subject { group: "autoscaling", kind: "Scale", name: &call.info.name },
+                &[error],
+            ));
+        }
+        let mut parent = old.clone();
+        unconditional(&mut parent, &scale);
+        copy_path(&mut parent, &scale, "spec.replicas");
+        parent.object_entry("spec").insert("replicas", Value::Int(replicas));
+        Ok(parent)
+    })
+    .await?;
+    let object = store::decode_stored(call.resource, &stored)?;
+    let revision = meta(&object, "resourceVersion").parse().unwrap_or(0);
+    view.respond(call, &view.of(&object, revision))
+}

@@ -1,0 +1,209 @@
+//! Subresources: which verb of which subresource does what (semantics §5.6).
+
+use bytes::Bytes;
+use http::StatusCode;
+
+use super::delete::success;
+use super::write::update_object;
+use super::{Call, patch, read, scale, write};
+use crate::body::Expected;
+use crate::json::{Object, Value};
+use crate::object::{at, meta, set_meta};
+use crate::query::WriteOptions;
+use crate::response::{Response, respond_success};
+use crate::schema::table::SubresourceTable;
+use crate::status::{Details, Status};
+use crate::store;
+use crate::strategy::Endpoint;
+
+/// Runs a permitted request on a subresource.
+pub async fn serve(call: &mut Call<'_>, body: &Bytes) -> Result<Response, Status> {
+    let name = call.info.subresource.as_str();
+    let Some(table) = call.resource.table.subresources.iter().find(|table| table.name == name) else {
+        return Err(Status::no_such_route());
+    };
+    if !table.verbs.contains(&call.info.verb) {
+        return Err(Status::method_not_allowed());
+    }
+    match (name, call.info.verb, Endpoint::of_parent(name)) {
+        ("scale", "get", _) => scale::get(call, table).await,
+        ("scale", "update", _) => scale::update(call, table, body).await,
+        ("scale", "patch", _) => scale::patch(call, table, body).await,
+        (_, "get", Some(_)) => read::get(call).await,
+        (_, "update", Some(endpoint)) => write::update(call, body, endpoint).await,
+        (_, "patch", Some(endpoint)) => patch::patch(call, body, endpoint).await,
+        ("binding", "create", _) => bind(call, table, body).await,
+        _ if table.connect || name == "log" => unreachable_node(call),
+        _ => Err(Status::no_such_route()),
+    }
+}
+
+/// The answer of connections into a node, when there is no node to reach (semantics §5.8): the object must
+/// exist, a pod must have a host, and then the host does not answer.
+fn unreachable_node(call: &Call<'_>) -> Result<Response, Status> {
+    let name = &call.info.name;
+    let key = store::key(call.resource, call.info.namespace_of(call.resource), name);
+    let Some(stored) = call.store().get(&key)? else {
+        return Err(Status::not_found(call.subject(name)));
+    };
+    let object = stored.object(call.resource)?;
+    if call.resource.table.kind == "Pod" {
+        let host = at(&object, "spec.nodeName").and_then(Value::as_str).unwrap_or_default();
+        if host.is_empty() {
+            return Err(Status::bad_request(format!("pod {name} does not have a host assigned")));
+        }
+        return Err(Status::new(
+            crate::status::Reason::ServiceUnavailable,
+            format!("error trying to reach service: no route to node {host}"),
+        ));
+    }
+    Err(Status::new(
+        crate::status::Reason::ServiceUnavailable,
+        format!("no endpoints available for {} \"{name}\"", call.resource.table.singular),
+    ))
+}
+
+/// Reads the body of a subresource that is an object of its own.
+pub fn decode_own(
+    call: &mut Call<'_>,
+    table: &SubresourceTable,
+    body: &[u8],
+    options: &WriteOptions,
+) -> Result<Object, Status> {
+    let api_version = call.api.naming.api_version(table.group, table.group_suffixed, table.version);
+    let expected = Expected { kind: table.kind, api_version: &api_version, message: table.message };
+    let decoded = expected.decode(call, body)?;
+    let (kind, version) = (table.kind, table.version);
+    call.judge_strict(decoded.strict, options.field_validation, |errors| {
+        Status::bad_request(format!(
+            "{kind} in version \"{version}\" cannot be handled as a {kind}: {errors}"
+        ))
+    })?;
+    Ok(decoded.object)
+}
+
+/// POST of a Binding on a pod.
+async fn bind(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -> Result<Response, Status> {
+    let options = WriteOptions::from_query(call.query, "CreateOptions", &call.api.naming.meta_group())?;
+    let binding = decode_own(call, table, body, &options)?;
+    let name = call.info.name.clone();
+    let given = meta(&binding, "name");
+    if !given.is_empty() && given != name {
+        return Err(Status::bad_request(format!(
+            "the name of the object ({given}) does not match the name on the URL ({name})"
+        )));
+    }
+    bind_pod(call, binding, &name, options.dry_run).await
+}
+
+/// POST of a Binding on the collection: the same, with the pod named in the body.
+pub async fn bind_from_collection(call: &mut Call<'_>, body: &[u8]) -> Result<Response, Status> {
+    let options = WriteOptions::from_query(call.query, "CreateOptions", &call.api.naming.meta_group())?;
+    let binding = write::decode_body(call, body, &options)?;
+    let name = meta(&binding, "name").to_owned();
+    if name.is_empty() {
+        return Err(Status::bad_request("name must be provided"));
+    }
+    let Some(pods) = call.api.registry.resource("", "v1", "pods") else {
+        return Err(Status::no_such_route());
+    };
+    // The permission to create bindings is the permission to bind; the pod is reached through it.
+    let info = crate::request::RequestInfo { name: name.clone(), verb: "create", ..call.info.clone() };
+    let mut on_pod = Call {
+        api: call.api,
+        proof: call.proof,
+        info: &info,
+        resource: pods,
+        query: call.query,
+        headers: call.headers,
+        user: call.user,
+        output: call.output,
+        warnings: Vec::new(),
+    };
+    let response = bind_pod(&mut on_pod, binding, &name, options.dry_run).await;
+    call.warnings.extend(on_pod.warnings);
+    response
+}
+
+/// Gives a pod its node, once (semantics §5.6).
+async fn bind_pod(
+    call: &mut Call<'_>,
+    binding: Object,
+    name: &str,
+    dry_run: bool,
+) -> Result<Response, Status> {
+    let text = |path: &str| at(&binding, path).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let (target, target_kind) = (text("target.name"), text("target.kind"));
+    let mut errors = Vec::new();
+    if !matches!(target_kind.as_str(), "" | "Node") {
+        let supported = ["Node", "<empty>"];
+        errors.push(crate::field::FieldError::not_supported("target.kind", &target_kind.into(), &supported));
+    }
+    if target.is_empty() {
+        errors.push(crate::field::FieldError::required("target.name", ""));
+    }
+    if !errors.is_empty() {
+        let subject = crate::status::Subject { group: "", kind: "Binding", name };
+        return Err(Status::invalid(subject, &errors));
+    }
+    update_object(call, Endpoint::Binding, dry_run, |call, _, old| {
+        let refuse = |why: &str| {
+            Err(Status::conflict(
+                crate::status::Subject { group: "", kind: "pods/binding", name: &call.info.name },
+                why,
+            ))
+        };
+        let host = at(old, "spec.nodeName").and_then(Value::as_str).unwrap_or_default();
+        if !meta(old, "deletionTimestamp").is_empty() {
+            return refuse(&format!("pod {name} is being deleted, cannot be assigned to a host"));
+        }
+        if !host.is_empty() {
+            return refuse(&format!("pod {name} is already assigned to node \"{host}\""));
+        }
+        if at(old, "spec.schedulingGates").and_then(Value::as_array).is_some_and(|gates| !gates.is_empty()) {
+            return refuse(&format!("pod {name} has non-empty .spec.schedulingGates"));
+        }
+        let mut pod = old.clone();
+        for precondition in ["uid", "resourceVersion"] {
+            let value = meta(&binding, precondition);
+            set_meta(&mut pod, precondition, (!value.is_empty()).then(|| value.into()));
+        }
+        for map in ["labels", "annotations"] {
+            let Some(added) = at(&binding, &format!("metadata.{map}")).and_then(Value::as_object) else {
+                continue;
+            };
+            let target = crate::object::metadata_mut(&mut pod).object_entry(map);
+            for (key, value) in added.iter() {
+                target.insert(key.to_owned(), value.clone());
+            }
+            crate::strategy::sort_members(target);
+        }
+        pod.object_entry("spec").insert("nodeName", target.as_str().into());
+        let status = pod.object_entry("status");
+        status.remove("nominatedNodeName");
+        set_condition(status, "PodScheduled", "True");
+        Ok(pod)
+    })
+    .await?;
+    let code = StatusCode::CREATED;
+    Ok(respond_success(code, &success(&Details::default(), Some(code)), &call.output))
+}
+
+/// Sets a condition, noting when it changed.
+fn set_condition(status: &mut Object, kind: &str, value: &str) {
+    let list = status.entry("conditions");
+    if !matches!(list, Value::Array(_)) {
+        *list = Value::Array(Vec::new());
+    }
+    let Some(conditions) = list.as_array_mut() else { return };
+    let mut condition = Object::new();
+    condition.push("type", kind.into());
+    condition.push("status", value.into());
+    condition.push("lastProbeTime", Value::Null);
+    condition.push("lastTransitionTime", crate::clock::now().into());
+    match conditions.iter_mut().find(|condition| condition.str_at(&["type"]) == kind) {
+        Some(slot) if slot.str_at(&["status"]) == value => {}
+        Some(slot) => *slot = condition.into(),
+        None => conditions.push(condition.into()),
+    }
+}

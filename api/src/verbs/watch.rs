@@ -1,0 +1,268 @@
+//! watch: a cursor into the committed log, rendered as it moves (spec §4.8, §6, semantics §8.6–8.8).
+//!
+//! ```text
+//! snapshot ──synthetic ADDED──► initial-events-end bookmark ──► tail of the log ──► events · bookmarks ──► end
+//! ```
+//!
+//! There is no queue per watcher: a client that reads slowly simply asks its tail later. What an event means to a
+//! watcher follows from the attributes before and after the change, so no body is parsed to filter.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use engine::{Event, EventKind, Scan, Tail, TailError};
+use futures_util::Stream;
+use http::HeaderValue;
+use http::header::CONTENT_TYPE;
+use tokio::time::Instant;
+
+use super::Call;
+use super::options::{ListOptions, version_number};
+use crate::attributes::Selection;
+use crate::rendition::{EventType, Renderer};
+use crate::response::Response;
+use crate::server::{Aborted, Body, Shutdown};
+use crate::status::{Reason, Status};
+use crate::store::{self, Stored};
+
+/// Bytes of events gathered into one chunk before it is handed on.
+const CHUNK_BYTES: usize = 64 * 1024;
+
+/// Most events taken from the tail at once; bounds the memory of one step.
+const EVENTS_MAX: usize = 256;
+
+/// How often a quiet watch tells how far it has seen (semantics §8.7).
+const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
+
+/// How long before its end a watch sends a last bookmark.
+const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
+
+/// How long a watch with initial events waits for a revision that has not happened (semantics §8.6).
+const FUTURE_WAIT: Duration = Duration::from_secs(3);
+
+/// Answers with a stream of events.
+pub async fn watch(call: &mut Call<'_>) -> Result<Response, Status> {
+    if !call.resource.table.verbs.contains(&"watch") {
+        return Err(Status::not_supported("watch", call.subject("")));
+    }
+    let meta_group = call.api.naming.meta_group();
+    let options = ListOptions::from_query(call.query, call.selection()?, true, &meta_group)?;
+    let asked = version_number(&options.resource_version)?;
+    let renderer = Renderer::for_call(call)?;
+    let engine = call.store().engine();
+    let namespace = call.info.namespace_of(call.resource).to_owned();
+    let prefix = store::collection(call.resource, &namespace);
+    let initial = options.send_initial_events == Some(true);
+
+    let mut pending_error = None;
+    if initial && asked > engine.revision() {
+        let reached = tokio::time::timeout(FUTURE_WAIT, engine.reached(asked)).await;
+        if reached.is_err() {
+            pending_error = Some(Status::too_large_resource_version(asked, engine.revision(), 1));
+        }
+    }
+    let snapshot = engine.snapshot();
+    let from_newest = matches!(options.resource_version.as_str(), "" | "0");
+    let start = if initial || from_newest { snapshot.revision() } else { asked };
+    let tail = match engine.tail(start, prefix.clone()) {
+        Ok(tail) => Some(tail),
+        Err(error) => {
+            pending_error.get_or_insert(broken(start, &error));
+            None
+        }
+    };
+    let scan = initial.then(|| snapshot.prefix(&prefix));
+    let state = State {
+        renderer,
+        selection: options.selection,
+        scan,
+        tail,
+        pending_error,
+        bookmarks: options.allow_bookmarks,
+        initial_marker: options.allow_bookmarks && initial,
+        initial_revision: snapshot.revision(),
+        sent_revision: start,
+        deadline: Instant::now() + duration(options.timeout_seconds, call.api.limits.min_request_timeout),
+        next_bookmark: Instant::now() + BOOKMARK_EVERY,
+        last_bookmark_sent: false,
+        shutdown: call.api.lifecycle.shutdown(),
+        buffer: Vec::new(),
+        ended: false,
+    };
+    let media_type = HeaderValue::from_str(&state.renderer.watch_media_type()).map_err(Status::internal)?;
+    let mut response = http::Response::new(Body::stream(state.into_stream()));
+    response.headers_mut().insert(CONTENT_TYPE, media_type);
+    Ok(response)
+}
+
+/// The client's choice, or a time between once and twice the server's minimum so that clients spread out.
+fn duration(seconds: i64, minimum: Duration) -> Duration {
+    match seconds {
+        0 => {
+            let spread = f64::from(u16::from_le_bytes(crate::names::random::<2>())) / f64::from(u16::MAX);
+            minimum.mul_f64(1.0 + spread)
+        }
+        seconds => Duration::from_secs(u64::try_from(seconds).unwrap_or(0)),
+    }
+}
+
+/// What the client of a tail that cannot go on after `seen` hears.
+fn broken(seen: u64, error: &TailError) -> Status {
+    match error {
+        TailError::Compacted { oldest } => {
+            Status::expired(format!("too old resource version: {seen} ({})", oldest.saturating_sub(1)))
+        }
+        TailError::Damaged { .. } => Status::new(Reason::StorageReadError, error.to_string()),
+        TailError::Closed => Status::new(Reason::ServiceUnavailable, "apiserver is shutting down"),
+    }
+}
+
+/// Everything one watch holds.
+struct State {
+    renderer: Renderer,
+    selection: Selection,
+    /// Synthetic initial events still to be sent.
+    scan: Option<Scan>,
+    /// `None` when the start could not be served.
+    tail: Option<Tail>,
+    pending_error: Option<Status>,
+    bookmarks: bool,
+    initial_marker: bool,
+    initial_revision: u64,
+    /// Newest revision the client has been told of, by event or bookmark.
+    sent_revision: u64,
+    deadline: Instant,
+    next_bookmark: Instant,
+    last_bookmark_sent: bool,
+    shutdown: Shutdown,
+    buffer: Vec<u8>,
+    ended: bool,
+}
+
+impl State {
+    fn into_stream(self) -> impl Stream<Item = Result<Bytes, Aborted>> + Send {
+        futures_util::stream::unfold(self, |mut state| async move {
+            let chunk = state.next_chunk().await?;
+            Some((Ok(chunk), state))
+        })
+    }
+
+    /// The next bytes for the client, or `None` at the end of the watch.
+    async fn next_chunk(&mut self) -> Option<Bytes> {
+        while self.buffer.is_empty() {
+            if self.ended {
+                return None;
+            }
+            if let Some(status) = self.pending_error.take() {
+                self.fail(&status);
+            } else if self.scan.is_some() {
+                if let Err(status) = self.fill_initial() {
+                    self.fail(&status);
+                }
+            } else {
+                self.follow().await;
+            }
+        }
+        Some(Bytes::from(std::mem::take(&mut self.buffer)))
+    }
+
+    fn fail(&mut self, status: &Status) {
+        self.renderer.error_event(status, &mut self.buffer);
+        self.ended = true;
+    }
+
+    /// One chunk of synthetic ADDED events; after the last one, the marker.
+    fn fill_initial(&mut self) -> Result<(), Status> {
+        let resource = self.renderer.resource().clone();
+        while self.buffer.len() < CHUNK_BYTES {
+            let Some(entry) = self.scan.as_mut().and_then(Iterator::next) else {
+                self.scan = None;
+                if self.initial_marker {
+                    self.renderer.bookmark(self.initial_revision, true, &mut self.buffer);
+                }
+                break;
+            };
+            let stored = store::read(entry)?;
+            if store::is_selected(&resource, &self.selection, &stored.record)? {
+                self.renderer.event(EventType::Added, &stored.record.value, &mut self.buffer)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for events, the next bookmark, or the end.
+    async fn follow(&mut self) {
+        let Some(tail) = &mut self.tail else {
+            self.ended = true;
+            return;
+        };
+        let last_bookmark = self.deadline.checked_sub(BOOKMARK_BEFORE_END).unwrap_or(self.deadline);
+        let bookmark_at =
+            if self.last_bookmark_sent { self.deadline } else { self.next_bookmark.min(last_bookmark) };
+        let wake_at = if self.bookmarks { bookmark_at.min(self.deadline) } else { self.deadline };
+        let events = tokio::select! {
+            events = tail.next(EVENTS_MAX) => Some(events),
+            () = tokio::time::sleep_until(wake_at) => None,
+            () = self.shutdown.begun() => {
+                self.ended = true;
+                return;
+            }
+        };
+        match events {
+            Some(Ok(events)) => {
+                for event in events {
+                    if let Err(status) = self.render(&event) {
+                        self.fail(&status);
+                        return;
+                    }
+                }
+            }
+            Some(Err(error)) => self.fail(&broken(self.sent_revision, &error)),
+            None if Instant::now() >= self.deadline => self.ended = true,
+            None => self.bookmark(last_bookmark),
+        }
+    }
+
+    fn bookmark(&mut self, last: Instant) {
+        let now = Instant::now();
+        self.last_bookmark_sent |= now >= last;
+        self.next_bookmark = now + BOOKMARK_EVERY;
+        let progress = self.tail.as_ref().map_or(0, Tail::progress);
+        if progress > self.sent_revision {
+            self.renderer.bookmark(progress, false, &mut self.buffer);
+            self.sent_revision = progress;
+        }
+    }
+
+    /// What the change means to this watcher: entered, stayed in, or left the selection (semantics §8.7).
+    fn render(&mut self, event: &Event) -> Result<(), Status> {
+        let resource = self.renderer.resource().clone();
+        let current = store::read(event.entry.clone())?;
+        let selected = |stored: &Stored| store::is_selected(&resource, &self.selection, &stored.record);
+        let everything = self.selection.is_everything();
+        let is_in = event.kind == EventKind::Put && selected(&current)?;
+        let previous = match &event.previous {
+            Some(entry) if !everything => Some(store::read(entry.clone())?),
+            _ => None,
+        };
+        let was_in = match &previous {
+            Some(previous) => selected(previous)?,
+            None => everything && event.previous.is_some(),
+        };
+        let (kind, value) = match (was_in, is_in) {
+            (false, true) => (EventType::Added, current.record.value),
+            (true, true) => (EventType::Modified, current.record.value),
+            // The final state of a deletion is stored with the deletion's revision already.
+            (true, false) if event.kind == EventKind::Delete => (EventType::Deleted, current.record.value),
+            (true, false) => {
+                let previous = previous.map(|stored| stored.record.value).unwrap_or_default();
+                let moved = crate::rendition::with_revision(&previous, event.revision);
+                (EventType::Deleted, moved)
+            }
+            (false, false) => return Ok(()),
+        };
+        self.renderer.event(kind, &value, &mut self.buffer)?;
+        self.sent_revision = event.revision;
+        Ok(())
+    }
+}

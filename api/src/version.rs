@@ -1,0 +1,83 @@
+//! `/version`: what this server is, in the form that clients parse (semantics §2.1).
+
+use std::sync::OnceLock;
+
+use bytes::Bytes;
+use http::{Response, StatusCode};
+
+use crate::discovery::json_response;
+use crate::json::{Object, Value};
+
+/// Major number of the API release this server speaks.
+pub const MAJOR: &str = "1";
+/// Minor number of the API release this server speaks.
+pub const MINOR: &str = "35";
+/// Oldest minor number that this server can stand in for.
+const MINOR_COMPATIBLE: &str = "34";
+
+/// The release as a semantic version: `v1.35.0+cluster-apiserver.<version of this program>`.
+///
+/// Clients compare the part before `+` with their own version; what follows tells people which server this is.
+pub fn git_version() -> &'static str {
+    concat!("v1.35.0+cluster-apiserver.", env!("CARGO_PKG_VERSION"))
+}
+
+/// The answer to a GET of `/version`: always indented JSON, whatever the request accepts.
+///
+/// `gitCommit` and `buildDate` come from the environment of the build (`GIT_COMMIT`, `BUILD_DATE`); a build
+/// that does not set them stays reproducible and says the beginning of time.
+pub fn respond() -> Response<Bytes> {
+    static DOCUMENT: OnceLock<Response<Bytes>> = OnceLock::new();
+    DOCUMENT.get_or_init(|| json_response(StatusCode::OK, &document(), true)).clone()
+}
+
+fn document() -> Value {
+    let commit = option_env!("GIT_COMMIT").unwrap_or("");
+    let architecture = match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    };
+    let platform = format!("{}/{architecture}", std::env::consts::OS);
+    let members = [
+        ("major", MAJOR),
+        ("minor", MINOR),
+        ("emulationMajor", MAJOR),
+        ("emulationMinor", MINOR),
+        ("minCompatibilityMajor", MAJOR),
+        ("minCompatibilityMinor", MINOR_COMPATIBLE),
+        ("gitVersion", git_version()),
+        ("gitCommit", commit),
+        ("gitTreeState", if commit.is_empty() { "archive" } else { "clean" }),
+        ("buildDate", option_env!("BUILD_DATE").unwrap_or("1970-01-01T00:00:00Z")),
+        // The key is part of the protocol; there is no Go here.
+        ("goVersion", ""),
+        ("compiler", "rustc"),
+        ("platform", &platform),
+    ];
+    let members: Object = members.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+    members.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+
+    #[test]
+    fn the_document_has_the_members_of_semantics_2_1_and_a_version_that_clients_parse() {
+        let body = respond().into_body();
+        assert!(body.starts_with(b"{\n  \"major\": \"1\",\n  \"minor\": \"35\",\n"));
+        let document = json::parse(&body).unwrap();
+        let names: Vec<&str> = document.as_object().unwrap().iter().map(|(name, _)| name).collect();
+        assert_eq!(
+            names.join(" "),
+            "major minor emulationMajor emulationMinor minCompatibilityMajor minCompatibilityMinor gitVersion \
+             gitCommit gitTreeState buildDate goVersion compiler platform"
+        );
+        let version = document.str_at(&["gitVersion"]);
+        let (release, build) = version.strip_prefix('v').unwrap().split_once('+').unwrap();
+        assert_eq!(release, format!("{MAJOR}.{MINOR}.0"));
+        assert!(build.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'.' || b == b'-'), "{build}");
+    }
+}

@@ -1,0 +1,56 @@
+//! `Warning` headers: `299 - "<text>"`, one for each distinct text, within a total budget (semantics §3.4).
+
+use http::HeaderValue;
+
+/// Characters all texts together may have.
+const TOTAL_MAX: usize = 4096;
+
+/// Characters a text keeps once the total is over its budget.
+const CUT_MAX: usize = 256;
+
+/// The headers for `texts`; texts with control characters are dropped.
+pub fn headers(texts: &[String]) -> Vec<HeaderValue> {
+    let mut distinct: Vec<&str> = Vec::with_capacity(texts.len());
+    for text in texts {
+        if !text.chars().any(char::is_control) && !distinct.contains(&text.as_str()) {
+            distinct.push(text);
+        }
+    }
+    let total: usize = distinct.iter().map(|text| text.chars().count()).sum();
+    let each = if total > TOTAL_MAX { CUT_MAX } else { usize::MAX };
+    let mut left = TOTAL_MAX;
+    let mut headers = Vec::with_capacity(distinct.len());
+    for text in distinct {
+        let cut: String = text.chars().take(each).collect();
+        let size = cut.chars().count();
+        if size > left {
+            break;
+        }
+        left -= size;
+        let escaped = cut.replace('\\', "\\\\").replace('"', "\\\"");
+        headers.extend(HeaderValue::from_bytes(format!("299 - \"{escaped}\"").as_bytes()));
+    }
+    headers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_become_headers_as_semantics_3_4_says() {
+        let texts = |list: &[&str]| headers(&list.iter().map(|&text| text.to_owned()).collect::<Vec<_>>());
+        let shown = |list: &[&str]| -> Vec<String> {
+            texts(list).iter().map(|value| String::from_utf8(value.as_bytes().to_vec()).unwrap()).collect()
+        };
+        assert_eq!(
+            shown(&["unknown field \"a\"", "b\\c", "b\\c"]),
+            [r#"299 - "unknown field \"a\"""#, r#"299 - "b\\c""#]
+        );
+        assert_eq!(shown(&["bad\ttext", "fine"]), [r#"299 - "fine""#]);
+        let long = "x".repeat(3000);
+        let other = "y".repeat(3000);
+        let cut = shown(&[&long, &other]);
+        assert_eq!(cut.iter().map(String::len).collect::<Vec<_>>(), [256 + 8, 256 + 8]);
+    }
+}
