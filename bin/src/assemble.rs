@@ -1,0 +1,142 @@
+//! From a checked configuration to a running server, and back to nothing.
+//!
+//! ```text
+//! listen ─► data directory ─► store ─► credentials ─► handler ─► serve ─► bootstrap ─► controllers ─► ready
+//! signal ─► not ready ─► shutdown delay ─► stop accepting ─► drain ─► controllers end ─► close the store ─► exit 0
+//! ```
+//!
+//! The listener comes first, so that a taken port leaves the data directory untouched; connections wait in its
+//! backlog until serving begins. Source of the way down: semantics §16.4.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::Context;
+use api::pipeline::{Api, Parts};
+use api::server::{Lifecycle, Limits, Stage};
+use auth::Authenticator;
+use auth::authn::NameDomains;
+use auth::authn::x509::{CaBundle, ClientCertificates};
+use engine::Engine;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::config::{self, Config};
+use crate::credentials::Credentials;
+use crate::flags::Durability;
+use crate::{files, host};
+
+/// Serves until told to stop. `started` is when the process began, for the log.
+///
+/// # Errors
+/// One that fits one line, when the start fails.
+pub async fn run(config: Config, started: Instant) -> anyhow::Result<()> {
+    let lifecycle = Lifecycle::new();
+    listen_to_signals(&lifecycle)?;
+    host::raise_open_files();
+    let listener = host::listen(config.bind)?;
+    let address = listener.local_addr().context("cannot tell the listening address")?;
+
+    files::private_dir(&config.data_dir)?;
+    config::remember_profile(&config.data_dir, config.naming)?;
+    let engine = open_store(&config)?;
+    let credentials = Arc::new(Credentials::prepare(&config, address)?);
+    let handler = Arc::new(api_of(&config, &credentials, address, engine.clone(), lifecycle.clone())?);
+
+    let tls = api::server::server_config(credentials.serving.clone());
+    let limits = Limits { drain_timeout: config.request_timeout, ..Limits::default() };
+    let serving =
+        tokio::spawn(api::server::serve(listener, tls, handler.clone(), limits, lifecycle.shutdown()));
+    let following = tokio::spawn({
+        let credentials = credentials.clone();
+        async move { credentials.follow().await }
+    });
+    let outcome = handler.bootstrap().await.context("cannot make the objects every cluster starts with")?;
+    tracing::debug!(?outcome, "bootstrap");
+    let controllers = api::controllers::start(handler.clone());
+    lifecycle.advance(Stage::Serving);
+    let kubeconfig = credentials.kubeconfig.display();
+    tracing::info!(
+        address = %format_args!("https://{address}"),
+        data_dir = %config.data_dir.display(),
+        naming = config.naming.profile,
+        durability = config.durability.as_str(),
+        authorization_mode = %config.authorization_modes,
+        ready_ms = started.elapsed().as_millis() as u64,
+        connect = %format_args!("export KUBECONFIG={kubeconfig}"),
+        "serving"
+    );
+
+    lifecycle.reached(Stage::Leaving).await;
+    tracing::info!(delay_s = config.shutdown_delay.as_secs_f32(), "told to stop, not ready any more");
+    tokio::time::sleep(config.shutdown_delay).await;
+    lifecycle.advance(Stage::Draining);
+    let drained = serving.await.context("the listener failed")?;
+    following.abort();
+    controllers.stop().await;
+    engine.close().await;
+    lifecycle.advance(Stage::Stopped);
+    tracing::info!(connections_cut = drained.connections_cut, "stopped");
+    Ok(())
+}
+
+/// Opens the store below the data directory.
+fn open_store(config: &Config) -> anyhow::Result<Engine> {
+    let durability = match config.durability {
+        Durability::Sync => engine::Durability::Sync,
+        Durability::Relaxed => engine::Durability::Relaxed,
+    };
+    Ok(Engine::open(engine::Options { durability, ..engine::Options::new(config.data_dir.join("log")) })?)
+}
+
+/// Puts the parts of the request handler together.
+fn api_of(
+    config: &Config,
+    credentials: &Credentials,
+    address: SocketAddr,
+    engine: Engine,
+    lifecycle: Lifecycle,
+) -> anyhow::Result<Api> {
+    let domains = NameDomains::new(config.naming.domain);
+    let bundle = CaBundle::from_pem(&credentials.client_cas).context("--client-ca-file")?;
+    let mut authenticator =
+        Authenticator::new().with_certificates(Arc::new(ClientCertificates::new(bundle, &domains)));
+    if let Some(tokens) = &config.token_auth {
+        authenticator = authenticator.with_tokens(tokens.clone());
+    }
+    if config.anonymous_auth {
+        authenticator = authenticator.with_anonymous();
+    }
+    let limits = api::pipeline::Limits {
+        request_timeout: config.request_timeout,
+        min_request_timeout: config.min_request_timeout,
+        livez_grace_period: config.livez_grace_period,
+    };
+    let root_ca = credentials.root_ca.clone();
+    let parts = Parts { naming: config.naming, engine, authenticator, lifecycle, limits, address, root_ca };
+    Ok(Api::assemble(parts, &config.authorization_modes.0)?)
+}
+
+/// The first signal to stop begins the way down, the second one ends the process where it stands.
+fn listen_to_signals(lifecycle: &Lifecycle) -> anyhow::Result<()> {
+    let open = |kind| signal(kind).context("cannot listen to signals");
+    let mut terminate = open(SignalKind::terminate())?;
+    let mut interrupt = open(SignalKind::interrupt())?;
+    let lifecycle = lifecycle.clone();
+    tokio::spawn(async move {
+        either(&mut terminate, &mut interrupt).await;
+        lifecycle.advance(Stage::Leaving);
+        either(&mut terminate, &mut interrupt).await;
+        tracing::warn!("told to stop twice, not waiting any longer");
+        #[expect(clippy::disallowed_methods, reason = "this is the one place that means it")]
+        std::process::exit(1);
+    });
+    Ok(())
+}
+
+async fn either(terminate: &mut Signal, interrupt: &mut Signal) {
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+}

@@ -1,0 +1,261 @@
+//! Flags, checked together and against the files they name; still nothing touched.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use api::server::ServingCertificate;
+use auth::authn::token_file::StaticTokens;
+use auth::authz::Mode;
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject;
+
+use crate::files;
+use crate::flags::{Durability, Flags, LogFormat, Modes, Profile};
+
+/// Everything the server is told, known to be usable.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where the store and the certificates live.
+    pub data_dir: PathBuf,
+    /// Where to listen; port 0 for any.
+    pub bind: SocketAddr,
+    /// The vocabulary.
+    pub naming: Profile,
+    /// The serving certificate, if it is not our own to make.
+    pub tls_files: Option<TlsFiles>,
+    /// CAs of client certificates besides our own.
+    pub client_ca: Option<NamedFile>,
+    /// Static bearer tokens.
+    pub token_auth: Option<StaticTokens>,
+    /// Whether requests without credentials are served.
+    pub anonymous_auth: bool,
+    /// Authorizers in order.
+    pub authorization_modes: Modes,
+    /// When writes are acknowledged.
+    pub durability: Durability,
+    /// Served but not ready for this long after the signal.
+    pub shutdown_delay: Duration,
+    /// Longest a short request may take.
+    pub request_timeout: Duration,
+    /// Shortest a watch is kept open by default.
+    pub min_request_timeout: Duration,
+    /// How long an unfinished start counts as alive.
+    pub livez_grace_period: Duration,
+    /// Detail of the log.
+    pub verbosity: u8,
+    /// Form of the log.
+    pub log_format: LogFormat,
+}
+
+/// A serving certificate given as files.
+#[derive(Clone, Debug)]
+pub struct TlsFiles {
+    /// The chain.
+    pub certificate: PathBuf,
+    /// The key.
+    pub key: PathBuf,
+}
+
+/// A file read at start.
+#[derive(Clone, Debug)]
+pub struct NamedFile {
+    /// Where it is, for messages and for reading it again.
+    pub path: PathBuf,
+    /// What it said.
+    pub bytes: Vec<u8>,
+}
+
+impl Config {
+    /// Checks `flags`, reading the files they name.
+    ///
+    /// # Errors
+    /// One that fits one line.
+    pub fn from_flags(flags: Flags) -> anyhow::Result<Self> {
+        if flags.data_dir.as_os_str().is_empty() {
+            bail!("--data-dir must not be empty");
+        }
+        if flags.data_dir.exists() && !flags.data_dir.is_dir() {
+            bail!("--data-dir: {} is not a directory", flags.data_dir.display());
+        }
+        check_profile(&flags.data_dir, flags.naming)?;
+        let tls_files = match (flags.tls_cert_file, flags.tls_private_key_file) {
+            (None, None) => None,
+            (Some(certificate), Some(key)) => Some(TlsFiles { certificate, key }),
+            (Some(_), None) => bail!("--tls-cert-file needs --tls-private-key-file"),
+            (None, Some(_)) => bail!("--tls-private-key-file needs --tls-cert-file"),
+        };
+        if let Some(files) = &tls_files {
+            let chain = read("--tls-cert-file", &files.certificate)?;
+            let key = read("--tls-private-key-file", &files.key)?;
+            ServingCertificate::from_pem(&chain, &key)
+                .with_context(|| format!("--tls-cert-file {}", files.certificate.display()))?;
+        }
+        let client_ca = named("--client-ca-file", flags.client_ca_file)?;
+        if let Some(file) = &client_ca {
+            let mut count = 0;
+            for certificate in CertificateDer::pem_slice_iter(&file.bytes) {
+                certificate
+                    .with_context(|| format!("--client-ca-file {}: broken PEM", file.path.display()))?;
+                count += 1;
+            }
+            if count == 0 {
+                bail!("--client-ca-file {}: no certificate in it", file.path.display());
+            }
+        }
+        let token_auth = named("--token-auth-file", flags.token_auth_file)?
+            .map(|NamedFile { path, bytes }| {
+                StaticTokens::parse(&bytes).with_context(|| format!("--token-auth-file {}", path.display()))
+            })
+            .transpose()?;
+        if flags.request_timeout.is_zero() {
+            bail!("--request-timeout must be positive");
+        }
+        let allows_all = flags.authorization_mode.0.contains(&Mode::AlwaysAllow);
+        Ok(Config {
+            // Absolute, so that what the log and the kubeconfig's user say stays true in any directory.
+            data_dir: std::path::absolute(&flags.data_dir).context("--data-dir")?,
+            bind: SocketAddr::new(flags.bind_address, flags.secure_port),
+            naming: flags.naming,
+            tls_files,
+            client_ca,
+            token_auth,
+            // Spec §5.8: who may do everything should at least have been asked for a name.
+            anonymous_auth: flags.anonymous_auth.unwrap_or(!allows_all),
+            authorization_modes: flags.authorization_mode,
+            durability: flags.durability,
+            shutdown_delay: flags.shutdown_delay_duration,
+            request_timeout: flags.request_timeout,
+            min_request_timeout: Duration::from_secs(flags.min_request_timeout.into()),
+            livez_grace_period: flags.livez_grace_period,
+            verbosity: flags.verbosity,
+            log_format: flags.log_format,
+        })
+    }
+}
+
+fn read(flag: &str, path: &Path) -> anyhow::Result<Vec<u8>> {
+    fs::read(path).with_context(|| format!("{flag} {}", path.display()))
+}
+
+fn named(flag: &str, path: Option<PathBuf>) -> anyhow::Result<Option<NamedFile>> {
+    path.map(|path| Ok(NamedFile { bytes: read(flag, &path)?, path })).transpose()
+}
+
+/// Where a store remembers the vocabulary its objects are written in.
+const PROFILE_FILE: &str = "profile";
+
+/// Refuses a store that was made under another vocabulary: its keys and objects spell other names.
+fn check_profile(data_dir: &Path, naming: Profile) -> anyhow::Result<()> {
+    let Some(bytes) = files::read_if_there(&data_dir.join(PROFILE_FILE))? else { return Ok(()) };
+    let made_under = String::from_utf8_lossy(&bytes);
+    let made_under = made_under.trim();
+    if made_under != naming.profile {
+        bail!("{} was made with --naming={made_under}, not {}", data_dir.display(), naming.profile);
+    }
+    Ok(())
+}
+
+/// Makes the store remember its vocabulary. Called when the data directory is ours, before anything is stored.
+pub fn remember_profile(data_dir: &Path, naming: Profile) -> anyhow::Result<()> {
+    check_profile(data_dir, naming)?;
+    files::write_private(&data_dir.join(PROFILE_FILE), format!("{}\n", naming.profile).as_bytes())?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::scratch::Scratch;
+    use crate::flags;
+    use std::ffi::OsString;
+
+    fn config(dir: &Path, arguments: &str) -> Result<Config, String> {
+        let arguments = arguments.replace("DIR", &dir.display().to_string());
+        let words = std::iter::once("cluster-apiserver").chain(arguments.split_whitespace());
+        let flags = flags::parse(words.map(OsString::from)).unwrap();
+        Config::from_flags(flags)
+            .map_err(|error| format!("{error:#}").replace(&dir.display().to_string(), "DIR"))
+    }
+
+    #[test]
+    fn what_flags_say_together_and_about_files_is_checked_before_anything_is_touched() {
+        let dir = Scratch::new();
+        let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+        let other = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+        fs::write(dir.join("crt"), made.cert.pem()).unwrap();
+        fs::write(dir.join("key"), made.signing_key.serialize_pem()).unwrap();
+        fs::write(dir.join("other"), other.signing_key.serialize_pem()).unwrap();
+        fs::write(dir.join("text"), "no PEM").unwrap();
+        fs::write(dir.join("tokens"), "t,joe,1\n").unwrap();
+        fs::write(dir.join("no-tokens"), "t,joe,1\nu,jane\n").unwrap();
+        fs::create_dir(dir.join("store")).unwrap();
+        remember_profile(&dir.join("store"), &api::naming::CLUSTER).unwrap();
+        let missing = "No such file or directory (os error 2)";
+        for (arguments, want) in [
+            ("--data-dir=DIR/new", Ok(())),
+            ("--data-dir=DIR/store", Ok(())),
+            ("--data-dir=DIR/text", Err("--data-dir: DIR/text is not a directory".to_owned())),
+            (
+                "--data-dir=DIR/store --naming=kubernetes",
+                Err("DIR/store was made with --naming=cluster, not kubernetes".to_owned()),
+            ),
+            ("--data-dir=DIR/new --tls-cert-file=DIR/crt --tls-private-key-file=DIR/key", Ok(())),
+            ("--tls-cert-file=DIR/crt", Err("--tls-cert-file needs --tls-private-key-file".to_owned())),
+            (
+                "--tls-private-key-file=DIR/key",
+                Err("--tls-private-key-file needs --tls-cert-file".to_owned()),
+            ),
+            (
+                "--tls-cert-file=DIR/none --tls-private-key-file=DIR/key",
+                Err(format!("--tls-cert-file DIR/none: {missing}")),
+            ),
+            (
+                "--tls-cert-file=DIR/text --tls-private-key-file=DIR/key",
+                Err("--tls-cert-file DIR/text: no readable PEM certificate".to_owned()),
+            ),
+            (
+                "--tls-cert-file=DIR/crt --tls-private-key-file=DIR/text",
+                Err("--tls-cert-file DIR/crt: no readable PEM private key".to_owned()),
+            ),
+            (
+                "--tls-cert-file=DIR/crt --tls-private-key-file=DIR/other",
+                Err("--tls-cert-file DIR/crt: certificate and key do not fit: keys may not be consistent: \
+                     KeyMismatch"
+                    .to_owned()),
+            ),
+            ("--client-ca-file=DIR/crt", Ok(())),
+            ("--client-ca-file=DIR/text", Err("--client-ca-file DIR/text: no certificate in it".to_owned())),
+            ("--client-ca-file=DIR/none", Err(format!("--client-ca-file DIR/none: {missing}"))),
+            ("--token-auth-file=DIR/tokens", Ok(())),
+            (
+                "--token-auth-file=DIR/no-tokens",
+                Err("--token-auth-file DIR/no-tokens: line 2: expected at least 3 columns (token, user name, user id), \
+                     found 2"
+                    .to_owned()),
+            ),
+            ("--token-auth-file=DIR/none", Err(format!("--token-auth-file DIR/none: {missing}"))),
+            ("--request-timeout=0", Err("--request-timeout must be positive".to_owned())),
+        ] {
+            assert_eq!(config(&dir, arguments).map(drop), want, "{arguments}");
+        }
+        assert!(!dir.join("new").exists());
+    }
+
+    #[test]
+    fn anonymous_requests_are_served_unless_everything_is_allowed() {
+        // Spec §5.8.
+        let dir = Scratch::new();
+        for (arguments, want) in [
+            ("", true),
+            ("--authorization-mode=AlwaysAllow", false),
+            ("--authorization-mode=AlwaysAllow --anonymous-auth", true),
+            ("--anonymous-auth=false", false),
+        ] {
+            let config = config(&dir, &format!("--data-dir=DIR {arguments}")).unwrap();
+            assert_eq!(config.anonymous_auth, want, "{arguments}");
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! What the server shows to prove itself, whom it believes, and the administrator's way in: all from the
+//! configuration and the data directory, at the start and again whenever something of it changes.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::Context;
+use api::server::ServingCertificate;
+
+use crate::config::Config;
+use crate::kubeconfig::Connection;
+use crate::pki::{self, Name, Pki};
+use crate::reload::{self, Watched};
+use crate::{files, host};
+
+/// User and group of the administrator's certificate. The group is the one that may do everything.
+const ADMIN: (&str, &str) = ("cluster-admin", "system:masters");
+
+/// Between two looks at whether our own certificates are about to expire.
+const RENEWAL_INTERVAL: Duration = Duration::from_secs(60 * 60);
+
+/// The credentials of a running server.
+pub struct Credentials {
+    config: Config,
+    address: SocketAddr,
+    /// Shown to clients.
+    pub serving: Arc<ServingCertificate>,
+    /// PEM bundle of the CAs whose client certificates are identities: our own and the configured ones.
+    pub client_cas: Vec<u8>,
+    /// PEM of what vouches for the serving certificate, as it was at the start.
+    pub root_ca: String,
+    /// The administrator's kubeconfig.
+    pub kubeconfig: PathBuf,
+}
+
+/// PEM texts of one look at the files.
+struct Texts {
+    chain: Vec<u8>,
+    key: Vec<u8>,
+    /// Our own CA.
+    ca: Vec<u8>,
+    /// What vouches for `chain`: our own CA, or the chain that was given.
+    vouching: Vec<u8>,
+}
+
+impl Credentials {
+    /// Reads or makes everything for a server reached at `address`, and writes the kubeconfig.
+    pub fn prepare(config: &Config, address: SocketAddr) -> anyhow::Result<Self> {
+        let Texts { chain, key, ca, vouching } = texts(config, address)?;
+        let serving = ServingCertificate::from_pem(&chain, &key).context("cannot serve the certificate")?;
+        let mut client_cas = ca;
+        if let Some(file) = &config.client_ca {
+            client_cas.push(b'\n');
+            client_cas.extend_from_slice(&file.bytes);
+        }
+        Ok(Credentials {
+            config: config.clone(),
+            address,
+            serving: Arc::new(serving),
+            client_cas,
+            root_ca: String::from_utf8_lossy(&vouching).into_owned(),
+            kubeconfig: kubeconfig_path(config),
+        })
+    }
+
+    /// Follows the files for ever: given certificates when they are replaced, our own before they expire.
+    pub async fn follow(&self) {
+        let given = self.config.tls_files.as_ref();
+        let paths = given.map(|files| vec![files.certificate.clone(), files.key.clone()]);
+        let mut watched = Watched::new(paths.unwrap_or_default());
+        let mut renewed = Instant::now();
+        loop {
+            tokio::time::sleep(reload::INTERVAL).await;
+            let due = renewed.elapsed() >= RENEWAL_INTERVAL;
+            if watched.changed().is_none() && !due {
+                continue;
+            }
+            renewed = Instant::now();
+            let replaced = texts(&self.config, self.address).and_then(|Texts { chain, key, .. }| {
+                self.serving.replace(&chain, &key).context("cannot serve the certificate")
+            });
+            match replaced {
+                Ok(()) => tracing::debug!("serving certificate read again"),
+                Err(error) => {
+                    tracing::warn!(error = %format!("{error:#}"), "still serving the old certificate")
+                }
+            }
+        }
+    }
+}
+
+fn kubeconfig_path(config: &Config) -> PathBuf {
+    config.data_dir.join("admin.kubeconfig")
+}
+
+/// One look at everything; renews what is ours and due.
+fn texts(config: &Config, address: SocketAddr) -> anyhow::Result<Texts> {
+    let now = SystemTime::now();
+    let pki = Pki::open(&config.data_dir.join("pki"), now)?;
+    let local = host::local_address(address);
+    let (chain, key, vouching, server_name) = match &config.tls_files {
+        Some(files) => {
+            let read =
+                |path| files::read_if_there(path)?.with_context(|| format!("{} is gone", path.display()));
+            let (chain, key) = (read(&files.certificate)?, read(&files.key)?);
+            // Whoever signed it is not known here; a client that is given the chain itself need not care.
+            let names = pki::names_in(&chain);
+            let server_name = match names.contains(&Name::Ip(local.ip())) {
+                true => None,
+                false => names.into_iter().find_map(|name| match name {
+                    Name::Dns(name) if !name.starts_with('*') => Some(name),
+                    _ => None,
+                }),
+            };
+            (chain.clone(), key, chain, server_name)
+        }
+        None => {
+            let pair = pki.serving(&host::serving_names(address.ip(), config.naming), now)?;
+            (pair.chain.into_bytes(), pair.key.into_bytes(), pki.ca_pem().into(), None)
+        }
+    };
+    let client = pki.client("admin", ADMIN.0, ADMIN.1, now)?;
+    let connection = Connection {
+        address: &local.to_string(),
+        server_name: server_name.as_deref(),
+        ca_pem: &vouching,
+        client: &client,
+    };
+    let kubeconfig = connection.render();
+    if files::write_private(&kubeconfig_path(config), kubeconfig.as_bytes())? {
+        files::sync_dir(&config.data_dir.join("pki"))?;
+        files::sync_dir(&config.data_dir)?;
+    }
+    Ok(Texts { chain, key, ca: pki.ca_pem().into(), vouching })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::scratch::Scratch;
+    use crate::flags;
+    use base64::Engine;
+    use std::ffi::OsString;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn config(arguments: &str) -> Config {
+        let words = std::iter::once("cluster-apiserver").chain(arguments.split_whitespace());
+        Config::from_flags(flags::parse(words.map(OsString::from)).unwrap()).unwrap()
+    }
+
+    fn field(kubeconfig: &str, name: &str) -> String {
+        let line = kubeconfig.lines().find(|line| line.trim_start().starts_with(name));
+        line.map(|line| line.split_once(": ").unwrap().1.trim_matches('"').to_owned()).unwrap_or_default()
+    }
+
+    #[test]
+    fn the_kubeconfig_follows_the_port_and_nothing_else() {
+        let dir = Scratch::new();
+        let config = config(&format!("--data-dir={}", dir.display()));
+        let read = || fs::read_to_string(dir.join("admin.kubeconfig")).unwrap();
+        let credentials = Credentials::prepare(&config, "0.0.0.0:7001".parse().unwrap()).unwrap();
+        let first = read();
+        assert_eq!(fs::metadata(&credentials.kubeconfig).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(field(&first, "server"), "https://127.0.0.1:7001");
+        let ca =
+            base64::engine::general_purpose::STANDARD.decode(field(&first, "certificate-authority-data"));
+        assert_eq!(ca.unwrap(), fs::read(dir.join("pki/ca.crt")).unwrap());
+        assert_eq!(credentials.client_cas, fs::read(dir.join("pki/ca.crt")).unwrap());
+        Credentials::prepare(&config, "0.0.0.0:7001".parse().unwrap()).unwrap();
+        assert_eq!(read(), first);
+        Credentials::prepare(&config, "0.0.0.0:7002".parse().unwrap()).unwrap();
+        assert_eq!(read(), first.replace("7001", "7002"));
+    }
+
+    #[test]
+    fn with_a_given_certificate_the_kubeconfig_trusts_that_one_and_both_cas_identify() {
+        let dir = Scratch::new();
+        let made = rcgen::generate_simple_self_signed(vec!["*.example".to_owned(), "api.example".to_owned()]);
+        let made = made.unwrap();
+        fs::write(dir.join("crt"), made.cert.pem()).unwrap();
+        fs::write(dir.join("key"), made.signing_key.serialize_pem()).unwrap();
+        let config = config(
+            &"--data-dir=DIR/data --tls-cert-file=DIR/crt --tls-private-key-file=DIR/key --client-ca-file=DIR/crt"
+                .replace("DIR", &dir.display().to_string()),
+        );
+        files::private_dir(&config.data_dir).unwrap();
+        let credentials = Credentials::prepare(&config, "127.0.0.1:7001".parse().unwrap()).unwrap();
+        let text = fs::read_to_string(&credentials.kubeconfig).unwrap();
+        assert_eq!(field(&text, "tls-server-name"), "api.example");
+        let ca = base64::engine::general_purpose::STANDARD.decode(field(&text, "certificate-authority-data"));
+        assert_eq!(ca.unwrap(), made.cert.pem().as_bytes());
+        let both = String::from_utf8(credentials.client_cas).unwrap();
+        assert_eq!(both.matches("BEGIN CERTIFICATE").count(), 2);
+    }
+}

@@ -1,0 +1,114 @@
+//! Small files that must be whole or absent: written beside their place and renamed into it.
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
+
+use anyhow::Context;
+
+/// Makes a directory only its owner may look into, with its parents; one that exists is left as it is.
+pub fn private_dir(path: &Path) -> anyhow::Result<()> {
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .with_context(|| format!("cannot create directory {}", path.display()))
+}
+
+/// The file's bytes, or `None` when there is no such file.
+pub fn read_if_there(path: &Path) -> anyhow::Result<Option<Vec<u8>>> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
+    }
+}
+
+/// Replaces the file by these bytes, readable by its owner alone. After a crash it is the old file or the new one;
+/// [`sync_dir`] makes sure that it is the new one. A file that says the same already is not touched.
+/// Returns whether it was.
+pub fn write_private(path: &Path, bytes: &[u8]) -> anyhow::Result<bool> {
+    if read_if_there(path)?.as_deref() == Some(bytes) {
+        return Ok(false);
+    }
+    replace(path, bytes).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(true)
+}
+
+fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
+    // One left over from a crash may have been half written, and its mode is not to be trusted.
+    match fs::remove_file(&beside) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
+    file.write_all(bytes)?;
+    // Before the rename, or a crash could leave an empty file under the good name.
+    file.sync_data()?;
+    fs::rename(&beside, path)
+}
+
+/// Makes the files replaced in `path` so far stay replaced, whatever happens.
+pub fn sync_dir(path: &Path) -> anyhow::Result<()> {
+    let sync = || fs::File::open(path)?.sync_all();
+    sync().with_context(|| format!("cannot sync {}", path.display()))
+}
+
+#[cfg(test)]
+pub mod scratch {
+    //! A directory that lives as long as its test.
+    use std::path::{Path, PathBuf};
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    pub struct Scratch(PathBuf);
+
+    impl Scratch {
+        pub fn new() -> Self {
+            static COUNT: AtomicU32 = AtomicU32::new(0);
+            let count = COUNT.fetch_add(1, Ordering::Relaxed);
+            let path = std::env::temp_dir().join(format!("cluster-bin-{}-{count}", std::process::id()));
+            std::fs::create_dir(&path).unwrap();
+            Scratch(path)
+        }
+    }
+
+    impl std::ops::Deref for Scratch {
+        type Target = Path;
+        fn deref(&self) -> &Path {
+            &self.0
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::scratch::Scratch;
+    use super::*;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+    #[test]
+    fn files_are_private_replaced_whole_and_left_alone_when_equal() {
+        let dir = Scratch::new();
+        let path = dir.join("deep/er/file");
+        private_dir(path.parent().unwrap()).unwrap();
+        assert_eq!(read_if_there(&path).unwrap(), None);
+        fs::write(path.with_extension("new"), "left over").unwrap();
+        write_private(&path, b"one").unwrap();
+        let before = fs::metadata(&path).unwrap();
+        assert_eq!(before.permissions().mode() & 0o777, 0o600);
+        write_private(&path, b"one").unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().ino(), before.ino());
+        write_private(&path, b"two").unwrap();
+        assert_eq!(read_if_there(&path).unwrap().unwrap(), b"two");
+        assert_eq!(fs::metadata(path.parent().unwrap()).unwrap().permissions().mode() & 0o777, 0o700);
+    }
+}

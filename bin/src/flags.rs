@@ -1,0 +1,353 @@
+//! The command line: flags as upstream spells them, each value checked for its form.
+//!
+//! `_` and `-` are the same inside a flag's name, a repeated flag counts once with its last value, switches are
+//! `--flag` or `--flag=false`. Whatever is wrong becomes one line. What needs a look at files or at several flags
+//! together is [`crate::config`]'s.
+
+use std::ffi::OsString;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use api::naming::{self, Naming};
+use auth::authz::Mode;
+use clap::Parser;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+use crate::duration;
+
+/// Serves a resource API from its own revision log.
+///
+/// With no flags at all it keeps its store in ./cluster-data, makes its certificates on the first start, listens on
+/// https://127.0.0.1:6443, and writes a kubeconfig for its administrator into the data directory.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "cluster-apiserver", version, args_override_self = true, max_term_width = 110)]
+pub struct Flags {
+    /// Directory of the store, and of the certificates made on the first start.
+    #[arg(long, value_name = "DIR", default_value = "./cluster-data")]
+    pub data_dir: PathBuf,
+
+    /// Address to listen on; 0.0.0.0 or :: for all of them.
+    #[arg(long, value_name = "IP", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST), value_parser = ip)]
+    pub bind_address: IpAddr,
+
+    /// Port to listen on; 0 takes any free one.
+    #[arg(long, value_name = "PORT", default_value_t = 6443, value_parser = port)]
+    pub secure_port: u16,
+
+    #[arg(long, value_name = "PROFILE", default_value = naming::ALL[0].profile, value_parser = profile,
+          help = format!("Vocabulary of group, label and media type names; fixed for the life of a store. One of: {}",
+              profiles(", ")))]
+    pub naming: Profile,
+
+    /// Serving certificate chain (PEM) instead of one made by the server; read again when it changes.
+    #[arg(long, value_name = "FILE")]
+    pub tls_cert_file: Option<PathBuf>,
+
+    /// Private key (PEM) of --tls-cert-file.
+    #[arg(long, value_name = "FILE")]
+    pub tls_private_key_file: Option<PathBuf>,
+
+    /// CA bundle (PEM): client certificates it vouches for are identities, besides those of the server's own CA.
+    #[arg(long, value_name = "FILE")]
+    pub client_ca_file: Option<PathBuf>,
+
+    /// CSV file of static bearer tokens: token, user, uid, and optionally groups.
+    #[arg(long, value_name = "FILE")]
+    pub token_auth_file: Option<PathBuf>,
+
+    /// Whether requests without any credential are served, as system:anonymous. Default: true, unless the
+    /// authorization mode is AlwaysAllow.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+          value_parser = boolean)]
+    pub anonymous_auth: Option<bool>,
+
+    /// Authorizers in order, separated by commas. Any of: AlwaysAllow, AlwaysDeny, RBAC.
+    #[arg(long, value_name = "MODES", default_value = "RBAC", value_parser = authorization_modes)]
+    pub authorization_mode: Modes,
+
+    /// When a write is acknowledged: once it is on disk (sync), or before (relaxed). One of: sync, relaxed.
+    #[arg(long, value_name = "WHEN", default_value = "sync", value_parser = durability)]
+    pub durability: Durability,
+
+    /// How long everything is still served, though not ready, after being told to stop.
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration::parse)]
+    pub shutdown_delay_duration: Duration,
+
+    /// How long a request may take, unless it is a watch or another stream.
+    #[arg(long, value_name = "DURATION", default_value = "1m0s", value_parser = duration::parse)]
+    pub request_timeout: Duration,
+
+    /// Least time, in seconds, that a watch stays open; the time is chosen at random between it and twice it.
+    #[arg(long, value_name = "SECONDS", default_value_t = 1800, value_parser = seconds)]
+    pub min_request_timeout: u32,
+
+    /// How long after the start /livez counts a start that has not finished as healthy.
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration::parse)]
+    pub livez_grace_period: Duration,
+
+    /// Level of detail of the log: 0 (events), 4 (requests), 6 (everything). RUST_LOG, when set, wins.
+    #[arg(short = 'v', long = "v", value_name = "LEVEL", default_value_t = 0, value_parser = level)]
+    pub verbosity: u8,
+
+    /// Form of the log on stderr. One of: text, json.
+    #[arg(long, alias = "logging-format", value_name = "FORMAT", default_value = "text", value_parser = log_format)]
+    pub log_format: LogFormat,
+}
+
+/// The chosen vocabulary.
+pub type Profile = &'static Naming;
+
+/// Authorizers in the order they are asked; never empty, never twice the same.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Modes(pub Vec<Mode>);
+
+impl std::fmt::Display for Modes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (i, mode) in self.0.iter().enumerate() {
+            write!(f, "{}{}", if i > 0 { "," } else { "" }, mode.name())?;
+        }
+        Ok(())
+    }
+}
+
+/// When a write is acknowledged.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Durability {
+    /// After it is on disk.
+    Sync,
+    /// Before it is on disk: a crash may take back what was acknowledged last.
+    Relaxed,
+}
+
+impl Durability {
+    /// As the flag takes it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Durability::Sync => "sync",
+            Durability::Relaxed => "relaxed",
+        }
+    }
+}
+
+/// Form of log lines.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object per line.
+    Json,
+}
+
+/// Why there are no flags to go on with.
+#[derive(Debug, Eq, PartialEq)]
+pub enum Stop {
+    /// The user asked for this text.
+    Print(String),
+    /// The command line is wrong; one line.
+    Refuse(String),
+}
+
+/// Reads a command line, program name first.
+///
+/// # Errors
+/// [`Stop`] when the process should end instead of serving.
+pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Flags, Stop> {
+    let mut names_follow = true;
+    let arguments = arguments.into_iter().enumerate().map(|(i, argument)| {
+        names_follow &= argument != "--";
+        if i > 0 && names_follow { normalised(argument) } else { argument }
+    });
+    Flags::try_parse_from(arguments).map_err(|error| match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Stop::Print(error.to_string()),
+        _ => Stop::Refuse(one_line(&error)),
+    })
+}
+
+/// `--a_b=c_d` → `--a-b=c_d`.
+fn normalised(argument: OsString) -> OsString {
+    let Some(flag) = argument.to_str().and_then(|text| text.strip_prefix("--")) else { return argument };
+    let (name, value) = flag.find('=').map_or((flag, ""), |at| flag.split_at(at));
+    if name.contains('_') { format!("--{}{value}", name.replace('_', "-")).into() } else { argument }
+}
+
+/// Clap's errors, in the words of upstream's flag library where it has any.
+fn one_line(error: &clap::Error) -> String {
+    let context = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.as_str()),
+        _ => None,
+    };
+    let subject = context(ContextKind::InvalidArg).unwrap_or_default();
+    // Clap adds the names of values: `--secure-port <PORT>`.
+    let flag = subject.split([' ', '=', '[']).next().unwrap_or_default();
+    let value = context(ContextKind::InvalidValue).unwrap_or_default();
+    let line = match error.kind() {
+        ErrorKind::UnknownArgument if flag.starts_with('-') => format!("unknown flag: {flag}"),
+        ErrorKind::UnknownArgument => format!("unexpected argument {subject:?}: all settings are flags"),
+        ErrorKind::InvalidValue if value.is_empty() => format!("flag needs an argument: {flag}"),
+        ErrorKind::ValueValidation => match std::error::Error::source(error) {
+            Some(cause) => format!("invalid argument {value:?} for {flag}: {cause}"),
+            None => format!("invalid argument {value:?} for {flag}"),
+        },
+        ErrorKind::InvalidUtf8 => "arguments must be valid UTF-8".to_owned(),
+        _ => {
+            let text = error.to_string();
+            text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned()
+        }
+    };
+    // A value may bring line breaks along.
+    line.replace(['\n', '\r'], " ")
+}
+
+fn ip(text: &str) -> Result<IpAddr, String> {
+    text.parse().map_err(|_| "not an IP address".to_owned())
+}
+
+fn port(text: &str) -> Result<u16, String> {
+    text.parse().map_err(|_| "not a port between 0 and 65535".to_owned())
+}
+
+fn seconds(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| "not a number of seconds".to_owned())
+}
+
+fn level(text: &str) -> Result<u8, String> {
+    text.parse().map_err(|_| "not a level between 0 and 255".to_owned())
+}
+
+fn boolean(text: &str) -> Result<bool, String> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
+        _ => Err("must be true or false".to_owned()),
+    }
+}
+
+fn profile(text: &str) -> Result<Profile, String> {
+    Naming::by_profile(text).ok_or_else(|| format!("must be {}", profiles(" or ")))
+}
+
+fn profiles(between: &str) -> String {
+    naming::ALL.map(|naming| naming.profile).join(between)
+}
+
+fn durability(text: &str) -> Result<Durability, String> {
+    [Durability::Sync, Durability::Relaxed]
+        .into_iter()
+        .find(|durability| durability.as_str() == text)
+        .ok_or_else(|| "must be sync or relaxed".to_owned())
+}
+
+fn log_format(text: &str) -> Result<LogFormat, String> {
+    match text {
+        "text" => Ok(LogFormat::Text),
+        "json" => Ok(LogFormat::Json),
+        _ => Err("must be text or json".to_owned()),
+    }
+}
+
+fn authorization_modes(text: &str) -> Result<Modes, String> {
+    Mode::parse_list(text).map(Modes).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(arguments: &str) -> Result<Flags, Stop> {
+        let words = std::iter::once("cluster-apiserver").chain(arguments.split_whitespace());
+        parse(words.map(OsString::from))
+    }
+
+    #[test]
+    fn no_flags_mean_the_documented_defaults() {
+        let flags = line("").unwrap();
+        assert_eq!(flags.data_dir, PathBuf::from("./cluster-data"));
+        assert_eq!((flags.bind_address.to_string().as_str(), flags.secure_port), ("127.0.0.1", 6443));
+        assert_eq!(flags.naming.profile, "cluster");
+        assert_eq!(flags.authorization_mode, Modes(vec![Mode::Rbac]));
+        assert_eq!((flags.durability, flags.anonymous_auth), (Durability::Sync, None));
+        assert_eq!(flags.request_timeout, Duration::from_secs(60));
+        assert_eq!((flags.min_request_timeout, flags.verbosity), (1800, 0));
+        assert_eq!(flags.shutdown_delay_duration, Duration::ZERO);
+    }
+
+    #[test]
+    fn flags_are_read_as_upstream_reads_them() {
+        type Check = fn(&Flags) -> bool;
+        let table: &[(&str, Check)] = &[
+            ("--secure_port=7000", |f| f.secure_port == 7000),
+            ("--secure-port 7000", |f| f.secure_port == 7000),
+            ("--secure-port=1 --secure_port=2", |f| f.secure_port == 2), // the last one wins
+            ("--data_dir=some_dir", |f| f.data_dir == *"some_dir"),
+            ("--anonymous-auth", |f| f.anonymous_auth == Some(true)),
+            ("--anonymous-auth=false", |f| f.anonymous_auth == Some(false)),
+            ("--anonymous-auth=0 --anonymous-auth=T", |f| f.anonymous_auth == Some(true)),
+            ("--bind-address=::", |f| f.bind_address.is_unspecified()),
+            ("--naming=kubernetes", |f| f.naming.system_prefix == "kube-"),
+            ("--authorization-mode=AlwaysDeny,RBAC", |f| {
+                f.authorization_mode.0 == [Mode::AlwaysDeny, Mode::Rbac]
+            }),
+            ("--durability=relaxed", |f| f.durability == Durability::Relaxed),
+            ("--shutdown-delay-duration=1m30s", |f| f.shutdown_delay_duration.as_secs() == 90),
+            ("-v=4", |f| f.verbosity == 4),
+            ("-v 4", |f| f.verbosity == 4),
+            ("--v=4", |f| f.verbosity == 4),
+            ("--logging-format=json", |f| f.log_format == LogFormat::Json),
+        ];
+        for (arguments, check) in table {
+            let flags = line(arguments).unwrap_or_else(|stop| panic!("{arguments}: {stop:?}"));
+            assert!(check(&flags), "{arguments}: {flags:?}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_command_line_is_one_line() {
+        for (arguments, want) in [
+            ("--no-such-flag", "unknown flag: --no-such-flag"),
+            ("--no_such_flag=1", "unknown flag: --no-such-flag"),
+            ("-x", "unknown flag: -x"),
+            ("serve", "unexpected argument \"serve\": all settings are flags"),
+            ("--anonymous-auth false", "unexpected argument \"false\": all settings are flags"),
+            ("--secure-port", "flag needs an argument: --secure-port"),
+            ("--secure-port=x", "invalid argument \"x\" for --secure-port: not a port between 0 and 65535"),
+            (
+                "--secure-port=65536",
+                "invalid argument \"65536\" for --secure-port: not a port between 0 and 65535",
+            ),
+            (
+                "--bind-address=localhost",
+                "invalid argument \"localhost\" for --bind-address: not an IP address",
+            ),
+            ("--anonymous-auth=yes", "invalid argument \"yes\" for --anonymous-auth: must be true or false"),
+            ("--naming=other", "invalid argument \"other\" for --naming: must be cluster or kubernetes"),
+            ("--durability=maybe", "invalid argument \"maybe\" for --durability: must be sync or relaxed"),
+            ("--log-format=xml", "invalid argument \"xml\" for --log-format: must be text or json"),
+            ("--request-timeout=60", "invalid argument \"60\" for --request-timeout: missing its unit"),
+            (
+                "--authorization-mode=RBAC,Maybe",
+                "invalid argument \"RBAC,Maybe\" for --authorization-mode: authorization mode \"Maybe\" is not one \
+                 of AlwaysAllow, AlwaysDeny, RBAC",
+            ),
+            (
+                "--authorization-mode=RBAC,RBAC",
+                "invalid argument \"RBAC,RBAC\" for --authorization-mode: authorization mode RBAC is listed \
+                 more than once",
+            ),
+        ] {
+            assert_eq!(line(arguments).unwrap_err(), Stop::Refuse(want.to_owned()), "{arguments}");
+        }
+    }
+
+    #[test]
+    fn questions_are_answered_on_stdout() {
+        assert_eq!(
+            line("--version").unwrap_err(),
+            Stop::Print(format!("cluster-apiserver {}\n", env!("CARGO_PKG_VERSION")))
+        );
+        let Stop::Print(help) = line("--help").unwrap_err() else { panic!("help is no error") };
+        for flag in ["--data-dir", "--secure-port", "--tls-cert-file", "--shutdown-delay-duration"] {
+            assert!(help.contains(flag), "{flag} is missing from\n{help}");
+        }
+    }
+}

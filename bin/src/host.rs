@@ -1,0 +1,131 @@
+//! What this machine is called, and the sockets and limits it gives us.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::time::Duration;
+
+use anyhow::Context;
+use api::naming::Naming;
+use rustix::net::sockopt;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::net::{TcpListener, TcpSocket};
+
+use crate::pki::Name;
+
+/// Connections the kernel keeps for us while we are busy accepting others.
+const BACKLOG: u32 = 4096;
+
+/// A connection is probed after this long without a byte, and given up after three unanswered probes. HTTP/2 has
+/// its own pings; this is for watches over HTTP/1.1 whose client lost its network.
+const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(60), Duration::from_secs(15), 3);
+
+/// Listens on `address`.
+///
+/// # Errors
+/// One line naming the address, when it is taken or not ours.
+pub fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
+    let open = || -> io::Result<TcpListener> {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        socket.set_reuseaddr(true)?;
+        // Accepted sockets inherit these from the listening one.
+        sockopt::set_socket_keepalive(&socket, true)?;
+        sockopt::set_tcp_keepidle(&socket, KEEPALIVE.0)?;
+        sockopt::set_tcp_keepintvl(&socket, KEEPALIVE.1)?;
+        sockopt::set_tcp_keepcnt(&socket, KEEPALIVE.2)?;
+        socket.bind(address)?;
+        socket.listen(BACKLOG)
+    };
+    open().with_context(|| format!("cannot listen on {address}"))
+}
+
+/// Lifts the limit of open files as far as it goes: every watching client is one.
+pub fn raise_open_files() {
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current != limit.maximum {
+        // Without it the server works, with fewer connections.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+    }
+}
+
+/// The names clients on this machine, on its network and inside the system may know the server by.
+pub fn serving_names(bind: IpAddr, naming: &Naming) -> Vec<Name> {
+    let mut names = BTreeSet::new();
+    names.insert(Name::Dns("localhost".to_owned()));
+    names.insert(Name::Ip(Ipv4Addr::LOCALHOST.into()));
+    names.insert(Name::Ip(Ipv6Addr::LOCALHOST.into()));
+    if bind.is_unspecified() {
+        names.extend(outward_address(bind).map(Name::Ip));
+    } else {
+        names.insert(Name::Ip(bind));
+    }
+    names.extend(hostname().map(Name::Dns));
+    for tail in ["", ".default", ".default.svc", ".default.svc.cluster.local"] {
+        names.insert(Name::Dns(format!("{}{tail}", naming.word)));
+    }
+    names.into_iter().collect()
+}
+
+/// The host's name, when it can stand in a certificate.
+fn hostname() -> Option<String> {
+    let name = rustix::system::uname().nodename().to_str().ok()?.to_ascii_lowercase();
+    let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.';
+    (!name.is_empty() && name.len() <= 253 && name.chars().all(fits)).then_some(name)
+}
+
+/// The address this machine uses towards the rest of the world. Connecting a datagram socket only asks the routing
+/// table; nothing is sent.
+fn outward_address(family: IpAddr) -> Option<IpAddr> {
+    let documentation: IpAddr = match family {
+        IpAddr::V4(_) => Ipv4Addr::new(192, 0, 2, 1).into(),
+        IpAddr::V6(_) => Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into(),
+    };
+    let socket = UdpSocket::bind((family, 0)).ok()?;
+    socket.connect((documentation, 9)).ok()?;
+    Some(socket.local_addr().ok()?.ip()).filter(|address| !address.is_unspecified())
+}
+
+/// Where clients on this machine reach a server listening on `address`.
+pub fn local_address(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_server_is_known_by_every_name_clients_use() {
+        let names = serving_names("192.0.2.7".parse().unwrap(), &api::naming::KUBERNETES);
+        for dns in ["localhost", "kubernetes", "kubernetes.default.svc.cluster.local"] {
+            assert!(names.contains(&Name::Dns(dns.to_owned())), "{dns} in {names:?}");
+        }
+        for ip in ["127.0.0.1", "::1", "192.0.2.7"] {
+            assert!(names.contains(&Name::Ip(ip.parse().unwrap())), "{ip} in {names:?}");
+        }
+        let anywhere = Ipv4Addr::UNSPECIFIED.into();
+        assert!(!serving_names(anywhere, &api::naming::CLUSTER).contains(&Name::Ip(anywhere)));
+    }
+
+    #[test]
+    fn everywhere_is_reached_at_home() {
+        for (bound, want) in
+            [("0.0.0.0:1", "127.0.0.1:1"), ("[::]:1", "[::1]:1"), ("192.0.2.7:1", "192.0.2.7:1")]
+        {
+            assert_eq!(local_address(bound.parse().unwrap()), want.parse().unwrap());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_taken_address_is_said_in_one_line() {
+        let holder = listen("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = holder.local_addr().unwrap();
+        let error = format!("{:#}", listen(address).unwrap_err());
+        assert_eq!(error, format!("cannot listen on {address}: Address already in use (os error 98)"));
+    }
+}

@@ -1,0 +1,59 @@
+//! The server binary: flags → config → assembly. Whatever is wrong with what it was told is one line on stderr and
+//! exit code 1, with nothing touched.
+
+mod assemble;
+mod config;
+mod credentials;
+mod duration;
+mod files;
+mod flags;
+mod host;
+mod kubeconfig;
+mod logging;
+mod pki;
+mod reload;
+
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::Context;
+
+use crate::config::Config;
+use crate::flags::Stop;
+
+fn main() -> ExitCode {
+    let started = Instant::now();
+    let flags = match flags::parse(std::env::args_os()) {
+        Ok(flags) => flags,
+        Err(Stop::Print(text)) => {
+            // A reader that closed early has seen enough.
+            let _ = std::io::stdout().write_all(text.as_bytes());
+            return ExitCode::SUCCESS;
+        }
+        Err(Stop::Refuse(line)) => return refuse(&line),
+    };
+    match serve(flags, started) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => refuse(&format!("{error:#}")),
+    }
+}
+
+fn serve(flags: flags::Flags, started: Instant) -> anyhow::Result<()> {
+    let config = Config::from_flags(flags)?;
+    logging::start(config.log_format, config.verbosity);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .thread_name("api")
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    let result = runtime.block_on(assemble::run(config, started));
+    // What is still running belongs to connections that were cut.
+    runtime.shutdown_background();
+    result
+}
+
+fn refuse(line: &str) -> ExitCode {
+    let _ = writeln!(std::io::stderr(), "error: {}", line.replace('\n', " "));
+    ExitCode::FAILURE
+}

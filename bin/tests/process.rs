@@ -1,0 +1,169 @@
+//! The process as its operator meets it: command line, exit codes, files, signals. Semantics §16.4, §16.5.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+struct Dir(PathBuf);
+
+impl Dir {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("cluster-process-{}-{name}", std::process::id()));
+        fs::create_dir(&path).unwrap();
+        Dir(path)
+    }
+
+    fn data(&self) -> PathBuf {
+        self.0.join("data")
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn command(data: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cluster-apiserver"));
+    command.arg(format!("--data-dir={}", data.display())).args(arguments);
+    command.env_remove("RUST_LOG").stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn run(data: &Path, arguments: &[&str]) -> Output {
+    command(data, arguments).output().unwrap()
+}
+
+struct Running {
+    child: Child,
+    log: BufReader<std::process::ChildStderr>,
+    /// The line that says how to connect.
+    start: serde_json::Value,
+}
+
+impl Running {
+    fn start(data: &Path, arguments: &[&str]) -> Self {
+        let mut command = command(data, &["--secure-port=0", "--log-format=json"]);
+        let mut child = command.args(arguments).spawn().unwrap();
+        let log = BufReader::new(child.stderr.take().unwrap());
+        // From here on it is killed when the test fails.
+        let mut running = Running { child, log, start: serde_json::Value::Null };
+        while running.start["message"] != "serving" {
+            let mut line = String::new();
+            assert_ne!(running.log.read_line(&mut line).unwrap(), 0, "ended without having served");
+            running.start = serde_json::from_str(&line).unwrap();
+        }
+        running
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Exit code and the rest of the log.
+    fn end(mut self) -> (Option<i32>, String) {
+        let code = self.child.wait().unwrap().code();
+        let mut rest = String::new();
+        self.log.read_to_string(&mut rest).unwrap();
+        (code, rest)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn whatever_is_wrong_is_one_line_exit_code_1_and_nothing_touched() {
+    let dir = Dir::new("wrong");
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = format!("--secure-port={}", taken.local_addr().unwrap().port());
+    let tokens = dir.0.join("tokens");
+    fs::write(&tokens, "secret-1,joe,1\nsecret-2,jane,2,dev,ops\n").unwrap();
+    let tokens = format!("--token-auth-file={}", tokens.display());
+    for (argument, want) in [
+        ("--no-such-flag", "error: unknown flag: --no-such-flag\n".to_owned()),
+        (
+            "--naming=x",
+            "error: invalid argument \"x\" for --naming: must be cluster or kubernetes\n".to_owned(),
+        ),
+        ("--tls-cert-file=x", "error: --tls-cert-file needs --tls-private-key-file\n".to_owned()),
+        (
+            &tokens,
+            format!(
+                "error: {}: line 2: expected at most 4 columns, found 5; several groups go into one column in double \
+                 quotes\n",
+                tokens.replace('=', " ")
+            ),
+        ),
+        (
+            &port,
+            format!(
+                "error: cannot listen on {}: Address already in use (os error 98)\n",
+                taken.local_addr().unwrap()
+            ),
+        ),
+    ] {
+        let output = run(&dir.data(), &[argument]);
+        assert_eq!(String::from_utf8(output.stderr).unwrap(), want, "{argument}");
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{argument}");
+        assert!(!dir.data().exists(), "{argument}");
+    }
+    let version = run(&dir.data(), &["--version"]);
+    assert_eq!(version.status.code(), Some(0));
+    assert!(version.stdout.starts_with(b"cluster-apiserver "));
+}
+
+#[test]
+fn the_first_start_needs_no_flags_and_the_second_finds_everything() {
+    let dir = Dir::new("start");
+    let data = dir.data();
+    let mut seen = Vec::new();
+    for _ in 0..2 {
+        let running = Running::start(&data, &[]);
+        let kubeconfig = fs::read_to_string(data.join("admin.kubeconfig")).unwrap();
+        let address = running.start["address"].as_str().unwrap().to_owned();
+        assert!(kubeconfig.contains(&format!("server: \"{address}\"")), "{address} in {kubeconfig}");
+        assert_eq!(
+            running.start["connect"],
+            format!("export KUBECONFIG={}", data.join("admin.kubeconfig").display())
+        );
+        running.signal(Signal::TERM);
+        let (code, log) = running.end();
+        assert_eq!(code, Some(0), "{log}");
+        seen.push([
+            fs::read(data.join("pki/ca.crt")).unwrap(),
+            fs::read(data.join("pki/admin.crt")).unwrap(),
+        ]);
+    }
+    assert_eq!(seen[0], seen[1]);
+
+    let other = run(&data, &["--naming=kubernetes"]);
+    let line = format!("error: {} was made with --naming=cluster, not kubernetes\n", data.display());
+    assert_eq!((String::from_utf8(other.stderr).unwrap(), other.status.code()), (line, Some(1)));
+}
+
+#[test]
+fn the_first_signal_waits_for_the_delay_and_the_second_one_does_not() {
+    let dir = Dir::new("signals");
+    let running = Running::start(&dir.data(), &["--shutdown-delay-duration=400ms"]);
+    let begun = Instant::now();
+    running.signal(Signal::INT);
+    assert_eq!(running.end().0, Some(0));
+    assert!(begun.elapsed() >= Duration::from_millis(400));
+
+    let running = Running::start(&dir.data(), &["--shutdown-delay-duration=1h"]);
+    running.signal(Signal::TERM);
+    std::thread::sleep(Duration::from_millis(100)); // two signals at once may arrive as one
+    running.signal(Signal::TERM);
+    assert_eq!(running.end().0, Some(1));
+}

@@ -1,0 +1,416 @@
+//! The connection layer over real sockets and real TLS, spoken to by hyper's client and by hand.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use api::server::{
+    BODY_BYTES_MAX, Body, BodyError, ConnectionInfo, Drained, Handler, Limits, Request, Response, Shutdown,
+    read_body, serve, server_config,
+};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+/// Paths of the handler under test.
+struct Paths {
+    shutdown: Shutdown,
+}
+
+impl Handler for Paths {
+    async fn handle(&self, request: Request, connection: &Arc<ConnectionInfo>) -> Response {
+        let path = request.uri().path().to_owned();
+        match path.as_str() {
+            "/hello" => Response::new(Body::from("hello")),
+            "/panic" => panic!("as the test asked"),
+            "/certificates" => Response::new(Body::from(connection.certificates.len().to_string())),
+            "/slow" => {
+                tokio::time::sleep(Duration::from_millis(300)).await;
+                Response::new(Body::from("slow"))
+            }
+            "/never" => std::future::pending().await,
+            "/head" => Response::new(Body::from(request.headers().len().to_string())),
+            "/echo" => match read_body(request.into_body(), BODY_BYTES_MAX, Duration::from_millis(400)).await
+            {
+                Ok(bytes) => Response::new(Body::from(bytes)),
+                Err(error) => {
+                    let mut response = Response::new(Body::from(error.to_string()));
+                    *response.status_mut() = match error {
+                        BodyError::TooLarge => http::StatusCode::PAYLOAD_TOO_LARGE,
+                        BodyError::Timeout => http::StatusCode::REQUEST_TIMEOUT,
+                        BodyError::Disconnected => http::StatusCode::BAD_REQUEST,
+                    };
+                    response
+                }
+            },
+            // One event, then open until the drain begins: what a watch does.
+            "/watch" => {
+                let (mut sender, body) = Body::channel(1);
+                let shutdown = self.shutdown.clone();
+                tokio::spawn(async move {
+                    let _ = sender.send(Bytes::from("event\n")).await;
+                    tokio::select! {
+                        () = shutdown.begun() => { let _ = sender.finish().await; }
+                        () = sender.gone() => {}
+                    }
+                });
+                Response::new(body)
+            }
+            "/broken" => {
+                let (mut sender, body) = Body::channel(1);
+                tokio::spawn(async move {
+                    let _ = sender.send(Bytes::from("half of it")).await;
+                    panic!("as the test asked");
+                });
+                Response::new(body)
+            }
+            other => panic!("the test asks for {other}"),
+        }
+    }
+}
+
+struct Server {
+    address: SocketAddr,
+    shutdown: Shutdown,
+    ended: JoinHandle<Drained>,
+    root: CertificateDer<'static>,
+}
+
+fn limits() -> Limits {
+    Limits {
+        handshake_timeout: Duration::from_millis(300),
+        head_timeout: Duration::from_millis(300),
+        idle_timeout: Duration::from_millis(700),
+        linger_timeout: Duration::from_secs(3),
+        drain_idle_grace: Duration::from_millis(50),
+        drain_timeout: Duration::from_millis(600),
+        ..Limits::default()
+    }
+}
+
+fn self_signed(name: &str) -> (CertificateDer<'static>, PrivateKeyDer<'static>, String, String) {
+    let made = rcgen::generate_simple_self_signed(vec![name.to_owned()]).unwrap();
+    let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
+    (made.cert.der().clone(), key, made.cert.pem(), made.signing_key.serialize_pem())
+}
+
+async fn start(limits: Limits) -> Server {
+    let (root, _, chain, key) = self_signed("localhost");
+    let certificate = api::server::ServingCertificate::from_pem(chain.as_bytes(), key.as_bytes()).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let shutdown = Shutdown::standalone();
+    let handler = Arc::new(Paths { shutdown: shutdown.clone() });
+    let tls = server_config(Arc::new(certificate));
+    let ended = tokio::spawn(serve(listener, tls, handler, limits, shutdown.clone()));
+    Server { address, shutdown, ended, root }
+}
+
+type Identity = (CertificateDer<'static>, PrivateKeyDer<'static>);
+
+impl Server {
+    async fn tls(&self, alpn: &[u8], identity: Option<Identity>) -> std::io::Result<TlsStream<TcpStream>> {
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(self.root.clone()).unwrap();
+        let config = rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots);
+        let mut config = match identity {
+            None => config.with_no_client_auth(),
+            Some((certificate, key)) => config.with_client_auth_cert(vec![certificate], key).unwrap(),
+        };
+        config.alpn_protocols = vec![alpn.to_vec()];
+        let stream = TcpStream::connect(self.address).await?;
+        TlsConnector::from(Arc::new(config)).connect(ServerName::try_from("localhost").unwrap(), stream).await
+    }
+
+    async fn client(&self, http2: bool, identity: Option<Identity>) -> Client {
+        let io = TokioIo::new(self.tls(if http2 { b"h2" } else { b"http/1.1" }, identity).await.unwrap());
+        if http2 {
+            let (sender, connection) =
+                hyper::client::conn::http2::handshake(TokioExecutor::new(), io).await.unwrap();
+            Client {
+                sender: Sender::Two(sender),
+                connection: tokio::spawn(async { connection.await.is_ok() }),
+            }
+        } else {
+            let (sender, connection) = hyper::client::conn::http1::handshake(io).await.unwrap();
+            Client {
+                sender: Sender::One(sender),
+                connection: tokio::spawn(async { connection.await.is_ok() }),
+            }
+        }
+    }
+}
+
+enum Sender {
+    One(hyper::client::conn::http1::SendRequest<Full<Bytes>>),
+    Two(hyper::client::conn::http2::SendRequest<Full<Bytes>>),
+}
+
+struct Client {
+    sender: Sender,
+    connection: JoinHandle<bool>,
+}
+
+type Answering = Pin<Box<dyn Future<Output = hyper::Result<http::Response<hyper::body::Incoming>>> + Send>>;
+
+impl Client {
+    /// Sends, and returns the answer to come.
+    async fn send(&mut self, path: &str, body: Bytes) -> Answering {
+        let request = http::Request::builder()
+            .method(if body.is_empty() { "GET" } else { "POST" })
+            .uri(format!("https://localhost{path}"))
+            .header("host", "localhost")
+            .body(Full::new(body))
+            .unwrap();
+        match &mut self.sender {
+            Sender::One(sender) => {
+                let _ = sender.ready().await; // of the answer before; failures show when sending
+                Box::pin(sender.send_request(request))
+            }
+            Sender::Two(sender) => Box::pin(sender.send_request(request)),
+        }
+    }
+
+    async fn get(&mut self, path: &str) -> (u16, String) {
+        self.post(path, Bytes::new()).await
+    }
+
+    async fn post(&mut self, path: &str, body: Bytes) -> (u16, String) {
+        let response = self.send(path, body).await.await.unwrap();
+        let status = response.status().as_u16();
+        let bytes = response.into_body().collect().await.unwrap().to_bytes();
+        (status, String::from_utf8(bytes.to_vec()).unwrap())
+    }
+}
+
+fn text(status: u16, body: &str) -> (u16, String) {
+    (status, body.to_owned())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn both_protocols_answer_and_a_panic_stays_with_its_request() {
+    let server = start(limits()).await;
+    for http2 in [false, true] {
+        let mut client = server.client(http2, None).await;
+        assert_eq!(client.get("/hello").await, text(200, "hello"), "http2: {http2}");
+        let panicked = client.get("/panic").await; // semantics §1.5
+        let want = "This request caused apiserver to panic. Look in the logs for details.\n";
+        assert_eq!(panicked, text(500, want));
+        assert_eq!(client.get("/hello").await, text(200, "hello"), "the connection survives");
+        assert_eq!(client.post("/echo", Bytes::from("abc")).await, text(200, "abc"));
+
+        // On HTTP/1.1 the connection may break before the head of the answer is out.
+        if let Ok(broken) = client.send("/broken", Bytes::new()).await.await {
+            broken.into_body().collect().await.expect_err("half a body must not look whole");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn client_certificates_are_asked_for_but_neither_demanded_nor_judged() {
+    let server = start(limits()).await;
+    for http2 in [false, true] {
+        assert_eq!(server.client(http2, None).await.get("/certificates").await, text(200, "0"));
+        let (stranger, key, ..) = self_signed("a name nobody vouches for");
+        let mut client = server.client(http2, Some((stranger, key))).await;
+        assert_eq!(client.get("/certificates").await, text(200, "1"));
+    }
+    // With a key that is not the certificate's, the handshake signature fails.
+    let (certificate, ..) = self_signed("one");
+    let provider = rustls::crypto::aws_lc_rs::default_provider();
+    let (_, other_key, ..) = self_signed("two");
+    let signing = provider.key_provider.load_private_key(other_key).unwrap();
+    let thief = rustls::sign::CertifiedKey::new(vec![certificate], signing);
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(server.root.clone()).unwrap();
+    let config = rustls::ClientConfig::builder_with_provider(Arc::new(provider))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_client_cert_resolver(Arc::new(rustls::sign::SingleCertAndKey::from(thief)));
+    let stream = TcpStream::connect(server.address).await.unwrap();
+    let connector = TlsConnector::from(Arc::new(config));
+    let refused = async {
+        let mut stream = connector.connect(ServerName::try_from("localhost").unwrap(), stream).await?;
+        stream.write_all(b"GET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n").await?;
+        stream.read_exact(&mut [0; 1]).await
+    };
+    assert!(refused.await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slow_clients_are_cut_and_patient_ones_are_not() {
+    let server = start(limits()).await;
+
+    // Says nothing at all: the handshake timeout.
+    let begun = Instant::now();
+    let mut silent = TcpStream::connect(server.address).await.unwrap();
+    assert_eq!(silent.read(&mut [0; 64]).await.unwrap_or(0), 0);
+    assert!(begun.elapsed() >= Duration::from_millis(290), "{:?}", begun.elapsed());
+
+    // Trickles its first head, or a later one, or sends HTTP/2 nothing after the handshake.
+    for (alpn, first) in
+        [(&b"http/1.1"[..], ""), (b"http/1.1", "GET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n")]
+    {
+        let mut stream = server.tls(alpn, None).await.unwrap();
+        if !first.is_empty() {
+            stream.write_all(first.as_bytes()).await.unwrap();
+            let mut answer = [0; 1024];
+            let n = stream.read(&mut answer).await.unwrap();
+            assert!(answer[..n].starts_with(b"HTTP/1.1 200"));
+        }
+        let begun = Instant::now();
+        let mut head = b"GET /hello HTTP/1.1\r\nX-Slow: ".iter().cycle();
+        let cut = loop {
+            if stream.write_all(&[*head.next().unwrap()]).await.is_err() || begun.elapsed().as_secs() > 5 {
+                break begun.elapsed();
+            }
+            let read = tokio::time::timeout(Duration::from_millis(20), stream.read(&mut [0; 64])).await;
+            if read.is_ok() {
+                break begun.elapsed();
+            }
+        };
+        assert!(cut < Duration::from_secs(2), "cut after {cut:?} only (first {first:?})");
+    }
+    let mut two = server.tls(b"h2", None).await.unwrap();
+    let begun = Instant::now();
+    while !matches!(two.read(&mut [0; 1024]).await, Ok(0) | Err(_)) {}
+    assert!(begun.elapsed() < Duration::from_secs(2));
+
+    // A client that waits for its answer is left alone past every one of these timeouts.
+    for http2 in [false, true] {
+        let mut client = server.client(http2, None).await;
+        let mut watch = client.send("/watch", Bytes::new()).await.await.unwrap().into_body();
+        assert_eq!(watch.frame().await.unwrap().unwrap().into_data().unwrap(), "event\n");
+        let more = tokio::time::timeout(Duration::from_millis(1200), watch.frame()).await;
+        assert!(more.is_err(), "the watch must still be open, got {more:?}");
+    }
+
+    // And one that has nothing to ask is closed without an error.
+    for http2 in [false, true] {
+        let mut client = server.client(http2, None).await;
+        client.get("/hello").await;
+        let closed = tokio::time::timeout(Duration::from_secs(3), client.connection).await;
+        assert!(closed.unwrap().unwrap(), "closed politely, http2: {http2}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bodies_are_bounded_in_size_and_time() {
+    let server = start(limits()).await;
+    let full = Bytes::from(vec![b'x'; BODY_BYTES_MAX]);
+    let over = Bytes::from(vec![b'x'; 4 * BODY_BYTES_MAX]);
+    for http2 in [false, true] {
+        let mut client = server.client(http2, None).await;
+        let (status, body) = client.post("/echo", full.clone()).await;
+        assert_eq!((status, body.len()), (200, full.len()));
+        if http2 {
+            assert_eq!(client.post("/echo", over.clone()).await.0, 413);
+        }
+    }
+
+    // By hand on HTTP/1.1, the way simple clients do it: write everything, and only then read. The answer must
+    // survive although the server did not want the body.
+    let mut stream = server.tls(b"http/1.1", None).await.unwrap();
+    let head = format!("POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n", over.len());
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream.write_all(&over).await.unwrap();
+    let mut answer = vec![0; 12];
+    stream.read_exact(&mut answer).await.unwrap();
+    assert_eq!(answer, b"HTTP/1.1 413");
+
+    // Announced but never sent.
+    let mut stream = server.tls(b"http/1.1", None).await.unwrap();
+    stream
+        .write_all(b"POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nabc")
+        .await
+        .unwrap();
+    stream.read_exact(&mut answer).await.unwrap();
+    assert_eq!(answer, b"HTTP/1.1 408");
+
+    // More head than anybody needs.
+    let mut stream = server.tls(b"http/1.1", None).await.unwrap();
+    let long = "x".repeat(limits().head_bytes_max as usize);
+    let _ = stream.write_all(format!("GET /{long} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes()).await;
+    stream.read_exact(&mut answer).await.unwrap();
+    assert!([&b"HTTP/1.1 431"[..], b"HTTP/1.1 414"].contains(&&answer[..]), "{answer:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn plain_http_is_told_so() {
+    let server = start(limits()).await;
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.0 400 Bad Request\r\n"), "{answer}");
+    assert!(answer.ends_with("\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"), "{answer}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_drain_refuses_the_new_ends_watches_and_waits_for_requests() {
+    for http2 in [false, true] {
+        let server = start(limits()).await;
+        let mut busy = server.client(http2, None).await;
+        let mut watching = server.client(http2, None).await;
+        let mut idle = server.client(http2, None).await;
+        idle.get("/hello").await;
+        let slow = tokio::spawn(busy.send("/slow", Bytes::new()).await);
+        let watch = watching.send("/watch", Bytes::new()).await.await.unwrap();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+
+        let begun = Instant::now();
+        server.shutdown.begin();
+        if !http2 {
+            // Crosses the closing on the wire; HTTP/2 would be told to try elsewhere.
+            assert_eq!(idle.get("/hello").await, text(200, "hello"));
+        }
+        let events = watch.into_body().collect().await.expect("a watch ends properly").to_bytes();
+        assert_eq!(events, "event\n");
+        let answered = slow.await.unwrap().unwrap().into_body().collect().await.unwrap().to_bytes();
+        assert_eq!(answered, "slow");
+        drop((busy, watching));
+        let address = server.address;
+        assert_eq!(server.ended.await.unwrap(), Drained { connections_cut: 0 }, "http2: {http2}");
+        assert!(begun.elapsed() < Duration::from_millis(600), "{:?}", begun.elapsed());
+        TcpStream::connect(address).await.expect_err("the listener is closed");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_drain_cuts_what_does_not_end() {
+    for http2 in [false, true] {
+        let server = start(limits()).await;
+        let mut client = server.client(http2, None).await;
+        let stuck = tokio::spawn(client.send("/never", Bytes::new()).await);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let begun = Instant::now();
+        server.shutdown.begin();
+        assert_eq!(server.ended.await.unwrap(), Drained { connections_cut: 1 });
+        assert!(begun.elapsed() >= limits().drain_timeout);
+        stuck.await.unwrap().expect_err("cut");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_beyond_the_bound_wait_their_turn() {
+    let server = start(Limits { connections_max: 1, ..limits() }).await;
+    let first = server.client(false, None).await;
+    let second = server.tls(b"http/1.1", None);
+    tokio::pin!(second);
+    assert!(tokio::time::timeout(Duration::from_millis(100), second.as_mut()).await.is_err());
+    drop(first);
+    second.await.unwrap();
+}
