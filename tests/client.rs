@@ -1,0 +1,294 @@
+//! A plain HTTP/1.1 client with a client certificate: requests as written, replies as received.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::SendRequest;
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use serde_json::Value;
+use tokio::net::TcpStream;
+use tokio::sync::Mutex;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+/// Where the server is and who asks, as a kubeconfig says it.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// `host:port`.
+    pub address: String,
+    /// PEM of the authority that vouches for the server.
+    pub authority: Vec<u8>,
+    /// PEM of the client certificate.
+    pub certificate: Vec<u8>,
+    /// PEM of its key.
+    pub key: Vec<u8>,
+}
+
+impl Identity {
+    /// Reads a kubeconfig that the server wrote; `None` while it is not there or not complete.
+    pub fn from_kubeconfig(path: &Path) -> Option<Identity> {
+        let text = std::fs::read_to_string(path).ok()?;
+        let member = |name: &str| {
+            let line =
+                text.lines().find_map(|line| line.trim_start_matches(['-', ' ']).strip_prefix(name))?;
+            Some(line.trim().trim_end_matches(',').trim_matches('"').to_owned())
+        };
+        let decode = |name: &str| STANDARD.decode(member(name)?).ok();
+        Some(Identity {
+            address: member("server:")?.strip_prefix("https://")?.to_owned(),
+            authority: decode("certificate-authority-data:")?,
+            certificate: decode("client-certificate-data:")?,
+            key: decode("client-key-data:")?,
+        })
+    }
+}
+
+/// A client that keeps one connection; requests on it run one after the other.
+#[derive(Clone)]
+pub struct Client {
+    identity: Arc<Identity>,
+    tls: TlsConnector,
+    connection: Arc<Mutex<Option<SendRequest<Full<Bytes>>>>>,
+    bearer: Option<String>,
+}
+
+/// A complete reply.
+#[derive(Clone, Debug)]
+pub struct Reply {
+    /// Status code.
+    pub status: u16,
+    /// Headers.
+    pub headers: http::HeaderMap,
+    /// Body.
+    pub body: Bytes,
+}
+
+impl Reply {
+    /// The body as JSON.
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error} in {:?}", self.body))
+    }
+
+    /// The body as text.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    /// All values of a header.
+    pub fn header_all(&self, name: &str) -> Vec<String> {
+        let values = self.headers.get_all(name).iter();
+        values.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned()).collect()
+    }
+}
+
+impl Client {
+    /// A client that presents the identity's certificate.
+    pub fn new(identity: Identity) -> Client {
+        Self::build(identity, true)
+    }
+
+    fn build(identity: Identity, with_certificate: bool) -> Client {
+        let tls = tls_config(&identity, with_certificate);
+        Client {
+            identity: Arc::new(identity),
+            tls: TlsConnector::from(Arc::new(tls)),
+            connection: Arc::default(),
+            bearer: None,
+        }
+    }
+
+    /// The same with a connection of its own.
+    pub fn another(&self) -> Client {
+        Client { connection: Arc::default(), ..self.clone() }
+    }
+
+    /// The same server, without any credential.
+    pub fn anonymous(&self) -> Client {
+        Self::build((*self.identity).clone(), false)
+    }
+
+    /// The same server, with a bearer token instead of the certificate.
+    pub fn with_token(&self, token: &str) -> Client {
+        Client { bearer: Some(token.to_owned()), ..self.anonymous() }
+    }
+
+    /// Where the server is and who asks.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// A bare TLS connection, for those who write bytes themselves.
+    pub async fn connect(&self) -> std::io::Result<TlsStream<TcpStream>> {
+        let stream = TcpStream::connect(&self.identity.address).await?;
+        stream.set_nodelay(true)?;
+        let host = self.identity.address.rsplit_once(':').map_or("", |(host, _)| host);
+        let name = ServerName::try_from(host.trim_matches(['[', ']']).to_owned());
+        self.tls.connect(name.expect("the server's host is a name"), stream).await
+    }
+
+    /// Sends a request and returns the head of the response with its body unread.
+    pub async fn open(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> http::Response<Incoming> {
+        let response = self.try_open(method, path, headers, body).await;
+        response.unwrap_or_else(|error| panic!("{method} {path}: {error}"))
+    }
+
+    async fn try_open(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> Result<http::Response<Incoming>, Box<dyn std::error::Error + Send + Sync>> {
+        let mut request =
+            http::Request::builder().method(method).uri(path).header("host", &self.identity.address);
+        if let Some(token) = &self.bearer {
+            request = request.header("authorization", format!("Bearer {token}"));
+        }
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(Full::new(Bytes::copy_from_slice(body)))?;
+        let mut slot = self.connection.lock().await;
+        let mut sender = match slot.take() {
+            Some(sender) if !sender.is_closed() => sender,
+            _ => {
+                let stream = TokioIo::new(self.connect().await?);
+                // A response may carry a hundred warnings, each in a header of its own.
+                let mut http = hyper::client::conn::http1::Builder::new();
+                let (sender, connection) = http.max_headers(256).handshake(stream).await?;
+                tokio::spawn(connection);
+                sender
+            }
+        };
+        sender.ready().await?;
+        let response = sender.send_request(request).await?;
+        *slot = Some(sender);
+        Ok(response)
+    }
+
+    /// Sends a request and reads the whole reply.
+    pub async fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Reply {
+        let response = self.open(method, path, headers, body).await;
+        let (parts, incoming) = response.into_parts();
+        let body =
+            incoming.collect().await.unwrap_or_else(|error| panic!("{method} {path}: {error}")).to_bytes();
+        Reply { status: parts.status.as_u16(), headers: parts.headers, body }
+    }
+
+    /// A request that may get no reply, or half of one: then it may have been carried out or not.
+    pub async fn try_send(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> Option<Reply> {
+        let (parts, incoming) = self.try_open(method, path, headers, body).await.ok()?.into_parts();
+        let body = incoming.collect().await.ok()?.to_bytes();
+        Some(Reply { status: parts.status.as_u16(), headers: parts.headers, body })
+    }
+
+    /// A GET that may fail while the server is not there.
+    pub async fn try_get(&self, path: &str) -> Option<Reply> {
+        self.try_send("GET", path, &[], b"").await
+    }
+
+    /// GET.
+    pub async fn get(&self, path: &str) -> Reply {
+        self.send("GET", path, &[], b"").await
+    }
+
+    /// DELETE without a body.
+    pub async fn delete(&self, path: &str) -> Reply {
+        self.send("DELETE", path, &[], b"").await
+    }
+
+    /// POST of a JSON object.
+    pub async fn post(&self, path: &str, object: &Value) -> Reply {
+        self.send("POST", path, &[("content-type", "application/json")], object.to_string().as_bytes()).await
+    }
+
+    /// PUT of a JSON object.
+    pub async fn put(&self, path: &str, object: &Value) -> Reply {
+        self.send("PUT", path, &[("content-type", "application/json")], object.to_string().as_bytes()).await
+    }
+
+    /// PATCH of `kind` (`json`, `merge`, `strategic-merge`).
+    pub async fn patch(&self, path: &str, kind: &str, patch: &Value) -> Reply {
+        let media_type = format!("application/{kind}-patch+json");
+        self.send("PATCH", path, &[("content-type", &media_type)], patch.to_string().as_bytes()).await
+    }
+
+    /// Opens a watch; events are read one by one.
+    pub async fn watch(&self, path: &str) -> Watch {
+        let response = self.another().open("GET", path, &[], b"").await;
+        assert_eq!(response.status(), 200, "{path}");
+        Watch::new(response)
+    }
+}
+
+/// An open watch.
+pub struct Watch {
+    body: Incoming,
+    buffer: Vec<u8>,
+}
+
+impl Watch {
+    /// Reads events from the body of a response.
+    pub fn new(response: http::Response<Incoming>) -> Watch {
+        Watch { body: response.into_body(), buffer: Vec::new() }
+    }
+
+    /// The next event; `None` when the stream ended.
+    pub async fn next(&mut self) -> Option<Value> {
+        loop {
+            if let Some(end) = self.buffer.iter().position(|&byte| byte == b'\n') {
+                let line: Vec<u8> = self.buffer.drain(..=end).collect();
+                return Some(serde_json::from_slice(&line).expect("each line of a watch is JSON"));
+            }
+            let frame = self.body.frame().await?.ok()?;
+            self.buffer.extend_from_slice(frame.data_ref()?);
+        }
+    }
+
+    /// Type, name and resourceVersion of the next event, which must come.
+    pub async fn expect(&mut self) -> (String, String, String) {
+        let event = self.next().await.expect("another event");
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let metadata = &event["object"]["metadata"];
+        (text(&event["type"]), text(&metadata["name"]), text(&metadata["resourceVersion"]))
+    }
+}
+
+fn tls_config(identity: &Identity, with_certificate: bool) -> rustls::ClientConfig {
+    let mut roots = rustls::RootCertStore::empty();
+    for authority in CertificateDer::pem_slice_iter(&identity.authority) {
+        roots.add(authority.expect("the authority is PEM")).expect("the authority is a certificate");
+    }
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let builder = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("the provider has the default versions")
+        .with_root_certificates(roots);
+    if !with_certificate {
+        return builder.with_no_client_auth();
+    }
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&identity.certificate).collect();
+    let key = PrivateKeyDer::from_pem_slice(&identity.key).expect("the key is PEM");
+    builder
+        .with_client_auth_cert(chain.expect("the certificate is PEM"), key)
+        .expect("certificate and key match")
+}

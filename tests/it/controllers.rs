@@ -1,0 +1,134 @@
+//! What the server keeps in order by itself. Semantics §17.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tests::server::Options;
+use tests::{Client, Server};
+
+/// Waits until an object is as `wanted` says.
+async fn until(client: &Client, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    for _ in 0..2000 {
+        let reply = client.get(path).await;
+        if reply.status == 200 && wanted(&reply.json()) {
+            return reply.json();
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("{path}: {}", client.get(path).await.text());
+}
+
+fn is_there(object: &Value) -> bool {
+    object["metadata"]["uid"].is_string()
+}
+
+const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
+
+fn covers(role: &Value, resource: &str) -> bool {
+    let rules = role["rules"].as_array().into_iter().flatten();
+    let mut resources = rules.flat_map(|rule| rule["resources"].as_array().into_iter().flatten());
+    resources.any(|covered| covered == resource)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn aggregated_roles_are_complete_when_the_server_is_ready_and_follow_what_they_select() {
+    let server = Server::start_upstream().await;
+    let client = server.client();
+    let mut before = Vec::new();
+    for (role, has, lacks) in
+        [("view", "pods", "secrets"), ("edit", "secrets", "rolebindings"), ("admin", "rolebindings", "nodes")]
+    {
+        let object = client.get(&format!("{ROLES}/{role}")).await.json();
+        assert!(covers(&object, has) && !covers(&object, lacks) && covers(&object, "pods"), "{role}");
+        before.push((role, object));
+    }
+    let part = json!({
+        "metadata": {"name": "part", "labels": {"rbac.authorization.k8s.io/aggregate-to-view": "true"}},
+        "rules": [{"apiGroups": ["example.com"], "resources": ["widgets"], "verbs": ["get"]}],
+    });
+    assert_eq!(client.post(ROLES, &part).await.status, 201);
+    for (role, _) in &before {
+        until(client, &format!("{ROLES}/{role}"), |role| covers(role, "widgets")).await;
+    }
+    // What is written into an aggregated role by hand does not stay.
+    let patch = json!({"rules": []});
+    assert_eq!(client.patch(&format!("{ROLES}/view"), "merge", &patch).await.status, 200);
+    until(client, &format!("{ROLES}/view"), |role| covers(role, "widgets")).await;
+    client.delete(&format!("{ROLES}/part")).await;
+    for (name, before) in &before {
+        until(client, &format!("{ROLES}/{name}"), |role| role["rules"] == before["rules"]).await;
+    }
+    // And then nothing is written any more.
+    let settled = versions(client).await;
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert_eq!(versions(client).await, settled);
+}
+
+/// The versions of all cluster roles.
+async fn versions(client: &Client) -> Vec<Value> {
+    let list = client.get(ROLES).await.json();
+    list["items"].as_array().unwrap().iter().map(|role| role["metadata"]["resourceVersion"].clone()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn roles_that_select_each_other_come_to_rest() {
+    let server = Server::start_upstream().await;
+    let client = server.client();
+    // Three in a circle that would hand their rules around for ever.
+    for (name, selects) in [("a", "b"), ("b", "c"), ("c", "a")] {
+        let role = json!({
+            "metadata": {"name": format!("circle-{name}"), "labels": {"circle": name}},
+            "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"circle": selects}}]},
+            "rules": [{"apiGroups": [""], "resources": [name], "verbs": ["get"]}],
+        });
+        assert_eq!(client.post(ROLES, &role).await.status, 201);
+    }
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let first = versions(client).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(versions(client).await, first);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_namespace_has_its_service_account_and_the_root_certificates() {
+    for naming in ["kubernetes", "cluster"] {
+        let server = Server::start(Options { naming, ..Options::default() }).await;
+        let client = server.client();
+        let domain = if naming == "kubernetes" { "kubernetes.io" } else { "cluster.io" };
+        let map = if naming == "kubernetes" { "kube-root-ca.crt" } else { "cluster-root-ca.crt" };
+        let created = client.post("/api/v1/namespaces", &json!({"metadata": {"name": "fresh"}})).await;
+        assert_eq!(created.status, 201);
+        let authority = String::from_utf8(client.identity().authority.clone()).unwrap();
+        for namespace in ["default", "fresh"] {
+            let account = format!("/api/v1/namespaces/{namespace}/serviceaccounts/default");
+            let first = until(client, &account, is_there).await;
+            client.delete(&account).await;
+            until(client, &account, |second| second["metadata"]["uid"] != first["metadata"]["uid"]).await;
+
+            let map = format!("/api/v1/namespaces/{namespace}/configmaps/{map}");
+            let is_right = |object: &Value| object["data"] == json!({"ca.crt": authority});
+            let first = until(client, &map, is_right).await;
+            let annotation = &first["metadata"]["annotations"][format!("{domain}/description")];
+            assert!(annotation.as_str().unwrap().starts_with("Contains a CA bundle"), "{annotation}");
+            client.patch(&map, "merge", &json!({"data": {"ca.crt": "other", "more": "x"}})).await;
+            until(client, &map, is_right).await;
+            client.delete(&map).await;
+            until(client, &map, is_right).await;
+        }
+        // They do not come back to a namespace that goes, and do not hold it.
+        client.delete("/api/v1/namespaces/fresh").await;
+        for _ in 0..2000 {
+            if client.get("/api/v1/namespaces/fresh").await.status == 404 {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        for resource in ["namespaces/fresh/serviceaccounts", "namespaces/fresh/configmaps"] {
+            assert_eq!(
+                client.get(&format!("/api/v1/{resource}")).await.json()["items"],
+                json!([]),
+                "{resource}"
+            );
+        }
+    }
+}

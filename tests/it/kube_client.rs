@@ -1,0 +1,695 @@
+//! The `kube` crate, written against the upstream server, with nothing adapted: typed and dynamic objects,
+//! patches, subresources, chunks, finalizers, and errors as its users match on them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use futures_util::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, Secret, Service};
+use kube::api::{
+    Api, DeleteParams, DynamicObject, GetParams, ListParams, Patch, PatchParams, PostParams, Preconditions,
+    PropagationPolicy, VersionMatch, WatchEvent, WatchParams,
+};
+use kube::core::{GroupVersion, GroupVersionKind, NamespaceResourceScope};
+use kube::discovery::{self, Discovery, Scope, verbs};
+use kube::runtime::controller::Action;
+use kube::runtime::finalizer::{Event, finalizer};
+use kube::{Resource, ResourceExt};
+use serde_json::{Value, json};
+
+use crate::support::{kube_client, kube_config, refusal, upstream};
+
+/// A value of a typed object, written as JSON.
+fn object<K: serde::de::DeserializeOwned>(value: Value) -> K {
+    serde_json::from_value(value).expect("the test's object fits its type")
+}
+
+fn pod(name: &str) -> Value {
+    json!({"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "i"}]}})
+}
+
+fn deployment(name: &str) -> Value {
+    json!({
+        "metadata": {"name": name, "labels": {"app": name}},
+        "spec": {
+            "replicas": 2,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {
+                "metadata": {"labels": {"app": name}},
+                "spec": {"containers": [{"name": "web", "image": "web:1"}, {"name": "log", "image": "log:1"}]}
+            }
+        }
+    })
+}
+
+/// Create, read, list, replace, replace with what is stale by then, delete.
+async fn live_through<K>(api: &Api<K>, new: K)
+where
+    K: Resource + Clone + Debug + PartialEq + serde::Serialize + serde::de::DeserializeOwned,
+{
+    let name = new.name_any();
+    let created = api.create(&PostParams::default(), &new).await.unwrap();
+    assert!(created.uid().is_some() && created.creation_timestamp().is_some(), "{created:?}");
+    assert_eq!(api.get(&name).await.unwrap(), created);
+    let listed = api.list(&ListParams::default().fields(&format!("metadata.name={name}"))).await.unwrap();
+    assert_eq!(listed.items, std::slice::from_ref(&created));
+
+    let mut wanted = created.clone();
+    wanted.labels_mut().insert("changed".into(), "yes".into());
+    let replaced = api.replace(&name, &PostParams::default(), &wanted).await.unwrap();
+    assert_eq!(replaced.labels()["changed"], "yes");
+    assert_eq!(replaced.uid(), created.uid());
+    assert_ne!(replaced.resource_version(), created.resource_version());
+
+    let stale = refusal(api.replace(&name, &PostParams::default(), &wanted).await);
+    assert_eq!((stale.code, stale.reason.as_str()), (409, "Conflict"));
+    let again = refusal(api.create(&PostParams::default(), &new).await);
+    assert_eq!((again.code, again.reason.as_str()), (409, "AlreadyExists"));
+
+    let dry = PostParams { dry_run: true, ..PostParams::default() };
+    let mut imagined = replaced.clone();
+    imagined.labels_mut().insert("imagined".into(), "yes".into());
+    assert_eq!(api.replace(&name, &dry, &imagined).await.unwrap().labels()["imagined"], "yes");
+    assert_eq!(api.get(&name).await.unwrap(), replaced);
+
+    let other = Preconditions { uid: Some("another".into()), resource_version: None };
+    let refused = api.delete(&name, &DeleteParams::default().preconditions(other)).await.map(|_| ());
+    assert!(refusal(refused).is_conflict());
+    api.delete(&name, &DeleteParams::default()).await.unwrap();
+    assert!(api.get_opt(&name).await.unwrap().is_none());
+    let gone = refusal(api.delete(&name, &DeleteParams::default()).await.map(|_| ()));
+    assert_eq!((gone.code, gone.reason.as_str()), (404, "NotFound"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn typed_objects_live_and_die() {
+    let (_server, client) = upstream().await;
+    async fn run<K>(client: &kube::Client, value: Value)
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + PartialEq,
+        K: serde::Serialize + serde::de::DeserializeOwned,
+    {
+        live_through::<K>(&Api::default_namespaced(client.clone()), object(value)).await;
+    }
+    run::<ConfigMap>(
+        &client,
+        json!({"metadata": {"name": "a"}, "data": {"k": "v"}, "binaryData": {"b": "AAH/"}}),
+    )
+    .await;
+    run::<Secret>(&client, json!({"metadata": {"name": "a"}, "type": "Opaque", "data": {"k": "dg=="}})).await;
+    run::<Pod>(&client, pod("a")).await;
+    run::<Deployment>(&client, deployment("a")).await;
+    run::<Service>(
+        &client,
+        json!({"metadata": {"name": "a"}, "spec": {"ports": [{"port": 80}], "clusterIP": "None"}}),
+    )
+    .await;
+
+    // A namespace waits for its finalizer after the delete, and until then takes nothing new.
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    namespaces.create(&PostParams::default(), &object(json!({"metadata": {"name": "n"}}))).await.unwrap();
+    let terminating =
+        namespaces.delete("n", &DeleteParams::default()).await.unwrap().left().expect("still there");
+    assert_eq!(terminating.status.unwrap().phase.as_deref(), Some("Terminating"));
+    let inside: Api<ConfigMap> = Api::namespaced(client, "n");
+    let refused =
+        refusal(inside.create(&PostParams::default(), &object(json!({"metadata": {"name": "a"}}))).await);
+    assert!(refused.is_forbidden(), "{refused:?}");
+    assert_eq!(refused.details.unwrap().causes[0].reason, "NamespaceTerminating");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn discovery_finds_every_resource_and_every_one_can_be_listed() {
+    let (_server, client) = upstream().await;
+    let classic = Discovery::new(client.clone()).run().await.unwrap();
+    let aggregated = Discovery::new(client.clone()).run_aggregated().await.unwrap();
+    let describe = |found: &Discovery| -> BTreeSet<String> {
+        let groups = found.groups().flat_map(|group| group.recommended_resources());
+        let lines = groups.map(|(resource, can)| {
+            // The client fills in the group of a subresource's kind in two ways, so only names and verbs are compared.
+            let parts =
+                can.subresources.iter().map(|(part, can)| format!("{}{:?}", part.plural, can.operations));
+            format!("{resource:?} {:?} {:?} {:?}", can.scope, can.operations, parts.collect::<BTreeSet<_>>())
+        });
+        lines.collect()
+    };
+    assert_eq!(describe(&classic), describe(&aggregated));
+    for group in ["", "apps", "batch", "policy", "autoscaling", "rbac.authorization.k8s.io", "events.k8s.io"]
+    {
+        assert!(classic.has_group(group), "{group}");
+    }
+
+    let mut listed = 0;
+    for (resource, can) in classic.groups().flat_map(|group| group.recommended_resources()) {
+        if !can.supports_operation(verbs::LIST) {
+            continue;
+        }
+        let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+        let list =
+            api.list(&ListParams::default()).await.unwrap_or_else(|error| panic!("{resource:?}: {error}"));
+        assert_eq!(list.types.kind, format!("{}List", resource.kind));
+        assert_eq!(list.types.api_version, resource.api_version);
+        listed += 1;
+    }
+    assert!(listed >= 40, "only {listed} kinds can be listed");
+
+    let apps = discovery::pinned_group(&client, &GroupVersion::gv("apps", "v1")).await.unwrap();
+    assert_eq!(apps.preferred_version(), Some("v1"));
+    let absent = discovery::group(&client, "no.such.group").await.map(|_| ());
+    assert!(matches!(absent, Err(kube::Error::Discovery(_))), "{absent:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dynamic_objects_live_and_die_wherever_discovery_puts_them() {
+    let (_server, client) = upstream().await;
+    for (group, version, kind, body) in [
+        ("", "v1", "ConfigMap", json!({"data": {"k": "v"}})),
+        ("apps", "v1", "Deployment", json!({"spec": deployment("a")["spec"]})),
+        (
+            "batch",
+            "v1",
+            "CronJob",
+            json!({"spec": {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": {"spec": {
+                "restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}}}}}),
+        ),
+        (
+            "coordination.k8s.io",
+            "v1",
+            "Lease",
+            json!({"spec": {"holderIdentity": "me", "leaseDurationSeconds": 15}}),
+        ),
+        (
+            "rbac.authorization.k8s.io",
+            "v1",
+            "ClusterRole",
+            json!({"rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]}),
+        ),
+        ("scheduling.k8s.io", "v1", "PriorityClass", json!({"value": 1000})),
+        ("storage.k8s.io", "v1", "StorageClass", json!({"provisioner": "example.com/p"})),
+        (
+            "networking.k8s.io",
+            "v1",
+            "NetworkPolicy",
+            json!({"spec": {"podSelector": {"matchLabels": {"app": "a"}}, "policyTypes": ["Ingress"]}}),
+        ),
+    ] {
+        let wanted = GroupVersionKind::gvk(group, version, kind);
+        let (resource, can) = discovery::pinned_kind(&client, &wanted).await.unwrap();
+        let api = Api::<DynamicObject>::dynamic(client.clone(), &resource, &can.scope);
+        let api = if can.scope == Scope::Namespaced { api.constrain_default() } else { api };
+        let mut new = DynamicObject::new("a", &resource);
+        new.data = body;
+        let created =
+            api.create(&PostParams::default(), &new).await.unwrap_or_else(|e| panic!("{kind}: {e}"));
+        assert_eq!(created.types, new.types);
+        assert_eq!(api.get("a").await.unwrap(), created);
+
+        let mut wanted = created.clone();
+        wanted.annotations_mut().insert("example.com/a".into(), "b".into());
+        let replaced = api.replace("a", &PostParams::default(), &wanted).await.unwrap();
+        assert_eq!(replaced.data, created.data, "{kind}");
+        assert!(refusal(api.replace("a", &PostParams::default(), &wanted).await).is_conflict());
+        let version = replaced.resource_version().unwrap();
+        let seen = Preconditions { resource_version: Some(version), uid: replaced.uid() };
+        api.delete("a", &DeleteParams::background().preconditions(seen)).await.unwrap();
+        assert!(api.get_opt("a").await.unwrap().is_none());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_three_patches_do_what_each_of_them_means() {
+    let (_server, client) = upstream().await;
+    let api: Api<Deployment> = Api::default_namespaced(client);
+    api.create(&PostParams::default(), &object(deployment("d"))).await.unwrap();
+    let params = PatchParams::default();
+    let containers = |d: &Deployment| -> Vec<(String, String)> {
+        let spec = d.spec.clone().unwrap().template.spec.unwrap();
+        spec.containers.into_iter().map(|c| (c.name, c.image.unwrap())).collect()
+    };
+    let pairs = |list: &[(&str, &str)]| -> Vec<(String, String)> {
+        list.iter().map(|(name, image)| (name.to_string(), image.to_string())).collect()
+    };
+
+    // Strategic: lists are merged by their key.
+    let patch = json!({"spec": {"template": {"spec": {"containers": [{"name": "log", "image": "log:2"}]}}}});
+    let patched = api.patch("d", &params, &Patch::Strategic(&patch)).await.unwrap();
+    let mut sorted = containers(&patched);
+    sorted.sort();
+    assert_eq!(sorted, pairs(&[("log", "log:2"), ("web", "web:1")]));
+    assert_eq!(patched.metadata.generation, Some(2));
+
+    // Merge: lists are replaced, null removes.
+    let patch = json!({
+        "metadata": {"labels": {"app": null, "tier": "front"}},
+        "spec": {"template": {"spec": {"containers": [{"name": "log", "image": "log:3"}]}}}
+    });
+    let patched = api.patch("d", &params, &Patch::Merge(&patch)).await.unwrap();
+    assert_eq!(containers(&patched), pairs(&[("log", "log:3")]));
+    assert_eq!(patched.labels(), &BTreeMap::from([("tier".to_owned(), "front".to_owned())]));
+
+    // JSON Patch: by position, all or nothing.
+    let path = "/spec/template/spec/containers/0/image";
+    let swap = |from: &str, to: &str| {
+        let list = json!([{"op": "test", "path": path, "value": from}, {"op": "replace", "path": path, "value": to}]);
+        Patch::<()>::Json(serde_json::from_value(list).unwrap())
+    };
+    let patched = api.patch("d", &params, &swap("log:3", "log:4")).await.unwrap();
+    assert_eq!(containers(&patched), pairs(&[("log", "log:4")]));
+    let refused = refusal(api.patch("d", &params, &swap("log:3", "log:5")).await);
+    assert!(refused.is_invalid(), "{refused:?}");
+
+    // A version in the patch makes it conditional; none makes it retry until it fits.
+    let stale = json!({"metadata": {"resourceVersion": "1", "labels": {"x": "y"}}});
+    assert!(refusal(api.patch("d", &params, &Patch::Merge(&stale)).await).is_conflict());
+    let racing = (0..32).map(|i| {
+        let (api, params) = (api.clone(), params.clone());
+        async move {
+            let patch = json!({"metadata": {"annotations": {format!("n{i}"): "x"}}});
+            api.patch("d", &params, &Patch::Merge(&patch)).await
+        }
+    });
+    stream::iter(racing).buffer_unordered(32).try_collect::<Vec<_>>().await.unwrap();
+    assert_eq!(api.get("d").await.unwrap().annotations().len(), 32);
+
+    // A patch that changes nothing writes nothing.
+    let before = api.get("d").await.unwrap();
+    let same = json!({"metadata": {"annotations": {"n0": "x"}}});
+    assert_eq!(api.patch("d", &params, &Patch::Merge(&same)).await.unwrap(), before);
+    let dry = json!({"spec": {"replicas": 9}});
+    let imagined = api.patch("d", &PatchParams::default().dry_run(), &Patch::Merge(&dry)).await.unwrap();
+    assert_eq!(imagined.spec.unwrap().replicas, Some(9));
+    assert_eq!(api.get("d").await.unwrap(), before);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn strict_patches_and_creates_refuse_unknown_fields() {
+    let (_server, client) = upstream().await;
+    let api: Api<Deployment> = Api::default_namespaced(client);
+    api.create(&PostParams::default(), &object(deployment("d"))).await.unwrap();
+    let patch = json!({"spec": {"replicaz": 3}});
+    let strict = api.patch("d", &PatchParams::default().validation_strict(), &Patch::Merge(&patch)).await;
+    let refused = refusal(strict);
+    assert_eq!(refused.code, 422);
+    assert!(refused.message.contains(r#"unknown field "spec.replicaz""#), "{}", refused.message);
+    let ignored =
+        api.patch("d", &PatchParams::default().validation_ignore(), &Patch::Merge(&patch)).await.unwrap();
+    assert_eq!(ignored.spec.unwrap().replicas, Some(2));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn status_and_scale_are_written_apart_from_the_rest() {
+    let (_server, client) = upstream().await;
+    let api: Api<Deployment> = Api::default_namespaced(client.clone());
+    let mut new: Deployment = object(deployment("d"));
+    new.status = Some(object(json!({"replicas": 7})));
+    let created = api.create(&PostParams::default(), &new).await.unwrap();
+    assert_eq!(created.status.as_ref().and_then(|status| status.replicas), None);
+
+    let patch = json!({"spec": {"replicas": 9}, "status": {"replicas": 2, "readyReplicas": 1}});
+    let patched = api.patch_status("d", &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap();
+    assert_eq!(patched.spec.as_ref().unwrap().replicas, Some(2));
+    assert_eq!(patched.status.as_ref().unwrap().ready_replicas, Some(1));
+    assert_eq!(patched.metadata.generation, Some(1));
+
+    let mut wanted = patched.clone();
+    wanted.spec.as_mut().unwrap().replicas = Some(11);
+    wanted.status.as_mut().unwrap().ready_replicas = Some(2);
+    let replaced = api.replace_status("d", &PostParams::default(), &wanted).await.unwrap();
+    assert_eq!(replaced.spec.as_ref().unwrap().replicas, Some(2));
+    assert_eq!(replaced.status.as_ref().unwrap().ready_replicas, Some(2));
+    assert!(refusal(api.replace_status("d", &PostParams::default(), &wanted).await).is_conflict());
+    assert_eq!(api.get_status("d").await.unwrap(), replaced);
+
+    let scale = api.get_scale("d").await.unwrap();
+    assert_eq!(scale.spec.as_ref().unwrap().replicas, Some(2));
+    assert_eq!(scale.status.as_ref().unwrap().replicas, 2);
+    assert_eq!(scale.status.as_ref().unwrap().selector.as_deref(), Some("app=d"));
+    let mut up = scale.clone();
+    up.spec.as_mut().unwrap().replicas = Some(5);
+    assert_eq!(
+        api.replace_scale("d", &PostParams::default(), &up).await.unwrap().spec.unwrap().replicas,
+        Some(5)
+    );
+    assert!(refusal(api.replace_scale("d", &PostParams::default(), &up).await).is_conflict());
+    let patch = Patch::Merge(json!({"spec": {"replicas": 3}}));
+    let scaled = api.patch_scale("d", &PatchParams::default(), &patch).await.unwrap();
+    assert_eq!(scaled.spec.unwrap().replicas, Some(3));
+    let now = api.get("d").await.unwrap();
+    assert_eq!((now.spec.unwrap().replicas, now.metadata.generation), (Some(3), Some(3)));
+    assert_eq!(now.status, replaced.status);
+
+    // Pods: the status of a pod, and the subresources that change running ones.
+    let pods: Api<Pod> = Api::default_namespaced(client);
+    pods.create(&PostParams::default(), &object(pod("p"))).await.unwrap();
+    let running = Patch::Strategic(json!({"status": {"phase": "Running", "podIP": "10.0.0.1"}}));
+    let running = pods.patch_status("p", &PatchParams::default(), &running).await.unwrap();
+    assert_eq!(running.status.unwrap().phase.as_deref(), Some("Running"));
+    let debug = json!({"spec": {"ephemeralContainers": [{"name": "debug", "image": "sh"}]}});
+    let patched = pods
+        .patch_ephemeral_containers("p", &PatchParams::default(), &Patch::Strategic(debug))
+        .await
+        .unwrap();
+    assert_eq!(patched.spec.unwrap().ephemeral_containers.unwrap()[0].name, "debug");
+    let log = pods.logs("p", &kube::api::LogParams::default()).await;
+    assert_eq!(refusal(log).code, 400);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_list_in_chunks_is_one_point_in_time() {
+    const OBJECTS: usize = 2500;
+    const CHUNK: u32 = 100;
+    let (server, client) = upstream().await;
+    let api: Api<ConfigMap> = Api::namespaced(client.clone(), "kube-public");
+    let before: BTreeSet<String> =
+        api.list(&ListParams::default()).await.unwrap().into_iter().map(|map| map.name_any()).collect();
+    // Eight connections, so that writes share syncs.
+    let mut clients = Vec::new();
+    for _ in 0..8 {
+        clients.push(Api::<ConfigMap>::namespaced(kube_client(&server).await, "kube-public"));
+    }
+    let creations = (0..OBJECTS).map(|i| {
+        let api = clients[i % clients.len()].clone();
+        async move {
+            let half = if i % 2 == 0 { "even" } else { "odd" };
+            let map = json!({"metadata": {"name": format!("m{i:05}"), "labels": {"half": half}}, "data": {"i": i.to_string()}});
+            api.create(&PostParams::default(), &object(map)).await
+        }
+    });
+    stream::iter(creations).buffer_unordered(32).try_collect::<Vec<_>>().await.unwrap();
+
+    let mut names = BTreeSet::new();
+    let (mut params, mut version) = (ListParams::default().limit(CHUNK), None);
+    loop {
+        let page = api.list(&params).await.unwrap();
+        let metadata = page.metadata.clone();
+        version = version.or(metadata.resource_version.clone());
+        assert_eq!(metadata.resource_version, version, "every page names the same revision");
+        let count = page.items.len();
+        for map in page {
+            assert!(
+                map.resource_version().unwrap().parse::<u64>().unwrap()
+                    <= version.as_ref().unwrap().parse().unwrap()
+            );
+            assert!(names.insert(map.name_any()), "{} came twice", map.name_any());
+        }
+        let left = OBJECTS + before.len() - names.len();
+        assert_eq!(metadata.remaining_item_count.unwrap_or(0), left as i64);
+        // Meanwhile the collection changes behind and ahead of the cursor.
+        let last = names.last().unwrap().clone();
+        api.delete(&last, &DeleteParams::default()).await.unwrap();
+        let new = json!({"metadata": {"name": format!("{last}-late")}});
+        api.create(&PostParams::default(), &object(new)).await.unwrap();
+        let end = format!("zz-{left:05}");
+        api.create(&PostParams::default(), &object(json!({"metadata": {"name": end}}))).await.unwrap();
+        match metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => {
+                assert_eq!(count, CHUNK as usize);
+                params = ListParams::default().limit(CHUNK).continue_token(&token);
+            }
+            None => break,
+        }
+    }
+    let mut wanted: BTreeSet<String> = (0..OBJECTS).map(|i| format!("m{i:05}")).collect();
+    wanted.extend(before);
+    assert_eq!(names, wanted);
+
+    // With a selector pages are still full, and nobody counts what is left.
+    let labels = ListParams::default().labels("half=odd").limit(700);
+    let page = api.list(&labels).await.unwrap();
+    assert_eq!((page.items.len(), page.metadata.remaining_item_count), (700, None));
+    let token = page.metadata.continue_.clone().unwrap();
+    let rest = api.list(&labels.clone().limit(5000).continue_token(&token)).await.unwrap();
+    let both: BTreeSet<String> = page.items.iter().chain(&rest.items).map(|map| map.name_any()).collect();
+    assert_eq!(both.len(), page.items.len() + rest.items.len());
+    let whole = api.list(&ListParams::default().labels("half=odd")).await.unwrap();
+    assert_eq!(whole.into_iter().map(|map| map.name_any()).collect::<BTreeSet<_>>(), both);
+
+    // The first page's revision can still be read as a whole.
+    let then = ListParams::default().at(&version.unwrap()).matching(VersionMatch::Exact);
+    let then: BTreeSet<String> =
+        api.list(&then).await.unwrap().into_iter().map(|map| map.name_any()).collect();
+    assert_eq!(then, names);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_collection_is_deleted_by_selector() {
+    let (_server, client) = upstream().await;
+    let api: Api<ConfigMap> = Api::default_namespaced(client.clone());
+    for i in 0..20 {
+        let map = json!({"metadata": {"name": format!("m{i}"), "labels": {"half": if i % 2 == 0 { "even" } else { "odd" }}}});
+        api.create(&PostParams::default(), &object(map)).await.unwrap();
+    }
+    let before = api.list(&ListParams::default()).await.unwrap().items.len();
+    let odd = ListParams::default().labels("half=odd");
+    let deleted =
+        api.delete_collection(&DeleteParams::default(), &odd).await.unwrap().left().expect("a list");
+    assert_eq!(deleted.items.len(), 10);
+    let left = api.list(&ListParams::default()).await.unwrap();
+    assert_eq!(left.items.len(), before - 10);
+    assert!(left.items.iter().all(|map| map.labels().get("half").is_none_or(|half| half == "even")));
+    let dry =
+        api.delete_collection(&DeleteParams::default().dry_run(), &ListParams::default()).await.unwrap();
+    assert_eq!(dry.left().unwrap().items.len(), before - 10);
+    assert_eq!(api.list(&ListParams::default()).await.unwrap().items.len(), before - 10);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn entries_are_made_or_modified() {
+    let (_server, client) = upstream().await;
+    let api: Api<ConfigMap> = Api::default_namespaced(client);
+    let set = |map: &mut ConfigMap, key: &str| {
+        map.data.get_or_insert_with(BTreeMap::new).insert(key.to_owned(), "x".to_owned());
+    };
+    for round in ["first", "second"] {
+        let entry = api.entry("e").await.unwrap().or_insert(ConfigMap::default);
+        let mut entry = entry.and_modify(|map| set(map, round));
+        entry.commit(&PostParams::default()).await.unwrap();
+    }
+    let data = api.get("e").await.unwrap().data.unwrap();
+    assert_eq!(data.into_keys().collect::<Vec<_>>(), ["first", "second"]);
+
+    // Whoever read before another wrote is told.
+    let mut slow =
+        api.entry("e").await.unwrap().or_insert(ConfigMap::default).and_modify(|map| set(map, "slow"));
+    let mut fast =
+        api.entry("e").await.unwrap().or_insert(ConfigMap::default).and_modify(|map| set(map, "fast"));
+    fast.commit(&PostParams::default()).await.unwrap();
+    let refused = slow.commit(&PostParams::default()).await.unwrap_err();
+    let kube::api::entry::CommitError::Save(kube::Error::Api(status)) = refused else { panic!("{refused}") };
+    assert!(status.is_conflict());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_finalizer_is_added_keeps_the_object_and_lets_it_go() {
+    const NAME: &str = "example.com/cleanup";
+    let (_server, client) = upstream().await;
+    let api: Api<ConfigMap> = Api::default_namespaced(client);
+    api.create(&PostParams::default(), &object(json!({"metadata": {"name": "f"}}))).await.unwrap();
+    let reconcile = async || {
+        let current = Arc::new(api.get("f").await.unwrap());
+        let seen = std::cell::Cell::new("nothing");
+        let step = |event: Event<ConfigMap>| {
+            seen.set(if matches!(event, Event::Apply(_)) { "apply" } else { "cleanup" });
+            async { Ok::<_, std::io::Error>(Action::await_change()) }
+        };
+        finalizer(&api, NAME, current, step).await.unwrap();
+        seen.get()
+    };
+    assert_eq!(reconcile().await, "nothing"); // it only puts itself on the list
+    assert_eq!(api.get("f").await.unwrap().finalizers(), [NAME]);
+    assert_eq!(reconcile().await, "apply");
+
+    let kept =
+        api.delete("f", &DeleteParams::default()).await.unwrap().left().expect("the finalizer keeps it");
+    assert!(kept.metadata.deletion_timestamp.is_some());
+    let added = Patch::<()>::Json(
+        serde_json::from_value(
+            json!([{"op": "add", "path": "/metadata/finalizers/-", "value": "example.com/late"}]),
+        )
+        .unwrap(),
+    );
+    let refused = refusal(api.patch("f", &PatchParams::default(), &added).await);
+    assert!(
+        refused.is_invalid() || refused.is_forbidden(),
+        "no finalizer is added to what is being deleted: {refused:?}"
+    );
+    assert_eq!(reconcile().await, "cleanup");
+    assert!(api.get_opt("f").await.unwrap().is_none());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn refusals_come_as_api_errors_with_reason_and_code() {
+    let (server, _) = upstream().await;
+    // A client that retries would wait for the future.
+    let mut config = kube_config(&server).await;
+    config.default_retry = false;
+    let client = kube::Client::try_from(config.clone()).unwrap();
+    let maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
+    let create = async |value: Value| maps.create(&PostParams::default(), &object(value)).await;
+    create(json!({"metadata": {"name": "a"}})).await.unwrap();
+    let list = async |params: ListParams| maps.list(&params).await;
+    let immutable = json!({"metadata": {"name": "fixed"}, "immutable": true, "data": {"a": "b"}});
+    let mut fixed = create(immutable).await.unwrap();
+    fixed.data = None;
+
+    let mut stranger = config;
+    stranger.auth_info = kube::config::AuthInfo::default();
+    let mut impostor = stranger.clone();
+    impostor.auth_info.token = Some("not-a-token".to_owned().into());
+    let as_other = |config| Api::<ConfigMap>::default_namespaced(kube::Client::try_from(config).unwrap());
+
+    for (what, got, code, reason, message) in [
+        ("absent", maps.get("nope").await, 404, "NotFound", r#"configmaps "nope" not found"#),
+        (
+            "twice",
+            create(json!({"metadata": {"name": "a"}})).await,
+            409,
+            "AlreadyExists",
+            r#"configmaps "a" already exists"#,
+        ),
+        (
+            "bad name",
+            create(json!({"metadata": {"name": "A_B"}})).await,
+            422,
+            "Invalid",
+            "ConfigMap \"A_B\" is invalid: ",
+        ),
+        (
+            "no name",
+            create(json!({"metadata": {}})).await,
+            422,
+            "Invalid",
+            "name or generateName is required",
+        ),
+        (
+            "immutable",
+            maps.replace("fixed", &PostParams::default(), &fixed).await,
+            422,
+            "Invalid",
+            "field is immutable when `immutable` is set",
+        ),
+        (
+            "other namespace",
+            create(json!({"metadata": {"name": "b", "namespace": "other"}})).await,
+            400,
+            "BadRequest",
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ),
+        (
+            "future",
+            maps.get_with("a", &GetParams::at("999999999")).await,
+            504,
+            "Timeout",
+            "Too large resource version: 999999999",
+        ),
+        (
+            "anonymous",
+            as_other(stranger).get("a").await,
+            403,
+            "Forbidden",
+            r#"User "system:anonymous" cannot get"#,
+        ),
+        ("bad token", as_other(impostor).get("a").await, 401, "Unauthorized", "Unauthorized"),
+    ] {
+        let status = refusal(got);
+        assert_eq!((status.code, status.reason.as_str()), (code, reason), "{what}: {status:?}");
+        assert!(status.message.contains(message), "{what}: {}", status.message);
+    }
+    for (what, got, code, reason, message) in [
+        (
+            "bad token",
+            list(ListParams::default().continue_token("x")).await,
+            400,
+            "BadRequest",
+            "continue key is not valid",
+        ),
+        (
+            "bad field",
+            list(ListParams::default().fields("data=x")).await,
+            400,
+            "BadRequest",
+            "\"data\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"",
+        ),
+        (
+            "bad label",
+            list(ListParams::default().labels("a in (")).await,
+            400,
+            "BadRequest",
+            "unable to parse requirement",
+        ),
+        (
+            "future",
+            list(ListParams::default().at("999999999")).await,
+            504,
+            "Timeout",
+            "Too large resource version",
+        ),
+    ] {
+        let status = refusal(got);
+        assert_eq!((status.code, status.reason.as_str()), (code, reason), "{what}: {status:?}");
+        assert!(status.message.contains(message), "{what}: {}", status.message);
+    }
+    // A resource that does not exist at all.
+    let unknown = kube::api::ApiResource::from_gvk(&GroupVersionKind::gvk("apps", "v1", "Nonsense"));
+    let unknown: Api<DynamicObject> = Api::default_namespaced_with(client, &unknown);
+    let status = refusal(unknown.get("x").await);
+    assert_eq!((status.code, status.reason.as_str()), (404, "NotFound"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn propagation_is_chosen_with_the_delete() {
+    let (_server, client) = upstream().await;
+    let api: Api<Deployment> = Api::default_namespaced(client);
+    for (name, policy) in [
+        ("b", PropagationPolicy::Background),
+        ("o", PropagationPolicy::Orphan),
+        ("f", PropagationPolicy::Foreground),
+    ] {
+        api.create(&PostParams::default(), &object(deployment(name))).await.unwrap();
+        let params = DeleteParams { propagation_policy: Some(policy), ..DeleteParams::default() };
+        let outcome = api.delete(name, &params).await.unwrap();
+        // Without dependents nothing is left to wait for, whether or not a collector runs.
+        assert!(outcome.is_left() || outcome.right().is_some_and(|status| status.is_success()), "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_raw_watch_tells_additions_changes_and_deletions() {
+    let (_server, client) = upstream().await;
+    let api: Api<ConfigMap> = Api::default_namespaced(client);
+    let start = api.list(&ListParams::default()).await.unwrap().metadata.resource_version.unwrap();
+    let params = WatchParams::default().labels("watched=yes").timeout(20);
+    let mut events = api.watch(&params, &start).await.unwrap().boxed();
+    let map = |labels: Value| object::<ConfigMap>(json!({"metadata": {"name": "w", "labels": labels}}));
+    api.create(&PostParams::default(), &map(json!({}))).await.unwrap();
+    for labels in
+        [json!({"watched": "yes"}), json!({"watched": "yes", "x": "y"}), json!({}), json!({"watched": "yes"})]
+    {
+        let patch = json!([{"op": "add", "path": "/metadata/labels", "value": labels}]);
+        let patch = Patch::<()>::Json(serde_json::from_value(patch).unwrap());
+        api.patch("w", &PatchParams::default(), &patch).await.unwrap();
+    }
+    api.delete("w", &DeleteParams::default()).await.unwrap();
+    let mut seen = Vec::new();
+    let mut versions = Vec::new();
+    while seen.len() < 5 {
+        let (kind, object) = match events.try_next().await.unwrap().expect("the watch goes on") {
+            WatchEvent::Added(object) => ("added", object),
+            WatchEvent::Modified(object) => ("modified", object),
+            WatchEvent::Deleted(object) => ("deleted", object),
+            WatchEvent::Bookmark(_) => continue,
+            WatchEvent::Error(status) => panic!("{status:?}"),
+        };
+        seen.push(kind);
+        versions.push(object.resource_version().unwrap().parse::<u64>().unwrap());
+    }
+    assert_eq!(seen, ["added", "modified", "deleted", "added", "deleted"]);
+    assert!(versions.is_sorted_by(|a, b| a < b), "{versions:?}");
+
+    // A revision from before the store began cannot be watched from: the stream says so.
+    let mut old = api.watch(&WatchParams::default(), "999999999999").await.unwrap().boxed();
+    let silent = tokio::time::timeout(std::time::Duration::from_millis(300), old.next()).await;
+    assert!(silent.is_err(), "a watch from the future waits: {silent:?}");
+}

@@ -1,0 +1,309 @@
+//! Watchers of the `kube` crate: whatever mode they start in, however often their stream ends, they see every
+//! change once and in order, and what they hold at the end is what the server has.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::stream::BoxStream;
+use futures_util::{StreamExt, TryStreamExt};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::core::PartialObjectMeta;
+use kube::runtime::{WatchStreamExt, reflector, watcher};
+use kube::{Resource, ResourceExt};
+use serde_json::json;
+use tokio::sync::oneshot;
+
+use crate::support::{Random, kube_client, upstream};
+
+/// Where the changes happen; nothing else writes there.
+const NAMESPACE: &str = "kube-node-lease";
+
+/// Who ends the stories: the last object that is written.
+const END: &str = "zz-end";
+
+/// How long a watcher may be silent before it counts as stuck.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// One thing that happened to one object.
+#[derive(Clone, Debug, Eq, PartialEq)]
+enum Change {
+    /// It had this content at this version.
+    Is { version: u64, content: String },
+    /// It went.
+    Gone,
+}
+
+/// What happened to each object, by uid, in order.
+type Histories = BTreeMap<String, Vec<Change>>;
+
+fn map(name: &str, content: &str) -> ConfigMap {
+    serde_json::from_value(
+        json!({"metadata": {"name": name, "labels": {"watched": "yes"}}, "data": {"content": content}}),
+    )
+    .unwrap()
+}
+
+fn version_of<K: Resource>(object: &K) -> u64 {
+    object.meta().resource_version.as_ref().unwrap().parse().unwrap()
+}
+
+fn state_of(object: &ConfigMap) -> Change {
+    let content = object.data.as_ref().and_then(|data| data.get("content")).cloned().unwrap_or_default();
+    Change::Is { version: version_of(object), content }
+}
+
+/// Makes `changes` random changes to objects of its own and notes what the server said about each.
+async fn write(api: Api<ConfigMap>, writer: u64, changes: usize, mut random: Random) -> Histories {
+    const OBJECTS: u64 = 12;
+    let mut histories = Histories::new();
+    let mut current: BTreeMap<u64, ConfigMap> = BTreeMap::new();
+    for step in 0..changes {
+        let slot = random.below(OBJECTS);
+        let name = format!("w{writer}-{slot}");
+        let content = format!("{writer}/{step}");
+        let Some(object) = current.get(&slot) else {
+            let created = api.create(&PostParams::default(), &map(&name, &content)).await.unwrap();
+            histories.entry(created.uid().unwrap()).or_default().push(state_of(&created));
+            current.insert(slot, created);
+            continue;
+        };
+        let uid = object.uid().unwrap();
+        match random.below(4) {
+            0 => {
+                let status =
+                    api.delete(&name, &DeleteParams::default()).await.unwrap().right().expect("gone at once");
+                assert_eq!(status.details.unwrap().uid, uid);
+                histories.get_mut(&uid).unwrap().push(Change::Gone);
+                current.remove(&slot);
+            }
+            1 => {
+                let patch = Patch::Merge(json!({"data": {"content": content}}));
+                let patched = api.patch(&name, &PatchParams::default(), &patch).await.unwrap();
+                histories.get_mut(&uid).unwrap().push(state_of(&patched));
+                current.insert(slot, patched);
+            }
+            _ => {
+                let mut wanted = object.clone();
+                wanted.data = map(&name, &content).data;
+                let replaced = api.replace(&name, &PostParams::default(), &wanted).await.unwrap();
+                histories.get_mut(&uid).unwrap().push(state_of(&replaced));
+                current.insert(slot, replaced);
+            }
+        }
+    }
+    histories
+}
+
+/// What a watcher was told, up to the end marker.
+#[derive(Debug, Default)]
+struct Seen {
+    /// Objects of the initial list, by uid.
+    initial: BTreeMap<String, Change>,
+    /// Changes after it, by uid.
+    changes: Histories,
+    /// Number of changes after the initial list.
+    count: usize,
+    /// Times the list was made.
+    inits: usize,
+}
+
+/// Follows a watcher until the end marker, and says when it has its list; versions must ascend all the way.
+async fn follow(
+    mut events: BoxStream<'static, watcher::Result<watcher::Event<ConfigMap>>>,
+    listed: oneshot::Sender<()>,
+) -> Seen {
+    let (mut seen, mut newest, mut listed) = (Seen::default(), 0, Some(listed));
+    loop {
+        let event = tokio::time::timeout(PATIENCE, events.try_next()).await.expect("the watcher goes on");
+        let event = event.unwrap().expect("watchers never end");
+        match event {
+            watcher::Event::Init => seen.inits += 1,
+            watcher::Event::InitApply(object) => {
+                seen.initial.insert(object.uid().unwrap(), state_of(&object));
+                newest = newest.max(version_of(&object));
+            }
+            watcher::Event::InitDone => drop(listed.take()),
+            watcher::Event::Apply(object) if object.name_any() == END => return seen,
+            watcher::Event::Apply(object) => {
+                assert!(version_of(&object) > newest, "{} after {newest}", version_of(&object));
+                newest = version_of(&object);
+                seen.changes.entry(object.uid().unwrap()).or_default().push(state_of(&object));
+                seen.count += 1;
+            }
+            watcher::Event::Delete(object) => {
+                assert!(version_of(&object) > newest, "deletion {} after {newest}", version_of(&object));
+                newest = version_of(&object);
+                let history = seen.changes.entry(object.uid().unwrap()).or_default();
+                if let Some(Change::Is { content, .. }) = history.last() {
+                    let last = state_of(&object);
+                    assert!(
+                        matches!(&last, Change::Is { content: c, .. } if c == content),
+                        "the final state comes along"
+                    );
+                }
+                history.push(Change::Gone);
+                seen.count += 1;
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_thousand_changes_are_seen_once_and_in_order() {
+    const WRITERS: usize = 16;
+    const CHANGES: usize = 10_000;
+    const SEED: u64 = 0x5eed;
+    let (server, client) = upstream().await;
+    let api: Api<ConfigMap> = Api::namespaced(client.clone(), NAMESPACE);
+    let config = || watcher::Config::default().labels("watched=yes");
+    let start = |config| {
+        let (sender, listed) = oneshot::channel();
+        (tokio::spawn(follow(watcher(api.clone(), config).boxed(), sender)), listed)
+    };
+
+    let (listing, listed) = start(config());
+    // Its stream ends every second, and it goes on where it was.
+    let (restarting, listed_too) = start(config().timeout(1));
+    let (streaming, listed_as_well) = start(config().streaming_lists());
+    for listed in [listed, listed_too, listed_as_well] {
+        // The sender is dropped when the list is complete.
+        assert!(listed.await.is_err());
+    }
+    let mut random = Random(SEED);
+    let mut writers = Vec::new();
+    for writer in 0..WRITERS {
+        let api = Api::namespaced(kube_client(&server).await, NAMESPACE);
+        writers.push(tokio::spawn(write(api, writer as u64, CHANGES / WRITERS, random.fork())));
+    }
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    // Latecomers begin in the middle of it all.
+    let (late_list, _) = start(config().page_size(7));
+    let (late_stream, _) = start(config().streaming_lists());
+
+    let mut told = Histories::new();
+    for writer in writers {
+        told.extend(writer.await.unwrap());
+    }
+    let end = api.create(&PostParams::default(), &map(END, "")).await.unwrap();
+    let total: usize = told.values().map(Vec::len).sum();
+    assert_eq!(total, CHANGES);
+
+    for (name, watcher) in [("listing", listing), ("restarting", restarting), ("streaming", streaming)] {
+        let seen = watcher.await.unwrap();
+        assert_eq!((seen.inits, seen.initial.len()), (1, 0), "{name} had to start over");
+        assert_suffix(name, &told, &seen);
+        assert_eq!(seen.count, CHANGES, "{name}");
+    }
+    for (name, watcher) in [("late list", late_list), ("late stream", late_stream)] {
+        let seen = watcher.await.unwrap();
+        assert_eq!(seen.inits, 1, "{name} had to start over");
+        assert!(!seen.initial.is_empty() && seen.count > 0, "{name} was not in the middle");
+        assert_suffix(name, &told, &seen);
+    }
+    let left = api.list(&ListParams::default().labels("watched=yes")).await.unwrap();
+    let alive = told.values().filter(|history| history.last() != Some(&Change::Gone)).count();
+    assert_eq!(left.items.len(), alive + 1);
+    assert!(left.metadata.resource_version.unwrap().parse::<u64>().unwrap() >= version_of(&end));
+}
+
+/// Every object's changes as the watcher saw them are what its writer was told, from the initial state on.
+fn assert_suffix(watcher: &str, told: &Histories, seen: &Seen) {
+    for (uid, changes) in &seen.changes {
+        let history = told.get(uid).unwrap_or_else(|| panic!("{watcher} saw {uid}, which nobody made"));
+        assert!(history.ends_with(changes), "{watcher}, {uid}: saw {changes:?} of {history:?}");
+    }
+    for (uid, history) in told {
+        let changes = seen.changes.get(uid).map_or(0, Vec::len);
+        let before = &history[..history.len() - changes];
+        // What was not seen as a change is what the list showed: the state then, or nothing if it was gone.
+        let state = before.last().filter(|change| **change != Change::Gone);
+        assert_eq!(seen.initial.get(uid), state, "{watcher}, {uid}: {history:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stores_of_reflectors_end_up_equal_to_the_servers_list() {
+    let (_server, client) = upstream().await;
+    let api: Api<ConfigMap> = Api::namespaced(client, NAMESPACE);
+    for i in 0..50 {
+        api.create(&PostParams::default(), &map(&format!("early-{i}"), "")).await.unwrap();
+    }
+    let mut stores = Vec::new();
+    for config in [
+        watcher::Config::default(),
+        watcher::Config::default().page_size(9),
+        watcher::Config::default().any_semantic(),
+        watcher::Config::default().streaming_lists(),
+        watcher::Config::default().streaming_lists().timeout(1),
+        watcher::Config::default().disable_bookmarks().timeout(1),
+    ] {
+        let (store, writer) = reflector::store::<ConfigMap>();
+        let mut events = watcher(api.clone(), config).reflect(writer).applied_objects().boxed();
+        let pump = tokio::spawn(async move {
+            while let Some(object) = events.try_next().await.unwrap() {
+                if object.name_any() == END {
+                    break;
+                }
+            }
+        });
+        store.wait_until_ready().await.unwrap();
+        assert_eq!(store.state().iter().filter(|map| map.name_any().starts_with("early-")).count(), 50);
+        stores.push((store, pump));
+    }
+    write(api.clone(), 0, 400, Random(7)).await;
+    api.delete_collection(&DeleteParams::default(), &ListParams::default().fields("metadata.name=early-7"))
+        .await
+        .unwrap();
+    // Streams that end every second have to be resumed meanwhile.
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    write(api.clone(), 1, 200, Random(8)).await;
+    api.create(&PostParams::default(), &map(END, "")).await.unwrap();
+
+    let listed = api.list(&ListParams::default()).await.unwrap();
+    let sorted = |objects: Vec<Arc<ConfigMap>>| -> BTreeMap<String, Change> {
+        objects.iter().map(|object| (object.name_any(), state_of(object))).collect()
+    };
+    let wanted = sorted(listed.into_iter().map(Arc::new).collect());
+    for (i, (store, pump)) in stores.into_iter().enumerate() {
+        tokio::time::timeout(PATIENCE, pump).await.expect("the end is seen").unwrap();
+        assert_eq!(sorted(store.state()), wanted, "store {i}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn metadata_alone_can_be_read_listed_patched_and_watched() {
+    let (_server, client) = upstream().await;
+    let api: Api<ConfigMap> = Api::namespaced(client, NAMESPACE);
+    let created = api.create(&PostParams::default(), &map("m", "large")).await.unwrap();
+    let read = api.get_metadata("m").await.unwrap();
+    assert_eq!(
+        (&read.metadata, read.types.as_ref().unwrap().kind.as_str()),
+        (&created.metadata, "PartialObjectMetadata")
+    );
+    assert!(api.get_metadata_opt("absent").await.unwrap().is_none());
+    let list = api.list_metadata(&ListParams::default().labels("watched=yes").limit(1)).await.unwrap();
+    assert_eq!((list.types.kind.as_str(), list.items.len()), ("PartialObjectMetadataList", 1));
+    assert_eq!(list.items[0].metadata, created.metadata);
+    let patch = Patch::Merge(json!({"metadata": {"annotations": {"a": "b"}}}));
+    let patched = api.patch_metadata("m", &PatchParams::default(), &patch).await.unwrap();
+    assert_eq!(patched.annotations()["a"], "b");
+    assert_eq!(api.get("m").await.unwrap().metadata, patched.metadata);
+
+    let partial: Api<PartialObjectMeta<ConfigMap>> = Api::namespaced(api.into_client(), NAMESPACE);
+    let mut names = BTreeSet::new();
+    for config in [watcher::Config::default(), watcher::Config::default().streaming_lists()] {
+        let mut events = watcher(partial.clone(), config).applied_objects().boxed();
+        loop {
+            let next = tokio::time::timeout(PATIENCE, events.try_next()).await.expect("the watcher goes on");
+            let object = next.unwrap().unwrap();
+            names.insert(object.name_any());
+            if object.name_any() == "m" {
+                assert_eq!(object.metadata, patched.metadata);
+                break;
+            }
+        }
+    }
+    assert!(names.contains("m"));
+}

@@ -1,0 +1,21 @@
+//! End to end: the real binary over real TLS. Each file is one topic of the specification.
+
+mod place;
+mod support;
+
+mod auth;
+mod basics;
+mod controllers;
+mod crash;
+mod hostile;
+mod kube_client;
+mod kube_watch;
+mod kubectl;
+mod lists;
+mod namespaces;
+mod naming;
+mod process;
+mod protobuf;
+mod routes;
+mod status;
+mod watches;

@@ -1,0 +1,176 @@
+//! The same server under the vocabulary of the specification: only names differ.
+
+use std::sync::Weak;
+
+use serde_json::{Value, json};
+use tests::{Options, Server};
+use tokio::sync::Mutex;
+
+use crate::place::{Place, names, outcome, shared, version};
+
+async fn place(topic: &str) -> Place {
+    static SLOT: Mutex<Weak<Server>> = Mutex::const_new(Weak::new());
+    Place::on(shared(&SLOT, Options { naming: "cluster", ..Options::default() }).await, topic).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_document_speaks_the_other_vocabulary() {
+    let place = place("documents").await;
+    let mut paths: Vec<String> = ["/", "/api", "/apis", "/api/v1", "/version", "/openapi/v2", "/openapi/v3"]
+        .map(str::to_owned)
+        .to_vec();
+    let groups = place.get("/apis").await;
+    let groups = groups["groups"].as_array().unwrap();
+    for group in groups {
+        let name = group["name"].as_str().unwrap();
+        paths.push(format!("/apis/{name}"));
+        for version in group["versions"].as_array().unwrap() {
+            let version = version["groupVersion"].as_str().unwrap();
+            paths.push(format!("/apis/{version}"));
+            paths.push(format!("/openapi/v3/apis/{version}"));
+        }
+    }
+    let all: Vec<&str> = groups.iter().map(|group| group["name"].as_str().unwrap()).collect();
+    for group in
+        ["apps", "batch", "rbac.authorization.cluster.io", "coordination.cluster.io", "events.cluster.io"]
+    {
+        assert!(all.contains(&group), "{group} in {all:?}");
+    }
+    for path in &paths {
+        let reply = place.client.get(path).await;
+        assert_eq!(reply.status, 200, "{path}");
+        // Schema extensions are read by clients, which know them by one name only.
+        let text = reply.text().to_lowercase().replace("x-kubernetes-", "");
+        for word in ["kubernetes", "k8s"] {
+            if let Some(at) = text.find(word) {
+                panic!("{path}: {}", &text[at.saturating_sub(60)..(at + 60).min(text.len())]);
+            }
+        }
+    }
+    // Objects that every cluster starts with.
+    for path in [
+        "/api/v1/namespaces",
+        "/apis/rbac.authorization.cluster.io/v1/clusterroles",
+        "/apis/rbac.authorization.cluster.io/v1/clusterrolebindings",
+        "/apis/rbac.authorization.cluster.io/v1/roles",
+    ] {
+        let text = place.client.get(path).await.text();
+        assert!(
+            !text.contains("k8s") && !text.contains("kubernetes") && !text.contains("kube-"),
+            "{path}: {text}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn objects_live_and_die_under_either_name() {
+    let place = place("objects").await;
+    let ns = &place.ns;
+    let pod = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}], "restartPolicy": "Always"}});
+    let mut job = pod.clone();
+    job["spec"]["restartPolicy"] = json!("Never");
+    for (collection, kind, api_version, spec) in [
+        ("$core/secrets", "Secret", "v1", Value::Null),
+        ("$core/pods", "Pod", "v1", pod["spec"].clone()),
+        (
+            "$apps/deployments",
+            "Deployment",
+            "apps/v1",
+            json!({"selector": {"matchLabels": {"a": "b"}}, "template": pod}),
+        ),
+        ("$batch/jobs", "Job", "batch/v1", json!({"template": job})),
+        (
+            "/apis/coordination.cluster.io/v1/namespaces/$ns/leases",
+            "Lease",
+            "coordination.cluster.io/v1",
+            json!({"holderIdentity": "me"}),
+        ),
+        (
+            "/apis/rbac.authorization.cluster.io/v1/namespaces/$ns/roles",
+            "Role",
+            "rbac.authorization.cluster.io/v1",
+            Value::Null,
+        ),
+    ] {
+        let mut object = json!({"kind": kind, "apiVersion": api_version, "metadata": {"name": "x"}});
+        if !spec.is_null() {
+            object["spec"] = spec;
+        }
+        if kind == "Role" {
+            object["rules"] = json!([]);
+        }
+        let list = version(&place.get(collection).await);
+        let mut watch =
+            place.client.watch(&place.full(&format!("{collection}?watch=1&resourceVersion={list}"))).await;
+        assert_eq!(
+            outcome(&place.ask(&format!("POST {collection}"), &object.to_string()).await),
+            format!("201 {kind}")
+        );
+        let item = format!("{collection}/x");
+        let made = place.get(&item).await;
+        assert_eq!((&made["kind"], &made["apiVersion"]), (&json!(kind), &json!(api_version)));
+        assert_eq!(
+            outcome(&place.ask(&format!("PATCH {item}"), r#"{"metadata":{"labels":{"l":"v"}}}"#).await),
+            format!("200 {kind}")
+        );
+        let found = place.get(&format!("{collection}?labelSelector=l%3Dv")).await;
+        assert_eq!((names(&found), &found["kind"]), (vec!["x".to_owned()], &json!(format!("{kind}List"))));
+        let mut changed = place.get(&item).await;
+        changed["metadata"]["labels"] = json!({});
+        assert_eq!(
+            outcome(&place.ask(&format!("PUT {item}"), &changed.to_string()).await),
+            format!("200 {kind}"),
+            "{ns}"
+        );
+        assert_eq!(place.ask(&format!("DELETE {item}?propagationPolicy=Background"), "").await.status, 200);
+        assert_eq!(place.ask(&format!("GET {item}"), "").await.status, 404, "{kind}");
+        for want in ["ADDED", "MODIFIED", "MODIFIED", "DELETED"] {
+            assert_eq!(watch.expect().await.0, want, "{kind}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn names_inside_objects_and_errors_follow_the_profile() {
+    let place = place("inside").await;
+    let namespace = place.get("/api/v1/namespaces/$ns").await;
+    assert_eq!(namespace["metadata"]["labels"], json!({"cluster.io/metadata.name": place.ns}), "§5.4");
+    assert_eq!(namespace["spec"]["finalizers"], json!(["cluster"]), "§5.4");
+    place
+        .check(&[
+            ("5.4", "DELETE /api/v1/namespaces/cluster-system", "", "403 Forbidden: namespaces \"cluster-system\" is forbidden: this namespace may not be deleted"),
+            ("5.4", "GET /api/v1/namespaces/cluster-node-lease", "", "200 Namespace"),
+            ("5.4", "GET /api/v1/namespaces/kube-system", "", "404 NotFound: namespaces \"kube-system\" not found"),
+            ("1.3", "GET /apis/coordination.k8s.io/v1/leases", "", "404 text: 404 page not found\n"),
+            ("4.2", "POST $core/configmaps?dryRun=x", r#"{"metadata":{"name":"x"}}"#, "422 Invalid: CreateOptions.meta.cluster.io \"\" is invalid: dryRun: Unsupported value: [\"x\"]: supported values: \"All\""),
+            ("8.1", "GET $core/configmaps?sendInitialEvents=1", "", "422 Invalid: ListOptions.meta.cluster.io \"\" is invalid: sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list"),
+            ("9.4", "GET $core/configmaps | Accept: application/json;as=Table;g=meta.cluster.io;v=v1", "", "200 Table"),
+            ("9.1", "GET $core/configmaps | Accept: application/json;as=Table;g=meta.k8s.io;v=v1", "", "406 NotAcceptable: …"),
+            ("9.1", "GET $core/configmaps | Accept: application/vnd.kubernetes.protobuf", "", "406 NotAcceptable: …"),
+            ("9.1", "GET $core/configmaps | Accept: application/vnd.kubernetes.protobuf, application/json", "", "200 ConfigMapList"),
+            ("14.1", "GET $core/nothing/x", "", "404 NotFound: the server could not find the requested resource"),
+        ])
+        .await;
+    let table = place
+        .ask("GET $core/configmaps | Accept: application/json;as=Table;g=meta.cluster.io;v=v1", "")
+        .await
+        .json();
+    assert_eq!(table["apiVersion"], "meta.cluster.io/v1", "§9.4");
+    let token = {
+        place
+            .make("$core/secrets", &[json!({"metadata": {"name": "a"}}), json!({"metadata": {"name": "b"}})])
+            .await;
+        place.get("$core/secrets?limit=1").await["metadata"]["continue"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(names(&place.get(&format!("$core/secrets?continue={token}")).await), ["b"], "§8.4");
+    let path = place.full(
+        "$core/secrets?watch=1&sendInitialEvents=1&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=1",
+    );
+    let mut watch = place.client.watch(&path).await;
+    assert_eq!((watch.expect().await.0, watch.expect().await.0), ("ADDED".to_owned(), "ADDED".to_owned()));
+    assert_eq!(
+        watch.next().await.unwrap()["object"]["metadata"]["annotations"],
+        json!({"cluster.io/initial-events-end": "true"}),
+        "§8.6"
+    );
+}

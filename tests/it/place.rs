@@ -1,0 +1,206 @@
+//! What the topics share: one server for all of them, a namespace for each test, and tables of requests.
+//!
+//! A row is `(section, request, body, outcome)`. A request is `METHOD path`, then ` | Name: value` for each header;
+//! an outcome is what [`outcome`] makes of a reply. Every row of a table is run before the table fails, so that one
+//! run shows all that is wrong.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Weak};
+
+use serde_json::Value;
+use tests::{Client, Options, Reply, Server};
+use tokio::sync::Mutex;
+
+/// One request of a table and what must come of it: section, request, body, outcome.
+pub type Row<'r> = (&'r str, &'r str, &'r str, &'r str);
+
+/// A namespace of the test's own on a server that several tests share.
+///
+/// Servers end with the last test that uses them, because the values of statics are never dropped.
+pub struct Place {
+    server: Arc<Server>,
+    /// The administrator's client, on a connection of its own.
+    pub client: Client,
+    /// The namespace.
+    pub ns: String,
+}
+
+/// The running server of the tests that need nothing special of it.
+static PLAIN: Mutex<Weak<Server>> = Mutex::const_new(Weak::new());
+
+/// A server that tests share for as long as one of them runs.
+pub async fn shared(slot: &Mutex<Weak<Server>>, options: Options) -> Arc<Server> {
+    let mut slot = slot.lock().await;
+    if let Some(server) = slot.upgrade() {
+        return server;
+    }
+    let server = Arc::new(Server::start(options).await);
+    *slot = Arc::downgrade(&server);
+    server
+}
+
+impl Place {
+    /// A new namespace on the plain server; `topic` begins its name.
+    pub async fn new(topic: &str) -> Place {
+        Place::on(shared(&PLAIN, Options::default()).await, topic).await
+    }
+
+    /// A new namespace on `server`.
+    pub async fn on(server: Arc<Server>, topic: &str) -> Place {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let client = server.client().another();
+        let ns = format!("{topic}-{}", COUNT.fetch_add(1, Ordering::Relaxed));
+        let body = serde_json::json!({"metadata": {"name": ns}});
+        let made = client.post("/api/v1/namespaces", &body).await;
+        assert_eq!(made.status, 201, "{}", made.text());
+        Place { server, client, ns }
+    }
+
+    /// The server.
+    pub fn server(&self) -> &Server {
+        &self.server
+    }
+
+    /// `text` with its abbreviations written out: `$ns`, `$core` (the core group in the namespace), and `$apps`,
+    /// `$batch`, `$rbac`, `$lease`, `$autoscaling` likewise.
+    pub fn full(&self, text: &str) -> String {
+        let ns = &self.ns;
+        [
+            ("$core", format!("/api/v1/namespaces/{ns}")),
+            ("$apps", format!("/apis/apps/v1/namespaces/{ns}")),
+            ("$batch", format!("/apis/batch/v1/namespaces/{ns}")),
+            ("$rbac", format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{ns}")),
+            ("$lease", format!("/apis/coordination.k8s.io/v1/namespaces/{ns}")),
+            ("$autoscaling", format!("/apis/autoscaling/v2/namespaces/{ns}")),
+            ("$ns", ns.clone()),
+        ]
+        .iter()
+        .fold(text.to_owned(), |text, (short, long)| text.replace(short, long))
+    }
+
+    /// Sends the request of a row.
+    pub async fn ask(&self, request: &str, body: &str) -> Reply {
+        self.ask_as(&self.client, request, body).await
+    }
+
+    /// Sends the request of a row as somebody else.
+    pub async fn ask_as(&self, client: &Client, request: &str, body: &str) -> Reply {
+        let request = self.full(request);
+        let body = self.full(body);
+        let mut parts = request.split(" | ");
+        let (method, path) =
+            parts.next().and_then(|line| line.split_once(' ')).expect("a request is METHOD path");
+        let mut headers: Vec<(&str, &str)> =
+            parts.map(|header| header.split_once(": ").expect("a header is Name: value")).collect();
+        if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type")) {
+            match method {
+                "PATCH" => headers.push(("content-type", "application/merge-patch+json")),
+                _ if !body.is_empty() => headers.push(("content-type", "application/json")),
+                _ => {}
+            }
+        }
+        client.send(method, path, &headers, body.as_bytes()).await
+    }
+
+    /// Runs a table, in order.
+    pub async fn check(&self, rows: &[Row<'_>]) {
+        self.check_as(&self.client, rows).await;
+    }
+
+    /// Runs a table as somebody else.
+    pub async fn check_as(&self, client: &Client, rows: &[Row<'_>]) {
+        let mut wrong = Vec::new();
+        for (section, request, body, want) in rows {
+            let got = outcome(&self.ask_as(client, request, body).await);
+            let want = self.full(want);
+            if !agrees(&got, &want) {
+                wrong.push(format!("§{section} {request} {}\n  want {want}\n  got  {got}", shorten(body)));
+            }
+        }
+        report(&wrong);
+    }
+
+    /// Creates objects that later requests need.
+    pub async fn make(&self, collection: &str, objects: &[Value]) {
+        for object in objects {
+            let reply = self.ask(&format!("POST {collection}"), &object.to_string()).await;
+            assert_eq!(reply.status, 201, "{collection} {object}: {}", reply.text());
+        }
+    }
+
+    /// An object as it is now.
+    pub async fn get(&self, path: &str) -> Value {
+        let reply = self.client.get(&self.full(path)).await;
+        assert_eq!(reply.status, 200, "{path}: {}", reply.text());
+        reply.json()
+    }
+
+    /// The resourceVersion of an object.
+    pub async fn version(&self, path: &str) -> u64 {
+        version(&self.get(path).await)
+    }
+}
+
+/// Fails with every line of `wrong`, if there is one.
+pub fn report(wrong: &[String]) {
+    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// Whether an outcome is the wanted one; a wanted text that ends in `…` is only the beginning.
+pub fn agrees(got: &str, want: &str) -> bool {
+    want.strip_suffix('…').map_or(got == want, |start| got.starts_with(start))
+}
+
+/// What came of a request, in one line: `404 NotFound: pods "x" not found`, `500 -: text` for a Status without
+/// reason, `200 Success`, `201 Pod` for an object, `404 text: …` for anything that is no JSON object.
+pub fn outcome(reply: &Reply) -> String {
+    let code = reply.status;
+    let Ok(Value::Object(body)) = serde_json::from_slice(&reply.body) else {
+        return match reply.text().as_str() {
+            "" => format!("{code}"),
+            text => format!("{code} text: {text}"),
+        };
+    };
+    let text = |name: &str| body.get(name).and_then(Value::as_str).unwrap_or_default();
+    match (text("kind"), text("status")) {
+        ("Status", "Failure") => {
+            assert_eq!(body.get("code"), Some(&Value::from(code)), "the body's code is the response's");
+            let reason = if text("reason").is_empty() { "-" } else { text("reason") };
+            format!("{code} {reason}: {}", text("message"))
+        }
+        ("Status", status) => format!("{code} {status}"),
+        (kind, _) => format!("{code} {kind}"),
+    }
+}
+
+/// The resourceVersion of an object or a list.
+pub fn version(object: &Value) -> u64 {
+    let text =
+        object["metadata"]["resourceVersion"].as_str().unwrap_or_else(|| panic!("no version in {object}"));
+    text.parse().unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+/// The names of a list's items, in order.
+pub fn names(list: &Value) -> Vec<String> {
+    let items = list["items"].as_array().unwrap_or_else(|| panic!("no items in {list}"));
+    items.iter().map(|item| item["metadata"]["name"].as_str().unwrap_or_default().to_owned()).collect()
+}
+
+/// A text for a query string.
+pub fn escape(text: &str) -> String {
+    text.bytes()
+        .map(
+            |byte| {
+                if byte.is_ascii_alphanumeric() {
+                    char::from(byte).to_string()
+                } else {
+                    format!("%{byte:02X}")
+                }
+            },
+        )
+        .collect()
+}
+
+fn shorten(text: &str) -> String {
+    text.chars().take(120).collect()
+}

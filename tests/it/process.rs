@@ -1,0 +1,223 @@
+//! The process among its files and its clients: who may open a data directory, what a restart keeps, and how
+//! everything that is open comes to an end on SIGTERM (semantics §16.4).
+
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use tests::server::binary;
+use tests::{Options, Server};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::support::{kube_client, upstream};
+
+/// Starts another process on a data directory, which is expected to end by itself.
+fn start_another(directory: &Path, naming: &str) -> Output {
+    let mut command = Command::new(binary());
+    command.arg(format!("--data-dir={}", directory.display())).arg(format!("--naming={naming}"));
+    command
+        .arg("--secure-port=0")
+        .env_remove("RUST_LOG")
+        .stdin(Stdio::null())
+        .output()
+        .expect("the server runs")
+}
+
+/// Exit code 1 and one line that has all the `words`.
+#[track_caller]
+fn assert_refused(output: &Output, words: &[&str]) {
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{text}");
+    assert_eq!(text.lines().count(), 1, "{text}");
+    assert!(text.starts_with("error: ") && text.ends_with('\n'), "{text}");
+    for word in words {
+        assert!(text.contains(word), "{word} is not in {text}");
+    }
+}
+
+fn map(name: &str) -> Value {
+    json!({"metadata": {"name": name}, "data": {"k": "v"}})
+}
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_data_directory_has_one_server() {
+    let server = Server::start_upstream().await;
+    let directory = server.data_dir().display().to_string();
+    let kubeconfig = std::fs::read(server.kubeconfig()).unwrap();
+    assert_refused(&start_another(server.data_dir(), "kubernetes"), &[&directory, "in use"]);
+    // The one that was there first did not notice, and its kubeconfig still leads to it.
+    assert_eq!(std::fs::read(server.kubeconfig()).unwrap(), kubeconfig);
+    assert_eq!(server.client().post(MAPS, &map("a")).await.status, 201);
+    assert_refused(&start_another(server.data_dir(), "cluster"), &["--naming=kubernetes"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_of_a_later_release_is_refused_and_left_alone() {
+    let mut server = Server::start_upstream().await;
+    assert_eq!(server.client().post(MAPS, &map("a")).await.status, 201);
+    assert_eq!(server.terminate(), Some(0));
+    // Both copies of the header, as a later release would write them: magic, version, and a checksum that fits.
+    let path = server.data_dir().join("log/0000000001.segment");
+    let file = std::fs::File::options().read(true).write(true).open(&path).unwrap();
+    let mut original = [0; 64];
+    file.read_exact_at(&mut original, 0).unwrap();
+    let mut later = original;
+    later[8..12].copy_from_slice(&7u32.to_le_bytes());
+    let crc = crc32(&later[..60]);
+    later[60..].copy_from_slice(&crc.to_le_bytes());
+    assert_eq!(crc32(&original[..60]).to_le_bytes(), original[60..], "the header's layout is as documented");
+    for copy in [0, 2048] {
+        file.write_all_at(&later, copy).unwrap();
+    }
+    assert_refused(&start_another(server.data_dir(), "kubernetes"), &["0000000001.segment", "format 7"]);
+    for copy in [0, 2048] {
+        file.write_all_at(&original, copy).unwrap();
+    }
+    server.restart().await;
+    assert_eq!(server.client().get(&format!("{MAPS}/a")).await.json()["data"], json!({"k": "v"}));
+}
+
+/// CRC-32 (IEEE) of a few bytes.
+fn crc32(bytes: &[u8]) -> u32 {
+    let step = |crc: u32| if crc & 1 == 1 { (crc >> 1) ^ 0xedb8_8320 } else { crc >> 1 };
+    !bytes.iter().fold(!0, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), |crc, _| step(crc)))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restart_keeps_objects_revisions_and_credentials() {
+    let mut server = Server::start_upstream().await;
+    let before = server.client().identity().clone();
+    let created = server.client().post(MAPS, &map("a")).await.json();
+    let namespaces = server.client().get("/api/v1/namespaces").await.json();
+    let paths = ["/api/v1/namespaces", "/apis/rbac.authorization.k8s.io/v1/clusterroles", "/api/v1/services"];
+    let mut lists = Vec::new();
+    for path in paths {
+        lists.push(server.client().get(path).await.json()["items"].clone());
+    }
+    for stop in ["terminate", "kill"] {
+        if stop == "kill" {
+            server.kill();
+        } else {
+            assert_eq!(server.terminate(), Some(0));
+        }
+        server.restart().await;
+        let now = server.client().identity();
+        assert_eq!(
+            (&now.authority, &now.certificate, &now.key),
+            (&before.authority, &before.certificate, &before.key)
+        );
+        // What a client kept from the first start still opens the door, wherever the server listens now.
+        let old = tests::client::Identity { address: now.address.clone(), ..before.clone() };
+        let client = tests::Client::new(old);
+        assert_eq!(client.get(&format!("{MAPS}/a")).await.json(), created);
+        for (path, list) in paths.iter().zip(&lists) {
+            assert_eq!(client.get(path).await.json()["items"], *list, "{path} after {stop}");
+        }
+    }
+    let newest = namespaces["metadata"]["resourceVersion"].as_str().unwrap().parse::<u64>().unwrap();
+    let next = server.client().post(MAPS, &map("b")).await.json();
+    assert!(next["metadata"]["resourceVersion"].as_str().unwrap().parse::<u64>().unwrap() > newest);
+
+    let client = kube_client(&server).await;
+    assert_eq!(client.apiserver_version().await.unwrap().major, "1");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_sigterm_watches_end_cleanly_and_requests_are_finished() {
+    let (mut server, client) = upstream().await;
+    let plain = server.client().clone();
+    let mut watches = Vec::new();
+    for i in 0..20 {
+        let path = if i % 2 == 0 { MAPS } else { "/api/v1/pods" };
+        let path = format!("{path}?watch=1&resourceVersion=0&timeoutSeconds=600");
+        watches.push(plain.another().open("GET", &path, &[], b"").await);
+    }
+    let watching = tokio::spawn(async move {
+        let mut ended = 0;
+        for watch in watches {
+            // A stream that is cut off would be an error here.
+            let body =
+                watch.into_body().collect().await.expect("the watch ends with the last chunk").to_bytes();
+            assert!(body.is_empty() || body.ends_with(b"\n"), "the last event is whole");
+            ended += 1;
+        }
+        ended
+    });
+    // A request whose body is on its way when the signal comes.
+    let mut slow = plain.connect().await.unwrap();
+    let body = map("slow").to_string();
+    let head = format!(
+        "POST {MAPS} HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        plain.identity().address,
+        body.len()
+    );
+    let (first, rest) = body.split_at(10);
+    slow.write_all(format!("{head}{first}").as_bytes()).await.unwrap();
+    slow.flush().await.unwrap();
+    let finishing = tokio::spawn({
+        let rest = rest.to_owned();
+        async move {
+            tokio::time::sleep(Duration::from_millis(400)).await;
+            slow.write_all(rest.as_bytes()).await.unwrap();
+            slow.flush().await.unwrap();
+            let mut reply = Vec::new();
+            // The connection is closed after the reply; TLS may or may not say so first.
+            let _ = slow.read_to_end(&mut reply).await;
+            String::from_utf8_lossy(&reply).into_owned()
+        }
+    });
+    // Writers that are in the middle of it.
+    let writing = tokio::spawn(async move {
+        let api: kube::Api<k8s_openapi::api::core::v1::ConfigMap> = kube::Api::default_namespaced(client);
+        let mut acknowledged = 0;
+        loop {
+            let object = serde_json::from_value(map(&format!("w{acknowledged:05}"))).unwrap();
+            if api.create(&kube::api::PostParams::default(), &object).await.is_err() {
+                return acknowledged;
+            }
+            acknowledged += 1;
+        }
+    });
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let begun = Instant::now();
+    let (mut server, code) = tokio::task::spawn_blocking(move || {
+        let code = server.terminate();
+        (server, code)
+    })
+    .await
+    .unwrap();
+    assert_eq!(code, Some(0));
+    assert!(begun.elapsed() < Duration::from_secs(10), "the drain took {:?}", begun.elapsed());
+    assert_eq!(watching.await.unwrap(), 20);
+    let reply = finishing.await.unwrap();
+    assert!(reply.starts_with("HTTP/1.1 201 "), "{reply}");
+    writing.abort();
+    let acknowledged = writing.await.unwrap_or(0);
+
+    server.restart().await;
+    assert_eq!(server.client().get(&format!("{MAPS}/slow")).await.status, 200);
+    let list = server.client().get(MAPS).await.json();
+    let names =
+        list["items"].as_array().unwrap().iter().map(|item| item["metadata"]["name"].as_str().unwrap());
+    assert!(names.filter(|name| name.starts_with('w')).count() >= acknowledged);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn while_leaving_everything_is_served_but_nothing_is_ready() {
+    let flags = vec!["--shutdown-delay-duration=2s".to_owned()];
+    let mut server = Server::start(Options { flags, ..Options::default() }).await;
+    let client = server.client().clone();
+    let ending = tokio::task::spawn_blocking(move || server.terminate());
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(client.get("/readyz").await.status, 500);
+    assert_eq!(client.get("/livez").await.status, 200);
+    // New connections too: a load balancer may still send them.
+    assert_eq!(client.another().post(MAPS, &map("late")).await.status, 201);
+    assert_eq!(ending.await.unwrap(), Some(0));
+    assert!(client.try_get("/readyz").await.is_none());
+}

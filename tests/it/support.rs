@@ -1,0 +1,57 @@
+//! What several topics share: the `kube` crate's client for a server, and a generator of repeatable choices.
+
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use tests::Server;
+
+/// A server that speaks the upstream names, and a client that knows it from its kubeconfig alone.
+pub async fn upstream() -> (Server, kube::Client) {
+    let server = Server::start_upstream().await;
+    let client = kube_client(&server).await;
+    (server, client)
+}
+
+/// The administrator's client, made the way a user makes it.
+pub async fn kube_client(server: &Server) -> kube::Client {
+    kube::Client::try_from(kube_config(server).await).expect("the kubeconfig makes a client")
+}
+
+/// What the server's kubeconfig says.
+pub async fn kube_config(server: &Server) -> kube::Config {
+    let file = Kubeconfig::read_from(server.kubeconfig()).expect("the server writes a valid kubeconfig");
+    let config = kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await;
+    config.expect("the kubeconfig is complete")
+}
+
+/// The Status an operation was refused with.
+#[track_caller]
+pub fn refusal<T: std::fmt::Debug>(result: kube::Result<T>) -> kube::core::Status {
+    match result {
+        Err(kube::Error::Api(status)) => *status,
+        other => panic!("expected a Status, not {other:?}"),
+    }
+}
+
+/// SplitMix64: small, and the same on every machine.
+#[derive(Clone, Debug)]
+pub struct Random(pub u64);
+
+impl Random {
+    /// The next 64 bits.
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `end`.
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+
+    /// A generator of its own, for somebody who runs in parallel.
+    pub fn fork(&mut self) -> Random {
+        Random(self.next())
+    }
+}

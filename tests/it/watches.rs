@@ -1,0 +1,472 @@
+//! Watches: where they start, what they tell and how they end (semantics §8.1, §8.6–8.8).
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tests::client::Watch;
+use tests::{Options, Server};
+
+use crate::place::{Place, outcome, version};
+
+const END: &str = "k8s.io/initial-events-end";
+
+/// `TYPE name` of each of the next `count` events.
+async fn events(watch: &mut Watch, count: usize) -> Vec<String> {
+    let mut seen = Vec::new();
+    for _ in 0..count {
+        let next = tokio::time::timeout(Duration::from_secs(20), watch.expect());
+        let (kind, name, _) = next.await.unwrap_or_else(|_| panic!("no event after {seen:?}"));
+        seen.push(format!("{kind} {name}"));
+    }
+    seen
+}
+
+/// The events up to the end of the watch.
+async fn rest(watch: &mut Watch) -> Vec<Value> {
+    let mut seen = Vec::new();
+    while let Some(event) =
+        tokio::time::timeout(Duration::from_secs(20), watch.next()).await.expect("the watch ends")
+    {
+        seen.push(event);
+    }
+    seen
+}
+
+fn map(name: &str) -> Value {
+    json!({"metadata": {"name": name}})
+}
+
+fn labelled(color: &str) -> Value {
+    json!({"metadata": {"labels": {"color": color}}})
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_version_says_where_a_watch_starts() {
+    let place = Place::new("start").await;
+    place.make("$core/secrets", &[map("a")]).await;
+    let first = version(&place.get("$core/secrets").await);
+    place.make("$core/secrets", &[map("b")]).await;
+    place.ask("PATCH $core/secrets/a", r#"{"data":{"k":"vvvv"}}"#).await;
+    let now = version(&place.get("$core/secrets").await);
+    let future = now + 1_000_000;
+    let stream = "resourceVersionMatch=NotOlderThan&sendInitialEvents";
+    // Each watch is open before `c` is made; what it tells up to that, and `c`.
+    for (section, query, want) in [
+        ("8.6", String::new(), "ADDED a, ADDED b, ADDED c"),
+        ("8.6", "&resourceVersion=0".to_owned(), "ADDED a, ADDED b, ADDED c"),
+        ("8.6", format!("&resourceVersion={first}"), "ADDED b, MODIFIED a, ADDED c"),
+        ("8.6", format!("&resourceVersion={now}"), "ADDED c"),
+        ("8.6", format!("&{stream}=true"), "ADDED a, ADDED b, ADDED c"),
+        ("8.6", format!("&{stream}=true&resourceVersion={first}"), "ADDED a, ADDED b, ADDED c"),
+        ("8.6", format!("&{stream}=false"), "ADDED c"),
+        ("8.6", format!("&{stream}=false&resourceVersion=0"), "ADDED c"),
+        ("8.6", format!("&{stream}=false&resourceVersion={first}"), "ADDED b, MODIFIED a, ADDED c"),
+        ("8.7", format!("&{stream}=true&allowWatchBookmarks=true"), "ADDED a, ADDED b, BOOKMARK , ADDED c"),
+        ("8.1", "&allowWatchBookmarks=true".to_owned(), "ADDED a, ADDED b, BOOKMARK , ADDED c"),
+        ("8.6", format!("&{stream}=true&labelSelector=none&allowWatchBookmarks=true"), "BOOKMARK "),
+        ("8.6", "&fieldSelector=metadata.name%3Da".to_owned(), "ADDED a"),
+    ] {
+        let mut watch = place.client.watch(&place.full(&format!("$core/secrets?watch=1{query}"))).await;
+        place.make("$core/secrets", &[map("c")]).await;
+        assert_eq!(events(&mut watch, want.split(", ").count()).await.join(", "), want, "§{section} {query}");
+        assert_eq!(place.ask("DELETE $core/secrets/c", "").await.status, 200);
+    }
+    // A version that has not happened yet is waited for in silence: older events are not told.
+    let mut watch = place
+        .client
+        .watch(&place.full(&format!("$core/secrets?watch=1&resourceVersion={future}&timeoutSeconds=1")))
+        .await;
+    place.make("$core/secrets", &[map("d")]).await;
+    assert_eq!(rest(&mut watch).await, [Value::Null; 0], "§8.6");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_marker_closes_the_initial_events() {
+    let place = Place::new("marker").await;
+    place.make("$core/secrets", &[map("a")]).await;
+    let at_least = version(&place.get("$core/secrets").await);
+    let path = place.full(
+        "$core/secrets?watch=1&sendInitialEvents=1&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=1",
+    );
+    let mut watch = place.client.watch(&path).await;
+    assert_eq!(events(&mut watch, 1).await, ["ADDED a"]);
+    let marker = watch.next().await.unwrap();
+    assert_eq!(marker["type"], "BOOKMARK", "§8.6");
+    let object = &marker["object"];
+    assert_eq!((&object["kind"], &object["apiVersion"]), (&json!("Secret"), &json!("v1")), "§8.7");
+    assert_eq!(object["metadata"]["annotations"], json!({END: "true"}), "§8.6");
+    assert!(version(object) >= at_least, "§8.6");
+
+    // A version in the future is waited for, and then refused in the stream.
+    let future = version(object) + 1_000_000;
+    let start = Instant::now();
+    let mut watch = place.client.watch(&format!("{path}&resourceVersion={future}")).await;
+    let told = rest(&mut watch).await;
+    assert!((2..10).contains(&start.elapsed().as_secs()), "§8.6: about three seconds");
+    assert_eq!(told.len(), 1, "§8.6 {told:?}");
+    let (kind, status) = (&told[0]["type"], &told[0]["object"]);
+    assert_eq!(
+        (kind, &status["kind"], &status["code"], &status["reason"]),
+        (&json!("ERROR"), &json!("Status"), &json!(504), &json!("Timeout"))
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn selectors_turn_changes_into_arrivals_and_departures() {
+    let place = Place::new("transitions").await;
+    place
+        .make(
+            "$core/secrets",
+            &[json!({"metadata": {"name": "a", "labels": {"color": "red"}}, "data": {"k": "1111"}})],
+        )
+        .await;
+    let start = version(&place.get("$core/secrets").await);
+    let mut watch = place
+        .client
+        .watch(
+            &place.full(&format!("$core/secrets?watch=1&resourceVersion={start}&labelSelector=color%3Dblue")),
+        )
+        .await;
+    // request, body, what the watcher of blue things hears; the data it sees
+    for (request, body, want, data) in [
+        ("PATCH $core/secrets/a", json!({"data": {"k": "2222"}}), None, ""),
+        ("PATCH $core/secrets/a", labelled("blue"), Some("ADDED"), "2222"),
+        ("PATCH $core/secrets/a", json!({"data": {"k": "3333"}}), Some("MODIFIED"), "3333"),
+        (
+            "PATCH $core/secrets/a",
+            json!({"metadata": {"labels": {"color": "red"}}, "data": {"k": "4444"}}),
+            Some("DELETED"),
+            "3333",
+        ),
+        ("PATCH $core/secrets/a", json!({"data": {"k": "5555"}}), None, ""),
+        ("PATCH $core/secrets/a", labelled("blue"), Some("ADDED"), "5555"),
+        ("DELETE $core/secrets/a", Value::Null, Some("DELETED"), "5555"),
+        ("POST $core/secrets", map("a"), None, ""),
+        ("DELETE $core/secrets/a", Value::Null, None, ""),
+        (
+            "POST $core/secrets",
+            json!({"metadata": {"name": "a", "labels": {"color": "blue"}}, "data": {"k": "6666"}}),
+            Some("ADDED"),
+            "6666",
+        ),
+    ] {
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let reply = place.ask(request, &body).await;
+        assert!(reply.status < 300, "{request}: {}", reply.text());
+        let Some(kind) = want else { continue };
+        let event = watch.next().await.unwrap();
+        assert_eq!(
+            (&event["type"], &event["object"]["data"]["k"]),
+            (&json!(kind), &json!(data)),
+            "§8.7 {request} {body}"
+        );
+        if request.starts_with("PATCH") {
+            assert_eq!(version(&event["object"]), version(&reply.json()), "§19.5 {request} {body}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn field_selectors_follow_changes_too() {
+    let place = Place::new("fieldwatch").await;
+    let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let mut watch =
+        place.client.watch(&place.full("$core/pods?watch=1&fieldSelector=spec.nodeName%3Dn1")).await;
+    let mut pending =
+        place.client.watch(&place.full("$core/pods?watch=1&fieldSelector=status.phase%3DPending")).await;
+    place.make("$core/pods", &[pod]).await;
+    place.ask("POST $core/pods/p/binding", r#"{"metadata":{"name":"p"},"target":{"name":"n1"}}"#).await;
+    place.ask("PATCH $core/pods/p/status", r#"{"status":{"phase":"Running"}}"#).await;
+    place.ask("DELETE $core/pods/p?gracePeriodSeconds=0", "").await;
+    assert_eq!(events(&mut watch, 3).await, ["ADDED p", "MODIFIED p", "DELETED p"], "§8.7");
+    assert_eq!(events(&mut pending, 3).await, ["ADDED p", "MODIFIED p", "DELETED p"], "§8.7");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deletion_carries_the_last_state_at_its_own_version() {
+    let place = Place::new("deletions").await;
+    place.make("$core/secrets", &[json!({"metadata": {"name": "a"}, "data": {"k": "vvvv"}})]).await;
+    let before = place.get("$core/secrets/a").await;
+    let path = place.full(&format!("$core/secrets?watch=1&resourceVersion={}", version(&before)));
+    let mut watch = place.client.watch(&path).await;
+    place.ask("DELETE $core/secrets/a", "").await;
+    let event = watch.next().await.unwrap();
+    let mut want = before.clone();
+    want["metadata"]["resourceVersion"] = event["object"]["metadata"]["resourceVersion"].clone();
+    assert_eq!((&event["type"], &event["object"]), (&json!("DELETED"), &want), "§8.7");
+    assert!(version(&event["object"]) > version(&before), "§8.7");
+    // The same to one who comes later, or asks for the collection at that version.
+    let mut late = place.client.watch(&path).await;
+    assert_eq!(late.next().await.unwrap(), event, "§8.7");
+    let gone = version(&event["object"]);
+    for (at, items) in [(gone - 1, 1), (gone, 0)] {
+        let list = place.get(&format!("$core/secrets?resourceVersion={at}&resourceVersionMatch=Exact")).await;
+        assert_eq!(list["items"].as_array().unwrap().len(), items, "§8.2 {at}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn watches_end_when_told_and_clean() {
+    let place = Place::new("ends").await;
+    place.make("$core/secrets", &[map("a")]).await;
+    for (query, least, most, events) in [
+        ("timeoutSeconds=1", 900, 5_000, vec!["ADDED"]),
+        ("timeoutSeconds=-1", 0, 1_000, vec!["ADDED"]),
+        ("timeoutSeconds=1&sendInitialEvents=false&resourceVersionMatch=NotOlderThan", 900, 5_000, vec![]),
+    ] {
+        let start = Instant::now();
+        let mut watch = place.client.watch(&place.full(&format!("$core/secrets?watch=1&{query}"))).await;
+        let types: Vec<String> =
+            rest(&mut watch).await.iter().map(|event| event["type"].as_str().unwrap().to_owned()).collect();
+        let elapsed = start.elapsed().as_millis();
+        assert!((least..most).contains(&elapsed), "§8.8 {query}: {elapsed} ms");
+        assert_eq!(types, events, "§8.8 {query}");
+    }
+    // Before its time is over a watch says how far it has seen.
+    let mut watch = place.client.watch(&place.full("$core/secrets?watch=1&timeoutSeconds=3&allowWatchBookmarks=1&sendInitialEvents=0&resourceVersionMatch=NotOlderThan")).await;
+    place.make("$core/configmaps", &[map("elsewhere")]).await;
+    let seen = place.version("$core/configmaps/elsewhere").await;
+    let told = rest(&mut watch).await;
+    assert_eq!((told.len(), &told[0]["type"]), (1, &json!("BOOKMARK")), "§8.7 {told:?}");
+    assert!(
+        version(&told[0]["object"]) >= seen && told[0]["object"]["metadata"]["annotations"].is_null(),
+        "§8.7"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_known_to_be_wrong_before_a_watch_is_a_plain_error() {
+    let place = Place::new("refused").await;
+    let options = |text: &str| format!("422 Invalid: ListOptions.meta.k8s.io \"\" is invalid: {text}");
+    let rows = [
+        (
+            "8.1",
+            "&sendInitialEvents=true",
+            options(
+                "resourceVersionMatch: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+            ),
+        ),
+        (
+            "8.1",
+            "&resourceVersionMatch=NotOlderThan",
+            options(
+                "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+            ),
+        ),
+        (
+            "8.1",
+            "&sendInitialEvents=1&resourceVersionMatch=Exact",
+            options(
+                "[resourceVersionMatch: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan, resourceVersionMatch: Unsupported value: \"Exact\": supported values: \"NotOlderThan\"]",
+            ),
+        ),
+        (
+            "8.1",
+            "&sendInitialEvents=1&resourceVersionMatch=NotOlderThan&continue=x",
+            options(
+                "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden when continue is provided",
+            ),
+        ),
+        ("8.1", "&resourceVersion=x", "400 BadRequest: …".to_owned()),
+        ("4.3", "&labelSelector=%21%21", "400 BadRequest: …".to_owned()),
+        ("4.3", "&fieldSelector=data.k%3Dv", "400 BadRequest: …".to_owned()),
+        (
+            "4.1",
+            "&timeoutSeconds=soon",
+            "400 BadRequest: strconv.ParseInt: parsing \"soon\": invalid syntax".to_owned(),
+        ),
+        ("9.1", " | Accept: text/html", "406 NotAcceptable: …".to_owned()),
+    ];
+    let rows: Vec<(&str, String, String)> = rows
+        .into_iter()
+        .map(|(section, query, want)| (section, format!("GET $core/secrets?watch=1{query}"), want))
+        .collect();
+    let rows: Vec<_> =
+        rows.iter().map(|(section, request, want)| (*section, request.as_str(), "", want.as_str())).collect();
+    place.check(&rows).await;
+    // `watch` is true unless it is false.
+    for (query, stream) in [
+        ("watch", true),
+        ("watch=", true),
+        ("watch=yes", true),
+        ("watch=0", false),
+        ("watch=False", false),
+        ("watch=false&watch=true", false),
+    ] {
+        let reply = place.ask(&format!("GET $core/secrets?{query}&timeoutSeconds=-1"), "").await;
+        let want = if stream { "200" } else { "200 SecretList" };
+        assert_eq!(outcome(&reply), want, "§19.6 {query}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_old_paths_watch_as_the_parameter_does() {
+    let place = Place::new("legacy").await;
+    place.make("$core/secrets", &[map("a"), map("b")]).await;
+    for (path, want) in [
+        ("/api/v1/watch/namespaces/$ns/secrets", vec!["ADDED a", "ADDED b"]),
+        ("/api/v1/watch/namespaces/$ns/secrets/a", vec!["ADDED a"]),
+        ("/api/v1/watch/namespaces/$ns/secrets?fieldSelector=metadata.name%3Db", vec!["ADDED b"]),
+        ("/api/v1/watch/namespaces/$ns/secrets/a?fieldSelector=metadata.name%3Da", vec!["ADDED a"]),
+        ("/api/v1/watch/namespaces/$ns/secrets?labelSelector=none", vec![]),
+    ] {
+        let separator = if path.contains('?') { '&' } else { '?' };
+        let mut watch = place.client.watch(&place.full(&format!("{path}{separator}timeoutSeconds=-1"))).await;
+        let told: Vec<String> = rest(&mut watch)
+            .await
+            .iter()
+            .map(|event| {
+                format!(
+                    "{} {}",
+                    event["type"].as_str().unwrap(),
+                    event["object"]["metadata"]["name"].as_str().unwrap()
+                )
+            })
+            .collect();
+        assert_eq!(told, want, "§3.2 {path}");
+    }
+    let mut watch = place.client.watch(&place.full("/api/v1/watch/namespaces/$ns")).await;
+    assert_eq!(events(&mut watch, 1).await, [format!("ADDED {}", place.ns)], "§3.2");
+    place
+        .check(&[(
+            "4.3",
+            "GET /api/v1/watch/namespaces/$ns/secrets/a?fieldSelector=metadata.name%3Db",
+            "",
+            "400 BadRequest: fieldSelector metadata.name doesn't match requested name",
+        )])
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_stream_is_chunked_json_and_starts_at_once() {
+    let place = Place::new("stream").await;
+    let path = place.full("$core/secrets?watch=1");
+    let response =
+        tokio::time::timeout(Duration::from_secs(5), place.client.another().open("GET", &path, &[], b""))
+            .await
+            .expect("the head does not wait for an event");
+    assert_eq!(response.headers()["content-type"], "application/json", "§8.8");
+    assert_eq!(response.headers()["transfer-encoding"], "chunked", "§8.8");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_watcher_sees_every_event_once_and_in_order() {
+    let place = Place::new("everyone").await;
+    let start = version(&place.get("$core/secrets").await);
+    let path = place.full(&format!("$core/secrets?watch=1&resourceVersion={start}"));
+    let mut watches = Vec::new();
+    for _ in 0..5 {
+        watches.push(place.client.watch(&path).await);
+    }
+    let writers = (0..4).map(|writer| {
+        let (client, path) = (place.client.another(), place.full("$core/secrets"));
+        async move {
+            for n in 0..10 {
+                let name = format!("w{writer}-{n}");
+                client.post(&path, &map(&name)).await;
+                client.patch(&format!("{path}/{name}"), "merge", &json!({"data": {"k": "vvvv"}})).await;
+                client.delete(&format!("{path}/{name}")).await;
+            }
+        }
+    });
+    futures_util::future::join_all(writers).await;
+    let mut told = Vec::new();
+    for watch in &mut watches {
+        let mut seen = Vec::new();
+        for _ in 0..120 {
+            let (kind, name, version) = watch.expect().await;
+            seen.push((version.parse::<u64>().unwrap(), kind, name));
+        }
+        assert!(seen.is_sorted_by(|(a, ..), (b, ..)| a < b), "§8.7: strictly by version");
+        told.push(seen);
+    }
+    assert!(told.windows(2).all(|pair| pair[0] == pair[1]), "§8.7: the same to everyone");
+    let mut late = place.client.watch(&path).await;
+    for (version, kind, name) in &told[0] {
+        assert_eq!(
+            late.expect().await,
+            (kind.clone(), name.clone(), version.to_string()),
+            "§8.6: history is what was told live"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watcher_that_reads_nothing_for_a_while_loses_nothing() {
+    let place = Place::new("slow").await;
+    let start = version(&place.get("$core/secrets").await);
+    let mut slow =
+        place.client.watch(&place.full(&format!("$core/secrets?watch=1&resourceVersion={start}"))).await;
+    // Well beyond what sockets and connections buffer.
+    let filler = "x".repeat(100_000);
+    place.make("$core/secrets", &[map("a")]).await;
+    for n in 0..150 {
+        let reply = place
+            .ask(
+                "PATCH $core/secrets/a",
+                &json!({"data": {"n": format!("{n:04}"), "filler": filler}}).to_string(),
+            )
+            .await;
+        assert_eq!(reply.status, 200);
+    }
+    assert_eq!(events(&mut slow, 1).await, ["ADDED a"]);
+    for n in 0..150 {
+        let event = slow.next().await.unwrap();
+        assert_eq!(
+            (&event["type"], &event["object"]["data"]["n"]),
+            (&json!("MODIFIED"), &json!(format!("{n:04}"))),
+            "§8.7"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watch_goes_on_where_it_was_after_the_server_was_killed() {
+    let mut server = Server::start(Options::default()).await;
+    let maps = "/api/v1/namespaces/default/secrets";
+    let mut seen = Vec::new();
+    let mut version = "1".to_owned();
+    for round in 0..3 {
+        let client = server.client().another();
+        let mut watch = client.watch(&format!("{maps}?watch=1&resourceVersion={version}")).await;
+        for n in 0..3 {
+            let name = format!("m{round}-{n}");
+            assert_eq!(client.post(maps, &map(&name)).await.status, 201);
+        }
+        // Only some of the events are read before the power fails.
+        for _ in 0..2 {
+            let (kind, name, at) = watch.expect().await;
+            seen.push(format!("{kind} {name}"));
+            version = at;
+        }
+        server.kill();
+        while watch.next().await.is_some() {}
+        server.restart().await;
+    }
+    let mut watch = server.client().watch(&format!("{maps}?watch=1&resourceVersion={version}")).await;
+    for _ in 0..3 {
+        let (kind, name, _) = watch.expect().await;
+        seen.push(format!("{kind} {name}"));
+    }
+    let want: Vec<String> = (0..9).map(|n| format!("ADDED m{}-{}", n / 3, n % 3)).collect();
+    assert_eq!(seen, want, "§8.6: each event once, in order");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tables_describe_their_columns_once() {
+    let place = Place::new("tables").await;
+    place.make("$core/secrets", &[map("a")]).await;
+    let table = "application/json;as=Table;g=meta.k8s.io;v=v1";
+    let path = place.full("$core/secrets?watch=1");
+    let response = place.client.another().open("GET", &path, &[("accept", table)], b"").await;
+    let mut watch = Watch::new(response);
+    place.ask("PATCH $core/secrets/a", r#"{"data":{"k":"vvvv"}}"#).await;
+    for (kind, columns) in [("ADDED", true), ("MODIFIED", false)] {
+        let event = watch.next().await.unwrap();
+        let object = &event["object"];
+        assert_eq!((&event["type"], &object["kind"]), (&json!(kind), &json!("Table")), "§8.8");
+        assert_eq!(object["columnDefinitions"].is_array(), columns, "§8.8 {event}");
+        assert_eq!(object["rows"].as_array().unwrap().len(), 1, "§8.8");
+        assert_eq!(object["rows"][0]["cells"][0], "a", "§8.8");
+    }
+}

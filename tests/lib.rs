@@ -1,0 +1,10 @@
+//! A running server to test against: the real binary in a directory of its own, and a plain client for it.
+//!
+//! Shared by the end-to-end tests and the benches. Servers listen on a free port, keep their data below the
+//! system's temporary directory and are killed when dropped.
+
+pub mod client;
+pub mod server;
+
+pub use client::{Client, Reply};
+pub use server::{Options, Server};

@@ -1,0 +1,208 @@
+//! Starting, killing and restarting the server binary.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::client::{Client, Identity};
+
+/// How long a start may take, on a machine that is busy compiling.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How a server is started.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// `--naming`.
+    pub naming: &'static str,
+    /// Further flags; `$dir` in them is the data directory.
+    pub flags: Vec<String>,
+    /// Files put into the data directory before the first start: name and content.
+    pub files: Vec<(&'static str, String)>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { naming: "kubernetes", flags: Vec::new(), files: Vec::new() }
+    }
+}
+
+/// A server process and its data directory; both end with this value.
+pub struct Server {
+    options: Options,
+    directory: TempDir,
+    child: Child,
+    client: Client,
+}
+
+impl Server {
+    /// Starts a server with an empty data directory and waits until it is ready.
+    pub async fn start(options: Options) -> Server {
+        let directory = TempDir::new();
+        for (name, content) in &options.files {
+            std::fs::write(directory.path().join(name), content).expect("the data directory is writable");
+        }
+        let (child, client) = launch(&options, directory.path()).await;
+        Server { options, directory, child, client }
+    }
+
+    /// Starts a server that speaks the upstream names.
+    pub async fn start_upstream() -> Server {
+        Self::start(Options::default()).await
+    }
+
+    /// The administrator's client.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// The kubeconfig that the server wrote for the administrator.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.directory.path().join("admin.kubeconfig")
+    }
+
+    /// The data directory.
+    pub fn data_dir(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Process id, for signals and for reading memory use.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Kills the process as a power cut would: nothing in it runs any more.
+    pub fn kill(&mut self) {
+        self.child.kill().expect("the process can be killed");
+        self.child.wait().expect("the process can be waited for");
+    }
+
+    /// Asks the process to end and returns its exit code.
+    pub fn terminate(&mut self) -> Option<i32> {
+        let pid = rustix::process::Pid::from_raw(self.child.id().cast_signed()).expect("a child has a pid");
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("the signal can be sent");
+        self.child.wait().expect("the process can be waited for").code()
+    }
+
+    /// Starts the process on the same data directory and kills it in the middle of that.
+    pub fn start_and_kill(&mut self, after: Duration) {
+        self.child = spawn(&self.options, self.directory.path());
+        std::thread::sleep(after);
+        self.kill();
+    }
+
+    /// Starts the process anew on the same data directory.
+    pub async fn restart(&mut self) {
+        let (child, client) = launch(&self.options, self.directory.path()).await;
+        self.child = child;
+        self.client = client;
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended already; then there is nothing to kill.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Path of the server binary, built first if need be.
+pub fn binary() -> &'static Path {
+    // A build that failed is not tried again for every test.
+    static BINARY: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let path = BINARY.get_or_init(|| {
+        if let Some(path) = std::env::var_os("CLUSTER_APISERVER") {
+            return Some(path.into());
+        }
+        let test = std::env::current_exe().expect("a test knows its own path");
+        let profile_dir = test.ancestors().nth(2).expect("tests live in target/<profile>/deps").to_owned();
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let profile = match profile_dir.file_name().and_then(|name| name.to_str()) {
+            Some("debug") | None => "dev",
+            Some(name) => name,
+        };
+        let built = Command::new(cargo)
+            .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+            .args(["build", "--quiet", "--package", "cluster-apiserver", "--profile", profile])
+            .status()
+            .expect("cargo runs");
+        built.success().then(|| profile_dir.join("cluster-apiserver"))
+    });
+    path.as_deref().expect("the server binary builds")
+}
+
+fn spawn(options: &Options, directory: &Path) -> Child {
+    let log = std::fs::File::options().create(true).append(true).open(directory.join("server.log"));
+    let log = log.expect("the data directory is writable");
+    Command::new(binary())
+        .arg(format!("--data-dir={}", directory.display()))
+        .arg(format!("--naming={}", options.naming))
+        .arg("--secure-port=0")
+        .args(options.flags.iter().map(|flag| flag.replace("$dir", &directory.display().to_string())))
+        .stdin(Stdio::null())
+        .stdout(log.try_clone().expect("a file handle can be cloned"))
+        .stderr(log)
+        .spawn()
+        .expect("the server binary runs")
+}
+
+async fn launch(options: &Options, directory: &Path) -> (Child, Client) {
+    let kubeconfig = directory.join("admin.kubeconfig");
+    // Left over from the last run, it would name the last run's port.
+    let _ = std::fs::remove_file(&kubeconfig);
+    let mut child = spawn(options, directory);
+    let deadline = Instant::now() + START_TIMEOUT;
+    loop {
+        if let Some(client) = Identity::from_kubeconfig(&kubeconfig).map(Client::new)
+            && client.try_get("/readyz").await.is_some_and(|reply| reply.status == 200)
+        {
+            return (child, client);
+        }
+        if let Some(status) = child.try_wait().expect("the process can be asked") {
+            panic!("the server ended with {status}: {}", log_of(directory));
+        }
+        assert!(Instant::now() < deadline, "the server was not ready in time: {}", log_of(directory));
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+impl Server {
+    /// Everything the server has logged so far, over all its starts.
+    pub fn log(&self) -> String {
+        log_of(self.directory.path())
+    }
+}
+
+fn log_of(directory: &Path) -> String {
+    std::fs::read_to_string(directory.join("server.log")).unwrap_or_default()
+}
+
+/// A directory that is removed when dropped.
+pub struct TempDir(PathBuf);
+
+impl TempDir {
+    /// A new, empty directory.
+    #[expect(clippy::new_without_default, reason = "making a directory is no default")]
+    pub fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("cluster-test-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).expect("the temporary directory is writable");
+        TempDir(path)
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for TempDir {
+    fn drop(&mut self) {
+        if std::env::var_os("KEEP_TEST_DIRS").is_none() {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+}
