@@ -1,0 +1,47 @@
+//! What the benches share: load for a real server over real sockets, and the limits to compare it with.
+//!
+//! ```text
+//! bench ─► load (raw HTTP/1.1 over TLS, prepared bytes) ─► server process ─► process (its CPU time, its memory)
+//!    └──► raw (the same bytes over TLS, or into a file, with nothing in between)
+//! ```
+//!
+//! Load and server run on the same machine and compete for its cores, so numbers per second are lower bounds, and
+//! the server's CPU time is reported beside them. `BENCH_SMALL=1` or cargo's test mode shrinks every bench to a
+//! second, which shows that it works and measures nothing.
+
+pub mod cluster;
+pub mod data;
+pub mod load;
+pub mod process;
+pub mod raw;
+
+use std::future::Future;
+
+/// Whether this is a test that the bench works rather than a measurement.
+pub fn is_small() -> bool {
+    // Cargo says `--bench` only when it measures.
+    let measures = std::env::args().any(|argument| argument == "--bench");
+    let is_test = std::env::args().any(|argument| argument == "--test");
+    std::env::var_os("BENCH_SMALL").is_some() || is_test || !measures
+}
+
+/// `full` when measuring, `small` when testing.
+pub fn scale<T>(full: T, small: T) -> T {
+    if is_small() { small } else { full }
+}
+
+/// The load's runtime: one thread, so that the server has the rest of the machine.
+pub struct Runtime(tokio::runtime::Runtime);
+
+impl Runtime {
+    /// A runtime on the calling thread.
+    #[expect(clippy::new_without_default, reason = "starting a runtime is no default")]
+    pub fn new() -> Self {
+        Runtime(tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime starts"))
+    }
+
+    /// Runs `work` to its end.
+    pub fn run<F: Future>(&self, work: F) -> F::Output {
+        self.0.block_on(work)
+    }
+}

@@ -1,0 +1,278 @@
+//! A client that costs as little as can be: prepared requests out, answers counted and not kept.
+//!
+//! HTTP/1.1 over TLS with one request at a time per connection. Understands answers with a length and chunked ones,
+//! as far as the server under measurement writes them.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use tests::Client;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::client::TlsStream;
+
+/// Bytes read at once; some TLS records.
+const INPUT_BYTES: usize = 64 * 1024;
+
+/// One connection to the server.
+pub struct Connection {
+    stream: TlsStream<TcpStream>,
+    input: Box<[u8]>,
+    /// Unread input.
+    start: usize,
+    end: usize,
+}
+
+/// What the bytes after a head are.
+enum Framing {
+    Length(u64),
+    Chunked,
+}
+
+/// An answer of which everything was read.
+#[derive(Clone, Copy, Debug)]
+pub struct Answer {
+    /// Status code.
+    pub status: u16,
+    /// Bytes of its body.
+    pub body_bytes: u64,
+    /// When its first body bytes were there.
+    pub first_byte: Instant,
+}
+
+/// A request ready to be sent.
+pub fn request(method: &str, path: &str, body: &str) -> Vec<u8> {
+    let content = match body.len() {
+        0 => String::new(),
+        len => format!("content-type: application/json\r\ncontent-length: {len}\r\n"),
+    };
+    format!("{method} {path} HTTP/1.1\r\nhost: bench\r\naccept: application/json\r\n{content}\r\n{body}")
+        .into_bytes()
+}
+
+impl Connection {
+    /// Connects as the client's user.
+    pub async fn open(client: &Client) -> Connection {
+        let stream = client.connect().await.expect("the server accepts connections");
+        Connection { stream, input: vec![0; INPUT_BYTES].into(), start: 0, end: 0 }
+    }
+
+    /// Sends a request and reads its whole answer, showing each piece of the body to `look`.
+    pub async fn exchange(&mut self, request: &[u8], mut look: impl FnMut(&[u8])) -> io::Result<Answer> {
+        self.send(request).await?;
+        let (status, framing) = self.head().await?;
+        let mut body = Body { left: 0, chunked: false, begun: false, ended: false };
+        match framing {
+            Framing::Length(bytes) => body = Body { left: bytes, ended: bytes == 0, ..body },
+            Framing::Chunked => body.chunked = true,
+        }
+        let mut first_byte = None;
+        let mut body_bytes = 0;
+        while let Some(piece) = self.piece(&mut body).await? {
+            first_byte.get_or_insert_with(Instant::now);
+            body_bytes += piece.len() as u64;
+            look(piece);
+        }
+        Ok(Answer { status, body_bytes, first_byte: first_byte.unwrap_or_else(Instant::now) })
+    }
+
+    /// [`Connection::exchange`] that must end with `status`.
+    pub async fn expect(&mut self, status: u16, request: &[u8]) -> Answer {
+        let mut start = Vec::new();
+        let answer =
+            self.exchange(request, |piece| start.extend(piece.iter().take(300 - start.len().min(300)))).await;
+        let answer = answer.expect("the server answers");
+        assert_eq!(answer.status, status, "{}", String::from_utf8_lossy(&start));
+        answer
+    }
+
+    /// Opens a stream that does not end, such as a watch.
+    pub async fn follow(mut self, request: &[u8]) -> Stream {
+        self.send(request).await.expect("the server takes requests");
+        let (status, framing) = self.head().await.expect("the server answers");
+        assert!(status == 200 && matches!(framing, Framing::Chunked), "{status}");
+        Stream { connection: self, body: Body { left: 0, chunked: true, begun: false, ended: false } }
+    }
+
+    async fn send(&mut self, request: &[u8]) -> io::Result<()> {
+        self.stream.write_all(request).await?;
+        self.stream.flush().await
+    }
+
+    /// Reads up to the end of the head.
+    async fn head(&mut self) -> io::Result<(u16, Framing)> {
+        let mut looked = 0;
+        let len = loop {
+            let input = &self.input[self.start..self.end];
+            if let Some(at) = input[looked..].windows(4).position(|window| window == b"\r\n\r\n") {
+                break looked + at + 4;
+            }
+            looked = input.len().saturating_sub(3);
+            self.fill().await?;
+        };
+        let head =
+            std::str::from_utf8(&self.input[self.start..self.start + len]).map_err(io::Error::other)?;
+        let status = head.get(9..12).and_then(|code| code.parse().ok()).unwrap_or(0);
+        let length = head.split("\r\n").find_map(|line| line.strip_prefix("content-length: "));
+        let framing = match length.map(str::parse) {
+            Some(bytes) => Framing::Length(bytes.map_err(io::Error::other)?),
+            None => Framing::Chunked,
+        };
+        self.start += len;
+        Ok((status, framing))
+    }
+
+    /// The next bytes of a body; `None` at its end.
+    async fn piece(&mut self, body: &mut Body) -> io::Result<Option<&[u8]>> {
+        while body.left == 0 && !body.ended {
+            if body.chunked {
+                let len = self.chunk_len(body.begun).await?;
+                (body.begun, body.left, body.ended) = (true, len, len == 0);
+                if body.ended {
+                    self.line().await?;
+                }
+            } else {
+                body.ended = true;
+            }
+        }
+        if body.ended {
+            return Ok(None);
+        }
+        if self.start == self.end {
+            self.fill().await?;
+        }
+        let len = (self.end - self.start).min(usize::try_from(body.left).unwrap_or(usize::MAX));
+        body.left -= len as u64;
+        body.ended = body.left == 0 && !body.chunked;
+        self.start += len;
+        Ok(Some(&self.input[self.start - len..self.start]))
+    }
+
+    /// The length of the next chunk; before all but the first the last one's line end is passed over.
+    async fn chunk_len(&mut self, after_another: bool) -> io::Result<u64> {
+        if after_another {
+            self.line().await?;
+        }
+        let line = self.line().await?;
+        let text = std::str::from_utf8(line).map_err(io::Error::other)?;
+        u64::from_str_radix(text, 16).map_err(io::Error::other)
+    }
+
+    /// A line of the framing, without its end.
+    async fn line(&mut self) -> io::Result<&[u8]> {
+        let len = loop {
+            let input = &self.input[self.start..self.end];
+            if let Some(len) = input.windows(2).position(|window| window == b"\r\n") {
+                break len;
+            }
+            self.fill().await?;
+        };
+        self.start += len + 2;
+        Ok(&self.input[self.start - len - 2..self.start - 2])
+    }
+
+    /// Reads more input behind what is there.
+    async fn fill(&mut self) -> io::Result<()> {
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+        } else if self.end == self.input.len() {
+            self.input.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+        }
+        match self.stream.read(&mut self.input[self.end..]).await? {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            bytes => {
+                self.end += bytes;
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Where in a body the reading is.
+struct Body {
+    /// Bytes of it, or of its present chunk, that are still to come.
+    left: u64,
+    chunked: bool,
+    /// There was a chunk before.
+    begun: bool,
+    ended: bool,
+}
+
+/// An answer without end.
+pub struct Stream {
+    connection: Connection,
+    body: Body,
+}
+
+impl Stream {
+    /// Waits for the next bytes.
+    pub async fn next(&mut self) -> &[u8] {
+        let piece = self.connection.piece(&mut self.body).await.expect("the stream goes on");
+        piece.expect("the stream goes on")
+    }
+
+    /// Reads on until `lines` lines have come; returns their bytes.
+    pub async fn lines(&mut self, lines: u64) -> u64 {
+        let (mut seen, mut bytes) = (0, 0);
+        while seen < lines {
+            let piece = self.next().await;
+            bytes += piece.len() as u64;
+            seen += piece.iter().map(|&byte| u64::from(byte == b'\n')).sum::<u64>();
+        }
+        assert_eq!(seen, lines, "more events than were expected");
+        bytes
+    }
+}
+
+/// What a run of requests took.
+pub struct Outcome {
+    /// From the first request to the last answer.
+    pub elapsed: Duration,
+    /// Time of each request, shortest first.
+    pub latencies: Vec<Duration>,
+}
+
+impl Outcome {
+    /// Requests per second.
+    pub fn rate(&self) -> f64 {
+        self.latencies.len() as f64 / self.elapsed.as_secs_f64()
+    }
+
+    /// The latency that `share` of the requests did not exceed.
+    pub fn quantile(&self, share: f64) -> Duration {
+        let at = (self.latencies.len() as f64 * share) as usize;
+        self.latencies.get(at.min(self.latencies.len() - 1)).copied().unwrap_or_default()
+    }
+}
+
+/// Sends `requests` over `connections`, each of which takes the next one as soon as it has its answer. All must be
+/// answered with `status`.
+pub async fn run(connections: &mut [Connection], requests: &[Vec<u8>], status: u16) -> Outcome {
+    let next = std::cell::Cell::new(0);
+    let start = Instant::now();
+    let latencies = join_all(connections.iter_mut().map(async |connection| {
+        let mut latencies = Vec::new();
+        while let Some(request) = requests.get(next.replace(next.get() + 1)) {
+            let sent = Instant::now();
+            connection.expect(status, request).await;
+            latencies.push(sent.elapsed());
+        }
+        latencies
+    }))
+    .await;
+    let elapsed = start.elapsed();
+    let mut latencies = latencies.concat();
+    latencies.sort_unstable();
+    Outcome { elapsed, latencies }
+}
+
+/// Opens several connections.
+pub async fn connect(client: &Client, count: usize) -> Vec<Connection> {
+    let mut connections = Vec::with_capacity(count);
+    for _ in 0..count {
+        connections.push(Connection::open(client).await);
+    }
+    connections
+}

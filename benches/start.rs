@@ -1,0 +1,114 @@
+//! Start and memory: from the start of the process to the first 200 of /readyz, on an empty directory, on one that
+//! was used before and on one with 10 000 pods, and what the process then holds in memory while nobody asks anything. Beside it
+//! stands what a process that does nothing takes to start.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use benches::process::{Memory, memory};
+use benches::{Runtime, cluster, scale};
+use tests::Client;
+use tests::client::Identity;
+use tests::server::{TempDir, binary};
+
+/// How often readiness is asked for; what the numbers are exact to.
+const ASK_EVERY: Duration = Duration::from_micros(500);
+
+/// How long a server is left alone before its memory is read.
+const SETTLE: Duration = Duration::from_secs(1);
+
+fn main() {
+    let runtime = Runtime::new();
+    let rounds = scale(7, 1);
+    binary();
+    line("start", "ready", "VmRSS", "RssAnon");
+
+    let mut first = Vec::new();
+    for _ in 0..rounds {
+        let directory = TempDir::new();
+        first.push(start(&runtime, directory.path()));
+    }
+    row("empty directory", &first);
+
+    let directory = TempDir::new();
+    start(&runtime, directory.path());
+    let again: Vec<_> = (0..rounds).map(|_| start(&runtime, directory.path())).collect();
+    row("used directory", &again);
+
+    let mut server = cluster::start(&runtime);
+    let pods = scale(10_000, 100);
+    cluster::fill_pods(&runtime, &server, pods);
+    let filled = memory(server.pid());
+    server.terminate();
+    let full: Vec<_> = (0..rounds).map(|_| start(&runtime, server.data_dir())).collect();
+    row(&format!("{pods} pods"), &full);
+    line("  right after making them", "", &mib(filled.resident), &mib(filled.anonymous));
+
+    let nothing = (0..rounds).map(|_| {
+        let start = Instant::now();
+        let ended = Command::new(binary()).arg("--version").stdout(Stdio::null()).status();
+        assert!(ended.expect("the server binary runs").success());
+        start.elapsed()
+    });
+    let nothing = nothing.min().unwrap_or_default();
+    line("  limit: --version", &format!("{nothing:.1?}"), "", "");
+}
+
+/// One start: how long until ready, and the memory of the idle server.
+fn start(runtime: &Runtime, directory: &Path) -> (Duration, Memory) {
+    let kubeconfig = directory.join("admin.kubeconfig");
+    let _ = std::fs::remove_file(&kubeconfig);
+    let start = Instant::now();
+    let child = Command::new(binary())
+        .arg(format!("--data-dir={}", directory.display()))
+        .args(["--naming=kubernetes", "--secure-port=0"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    let child = Kill(child.expect("the server binary runs"));
+    let ready = runtime.run(async {
+        loop {
+            if let Some(client) = Identity::from_kubeconfig(&kubeconfig).map(Client::new) {
+                while client.try_get("/readyz").await.is_none_or(|reply| reply.status != 200) {
+                    tokio::time::sleep(ASK_EVERY).await;
+                }
+                return start.elapsed();
+            }
+            assert!(start.elapsed() < Duration::from_secs(30), "the server did not become ready");
+            tokio::time::sleep(ASK_EVERY).await;
+        }
+    });
+    std::thread::sleep(scale(SETTLE, Duration::ZERO));
+    let memory = memory(child.0.id());
+    (ready, memory)
+}
+
+/// Ends the process with the value.
+struct Kill(Child);
+
+impl Drop for Kill {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The median start and the largest memory.
+fn row(what: &str, starts: &[(Duration, Memory)]) {
+    let mut times: Vec<_> = starts.iter().map(|(time, _)| *time).collect();
+    times.sort_unstable();
+    let resident = starts.iter().map(|(_, memory)| memory.resident).max().unwrap_or_default();
+    let anonymous = starts.iter().map(|(_, memory)| memory.anonymous).max().unwrap_or_default();
+    line(what, &format!("{:.1?}", times[times.len() / 2]), &mib(resident), &mib(anonymous));
+}
+
+fn mib(kib: u64) -> String {
+    format!("{:.1} MiB", kib as f64 / 1024.0)
+}
+
+#[expect(clippy::print_stdout, reason = "a bench reports on stdout")]
+fn line(what: &str, ready: &str, resident: &str, anonymous: &str) {
+    println!("{what:30} {ready:>10} {resident:>12} {anonymous:>12}");
+}

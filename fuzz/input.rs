@@ -1,0 +1,66 @@
+//! Bytes read as choices: whatever they are, there is always a next one.
+//!
+//! An input that has ended goes on with zeros, so that targets build what zero stands for (the smallest) and end.
+
+/// What is left of the input.
+pub(crate) struct Input<'d>(&'d [u8]);
+
+impl<'d> Input<'d> {
+    /// Reads `data` from its start.
+    pub fn new(data: &'d [u8]) -> Self {
+        Input(data)
+    }
+
+    /// Whether everything was read.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The next byte; 0 at the end.
+    pub fn byte(&mut self) -> u8 {
+        let Some((&first, rest)) = self.0.split_first() else { return 0 };
+        self.0 = rest;
+        first
+    }
+
+    /// A number below `n`, which is at least 1; 0 at the end. One byte for small `n`, two otherwise.
+    pub fn below(&mut self, n: usize) -> usize {
+        let byte = usize::from(self.byte());
+        if n <= 256 { byte % n } else { (byte << 8 | usize::from(self.byte())) % n }
+    }
+
+    /// Whether something that happens once in `n` times happens; never at the end.
+    pub fn one_in(&mut self, n: usize) -> bool {
+        !self.is_empty() && self.below(n) == n - 1
+    }
+
+    /// One of `choices`, the first at the end.
+    pub fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[self.below(choices.len())]
+    }
+
+    /// Eight bytes, little-endian.
+    pub fn u64(&mut self) -> u64 {
+        (0..8).fold(0, |sum, at| sum | u64::from(self.byte()) << (8 * at))
+    }
+
+    /// The next bytes, at most `n`.
+    pub fn take(&mut self, n: usize) -> &'d [u8] {
+        let (taken, rest) = self.0.split_at(n.min(self.0.len()));
+        self.0 = rest;
+        taken
+    }
+
+    /// What stands before the next zero byte, which is passed over, or all the rest.
+    pub fn section(&mut self) -> &'d [u8] {
+        let end = self.0.iter().position(|&byte| byte == 0);
+        let taken = self.take(end.unwrap_or(self.0.len()));
+        self.take(1);
+        taken
+    }
+
+    /// All the rest.
+    pub fn rest(&mut self) -> &'d [u8] {
+        self.take(self.0.len())
+    }
+}

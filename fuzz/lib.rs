@@ -1,0 +1,141 @@
+//! Fuzz targets: one function for each decoder and parser that bytes from outside reach, and for the engine.
+//!
+//! ```text
+//! bytes ──► target ──► Input: choices ──► document: objects by schema ──┐
+//!              └─────────────────────────────────────────────────────► the code under test ──► assertions
+//!
+//! tests/smoke.rs (corpus, seeded random input)  ┐
+//! fuzz_targets/*.rs (cargo-fuzz, with coverage) ┴─► the functions of this crate
+//! ```
+//!
+//! A target takes any bytes. It panics if and only if the code under test panics or breaks a promise, never because
+//! of the form of its input. Where bytes alone would hardly ever get past the first check (objects by schema,
+//! records with checksums), the target reads them as choices and builds the input from those.
+//!
+//! A new target is a function in `targets/`, a line in [`TARGETS`], a directory in `corpus/`, and an entry point
+//! for cargo-fuzz; a test holds that nothing of it is missing. How to run: `README.md`.
+
+mod document;
+mod input;
+mod targets;
+
+pub use targets::accept::accept;
+pub use targets::attributes::attributes;
+pub use targets::continue_token::continue_token;
+pub use targets::credentials::{certificates, credentials, token_file};
+pub use targets::engine_model::engine_model;
+pub use targets::engine_recovery::engine_recovery;
+pub use targets::json_text::json_text;
+pub use targets::patch::patch;
+pub use targets::request::{query, request_path};
+pub use targets::scalars::scalars;
+pub use targets::schema::{schema_objects, schema_text};
+pub use targets::selectors::{field_selector, label_selector};
+pub use targets::table::{printer_columns, table};
+
+/// One target.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// The function's name, which is also that of the corpus directory and of the entry point.
+    pub name: &'static str,
+    /// Tries one input; panics where a promise is broken.
+    pub run: fn(&[u8]),
+    /// Pieces of text that inputs are likely to consist of.
+    pub words: &'static [&'static str],
+}
+
+macro_rules! targets {
+    ($($name:ident: $words:expr;)*) => {
+        /// All targets.
+        pub static TARGETS: &[Target] = &[$(Target { name: stringify!($name), run: $name, words: $words },)*];
+    };
+}
+
+const JSON_WORDS: &[&str] = &[
+    "{",
+    "}",
+    "[",
+    "]",
+    ",",
+    ":",
+    "\"",
+    "\\u0000",
+    "\\ud83d\\ude00",
+    "\\n",
+    "null",
+    "true",
+    "false",
+    "-0",
+    "0.1",
+    "1e308",
+    "5e-324",
+    "9007199254740993",
+    "9223372036854775808",
+    "\"a\"",
+    "\"a\":",
+    "\u{2028}",
+    "<&>",
+];
+
+const OBJECT_WORDS: &[&str] = &[
+    "{\"metadata\":{\"name\":\"x\"}}",
+    "\"metadata\":",
+    "\"labels\":{\"a\":\"b\"}",
+    "\"spec\":",
+    "\"status\":{}",
+    "\"containers\":[{}]",
+    "\"kind\":\"Pod\"",
+    "\"creationTimestamp\":",
+    "\"2024-02-29T23:59:59Z\"",
+    "null",
+    "{}",
+    "[]",
+    "1",
+    "1.5",
+    "\"1Gi\"",
+    "{",
+    "}",
+    "[",
+    "]",
+    ",",
+];
+
+targets! {
+    accept: &[
+        "application/json", "application/*", "*/*", "as=Table", "v=v1", "v=v1beta1", "g=meta.cluster.io", ";", ",",
+        "q=0.5", "q=", "pretty=1", "stream=watch", "PartialObjectMetadata", "PartialObjectMetadataList",
+    ];
+    attributes: &["\u{1}\0", "\u{1}\u{1}", "\u{1}\u{4}", "app", "web", "\u{3}\u{3}"];
+    certificates: &["-----BEGIN CERTIFICATE-----\n", "\n-----END CERTIFICATE-----\n", "MIIB", "\u{30}\u{82}"];
+    continue_token: &["{\"v\":\"meta.example/v1\",\"rv\":", "\"start\":\"", "../", "\\u0000", "-1", "}"];
+    credentials: &["Bearer ", "Basic ", "  ", "eyJhbGciOiJSUzI1NiJ9", "eyJpc3MiOiJpc3N1ZXIifQ", ".", "bearer"];
+    engine_model: &[];
+    engine_recovery: &[];
+    field_selector: &["metadata.name", "metadata.namespace", "spec.nodeName", "=", "==", "!=", ",", "\\", "\\=", "\\,"];
+    json_text: JSON_WORDS;
+    label_selector: &[
+        "in", "notin", " in (", ")", "(", ",", "=", "==", "!=", "!", "<", ">", "a", "app", "example.com/a", "1", " ",
+    ];
+    patch: &["\0", "{\"$patch\":\"delete\"}", "\"$retainKeys\":[]", "\"$setElementOrder/containers\":[]", "\"op\":"];
+    printer_columns: &[
+        "\0", ".", "[0]", "[*]", "[-1]", "[?(@.", "==", "\")]", ".metadata", ".spec", ".status", "['a']", "{", "}", "..", "*",
+        "\\.", "[0:2]", "{\"metadata\":{}}",
+    ];
+    query: &[
+        "watch", "=", "&", "%", "%00", "+", ";", "limit=", "timeoutSeconds=-1", "resourceVersion=", "dryRun=All",
+        "fieldValidation=Strict", "pretty=true", "resourceVersionMatch=Exact", "propagationPolicy=Orphan",
+        "gracePeriodSeconds=", "fieldManager=", "sendInitialEvents=true", "continue=",
+    ];
+    request_path: &[
+        "/api", "/apis", "/v1", "/namespaces", "/pods", "/watch", "/proxy", "/status", "/", "%2F", "%", "?watch=1",
+        "?fieldSelector=metadata.name%3Dx", "/finalize", "..", "%ff",
+    ];
+    scalars: &[
+        "1", "0", ".", "-", "+", "e", "E", "Ki", "Mi", "Ei", "m", "n", "k", "h", "ms", "s", "999999999999999999", "=",
+        "0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z", "+24:00", "-00:01", "T", "Z", ":", "µs",
+    ];
+    schema_objects: &[];
+    schema_text: OBJECT_WORDS;
+    table: OBJECT_WORDS;
+    token_file: &["token,user,uid", ",", "\"", "\"\"", "\r\n", "\n", "\"a,b\"", "\u{feff}", "user"];
+}

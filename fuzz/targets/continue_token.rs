@@ -1,0 +1,40 @@
+//! Continue tokens: what decodes is inside the collection, and survives being encoded.
+
+use api::schema::scalars::bytes;
+use api::verbs::continue_token::ContinueToken;
+
+use super::check_refusal;
+
+const META: &str = "meta.example/v1";
+
+/// The bytes as a token, as the document inside one, and as the place that a token of ours names.
+pub fn continue_token(data: &[u8]) {
+    if let Ok(text) = std::str::from_utf8(data) {
+        check(text);
+        let token = ContinueToken {
+            revision: (!data.len().is_multiple_of(3)).then_some(data.len() as u64),
+            start: text.to_owned(),
+        };
+        let encoded = token.encode(META);
+        if let Some(again) = check(&encoded) {
+            assert_eq!(again, token);
+        }
+    }
+    let url_safe = bytes::encode(data).replace('+', "-").replace('/', "_");
+    check(url_safe.trim_end_matches('='));
+}
+
+fn check(text: &str) -> Option<ContinueToken> {
+    let token = match ContinueToken::decode(text, META) {
+        Ok(token) => token,
+        Err(status) => {
+            check_refusal(&status, &[400]);
+            return None;
+        }
+    };
+    // A key is the collection's prefix and the start: no step of it may lead out again, nor be empty.
+    let steps = token.start.trim_end_matches('\0').trim_start_matches('/');
+    assert!(!steps.is_empty() && !steps.split('/').any(|step| matches!(step, "" | "." | "..")), "{steps:?}");
+    assert_eq!(ContinueToken::decode(&token.encode(META), META).expect("our own token"), token);
+    Some(token)
+}

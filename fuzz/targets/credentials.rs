@@ -1,0 +1,157 @@
+//! Credentials: headers, tokens, token files, keys and certificates, all of them from strangers or by hand.
+
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, SystemTime};
+
+use auth::authn::bearer::{self, Bearer};
+use auth::authn::service_account::{AccountSource, Incarnation, ServiceAccountTokens};
+use auth::authn::token_file::StaticTokens;
+use auth::authn::x509::{CaBundle, ClientCertificates};
+use auth::authn::{Credentials, NameDomains, SigningKey, VerificationKey};
+use auth::identity::{ANONYMOUS, AUTHENTICATED};
+use auth::{Authenticated, Authenticator};
+use rustls_pki_types::CertificateDer;
+
+/// A moment at which the certificates of the corpus are valid.
+const NOW: Duration = Duration::from_secs(1_800_000_000);
+
+const CA: &[u8] = include_bytes!("../corpus/certificates/ca.der");
+
+/// No account exists: a forged token gets no further.
+struct Nobody;
+
+impl AccountSource for Nobody {
+    fn service_account(&self, _: &str, _: &str) -> Option<Incarnation> {
+        None
+    }
+
+    fn pod(&self, _: &str, _: &str) -> Option<Incarnation> {
+        None
+    }
+
+    fn secret(&self, _: &str, _: &str) -> Option<Incarnation> {
+        None
+    }
+
+    fn node(&self, _: &str) -> Option<Incarnation> {
+        None
+    }
+}
+
+/// An `Authorization` header, taken to everybody who knows tokens: nobody comes in with it.
+pub fn credentials(data: &[u8]) {
+    static AUTHENTICATOR: OnceLock<Authenticator> = OnceLock::new();
+    let authenticator = AUTHENTICATOR.get_or_init(|| {
+        let domains = NameDomains::new("example.org");
+        let keys = VerificationKey::from_pem(&pem("CERTIFICATE", CA)).expect("the corpus has an authority");
+        let accounts = ServiceAccountTokens::new(vec!["issuer".to_owned()], keys, Arc::new(Nobody), domains);
+        let tokens = StaticTokens::parse(b"a-token-that-nobody-guesses,user,1").expect("a good file");
+        Authenticator::new().with_tokens(tokens).with_tokens(accounts).with_anonymous()
+    });
+    let Ok(header) = std::str::from_utf8(data) else { return };
+    let bearer = bearer::parse(header);
+    if let Bearer::Token(token) = bearer {
+        assert!(!token.is_empty() && !token.contains(' ') && header.contains(token));
+    }
+    let shown = Credentials { authorization: Some(header), certificates: &[] };
+    match authenticator.authenticate_at(&shown, SystemTime::UNIX_EPOCH + NOW) {
+        Ok(Authenticated::Anonymous(user)) => {
+            assert!(!matches!(bearer, Bearer::Token(_)), "a wrong token is not as good as none");
+            assert_eq!(user.name, ANONYMOUS);
+        }
+        Ok(Authenticated::User(user)) => panic!("{header:?} came in as {}", user.name),
+        Err(error) => one_line(&error.to_string()),
+    }
+    assert_eq!(shown.warning().is_some(), bearer == Bearer::ExtraSpace);
+}
+
+/// A token file: an error is a line that says where, and a file that is read is read whole. Also one made from the
+/// bytes, whose tokens must all be found.
+pub fn token_file(data: &[u8]) {
+    let lines = data.iter().filter(|&&byte| byte == b'\n').count() + 1;
+    match StaticTokens::parse(data) {
+        Ok(tokens) => assert!(tokens.len() <= lines),
+        Err(error) => {
+            assert!((1..=lines).contains(&error.line), "{error}");
+            one_line(&error.to_string());
+        }
+    }
+    let quoted = |text: &str| format!("\"{}\"", text.replace('"', "\"\""));
+    let names: Vec<String> = data.chunks(7).map(|part| String::from_utf8_lossy(part).into_owned()).collect();
+    let line =
+        |(at, name): (usize, &String)| format!("t{at},{},{},\"g{at},h\"\r\n", quoted(name), quoted(name));
+    let file: String = names.iter().enumerate().map(line).collect();
+    let tokens = StaticTokens::parse(file.as_bytes()).unwrap_or_else(|error| panic!("{error} in {file:?}"));
+    let authenticator = Authenticator::new().with_tokens(tokens);
+    for (at, name) in names.iter().enumerate() {
+        let header = format!("Bearer t{at}");
+        let shown = Credentials { authorization: Some(&header), certificates: &[] };
+        let user =
+            authenticator.authenticate_at(&shown, SystemTime::UNIX_EPOCH + NOW).expect("it is in the file");
+        assert_eq!((&user.user().name, &user.user().uid), (name, name));
+        let group = format!("g{at}");
+        assert!(name == ANONYMOUS || user.user().groups == [group.as_str(), "h", AUTHENTICATED]);
+    }
+}
+
+/// Certificates in DER, one behind the other, and files of certificates and keys in PEM.
+pub fn certificates(data: &[u8]) {
+    static KNOWN: OnceLock<ClientCertificates> = OnceLock::new();
+    let certificates = KNOWN.get_or_init(|| {
+        let bundle = CaBundle::from_pem(&pem("CERTIFICATE", CA)).expect("the corpus has an authority");
+        ClientCertificates::new(bundle, &NameDomains::new("example.org"))
+    });
+    let chain = chain(data);
+    match certificates.user(&chain, SystemTime::UNIX_EPOCH + NOW) {
+        Ok(Some(user)) => assert!(!user.name.is_empty() && user.in_group(AUTHENTICATED)),
+        Ok(None) => {}
+        Err(error) => one_line(&error.to_string()),
+    }
+    let mut files = vec![data.to_vec()];
+    files
+        .extend(["CERTIFICATE", "PUBLIC KEY", "PRIVATE KEY", "EC PRIVATE KEY"].map(|label| pem(label, data)));
+    for file in files {
+        if let Err(error) = CaBundle::from_pem(&file) {
+            one_line(&error.to_string());
+        }
+        match VerificationKey::from_pem(&file) {
+            Ok(keys) => assert!(keys.iter().all(|key| !key.id().is_empty() && !key.algorithm().is_empty())),
+            Err(error) => one_line(&error.to_string()),
+        }
+        match SigningKey::from_pem(&file) {
+            Ok(key) => assert!(!key.public().id().is_empty()),
+            Err(error) => one_line(&error.to_string()),
+        }
+    }
+}
+
+/// Takes apart what looks like DER sequences one behind the other; the last gets what is left.
+fn chain(mut data: &[u8]) -> Vec<CertificateDer<'static>> {
+    let mut chain = Vec::new();
+    while !data.is_empty() && chain.len() < 4 {
+        let len = match data {
+            [0x30, 0x82, high, low, ..] => 4 + usize::from(u16::from_be_bytes([*high, *low])),
+            _ => data.len(),
+        };
+        let (one, rest) = data.split_at(len.min(data.len()));
+        chain.push(CertificateDer::from(one.to_vec()));
+        data = rest;
+    }
+    chain
+}
+
+fn pem(label: &str, der: &[u8]) -> Vec<u8> {
+    let mut out = format!("-----BEGIN {label}-----\n");
+    let text = api::schema::scalars::bytes::encode(der);
+    for line in text.as_bytes().chunks(64) {
+        out.push_str(&String::from_utf8_lossy(line));
+        out.push('\n');
+    }
+    out.push_str(&format!("-----END {label}-----\n"));
+    out.into_bytes()
+}
+
+/// Errors are shown in one line of a log or on a terminal.
+fn one_line(text: &str) {
+    assert!(!text.is_empty() && !text.contains('\n'), "{text:?}");
+}

@@ -1,0 +1,335 @@
+//! Recovery: whatever stands in the store's directory, it opens or says in one line why not; what it then shows stays.
+//!
+//! ```text
+//! nothing, or a sound store ─► edits from the bytes: overwrite, cut, move, forge with good checksums
+//!                           ─► open ─► read everything, follow everything, write ─► open again: the same
+//! ```
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use engine::{
+    Change, Durability, Engine, EventKind, Expected, KeyRange, Options, Payload, SEGMENT_BYTES_MIN, Write,
+};
+
+use crate::input::Input;
+
+/// Most edits of one input.
+const EDITS_MAX: usize = 24;
+
+/// Where records begin, their alignment and the bytes before their keys (docs/format.md).
+const RECORDS_START: usize = 4096;
+const ALIGN: usize = 8;
+const HEAD_BYTES: usize = 56;
+
+/// Names that mean something to the store, and some that do not.
+const NAMES: &[&str] = &[
+    "0000000001.segment",
+    "0000000002.segment",
+    "0000000003.segment",
+    "0000000004.segment",
+    "0000000000.segment",
+    "4294967295.segment",
+    "next.segment",
+    "lock",
+    "notes.txt",
+];
+
+type Files = BTreeMap<String, Vec<u8>>;
+
+/// Edits the files of a store as the bytes say, opens it, looks at everything, writes, and opens it again.
+pub fn engine_recovery(data: &[u8]) {
+    let mut input = Input::new(data);
+    let mut files = if input.byte() & 1 == 1 { sound().clone() } else { Files::new() };
+    for _ in 0..EDITS_MAX {
+        if input.is_empty() {
+            break;
+        }
+        edit(&mut files, &mut input);
+    }
+    let temp = TempDir::new();
+    for (name, content) in &files {
+        fs::write(temp.path().join(name), content).expect("the disk for temporary files takes writes");
+    }
+    if input.one_in(30) {
+        let _ = fs::create_dir(temp.path().join(input.pick(NAMES)));
+    }
+    check(&temp);
+}
+
+fn open(temp: &TempDir) -> Result<Engine, engine::OpenError> {
+    let options = Options {
+        segment_bytes: SEGMENT_BYTES_MIN,
+        durability: Durability::Relaxed,
+        ..Options::new(temp.path())
+    };
+    Engine::open(options)
+}
+
+fn check(temp: &TempDir) {
+    let engine = match open(temp) {
+        Ok(engine) => engine,
+        Err(error) => {
+            let text = error.to_string();
+            assert!(!text.is_empty() && !text.contains('\n'), "{text:?}");
+            assert!(text.contains(&*temp.path().to_string_lossy()), "{text:?} does not name the path");
+            return;
+        }
+    };
+    let shown = everything(&engine);
+    let events = follow(&engine);
+    let before = engine.revision();
+    let write = Write {
+        key: Bytes::from_static(b"/after"),
+        expected: Expected::Any,
+        change: Change::Put(Payload { value: vec![b'v'; 5000].into(), ..Payload::default() }),
+    };
+    let done = wait(engine.commit(write)).expect("an open store takes writes");
+    assert_eq!((done.revision, engine.health()), (before + 1, Ok(())));
+    drop(engine);
+
+    let engine = open(temp).expect("what was open opens again");
+    assert_eq!(engine.revision(), before + 1);
+    let mut again = everything(&engine);
+    assert!(
+        again
+            .remove(&b"/after"[..])
+            .is_some_and(|(revision, value)| revision == before + 1 && value.is_some())
+    );
+    let mut shown = shown;
+    shown.remove(&b"/after"[..]);
+    assert_eq!(again, shown, "the store shows other states than before");
+    assert_eq!(follow(&engine), events.map(|count| count + 1));
+}
+
+/// Every key with its revision and, where it can be read, its value.
+fn everything(engine: &Engine) -> BTreeMap<Vec<u8>, (u64, Option<Bytes>)> {
+    let newest = engine.snapshot();
+    let mut found = BTreeMap::new();
+    for entry in newest.range(KeyRange::all()) {
+        assert!(entry.revision() <= newest.revision() && entry.created() <= entry.revision());
+        let value = entry.read().ok().map(|record| {
+            assert_eq!(&record.key, entry.key());
+            record.value
+        });
+        assert!(found.insert(entry.key().to_vec(), (entry.revision(), value)).is_none(), "a key twice");
+    }
+    let stats = engine.stats();
+    assert_eq!((newest.count(&KeyRange::all()), stats.keys), (found.len() as u64, found.len() as u64));
+    assert_eq!(stats.revision, newest.revision());
+    let step = (newest.revision() / 16).max(1);
+    for revision in (0..newest.revision()).step_by(step as usize).take(20) {
+        let past = engine.snapshot_at(revision).expect("every revision is kept");
+        assert_eq!(past.count(&KeyRange::all()), past.range(KeyRange::all()).count() as u64);
+        for entry in past.range(KeyRange::all()) {
+            assert!(
+                entry.revision() <= revision && entry.read().map_or(true, |record| record.key == entry.key())
+            );
+        }
+    }
+    found
+}
+
+/// How many events a tail from the beginning sees; `None` where one of them is damaged.
+fn follow(engine: &Engine) -> Option<usize> {
+    let mut tail = engine.tail(0, Bytes::new()).expect("nothing was compacted");
+    let (mut seen, mut last) = (0, 0);
+    loop {
+        let next = wait(async { tokio::time::timeout(Duration::ZERO, tail.next(64)).await });
+        let Ok(next) = next else { return Some(seen) };
+        let Ok(events) = next else { return None };
+        for event in events {
+            assert!(event.revision > last && event.revision <= engine.revision());
+            assert!(matches!(event.kind, EventKind::Put | EventKind::Delete));
+            let _ = event.entry.read();
+            last = event.revision;
+            seen += 1;
+        }
+    }
+}
+
+/// The files of a store with three segments, puts, deletes and stamps.
+fn sound() -> &'static Files {
+    static SOUND: OnceLock<Files> = OnceLock::new();
+    SOUND.get_or_init(|| {
+        let temp = TempDir::new();
+        let engine = open(&temp).expect("a new store opens");
+        for at in 0..120usize {
+            let key = Bytes::from(format!("/k/{:02}", at % 40));
+            let value = format!("{{\"v\":\"\",\"x\":\"{}\"}}", "x".repeat(at * 37 % 2900)).into();
+            let payload = Payload { attributes: key.clone(), value, stamp_at: Some(6) };
+            let change = if at % 7 == 6 { Change::Delete(None) } else { Change::Put(payload) };
+            // A delete of what is gone already is refused, which is as good.
+            let _ = wait(engine.commit(Write { key, expected: Expected::Any, change }));
+        }
+        wait(engine.close());
+        drop(engine);
+        let names = fs::read_dir(temp.path()).expect("it was just written").flatten();
+        let read = |entry: fs::DirEntry| {
+            let content = fs::read(entry.path()).expect("it was just written");
+            (entry.file_name().to_string_lossy().into_owned(), content)
+        };
+        let files: Files = names.map(read).collect();
+        assert!(files.len() >= 4, "three segments and a lock");
+        files
+    })
+}
+
+fn edit(files: &mut Files, input: &mut Input) {
+    let name = (input.pick(NAMES)).to_owned();
+    let kind = input.below(12);
+    if kind == 0 {
+        let len = input.below(512);
+        let bytes = input.take(len).to_vec();
+        files.insert(name, bytes);
+        return;
+    }
+    let Some(content) = files.get_mut(&name).filter(|content| !content.is_empty()) else {
+        files.entry(name).or_insert_with(|| vec![0; 8192]);
+        return;
+    };
+    // Mostly somewhere near a record; files are no larger than two bytes can say, times 2.
+    let at = (input.below(1 << 16) << (input.byte() & 1)) % content.len();
+    match kind {
+        1 => content[at] ^= 1 << input.below(8),
+        2 => {
+            let len = input.below(64);
+            let bytes = input.take(len);
+            let end = (at + bytes.len()).min(content.len());
+            content[at..end].copy_from_slice(&bytes[..end - at]);
+        }
+        3 => content[at..].fill(0),
+        4 => content.truncate(at),
+        5 => {
+            files.remove(&name);
+        }
+        6 => {
+            let to = (input.pick(NAMES)).to_owned();
+            let content = content.clone();
+            files.insert(to, content);
+        }
+        7 => {
+            // A block that stands elsewhere too, as misdirected writes leave it.
+            let (from, to) = (at & !511, (input.below(1 << 16) & !511) % content.len());
+            let len = (512 * (1 + input.below(8))).min(content.len() - from.max(to));
+            content.copy_within(from..from + len, to);
+        }
+        8 => content.resize(content.len() + input.below(1 << 16), input.byte()),
+        9 => forge_header(content, input),
+        _ => forge_record(content, input),
+    }
+}
+
+/// A number that is likely to lie at a bound.
+fn number(input: &mut Input) -> u64 {
+    match input.below(6) {
+        0 => input.u64(),
+        // Revisions end at 2^62. No store gets there by itself, so room is left for what is written here.
+        1 => (1 << 62) - 10 - input.below(4) as u64,
+        2 => u64::MAX - input.below(4) as u64,
+        _ => input.below(300) as u64,
+    }
+}
+
+/// Changes a field of the segment's header in both its copies, and makes their checksums right.
+fn forge_header(content: &mut [u8], input: &mut Input) {
+    let field = input.pick(&[24, 8, 16, 32, 0]);
+    let number = number(input).to_le_bytes();
+    for copy in [0, 2048] {
+        let Some(header) = content.get_mut(copy..copy + 64) else { return };
+        header[field..field + 8].copy_from_slice(&number);
+        let crc = crc32fast::hash(&header[..60]);
+        header[60..].copy_from_slice(&crc.to_le_bytes());
+    }
+}
+
+/// Changes a field of a record's head, and makes its checksum right.
+fn forge_record(content: &mut [u8], input: &mut Input) {
+    let Some(salt) = content.get(32..40).map(<[u8]>::to_vec) else { return };
+    let mut at = RECORDS_START;
+    let wanted = input.below(40);
+    let u32_at = |content: &[u8], at: usize| {
+        u32::from_le_bytes([content[at], content[at + 1], content[at + 2], content[at + 3]])
+    };
+    let key_len =
+        |content: &[u8], at: usize| usize::from(u16::from_le_bytes([content[at + 52], content[at + 53]]));
+    for _ in 0..wanted {
+        if at + HEAD_BYTES > content.len() {
+            return;
+        }
+        let lens = u32_at(content, at + 40) as usize + u32_at(content, at + 44) as usize;
+        let next = (at + HEAD_BYTES + lens + key_len(content, at)).next_multiple_of(ALIGN);
+        if next + HEAD_BYTES > content.len() || content[next + 55] == 0 {
+            break;
+        }
+        at = next;
+    }
+    if at + HEAD_BYTES > content.len() {
+        return;
+    }
+    let (field, size) = input.pick(&[
+        (8, 8),
+        (16, 8),
+        (24, 8),
+        (32, 8),
+        (40, 4),
+        (44, 4),
+        (48, 4),
+        (52, 2),
+        (54, 1),
+        (55, 1),
+    ]);
+    let number = number(input).to_le_bytes();
+    content[at + field..at + field + size].copy_from_slice(&number[..size]);
+    let end = at + HEAD_BYTES + key_len(content, at);
+    let Some(head) = content.get(at + 4..end) else { return };
+    let mut crc = crc32fast::Hasher::new();
+    crc.update(&salt);
+    crc.update(&(at as u64).to_le_bytes());
+    crc.update(head);
+    let crc = crc.finalize().to_le_bytes();
+    content[at..at + 4].copy_from_slice(&crc);
+}
+
+/// Waits for `future` on this thread.
+pub(super) fn wait<F: Future>(future: F) -> F::Output {
+    thread_local! {
+        static RUNTIME: tokio::runtime::Runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .expect("a runtime without I/O needs nothing that can be missing");
+    }
+    RUNTIME.with(|runtime| runtime.block_on(future))
+}
+
+/// A fresh directory, removed when dropped. In memory where the system has a place for that: thousands are made.
+pub(super) struct TempDir(PathBuf);
+
+impl TempDir {
+    pub fn new() -> TempDir {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let memory = Path::new("/dev/shm");
+        let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+        let path =
+            parent.join(format!("fuzz-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).expect("the disk for temporary files takes writes");
+        TempDir(path)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for TempDir {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}

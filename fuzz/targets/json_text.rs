@@ -1,0 +1,42 @@
+//! JSON text: what is read can be written, and from then on nothing changes.
+
+use api::json::{Value, parse, parse_reporting_duplicates, write_pretty};
+
+use super::text;
+
+/// Most duplicate members that are reported for one document.
+const REPORTED_MAX: usize = 100;
+
+/// Reads, writes, reads again: the same value, and the same text from the first writing on, compact or indented.
+pub fn json_text(data: &[u8]) {
+    let Ok(value) = parse(data) else {
+        assert!(parse_reporting_duplicates(data).is_err(), "the two readers disagree");
+        return;
+    };
+    let (same, duplicates) = parse_reporting_duplicates(data).expect("the two readers agree");
+    assert_eq!(same, value);
+    assert!(duplicates.len() <= REPORTED_MAX);
+
+    let written = text(&value);
+    let again = parse(&written).expect("what was written can be read");
+    assert!(is_same(&value, &again), "{value:?} became {again:?}");
+    assert_eq!(text(&again), written, "the written form is not stable");
+    let mut pretty = Vec::new();
+    write_pretty(&value, &mut pretty);
+    assert_eq!(parse(&pretty).expect("what was indented can be read"), again);
+}
+
+/// Equal, numbers by value: a whole double is written without a fraction and comes back as an integer.
+fn is_same(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Float(a), Value::Int(b)) => *a == *b as f64,
+        (Value::Array(a), Value::Array(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_same(a, b))
+        }
+        (Value::Object(a), Value::Object(b)) => {
+            a.len() == b.len()
+                && a.iter().zip(b.iter()).all(|((a_name, a), (b_name, b))| a_name == b_name && is_same(a, b))
+        }
+        (a, b) => a == b,
+    }
+}

@@ -1,0 +1,33 @@
+//! The target bodies, one file for each thing that is tried.
+
+pub mod accept;
+pub mod attributes;
+pub mod continue_token;
+pub mod credentials;
+pub mod engine_model;
+pub mod engine_recovery;
+pub mod json_text;
+pub mod patch;
+pub mod request;
+pub mod scalars;
+pub mod schema;
+pub mod selectors;
+pub mod table;
+
+use api::json::{Value, write};
+use api::status::Status;
+
+/// `value` as compact JSON.
+fn text(value: &Value) -> Vec<u8> {
+    let mut out = Vec::new();
+    write(value, &mut out);
+    out
+}
+
+/// What every refusal promises: a code of the 4xx family (or one given), a sentence, and a body that can be written.
+fn check_refusal(status: &Status, codes: &[u16]) {
+    assert!(codes.contains(&status.code.as_u16()), "{} {}", status.code, status.message);
+    assert!(!status.message.is_empty());
+    let body = text(&status.to_value());
+    assert!(api::json::parse(&body).is_ok(), "{}", String::from_utf8_lossy(&body));
+}

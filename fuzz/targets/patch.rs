@@ -1,0 +1,204 @@
+//! Patches on real types: no panic, results that can be stored, and bounds on what little text can make.
+
+use api::json::{Key, Object, Value, parse};
+use api::naming::CLUSTER;
+use api::patch::{PatchKind, apply, go_print, undecodable};
+use api::schema::builtin;
+use api::schema::conform::conform;
+use api::schema::decode::decode;
+use api::schema::table::Message;
+
+use super::{check_refusal, schema, text};
+use crate::document;
+use crate::input::Input;
+
+/// Bytes that `copy` operations may add to a document.
+const COPIED_BYTES_MAX: usize = 3 * 1024 * 1024;
+
+/// Texts that one patch may be told about its members.
+const REPORTED_MAX: usize = 100;
+
+/// Types with lists of every sort: by key, by several keys, sets, atomic ones, and structs of one member each.
+const TYPES: &[&str] = &[
+    "api.core.v1.Pod",
+    "api.apps.v1.Deployment",
+    "api.core.v1.Service",
+    "api.core.v1.ConfigMap",
+    "api.core.v1.Node",
+    "api.rbac.v1.ClusterRole",
+    "apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition",
+];
+
+/// A choice of kind, type and form; then object and patch, as two texts with a zero byte between or made from the
+/// bytes.
+pub fn patch(data: &[u8]) {
+    let mut input = Input::new(data);
+    let kind = input.pick(&[PatchKind::Json, PatchKind::Merge, PatchKind::Strategic]);
+    let stem = input.pick(TYPES);
+    let message = builtin::message(&CLUSTER, stem).unwrap_or_else(|| schema::some_message(&mut input));
+    let strict = input.byte() & 1 == 1;
+    let (original, change) = if input.byte() & 1 == 0 {
+        (input.section().to_vec(), input.rest().to_vec())
+    } else {
+        let text = document::object(message, &mut input);
+        let change = made(kind, message, &text, &mut input);
+        (text, change)
+    };
+    // The object is a stored one where it can be: in canonical form.
+    let original = match decode(message, &original) {
+        Ok(decoded) => Value::Object(decoded.object),
+        Err(_) => match parse(&original) {
+            Ok(value) => value,
+            Err(_) => return,
+        },
+    };
+    check(kind, message, original, &change, strict);
+}
+
+fn check(kind: PatchKind, message: &'static Message, original: Value, change: &[u8], strict: bool) {
+    let original_len = text(&original).len();
+    let patched = match apply(kind, Some(message), original.clone(), change, strict) {
+        Ok(patched) => patched,
+        Err(status) => return check_refusal(&status, &[400, 413, 422, 500]),
+    };
+    assert!(patched.strict.len() <= REPORTED_MAX);
+    let written = text(&patched.value);
+    // Escapes and doubles grow by at most six when written.
+    let bound = original_len + 6 * change.len() + 2 * COPIED_BYTES_MAX;
+    assert!(written.len() <= bound, "{} bytes from {original_len} and {}", written.len(), change.len());
+    assert!(parse(&written).is_ok(), "the result is nested too deeply to be read back");
+    if kind == PatchKind::Merge {
+        let change = parse(change).expect("it was applied");
+        assert_eq!(text(&merged(original, &change)), written, "not what RFC 7386 says");
+    }
+    match conform(message, patched.value.clone()) {
+        Ok(decoded) => schema::check_canonical(message, decoded.object),
+        Err(error) => check_refusal(&undecodable(kind, change, &patched.value, &error.message), &[422]),
+    }
+    assert!(!go_print(&patched.value).is_empty());
+}
+
+/// RFC 7386 §2, to the letter.
+fn merged(target: Value, patch: &Value) -> Value {
+    let Value::Object(patch) = patch else { return patch.clone() };
+    let mut target = match target {
+        Value::Object(members) => members,
+        _ => Object::new(),
+    };
+    for (name, change) in patch.iter() {
+        if change.is_null() {
+            target.remove(name);
+        } else {
+            let value = merged(target.get(name).cloned().unwrap_or_default(), change);
+            target.insert(name.to_owned(), value);
+        }
+    }
+    target.into()
+}
+
+/// A patch that has to do with the object.
+fn made(kind: PatchKind, message: &'static Message, original: &[u8], input: &mut Input) -> Vec<u8> {
+    let original = parse(original).unwrap_or_default();
+    if kind == PatchKind::Json {
+        let count = input.below(12);
+        let operations = (0..count).map(|_| operation(&original, input)).collect();
+        return text(&Value::Array(operations));
+    }
+    let mut change = parse(&document::object(message, input)).unwrap_or_default();
+    if input.byte() & 1 == 1 {
+        // A change of what is there, rather than something else of the same type.
+        change = original.clone();
+    }
+    if kind == PatchKind::Strategic {
+        direct(&mut change, input);
+    }
+    text(&change)
+}
+
+fn operation(original: &Value, input: &mut Input) -> Value {
+    let mut members = Object::new();
+    let verb = input.pick(&["add", "replace", "remove", "test", "copy", "move", "ad"]);
+    members.insert("op", verb.into());
+    members.insert("path", pointer(original, input).into());
+    if matches!(verb, "copy" | "move") || input.one_in(20) {
+        members.insert("from", pointer(original, input).into());
+    }
+    if matches!(verb, "add" | "replace" | "test") {
+        members.insert("value", parse(&document::anything(input)).unwrap_or_default());
+    }
+    members.into()
+}
+
+/// A JSON pointer to something in `value`, or just beside it.
+fn pointer(value: &Value, input: &mut Input) -> String {
+    let mut path = String::new();
+    let mut at = Some(value);
+    while !input.one_in(4) {
+        let (step, next) = match at {
+            Some(Value::Object(members)) if !members.is_empty() => {
+                let name = members.iter().nth(input.below(members.len())).map_or("", |(name, _)| name);
+                (name.replace('~', "~0").replace('/', "~1"), members.get(name))
+            }
+            Some(Value::Array(items)) if !items.is_empty() => {
+                let index = input.below(items.len());
+                (index.to_string(), items.get(index))
+            }
+            _ => {
+                let odd =
+                    input.pick(&["-", "x", "-1", "00", "", "~", "18446744073709551616", "metadata", "0"]);
+                path.push('/');
+                path.push_str(odd);
+                return path;
+            }
+        };
+        path.push('/');
+        path.push_str(&step);
+        at = next;
+        if input.is_empty() {
+            break;
+        }
+    }
+    path
+}
+
+/// Puts directives into some of the objects of a strategic merge patch.
+fn direct(value: &mut Value, input: &mut Input) {
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(|item| direct(item, input)),
+        Value::Object(members) => {
+            members.iter_mut().for_each(|(_, member)| direct(member, input));
+            let members = members.members_mut();
+            if members.is_empty() || !input.one_in(3) {
+                return;
+            }
+            let at = input.below(members.len());
+            let (name, value) = (members[at].0.clone(), members[at].1.clone());
+            let (directive, operand): (Key, Value) = match input.below(6) {
+                0 => ("$patch".into(), (input.pick(&["delete", "replace", "merge", "x"])).into()),
+                1 => ("$patch".into(), parse(&document::anything(input)).unwrap_or_default()),
+                2 => {
+                    let names = members.iter().map(|(name, _)| Value::String(name.to_string()));
+                    ("$retainKeys".into(), Value::Array(names.skip(input.below(2)).collect()))
+                }
+                3 => (format!("$deleteFromPrimitiveList/{name}").into(), value),
+                4 => (
+                    format!("$setElementOrder/{name}").into(),
+                    parse(&document::anything(input)).unwrap_or_default(),
+                ),
+                _ => {
+                    let mut order = value;
+                    if let Some(items) = order.as_array_mut()
+                        && input.byte() & 1 == 1
+                    {
+                        items.reverse();
+                    }
+                    (format!("$setElementOrder/{name}").into(), order)
+                }
+            };
+            if members.iter().all(|(name, _)| *name != directive) {
+                members.push((directive, operand));
+            }
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,79 @@
+//! Objects by schema: decoding, conforming and encoding agree, and the canonical form is a fixed point.
+
+use api::json::{Object, Value};
+use api::naming::CLUSTER;
+use api::schema::builtin;
+use api::schema::conform::conform;
+use api::schema::decode::decode;
+use api::schema::encode::{encode, encode_stamped, prefix_len};
+use api::schema::table::Message;
+
+use crate::document;
+use crate::input::Input;
+
+/// Most texts of strict decoding for one document.
+const STRICT_MAX: usize = 100;
+
+/// A line that names a type (`api.core.v1.Pod`; any other text stands for some type), then the document.
+pub fn schema_text(data: &[u8]) {
+    let end = data.iter().position(|&byte| byte == b'\n').unwrap_or(data.len());
+    let (line, rest) = data.split_at(end);
+    let named = std::str::from_utf8(line).ok().and_then(|stem| builtin::message(&CLUSTER, stem));
+    let message = named.unwrap_or_else(|| some_message(&mut Input::new(line)));
+    check(message, rest.get(1..).unwrap_or_default());
+}
+
+/// A type and a document that mostly fits it, made from the bytes.
+pub fn schema_objects(data: &[u8]) {
+    let mut input = Input::new(data);
+    let message = some_message(&mut input);
+    check(message, &document::object(message, &mut input));
+}
+
+/// One of the built-in types.
+pub(super) fn some_message(input: &mut Input) -> &'static Message {
+    let messages = builtin::messages(&CLUSTER);
+    messages[input.below(messages.len())]
+}
+
+fn check(message: &'static Message, text: &[u8]) {
+    let by_text = decode(message, text);
+    if let Ok(tree) = api::json::parse(text) {
+        // The tree form has lost duplicates and the first of equal names' place, hence only the object is compared.
+        let by_tree = conform(message, tree);
+        match (&by_text, &by_tree) {
+            (Ok(a), Ok(b)) => assert_eq!(a.object, b.object, "{}", message.name),
+            // A wrong type in a member that a later one replaces is an error in the text only.
+            (Err(_), _) => {}
+            (Ok(_), Err(error)) => panic!("{}: decodes, and its tree does not: {error}", message.name),
+        }
+    }
+    match by_text {
+        Ok(decoded) => {
+            assert!(decoded.strict.len() <= STRICT_MAX);
+            check_canonical(message, decoded.object);
+        }
+        Err(error) => assert!(!error.message.is_empty()),
+    }
+}
+
+/// What must hold for every object that decoding made.
+pub(super) fn check_canonical(message: &'static Message, object: Object) {
+    let mut encoded = Vec::new();
+    encode(message, &object, &mut encoded);
+    let shown = || String::from_utf8_lossy(&encoded);
+    let again = decode(message, &encoded).unwrap_or_else(|error| panic!("{error}: {}", shown()));
+    assert_eq!(again.strict, [""; 0], "{}", shown());
+    assert_eq!(again.object, object, "{}: {}", message.name, shown());
+    assert!((1..=encoded.len()).contains(&prefix_len(&encoded)));
+
+    let (mut stamped, at) = encode_stamped(message, &object);
+    if at > 0 {
+        let at = at as usize;
+        stamped.splice(at..at, *b"42");
+        let stamped = decode(message, &stamped).expect("a stamped object is an object").object;
+        assert_eq!(stamped.get("metadata").map(|metadata| metadata.str_at(&["resourceVersion"])), Some("42"));
+    }
+    let conformed = conform(message, Value::Object(object.clone())).expect("a canonical tree conforms");
+    assert_eq!((conformed.object, conformed.strict), (object, Vec::new()));
+}
