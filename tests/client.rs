@@ -175,7 +175,9 @@ impl Client {
         };
         sender.ready().await?;
         let response = sender.send_request(request).await?;
-        *slot = Some(sender);
+        // A server that will close says so; hyper only notices once it has.
+        let closing = response.headers().get("connection").is_some_and(|value| value == "close");
+        *slot = (!closing).then_some(sender);
         Ok(response)
     }
 

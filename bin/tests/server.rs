@@ -349,6 +349,29 @@ async fn bodies_are_bounded_in_size_and_time() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_will_close_over_an_unread_body_says_so() {
+    let server = start(limits()).await;
+    for (path, length, sent, close) in [
+        ("/hello", 0, &b""[..], false),
+        ("/echo", 3, b"abc", false),
+        // Nobody asked for it, whether it came or not.
+        ("/hello", 3, b"abc", true),
+        ("/hello", 3, b"", true),
+        ("/echo", BODY_BYTES_MAX + 1, b"", true),
+    ] {
+        let mut stream = server.tls(b"http/1.1", None).await.unwrap();
+        let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n");
+        stream.write_all(&[head.as_bytes(), sent].concat()).await.unwrap();
+        let mut answer = Vec::new();
+        while !answer.windows(4).any(|end| end == b"\r\n\r\n") {
+            assert!(stream.read_buf(&mut answer).await.unwrap() > 0, "{path} {length}: cut off");
+        }
+        let answer = String::from_utf8_lossy(&answer).to_lowercase();
+        assert_eq!(answer.contains("\r\nconnection: close\r\n"), close, "{path} {length}: {answer}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn plain_http_is_told_so() {
     let server = start(limits()).await;
     let mut stream = TcpStream::connect(server.address).await.unwrap();

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use http::StatusCode;
 use http::header::{CONNECTION, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
-use hyper::body::{Frame, Incoming, SizeHint};
+use hyper::body::{Body as _, Frame, SizeHint};
 use hyper::rt::{Read, Write};
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
@@ -65,6 +65,8 @@ pub(super) struct Activity {
     idle_since: AtomicU64,
     /// When the head being received began, plus one; 0 for none.
     head_since: AtomicU64,
+    /// The last request had a body of which nobody has seen the end. Says nothing on HTTP/2, where requests overlap.
+    body_unread: AtomicBool,
 }
 
 impl Activity {
@@ -76,6 +78,7 @@ impl Activity {
             fresh: AtomicBool::new(true),
             idle_since: AtomicU64::new(0),
             head_since: AtomicU64::new(1),
+            body_unread: AtomicBool::new(false),
         }
     }
 
@@ -105,6 +108,43 @@ impl Activity {
             fresh: self.fresh.load(Relaxed),
             requests_in_flight: self.requests_in_flight.load(Relaxed),
         }
+    }
+}
+
+/// The body of a request. Its connection learns whether it was read to its end.
+pub struct Incoming {
+    body: hyper::body::Incoming,
+    activity: Arc<Activity>,
+}
+
+impl Incoming {
+    fn new(body: hyper::body::Incoming, activity: Arc<Activity>) -> Self {
+        activity.body_unread.store(!body.is_end_stream(), Relaxed);
+        Incoming { body, activity }
+    }
+}
+
+impl hyper::body::Body for Incoming {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let frame = Pin::new(&mut self.body).poll_frame(cx);
+        if matches!(frame, Poll::Ready(None)) || self.body.is_end_stream() {
+            self.activity.body_unread.store(false, Relaxed);
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 
@@ -166,7 +206,7 @@ trait Graceful: Future<Output = hyper::Result<()>> {
 
 impl<I, S> Graceful for http1::UpgradeableConnection<I, S>
 where
-    S: hyper::service::HttpService<Incoming, ResBody = Tracked>,
+    S: hyper::service::HttpService<hyper::body::Incoming, ResBody = Tracked>,
     S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     I: Read + Write + Unpin + Send + 'static,
 {
@@ -177,7 +217,7 @@ where
 
 impl<I, S, E> Graceful for http2::Connection<I, S, E>
 where
-    S: hyper::service::HttpService<Incoming, ResBody = Tracked>,
+    S: hyper::service::HttpService<hyper::body::Incoming, ResBody = Tracked>,
     S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     I: Read + Write + Unpin,
     E: hyper::rt::bounds::Http2ServerConnExec<S::Future, Tracked>,
@@ -210,12 +250,16 @@ where
     let Server { protocols, limits, shutdown, .. } = server;
     let service = service_fn({
         let (handler, activity, shutdown) = (server.handler.clone(), activity.clone(), shutdown.clone());
-        move |request: Request| {
+        move |request: http::Request<hyper::body::Incoming>| {
             let in_flight = activity.request_began();
             let (handler, info, shutdown) = (handler.clone(), info.clone(), shutdown.clone());
+            let activity = activity.clone();
             async move {
+                let request = request.map(|body| Incoming::new(body, activity.clone()));
                 let mut response = answer(&*handler, request, &info).await;
-                if http1 && shutdown.is_begun() {
+                // A body that nobody read to its end stands between this request and the next: hyper closes the
+                // connection then, and a client that was not told would lose a race with its next request.
+                if http1 && (shutdown.is_begun() || activity.body_unread.load(Relaxed)) {
                     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
                 }
                 Ok::<_, Infallible>(response.map(|body| Tracked { body, _in_flight: in_flight }))
