@@ -261,6 +261,8 @@ pub(crate) struct Sequencer {
     tree: Tree,
     /// The newest revision assigned.
     revision: u64,
+    /// Proposals taken from the queue; empty between turns, kept for its memory.
+    batch: VecDeque<Proposal>,
     /// The encoded records of the batch in the making; they will stand at the log's position.
     buffer: Vec<u8>,
     pending: Vec<Pending>,
@@ -298,30 +300,42 @@ impl Sequencer {
     ) -> Sequencer {
         let root = hub.root();
         let (tree, revision) = (root.tree.clone(), root.revision);
-        let (buffer, pending) = (Vec::new(), Vec::new());
-        Sequencer { queue, hub, vitals, keeper, log, durability, tree, revision, buffer, pending }
+        let (batch, buffer, pending) = (VecDeque::new(), Vec::new(), Vec::new());
+        Sequencer { queue, hub, vitals, keeper, log, durability, tree, revision, batch, buffer, pending }
     }
 
     /// Works until the queue is closed and empty, then syncs.
     pub fn run(mut self) {
-        let mut batch = VecDeque::new();
-        self.keeper.look_ahead(&self.log);
         loop {
             let patience = self.vitals.disk_is_full().then_some(DISK_FULL_RETRY);
-            if !self.queue.take(&mut batch, patience) {
+            if !self.turn(patience) {
                 break;
             }
-            if batch.is_empty() {
-                self.look_for_room();
-                continue;
-            }
-            for proposal in batch.drain(..) {
-                self.propose(proposal);
-            }
-            // A refusal has been answered and noted.
-            let _ = self.flush();
-            self.keeper.look_ahead(&self.log);
         }
+        self.finish();
+    }
+
+    /// Commits what waits, or what comes within `patience`. False once the queue is closed and empty.
+    pub fn turn(&mut self, patience: Option<Duration>) -> bool {
+        self.keeper.look_ahead(&self.log);
+        let mut batch = std::mem::take(&mut self.batch);
+        if !self.queue.take(&mut batch, patience) {
+            return false;
+        }
+        if batch.is_empty() && self.vitals.disk_is_full() {
+            self.look_for_room();
+        }
+        for proposal in batch.drain(..) {
+            self.propose(proposal);
+        }
+        self.batch = batch;
+        // A refusal has been answered and noted.
+        let _ = self.flush();
+        true
+    }
+
+    /// Brings to disk what is not there yet, after the last turn.
+    pub fn finish(&mut self) {
         if self.vitals.failed().is_none() {
             let revision = self.revision;
             self.vitals.background_sync(self.log.sync().map(|()| revision));

@@ -23,9 +23,9 @@ mod snapshot;
 mod testing;
 mod types;
 mod watch;
+mod workers;
 
 use std::fmt;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
@@ -45,6 +45,7 @@ pub use crate::types::{
 };
 use crate::watch::Hub;
 pub use crate::watch::{Event, MEMO_SLOTS, Memo, Tail};
+use crate::workers::Workers;
 
 /// An open store. Clones are handles to the same one; dropping the last closes it as [`Engine::close`] does,
 /// waiting for at most the writes under way.
@@ -58,7 +59,8 @@ struct Inner {
     lost_revisions: u64,
     durability: Durability,
     closed: tokio::sync::watch::Receiver<bool>,
-    sequencer: Mutex<Option<JoinHandle<()>>>,
+    /// The last of the workers to end.
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Engine {
@@ -78,6 +80,24 @@ impl Engine {
         ring_events_max: usize,
     ) -> Result<Engine, OpenError> {
         let segment_bytes = options.segment_bytes.clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX);
+        let (engine, workers) =
+            Engine::assemble(storage, segment_bytes, options.durability, ring_events_max)?;
+        let thread = workers.start().map_err(|source| OpenError::Io {
+            path: options.dir.clone(),
+            operation: "start a thread",
+            source,
+        })?;
+        *engine.0.thread.lock() = Some(thread);
+        Ok(engine)
+    }
+
+    /// Recovers the store and puts its parts together; nothing works yet.
+    fn assemble(
+        storage: Arc<dyn Storage>,
+        segment_bytes: u64,
+        durability: Durability,
+        ring_events_max: usize,
+    ) -> Result<(Engine, Workers), OpenError> {
         let found = recovery::recover(&*storage, segment_bytes)?;
         // Recovery looked at every byte there is; what is wanted of them comes back from the page cache.
         found.root.segments.iter().for_each(|segment| segment.file.let_go());
@@ -89,53 +109,19 @@ impl Engine {
         let segments = found.root.segments.clone();
         let log = Log::new(storage.clone(), segment_bytes, segments, found.current, found.position);
         let hub = Arc::new(Hub::new(found.root, ring_events_max));
-        let sequencer = Sequencer::new(
-            queue.clone(),
-            hub.clone(),
-            vitals.clone(),
-            keeper.clone(),
-            log,
-            options.durability,
-        );
-
-        let failed =
-            |source| OpenError::Io { path: options.dir.clone(), operation: "start a thread", source };
-        let keeper_thread = {
-            let (keeper, storage, vitals) = (keeper.clone(), storage.clone(), vitals.clone());
-            let run = move || keeper.run(&*storage, segment_bytes, |outcome| vitals.background_sync(outcome));
-            std::thread::Builder::new().name("engine-keeper".into()).spawn(run).map_err(failed)?
-        };
+        let sequencer =
+            Sequencer::new(queue.clone(), hub.clone(), vitals.clone(), keeper.clone(), log, durability);
         let (closing, closed) = tokio::sync::watch::channel(false);
-        let hub_at_end = hub.clone();
-        let (queue_at_end, vitals_at_end) = (queue.clone(), vitals.clone());
-        let keeper_at_failure = keeper.clone();
-        let run = move || {
-            // A broken invariant ends the sequencer, but nobody may wait for it in vain.
-            if std::panic::catch_unwind(AssertUnwindSafe(|| sequencer.run())).is_err() {
-                vitals_at_end.gave_up();
-            }
-            queue_at_end.abandon();
-            hub_at_end.close();
-            keeper.stop();
-            let _ = keeper_thread.join();
-            // The lock goes with the storage, before anybody hears that the store is closed.
-            drop(storage);
-            let _ = closing.send(true);
-        };
-        let spawned = std::thread::Builder::new().name("engine-commit".into()).spawn(run);
-        let thread = spawned.map_err(|source| {
-            keeper_at_failure.stop();
-            failed(source)
-        })?;
-        Ok(Engine(Arc::new(Inner {
-            queue,
-            hub,
-            vitals,
+        let engine = Engine(Arc::new(Inner {
+            queue: queue.clone(),
+            hub: hub.clone(),
+            vitals: vitals.clone(),
             lost_revisions: found.lost_revisions,
-            durability: options.durability,
+            durability,
             closed,
-            sequencer: Mutex::new(Some(thread)),
-        })))
+            thread: Mutex::new(None),
+        }));
+        Ok((engine, Workers { sequencer, keeper, storage, segment_bytes, queue, hub, vitals, closing }))
     }
 
     /// Commits `write` and returns its revision and stored state. Resolves after about one sync, shared with
@@ -232,7 +218,7 @@ impl fmt::Debug for Engine {
 impl Drop for Inner {
     fn drop(&mut self) {
         self.queue.close();
-        if let Some(thread) = self.sequencer.lock().take() {
+        if let Some(thread) = self.thread.lock().take() {
             let _ = thread.join();
         }
     }

@@ -8,7 +8,7 @@
 use std::io;
 use std::sync::Arc;
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::io::{File, Storage};
 use crate::segment::{RECORDS_START, Segment};
@@ -215,37 +215,46 @@ impl Keeper {
     /// left for the writer to meet.
     pub fn run(&self, storage: &dyn Storage, segment_bytes: u64, synced: impl Fn(io::Result<u64>)) {
         let mut wishes = self.wishes.lock();
-        loop {
-            if wishes.stop {
-                if wishes.prepared.take().is_some() {
-                    // Opening would remove it as well.
-                    let _ = storage.remove(NEXT_NAME);
-                }
-                return;
-            } else if let Some((segment, revision)) = wishes.sync.take() {
-                parking_lot::MutexGuard::unlocked(&mut wishes, || {
-                    synced(segment.file.sync_data().map(|()| revision));
-                });
-            } else if let Some((segment, target)) = wishes.fill.take() {
-                let failed =
-                    parking_lot::MutexGuard::unlocked(&mut wishes, || segment.fill(target, true).is_err());
-                if !failed && segment.filled() < target && wishes.fill.is_none() {
-                    wishes.fill = Some((segment, target));
-                }
-            } else if std::mem::take(&mut wishes.prepare) {
-                // Under the lock: the writer must not make a file of the same name meanwhile. Only a writer at
-                // the very end of its segment waits for this, and it would have to do the same work.
-                if wishes.prepared.is_none() {
-                    // Without room it must not take any either.
-                    let prepared = prepare(storage, segment_bytes).inspect_err(|_| {
-                        let _ = storage.remove(NEXT_NAME);
-                    });
-                    wishes.prepared = prepared.ok();
-                }
-            } else {
+        while !wishes.stop {
+            if !self.fulfil_one(&mut wishes, storage, segment_bytes, &synced) {
                 self.changed.wait(&mut wishes);
             }
         }
+        if wishes.prepared.take().is_some() {
+            // Opening would remove it as well.
+            let _ = storage.remove(NEXT_NAME);
+        }
+    }
+
+    /// Does one of the things wished; false when nothing is.
+    fn fulfil_one(
+        &self,
+        wishes: &mut MutexGuard<'_, Wishes>,
+        storage: &dyn Storage,
+        segment_bytes: u64,
+        synced: &impl Fn(io::Result<u64>),
+    ) -> bool {
+        if let Some((segment, revision)) = wishes.sync.take() {
+            MutexGuard::unlocked(wishes, || synced(segment.file.sync_data().map(|()| revision)));
+        } else if let Some((segment, target)) = wishes.fill.take() {
+            let failed = MutexGuard::unlocked(wishes, || segment.fill(target, true).is_err());
+            if !failed && segment.filled() < target && wishes.fill.is_none() {
+                wishes.fill = Some((segment, target));
+            }
+        } else if std::mem::take(&mut wishes.prepare) {
+            // Under the lock: the writer must not make a file of the same name meanwhile. Only a writer at the
+            // very end of its segment waits for this, and it would have to do the same work.
+            if wishes.prepared.is_none() {
+                // Without room it must not take any either.
+                let prepared = prepare(storage, segment_bytes).inspect_err(|_| {
+                    let _ = storage.remove(NEXT_NAME);
+                });
+                wishes.prepared = prepared.ok();
+            }
+        } else {
+            return false;
+        }
+        true
     }
 }
 

@@ -1,0 +1,62 @@
+//! The work behind an open store, and how it ends: the sequencer, and the keeper beside it.
+//!
+//! ```text
+//! Engine ─ queue ─► sequencer ─ wishes ─► keeper
+//!                      └─ the queue is closed and empty ─► tails end, keeper ends, storage goes, "closed" is told
+//! ```
+//!
+//! Each worker does its work in turns and sleeps between them. In a server each has a thread; a simulation takes
+//! the turns itself, so that their order follows from a seed.
+
+use std::io;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use crate::commit::{Queue, Sequencer, Vitals};
+use crate::io::Storage;
+use crate::log::Keeper;
+use crate::watch::Hub;
+
+/// What works for an open store, not yet at work.
+pub(crate) struct Workers {
+    pub sequencer: Sequencer,
+    pub keeper: Arc<Keeper>,
+    pub storage: Arc<dyn Storage>,
+    pub segment_bytes: u64,
+    pub queue: Arc<Queue>,
+    pub hub: Arc<Hub>,
+    pub vitals: Arc<Vitals>,
+    /// Hears `true` once nothing works any more and the storage is given free.
+    pub closing: tokio::sync::watch::Sender<bool>,
+}
+
+impl Workers {
+    /// Gives each worker a thread. They end when the queue is closed and empty; the thread returned is the last
+    /// of them.
+    pub fn start(self) -> io::Result<JoinHandle<()>> {
+        let keeper_thread = {
+            let (keeper, storage, vitals) = (self.keeper.clone(), self.storage.clone(), self.vitals.clone());
+            let segment_bytes = self.segment_bytes;
+            let run = move || keeper.run(&*storage, segment_bytes, |outcome| vitals.background_sync(outcome));
+            std::thread::Builder::new().name("engine-keeper".into()).spawn(run)?
+        };
+        let keeper_at_failure = self.keeper.clone();
+        let run = move || {
+            let Workers { sequencer, keeper, storage, queue, hub, vitals, closing, .. } = self;
+            // A broken invariant ends the sequencer, but nobody may wait for it in vain.
+            if std::panic::catch_unwind(AssertUnwindSafe(|| sequencer.run())).is_err() {
+                vitals.gave_up();
+            }
+            queue.abandon();
+            hub.close();
+            keeper.stop();
+            let _ = keeper_thread.join();
+            // The lock goes with the storage, before anybody hears that the store is closed.
+            drop(storage);
+            let _ = closing.send(true);
+        };
+        let spawned = std::thread::Builder::new().name("engine-commit".into()).spawn(run);
+        spawned.inspect_err(|_| keeper_at_failure.stop())
+    }
+}
