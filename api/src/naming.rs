@@ -26,6 +26,8 @@ pub struct Naming {
     pub title: &'static str,
     /// Name of the system's root authority config map.
     pub root_ca_config_map: &'static str,
+    /// A vocabulary whose media types and meta group are understood as well, and answered in its own words.
+    pub also_understood: Option<&'static Naming>,
 }
 
 /// As the specification is written; the default.
@@ -40,6 +42,8 @@ pub static CLUSTER: Naming = Naming {
     extension_prefix: "x-kubernetes-",
     title: "Cluster",
     root_ca_config_map: "cluster-root-ca.crt",
+    // The common command line client asks for tables, and sends some bodies, in no other words than its own.
+    also_understood: Some(&KUBERNETES),
 };
 
 /// As upstream clients speak.
@@ -54,6 +58,7 @@ pub static KUBERNETES: Naming = Naming {
     extension_prefix: "x-kubernetes-",
     title: "Kubernetes",
     root_ca_config_map: "kube-root-ca.crt",
+    also_understood: None,
 };
 
 /// All vocabularies; the build writes one set of schema tables for each.
@@ -73,6 +78,11 @@ impl Naming {
     /// `<group>/<version>`, or the version alone for the core group.
     pub fn api_version(&self, stem: &str, suffixed: bool, version: &str) -> String {
         if stem.is_empty() { version.to_owned() } else { format!("{}/{version}", self.group(stem, suffixed)) }
+    }
+
+    /// The vocabularies in which a client may ask: this one first.
+    pub fn understood(&'static self) -> impl Iterator<Item = &'static Naming> {
+        [Some(self), self.also_understood].into_iter().flatten()
     }
 
     /// Group of tables, metadata-only objects and options.

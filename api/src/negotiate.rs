@@ -6,7 +6,7 @@
 use http::HeaderMap;
 use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
 
-use crate::naming::Naming;
+use crate::naming::{CLUSTER, Naming};
 use crate::query::Query;
 use crate::status::Status;
 use crate::table::MetaVersion;
@@ -49,6 +49,8 @@ pub struct Output {
     pub transform: Transform,
     /// Version of the meta group in which tables and metadata-only objects are answered.
     pub meta_version: MetaVersion,
+    /// The vocabulary in which those were asked for, and whose meta group they are answered in.
+    pub words: &'static Naming,
     /// Indented.
     pub pretty: bool,
 }
@@ -63,6 +65,7 @@ impl Output {
         media_type: JSON,
         transform: Transform::None,
         meta_version: MetaVersion::V1,
+        words: &CLUSTER, // of no use to what is not transformed
         pretty: false,
     };
 }
@@ -86,7 +89,12 @@ struct Clause<'h> {
 }
 
 /// Picks the output form, or 406 (semantics §9.1).
-pub fn output(headers: &HeaderMap, query: &Query, naming: &Naming, offer: Offer) -> Result<Output, Status> {
+pub fn output(
+    headers: &HeaderMap,
+    query: &Query,
+    naming: &'static Naming,
+    offer: Offer,
+) -> Result<Output, Status> {
     let pretty_by_agent = || {
         let agent = headers.get(USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
         ["curl", "Wget", "Mozilla/5.0"].iter().any(|prefix| agent.starts_with(prefix))
@@ -102,18 +110,16 @@ pub fn output(headers: &HeaderMap, query: &Query, naming: &Naming, offer: Offer)
     if header.trim().is_empty() {
         header.push_str("*/*");
     }
-    let meta_group = naming.meta_group();
     for clause in clauses(&header) {
         let Some((encoding, media_type)) = clause.encoding(naming) else { continue };
-        let transform = clause.transform(&meta_group, offer);
+        let Some((transform, words)) = clause.transform(naming, offer) else { continue };
         // Tables have no protobuf form (semantics §18).
-        let has_form = encoding == Encoding::Json || transform != Some(Transform::Table);
-        if let Some(transform) = transform.filter(|_| has_form) {
+        if encoding == Encoding::Json || transform != Transform::Table {
             let pretty_by_clause = clause.parameter("pretty") == Some("1");
             let pretty = pretty_by_query.unwrap_or_else(|| pretty_by_clause || pretty_by_agent());
             let meta_version = clause.parameter("v").and_then(MetaVersion::by_name).unwrap_or_default();
             let pretty = pretty || pretty_by_clause;
-            return Ok(Output { encoding, media_type, transform, meta_version, pretty });
+            return Ok(Output { encoding, media_type, transform, meta_version, words, pretty });
         }
     }
     Err(Status::not_acceptable(&[JSON, naming.protobuf_media_type]))
@@ -125,34 +131,37 @@ impl<'h> Clause<'h> {
     }
 
     /// The first encoding that the media type or range covers, with its own media type.
-    fn encoding(&self, naming: &Naming) -> Option<(Encoding, &'static str)> {
+    fn encoding(&self, naming: &'static Naming) -> Option<(Encoding, &'static str)> {
         match (self.kind, self.sub) {
             ("application", "json" | "*") | ("*", "*") => Some((Encoding::Json, JSON)),
-            (kind, sub) => {
-                let (protobuf_kind, protobuf_sub) = naming.protobuf_media_type.split_once('/')?;
-                let given = (kind, sub) == (protobuf_kind, protobuf_sub);
-                given.then_some((Encoding::Protobuf, naming.protobuf_media_type))
+            given => {
+                let mut types = naming.understood().map(|words| words.protobuf_media_type);
+                let asked = types.find(|protobuf| protobuf.split_once('/') == Some(given))?;
+                Some((Encoding::Protobuf, asked))
             }
         }
     }
 
-    /// The transform asked for, or `None` when the clause asks for something this endpoint has not.
-    fn transform(&self, meta_group: &str, offer: Offer) -> Option<Transform> {
+    /// The transform asked for and in whose words, or `None` when the clause asks for something this endpoint
+    /// has not.
+    fn transform(&self, naming: &'static Naming, offer: Offer) -> Option<(Transform, &'static Naming)> {
         if self.parameter("stream").is_some_and(|stream| stream != "watch") {
             return None;
         }
-        let Some(target) = self.parameter("as") else { return Some(Transform::None) };
-        let known_group = self.parameter("g") == Some(meta_group);
+        let Some(target) = self.parameter("as") else { return Some((Transform::None, naming)) };
+        let group = self.parameter("g")?;
+        let words = naming.understood().find(|words| words.meta_group() == group)?;
         let known_version = self.parameter("v").and_then(MetaVersion::by_name).is_some();
-        if offer == Offer::Plain || !known_group || !known_version {
+        if offer == Offer::Plain || !known_version {
             return None;
         }
-        match target {
-            "Table" => Some(Transform::Table),
-            "PartialObjectMetadata" => Some(Transform::PartialObject),
-            "PartialObjectMetadataList" => Some(Transform::PartialObjectList),
-            _ => None,
-        }
+        let transform = match target {
+            "Table" => Transform::Table,
+            "PartialObjectMetadata" => Transform::PartialObject,
+            "PartialObjectMetadataList" => Transform::PartialObjectList,
+            _ => return None,
+        };
+        Some((transform, words))
     }
 }
 
@@ -188,10 +197,12 @@ pub enum Input {
 }
 
 /// The form of a request body; a missing `Content-Type` means JSON (semantics §9.2).
-pub fn input(headers: &HeaderMap, naming: &Naming) -> Result<Input, Status> {
+pub fn input(headers: &HeaderMap, naming: &'static Naming) -> Result<Input, Status> {
+    let is_protobuf =
+        |given: &str| naming.understood().any(|words| given.eq_ignore_ascii_case(words.protobuf_media_type));
     match content_type(headers) {
         Some("" | JSON) | None => Ok(Input::Json),
-        Some(given) if given.eq_ignore_ascii_case(naming.protobuf_media_type) => Ok(Input::Protobuf),
+        Some(given) if is_protobuf(given) => Ok(Input::Protobuf),
         Some(given) if given.eq_ignore_ascii_case(JSON) => Ok(Input::Json),
         Some(_) => Err(Status::unsupported_media_type(&[JSON, naming.protobuf_media_type])),
     }
@@ -273,6 +284,24 @@ mod tests {
             assert_eq!((output.encoding, output.transform), (encoding, transform), "{accept}");
             let media_type = if encoding == Json { JSON } else { protobuf };
             assert_eq!(output.media_type, media_type, "{accept}");
+        }
+    }
+
+    #[test]
+    fn the_default_vocabulary_understands_upstreams_words_and_answers_in_them() {
+        let ask = |accept: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(ACCEPT, accept.parse().unwrap());
+            output(&headers, &Query::parse(""), &CLUSTER, Offer::Resource).unwrap()
+        };
+        for words in [&CLUSTER, &KUBERNETES] {
+            let table = ask(&format!("application/json;as=Table;v=v1;g={}", words.meta_group()));
+            assert_eq!((table.transform, table.words), (Transform::Table, words));
+            let plain = ask(words.protobuf_media_type);
+            assert_eq!((plain.encoding, plain.media_type), (Encoding::Protobuf, words.protobuf_media_type));
+            let mut headers = HeaderMap::new();
+            headers.insert(CONTENT_TYPE, words.protobuf_media_type.parse().unwrap());
+            assert_eq!(input(&headers, &CLUSTER).unwrap(), Input::Protobuf);
         }
     }
 

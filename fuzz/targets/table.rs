@@ -52,7 +52,7 @@ pub fn printer_columns(data: &[u8]) {
         json_path,
     };
     let columns: Vec<PrinterColumn> = paths.lines().enumerate().map(column).collect();
-    match TableFormat::for_custom(&columns, &CLUSTER) {
+    match TableFormat::for_custom(&columns) {
         Ok(format) => check(Arc::new(format), IncludeObject::Metadata, input.rest()),
         Err(error) => assert!(!error.to_string().is_empty()),
     }
@@ -70,7 +70,7 @@ fn check(format: Arc<TableFormat>, include: IncludeObject, stored: &[u8]) {
             );
         }
     }
-    let mut writer = format.writer(MetaVersion::V1, include, Timestamp::UNIX_EPOCH);
+    let mut writer = format.writer(MetaVersion::V1, &CLUSTER, include, Timestamp::UNIX_EPOCH);
     let mut out = Vec::new();
     let meta = ListMeta { resource_version: "7", continue_token: "", remaining: Some(1) };
     writer.head(&meta, Headers::Shown, &mut out);

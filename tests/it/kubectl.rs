@@ -709,6 +709,10 @@ async fn under_the_default_vocabulary_groups_without_a_suffix_work_all_the_same(
     );
     kubectl
         .says(&[
+            ("create configmap typed --from-literal=a=b", "configmap/typed created"),
+            ("create deployment typed --image=i", "deployment.apps/typed created"),
+            ("delete deployment typed", "deployment.apps \"typed\" deleted"),
+            ("create job typed --image=i", "job.batch/typed created"),
             ("label deploy web a=b", "deployment.apps/web labeled"),
             ("annotate job once a=b", "job.batch/once annotated"),
             ("scale deploy web --replicas=9", "deployment.apps/web scaled"),
@@ -727,6 +731,20 @@ async fn under_the_default_vocabulary_groups_without_a_suffix_work_all_the_same(
             ("delete deploy,sts,ds,cronjob,hpa,pdb --all -o name", "deployment.apps/web\nstatefulset.apps/db\ndaemonset.apps/agent\ncronjob.batch/nightly\nhorizontalpodautoscaler.autoscaling/web\npoddisruptionbudget.policy/web"),
         ])
         .await;
+    for (arguments, wanted) in [
+        (
+            "get pods new -o wide",
+            [
+                "NAME READY STATUS RESTARTS AGE IP NODE NOMINATED NODE READINESS GATES",
+                "new 0/1 Pending 0 * <none> <none> <none> <none>",
+            ],
+        ),
+        ("get nodes", ["NAME STATUS ROLES AGE VERSION", "node-1 Unknown <none> *"]),
+        ("get cm typed", ["NAME DATA AGE", "typed 1 *"]),
+        ("get job typed", ["NAME STATUS COMPLETIONS DURATION AGE", "typed Running 0/1 *"]),
+    ] {
+        assert_eq!(cells(&kubectl.ok(arguments).await), wanted, "kubectl {arguments}");
+    }
     let versions = kubectl.ok("api-versions").await;
     assert!(versions.contains("rbac.authorization.cluster.io/v1"), "{versions}");
     let described = kubectl.ok("describe job once").await;

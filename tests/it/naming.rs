@@ -145,9 +145,9 @@ async fn names_inside_objects_and_errors_follow_the_profile() {
             ("4.2", "POST $core/configmaps?dryRun=x", r#"{"metadata":{"name":"x"}}"#, "422 Invalid: CreateOptions.meta.cluster.io \"\" is invalid: dryRun: Unsupported value: [\"x\"]: supported values: \"All\""),
             ("8.1", "GET $core/configmaps?sendInitialEvents=1", "", "422 Invalid: ListOptions.meta.cluster.io \"\" is invalid: sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list"),
             ("9.4", "GET $core/configmaps | Accept: application/json;as=Table;g=meta.cluster.io;v=v1", "", "200 Table"),
-            ("9.1", "GET $core/configmaps | Accept: application/json;as=Table;g=meta.k8s.io;v=v1", "", "406 NotAcceptable: …"),
-            ("9.1", "GET $core/configmaps | Accept: application/vnd.kubernetes.protobuf", "", "406 NotAcceptable: …"),
-            ("9.1", "GET $core/configmaps | Accept: application/vnd.kubernetes.protobuf, application/json", "", "200 ConfigMapList"),
+            ("9.1", "GET $core/configmaps | Accept: application/json;as=Table;g=meta.other.io;v=v1", "", "406 NotAcceptable: …"),
+            ("9.1", "GET $core/configmaps | Accept: application/vnd.other.protobuf", "", "406 NotAcceptable: …"),
+            ("9.1", "GET $core/configmaps | Accept: application/vnd.other.protobuf, application/json", "", "200 ConfigMapList"),
             ("14.1", "GET $core/nothing/x", "", "404 NotFound: the server could not find the requested resource"),
         ])
         .await;
@@ -156,6 +156,17 @@ async fn names_inside_objects_and_errors_follow_the_profile() {
         .await
         .json();
     assert_eq!(table["apiVersion"], "meta.cluster.io/v1", "§9.4");
+    // Clients that know upstream's words only are understood, and answered in them.
+    for accept in [
+        "application/json;as=Table;g=meta.k8s.io;v=v1",
+        "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
+    ] {
+        let reply = place.ask(&format!("GET $core/configmaps | Accept: {accept}"), "").await;
+        assert_eq!((reply.status, &reply.json()["apiVersion"]), (200, &json!("meta.k8s.io/v1")), "{accept}");
+    }
+    let protobuf = "application/vnd.kubernetes.protobuf";
+    let reply = place.ask(&format!("GET $core/configmaps | Accept: {protobuf}"), "").await;
+    assert_eq!((reply.status, reply.header_all("content-type")), (200, vec![protobuf.to_owned()]));
     let token = {
         place
             .make("$core/secrets", &[json!({"metadata": {"name": "a"}}), json!({"metadata": {"name": "b"}})])

@@ -49,11 +49,11 @@ impl Json {
                 let include = IncludeObject::parse(call.query.first("includeObject").unwrap_or_default())?;
                 let table = resource.storage.as_ref().map_or(resource.table, |storage| storage.table);
                 let format = TableFormat::for_resource(table, naming).map_err(Status::internal)?;
-                let writer = format.writer(output.meta_version, include, Timestamp::now());
+                let writer = format.writer(output.meta_version, output.words, include, Timestamp::now());
                 Form::Table { writer, headers: Headers::Shown }
             }
             Transform::PartialObject | Transform::PartialObjectList => {
-                Form::Partial(PartialWriter::new(output.meta_version, naming))
+                Form::Partial(PartialWriter::new(output.meta_version, output.words))
             }
         };
         Ok(Json { resource: resource.clone(), pretty: output.pretty, form })

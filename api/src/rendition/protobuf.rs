@@ -36,7 +36,7 @@ impl Protobuf {
         let partial = match call.output.transform {
             Transform::None | Transform::Table => None,
             Transform::PartialObject | Transform::PartialObjectList => {
-                let (group, version) = (call.api.naming.meta_group(), call.output.meta_version.as_str());
+                let (group, version) = (call.output.words.meta_group(), call.output.meta_version.as_str());
                 Some(format!("{group}/{version}"))
             }
         };

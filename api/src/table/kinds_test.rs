@@ -28,7 +28,7 @@ fn resource(kind: &str, naming: &'static Naming) -> &'static ResourceTable {
 /// Cells of one object as JSON, without the brackets; `'` stands for `"` in both.
 fn cells_in(naming: &'static Naming, kind: &str, object: &str) -> String {
     let format = TableFormat::for_resource(resource(kind, naming), naming).unwrap();
-    let mut writer = format.writer(MetaVersion::V1, IncludeObject::None, now());
+    let mut writer = format.writer(MetaVersion::V1, naming, IncludeObject::None, now());
     let stored = object.replace('\'', "\"");
     let mut out = Vec::new();
     writer.row(stored.as_bytes(), b"", &mut out).unwrap();
@@ -761,7 +761,7 @@ fn objects_of_an_unexpected_form_still_make_rows() {
         for resource in group.versions.iter().flat_map(|version| version.resources) {
             let format = TableFormat::for_resource(resource, &KUBERNETES).unwrap();
             let columns = format.columns.len();
-            let mut writer = format.writer(MetaVersion::V1, IncludeObject::None, now());
+            let mut writer = format.writer(MetaVersion::V1, &KUBERNETES, IncludeObject::None, now());
             for stored in ["{}", "null", "[]", "{\"metadata\":3,\"spec\":[],\"status\":\"x\",\"data\":[1]}"] {
                 let mut out = Vec::new();
                 writer.head(&ListMeta::default(), Headers::Omitted, &mut out);

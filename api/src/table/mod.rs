@@ -121,7 +121,6 @@ pub struct TableFormat {
     reads: Reads,
     /// Rows of finished objects say so (pods).
     marks_finished: bool,
-    naming: &'static Naming,
 }
 
 #[derive(Debug)]
@@ -214,7 +213,7 @@ impl TableFormat {
     }
 
     fn compile(kind: &str, columns: &[Column], naming: &'static Naming) -> Result<Self, CellError> {
-        let mut format = Self::empty(naming);
+        let mut format = Self::empty();
         format.marks_finished = kind == "Pod";
         for column in columns {
             let mut cell = cells::parse(column.cell, naming)?;
@@ -243,7 +242,7 @@ impl TableFormat {
     ///
     /// # Errors
     /// A column's path is not in the language of [`jsonpath`].
-    pub fn for_custom(columns: &[PrinterColumn], naming: &'static Naming) -> Result<Self, JsonPathError> {
+    pub fn for_custom(columns: &[PrinterColumn]) -> Result<Self, JsonPathError> {
         let name = PrinterColumn {
             name: "Name",
             kind: "string",
@@ -261,7 +260,7 @@ impl TableFormat {
             ..name
         };
         let declared = if columns.is_empty() { &[age][..] } else { columns };
-        let mut format = Self::empty(naming);
+        let mut format = Self::empty();
         for column in [name].iter().chain(declared) {
             let path = JsonPath::parse(column.json_path)?;
             format.reads.path(path.leading_names(), false);
@@ -274,10 +273,10 @@ impl TableFormat {
         Ok(format)
     }
 
-    fn empty(naming: &'static Naming) -> Self {
+    fn empty() -> Self {
         let mut reads = Reads::default();
         reads.select("metadata.resourceVersion");
-        TableFormat { columns: Vec::new(), definitions: b"[".to_vec(), reads, marks_finished: false, naming }
+        TableFormat { columns: Vec::new(), definitions: b"[".to_vec(), reads, marks_finished: false }
     }
 
     fn define(&mut self, name: &str, kind: &str, format: &str, description: &str, priority: i64) {
@@ -297,17 +296,18 @@ impl TableFormat {
         out.extend_from_slice(format!(",\"priority\":{priority}}}").as_bytes());
     }
 
-    /// A writer of tables in this format; ages are as of `now`.
+    /// A writer of tables in this format, in the meta group of `words`; ages are as of `now`.
     pub fn writer(
         self: &Arc<Self>,
         version: MetaVersion,
+        words: &Naming,
         include: IncludeObject,
         now: Timestamp,
     ) -> TableWriter {
         TableWriter {
             format: self.clone(),
-            opening: version.opening("Table", self.naming),
-            partial: PartialWriter::new(version, self.naming),
+            opening: version.opening("Table", words),
+            partial: PartialWriter::new(version, words),
             include,
             now,
             rows: 0,

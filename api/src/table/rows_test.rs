@@ -32,7 +32,7 @@ fn rows_include_what_was_asked_for() {
                 .to_owned(),
         ),
     ] {
-        let mut writer = pods(&CLUSTER).writer(MetaVersion::V1, include, now());
+        let mut writer = pods(&CLUSTER).writer(MetaVersion::V1, &CLUSTER, include, now());
         let mut out = Vec::new();
         writer.row(POD.as_bytes(), POD.as_bytes(), &mut out).unwrap();
         assert_eq!(text(out), format!("{CELLS},\"object\":{object}}}"));
@@ -41,7 +41,7 @@ fn rows_include_what_was_asked_for() {
 
 #[test]
 fn a_list_is_one_document_and_says_what_its_columns_are() {
-    let mut writer = pods(&KUBERNETES).writer(MetaVersion::V1beta1, IncludeObject::None, now());
+    let mut writer = pods(&KUBERNETES).writer(MetaVersion::V1beta1, &KUBERNETES, IncludeObject::None, now());
     let mut out = Vec::new();
     let meta = ListMeta { resource_version: "9", continue_token: "t", remaining: Some(4) };
     writer.head(&meta, Headers::Shown, &mut out);
@@ -74,7 +74,7 @@ fn a_list_is_one_document_and_says_what_its_columns_are() {
 
 #[test]
 fn later_events_of_a_watch_leave_the_definitions_out() {
-    let mut writer = pods(&CLUSTER).writer(MetaVersion::V1, IncludeObject::Metadata, now());
+    let mut writer = pods(&CLUSTER).writer(MetaVersion::V1, &CLUSTER, IncludeObject::Metadata, now());
     let bookmark = r#"{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"12"}}"#;
     let mut out = Vec::new();
     writer.single(bookmark.as_bytes(), bookmark.as_bytes(), Headers::Omitted, &mut out).unwrap();
@@ -86,7 +86,7 @@ fn later_events_of_a_watch_leave_the_definitions_out() {
 
 #[test]
 fn finished_pods_say_so_in_their_row() {
-    let mut writer = pods(&CLUSTER).writer(MetaVersion::V1, IncludeObject::None, now());
+    let mut writer = pods(&CLUSTER).writer(MetaVersion::V1, &CLUSTER, IncludeObject::None, now());
     for (phase, reason) in [("Succeeded", Some("Succeeded")), ("Failed", Some("Failed")), ("Running", None)] {
         let pod = POD.replace("Running", phase);
         let mut out = Vec::new();
@@ -105,7 +105,7 @@ fn finished_pods_say_so_in_their_row() {
 
 #[test]
 fn cells_come_from_the_stored_form_and_the_object_from_the_one_asked_for() {
-    let mut writer = pods(&CLUSTER).writer(MetaVersion::V1, IncludeObject::Object, now());
+    let mut writer = pods(&CLUSTER).writer(MetaVersion::V1, &CLUSTER, IncludeObject::Object, now());
     let mut out = Vec::new();
     writer.row(POD.as_bytes(), b"{\"other\":1}\n", &mut out).unwrap();
     assert_eq!(text(out), format!("{CELLS},\"object\":{{\"other\":1}}}}"));
@@ -113,7 +113,7 @@ fn cells_come_from_the_stored_form_and_the_object_from_the_one_asked_for() {
 
 #[test]
 fn unreadable_objects_are_errors_that_write_nothing() {
-    let mut writer = pods(&CLUSTER).writer(MetaVersion::V1, IncludeObject::Metadata, now());
+    let mut writer = pods(&CLUSTER).writer(MetaVersion::V1, &CLUSTER, IncludeObject::Metadata, now());
     for (stored, shown) in [("{\"a\":", POD), ("", POD), (POD, "{}"), (POD, "")] {
         let mut out = Vec::new();
         assert!(writer.row(stored.as_bytes(), shown.as_bytes(), &mut out).is_err());
@@ -169,9 +169,9 @@ fn custom_resources_show_their_printer_columns() {
     ];
     let object = r#"{"kind":"Widget","apiVersion":"example.com/v1","metadata":{"name":"w","creationTimestamp":"2026-01-10T11:30:00Z","annotations":{"example.com/a":"v"}},"spec":{"text":"t","count":3,"half":2.5,"on":true,"since":"2026-01-10T11:00:00Z","map":{"a":1}},"status":{"conditions":[{"type":"Other","status":"x"},{"type":"Ready","status":"True"}]}}"#;
     let row = |columns: &[PrinterColumn]| {
-        let format = Arc::new(TableFormat::for_custom(columns, &CLUSTER).unwrap());
+        let format = Arc::new(TableFormat::for_custom(columns).unwrap());
         let mut out = Vec::new();
-        let mut writer = format.writer(MetaVersion::V1, IncludeObject::None, now());
+        let mut writer = format.writer(MetaVersion::V1, &CLUSTER, IncludeObject::None, now());
         writer.row(object.as_bytes(), b"", &mut out).unwrap();
         text(out)
     };
@@ -180,7 +180,7 @@ fn custom_resources_show_their_printer_columns() {
         r#"{"cells":["w","t","3","{\"a\":1}",3,2,2.5,true,null,null,"60m","\u003cinvalid\u003e","True","v"],"object":null}"#
     );
     assert_eq!(row(&[]), r#"{"cells":["w","30m"],"object":null}"#);
-    assert!(TableFormat::for_custom(&[column("Bad", "string", ".a[")], &CLUSTER).is_err());
+    assert!(TableFormat::for_custom(&[column("Bad", "string", ".a[")]).is_err());
 }
 
 #[test]
