@@ -6,6 +6,7 @@
 use auth::{Attributes, Authorized, User};
 use engine::{Change, CommitError, Expected};
 
+use crate::admission::namespace_lifecycle::{State as NamespaceState, state as namespace_state};
 use crate::bootstrap::{ObjectStore, Target, Written};
 use crate::convert;
 use crate::json::{Object, Value};
@@ -21,6 +22,7 @@ use crate::validation;
 use crate::verbs::write::{completes_deletion, is_same};
 
 /// The server as a client of itself.
+#[derive(Clone)]
 pub struct Loopback<'a> {
     api: &'a Api,
     user: User,
@@ -30,6 +32,17 @@ impl<'a> Loopback<'a> {
     /// The server's own identity: a member of the group that may everything.
     pub fn new(api: &'a Api) -> Self {
         Loopback { api, user: User::new("system:apiserver", [auth::identity::MASTERS]) }
+    }
+
+    /// The identity of one of the controllers, by which upstream's users know it: a service account of the system.
+    pub fn controller(api: &'a Api, name: &str) -> Self {
+        let account = auth::identity::service_account_user(&api.naming.system("system"), name);
+        Loopback { api, user: User::new(account, [auth::identity::MASTERS]) }
+    }
+
+    /// The server.
+    pub fn api(&self) -> &'a Api {
+        self.api
     }
 
     /// The store, opened by the server's own permission.
@@ -122,6 +135,52 @@ impl<'a> Loopback<'a> {
         }
     }
 
+    /// Warns of something about an object with an event in `namespace`. Where nothing can be created any more, it is
+    /// not said.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn warn(
+        &self,
+        resource: &Resource,
+        (namespace, name): (&str, &str),
+        uid: &str,
+        warning: Warning,
+    ) -> Result<(), Status> {
+        let _creation = self.api.creations.begin();
+        if namespace_state(self.api, &self.store(), namespace)? != NamespaceState::Active {
+            return Ok(());
+        }
+        let object = |members: &[(&'static str, &str)]| {
+            let present = members.iter().filter(|(_, text)| !text.is_empty());
+            Object::from_iter(present.map(|(name, text)| ((*name).into(), Value::from(*text))))
+        };
+        let now = crate::clock::now();
+        let event_name = names::generated(&format!("{}.", name.get(..40).unwrap_or(name)));
+        let scope = if resource.namespaced() { namespace } else { "" };
+        let mut event = object(&[("kind", "Event"), ("apiVersion", "v1")]);
+        event.push("metadata", object(&[("name", &event_name), ("namespace", namespace)]).into());
+        let regarding = [
+            ("kind", resource.table.kind),
+            ("namespace", scope),
+            ("name", name),
+            ("uid", uid),
+            ("apiVersion", &resource.api_version),
+        ];
+        event.push("involvedObject", object(&regarding).into());
+        event.push("reason", warning.reason.into());
+        event.push("message", warning.message.into());
+        event.push("source", object(&[("component", warning.component)]).into());
+        event.push("firstTimestamp", now.as_str().into());
+        event.push("lastTimestamp", now.into());
+        event.push("count", Value::Int(1));
+        event.push("type", "Warning".into());
+        event.push("reportingComponent", warning.component.into());
+        let (namespace, name) = (namespace.to_owned(), event_name);
+        let target = Target { group: "", version: "v1", resource: "events", namespace, name };
+        self.create(&target, event.into()).await.map(drop)
+    }
+
     async fn commit(&self, key: bytes::Bytes, expected: Expected, change: Change) -> Result<Written, Status> {
         match self.store().commit(key, expected, change).await {
             Ok(_) => Ok(Written::Done),
@@ -129,6 +188,16 @@ impl<'a> Loopback<'a> {
             Err(error) => Err(self.api.commit_failed(&error)),
         }
     }
+}
+
+/// What an event warns of.
+pub struct Warning {
+    /// Why, in one word.
+    pub reason: &'static str,
+    /// The same for people.
+    pub message: String,
+    /// Which part of the system says so.
+    pub component: &'static str,
 }
 
 /// The revision an object says it was read at.

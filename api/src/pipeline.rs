@@ -140,7 +140,7 @@ impl Api {
             limits,
             creations: Creations::default(),
             root_ca,
-            collects_garbage: false,
+            collects_garbage: true,
         })
     }
 

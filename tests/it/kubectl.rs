@@ -520,7 +520,7 @@ async fn get_watch_sees_live_changes() {
     client.patch(&format!("{pods}/live/status"), "merge", &running).await;
     client.delete(&format!("{pods}/live")).await;
     for wanted in
-        ["ADDED live 0/1 Pending 0 *", "MODIFIED live 1/1 Running 0 *", "DELETED live 1/1 Running 0 *"]
+        ["ADDED live 0/1 Pending 0 *", "MODIFIED live 1/1 Running 0 *", "DELETED live 1/1 Terminating 0 *"]
     {
         let line = loop {
             let line = tokio::time::timeout(PATIENCE, lines.next_line()).await.expect("the change is shown");

@@ -7,6 +7,7 @@ mod auth;
 mod basics;
 mod controllers;
 mod crash;
+mod garbage;
 mod hostile;
 mod kube_client;
 mod kube_watch;

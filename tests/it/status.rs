@@ -361,7 +361,7 @@ async fn finalizers_make_a_delete_two_phased() {
     let mut watch = place
         .client
         .watch(
-            &place.full("$core/configmaps?watch=1&sendInitialEvents=false&resourceVersionMatch=NotOlderThan"),
+            &place.full("$core/configmaps?watch=1&fieldSelector=metadata.name%3Da&sendInitialEvents=false&resourceVersionMatch=NotOlderThan"),
         )
         .await;
     let marked = place.ask("DELETE $core/configmaps/a", "").await.json();

@@ -12,6 +12,7 @@
 //! One server is alone on its store, so there is no election of a leader here.
 
 pub mod aggregation;
+mod garbage;
 pub mod namespaces;
 mod per_namespace;
 mod root_ca;
@@ -48,6 +49,9 @@ pub struct Controllers {
 pub fn start(api: Arc<Api>) -> Controllers {
     let mut tasks = JoinSet::new();
     tasks.spawn(supervise("cluster role aggregation", api.clone(), aggregation::follow));
+    if api.collects_garbage {
+        tasks.spawn(supervise("garbage collector", api.clone(), garbage::follow));
+    }
     tasks.spawn(supervise("namespaces", api.clone(), namespaces::follow));
     tasks.spawn(supervise("service accounts", api.clone(), service_accounts::follow));
     tasks.spawn(supervise("root certificates", api, root_ca::follow));

@@ -22,10 +22,10 @@ use crate::status::{Details, Status, Subject};
 use crate::store::{self, Store, Stored};
 
 /// Finalizer that keeps an owner until its dependents lost it.
-const ORPHAN: &str = "orphan";
+pub const ORPHAN: &str = "orphan";
 
 /// Finalizer that keeps an owner until its dependents are gone.
-const FOREGROUND: &str = "foregroundDeletion";
+pub const FOREGROUND: &str = "foregroundDeletion";
 
 /// Where an object is deleted, and by which permission: what a request and a controller have in common.
 #[derive(Clone, Copy)]
@@ -144,15 +144,16 @@ pub async fn delete_object(
         let change = match first_phase(on, &mut object, options) {
             Phase::Pending => return Ok(Outcome::Waiting(stored.record.value)),
             Phase::Wait => Change::Put(store::payload(on.resource, &object)),
+            Phase::RemoveAs => Change::Delete(Some(store::payload(on.resource, &object))),
             Phase::Remove => Change::Delete(None),
         };
         let removes = matches!(change, Change::Delete(_));
         if options.dry_run {
+            let as_stored = |payload| crate::rendition::stamped(&payload, stored.entry.revision());
             return Ok(match change {
-                Change::Put(payload) => {
-                    Outcome::Waiting(crate::rendition::stamped(&payload, stored.entry.revision()))
-                }
-                Change::Delete(_) => Outcome::Removed(stored.record.value),
+                Change::Put(payload) => Outcome::Waiting(as_stored(payload)),
+                Change::Delete(Some(payload)) => Outcome::Removed(as_stored(payload)),
+                Change::Delete(None) => Outcome::Removed(stored.record.value),
             });
         }
         match on.store.commit(key.clone(), expected, change).await {
@@ -168,8 +169,10 @@ pub async fn delete_object(
 
 /// What a delete does to an object now.
 enum Phase {
-    /// It goes.
+    /// It goes as it is.
     Remove,
+    /// It goes, and its final state says so.
+    RemoveAs,
     /// It is marked and waits.
     Wait,
     /// It waits already, and this delete changes nothing.
@@ -178,54 +181,52 @@ enum Phase {
 
 /// Decides the phase and marks `object` accordingly (semantics §5.3 steps 2–5).
 fn first_phase(on: &Deletion<'_>, object: &mut Object, options: &DeleteOptions) -> Phase {
-    let terminating = !meta(object, "deletionTimestamp").is_empty();
-    let current_grace =
-        at(object, "metadata.deletionGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(0);
-    let grace = if on.resource.table.graceful_delete { grace_period(object, options) } else { 0 };
-    let mut changed = mark_finalizers(on, object, options);
-
-    if terminating && current_grace > 0 && on.resource.table.graceful_delete {
-        let asked = options.grace_period_seconds.map(|_| grace);
-        match asked {
-            Some(shorter) if shorter < current_grace => {
-                let since = clock::parse_seconds(meta(object, "deletionTimestamp")).unwrap_or_default()
-                    - current_grace;
-                let until = (since + shorter).max(clock::now_seconds());
-                mark_deleted(object, until, shorter);
+    let deleted_at = clock::parse_seconds(meta(object, "deletionTimestamp"));
+    let graceful = on.resource.table.graceful_delete;
+    let mut changed = false;
+    if let (true, Some(deleted_at)) = (graceful, deleted_at) {
+        let current = at(object, "metadata.deletionGracePeriodSeconds").and_then(Value::as_i64);
+        match (current, options.grace_period_seconds) {
+            // Not deleted gracefully before, so there is nothing left to wait for.
+            (None, _) => {}
+            // The time may only become shorter.
+            (Some(current), Some(asked)) if asked < current => {
+                let until = (deleted_at - current + asked).max(clock::now_seconds());
+                let asked = if until > deleted_at - current + asked && asked > 0 { 1 } else { asked };
+                mark_deleted(object, until, asked);
                 changed = true;
             }
-            _ if changed => return Phase::Wait,
-            _ => return Phase::Pending,
-        }
-        if at(object, "metadata.deletionGracePeriodSeconds").and_then(Value::as_i64) != Some(0) {
-            return Phase::Wait;
+            (Some(_), _) => return Phase::Pending,
         }
     }
+    changed |= mark_finalizers(on, object, options);
     if is_namespace(on)
         && at(object, "spec.finalizers").and_then(Value::as_array).is_some_and(|list| !list.is_empty())
     {
         // A namespace waits for its content, whatever its own finalizers say (§5.4).
-        if terminating {
+        if deleted_at.is_some() {
             return if changed { Phase::Wait } else { Phase::Pending };
         }
         object.object_entry("status").insert("phase", "Terminating".into());
         mark_deleted(object, clock::now_seconds(), 0);
         return Phase::Wait;
     }
-    if grace > 0 && !terminating {
-        mark_deleted(object, clock::now_seconds() + grace, grace);
-        count_generation(object);
-        return Phase::Wait;
+    if deleted_at.is_none() {
+        let grace = if graceful { grace_period(object, options) } else { 0 };
+        // What goes at once and without grace goes as it is.
+        if graceful || !finalizers(object).is_empty() {
+            mark_deleted(object, clock::now_seconds() + grace, grace);
+            count_generation(object);
+            changed = true;
+        }
     }
-    if finalizers(object).is_empty() {
-        return Phase::Remove;
+    let grace = at(object, "metadata.deletionGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(0);
+    match finalizers(object).is_empty() && grace == 0 {
+        true if changed => Phase::RemoveAs,
+        true => Phase::Remove,
+        false if changed => Phase::Wait,
+        false => Phase::Pending,
     }
-    if terminating {
-        return if changed { Phase::Wait } else { Phase::Pending };
-    }
-    mark_deleted(object, clock::now_seconds(), 0);
-    count_generation(object);
-    Phase::Wait
 }
 
 fn is_namespace(on: &Deletion<'_>) -> bool {

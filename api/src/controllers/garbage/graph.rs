@@ -1,0 +1,273 @@
+//! Who owns whom: for each owner's uid the keys of its dependents, and what a change makes worth looking at.
+//!
+//! ```text
+//! event ─► Graph::put / Graph::removed ─► tasks: look at a dependent · orphan · perhaps release an owner
+//! ```
+//!
+//! Only objects that have owners, and owners that wait for their dependents, cost memory: a key and a uid per
+//! reference. Owners need not exist: the store says whether they do, at the time somebody looks. Pure: no store, no
+//! clock, no writes.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::head::{Ending, Head};
+
+/// Something to look at in the newest state. Doing so without need does no harm.
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum Task {
+    /// The dependent at this key may have no owner any more, or one that wants it gone.
+    Check(Bytes),
+    /// The deleted owner at this key waits until its dependents lost it.
+    Orphan(Bytes),
+    /// The deleted owner at this key waits for its blocking dependents, of which there may be none left.
+    Release(Bytes),
+}
+
+/// The dependents of one uid.
+#[derive(Default)]
+struct Dependents {
+    keys: HashSet<Bytes>,
+    /// How many of them block a foreground deletion.
+    blocking: usize,
+}
+
+/// One owner reference, from the dependent's side.
+#[derive(Clone, Debug, Eq, PartialEq)]
+struct Edge {
+    owner: Arc<str>,
+    blocking: bool,
+}
+
+/// The graph.
+#[derive(Default)]
+pub struct Graph {
+    edges: HashMap<Bytes, Box<[Edge]>>,
+    dependents: HashMap<Arc<str>, Dependents>,
+    /// Owners in foreground deletion: where they are.
+    waiting: HashMap<Arc<str>, Bytes>,
+    /// The same, by where they are.
+    waiting_keys: HashSet<Bytes>,
+}
+
+impl Graph {
+    /// The object at `key` has a new state; `None` for one without owners that waits for nothing.
+    pub fn put(&mut self, key: &Bytes, head: Option<&Head>) -> Vec<Task> {
+        let mut tasks = self.link(key, head);
+        let Some(head) = head else {
+            // It may have waited until now, and lost the finalizer.
+            if self.waiting_keys.remove(key) {
+                self.waiting.retain(|_, at| at != key);
+            }
+            return tasks;
+        };
+        match head.ending() {
+            Some(Ending::Foreground) if !self.waiting.contains_key(head.uid.as_str()) => {
+                self.waiting.insert(head.uid.as_str().into(), key.clone());
+                self.waiting_keys.insert(key.clone());
+                let dependents = self.dependents.get(head.uid.as_str());
+                tasks.extend(dependents.into_iter().flat_map(|d| &d.keys).cloned().map(Task::Check));
+                tasks.extend(self.release(&head.uid));
+            }
+            Some(Ending::Foreground) => {}
+            Some(Ending::Orphan) => {
+                self.forget_waiting(&head.uid);
+                tasks.push(Task::Orphan(key.clone()));
+            }
+            None => self.forget_waiting(&head.uid),
+        }
+        tasks
+    }
+
+    fn forget_waiting(&mut self, uid: &str) {
+        if let Some(key) = self.waiting.remove(uid) {
+            self.waiting_keys.remove(&key);
+        }
+    }
+
+    /// The object at `key`, whose last life was `uid`, is gone.
+    pub fn removed(&mut self, key: &Bytes, uid: &str) -> Vec<Task> {
+        let mut tasks = self.link(key, None);
+        self.forget_waiting(uid);
+        let dependents = self.dependents.get(uid);
+        tasks.extend(dependents.into_iter().flat_map(|d| &d.keys).cloned().map(Task::Check));
+        tasks
+    }
+
+    /// Puts the edges of a dependent in the place of its old ones.
+    fn link(&mut self, key: &Bytes, head: Option<&Head>) -> Vec<Task> {
+        let references = head.map_or(&[][..], |head| &head.owner_references);
+        let old = self.edges.remove(key).unwrap_or_default();
+        if references.is_empty() && old.is_empty() {
+            return Vec::new();
+        }
+        let mut new: Vec<Edge> = Vec::with_capacity(references.len());
+        for owner in references {
+            match new.iter_mut().find(|edge| *edge.owner == *owner.uid) {
+                // Twice the same owner: one of the two may block.
+                Some(edge) => edge.blocking |= owner.block_owner_deletion,
+                None => {
+                    let uid = match self.dependents.get_key_value(owner.uid.as_str()) {
+                        Some((uid, _)) => uid.clone(),
+                        None => owner.uid.as_str().into(),
+                    };
+                    new.push(Edge { owner: uid, blocking: owner.block_owner_deletion });
+                }
+            }
+        }
+        for edge in &old {
+            if let Some(of_owner) = self.dependents.get_mut(&edge.owner) {
+                of_owner.keys.remove(key);
+                of_owner.blocking -= usize::from(edge.blocking);
+            }
+        }
+        for edge in &new {
+            let of_owner = self.dependents.entry(edge.owner.clone()).or_default();
+            of_owner.keys.insert(key.clone());
+            of_owner.blocking += usize::from(edge.blocking);
+        }
+        let mut tasks = Vec::new();
+        if new.iter().any(|edge| !old.iter().any(|before| before.owner == edge.owner)) {
+            tasks.push(Task::Check(key.clone()));
+        }
+        for edge in &old {
+            tasks.extend(self.release(&edge.owner));
+            if self.dependents.get(&edge.owner).is_some_and(|of_owner| of_owner.keys.is_empty()) {
+                self.dependents.remove(&edge.owner);
+            }
+        }
+        if !new.is_empty() {
+            self.edges.insert(key.clone(), new.into());
+        }
+        tasks
+    }
+
+    /// The owner, if it waits and nothing blocks it.
+    fn release(&self, uid: &str) -> Option<Task> {
+        let key = self.waiting.get(uid)?;
+        (!self.is_blocked(uid)).then(|| Task::Release(key.clone()))
+    }
+
+    /// Whether a dependent blocks the foreground deletion of `uid`.
+    pub fn is_blocked(&self, uid: &str) -> bool {
+        self.dependents.get(uid).is_some_and(|of_owner| of_owner.blocking > 0)
+    }
+
+    /// The keys of the dependents of `uid`.
+    pub fn dependents(&self, uid: &str) -> impl Iterator<Item = &Bytes> {
+        self.dependents.get(uid).into_iter().flat_map(|of_owner| &of_owner.keys)
+    }
+
+    /// Whether `uid` has a dependent that itself waits for its dependents: perhaps a circle.
+    pub fn has_waiting_dependent(&self, uid: &str) -> bool {
+        self.dependents(uid).any(|key| self.waiting_keys.contains(key))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `a<b` is "b owns a", `a<b!` blocks, `a~foreground` and `a~orphan` wait, `-a` is gone. Uids are keys.
+    fn apply(graph: &mut Graph, step: &str) -> String {
+        let tasks = match step.strip_prefix('-') {
+            Some(key) => graph.removed(&Bytes::copy_from_slice(key.as_bytes()), key),
+            None => {
+                let (edges, ending) = step.split_once('~').unwrap_or((step, ""));
+                let mut names = edges.split('<');
+                let key = names.next().unwrap_or_default();
+                let owners: Vec<String> = names
+                    .map(|owner| {
+                        let uid = owner.trim_end_matches('!');
+                        let blocks = owner.ends_with('!');
+                        format!(r#"{{"uid":"{uid}","blockOwnerDeletion":{blocks}}}"#)
+                    })
+                    .collect();
+                let deletion = match ending {
+                    "" => String::new(),
+                    "foreground" => {
+                        r#","deletionTimestamp":"t","finalizers":["foregroundDeletion"]"#.to_owned()
+                    }
+                    other => format!(r#","deletionTimestamp":"t","finalizers":["{other}"]"#),
+                };
+                let owners = owners.join(",");
+                let text =
+                    format!(r#"{{"metadata":{{"uid":"{key}","ownerReferences":[{owners}]{deletion}}}}}"#);
+                graph.put(&Bytes::copy_from_slice(key.as_bytes()), Head::read(text.as_bytes()).as_ref())
+            }
+        };
+        let mut told: Vec<String> = tasks
+            .iter()
+            .map(|task| {
+                let (word, key) = match task {
+                    Task::Check(key) => ("check", key),
+                    Task::Orphan(key) => ("orphan", key),
+                    Task::Release(key) => ("release", key),
+                };
+                format!("{word} {}", String::from_utf8_lossy(key))
+            })
+            .collect();
+        told.sort_unstable();
+        told.join(", ")
+    }
+
+    #[test]
+    fn each_change_names_what_it_may_have_touched() {
+        // Semantics §17 "Garbage collector". Each story is steps and what they bring up.
+        for story in [
+            &[("a", ""), ("-a", "")][..],
+            &[("a<o", "check a"), ("a<o", ""), ("-o", "check a"), ("-a", "")],
+            &[("a<o", "check a"), ("b<o", "check b"), ("-o", "check a, check b")],
+            &[("a<o", "check a"), ("a<o<p", "check a"), ("a<p", ""), ("-o", ""), ("-p", "check a")],
+            // Foreground: dependents go first, and the last blocking one releases the owner.
+            &[
+                ("a<o!", "check a"),
+                ("b<o", "check b"),
+                ("c<o!", "check c"),
+                ("o~foreground", "check a, check b, check c"),
+                ("o~foreground", ""),
+                ("-a", ""),
+                ("-c", "release o"),
+                ("-o", "check b"),
+            ],
+            &[("b<o", "check b"), ("o~foreground", "check b, release o")],
+            // One that stops blocking, or finds another owner, does as well as one that goes.
+            &[("a<o!", "check a"), ("o~foreground", "check a"), ("a<o", "release o")],
+            &[("a<o!", "check a"), ("o~foreground", "check a"), ("a<p", "check a, release o")],
+            // One that comes later is looked at.
+            &[("o~foreground", "release o"), ("a<o!", "check a"), ("-a", "release o")],
+            // An owner that lost the finalizer does not wait.
+            &[("a<o!", "check a"), ("o~foreground", "check a"), ("o", ""), ("-a", "")],
+            &[("a<o!", "check a"), ("o~foreground", "check a"), ("o<p", "check o"), ("-a", "")],
+            &[("a<o", "check a"), ("o~orphan", "orphan o"), ("o~orphan", "orphan o"), ("a", "")],
+            // Twice the same owner is one.
+            &[("a<o<o!", "check a"), ("o~foreground", "check a"), ("-a", "release o")],
+        ] {
+            let mut graph = Graph::default();
+            for (step, want) in story {
+                assert_eq!(apply(&mut graph, step), *want, "{step} in {story:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_kept_of_what_is_gone() {
+        let mut graph = Graph::default();
+        for step in ["a<o!<p", "b<a!", "o~foreground", "a<o!<p~foreground", "-b", "-a", "-o", "-p"] {
+            apply(&mut graph, step);
+        }
+        assert!(graph.edges.is_empty() && graph.dependents.is_empty());
+        assert!(graph.waiting.is_empty() && graph.waiting_keys.is_empty());
+    }
+
+    #[test]
+    fn a_circle_is_seen_from_its_members() {
+        let mut graph = Graph::default();
+        for step in ["a<b!", "b<a!", "a<b!~foreground"] {
+            apply(&mut graph, step);
+        }
+        assert!(graph.has_waiting_dependent("b") && !graph.has_waiting_dependent("a"));
+    }
+}

@@ -1,0 +1,128 @@
+//! What the collector reads of a stored object: who it is, who owns it, and whether it waits for its dependents.
+//!
+//! Stored objects begin with `kind`, `apiVersion` and `metadata`, so nothing behind the metadata is looked at. Most
+//! objects have no owner and wait for nothing; [`Head::of_interest`] tells so without parsing.
+
+use memchr::memmem;
+use serde::Deserialize;
+
+use crate::attributes::Attributes;
+use crate::verbs::delete::{FOREGROUND, ORPHAN};
+
+/// The part of `metadata` that matters here.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Head {
+    /// Identity of this life of the object.
+    pub uid: String,
+    /// Its owners, in order.
+    pub owner_references: Vec<Owner>,
+    finalizers: Vec<String>,
+    deletion_timestamp: String,
+}
+
+/// One owner reference.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Owner {
+    /// Group and version of the owner's kind.
+    pub api_version: String,
+    /// Kind of the owner.
+    pub kind: String,
+    /// Name of the owner, which lives in the namespace of its dependent or in none.
+    pub name: String,
+    /// Which life of that name is meant.
+    pub uid: String,
+    /// Whether a foreground deletion of the owner waits for the dependent.
+    pub block_owner_deletion: bool,
+}
+
+/// What a deleted object waits for, of the two things that the collector does.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Ending {
+    /// Its dependents must have lost it as an owner.
+    Orphan,
+    /// Its dependents that block must be gone.
+    Foreground,
+}
+
+impl Head {
+    /// Reads a stored value; `None` when it has no metadata that can be read.
+    pub fn read(value: &[u8]) -> Option<Head> {
+        const MEMBER: &[u8] = b"\"metadata\":";
+        let at = memmem::find(value, MEMBER)? + MEMBER.len();
+        // The stream stops behind the first value, which is all that is wanted.
+        serde_json::Deserializer::from_slice(&value[at..]).into_iter().next()?.ok()
+    }
+
+    /// The head of a stored state that has owners or may wait for its dependents; `None` for all others.
+    pub fn of_interest(attributes: &[u8], value: &[u8]) -> Option<Head> {
+        let attributes = Attributes::new(attributes);
+        let may_wait = attributes.is_deleting() && attributes.has_finalizers();
+        // The text may stand elsewhere in the object too; then the head has no owners, which is as good.
+        if !may_wait && memmem::find(value, b"\"ownerReferences\":").is_none() {
+            return None;
+        }
+        Head::read(value).filter(|head| !head.owner_references.is_empty() || head.ending().is_some())
+    }
+
+    /// Whether the object is being deleted.
+    pub fn is_deleting(&self) -> bool {
+        !self.deletion_timestamp.is_empty()
+    }
+
+    /// What the object waits for, if it is being deleted. Orphaning comes first should it have both finalizers.
+    pub fn ending(&self) -> Option<Ending> {
+        if !self.is_deleting() {
+            return None;
+        }
+        [(ORPHAN, Ending::Orphan), (FOREGROUND, Ending::Foreground)]
+            .into_iter()
+            .find(|(name, _)| self.has_finalizer(name))
+            .map(|(_, ending)| ending)
+    }
+
+    /// Whether the finalizer is there.
+    pub fn has_finalizer(&self, name: &str) -> bool {
+        self.finalizers.iter().any(|finalizer| finalizer == name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_metadata_is_read() {
+        for (text, want) in [
+            (r#"{"kind":"K","metadata":{"uid":"u","finalizers":["orphan"]},"spec":"#, Some(("u", None))),
+            (
+                r#"{"metadata":{"uid":"u","deletionTimestamp":"2020-01-01T00:00:00Z","finalizers":["x","orphan"]}}"#,
+                Some(("u", Some(Ending::Orphan))),
+            ),
+            (
+                r#"{"metadata":{"deletionTimestamp":"t","finalizers":["foregroundDeletion"]}}"#,
+                Some(("", Some(Ending::Foreground))),
+            ),
+            (r#"{"metadata":{}}"#, Some(("", None))),
+            (r#"{"metadata":7}"#, None),
+            (r#"{"metadata":{"uid":"#, None),
+            ("", None),
+        ] {
+            let head = Head::read(text.as_bytes());
+            let got = head.as_ref().map(|head| (head.uid.as_str(), head.ending()));
+            assert_eq!(got, want, "{text}");
+        }
+    }
+
+    #[test]
+    fn objects_without_owners_and_endings_are_of_no_interest() {
+        for (text, interesting) in [
+            (r#"{"metadata":{"uid":"u"},"spec":{}}"#, false),
+            (r#"{"metadata":{"uid":"u"},"data":{"ownerReferences":"x"}}"#, false),
+            (r#"{"metadata":{"uid":"u","ownerReferences":[{"uid":"o"}]}}"#, true),
+        ] {
+            assert_eq!(Head::of_interest(b"", text.as_bytes()).is_some(), interesting, "{text}");
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! What the collector has yet to look at: each task once, failed ones after a while, and absent owners it knows.
+
+use std::cmp::Reverse;
+use std::collections::hash_map::Entry;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
+
+use tokio::time::{Instant, sleep_until};
+
+use super::graph::Task;
+use crate::controllers::Backoff;
+use crate::status::Status;
+
+/// Absent owners remembered, so that each is searched for in other namespaces once (semantics §17).
+const ABSENT_MAX: usize = 500;
+
+/// Tasks, each in one of the stages below.
+#[derive(Default)]
+pub struct Queue {
+    ready: VecDeque<Task>,
+    stages: HashMap<Task, Stage>,
+    /// When tasks are tried again. An entry whose task is not [`Stage::Later`] any more is passed over.
+    later: BinaryHeap<Reverse<(Instant, Task)>>,
+    failures: HashMap<Task, Backoff>,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Stage {
+    Ready,
+    Running,
+    /// Running, and brought up again meanwhile.
+    Again,
+    Later,
+}
+
+impl Queue {
+    /// Something happened that makes the task worth doing.
+    pub fn push(&mut self, task: Task) {
+        match self.stages.entry(task) {
+            Entry::Vacant(vacant) => {
+                self.ready.push_back(vacant.key().clone());
+                vacant.insert(Stage::Ready);
+            }
+            Entry::Occupied(mut occupied) => match occupied.get() {
+                Stage::Ready | Stage::Again => {}
+                Stage::Running => {
+                    occupied.insert(Stage::Again);
+                }
+                Stage::Later => {
+                    self.ready.push_back(occupied.key().clone());
+                    occupied.insert(Stage::Ready);
+                }
+            },
+        }
+    }
+
+    /// The next task; it runs until [`Queue::done`], [`Queue::again`] or [`Queue::failed`].
+    pub fn pop(&mut self) -> Option<Task> {
+        let task = self.ready.pop_front()?;
+        self.stages.insert(task.clone(), Stage::Running);
+        Some(task)
+    }
+
+    /// Whether a task could run now.
+    pub fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// The task ran well.
+    pub fn done(&mut self, task: &Task) {
+        self.failures.remove(task);
+        if self.stages.remove(task) == Some(Stage::Again) {
+            self.push(task.clone());
+        }
+    }
+
+    /// The object changed while the task ran: look at it anew.
+    pub fn again(&mut self, task: Task) {
+        self.stages.remove(&task);
+        self.push(task);
+    }
+
+    /// The task could not be done; it is tried again, later from failure to failure.
+    pub fn failed(&mut self, task: Task, error: &Status) {
+        tracing::warn!(?task, %error, "garbage is left for later");
+        let pause = self.failures.entry(task.clone()).or_default().next();
+        self.stages.insert(task.clone(), Stage::Later);
+        self.later.push(Reverse((Instant::now() + pause, task)));
+    }
+
+    /// Resolves when a failed task is to be tried again; never if there is none.
+    pub fn due(&self) -> impl Future<Output = ()> + use<> {
+        let at = self.later.peek().map(|Reverse((at, _))| *at);
+        async move {
+            match at {
+                Some(at) => sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    /// Makes the failed tasks ready whose time has come.
+    pub fn take_due(&mut self) {
+        let now = Instant::now();
+        while self.later.peek().is_some_and(|Reverse((at, _))| *at <= now) {
+            let Some(Reverse((_, task))) = self.later.pop() else { break };
+            if self.stages.get(&task) == Some(&Stage::Later) {
+                self.push(task);
+            }
+        }
+    }
+}
+
+/// Uids of owners that are not where their dependents say, and whether they are in another namespace. The oldest
+/// are forgotten first.
+#[derive(Default)]
+pub struct AbsentOwners {
+    order: VecDeque<Box<str>>,
+    elsewhere: HashMap<Box<str>, bool>,
+}
+
+impl AbsentOwners {
+    /// What is known of an owner.
+    pub fn get(&self, uid: &str) -> Option<bool> {
+        self.elsewhere.get(uid).copied()
+    }
+
+    /// Remembers an owner.
+    pub fn insert(&mut self, uid: &str, elsewhere: bool) {
+        if self.elsewhere.insert(uid.into(), elsewhere).is_none() {
+            self.order.push_back(uid.into());
+        }
+        if self.order.len() > ABSENT_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.elsewhere.remove(&oldest);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    fn task(name: &'static str) -> Task {
+        Task::Check(Bytes::from_static(name.as_bytes()))
+    }
+
+    #[test]
+    fn a_task_runs_once_at_a_time_and_once_more_if_it_came_up_meanwhile() {
+        let mut queue = Queue::default();
+        queue.push(task("a"));
+        queue.push(task("a"));
+        assert_eq!((queue.pop(), queue.pop()), (Some(task("a")), None));
+        queue.push(task("a"));
+        queue.push(task("a"));
+        assert_eq!(queue.pop(), None);
+        queue.done(&task("a"));
+        assert_eq!((queue.pop(), queue.pop()), (Some(task("a")), None));
+        queue.done(&task("a"));
+        assert!(!queue.has_ready() && queue.stages.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_failed_comes_back_after_a_while_or_when_something_changes() {
+        let mut queue = Queue::default();
+        for (changes, times) in [(false, 3), (true, 1)] {
+            queue.push(task("a"));
+            for _ in 0..times {
+                let running = queue.pop().unwrap();
+                queue.failed(running, &Status::unauthorized());
+                assert!(!queue.has_ready());
+                if changes {
+                    queue.push(task("a"));
+                } else {
+                    queue.due().await;
+                    queue.take_due();
+                }
+            }
+            assert_eq!(queue.pop(), Some(task("a")));
+            queue.done(&task("a"));
+        }
+        assert!(queue.failures.is_empty() && queue.stages.is_empty());
+        // The entry of the time that was not waited for is passed over.
+        queue.due().await;
+        queue.take_due();
+        assert!(!queue.has_ready() && queue.later.is_empty());
+    }
+
+    #[test]
+    fn absent_owners_are_remembered_up_to_a_bound() {
+        let mut absent = AbsentOwners::default();
+        for n in 0..=ABSENT_MAX {
+            absent.insert(&n.to_string(), n % 2 == 0);
+            absent.insert(&n.to_string(), n % 2 == 0);
+        }
+        assert_eq!((absent.get("0"), absent.get("1"), absent.get("500")), (None, Some(false), Some(true)));
+        assert_eq!((absent.order.len(), absent.elsewhere.len()), (ABSENT_MAX, ABSENT_MAX));
+    }
+}

@@ -1,0 +1,282 @@
+//! The garbage collector and what deletions leave to it. Semantics §5.3, §17 "Garbage collector".
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tests::{Client, Server};
+use tokio::time::timeout;
+
+/// Longest a test waits for what should take milliseconds, on a machine that is busy compiling.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+/// Makes a config map with owners and returns its uid. An owner is a config map: `name`, or `name!` if it is blocked;
+/// its uid is looked up, or `gone` when it is not there.
+async fn make(client: &Client, name: &str, owners: &[&str]) -> String {
+    make_in(client, MAPS, name, owners).await
+}
+
+async fn make_in(client: &Client, maps: &str, name: &str, owners: &[&str]) -> String {
+    let mut references = Vec::new();
+    for owner in owners {
+        let owner_name = owner.trim_end_matches('!');
+        let found = client.get(&format!("{maps}/{owner_name}")).await.json();
+        let uid = found["metadata"]["uid"].as_str().unwrap_or("gone").to_owned();
+        references.push(json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "name": owner_name, "uid": uid,
+            "blockOwnerDeletion": owner.ends_with('!'),
+        }));
+    }
+    let created =
+        client.post(maps, &json!({"metadata": {"name": name, "ownerReferences": references}})).await;
+    assert_eq!(created.status, 201, "{}", created.text());
+    created.json()["metadata"]["uid"].as_str().unwrap().to_owned()
+}
+
+/// Waits until `wanted` holds for what the path shows; `None` stands for 404.
+async fn until(client: &Client, path: &str, wanted: impl Fn(Option<&Value>) -> bool) {
+    let looked = timeout(PATIENCE, async {
+        loop {
+            let reply = client.get(path).await;
+            let object = (reply.status == 200).then(|| reply.json());
+            if wanted(object.as_ref()) {
+                return;
+            }
+            // Nothing moves on a machine with one core if everybody only asks.
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    });
+    if looked.await.is_err() {
+        panic!("{path}: {}", client.get(path).await.text());
+    }
+}
+
+async fn until_gone(client: &Client, name: &str) {
+    until(client, &format!("{MAPS}/{name}"), |object| object.is_none()).await;
+}
+
+fn owners(object: &Value) -> Vec<String> {
+    let references = object["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
+    references.iter().map(|owner| owner["name"].as_str().unwrap().to_owned()).collect()
+}
+
+async fn delete(client: &Client, name: &str, policy: &str) -> Value {
+    let deleted = client.delete(&format!("{MAPS}/{name}?propagationPolicy={policy}")).await;
+    assert_eq!(deleted.status, 200, "{}", deleted.text());
+    deleted.json()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dependents_go_after_their_last_owner() {
+    let server = Server::start_upstream().await;
+    let client = server.client();
+    make(client, "owner", &[]).await;
+    make(client, "other", &[]).await;
+    make(client, "child", &["owner"]).await;
+    make(client, "grandchild", &["child"]).await;
+    make(client, "shared", &["owner", "other"]).await;
+    make(client, "free", &[]).await;
+    // Deleted in the background, the owner is gone at once and the others follow.
+    let answer = delete(client, "owner", "Background").await;
+    assert_eq!(answer["status"], "Success");
+    until_gone(client, "child").await;
+    until_gone(client, "grandchild").await;
+    until(client, &format!("{MAPS}/shared"), |object| owners(object.unwrap()) == ["other"]).await;
+    assert_eq!(client.delete(&format!("{MAPS}/other")).await.status, 200);
+    until_gone(client, "shared").await;
+    assert_eq!(client.get(&format!("{MAPS}/free")).await.status, 200);
+    // One that is made with an owner that is not there goes as well; so does one whose owner is another life.
+    make(client, "late", &["owner"]).await;
+    until_gone(client, "late").await;
+    let first = make(client, "owner", &[]).await;
+    client.delete(&format!("{MAPS}/owner")).await;
+    let second = make(client, "owner", &[]).await;
+    assert_ne!(first, second);
+    let child = json!({"metadata": {"name": "of-first", "ownerReferences": [
+        {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": first}
+    ]}});
+    assert_eq!(client.post(MAPS, &child).await.status, 201);
+    until_gone(client, "of-first").await;
+    assert_eq!(client.get(&format!("{MAPS}/owner")).await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_foreground_deletion_ends_with_the_owner() {
+    let server = Server::start_upstream().await;
+    let client = server.client();
+    make(client, "owner", &[]).await;
+    make(client, "child", &["owner!"]).await;
+    make(client, "grandchild", &["child!"]).await;
+    make(client, "loose", &["owner"]).await;
+    let hold = json!({"metadata": {"finalizers": ["example.com/hold"]}});
+    for name in ["grandchild", "loose"] {
+        client.patch(&format!("{MAPS}/{name}"), "merge", &hold).await;
+    }
+    let answer = delete(client, "owner", "Foreground").await;
+    assert_eq!(answer["metadata"]["finalizers"], json!(["foregroundDeletion"]));
+    assert!(answer["metadata"]["deletionTimestamp"].is_string());
+    assert_eq!(answer["metadata"]["deletionGracePeriodSeconds"], 0);
+    // All dependents are told to go, each waiting for its own; the loose one does not hold the owner.
+    for name in ["child", "grandchild", "loose"] {
+        until(client, &format!("{MAPS}/{name}"), |object| {
+            object.unwrap()["metadata"]["deletionTimestamp"].is_string()
+        })
+        .await;
+    }
+    let child = client.get(&format!("{MAPS}/child")).await.json();
+    assert_eq!(child["metadata"]["finalizers"], json!(["foregroundDeletion"]));
+    assert_eq!(client.get(&format!("{MAPS}/owner")).await.status, 200);
+    let release = json!({"metadata": {"finalizers": null}});
+    client.patch(&format!("{MAPS}/grandchild"), "merge", &release).await;
+    for name in ["grandchild", "child", "owner"] {
+        until_gone(client, name).await;
+    }
+    client.patch(&format!("{MAPS}/loose"), "merge", &release).await;
+    until_gone(client, "loose").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn orphans_lose_their_owner_and_stay() {
+    let server = Server::start_upstream().await;
+    let client = server.client();
+    make(client, "owner", &[]).await;
+    make(client, "other", &[]).await;
+    make(client, "child", &["owner!"]).await;
+    make(client, "shared", &["owner", "other"]).await;
+    let answer = delete(client, "owner", "Orphan").await;
+    assert_eq!(answer["metadata"]["finalizers"], json!(["orphan"]));
+    until_gone(client, "owner").await;
+    for (name, left) in [("child", vec![]), ("shared", vec!["other"])] {
+        assert_eq!(owners(&client.get(&format!("{MAPS}/{name}")).await.json()), left, "{name}");
+    }
+    // Without a word in the deletion, what the object itself asks for holds (§5.3 step 3).
+    let mut own = json!({"metadata": {"name": "owner", "finalizers": ["orphan"]}});
+    client.post(MAPS, &own).await;
+    make(client, "child-2", &["owner"]).await;
+    client.delete(&format!("{MAPS}/owner")).await;
+    until_gone(client, "owner").await;
+    assert!(owners(&client.get(&format!("{MAPS}/child-2")).await.json()).is_empty());
+    // And the deletion's word counts for more.
+    own["metadata"]["finalizers"] = json!(["orphan", "foregroundDeletion"]);
+    let refused = client.post(MAPS, &own).await;
+    assert_eq!(refused.status, 422, "{}", refused.text());
+    own["metadata"]["finalizers"] = json!(["orphan"]);
+    client.post(MAPS, &own).await;
+    make(client, "child-3", &["owner"]).await;
+    delete(client, "owner", "Background").await;
+    until_gone(client, "child-3").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_that_own_each_other_do_not_wait_for_ever() {
+    let server = Server::start_upstream().await;
+    let client = server.client();
+    let a = make(client, "a", &[]).await;
+    make(client, "b", &["a!"]).await;
+    let b = client.get(&format!("{MAPS}/b")).await.json()["metadata"]["uid"].clone();
+    let reference = json!({"metadata": {"ownerReferences": [
+        {"apiVersion": "v1", "kind": "ConfigMap", "name": "b", "uid": b, "blockOwnerDeletion": true}
+    ]}});
+    assert_eq!(client.patch(&format!("{MAPS}/a"), "merge", &reference).await.status, 200, "{a}");
+    delete(client, "a", "Foreground").await;
+    until_gone(client, "a").await;
+    until_gone(client, "b").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn owners_are_looked_for_where_the_dependent_is_and_nowhere_else() {
+    let server = Server::start_upstream().await;
+    let client = server.client();
+    client.post("/api/v1/namespaces", &json!({"metadata": {"name": "other"}})).await;
+    let uid = make_in(client, "/api/v1/namespaces/other/configmaps", "owner", &[]).await;
+    let reference = |kind: &str, version: &str| json!([{"apiVersion": version, "kind": kind, "name": "owner", "uid": uid}]);
+    // A namespaced owner elsewhere is none, and somebody is told.
+    let stray = json!({"metadata": {"name": "stray", "ownerReferences": reference("ConfigMap", "v1")}});
+    assert_eq!(client.post(MAPS, &stray).await.status, 201);
+    until_gone(client, "stray").await;
+    let events = client.get("/api/v1/namespaces/default/events").await.json();
+    let said: Vec<_> = events["items"].as_array().unwrap().iter().collect();
+    let [event] = said[..] else { panic!("{events}") };
+    assert_eq!(event["reason"], "OwnerRefInvalidNamespace");
+    assert_eq!(event["type"], "Warning");
+    assert_eq!(event["involvedObject"]["name"], "stray");
+    let message = format!(
+        "ownerRef [v1/ConfigMap, namespace: default, name: owner, uid: {uid}] does not exist in namespace \"default\""
+    );
+    assert_eq!(event["message"], message);
+    // What has a namespaced owner without being in a namespace cannot be judged, and what has an owner of an unknown
+    // kind neither: both stay.
+    let roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
+    let role = json!({"metadata": {"name": "kept", "ownerReferences": reference("ConfigMap", "v1")}});
+    assert_eq!(client.post(roles, &role).await.status, 201);
+    let unknown =
+        json!({"metadata": {"name": "kept", "ownerReferences": reference("Widget", "example.com/v1")}});
+    assert_eq!(client.post(MAPS, &unknown).await.status, 201);
+    // The events come from one task in order: when a later dependent is gone, these were looked at.
+    make(client, "later", &["nobody"]).await;
+    until_gone(client, "later").await;
+    assert_eq!(client.get(&format!("{roles}/kept")).await.status, 200);
+    assert_eq!(client.get(&format!("{MAPS}/kept")).await.status, 200);
+    // A cluster-scoped owner is the same from everywhere.
+    let role_uid = client.get(&format!("{roles}/kept")).await.json()["metadata"]["uid"].clone();
+    let owned = json!({"metadata": {"name": "owned", "ownerReferences": [{
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "name": "kept", "uid": role_uid,
+    }]}});
+    assert_eq!(client.post(MAPS, &owned).await.status, 201);
+    client.delete(&format!("{roles}/kept")).await;
+    until_gone(client, "owned").await;
+}
+
+/// Makes `count` dependents of `owner`, several at a time.
+async fn make_many(client: &Client, owner: &str, uid: &str, count: usize) {
+    const WRITERS: usize = 32;
+    let writers = (0..WRITERS).map(|writer| {
+        let (client, owner, uid) = (client.another(), owner.to_owned(), uid.to_owned());
+        tokio::spawn(async move {
+            for at in (writer..count).step_by(WRITERS) {
+                let object = json!({"metadata": {"name": format!("{owner}-{at}"), "labels": {"of": owner},
+                    "ownerReferences": [
+                        {"apiVersion": "v1", "kind": "ConfigMap", "name": owner, "uid": uid, "blockOwnerDeletion": true}
+                    ]}});
+                assert_eq!(client.post(MAPS, &object).await.status, 201);
+            }
+        })
+    });
+    for writer in writers.collect::<Vec<_>>() {
+        writer.await.unwrap();
+    }
+}
+
+async fn until_none_left(client: &Client, owner: &str) {
+    let list = format!("{MAPS}?labelSelector=of%3D{owner}&limit=1");
+    until(client, &list, |list| list.unwrap()["items"].as_array().unwrap().is_empty()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_thousand_dependents_go_and_a_cut_in_the_middle_does_not_keep_any() {
+    let mut server = Server::start_upstream().await;
+    let client = server.client().clone();
+    let uid = make(&client, "big", &[]).await;
+    make_many(&client, "big", &uid, 10_000).await;
+    let begun = std::time::Instant::now();
+    delete(&client, "big", "Background").await;
+    until_none_left(&client, "big").await;
+    eprintln!("10000 dependents went in {:?}", begun.elapsed());
+
+    let uid = make(&client, "cut", &[]).await;
+    make_many(&client, "cut", &uid, 2000).await;
+    delete(&client, "cut", "Foreground").await;
+    // One of them is gone: it is in the middle of it.
+    let list = format!("{MAPS}?labelSelector=of%3Dcut&limit=1");
+    until(&client, &list, |list| {
+        let left = list.unwrap()["metadata"]["remainingItemCount"].as_u64();
+        left.is_none_or(|left| left < 1999)
+    })
+    .await;
+    server.kill();
+    server.restart().await;
+    let client = server.client();
+    until_gone(client, "cut").await;
+    until_none_left(client, "cut").await;
+}
