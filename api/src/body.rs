@@ -3,9 +3,12 @@
 use serde::Deserialize;
 
 use crate::codec::protobuf::{self, envelope::Unknown};
+use crate::codec::yaml;
+use crate::json::Value;
 use crate::negotiate::{self, Input};
 use crate::pipeline::Api;
-use crate::schema::decode::{Decoded, decode};
+use crate::schema::conform::conform;
+use crate::schema::decode::{DecodeError, Decoded, decode};
 use crate::schema::table::Message;
 use crate::status::Status;
 use crate::verbs::Call;
@@ -36,17 +39,41 @@ impl Expected<'_> {
     pub fn decode(&self, call: &Call<'_>, body: &[u8]) -> Result<Decoded, Status> {
         match negotiate::input(call.headers, call.api.naming)? {
             Input::Json => self.decode_json(call.api, body),
+            Input::Yaml => self.decode_yaml(call.api, body),
             Input::Protobuf => self.decode_protobuf(call.api, body),
         }
     }
 
     fn decode_json(&self, api: &Api, body: &[u8]) -> Result<Decoded, Status> {
-        let mut decoded =
-            decode(self.message, body).map_err(|error| self.explain(api, body, &error.to_string()))?;
-        let text =
-            |name: &str| decoded.object.get(name).and_then(crate::json::Value::as_str).unwrap_or_default();
+        let decoded = decode(self.message, body);
+        self.check(decoded, |error| self.explain(api, body, error))
+    }
+
+    /// YAML is JSON written differently; what strict decoding finds in the text comes first.
+    fn decode_yaml(&self, api: &Api, body: &[u8]) -> Result<Decoded, Status> {
+        let document = yaml::parse(body).map_err(|error| self.unrecognized(body, &error.to_string()))?;
+        let duplicates = document.strict_error();
+        let decoded = self.decode_tree(api, document.value)?;
+        Ok(Decoded { strict: duplicates.into_iter().chain(decoded.strict).collect(), ..decoded })
+    }
+
+    /// A body that was read to a tree without its schema.
+    fn decode_tree(&self, api: &Api, value: Value) -> Result<Decoded, Status> {
+        let text = |name: &str| value.str_at(&[name]).to_owned();
+        let (kind, api_version) = (text("kind"), text("apiVersion"));
+        self.check(conform(self.message, value), |error| self.mismatch(api, &kind, &api_version, error))
+    }
+
+    /// Sees to it that a body is what the endpoint takes, and names it.
+    fn check(
+        &self,
+        decoded: Result<Decoded, DecodeError>,
+        refuse: impl Fn(&str) -> Status,
+    ) -> Result<Decoded, Status> {
+        let mut decoded = decoded.map_err(|error| refuse(&error.to_string()))?;
+        let text = |name: &str| decoded.object.get(name).and_then(Value::as_str).unwrap_or_default();
         if !self.fits(text("kind"), text("apiVersion")) {
-            return Err(self.explain(api, body, ""));
+            return Err(refuse(""));
         }
         for (name, value) in [("kind", self.kind), ("apiVersion", self.api_version)] {
             decoded.object.insert(name, value.into());

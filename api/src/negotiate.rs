@@ -14,6 +14,9 @@ use crate::table::MetaVersion;
 /// Media type of JSON.
 pub const JSON: &str = "application/json";
 
+/// Media type of YAML.
+pub const YAML: &str = "application/yaml";
+
 /// What the response body shows of an object.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Transform {
@@ -192,6 +195,8 @@ fn clauses(header: &str) -> Vec<Clause<'_>> {
 pub enum Input {
     /// JSON text.
     Json,
+    /// YAML text.
+    Yaml,
     /// An enveloped protobuf message.
     Protobuf,
 }
@@ -204,7 +209,8 @@ pub fn input(headers: &HeaderMap, naming: &'static Naming) -> Result<Input, Stat
         Some("" | JSON) | None => Ok(Input::Json),
         Some(given) if is_protobuf(given) => Ok(Input::Protobuf),
         Some(given) if given.eq_ignore_ascii_case(JSON) => Ok(Input::Json),
-        Some(_) => Err(Status::unsupported_media_type(&[JSON, naming.protobuf_media_type])),
+        Some(given) if given.eq_ignore_ascii_case(YAML) => Ok(Input::Yaml),
+        Some(_) => Err(Status::unsupported_media_type(&[JSON, YAML, naming.protobuf_media_type])),
     }
 }
 
@@ -323,11 +329,14 @@ mod tests {
     }
 
     #[test]
-    fn bodies_are_json_or_protobuf_or_415() {
+    fn bodies_are_json_yaml_or_protobuf_or_415() {
         for (given, want) in [
             ("application/json", Some(Input::Json)),
             ("application/json;charset=utf-8", Some(Input::Json)),
             ("Application/JSON", Some(Input::Json)),
+            ("application/yaml", Some(Input::Yaml)),
+            ("application/yaml; charset=utf-8", Some(Input::Yaml)),
+            ("application/x-yaml", None),
             ("application/vnd.kubernetes.protobuf", Some(Input::Protobuf)),
             ("application/vnd.kubernetes.protobuf;stream=watch", Some(Input::Protobuf)),
             ("application/vnd.cluster.protobuf", None), // the other vocabulary's
@@ -340,7 +349,7 @@ mod tests {
                 (got, None) => assert!(
                     got.unwrap_err()
                         .message
-                        .ends_with("application/json, application/vnd.kubernetes.protobuf"),
+                        .ends_with("application/json, application/yaml, application/vnd.kubernetes.protobuf"),
                     "{given}"
                 ),
             }

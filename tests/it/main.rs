@@ -20,3 +20,4 @@ mod protobuf;
 mod routes;
 mod status;
 mod watches;
+mod yaml;

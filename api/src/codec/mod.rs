@@ -1,3 +1,4 @@
 //! Encodings other than JSON: each one file or folder, each from and to the tree or the stored bytes.
 
 pub mod protobuf;
+pub mod yaml;

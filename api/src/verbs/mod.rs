@@ -26,6 +26,7 @@ use auth::{Authorized, User};
 use http::HeaderMap;
 
 use crate::attributes::Selection;
+use crate::codec::yaml;
 use crate::negotiate::Output;
 use crate::pipeline::Api;
 use crate::query::{FieldValidation, Query};
@@ -107,7 +108,7 @@ impl<'r> Call<'r> {
             _ if found.is_empty() => Ok(()),
             FieldValidation::Ignore => Ok(()),
             FieldValidation::Warn => {
-                self.warnings.extend(found);
+                self.warnings.extend(found.iter().flat_map(|found| yaml::warnings(found)).map(str::to_owned));
                 Ok(())
             }
             FieldValidation::Strict => Err(refuse(format!("strict decoding error: {}", found.join(", ")))),

@@ -3,6 +3,7 @@
 use super::Call;
 use crate::attributes::Selection;
 use crate::codec::protobuf::{self, envelope::Unknown};
+use crate::codec::yaml;
 use crate::field::FieldError;
 use crate::json::{Object, Value};
 use crate::negotiate::{self, Input};
@@ -189,6 +190,10 @@ impl DeleteOptions {
         }
         match negotiate::input(call.headers, call.api.naming)? {
             Input::Json => Self::from_body(body, &meta_group),
+            Input::Yaml => {
+                let document = yaml::parse(body).map_err(|error| Status::bad_request(error.to_string()))?;
+                Self::from_value(&document.value, &meta_group)
+            }
             Input::Protobuf => Self::from_protobuf(&call.api.registry, body, &meta_group),
         }
     }

@@ -1,0 +1,335 @@
+//! Events to a tree, one document, within limits.
+//!
+//! Containers under construction stand on a stack of our own, so nesting costs no call stack. An alias is a copy of
+//! what it names: copies are counted, and a document whose aliases would unfold to more than a body may say itself
+//! is refused before they do. Keys become strings, as JSON needs them.
+
+use std::borrow::Cow;
+
+use hashbrown::HashMap;
+use saphyr_parser::{Event, Parser, ScalarStyle, ScanError};
+
+use super::scalar::{self, Scalar, Tag};
+use crate::json::{self, DEPTH_MAX, Key, MemberCollector, Object, Value};
+
+/// Most memory that anchors and aliases may add to a document, in bytes: a little more than the largest body
+/// holds, so that an alias saves typing and is no way to say more than that.
+const COPIED_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// Most duplicate keys reported for one document (semantics §9.5).
+const DUPLICATES_MAX: usize = 100;
+
+/// One YAML document as a tree.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Document {
+    /// The tree; of a key that was set twice, the last value. An empty text is `null`.
+    pub value: Value,
+    /// `line 4: key "a" already set in map`, in document order, at most 100.
+    pub duplicates: Vec<String>,
+}
+
+impl Document {
+    /// What strict decoding says of the duplicates, in one sentence; `None` if there are none.
+    pub fn strict_error(&self) -> Option<String> {
+        (!self.duplicates.is_empty()).then(|| format!("{STRICT_PREFIX}{}", self.duplicates.join(SEPARATOR)))
+    }
+}
+
+const STRICT_PREFIX: &str = "yaml: unmarshal errors:\n  ";
+const SEPARATOR: &str = "\n  ";
+
+/// A sentence of strict decoding as warnings tell it: one for each line of [`Document::strict_error`], any other
+/// sentence as it is (semantics §9.5).
+pub fn warnings(sentence: &str) -> impl Iterator<Item = &str> {
+    sentence.strip_prefix(STRICT_PREFIX).unwrap_or(sentence).split(SEPARATOR)
+}
+
+/// Why a text is not one YAML document that JSON can say.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum YamlError {
+    /// The text is no YAML, or means nothing.
+    #[error("yaml: line {line}: {what}")]
+    Syntax {
+        /// Line of the text, from 1.
+        line: usize,
+        /// What is wrong there.
+        what: String,
+    },
+    /// Not UTF-8.
+    #[error("yaml: invalid Unicode")]
+    NotUnicode,
+    /// Anchors and aliases unfold to more than a body may hold.
+    #[error("yaml: document contains excessive aliasing")]
+    Aliasing,
+    /// Nested deeper than [`DEPTH_MAX`].
+    #[error("yaml: exceeded max depth")]
+    Depth,
+    /// More than one document.
+    #[error("yaml: expected a single document")]
+    SeveralDocuments,
+    /// A number that JSON cannot say.
+    #[error("json: unsupported value: {0}")]
+    Unsupported(&'static str),
+}
+
+impl From<ScanError> for YamlError {
+    fn from(error: ScanError) -> Self {
+        YamlError::Syntax { line: error.marker().line(), what: error.info().to_owned() }
+    }
+}
+
+/// Reads a text of one YAML document; empty documents before and behind it do not count.
+///
+/// Costs time in proportion to the text, and memory in proportion to it and to a constant for aliases.
+///
+/// # Errors
+/// See [`YamlError`]. Duplicate keys are none; they are told beside the tree.
+pub fn parse(text: &[u8]) -> Result<Document, YamlError> {
+    let text = std::str::from_utf8(text).map_err(|_| YamlError::NotUnicode)?;
+    let mut parser = Parser::new_from_str(text);
+    let mut builder = Builder::default();
+    let mut document = None;
+    while let Some(event) = parser.next_event() {
+        let (event, span) = event?;
+        let line = span.start.line();
+        match event {
+            Event::StreamEnd => break,
+            Event::DocumentEnd => {
+                let value = builder.root.take().unwrap_or_default();
+                if !value.is_null() && document.replace(value).is_some() {
+                    return Err(YamlError::SeveralDocuments);
+                }
+            }
+            Event::StreamStart | Event::DocumentStart(_) | Event::Nothing => {}
+            event => builder.take(event, line)?,
+        }
+    }
+    Ok(Document { value: document.unwrap_or_default(), duplicates: builder.duplicates })
+}
+
+/// A container that is not complete, and the line on which it begins.
+enum Frame {
+    Sequence { items: Vec<Value>, anchor: usize, line: usize },
+    Mapping { members: MemberCollector, place: Place, merged: Vec<Object>, anchor: usize, line: usize },
+}
+
+/// What comes next in a mapping.
+enum Place {
+    Key,
+    /// The value of this key, given as this text in messages.
+    Value(String, Cow<'static, str>),
+    /// The mappings that belong into this one.
+    Merge,
+}
+
+/// What an anchor names.
+struct Anchored {
+    value: Value,
+    cost: Cost,
+}
+
+/// What copying a tree takes.
+#[derive(Clone, Copy)]
+struct Cost {
+    bytes: usize,
+    /// Levels of containers, the tree itself included.
+    depth: usize,
+}
+
+#[derive(Default)]
+struct Builder {
+    stack: Vec<Frame>,
+    /// The finished document.
+    root: Option<Value>,
+    anchors: HashMap<usize, Anchored>,
+    copied_bytes: usize,
+    duplicates: Vec<String>,
+}
+
+impl Builder {
+    fn take(&mut self, event: Event<'_>, line: usize) -> Result<(), YamlError> {
+        let wrong = |what: &str| YamlError::Syntax { line, what: what.to_owned() };
+        match event {
+            Event::SequenceStart(anchor, _) => {
+                self.open(Frame::Sequence { items: Vec::new(), anchor, line }, line)
+            }
+            Event::MappingStart(anchor, _) => {
+                let members = MemberCollector::default();
+                self.open(
+                    Frame::Mapping { members, place: Place::Key, merged: Vec::new(), anchor, line },
+                    line,
+                )
+            }
+            Event::SequenceEnd => match self.stack.pop() {
+                Some(Frame::Sequence { items, anchor, line }) => self.put(Value::Array(items), anchor, line),
+                _ => Err(wrong("did not find expected node content")),
+            },
+            Event::MappingEnd => match self.stack.pop() {
+                Some(Frame::Mapping { mut members, merged, anchor, line, .. }) => {
+                    // What stands in the mapping itself counts more than what is merged into it.
+                    for (name, value) in merged.into_iter().flat_map(Object::into_members) {
+                        if members.find(&name).is_none() {
+                            members.set(name, value);
+                        }
+                    }
+                    self.put(members.finish().into(), anchor, line)
+                }
+                _ => Err(wrong("did not find expected node content")),
+            },
+            Event::Alias(anchor) => {
+                let Some(Anchored { value, cost }) = self.anchors.get(&anchor) else {
+                    return Err(wrong("anchor value contains itself"));
+                };
+                if self.stack.len() + cost.depth > DEPTH_MAX {
+                    return Err(YamlError::Depth);
+                }
+                charge(&mut self.copied_bytes, cost)?;
+                let value = value.clone();
+                self.put(value, 0, line)
+            }
+            Event::Scalar(text, style, anchor, tag) => {
+                let tag = tag.map(|tag| {
+                    let is_core = tag.is_yaml_core_schema();
+                    if is_core { Tag::by_name(&tag.suffix) } else { Tag::Other }
+                });
+                let scalar = match tag {
+                    Some(tag) => scalar::resolve_tagged(tag, &text).map_err(|what| wrong(&what))?,
+                    None if style == ScalarStyle::Plain => scalar::resolve(&text),
+                    None => Scalar::Value(Value::String(text.clone().into_owned())),
+                };
+                self.scalar(scalar, &text, anchor, line)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn open(&mut self, frame: Frame, line: usize) -> Result<(), YamlError> {
+        if matches!(self.stack.last(), Some(Frame::Mapping { place: Place::Key, .. })) {
+            return Err(YamlError::Syntax { line, what: "invalid map key".to_owned() });
+        }
+        if self.stack.len() >= DEPTH_MAX {
+            return Err(YamlError::Depth);
+        }
+        self.stack.push(frame);
+        Ok(())
+    }
+
+    /// A scalar, which may be a key.
+    fn scalar(&mut self, scalar: Scalar, text: &str, anchor: usize, line: usize) -> Result<(), YamlError> {
+        if let Some(Frame::Mapping { place: place @ Place::Key, .. }) = self.stack.last_mut() {
+            *place = match &scalar {
+                Scalar::Merge => Place::Merge,
+                Scalar::NotFinite(_) => Place::Value(text.to_ascii_lowercase(), text.to_owned().into()),
+                Scalar::Value(value) => key(value, line)?,
+            };
+            if anchor > 0
+                && let Scalar::Value(value) = scalar
+            {
+                self.anchor(anchor, &value)?;
+            }
+            return Ok(());
+        }
+        let value = match scalar {
+            Scalar::Value(value) => value,
+            Scalar::Merge => text.into(),
+            Scalar::NotFinite(name) => return Err(YamlError::Unsupported(name)),
+        };
+        self.put(value, anchor, line)
+    }
+
+    /// A complete node, to where it belongs.
+    fn put(&mut self, value: Value, anchor: usize, line: usize) -> Result<(), YamlError> {
+        if anchor > 0 {
+            self.anchor(anchor, &value)?;
+        }
+        match self.stack.last_mut() {
+            None => self.root = Some(value),
+            Some(Frame::Sequence { items, .. }) => items.push(value),
+            Some(Frame::Mapping { members, place, merged, .. }) => {
+                match std::mem::replace(place, Place::Key) {
+                    // An alias as a key.
+                    Place::Key => *place = key(&value, line)?,
+                    Place::Merge => merge(value, merged, line)?,
+                    Place::Value(name, shown) => {
+                        if members.set(Key::Owned(name), value) && self.duplicates.len() < DUPLICATES_MAX {
+                            self.duplicates.push(format!("line {line}: key {shown} already set in map"));
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps a copy of a node for its aliases.
+    fn anchor(&mut self, anchor: usize, value: &Value) -> Result<(), YamlError> {
+        let cost = cost(value);
+        charge(&mut self.copied_bytes, &cost)?;
+        self.anchors.insert(anchor, Anchored { value: value.clone(), cost });
+        Ok(())
+    }
+}
+
+/// Accounts for a copy.
+fn charge(copied_bytes: &mut usize, cost: &Cost) -> Result<(), YamlError> {
+    *copied_bytes += cost.bytes;
+    if *copied_bytes > COPIED_BYTES_MAX { Err(YamlError::Aliasing) } else { Ok(()) }
+}
+
+/// A scalar as a key: its JSON name, and as messages show it.
+fn key(value: &Value, line: usize) -> Result<Place, YamlError> {
+    let name = match value {
+        Value::String(text) => {
+            return Ok(Place::Value(text.clone(), crate::field::go_quote(text).into()));
+        }
+        Value::Bool(true) => "true".to_owned(),
+        Value::Bool(false) => "false".to_owned(),
+        Value::Int(_) | Value::Float(_) => {
+            let mut text = Vec::new();
+            json::write(value, &mut text);
+            String::from_utf8_lossy(&text).into_owned()
+        }
+        Value::Null | Value::Array(_) | Value::Object(_) => {
+            return Err(YamlError::Syntax { line, what: "invalid map key".to_owned() });
+        }
+    };
+    Ok(Place::Value(name.clone(), name.into()))
+}
+
+/// The mappings behind a `<<` key, the earlier of a list before the later.
+fn merge(value: Value, merged: &mut Vec<Object>, line: usize) -> Result<(), YamlError> {
+    let wanted = || {
+        let what = "map merge requires map or sequence of maps as the value".to_owned();
+        YamlError::Syntax { line, what }
+    };
+    match value {
+        Value::Object(members) => merged.push(members),
+        Value::Array(items) => {
+            for item in items {
+                let Value::Object(members) = item else { return Err(wanted()) };
+                merged.push(members);
+            }
+        }
+        _ => return Err(wanted()),
+    }
+    Ok(())
+}
+
+fn cost(value: &Value) -> Cost {
+    let base = size_of::<Value>();
+    let inside = |costs: &mut dyn Iterator<Item = Cost>| {
+        costs.fold(Cost { bytes: base, depth: 1 }, |sum, cost| Cost {
+            bytes: sum.bytes + cost.bytes,
+            depth: sum.depth.max(cost.depth + 1),
+        })
+    };
+    match value {
+        Value::String(text) => Cost { bytes: base + text.len(), depth: 0 },
+        Value::Array(items) => inside(&mut items.iter().map(cost)),
+        Value::Object(members) => inside(&mut members.iter().map(|(name, value)| {
+            let cost = cost(value);
+            Cost { bytes: cost.bytes + size_of::<Key>() + name.len(), ..cost }
+        })),
+        _ => Cost { bytes: base, depth: 0 },
+    }
+}

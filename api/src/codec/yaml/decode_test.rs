@@ -1,0 +1,115 @@
+//! What is a document, what it says, and what is refused.
+
+use super::{Document, YamlError, parse};
+use crate::json;
+
+fn text(document: &Document) -> String {
+    let mut out = Vec::new();
+    json::write(&document.value, &mut out);
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn documents_become_the_trees_that_their_json_would() {
+    for (yaml, want) in [
+        ("", "null"),
+        ("# nothing\n", "null"),
+        ("---\n", "null"),
+        ("a: 1\n---\n", r#"{"a":1}"#),
+        ("---\n---\na: 1\n...\n", r#"{"a":1}"#),
+        ("{\"kind\": \"Pod\", \"n\": [1, 2.5, null]}", r#"{"kind":"Pod","n":[1,2.5,null]}"#),
+        ("a: yes\non: no\nb: \"yes\"\nc: 'on'", r#"{"a":true,"true":false,"b":"yes","c":"on"}"#),
+        ("mode: 0644\nport: 1_000\n", r#"{"mode":420,"port":1000}"#),
+        ("1: a\n2.5: b\ntrue: c\n.inf: d", r#"{"1":"a","2.5":"b","true":"c",".inf":"d"}"#),
+        ("a:\n- b\n- c: d\n  e:\n  - f", r#"{"a":["b",{"c":"d","e":["f"]}]}"#),
+        ("a: |\n  x\n  y\nb: >-\n  x\n  y\n", r#"{"a":"x\ny\n","b":"x y"}"#),
+        ("a: &x {k: v}\nb: *x\n", r#"{"a":{"k":"v"},"b":{"k":"v"}}"#),
+        ("&k key: 1\nother: *k\n", r#"{"key":1,"other":"key"}"#),
+        ("a: &k name\n*k : 1\n", r#"{"a":"name","name":1}"#),
+        ("b: &b {x: 1, w: 2}\nc: {<<: *b, w: 3}\n", r#"{"b":{"x":1,"w":2},"c":{"w":3,"x":1}}"#),
+        ("b: &b {x: 1}\nc: {w: 3, <<: [*b, {x: 2, z: 4}]}", r#"{"b":{"x":1},"c":{"w":3,"x":1,"z":4}}"#),
+        ("'<<': 1", r#"{"\u003c\u003c":1}"#),
+        ("a: <<", r#"{"a":"\u003c\u003c"}"#),
+        ("a: !!str 1\nb: !!int '2'\nc: !mine x", r#"{"a":"1","b":2,"c":"x"}"#),
+        ("t: 2001-01-01T00:00:00Z", r#"{"t":"2001-01-01T00:00:00Z"}"#),
+        ("\u{feff}a: 1", r#"{"a":1}"#),
+        ("a: 1\na: 2\n", r#"{"a":2}"#),
+    ] {
+        let document = parse(yaml.as_bytes()).unwrap_or_else(|error| panic!("{yaml}: {error}"));
+        assert_eq!(text(&document), want, "{yaml}");
+    }
+}
+
+#[test]
+fn duplicate_keys_are_told_with_the_line_of_their_value() {
+    let yaml = "a: 1\nb:\n  c: 1\n  d: 2\n  c: 3\na: 4\n1: x\n1: y\ne: {<<: {f: 1}, f: 2}\nb:\n  c: 1\n\n";
+    let document = parse(yaml.as_bytes()).unwrap();
+    assert_eq!(
+        document.duplicates,
+        [
+            "line 5: key \"c\" already set in map",
+            "line 6: key \"a\" already set in map",
+            "line 8: key 1 already set in map",
+            "line 11: key \"b\" already set in map",
+        ]
+    );
+    let sentence = document.strict_error().unwrap();
+    assert_eq!(
+        sentence.lines().take(2).collect::<Vec<_>>(),
+        ["yaml: unmarshal errors:", "  line 5: key \"c\" already set in map"]
+    );
+    assert_eq!(super::warnings(&sentence).collect::<Vec<_>>(), document.duplicates);
+    assert_eq!(super::warnings("unknown field \"x\"").collect::<Vec<_>>(), ["unknown field \"x\""]);
+    assert_eq!(parse(b"a: 1").unwrap().strict_error(), None);
+    let many = "a: 1\n".repeat(1000);
+    assert_eq!(parse(many.as_bytes()).unwrap().duplicates.len(), 100);
+}
+
+#[test]
+fn what_json_cannot_say_is_refused() {
+    let deep = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+    let bomb = {
+        let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
+        for level in 1..10 {
+            let items = vec![format!("*a{}", level - 1); 10].join(", ");
+            text.push_str(&format!("a{level}: &a{level} [{items}]\n"));
+        }
+        text
+    };
+    let deep_aliases = {
+        let mut text = format!("a0: &a0 {}\n", deep(60));
+        for level in 1..4 {
+            text.push_str(&format!(
+                "a{level}: &a{level} {}*a{}{}\n",
+                "[".repeat(60),
+                level - 1,
+                "]".repeat(60)
+            ));
+        }
+        text
+    };
+    let nested_anchors = format!("{}x{}", "[&a ".repeat(100), "]".repeat(100));
+    assert!(parse(nested_anchors.as_bytes()).is_ok());
+    assert!(parse(deep(128).as_bytes()).is_ok());
+    for (yaml, want) in [
+        ("a: 1\n---\nb: 2\n", "yaml: expected a single document"),
+        ("a: .inf", "json: unsupported value: +Inf"),
+        ("a: [.nan]", "json: unsupported value: NaN"),
+        ("null: 1", "yaml: line 1: invalid map key"),
+        ("a: 1\n[x]: 1", "yaml: line 2: invalid map key"),
+        ("a: &a [*a]", "yaml: line 1: anchor value contains itself"),
+        ("<<: 1", "yaml: line 1: map merge requires map or sequence of maps as the value"),
+        ("a: !!int x", "yaml: line 1: cannot decode !!str `x` as a !!int"),
+        (&bomb, "yaml: document contains excessive aliasing"),
+        (&deep(129), "yaml: exceeded max depth"),
+        (&deep(100_000), "yaml: line 1: recursion limit exceeded"), // the scanner's own bound
+        (&deep_aliases, "yaml: exceeded max depth"),
+    ] {
+        assert_eq!(parse(yaml.as_bytes()).unwrap_err().to_string(), want, "{yaml:.60}");
+    }
+    for yaml in ["a: b: c", "a: [1", "a: *x", "a: \"", "a:\n  - b\n c: d", "*"] {
+        let error = parse(yaml.as_bytes()).unwrap_err();
+        assert!(matches!(error, YamlError::Syntax { .. }), "{yaml}: {error}");
+    }
+    assert_eq!(parse(b"\xff"), Err(YamlError::NotUnicode));
+}
