@@ -27,6 +27,7 @@ use crate::index::Tree;
 use crate::io::is_disk_full;
 use crate::log::{Keeper, Log};
 use crate::record::{self, Draft, EventKind, Head};
+use crate::sabotage;
 use crate::snapshot::{Entry, Root};
 use crate::types::{
     ATTRIBUTES_BYTES_MAX, Change, Committed, Durability, Expected, KEY_BYTES_MAX, Payload, VALUE_BYTES_MAX,
@@ -220,7 +221,10 @@ impl Vitals {
 
     /// Why every write will be refused until the store is opened again.
     fn failed(&self) -> Option<Refusal> {
-        self.refusal.lock().clone().filter(|refusal| matches!(refusal, Refusal::LogFailed { .. }))
+        let refusal = self.refusal.lock().clone();
+        refusal.filter(|refusal| {
+            matches!(refusal, Refusal::LogFailed { .. }) && !sabotage::writes_after_failed_sync()
+        })
     }
 
     /// Hears that the sequencer ended in the middle of its work.
@@ -351,6 +355,7 @@ impl Sequencer {
         }
         let current = self.tree.newest(&write.key).filter(|version| !version.is_delete()).copied();
         let as_expected = match write.expected {
+            _ if sabotage::expectation_skipped() => true,
             Expected::Any => true,
             Expected::Absent => current.is_none(),
             Expected::Revision(revision) => current.is_some_and(|version| version.revision == revision),
@@ -429,7 +434,8 @@ impl Sequencer {
     /// Goes on in a new segment; the buffer is empty.
     fn roll(&mut self, len: usize) -> Result<(), Refusal> {
         // With the old segment synced, only the last one can ever have a torn tail.
-        let rolled = self.log.sync().map_err(|error| log_failed("sync", &error)).and_then(|()| {
+        let sync = || if sabotage::roll_without_sync() { Ok(()) } else { self.log.sync() };
+        let rolled = sync().map_err(|error| log_failed("sync", &error)).and_then(|()| {
             self.vitals.synced.fetch_max(self.hub.revision(), Ordering::AcqRel);
             let rolled = self.log.roll(len, self.revision + 1, &self.keeper);
             rolled.map_err(|error| refusal("starting a segment", &error))
@@ -480,12 +486,13 @@ impl Sequencer {
         if let Err(error) = self.log.write(&self.buffer) {
             // Only a file system that copies on write can be full here. Nobody may ever see a refused write,
             // so whatever part of it was written has to be gone before the refusal is told.
-            if is_disk_full(&error) && self.log.erase(len).is_ok() {
+            if is_disk_full(&error) && (sabotage::refused_write_left() || self.log.erase(len).is_ok()) {
                 return Err(Refusal::DiskFull);
             }
             return Err(log_failed("write", &error));
         }
         match self.durability {
+            Durability::Sync if sabotage::ack_before_sync() => {}
             Durability::Sync => {
                 self.log.sync().map_err(|error| log_failed("sync", &error))?;
                 self.vitals.synced.fetch_max(self.revision, Ordering::AcqRel);

@@ -11,12 +11,15 @@
 
 mod commit;
 mod error;
+#[cfg(feature = "fault")]
+pub mod fault;
 mod history;
 mod index;
 mod io;
 mod log;
 mod record;
 mod recovery;
+mod sabotage;
 mod segment;
 mod snapshot;
 #[cfg(test)]

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::io::{File, Storage};
+use crate::sabotage;
 use crate::segment::{RECORDS_START, Segment};
 
 /// Name of a segment that is being made. Whatever is found under it on opening is of no use.
@@ -143,11 +144,15 @@ pub(crate) fn install(
     file: Arc<dyn File>,
 ) -> io::Result<Arc<Segment>> {
     let segment = Segment::create(number, first_revision, storage.entropy(), file)?;
-    segment.file.sync_data()?;
+    if !sabotage::rename_before_sync() {
+        segment.file.sync_data()?;
+    }
     // Whether the name took hold is unknown from here on, and a log with a segment too many must not be
     // continued in the one before: never mind the reason.
     storage.rename(NEXT_NAME, &Segment::name(number)).map_err(io::Error::other)?;
-    storage.sync_dir().map_err(io::Error::other)?;
+    if !sabotage::no_dir_sync() {
+        storage.sync_dir().map_err(io::Error::other)?;
+    }
     Ok(Arc::new(segment))
 }
 
@@ -220,10 +225,22 @@ impl Keeper {
                 self.changed.wait(&mut wishes);
             }
         }
-        if wishes.prepared.take().is_some() {
+        drop(wishes);
+        self.clean_up(storage);
+    }
+
+    /// Removes what was prepared and not used, after the last turn.
+    pub fn clean_up(&self, storage: &dyn Storage) {
+        if self.wishes.lock().prepared.take().is_some() {
             // Opening would remove it as well.
             let _ = storage.remove(NEXT_NAME);
         }
+    }
+
+    /// Does one of the things wished, without a thread; false when nothing is.
+    #[cfg(feature = "fault")]
+    pub fn turn(&self, storage: &dyn Storage, segment_bytes: u64, synced: &impl Fn(io::Result<u64>)) -> bool {
+        self.fulfil_one(&mut self.wishes.lock(), storage, segment_bytes, synced)
     }
 
     /// Does one of the things wished; false when nothing is.

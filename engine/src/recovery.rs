@@ -22,6 +22,7 @@ use crate::index::Tree;
 use crate::io::Storage;
 use crate::log::{NEXT_NAME, Segments, install};
 use crate::record::EventKind;
+use crate::sabotage;
 use crate::segment::{HeaderError, RECORDS_START, Segment};
 use crate::snapshot::Root;
 
@@ -78,7 +79,9 @@ pub(crate) fn recover(storage: &dyn Storage, segment_bytes: u64) -> Result<Recov
     let current = segments[last].clone();
     let name = Segment::name(current.number);
     clear_from(storage, &current, current.end()).map_err(failed(&name, "clear the torn end"))?;
-    current.file.sync_data().map_err(failed(&name, "sync"))?;
+    if !sabotage::recovery_without_sync() {
+        current.file.sync_data().map_err(failed(&name, "sync"))?;
+    }
     Ok(Recovered {
         root: Root {
             revision: state.revision,
@@ -152,7 +155,7 @@ impl Scan {
                 self.missing_until(storage, segment, revision);
             }
             if !found.head.body_is_sound(&found.bytes) {
-                if revision > synced {
+                if revision > synced && !sabotage::torn_tail_kept() {
                     break;
                 }
                 tracing::error!(
@@ -207,7 +210,7 @@ fn clear_from(storage: &dyn Storage, segment: &Segment, end: u64) -> io::Result<
         while at < stretch.end {
             let len = (stretch.end - at).min(CHUNK) as usize;
             let bytes = segment.file.read(at, len)?;
-            if bytes.iter().any(|&b| b != 0) {
+            if bytes.iter().any(|&b| b != 0) && !sabotage::torn_tail_not_cleared() {
                 cleared += len;
                 segment.file.write_at(at, &vec![0; len])?;
             }

@@ -1,0 +1,519 @@
+//! A simulated disk, and an engine on it that does nothing by itself (feature `fault`).
+//!
+//! ```text
+//! test ─ plan: operation → verdict ─► Disk ◄─ Storage, File ─ engine
+//!          proceed, fail, be full,     │
+//!          lie, lose power             └─ names: now, on the platter, changed since
+//!                                         files: now, on the platter, written since
+//! ```
+//!
+//! The disk keeps no promise that a real one does not keep. What was not synced may be there after a power loss or
+//! not, in any order, sector by sector and byte by byte; names hold only once the directory was synced; what a failed
+//! sync did not bring to the platter stays readable until the power goes and is never written again, whatever later
+//! syncs say. All of it is chosen from a seed, and operations are numbered, so that a failure can be seen again.
+//!
+//! A power loss has two parts: from the verdict on, every operation fails; [`Disk::restore_power`] then decides what is
+//! left. A killed process is a power loss that leaves everything ([`Disk::restart`]).
+
+mod content;
+mod stepper;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+use self::content::{Content, PAGE_BYTES};
+pub use self::stepper::{Stepper, open, open_with_threads};
+use crate::io::{File, Storage};
+pub use crate::sabotage::{Sabotage, Sabotaged};
+
+/// Numbers from a seed: SplitMix64.
+#[derive(Clone, Debug)]
+pub struct Random(u64);
+
+impl Random {
+    /// The sequence of that seed.
+    pub fn new(seed: u64) -> Random {
+        Random(seed)
+    }
+
+    /// The next 64 bits.
+    #[expect(clippy::should_implement_trait, reason = "it never ends")]
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `end`, which is at least 1.
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+
+    /// Whether something happens that happens once in `n` times.
+    pub fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+}
+
+/// What the engine asks of the disk.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Kind {
+    /// Bytes of a file are wanted. Changes nothing and does not count.
+    Read,
+    /// A file is made.
+    Create,
+    /// Bytes are written into a file.
+    Write,
+    /// A file is synced.
+    Sync,
+    /// A file gets another name.
+    Rename,
+    /// A file is removed.
+    Remove,
+    /// The directory is synced.
+    SyncDir,
+}
+
+/// One operation, as a plan sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Operation<'a> {
+    /// How many came before it, since the disk was made; reads do not count.
+    pub number: u64,
+    /// What is to be done.
+    pub kind: Kind,
+    /// The file's name at present; for a rename the new one, for the directory nothing.
+    pub name: &'a str,
+}
+
+/// What becomes of an operation.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Verdict {
+    /// It is done.
+    Proceed,
+    /// Input/output error. A write may have been done in part; of what a sync should have written some is on the
+    /// platter, and the rest is never written unless it is written anew.
+    Fail,
+    /// No space left; a write may have been done in part.
+    Full,
+    /// A sync reports success and does nothing, once. Other operations are done.
+    Lie,
+    /// The power goes while it is under way.
+    LosePower,
+    /// It is done, and then the power goes before anybody hears of it.
+    LosePowerAfter,
+}
+
+type Plan = Box<dyn FnMut(&Operation<'_>) -> Verdict + Send>;
+
+/// A simulated disk with one directory. Clones are handles to the same one.
+#[derive(Clone)]
+pub struct Disk(Arc<Shared>);
+
+struct Shared {
+    state: Mutex<State>,
+    resumed: Condvar,
+}
+
+struct State {
+    random: Random,
+    plan: Option<Plan>,
+    operations: u64,
+    powered: bool,
+    /// Counts power losses: what was opened before one is of no use after it.
+    epoch: u64,
+    stalled: bool,
+    /// Pages that may still be allocated; `None`: any number.
+    free_pages: Option<u64>,
+    files: BTreeMap<u64, Content>,
+    files_made: u64,
+    /// The directory as it is seen, and as it is on the platter.
+    names: BTreeMap<String, u64>,
+    stable_names: BTreeMap<String, u64>,
+    unsynced_names: Vec<NameChange>,
+}
+
+#[derive(Clone)]
+enum NameChange {
+    Set { name: String, file: u64 },
+    Rename { from: String, to: String, file: u64 },
+    Remove { name: String },
+}
+
+impl Disk {
+    /// An empty disk on which nothing fails.
+    pub fn new(seed: u64) -> Disk {
+        let state = State {
+            random: Random::new(seed),
+            plan: None,
+            operations: 0,
+            powered: true,
+            epoch: 0,
+            stalled: false,
+            free_pages: None,
+            files: BTreeMap::new(),
+            files_made: 0,
+            names: BTreeMap::new(),
+            stable_names: BTreeMap::new(),
+            unsynced_names: Vec::new(),
+        };
+        Disk(Arc::new(Shared { state: Mutex::new(state), resumed: Condvar::new() }))
+    }
+
+    /// A disk with these files on its platter.
+    pub fn with_files(seed: u64, files: &BTreeMap<String, Vec<u8>>) -> Disk {
+        let disk = Disk::new(seed);
+        for (name, bytes) in files {
+            disk.put(name, bytes);
+        }
+        disk
+    }
+
+    /// Has `plan` judge every operation from now on. It must not use the disk.
+    pub fn follow(&self, plan: impl FnMut(&Operation<'_>) -> Verdict + Send + 'static) {
+        self.0.state.lock().plan = Some(Box::new(plan));
+    }
+
+    /// Nothing fails any more, but for lack of space.
+    pub fn behave(&self) {
+        self.0.state.lock().plan = None;
+    }
+
+    /// How many operations there were; reads do not count.
+    pub fn operations(&self) -> u64 {
+        self.0.state.lock().operations
+    }
+
+    /// Whether the power is on.
+    pub fn has_power(&self) -> bool {
+        self.0.state.lock().powered
+    }
+
+    /// The power goes now.
+    pub fn lose_power(&self) {
+        self.0.state.lock().powered = false;
+        self.resume();
+    }
+
+    /// The power comes back. What was not synced is there or not as `seed` decides.
+    pub fn restore_power(&self, seed: u64) {
+        let mut random = Random::new(seed);
+        let mut state = self.0.state.lock();
+        let changes = std::mem::take(&mut state.unsynced_names);
+        let kept = match random.below(4) {
+            0 => Vec::new(),
+            1 => changes,
+            2 => changes[..random.below(changes.len() as u64 + 1) as usize].to_vec(),
+            _ => changes.into_iter().filter(|_| random.one_in(2)).collect(),
+        };
+        kept.iter().for_each(|change| change.apply(&mut state.stable_names));
+        state.names = state.stable_names.clone();
+        let named: Vec<u64> = state.names.values().copied().collect();
+        state.files.retain(|file, _| named.contains(file));
+        state.files.values_mut().for_each(|content| content.lose_power(&mut random));
+        state.start_again();
+    }
+
+    /// The process was killed and the machine was not: everything written is there, synced or not.
+    pub fn restart(&self) {
+        self.0.state.lock().start_again();
+    }
+
+    /// No operation ends until [`Disk::resume`]; reads go on.
+    pub fn stall(&self) {
+        self.0.state.lock().stalled = true;
+    }
+
+    /// Ends a [`Disk::stall`].
+    pub fn resume(&self) {
+        self.0.state.lock().stalled = false;
+        self.0.resumed.notify_all();
+    }
+
+    /// Only so many more pages of 4096 bytes can be written to for the first time; `None`: any number. What was
+    /// written to before can be written again.
+    pub fn limit_free_pages(&self, pages: Option<u64>) {
+        self.0.state.lock().free_pages = pages;
+    }
+
+    /// The files there are.
+    pub fn files(&self) -> BTreeMap<String, Vec<u8>> {
+        let state = self.0.state.lock();
+        state.names.iter().map(|(name, file)| (name.clone(), state.files[file].now().to_vec())).collect()
+    }
+
+    /// Changes a file's bytes behind the engine's back, on the platter as well. A file that is not there is left so.
+    pub fn damage(&self, name: &str, change: impl FnOnce(&mut Vec<u8>)) {
+        let mut state = self.0.state.lock();
+        let file = state.names.get(name).copied();
+        if let Some(content) = file.and_then(|file| state.files.get_mut(&file)) {
+            content.damage(change);
+        }
+    }
+
+    /// Puts a file on the platter, behind the engine's back.
+    pub fn put(&self, name: &str, bytes: &[u8]) {
+        let mut state = self.0.state.lock();
+        let file = state.make_file(Content::stable(bytes.to_vec()));
+        state.names.insert(name.into(), file);
+        state.stable_names.insert(name.into(), file);
+    }
+
+    /// Removes a file from the platter, behind the engine's back.
+    pub fn take(&self, name: &str) {
+        let mut state = self.0.state.lock();
+        state.names.remove(name);
+        state.stable_names.remove(name);
+    }
+
+    /// Judges an operation of somebody who opened the disk in `epoch`. Stalled operations wait here.
+    fn begin(
+        &self,
+        epoch: Option<u64>,
+        kind: Kind,
+        name: impl FnOnce(&State) -> String,
+    ) -> io::Result<(MutexGuard<'_, State>, Verdict)> {
+        let mut state = self.0.state.lock();
+        while state.stalled && kind != Kind::Read {
+            self.0.resumed.wait(&mut state);
+        }
+        if !state.powered || epoch.is_some_and(|epoch| epoch != state.epoch) {
+            return Err(io::Error::other("the power is off"));
+        }
+        let number = state.operations;
+        state.operations += u64::from(kind != Kind::Read);
+        let mut verdict = Verdict::Proceed;
+        if let Some(mut plan) = state.plan.take() {
+            verdict = plan(&Operation { number, kind, name: &name(&state) });
+            state.plan = Some(plan);
+        }
+        state.powered &= !matches!(verdict, Verdict::LosePower | Verdict::LosePowerAfter);
+        Ok((state, verdict))
+    }
+
+    fn handle(&self, file: u64, epoch: u64, size: u64) -> Arc<dyn File> {
+        Arc::new(Handle { disk: self.clone(), file, epoch, size })
+    }
+}
+
+impl State {
+    fn start_again(&mut self) {
+        self.powered = true;
+        self.epoch += 1;
+    }
+
+    fn make_file(&mut self, content: Content) -> u64 {
+        self.files_made += 1;
+        self.files.insert(self.files_made, content);
+        self.files_made
+    }
+
+    fn change_name(&mut self, change: NameChange) {
+        change.apply(&mut self.names);
+        self.unsynced_names.push(change);
+    }
+
+    fn name_of(&self, file: u64) -> String {
+        let found = self.names.iter().find(|(_, named)| **named == file);
+        found.map_or_else(String::new, |(name, _)| name.clone())
+    }
+
+    /// Writes what there is room for.
+    fn write(&mut self, file: u64, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let Some(content) = self.files.get_mut(&file) else { return Err(io::ErrorKind::NotFound.into()) };
+        let (mut fits, mut taken) = (bytes.len(), 0);
+        if let Some(free) = self.free_pages {
+            for page in content.pages_missing(offset..offset + bytes.len() as u64) {
+                if taken == free {
+                    fits = (page as u64 * PAGE_BYTES).saturating_sub(offset) as usize;
+                    break;
+                }
+                taken += 1;
+            }
+            self.free_pages = Some(free - taken);
+        }
+        content.write(offset, &bytes[..fits]);
+        if fits < bytes.len() { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
+    }
+
+    /// Gives the pages of a file back that has no name any more.
+    fn free(&mut self, file: u64) {
+        let pages = self.files.get(&file).map_or(0, Content::pages);
+        self.free_pages = self.free_pages.map(|free| free + pages);
+    }
+}
+
+impl NameChange {
+    fn apply(&self, names: &mut BTreeMap<String, u64>) {
+        match self {
+            NameChange::Set { name, file } => {
+                names.insert(name.clone(), *file);
+            }
+            NameChange::Rename { from, to, file } => {
+                names.retain(|name, named| name != from || named != file);
+                names.insert(to.clone(), *file);
+            }
+            NameChange::Remove { name } => {
+                names.remove(name);
+            }
+        }
+    }
+}
+
+/// What is said when the verdict is not to proceed.
+fn refused(verdict: Verdict) -> io::Result<()> {
+    match verdict {
+        Verdict::Proceed | Verdict::Lie => Ok(()),
+        Verdict::Fail => Err(io::Error::other("input/output error")),
+        Verdict::Full => Err(io::ErrorKind::StorageFull.into()),
+        Verdict::LosePower | Verdict::LosePowerAfter => Err(io::Error::other("the power is off")),
+    }
+}
+
+/// Whether an operation with that verdict has its effect, as far as anything has one before a sync.
+fn takes_effect(verdict: Verdict) -> bool {
+    !matches!(verdict, Verdict::Fail | Verdict::Full)
+}
+
+impl Storage for Disk {
+    fn list(&self) -> io::Result<Vec<String>> {
+        let (state, verdict) = self.begin(None, Kind::Read, |_| String::new())?;
+        refused(verdict)?;
+        Ok(state.names.keys().cloned().collect())
+    }
+
+    fn create(&self, name: &str, size: u64) -> io::Result<Arc<dyn File>> {
+        let (mut state, verdict) = self.begin(None, Kind::Create, |_| name.into())?;
+        let file = if takes_effect(verdict) {
+            let file = state.make_file(Content::new(size as usize));
+            if let Some(replaced) = state.names.get(name).copied() {
+                state.free(replaced);
+            }
+            state.change_name(NameChange::Set { name: name.into(), file });
+            file
+        } else {
+            0
+        };
+        refused(verdict)?;
+        Ok(self.handle(file, state.epoch, size))
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        let (state, verdict) = self.begin(None, Kind::Read, |_| name.into())?;
+        refused(verdict)?;
+        let &file = state.names.get(name).ok_or(io::ErrorKind::NotFound)?;
+        Ok(self.handle(file, state.epoch, state.files[&file].now().len() as u64))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        let (mut state, verdict) = self.begin(None, Kind::Rename, |_| to.into())?;
+        if takes_effect(verdict) {
+            let &file = state.names.get(from).ok_or(io::ErrorKind::NotFound)?;
+            if let Some(replaced) = state.names.get(to).copied() {
+                state.free(replaced);
+            }
+            state.change_name(NameChange::Rename { from: from.into(), to: to.into(), file });
+        }
+        refused(verdict)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        let (mut state, verdict) = self.begin(None, Kind::Remove, |_| name.into())?;
+        if takes_effect(verdict) {
+            let &file = state.names.get(name).ok_or(io::ErrorKind::NotFound)?;
+            state.free(file);
+            state.change_name(NameChange::Remove { name: name.into() });
+        }
+        refused(verdict)
+    }
+
+    fn sync_dir(&self) -> io::Result<()> {
+        let (mut state, verdict) = self.begin(None, Kind::SyncDir, |_| String::new())?;
+        if matches!(verdict, Verdict::Proceed | Verdict::LosePowerAfter) {
+            state.stable_names = state.names.clone();
+            state.unsynced_names.clear();
+        }
+        refused(verdict)
+    }
+
+    fn entropy(&self) -> u64 {
+        self.0.state.lock().random.next()
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        PathBuf::from("/simulated").join(name)
+    }
+}
+
+/// An open file.
+struct Handle {
+    disk: Disk,
+    file: u64,
+    epoch: u64,
+    size: u64,
+}
+
+impl Handle {
+    fn begin(&self, kind: Kind) -> io::Result<(MutexGuard<'_, State>, Verdict)> {
+        self.disk.begin(Some(self.epoch), kind, |state| state.name_of(self.file))
+    }
+}
+
+impl File for Handle {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        if offset.checked_add(bytes.len() as u64).is_none_or(|end| end > self.size) {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "write past the end of the file"));
+        }
+        let (mut state, verdict) = self.begin(Kind::Write)?;
+        let part = match takes_effect(verdict) {
+            true => bytes.len(),
+            false => state.random.below(bytes.len() as u64 + 1) as usize,
+        };
+        let written = state.write(self.file, offset, &bytes[..part]);
+        refused(verdict).and(written)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        let (mut state, verdict) = self.begin(Kind::Sync)?;
+        let State { files, random, .. } = &mut *state;
+        let Some(content) = files.get_mut(&self.file) else { return Err(io::ErrorKind::NotFound.into()) };
+        match verdict {
+            Verdict::Proceed | Verdict::LosePowerAfter => content.sync(),
+            Verdict::Fail | Verdict::Full => content.fail_sync(random),
+            Verdict::Lie | Verdict::LosePower => {}
+        }
+        refused(verdict)
+    }
+
+    fn read(&self, offset: u64, len: usize) -> io::Result<Bytes> {
+        // Who held a file before a power loss may look at what it was: the process's mapping is gone with it, but
+        // its test's handles are not.
+        let (state, verdict) = self.disk.begin(None, Kind::Read, |state| state.name_of(self.file))?;
+        refused(verdict)?;
+        let content = state.files.get(&self.file).ok_or(io::ErrorKind::NotFound)?;
+        let end = offset.checked_add(len as u64).filter(|&end| end <= content.now().len() as u64);
+        let end = end.ok_or(io::ErrorKind::UnexpectedEof)?;
+        Ok(Bytes::copy_from_slice(&content.now()[offset as usize..end as usize]))
+    }
+
+    fn written(&self, offset: u64) -> io::Result<Option<Range<u64>>> {
+        let state = self.disk.0.state.lock();
+        let content = state.files.get(&self.file).ok_or(io::ErrorKind::NotFound)?;
+        Ok(content.written(offset))
+    }
+}
+
+#[cfg(test)]
+#[path = "fault_test.rs"]
+mod tests;

@@ -1,0 +1,179 @@
+//! What is in a simulated file: what reads see, what is on the platter, and what was written in between.
+//!
+//! A power loss keeps of the latter what a real disk may keep: nothing, everything, the writes up to some byte, or
+//! each sector (or page) as it was after any number of the writes to it, perhaps torn in its middle.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use super::Random;
+
+/// The unit of allocation, and of what a kernel writes back.
+pub(super) const PAGE_BYTES: u64 = 4096;
+/// What a disk writes as a whole, mostly.
+const SECTOR_BYTES: usize = 512;
+
+/// A file's bytes.
+pub(super) struct Content {
+    now: Vec<u8>,
+    platter: Vec<u8>,
+    /// Whether the file's size is on the platter.
+    sized: bool,
+    /// Pages that have blocks.
+    allocated: Vec<bool>,
+    /// Writes since the last sync, in order: offset and bytes.
+    unsynced: Vec<(usize, Vec<u8>)>,
+}
+
+impl Content {
+    /// A new file of `size` zeros without blocks, unsynced.
+    pub fn new(size: usize) -> Content {
+        let pages = size.div_ceil(PAGE_BYTES as usize);
+        Content {
+            now: vec![0; size],
+            platter: vec![0; size],
+            sized: false,
+            allocated: vec![false; pages],
+            unsynced: Vec::new(),
+        }
+    }
+
+    /// A file that is on the platter.
+    pub fn stable(bytes: Vec<u8>) -> Content {
+        let mut content = Content::new(0);
+        content.damage(|old| *old = bytes);
+        content.sized = true;
+        content
+    }
+
+    /// What reads see.
+    pub fn now(&self) -> &[u8] {
+        &self.now
+    }
+
+    /// Pages that have blocks.
+    pub fn pages(&self) -> u64 {
+        self.allocated.iter().filter(|&&allocated| allocated).count() as u64
+    }
+
+    /// The pages of a range that have no blocks.
+    pub fn pages_missing(&self, range: Range<u64>) -> impl Iterator<Item = usize> {
+        pages(range).filter(|&page| !self.allocated[page])
+    }
+
+    /// Writes within the size.
+    pub fn write(&mut self, offset: u64, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
+        pages(offset..offset + bytes.len() as u64).for_each(|page| self.allocated[page] = true);
+        let offset = offset as usize;
+        self.now[offset..offset + bytes.len()].copy_from_slice(bytes);
+        self.unsynced.push((offset, bytes.to_vec()));
+    }
+
+    /// Brings everything to the platter.
+    pub fn sync(&mut self) {
+        for (offset, bytes) in self.unsynced.drain(..) {
+            self.platter[offset..offset + bytes.len()].copy_from_slice(&bytes);
+        }
+        self.sized = true;
+    }
+
+    /// Some of what was written is on the platter now, and the rest never will be, although it can be read: the
+    /// kernel takes its pages for clean.
+    pub fn fail_sync(&mut self, random: &mut Random) {
+        self.keep(random);
+        self.unsynced.clear();
+    }
+
+    /// What is left is what is on the platter.
+    pub fn lose_power(&mut self, random: &mut Random) {
+        if !self.sized && random.one_in(3) {
+            *self = Content::stable(Vec::new());
+            return;
+        }
+        self.keep(random);
+        self.unsynced.clear();
+        self.sized = true;
+        self.now.clone_from(&self.platter);
+    }
+
+    /// Changes the bytes everywhere.
+    pub fn damage(&mut self, change: impl FnOnce(&mut Vec<u8>)) {
+        change(&mut self.now);
+        self.platter.clone_from(&self.now);
+        self.unsynced.clear();
+        self.allocated.clear();
+        self.allocated.resize(self.now.len().div_ceil(PAGE_BYTES as usize), true);
+    }
+
+    /// The first stretch of pages with blocks at or after `offset`.
+    pub fn written(&self, offset: u64) -> Option<Range<u64>> {
+        let page = (offset / PAGE_BYTES) as usize;
+        let first = page + self.allocated.get(page..)?.iter().position(|&allocated| allocated)?;
+        let count = self.allocated[first..].iter().take_while(|&&allocated| allocated).count();
+        let start = (first as u64 * PAGE_BYTES).max(offset);
+        let end = ((first + count) as u64 * PAGE_BYTES).min(self.now.len() as u64);
+        (start < end).then_some(start..end)
+    }
+
+    /// Brings a part of what was written to the platter.
+    fn keep(&mut self, random: &mut Random) {
+        let writes = &self.unsynced;
+        let platter = &mut self.platter;
+        match random.below(6) {
+            0 => {}
+            1 => {
+                let mut left = match random.below(2) {
+                    // All of it, or up to some byte.
+                    0 => usize::MAX,
+                    _ => random.below(writes.iter().map(|(_, bytes)| bytes.len() as u64).sum::<u64>() + 1)
+                        as usize,
+                };
+                for (offset, bytes) in writes {
+                    let len = bytes.len().min(left);
+                    platter[*offset..offset + len].copy_from_slice(&bytes[..len]);
+                    left -= len;
+                }
+            }
+            2 => keep_units(platter, writes, PAGE_BYTES as usize, false, random),
+            kind => keep_units(platter, writes, SECTOR_BYTES, kind == 3, random),
+        }
+    }
+}
+
+/// Leaves each unit as it was after some of the writes to it, perhaps torn within the next.
+fn keep_units(platter: &mut [u8], writes: &[(usize, Vec<u8>)], unit: usize, torn: bool, random: &mut Random) {
+    let mut touched: BTreeMap<usize, Vec<&(usize, Vec<u8>)>> = BTreeMap::new();
+    for write in writes {
+        for number in write.0 / unit..(write.0 + write.1.len()).div_ceil(unit) {
+            touched.entry(number).or_default().push(write);
+        }
+    }
+    // Few, half or most of them.
+    let chance = [1, 4, 7][random.below(3) as usize];
+    for (number, writes) in touched {
+        let range = number * unit..(number + 1) * unit;
+        let mut left = match random.below(8) < chance {
+            true => 1 + random.below(writes.len() as u64) as usize,
+            false => random.below(writes.len() as u64) as usize,
+        };
+        for (offset, bytes) in writes {
+            let tear = if left == 0 && torn { random.below(unit as u64 + 1) as usize } else { unit };
+            let start = range.start.max(*offset);
+            let end = (range.start + tear).min(offset + bytes.len());
+            if (left > 0 || torn) && start < end {
+                platter[start..end].copy_from_slice(&bytes[start - offset..end - offset]);
+            }
+            if left == 0 {
+                break;
+            }
+            left -= 1;
+        }
+    }
+}
+
+fn pages(range: Range<u64>) -> Range<usize> {
+    (range.start / PAGE_BYTES) as usize..range.end.div_ceil(PAGE_BYTES) as usize
+}

@@ -1,0 +1,58 @@
+//! An engine on a simulated disk, with threads or without.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Disk;
+use crate::error::OpenError;
+use crate::types::Options;
+use crate::workers::Workers;
+use crate::{Engine, SEGMENT_BYTES_MIN};
+
+/// Events that tails find in memory: few, so that they read from the log as well.
+const RING_EVENTS_MAX: usize = 16;
+
+/// Opens the store on `disk` without starting anything: whatever happens happens in a turn of the [`Stepper`], on
+/// the caller's thread. `options.dir` is not looked at, and segments may be as small as two pages.
+pub fn open(disk: &Disk, options: &Options) -> Result<(Engine, Stepper), OpenError> {
+    let segment_bytes = options.segment_bytes.max(2 * super::PAGE_BYTES);
+    let (engine, workers) =
+        Engine::assemble(Arc::new(disk.clone()), segment_bytes, options.durability, RING_EVENTS_MAX)?;
+    Ok((engine, Stepper(workers)))
+}
+
+/// Opens the store on `disk` as it is opened on a real one.
+pub fn open_with_threads(disk: &Disk, options: &Options) -> Result<Engine, OpenError> {
+    let options = Options { segment_bytes: options.segment_bytes.max(SEGMENT_BYTES_MIN), ..options.clone() };
+    Engine::open_on(Arc::new(disk.clone()), &options, RING_EVENTS_MAX)
+}
+
+/// Takes the turns that threads take in a server. Dropping it is the end of a process that is killed: nothing more
+/// is written.
+pub struct Stepper(Workers);
+
+impl Stepper {
+    /// The sequencer commits what waits, or looks for room on a full disk. False once the engine is closed and
+    /// nothing waits.
+    pub fn commit(&mut self) -> bool {
+        self.0.sequencer.turn(Some(Duration::ZERO))
+    }
+
+    /// The keeper does one of the things wished of it; false when nothing is.
+    pub fn keep(&mut self) -> bool {
+        let vitals = &self.0.vitals;
+        let told = |outcome| vitals.background_sync(outcome);
+        self.0.keeper.turn(&*self.0.storage, self.0.segment_bytes, &told)
+    }
+
+    /// Closes the store in the way a server does.
+    pub fn close(self) {
+        let Workers { mut sequencer, keeper, storage, queue, hub, closing, .. } = self.0;
+        queue.close();
+        while sequencer.turn(Some(Duration::ZERO)) {}
+        sequencer.finish();
+        hub.close();
+        keeper.clean_up(&*storage);
+        let _ = closing.send(true);
+    }
+}

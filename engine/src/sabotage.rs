@@ -1,0 +1,92 @@
+//! The protections that tests can take away, to see that somebody notices (feature `fault`).
+//!
+//! One function for each, asked at the place that it protects. Without the feature every one of them is a constant
+//! `false`, and nothing of it is left in a server.
+
+macro_rules! sabotages {
+    ($($(#[doc = $doc:literal])+ $variant:ident $function:ident;)+) => {
+        /// A protection to take away.
+        #[cfg(feature = "fault")]
+        #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+        pub enum Sabotage {
+            $($(#[doc = $doc])+ $variant,)+
+        }
+
+        #[cfg(feature = "fault")]
+        impl Sabotage {
+            /// All of them.
+            pub const ALL: &[Sabotage] = &[$(Sabotage::$variant,)+];
+        }
+
+        $(
+            $(#[doc = $doc])+
+            #[cfg(feature = "fault")]
+            pub(crate) fn $function() -> bool {
+                CHOSEN.get() == Some(Sabotage::$variant)
+            }
+
+            $(#[doc = $doc])+
+            #[cfg(not(feature = "fault"))]
+            pub(crate) const fn $function() -> bool {
+                false
+            }
+        )+
+    };
+}
+
+sabotages! {
+    /// A batch is published and acknowledged without being synced.
+    AckBeforeSync ack_before_sync;
+    /// After a failed sync, writes are taken as before.
+    WritesAfterFailedSync writes_after_failed_sync;
+    /// The condition of a write is not looked at.
+    ExpectationSkipped expectation_skipped;
+    /// What a disk that was suddenly full has taken of a refused batch is left there.
+    RefusedWriteLeft refused_write_left;
+    /// Checksums are not compared.
+    CrcIgnored crc_ignored;
+    /// Checksums do not depend on the segment's salt.
+    SaltIgnored salt_ignored;
+    /// The segment before is not synced when a new one is begun.
+    RollWithoutSync roll_without_sync;
+    /// A segment gets its name before its header is on disk.
+    RenameBeforeSync rename_before_sync;
+    /// The directory is not synced after a segment got its name.
+    NoDirSync no_dir_sync;
+    /// Opening keeps records that no sync vouches for and that are torn, as if they were damaged.
+    TornTailKept torn_tail_kept;
+    /// What follows the end of the log is not overwritten.
+    TornTailNotCleared torn_tail_not_cleared;
+    /// What opening finds is shown before it is synced.
+    RecoveryWithoutSync recovery_without_sync;
+    /// A tail passes over revisions that it cannot read.
+    HolePassedOver hole_passed_over;
+}
+
+#[cfg(feature = "fault")]
+thread_local! {
+    /// Per thread, as a stepped engine works on its test's thread and tests run beside each other.
+    static CHOSEN: std::cell::Cell<Option<Sabotage>> = const { std::cell::Cell::new(None) };
+}
+
+/// While this lives, a protection is gone for engines that are stepped on this thread.
+#[cfg(feature = "fault")]
+#[derive(Debug)]
+#[must_use]
+pub struct Sabotaged(());
+
+#[cfg(feature = "fault")]
+impl Sabotaged {
+    /// Takes `sabotage` away, in place of any other.
+    pub fn with(sabotage: Sabotage) -> Sabotaged {
+        CHOSEN.set(Some(sabotage));
+        Sabotaged(())
+    }
+}
+
+#[cfg(feature = "fault")]
+impl Drop for Sabotaged {
+    fn drop(&mut self) {
+        CHOSEN.set(None);
+    }
+}
