@@ -20,8 +20,12 @@ fn key(at: usize) -> Bytes {
 }
 
 fn put(at: usize, value: &Bytes) -> Write {
-    let payload =
-        Payload { attributes: Bytes::from_static(b"app=web"), value: value.clone(), stamp_at: Some(80) };
+    let payload = Payload {
+        attributes: Bytes::from_static(b"app=web"),
+        value: value.clone(),
+        stamp_at: Some(80),
+        ttl: None,
+    };
     Write { key: key(at), expected: Expected::Any, change: Change::Put(payload) }
 }
 

@@ -22,11 +22,11 @@ use parking_lot::{Condvar, Mutex};
 use tokio::sync::{Semaphore, oneshot};
 
 use crate::error::{CommitError, ReadError, Refusal};
-use crate::history::Version;
+use crate::history::{Place, Version};
 use crate::index::Tree;
-use crate::io::is_disk_full;
+use crate::io::{Clock, is_disk_full};
 use crate::log::{Keeper, Log};
-use crate::record::{self, Draft, EventKind, Head};
+use crate::record::{self, Draft, EventKind, Head, TIME_MS_END};
 use crate::sabotage;
 use crate::snapshot::{Entry, Root};
 use crate::types::{
@@ -261,10 +261,13 @@ pub(crate) struct Sequencer {
     pub keeper: Arc<Keeper>,
     pub log: Log,
     pub durability: Durability,
+    clock: Arc<dyn Clock>,
     /// The index including the writes of the batch in the making.
     tree: Tree,
     /// The newest revision assigned.
     revision: u64,
+    /// The time of the newest record: that of the next one is not less.
+    time_ms: u64,
     /// Proposals taken from the queue; empty between turns, kept for its memory.
     batch: VecDeque<Proposal>,
     /// The encoded records of the batch in the making; they will stand at the log's position.
@@ -301,11 +304,27 @@ impl Sequencer {
         keeper: Arc<Keeper>,
         log: Log,
         durability: Durability,
+        clock: Arc<dyn Clock>,
+        time_ms: u64,
     ) -> Sequencer {
         let root = hub.root();
         let (tree, revision) = (root.tree.clone(), root.revision);
         let (batch, buffer, pending) = (VecDeque::new(), Vec::new(), Vec::new());
-        Sequencer { queue, hub, vitals, keeper, log, durability, tree, revision, batch, buffer, pending }
+        Sequencer {
+            queue,
+            hub,
+            vitals,
+            keeper,
+            log,
+            durability,
+            clock,
+            tree,
+            revision,
+            time_ms,
+            batch,
+            buffer,
+            pending,
+        }
     }
 
     /// Works until the queue is closed and empty, then syncs.
@@ -338,11 +357,21 @@ impl Sequencer {
         true
     }
 
-    /// Brings to disk what is not there yet, after the last turn.
+    /// Brings to disk what is not there yet, after the last turn, and notes that nothing is missing.
     pub fn finish(&mut self) {
-        if self.vitals.failed().is_none() {
-            let revision = self.revision;
-            self.vitals.background_sync(self.log.sync().map(|()| revision));
+        if self.vitals.failed().is_some() {
+            return;
+        }
+        let revision = self.revision;
+        let synced = self.log.sync().map(|()| revision);
+        let noted = synced.is_ok();
+        self.vitals.background_sync(synced);
+        if noted {
+            let segment = self.log.current();
+            let written = segment.write_note(revision, self.hub.root().oldest);
+            if let Err(error) = written.and_then(|()| segment.file.sync_data()) {
+                tracing::warn!("cannot note in the log that it is complete: {error}");
+            }
         }
     }
 
@@ -363,7 +392,7 @@ impl Sequencer {
         let state = match (write.change, current) {
             (Change::Put(payload), _) if as_expected => Ok((EventKind::Put, State::from(payload))),
             (Change::Delete(Some(payload)), Some(_)) if as_expected => {
-                Ok((EventKind::Delete, State::from(payload)))
+                Ok((EventKind::Delete, State { ttl: None, ..State::from(payload) }))
             }
             (Change::Delete(None), Some(current)) if as_expected => self
                 .stored_state(&write.key, current)
@@ -381,6 +410,8 @@ impl Sequencer {
             created: current.map_or(self.revision + 1, |version| version.created),
             previous: current.map_or(0, |version| version.revision),
             synced: 0,
+            time_ms: self.time_ms.max(self.clock.now_ms().min(TIME_MS_END - 1)),
+            expires_s: 0,
             kind,
             key: &write.key,
             attributes: &state.attributes,
@@ -392,13 +423,21 @@ impl Sequencer {
             let _ = answer.send(Err(CommitError::Refused(refusal)));
             return;
         }
+        draft.expires_s = state.ttl.map_or(0, |ttl| expiry(draft.time_ms, ttl));
         draft.synced = self.vitals.synced.load(Ordering::Acquire).min(self.revision);
         let segment = self.log.current();
         let offset = self.log.position() + self.buffer.len() as u64;
-        record::append(&mut self.buffer, &draft, segment.salt, offset);
+        record::append(&mut self.buffer, &draft, segment.header.salt, offset);
         let deleted = kind == EventKind::Delete;
-        let version = Version::new(draft.revision, draft.created, segment.number, offset, len, deleted);
+        let version = Version {
+            revision: draft.revision,
+            created: draft.created,
+            segment: segment.header.number,
+            expires_s: draft.expires_s,
+            place: Place::new(offset, len, deleted),
+        };
         self.revision = version.revision;
+        self.time_ms = draft.time_ms;
         self.tree.push(&write.key, version);
         let outcome = Outcome::Write { key: write.key, version, previous: current };
         self.pending.push(Pending { answer, outcome });
@@ -410,7 +449,7 @@ impl Sequencer {
         let (head, record) = if current.revision > root.revision {
             let start = (current.offset() - self.log.position()) as usize;
             let bytes = Bytes::copy_from_slice(&self.buffer[start..start + current.len()]);
-            let head = Head::read(&bytes, self.log.current().salt, current.offset())
+            let head = Head::read(&bytes, self.log.current().header.salt, current.offset())
                 .expect("a record just encoded reads back");
             (head, head.record(&bytes))
         } else {
@@ -418,7 +457,7 @@ impl Sequencer {
             root.entry(key.clone(), current).ok_or_else(damaged)?.read_with_head()?
         };
         let stamp = head.stamp.map(|stamp| stamp.offset..stamp.offset + stamp.len);
-        Ok(State { attributes: record.attributes, value: record.value, stamp })
+        Ok(State { attributes: record.attributes, value: record.value, stamp, ttl: None })
     }
 
     /// Makes sure that a record of `len` bytes may follow in the buffer, writing what is in it if need be.
@@ -565,13 +604,22 @@ struct State {
     value: Bytes,
     /// The bytes of the value that the stamp replaces.
     stamp: Option<Range<usize>>,
+    ttl: Option<Duration>,
 }
 
 impl From<Payload> for State {
     fn from(payload: Payload) -> State {
         let stamp = payload.stamp_at.map(|at| at as usize..at as usize);
-        State { attributes: payload.attributes, value: payload.value, stamp }
+        State { attributes: payload.attributes, value: payload.value, stamp, ttl: payload.ttl }
     }
+}
+
+/// The first full second at which a state committed at `time_ms` has lived as long as it may.
+fn expiry(time_ms: u64, ttl: Duration) -> u32 {
+    let ttl_ms = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
+    let expires_s = time_ms.saturating_add(ttl_ms).div_ceil(1_000);
+    // 0 says never. The last second that can be said lies in 2106.
+    u32::try_from(expires_s).unwrap_or(u32::MAX).max(1)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::io::{Dir, File, Storage};
+use crate::io::{Dir, File, Storage, SystemClock};
 use crate::testing::TempDir;
 use crate::{Change, CommitError, Durability, Engine, Expected, Options, Payload, Refusal, Write};
 
@@ -107,7 +107,7 @@ fn open(temp: &TempDir, durability: Durability) -> (Engine, Arc<Switches>) {
     let dir = Dir::open(temp.path()).unwrap().unwrap();
     let storage = Arc::new(Failing { dir, switches: switches.clone() });
     let options = Options { durability, segment_bytes: 256 * 1024, ..Options::new(temp.path()) };
-    (Engine::open_on(storage, &options, 64).unwrap(), switches)
+    (Engine::open_on(storage, Arc::new(SystemClock), &options, 64).unwrap(), switches)
 }
 
 async fn put(engine: &Engine, key: &'static str, len: usize) -> Result<u64, CommitError> {

@@ -23,13 +23,14 @@ use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use self::content::{Content, PAGE_BYTES};
 pub use self::stepper::{Stepper, open, open_with_threads};
-use crate::io::{File, Storage};
+use crate::io::{Clock, File, Storage};
 pub use crate::sabotage::{Sabotage, Sabotaged};
 
 /// Numbers from a seed: SplitMix64.
@@ -111,6 +112,9 @@ pub enum Verdict {
     LosePowerAfter,
 }
 
+/// What the clock of a new disk shows: some day in 2026.
+const TIME_AT_START_MS: u64 = 1_790_000_000_000;
+
 type Plan = Box<dyn FnMut(&Operation<'_>) -> Verdict + Send>;
 
 /// A simulated disk with one directory. Clones are handles to the same one.
@@ -130,6 +134,8 @@ struct State {
     /// Counts power losses: what was opened before one is of no use after it.
     epoch: u64,
     stalled: bool,
+    /// Milliseconds since 1970. Stands still but for [`Disk::pass`].
+    now_ms: u64,
     /// Pages that may still be allocated; `None`: any number.
     free_pages: Option<u64>,
     files: BTreeMap<u64, Content>,
@@ -157,6 +163,7 @@ impl Disk {
             powered: true,
             epoch: 0,
             stalled: false,
+            now_ms: TIME_AT_START_MS,
             free_pages: None,
             files: BTreeMap::new(),
             files_made: 0,
@@ -235,6 +242,11 @@ impl Disk {
     pub fn resume(&self) {
         self.0.state.lock().stalled = false;
         self.0.resumed.notify_all();
+    }
+
+    /// Lets time pass. It stands still otherwise, also over power losses.
+    pub fn pass(&self, time: Duration) {
+        self.0.state.lock().now_ms += time.as_millis() as u64;
     }
 
     /// Only so many more pages of 4096 bytes can be written to for the first time; `None`: any number. What was
@@ -449,6 +461,12 @@ impl Storage for Disk {
 
     fn path(&self, name: &str) -> PathBuf {
         PathBuf::from("/simulated").join(name)
+    }
+}
+
+impl Clock for Disk {
+    fn now_ms(&self) -> u64 {
+        self.0.state.lock().now_ms
     }
 }
 

@@ -19,6 +19,14 @@ pub(crate) struct Version {
     pub created: u64,
     /// Number of the segment.
     pub segment: u32,
+    /// When the key is to be deleted, in seconds since 1970; 0: never.
+    pub expires_s: u32,
+    pub place: Place,
+}
+
+/// Which bytes of a segment, and what kind of record they are.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Place {
     /// Offset in the segment, in units of 8 bytes.
     offset_units: u32,
     /// Length of the record in bytes; the top bit says that it is a delete.
@@ -28,32 +36,28 @@ pub(crate) struct Version {
 const DELETED: u32 = 1 << 31;
 const _: () = assert!(RECORD_BYTES_MAX < DELETED as usize);
 
-impl Version {
-    pub fn new(revision: u64, created: u64, segment: u32, offset: u64, len: usize, deleted: bool) -> Version {
+impl Place {
+    pub fn new(offset: u64, len: usize, deleted: bool) -> Place {
         debug_assert!(offset.is_multiple_of(8) && len < DELETED as usize);
         let kind = if deleted { DELETED } else { 0 };
-        Version {
-            revision,
-            created,
-            segment,
-            offset_units: (offset / 8) as u32,
-            len_and_kind: len as u32 | kind,
-        }
+        Place { offset_units: (offset / 8) as u32, len_and_kind: len as u32 | kind }
     }
+}
 
+impl Version {
     /// Offset of the record in its segment, in bytes.
     pub fn offset(&self) -> u64 {
-        u64::from(self.offset_units) * 8
+        u64::from(self.place.offset_units) * 8
     }
 
     /// Length of the record in bytes.
     pub fn len(&self) -> usize {
-        (self.len_and_kind & !DELETED) as usize
+        (self.place.len_and_kind & !DELETED) as usize
     }
 
     /// Whether the key is gone as of this version.
     pub fn is_delete(&self) -> bool {
-        self.len_and_kind & DELETED != 0
+        self.place.len_and_kind & DELETED != 0
     }
 }
 
@@ -149,13 +153,14 @@ mod tests {
     use super::*;
 
     fn version(revision: u64) -> Version {
-        Version::new(revision, 1, 0, 64, 100, false)
+        let place = Place::new(64, 100, false);
+        Version { revision, created: 1, segment: 0, expires_s: 0, place }
     }
 
     #[test]
     fn a_version_gives_back_what_it_was_made_of() {
         for deleted in [false, true] {
-            let v = Version::new(9, 4, 3, (1 << 34) + 8, 9_000_000, deleted);
+            let v = Version { place: Place::new((1 << 34) + 8, 9_000_000, deleted), ..version(9) };
             assert_eq!((v.offset(), v.len(), v.is_delete()), ((1 << 34) + 8, 9_000_000, deleted));
         }
         assert_eq!(size_of::<Version>(), 32);

@@ -1,4 +1,5 @@
-//! All the engine asks of a disk: named files in one directory, written by offset and read through a mapping.
+//! All the engine asks of a disk: named files in one directory, written by offset and read through a mapping;
+//! and of a clock: the time of day.
 //!
 //! `engine → Storage, File → (Dir | a simulated disk)`. Nothing else in the crate touches the file system.
 //!
@@ -12,6 +13,7 @@ use std::ops::Range;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use std::time::SystemTime;
 
 use bytes::Bytes;
 use rustix::fs::{FlockOperation, SeekFrom, flock, seek};
@@ -56,6 +58,23 @@ pub trait File: Send + Sync {
     /// `offset`. The default knows nothing and names all the rest.
     fn written(&self, offset: u64) -> io::Result<Option<Range<u64>>> {
         Ok((offset < self.size()).then(|| offset..self.size()))
+    }
+}
+
+/// Tells the time. It may stand still and jump; the engine notes times that never go back.
+pub trait Clock: Send + Sync {
+    /// Milliseconds since 1970.
+    fn now_ms(&self) -> u64;
+}
+
+/// The system's time of day.
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now_ms(&self) -> u64 {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        // A clock set to before 1970 counts as standing at its beginning.
+        since.map_or(0, |since| since.as_millis() as u64)
     }
 }
 

@@ -13,6 +13,7 @@ mod commit;
 mod error;
 #[cfg(feature = "fault")]
 pub mod fault;
+mod header;
 mod history;
 mod index;
 mod io;
@@ -38,7 +39,7 @@ use parking_lot::Mutex;
 
 use crate::commit::{Queue, Sequencer, Vitals};
 pub use crate::error::{CommitError, OpenError, ReadError, Refusal, SnapshotError, TailError};
-use crate::io::{Dir, Storage};
+use crate::io::{Clock, Dir, Storage, SystemClock};
 use crate::log::{Keeper, Log};
 pub use crate::record::{EventKind, Record};
 pub use crate::snapshot::{Entry, Scan, Snapshot};
@@ -74,17 +75,18 @@ impl Engine {
         let failed = |operation, source| OpenError::Io { path: options.dir.clone(), operation, source };
         let dir = Dir::open(&options.dir).map_err(|(operation, source)| failed(operation, source))?;
         let dir = dir.ok_or_else(|| OpenError::InUse { dir: options.dir.clone() })?;
-        Engine::open_on(Arc::new(dir), &options, watch::RING_EVENTS_MAX)
+        Engine::open_on(Arc::new(dir), Arc::new(SystemClock), &options, watch::RING_EVENTS_MAX)
     }
 
     fn open_on(
         storage: Arc<dyn Storage>,
+        clock: Arc<dyn Clock>,
         options: &Options,
         ring_events_max: usize,
     ) -> Result<Engine, OpenError> {
         let segment_bytes = options.segment_bytes.clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX);
-        let (engine, workers) =
-            Engine::assemble(storage, segment_bytes, options.durability, ring_events_max)?;
+        let options = Options { segment_bytes, ..options.clone() };
+        let (engine, workers) = Engine::assemble(storage, clock, &options, ring_events_max)?;
         let thread = workers.start().map_err(|source| OpenError::Io {
             path: options.dir.clone(),
             operation: "start a thread",
@@ -94,13 +96,15 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Recovers the store and puts its parts together; nothing works yet.
+    /// Recovers the store and puts its parts together; nothing works yet. Segments have the size `options` says,
+    /// whatever it is.
     fn assemble(
         storage: Arc<dyn Storage>,
-        segment_bytes: u64,
-        durability: Durability,
+        clock: Arc<dyn Clock>,
+        options: &Options,
         ring_events_max: usize,
     ) -> Result<(Engine, Workers), OpenError> {
+        let Options { segment_bytes, durability, .. } = *options;
         let found = recovery::recover(&*storage, segment_bytes)?;
         // Recovery looked at every byte there is; what is wanted of them comes back from the page cache.
         found.root.segments.iter().for_each(|segment| segment.file.let_go());
@@ -112,8 +116,16 @@ impl Engine {
         let segments = found.root.segments.clone();
         let log = Log::new(storage.clone(), segment_bytes, segments, found.current, found.position);
         let hub = Arc::new(Hub::new(found.root, ring_events_max));
-        let sequencer =
-            Sequencer::new(queue.clone(), hub.clone(), vitals.clone(), keeper.clone(), log, durability);
+        let sequencer = Sequencer::new(
+            queue.clone(),
+            hub.clone(),
+            vitals.clone(),
+            keeper.clone(),
+            log,
+            durability,
+            clock,
+            found.time_ms,
+        );
         let (closing, closed) = tokio::sync::watch::channel(false);
         let engine = Engine(Arc::new(Inner {
             queue: queue.clone(),

@@ -10,9 +10,10 @@ use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
+use crate::header::{Header, RECORDS_START};
 use crate::io::{File, Storage};
 use crate::sabotage;
-use crate::segment::{RECORDS_START, Segment};
+use crate::segment::Segment;
 
 /// Name of a segment that is being made. Whatever is found under it on opening is of no use.
 pub(crate) const NEXT_NAME: &str = "next.segment";
@@ -32,7 +33,7 @@ impl Segments {
 
     /// The segment with that number.
     pub fn get(&self, number: u32) -> Option<&Arc<Segment>> {
-        let at = self.0.binary_search_by_key(&number, |segment| segment.number).ok()?;
+        let at = self.0.binary_search_by_key(&number, |segment| segment.header.number).ok()?;
         Some(&self.0[at])
     }
 
@@ -42,7 +43,7 @@ impl Segments {
 
     /// The segments from the one that has `revision`, if any has, to the last.
     pub fn starting_at(&self, revision: u64) -> &[Arc<Segment>] {
-        let after = self.0.partition_point(|segment| segment.first_revision <= revision);
+        let after = self.0.partition_point(|segment| segment.header.first_revision <= revision);
         &self.0[after.saturating_sub(1)..]
     }
 
@@ -125,8 +126,16 @@ impl Log {
             Some(file) if file.size() >= needed => (file, FILL_AHEAD),
             _ => (self.storage.create(NEXT_NAME, self.segment_bytes.max(needed))?, 0),
         };
-        let number = self.current.number + 1;
-        let segment = install(&*self.storage, number, first_revision, file)?;
+        let last = &self.current.header;
+        let header = Header {
+            number: last.number + 1,
+            after: last.number,
+            first_revision,
+            salt: self.storage.entropy(),
+            store: last.store,
+            rewritten: None,
+        };
+        let segment = install(&*self.storage, header, file)?;
         segment.assume_filled(filled.min(segment.file.size()));
         self.segments = self.segments.with(segment.clone());
         self.current = segment;
@@ -139,17 +148,16 @@ impl Log {
 /// leaves no segment behind; after any other the log must be opened again.
 pub(crate) fn install(
     storage: &dyn Storage,
-    number: u32,
-    first_revision: u64,
+    header: Header,
     file: Arc<dyn File>,
 ) -> io::Result<Arc<Segment>> {
-    let segment = Segment::create(number, first_revision, storage.entropy(), file)?;
+    let segment = Segment::create(header, file)?;
     if !sabotage::rename_before_sync() {
         segment.file.sync_data()?;
     }
     // Whether the name took hold is unknown from here on, and a log with a segment too many must not be
     // continued in the one before: never mind the reason.
-    storage.rename(NEXT_NAME, &Segment::name(number)).map_err(io::Error::other)?;
+    storage.rename(NEXT_NAME, &Segment::name(header.number)).map_err(io::Error::other)?;
     if !sabotage::no_dir_sync() {
         storage.sync_dir().map_err(io::Error::other)?;
     }
@@ -292,7 +300,8 @@ mod tests {
     fn log(temp: &TempDir) -> Log {
         let storage = Arc::new(Dir::open(temp.path()).unwrap().unwrap());
         let file = storage.create(NEXT_NAME, 1 << 16).unwrap();
-        let first = install(&*storage, 1, 1, file).unwrap();
+        let header = Header { number: 1, after: 0, first_revision: 1, salt: 9, store: 5, rewritten: None };
+        let first = install(&*storage, header, file).unwrap();
         Log::new(storage, 1 << 16, Segments::new(vec![first.clone()]), first, RECORDS_START)
     }
 
@@ -312,7 +321,7 @@ mod tests {
             log.roll(100, first, &keeper).unwrap();
         }
         for (revision, number) in [(1, 1), (9, 1), (10, 2), (19, 2), (20, 3), (1_000, 3)] {
-            assert_eq!(log.segments().starting_at(revision)[0].number, number, "{revision}");
+            assert_eq!(log.segments().starting_at(revision)[0].header.number, number, "{revision}");
         }
         assert!(log.segments().get(2).is_some() && log.segments().get(4).is_none());
         assert_eq!(names(&temp), ["0000000001.segment", "0000000002.segment", "0000000003.segment", "lock"]);

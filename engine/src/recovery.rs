@@ -1,7 +1,7 @@
 //! Opening: segments in order → index, newest revision, and the place to go on writing.
 //!
-//! Every record was written with the highest revision known to be on disk at that time (`synced`). Let S be the
-//! one in the last valid record. Then
+//! Every record was written with the highest revision known to be on disk at that time (`synced`), and when the
+//! log rests that is noted in the segment's first block. Let S be the highest of these. Then
 //!
 //! - an invalid record with a revision of at most S was acknowledged once: **damage**. It is reported, its key
 //!   reads as damaged where the head still tells the key, and everything else is served;
@@ -17,13 +17,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::error::OpenError;
-use crate::history::Version;
+use crate::header::{FORMAT_VERSION, Header, HeaderError, RECORDS_START};
 use crate::index::Tree;
 use crate::io::Storage;
 use crate::log::{NEXT_NAME, Segments, install};
-use crate::record::EventKind;
 use crate::sabotage;
-use crate::segment::{HeaderError, RECORDS_START, Segment};
+use crate::segment::Segment;
 use crate::snapshot::Root;
 
 /// What was found on disk.
@@ -36,6 +35,8 @@ pub(crate) struct Recovered {
     /// Revisions whose records are damaged so far that not even their keys are known.
     pub lost_revisions: u64,
     pub record_bytes: u64,
+    /// The highest time of a record; 0 when there is none.
+    pub time_ms: u64,
 }
 
 /// Reads the log in `storage`, makes one if there is none, and leaves it ready to be written to.
@@ -61,23 +62,29 @@ pub(crate) fn recover(storage: &dyn Storage, segment_bytes: u64) -> Result<Recov
     if segments.is_empty() {
         let create = || {
             let file = storage.create(NEXT_NAME, segment_bytes)?;
-            install(storage, 1, 1, file)
+            let (salt, store) = (storage.entropy(), storage.entropy());
+            let header = Header { number: 1, after: 0, first_revision: 1, salt, store, rewritten: None };
+            install(storage, header, file)
         };
         segments.push(create().map_err(failed(&Segment::name(1), "create the first segment"))?);
     }
 
-    let mut state = Scan { tree: Tree::default(), revision: 0, lost_revisions: 0, record_bytes: 0 };
+    let mut state =
+        Scan { tree: Tree::default(), revision: 0, time_ms: 0, lost_revisions: 0, record_bytes: 0 };
     let last = segments.len() - 1;
     for (at, segment) in segments.iter().enumerate() {
-        let read_failed = failed(&Segment::name(segment.number), "read");
+        let read_failed = failed(&Segment::name(segment.header.number), "read");
         // A segment says what came before it, so records missing at the end of the one before are noticed.
-        state.missing_until(storage, segment, segment.first_revision);
+        state.missing_until(storage, segment, segment.header.first_revision);
         let synced = if at < last { u64::MAX } else { last_synced(segment).map_err(&read_failed)? };
         let end = state.scan(storage, segment, synced).map_err(&read_failed)?;
         segment.advance(end);
+        if at == last {
+            state.missing_until(storage, segment, synced + 1);
+        }
     }
     let current = segments[last].clone();
-    let name = Segment::name(current.number);
+    let name = Segment::name(current.header.number);
     clear_from(storage, &current, current.end()).map_err(failed(&name, "clear the torn end"))?;
     if !sabotage::recovery_without_sync() {
         current.file.sync_data().map_err(failed(&name, "sync"))?;
@@ -93,6 +100,7 @@ pub(crate) fn recover(storage: &dyn Storage, segment_bytes: u64) -> Result<Recov
         current,
         lost_revisions: state.lost_revisions,
         record_bytes: state.record_bytes,
+        time_ms: state.time_ms,
     })
 }
 
@@ -101,19 +109,17 @@ fn open(storage: &dyn Storage, number: u32) -> Result<Arc<Segment>, OpenError> {
     let path = storage.path(&name);
     let opened = storage.open(&name).map_err(HeaderError::Io).and_then(|file| Segment::open(number, file));
     opened.map(Arc::new).map_err(|error| match error {
-        HeaderError::Newer(found) => {
-            OpenError::NewerFormat { path, found, supported: crate::segment::FORMAT_VERSION }
-        }
+        HeaderError::Newer(found) => OpenError::NewerFormat { path, found, supported: FORMAT_VERSION },
         HeaderError::Damaged => OpenError::BadHeader { path },
         HeaderError::Io(source) => OpenError::Io { path, operation: "open", source },
     })
 }
 
-/// What must have been on disk when the last record of the segment was written.
+/// What must have been on disk when the segment was last written to.
 fn last_synced(segment: &Segment) -> io::Result<u64> {
-    let mut walk = segment.walk(RECORDS_START, written_end(segment)?, segment.first_revision - 1)?;
+    let mut walk = segment.walk(RECORDS_START, written_end(segment)?, segment.header.first_revision - 1)?;
     // What is before the segment was synced before the segment was made.
-    let mut synced = segment.first_revision - 1;
+    let mut synced = (segment.header.first_revision - 1).max(segment.note().synced);
     while let Some(found) = walk.next() {
         synced = synced.max(found.head.synced);
     }
@@ -137,6 +143,8 @@ struct Scan {
     tree: Tree,
     /// The newest revision accounted for.
     revision: u64,
+    /// The highest time of a record.
+    time_ms: u64,
     lost_revisions: u64,
     record_bytes: u64,
 }
@@ -159,7 +167,7 @@ impl Scan {
                     break;
                 }
                 tracing::error!(
-                    path = %storage.path(&Segment::name(segment.number)).display(),
+                    path = %storage.path(&Segment::name(segment.header.number)).display(),
                     offset = found.offset,
                     revision,
                     key = %String::from_utf8_lossy(found.head.key(&found.bytes)),
@@ -167,12 +175,10 @@ impl Scan {
                 );
             }
             let len = found.bytes.len();
-            let deleted = found.head.kind == EventKind::Delete;
-            let version =
-                Version::new(revision, found.head.created, segment.number, found.offset, len, deleted);
-            self.tree.push(found.head.key(&found.bytes), version);
+            self.tree.push(found.head.key(&found.bytes), found.version(segment.header.number));
             segment.mark(revision, found.offset);
             self.revision = revision;
+            self.time_ms = self.time_ms.max(found.head.time_ms);
             self.record_bytes += len as u64;
             end = found.offset + len as u64;
         }
@@ -186,7 +192,7 @@ impl Scan {
             return;
         }
         tracing::error!(
-            path = %storage.path(&Segment::name(segment.number)).display(),
+            path = %storage.path(&Segment::name(segment.header.number)).display(),
             first = missing.start,
             last = missing.end - 1,
             "records are damaged beyond telling their keys; these show their states before, if they had any"
@@ -219,7 +225,7 @@ fn clear_from(storage: &dyn Storage, segment: &Segment, end: u64) -> io::Result<
     }
     if cleared > 0 {
         tracing::warn!(
-            path = %storage.path(&Segment::name(segment.number)).display(),
+            path = %storage.path(&Segment::name(segment.header.number)).display(),
             offset = end,
             "cut a torn end of the log: writes that were under way at a crash and never acknowledged"
         );

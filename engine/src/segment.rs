@@ -1,21 +1,9 @@
-//! One file of records.
+//! One file of records: a header block (`header.rs`), then records without gaps, each at a multiple of 8, then
+//! zeros.
 //!
-//! ```text
-//! offset size
-//!      0   64  header
-//!   2048   64  the header once more
-//!   4096       records, without gaps, each at a multiple of 8; zeros after the last
-//!
-//! header: 0  8 magic "REVLOG\r\n"    24  8 first revision
-//!         8  4 format version       32  8 salt of the records' checksums
-//!        12  4 zero                 40 20 zero
-//!        16  8 segment number       60  4 crc32 of bytes 0..60
-//! ```
-//!
-//! Every later format keeps magic, version and crc in these places, so that it can be told from damage. A file
-//! has its final name only once its header is on disk. Space for records is written with zeros a little ahead of
-//! them: a sync that need not allocate blocks is about a third faster, and a full disk is noticed before any
-//! byte of a batch is written.
+//! A file has its final name only once its header is on disk. Space for records is written with zeros a little
+//! ahead of them: a sync that need not allocate blocks is about a third faster, and a full disk is noticed before
+//! any byte of a batch is written.
 
 use std::io;
 use std::sync::Arc;
@@ -24,17 +12,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use parking_lot::Mutex;
 
+use crate::header::{Header, HeaderError, Note, RECORDS_START};
+use crate::history::{Place, Version};
 use crate::io::File;
-use crate::record::{ALIGN, HEAD_BYTES, Head, REVISION_END};
-
-/// The format this release writes, and the newest it reads.
-pub(crate) const FORMAT_VERSION: u32 = 1;
-/// Where records begin: the header has a disk block to itself, so that no record write ever touches it.
-pub(crate) const RECORDS_START: u64 = 4096;
-
-const MAGIC: [u8; 8] = *b"REVLOG\r\n";
-const HEADER_BYTES: usize = 64;
-const SECOND_HEADER: usize = 2048;
+use crate::record::{ALIGN, EventKind, HEAD_BYTES, Head};
 
 /// Zeros written at a time. A sync running meanwhile has to wait for at most this much more.
 const FILL_STEP: u64 = 256 * 1024;
@@ -43,26 +24,25 @@ const MARK_BYTES: u64 = 64 * 1024;
 
 /// A segment, with what the running engine knows about it.
 pub(crate) struct Segment {
-    pub number: u32,
-    /// Lowest revision that may be in it: one more than the highest before it.
-    pub first_revision: u64,
-    pub salt: u64,
+    pub header: Header,
     pub file: Arc<dyn File>,
     /// End of the records that readers may see.
     end: AtomicU64,
-    /// Some records and where they are, in order: (revision, offset).
-    marks: Mutex<Vec<(u64, u64)>>,
+    /// Some records and where they are, in order.
+    marks: Mutex<Vec<Mark>>,
     /// How far the file has been written with zeros or records.
     filled: AtomicU64,
     /// Held while zeros are written.
     filling: Mutex<()>,
+    /// What was noted last. Held while a note is written.
+    note: Mutex<Note>,
 }
 
-/// Why a file is not a segment.
-pub(crate) enum HeaderError {
-    Newer(u32),
-    Damaged,
-    Io(io::Error),
+/// Where a record is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Mark {
+    pub revision: u64,
+    pub offset: u64,
 }
 
 impl Segment {
@@ -78,56 +58,47 @@ impl Segment {
     }
 
     /// Writes the header into a new file. The caller syncs.
-    pub fn create(number: u32, first_revision: u64, salt: u64, file: Arc<dyn File>) -> io::Result<Segment> {
-        let mut header = [0; HEADER_BYTES];
-        header[..8].copy_from_slice(&MAGIC);
-        header[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
-        header[16..24].copy_from_slice(&u64::from(number).to_le_bytes());
-        header[24..32].copy_from_slice(&first_revision.to_le_bytes());
-        header[32..40].copy_from_slice(&salt.to_le_bytes());
-        let crc = crc32fast::hash(&header[..60]);
-        header[60..].copy_from_slice(&crc.to_le_bytes());
-        let mut block = [0; RECORDS_START as usize];
-        block[..HEADER_BYTES].copy_from_slice(&header);
-        block[SECOND_HEADER..SECOND_HEADER + HEADER_BYTES].copy_from_slice(&header);
-        file.write_at(0, &block)?;
-        Ok(Segment::with(number, first_revision, salt, file))
+    pub fn create(header: Header, file: Arc<dyn File>) -> io::Result<Segment> {
+        file.write_at(0, &header.block())?;
+        Ok(Segment::with(header, file, Note::default()))
     }
 
     /// Reads the header of an existing file.
     pub fn open(number: u32, file: Arc<dyn File>) -> Result<Segment, HeaderError> {
-        for at in [0, SECOND_HEADER as u64] {
-            if file.size() < RECORDS_START {
-                break;
-            }
-            let header = file.read(at, HEADER_BYTES).map_err(HeaderError::Io)?;
-            let u32_at =
-                |at| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
-            let u64_at = |at| u64::from(u32_at(at)) | u64::from(u32_at(at + 4)) << 32;
-            if header[..8] != MAGIC || crc32fast::hash(&header[..60]) != u32_at(60) {
-                continue;
-            }
-            if u32_at(8) > FORMAT_VERSION {
-                return Err(HeaderError::Newer(u32_at(8)));
-            }
-            if u64_at(16) == u64::from(number) && (1..REVISION_END).contains(&u64_at(24)) {
-                return Ok(Segment::with(number, u64_at(24), u64_at(32), file));
-            }
-        }
-        Err(HeaderError::Damaged)
+        let header = Header::read(number, &*file)?;
+        let note = Note::read(&*file, header.salt).map_err(HeaderError::Io)?;
+        Ok(Segment::with(header, file, note))
     }
 
-    fn with(number: u32, first_revision: u64, salt: u64, file: Arc<dyn File>) -> Segment {
+    fn with(header: Header, file: Arc<dyn File>, note: Note) -> Segment {
         Segment {
-            number,
-            first_revision,
-            salt,
+            header,
             file,
             end: AtomicU64::new(RECORDS_START),
             marks: Mutex::new(Vec::new()),
             filled: AtomicU64::new(RECORDS_START),
             filling: Mutex::new(()),
+            note: Mutex::new(note),
         }
+    }
+
+    /// What was noted last.
+    pub fn note(&self) -> Note {
+        *self.note.lock()
+    }
+
+    /// Notes that all up to `synced` is on disk and history before `oldest` forgotten. The caller syncs, if it
+    /// matters.
+    pub fn write_note(&self, synced: u64, oldest: u64) -> io::Result<()> {
+        let mut note = self.note.lock();
+        let next = Note {
+            sequence: note.sequence.wrapping_add(1).max(1),
+            synced: note.synced.max(synced),
+            oldest: note.oldest.max(oldest),
+        };
+        next.write(&*self.file, self.header.salt)?;
+        *note = next;
+        Ok(())
     }
 
     /// End of the records that readers may see.
@@ -143,8 +114,8 @@ impl Segment {
     /// Remembers where a record is, when the last one remembered is far enough behind.
     pub fn mark(&self, revision: u64, offset: u64) {
         let mut marks = self.marks.lock();
-        if marks.last().is_none_or(|&(_, last)| offset >= last + MARK_BYTES) {
-            marks.push((revision, offset));
+        if marks.last().is_none_or(|last| offset >= last.offset + MARK_BYTES) {
+            marks.push(Mark { revision, offset });
         }
     }
 
@@ -181,16 +152,16 @@ impl Segment {
     /// The records from `offset` to `end`, those of revision `after` or less taken for leftovers.
     pub fn walk(&self, offset: u64, end: u64, after: u64) -> io::Result<Walk> {
         let data = self.file.read(offset, end.saturating_sub(offset) as usize)?;
-        Ok(Walk { data, base: offset, salt: self.salt, at: 0, last: after })
+        Ok(Walk { data, base: offset, salt: self.header.salt, at: 0, last: after })
     }
 
     /// The published records that may have revision `from` or more, beginning at most a mark's distance before.
     pub fn walk_from(&self, from: u64) -> io::Result<Walk> {
         let marks = self.marks.lock();
-        let at = marks.partition_point(|&(revision, _)| revision <= from);
+        let at = marks.partition_point(|mark| mark.revision <= from);
         let (before, offset) = match at.checked_sub(1).map(|at| marks[at]) {
-            Some((revision, offset)) => (revision - 1, offset),
-            None => (self.first_revision - 1, RECORDS_START),
+            Some(mark) => (mark.revision - 1, mark.offset),
+            None => (self.header.first_revision - 1, RECORDS_START),
         };
         drop(marks);
         self.walk(offset, self.end().max(offset), before)
@@ -204,6 +175,19 @@ pub(crate) struct Found {
     pub head: Head,
     /// The whole record.
     pub bytes: Bytes,
+}
+
+impl Found {
+    /// The version it stores, being in segment `number`.
+    pub fn version(&self, number: u32) -> Version {
+        Version {
+            revision: self.head.revision,
+            created: self.head.created,
+            segment: number,
+            expires_s: self.head.expires_s,
+            place: Place::new(self.offset, self.bytes.len(), self.head.kind == EventKind::Delete),
+        }
+    }
 }
 
 /// A walk over the records of a segment, in order. Where there should be a record and is none, it looks for
@@ -246,11 +230,12 @@ impl Walk {
 mod tests {
     use super::*;
     use crate::io::{Dir, Storage};
-    use crate::record::{self, Draft, EventKind};
+    use crate::record::{self, Draft};
     use crate::testing::TempDir;
 
     fn segment(dir: &Dir) -> Segment {
-        Segment::create(1, 1, 99, dir.create(&Segment::name(1), 1 << 20).unwrap()).unwrap()
+        let header = Header { number: 1, after: 0, first_revision: 1, salt: 99, store: 5, rewritten: None };
+        Segment::create(header, dir.create(&Segment::name(1), 1 << 20).unwrap()).unwrap()
     }
 
     fn draft(revision: u64, value: &[u8]) -> Draft<'_> {
@@ -259,6 +244,8 @@ mod tests {
             created: 1,
             previous: 0,
             synced: 0,
+            time_ms: 0,
+            expires_s: 0,
             kind: EventKind::Put,
             key: b"/k",
             attributes: b"",
@@ -274,25 +261,6 @@ mod tests {
         for name in ["lock", "7.segment", "00000000x7.segment", "+000000007.segment", "9999999999.segment"] {
             assert_eq!(Segment::number(name), None, "{name}");
         }
-    }
-
-    #[test]
-    fn either_copy_of_the_header_will_do() {
-        let temp = TempDir::new();
-        let dir = Dir::open(temp.path()).unwrap().unwrap();
-        let file = segment(&dir).file;
-        for broken in [0, SECOND_HEADER as u64] {
-            let good = file.read(broken + 30, 1).unwrap()[0];
-            file.write_at(broken + 30, &[good ^ 4]).unwrap();
-            let read = Segment::open(1, file.clone()).ok().unwrap();
-            assert_eq!((read.first_revision, read.salt), (1, 99));
-            file.write_at(broken + 30, &[good]).unwrap();
-        }
-        assert!(matches!(Segment::open(2, file.clone()), Err(HeaderError::Damaged)));
-        file.write_at(0, &[0; 4096]).unwrap();
-        assert!(matches!(Segment::open(1, file), Err(HeaderError::Damaged)));
-        let short = dir.create("short", 64).unwrap();
-        assert!(matches!(Segment::open(1, short), Err(HeaderError::Damaged)));
     }
 
     #[test]
@@ -314,7 +282,7 @@ mod tests {
         let segment = segment(&dir);
         let mut forged = Vec::new();
         // Made for another segment: the attacker does not know the salt.
-        record::append(&mut forged, &draft(50, b"forged"), 98, RECORDS_START + 64 + 64);
+        record::append(&mut forged, &draft(50, b"forged"), 98, RECORDS_START + 80 + 80);
         let mut out = Vec::new();
         let mut offsets = Vec::new();
         for (revision, value) in [(1, &b"one"[..]), (2, &forged), (3, b"three")] {

@@ -165,15 +165,34 @@ impl Entry {
         self.read_with_head().map(|(_, record)| record)
     }
 
+    /// The attributes alone, checked against their own checksum: the value is not looked at.
+    pub fn attributes(&self) -> Result<Bytes, ReadError> {
+        let (head, bytes) = self.head()?;
+        if !head.attributes_are_sound(&bytes) {
+            return Err(self.damaged());
+        }
+        Ok(head.record(&bytes).attributes)
+    }
+
     pub(crate) fn read_with_head(&self) -> Result<(Head, Record), ReadError> {
-        let damaged = || ReadError::Damaged { key: self.key.clone(), revision: self.version.revision };
-        let offset = self.version.offset();
-        let bytes = self.segment.file.read(offset, self.version.len()).map_err(|_| damaged())?;
-        let head = Head::read(&bytes, self.segment.salt, offset)
-            .filter(|head| head.revision == self.version.revision && head.key(&bytes) == &self.key[..])
-            .filter(|head| head.body_is_sound(&bytes))
-            .ok_or_else(damaged)?;
+        let (head, bytes) = self.head()?;
+        if !head.body_is_sound(&bytes) {
+            return Err(self.damaged());
+        }
         Ok((head, head.record(&bytes)))
+    }
+
+    /// The record's bytes with its head, which is sound and the right one; the rest is not checked yet.
+    fn head(&self) -> Result<(Head, Bytes), ReadError> {
+        let offset = self.version.offset();
+        let bytes = self.segment.file.read(offset, self.version.len()).map_err(|_| self.damaged())?;
+        let head = Head::read(&bytes, self.segment.header.salt, offset)
+            .filter(|head| head.revision == self.version.revision && head.key(&bytes) == &self.key[..]);
+        head.map(|head| (head, bytes)).ok_or_else(|| self.damaged())
+    }
+
+    fn damaged(&self) -> ReadError {
+        ReadError::Damaged { key: self.key.clone(), revision: self.version.revision }
     }
 }
 

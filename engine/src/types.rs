@@ -3,6 +3,7 @@
 //! Keys are ordered bytes; attributes and values are opaque bytes. Nothing here knows what they mean.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -41,12 +42,20 @@ pub struct Options {
     pub segment_bytes: u64,
     /// When a write is acknowledged.
     pub durability: Durability,
+    /// How long what was can still be read and followed: states and events older than this are forgotten in the
+    /// background. Zero keeps the present only, `Duration::MAX` everything.
+    pub history_retention: Duration,
 }
 
 impl Options {
-    /// A durable store in `dir` with segments of the default size.
+    /// A durable store in `dir` with segments of the default size that forgets nothing.
     pub fn new(dir: impl Into<PathBuf>) -> Options {
-        Options { dir: dir.into(), segment_bytes: SEGMENT_BYTES_DEFAULT, durability: Durability::Sync }
+        Options {
+            dir: dir.into(),
+            segment_bytes: SEGMENT_BYTES_DEFAULT,
+            durability: Durability::Sync,
+            history_retention: Duration::MAX,
+        }
     }
 }
 
@@ -105,6 +114,9 @@ pub struct Payload {
     /// zeros: `{"v":""}` with `stamp_at: Some(6)` is stored as `{"v":"42"}` by the write with revision 42.
     /// At most `value.len()`.
     pub stamp_at: Option<u32>,
+    /// How long after the commit the key is deleted, unless it is written again before: the next write's time to
+    /// live counts then, or that it has none. Full seconds, rounded up. Of no meaning in a delete.
+    pub ttl: Option<Duration>,
 }
 
 /// A write that took place.

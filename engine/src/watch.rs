@@ -32,7 +32,6 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, oneshot};
 
 use crate::error::TailError;
-use crate::history::Version;
 use crate::record::EventKind;
 use crate::sabotage;
 use crate::segment::Found;
@@ -457,9 +456,7 @@ impl fmt::Debug for Tail {
 fn event(root: &Root, segment: Arc<crate::segment::Segment>, record: &Found) -> Option<Arc<Event>> {
     let head = &record.head;
     let key = Bytes::copy_from_slice(head.key(&record.bytes));
-    let deleted = head.kind == EventKind::Delete;
-    let version =
-        Version::new(head.revision, head.created, segment.number, record.offset, record.bytes.len(), deleted);
+    let version = record.version(segment.header.number);
     let previous = root.tree.at(&key, head.revision - 1).filter(|previous| !previous.is_delete()).copied();
     Some(Arc::new(Event {
         revision: head.revision,

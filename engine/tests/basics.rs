@@ -191,6 +191,7 @@ async fn what_exceeds_a_limit_is_refused_and_what_meets_it_is_taken() {
             attributes: vec![b'a'; attributes].into(),
             value: vec![b'v'; value].into(),
             stamp_at,
+            ttl: None,
         }),
     };
     let error = async |write| engine.commit(write).await.unwrap_err().to_string();
@@ -307,8 +308,8 @@ fn refusals_to_open_are_one_line_with_the_path() {
         let mut bytes = std::fs::read(path).unwrap();
         for at in [0, 2048] {
             bytes[at + 8..at + 12].copy_from_slice(&version.to_le_bytes());
-            let crc = crc32fast::hash(&bytes[at..at + 60]);
-            bytes[at + 60..at + 64].copy_from_slice(&crc.to_le_bytes());
+            let crc = crc32fast::hash(&bytes[at..at + 124]);
+            bytes[at + 124..at + 128].copy_from_slice(&crc.to_le_bytes());
         }
         std::fs::write(path, bytes).unwrap();
     };

@@ -5,13 +5,15 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use bytes::Bytes;
-use engine::{Change, CommitError, Engine, Expected, ReadError, TailError};
+use engine::{Change, CommitError, Engine, Expected, Payload, ReadError, TailError};
 
 mod support;
 use support::{Random, TempDir, commit, delete, open, payload, put, value};
 
 /// Offset of the first record of a segment, see docs/format.md.
 const RECORDS_START: u64 = 4096;
+/// Bytes of a record before its key.
+const HEAD_BYTES: usize = 72;
 
 fn overwrite(path: &Path, offset: u64, bytes: &[u8]) {
     let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
@@ -22,6 +24,12 @@ fn bytes_at(path: &Path, offset: u64, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     std::fs::File::open(path).unwrap().read_exact_at(&mut bytes, offset).unwrap();
     bytes
+}
+
+/// Takes away what closing noted, so that the segment looks as after a crash right behind its last batch.
+fn forget_notes(path: &Path) {
+    overwrite(path, 1024, &[0; 32]);
+    overwrite(path, 3072, &[0; 32]);
 }
 
 /// A store with these values under `/0`, `/1`, …, one batch each; returns where each record begins, and the end.
@@ -44,12 +52,13 @@ async fn a_last_record_torn_at_any_byte_is_cut_and_writing_goes_on() {
     let (start, end) = (offsets[2], offsets[3]);
     let record = bytes_at(&path, start, (end - start) as usize);
     // The padding is no part of the record.
-    let body_end = 56 + "/2".len() + "the one that is torn".len();
+    let body_end = HEAD_BYTES + "/2".len() + "the one that is torn".len();
     for written in 0..record.len() {
         for rest in [0u8, 0xff] {
             let mut torn = record.clone();
             torn[written..].fill(rest);
             overwrite(&path, start, &torn);
+            forget_notes(&path);
             let engine = open(&temp);
             let whole = written >= body_end;
             assert_eq!(engine.revision(), if whole { 3 } else { 2 }, "{written} bytes, then {rest}");
@@ -94,6 +103,7 @@ async fn a_batch_torn_in_its_middle_is_cut_from_there_on() {
         }
         // The disk wrote the later sectors of the batch and not the first.
         overwrite(&temp.segments()[0], start, &[0; 16]);
+        forget_notes(&temp.segments()[0]);
         let engine = open(&temp);
         assert_eq!((engine.revision(), engine.stats().keys, engine.stats().lost_revisions), (1, 1, 0));
         assert_eq!(put(&engine, "/9", "").await.unwrap().revision, 2);
@@ -108,13 +118,49 @@ async fn a_batch_torn_in_its_middle_is_cut_from_there_on() {
 }
 
 #[tokio::test]
+async fn damage_in_the_last_batch_of_a_closed_store_is_no_torn_tail() {
+    let temp = TempDir::new();
+    let offsets = store(&temp, &["first", "last"]).await;
+    let path = temp.segments().remove(0);
+    for (at, lost) in [(offsets[1] + (HEAD_BYTES + "/1".len()) as u64, 0), (offsets[1] + 8, 1)] {
+        let good = bytes_at(&path, at, 1);
+        overwrite(&path, at, &[good[0] ^ 1]);
+        let engine = open(&temp);
+        assert_eq!((engine.revision(), engine.stats().lost_revisions), (2, lost));
+        let read = engine.snapshot().get(b"/1").map(|entry| entry.read());
+        assert!(read.is_none_or(|read| read == Err(ReadError::Damaged { key: "/1".into(), revision: 2 })));
+        engine.close().await;
+        drop(engine);
+        overwrite(&path, at, &good);
+    }
+    // The revision stays taken.
+    assert_eq!(put(&open(&temp), "/1", "again").await.unwrap().revision, 3);
+    assert_eq!(value(&open(&temp).snapshot().get(b"/1").unwrap()), "again");
+}
+
+#[tokio::test]
+async fn a_filter_reads_attributes_without_looking_at_the_value() {
+    let temp = TempDir::new();
+    let engine = open(&temp);
+    let payload = Payload { attributes: "app=web".into(), value: "body".into(), ..Payload::default() };
+    let entry = commit(&engine, "/k", Expected::Any, Change::Put(payload)).await.unwrap().entry;
+    assert_eq!(entry.attributes().unwrap(), "app=web");
+    let attributes = RECORDS_START + (HEAD_BYTES + "/k".len()) as u64;
+    overwrite(&temp.segments()[0], attributes + "app=web".len() as u64, b"B");
+    assert!(entry.read().is_err());
+    assert_eq!(entry.attributes().unwrap(), "app=web");
+    overwrite(&temp.segments()[0], attributes, b"A");
+    assert_eq!(entry.attributes(), Err(ReadError::Damaged { key: "/k".into(), revision: 1 }));
+}
+
+#[tokio::test]
 async fn a_flipped_bit_in_the_acknowledged_log_costs_that_record_only() {
     let temp = TempDir::new();
     let offsets = store(&temp, &["zero", "one", "two", "three"]).await;
     let path = temp.segments().remove(0);
     let start = offsets[1];
     let good = bytes_at(&path, start, (offsets[2] - start) as usize);
-    let body = 56 + "/1".len();
+    let body = HEAD_BYTES + "/1".len();
     for bit in 0..(body + "one".len()) * 8 {
         let mut bad = good.clone();
         bad[bit / 8] ^= 1 << (bit % 8);
@@ -155,9 +201,9 @@ async fn rot_under_a_running_engine_is_noticed_at_the_read() {
     let temp = TempDir::new();
     let engine = open(&temp);
     let entry = put(&engine, "/k", "value").await.unwrap().entry;
-    overwrite(&temp.segments()[0], RECORDS_START + 56 + 3, b"X");
+    overwrite(&temp.segments()[0], RECORDS_START + HEAD_BYTES as u64 + 3, b"X");
     assert!(entry.read().is_err());
-    overwrite(&temp.segments()[0], RECORDS_START + 56 + 3, b"a");
+    overwrite(&temp.segments()[0], RECORDS_START + HEAD_BYTES as u64 + 3, b"a");
     assert_eq!(value(&entry), "value");
     // Also in the head.
     overwrite(&temp.segments()[0], RECORDS_START + 8, b"X");

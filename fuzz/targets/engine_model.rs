@@ -102,6 +102,7 @@ fn commit(engine: &Engine, history: &mut Vec<States>, input: &mut Input) {
                 attributes: key.clone().into(),
                 value: value.clone().into(),
                 stamp_at: Some(len as u32 / 2),
+                ttl: None,
             };
             if deleting { Change::Delete(Some(payload)) } else { Change::Put(payload) }
         }

@@ -26,7 +26,7 @@ const EDITS_MAX: usize = 24;
 /// Where records begin, their alignment and the bytes before their keys (docs/format.md).
 const RECORDS_START: usize = 4096;
 const ALIGN: usize = 8;
-const HEAD_BYTES: usize = 56;
+const HEAD_BYTES: usize = 72;
 
 /// Names that mean something to the store, and some that do not.
 const NAMES: &[&str] = &[
@@ -163,7 +163,7 @@ fn sound() -> &'static Files {
         for at in 0..120usize {
             let key = Bytes::from(format!("/k/{:02}", at % 40));
             let value = format!("{{\"v\":\"\",\"x\":\"{}\"}}", "x".repeat(at * 37 % 2900)).into();
-            let payload = Payload { attributes: key.clone(), value, stamp_at: Some(6) };
+            let payload = Payload { attributes: key.clone(), value, stamp_at: Some(6), ttl: None };
             let change = if at % 7 == 6 { Change::Delete(None) } else { Change::Put(payload) };
             // A delete of what is gone already is refused, which is as good.
             let _ = wait(engine.commit(Write { key, expected: Expected::Any, change }));
@@ -239,13 +239,13 @@ fn number(input: &mut Input) -> u64 {
 
 /// Changes a field of the segment's header in both its copies, and makes their checksums right.
 fn forge_header(content: &mut [u8], input: &mut Input) {
-    let field = input.pick(&[24, 8, 16, 32, 0]);
+    let field = input.pick(&[24, 8, 12, 16, 32, 40, 48, 56, 64, 0]);
     let number = number(input).to_le_bytes();
     for copy in [0, 2048] {
-        let Some(header) = content.get_mut(copy..copy + 64) else { return };
+        let Some(header) = content.get_mut(copy..copy + 128) else { return };
         header[field..field + 8].copy_from_slice(&number);
-        let crc = crc32fast::hash(&header[..60]);
-        header[60..].copy_from_slice(&crc.to_le_bytes());
+        let crc = crc32fast::hash(&header[..124]);
+        header[124..].copy_from_slice(&crc.to_le_bytes());
     }
 }
 
@@ -258,14 +258,14 @@ fn forge_record(content: &mut [u8], input: &mut Input) {
         u32::from_le_bytes([content[at], content[at + 1], content[at + 2], content[at + 3]])
     };
     let key_len =
-        |content: &[u8], at: usize| usize::from(u16::from_le_bytes([content[at + 52], content[at + 53]]));
+        |content: &[u8], at: usize| usize::from(u16::from_le_bytes([content[at + 68], content[at + 69]]));
     for _ in 0..wanted {
         if at + HEAD_BYTES > content.len() {
             return;
         }
-        let lens = u32_at(content, at + 40) as usize + u32_at(content, at + 44) as usize;
+        let lens = u32_at(content, at + 48) as usize + u32_at(content, at + 52) as usize;
         let next = (at + HEAD_BYTES + lens + key_len(content, at)).next_multiple_of(ALIGN);
-        if next + HEAD_BYTES > content.len() || content[next + 55] == 0 {
+        if next + HEAD_BYTES > content.len() || content[next + 71] == 0 {
             break;
         }
         at = next;
@@ -278,12 +278,15 @@ fn forge_record(content: &mut [u8], input: &mut Input) {
         (16, 8),
         (24, 8),
         (32, 8),
-        (40, 4),
-        (44, 4),
+        (40, 8),
         (48, 4),
-        (52, 2),
-        (54, 1),
-        (55, 1),
+        (52, 4),
+        (56, 4),
+        (60, 4),
+        (64, 4),
+        (68, 2),
+        (70, 1),
+        (71, 1),
     ]);
     let number = number(input).to_le_bytes();
     content[at + field..at + field + size].copy_from_slice(&number[..size]);

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Disk;
+use crate::Engine;
 use crate::error::OpenError;
 use crate::types::Options;
 use crate::workers::Workers;
-use crate::{Engine, SEGMENT_BYTES_MIN};
 
 /// Events that tails find in memory: few, so that they read from the log as well.
 const RING_EVENTS_MAX: usize = 16;
@@ -15,16 +15,17 @@ const RING_EVENTS_MAX: usize = 16;
 /// Opens the store on `disk` without starting anything: whatever happens happens in a turn of the [`Stepper`], on
 /// the caller's thread. `options.dir` is not looked at, and segments may be as small as two pages.
 pub fn open(disk: &Disk, options: &Options) -> Result<(Engine, Stepper), OpenError> {
-    let segment_bytes = options.segment_bytes.max(2 * super::PAGE_BYTES);
-    let (engine, workers) =
-        Engine::assemble(Arc::new(disk.clone()), segment_bytes, options.durability, RING_EVENTS_MAX)?;
+    let options =
+        Options { segment_bytes: options.segment_bytes.max(2 * super::PAGE_BYTES), ..options.clone() };
+    let disk = Arc::new(disk.clone());
+    let (engine, workers) = Engine::assemble(disk.clone(), disk, &options, RING_EVENTS_MAX)?;
     Ok((engine, Stepper(workers)))
 }
 
 /// Opens the store on `disk` as it is opened on a real one.
 pub fn open_with_threads(disk: &Disk, options: &Options) -> Result<Engine, OpenError> {
-    let options = Options { segment_bytes: options.segment_bytes.max(SEGMENT_BYTES_MIN), ..options.clone() };
-    Engine::open_on(Arc::new(disk.clone()), &options, RING_EVENTS_MAX)
+    let disk = Arc::new(disk.clone());
+    Engine::open_on(disk.clone(), disk, options, RING_EVENTS_MAX)
 }
 
 /// Takes the turns that threads take in a server. Dropping it is the end of a process that is killed: nothing more

@@ -106,10 +106,12 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+    use crate::history::Place;
     use crate::testing::Random;
 
     fn version(revision: u64, deleted: bool) -> Version {
-        Version::new(revision, 1, 0, revision * 8, 80, deleted)
+        let place = Place::new(revision * 8, 80, deleted);
+        Version { revision, created: 1, segment: 0, expires_s: 0, place }
     }
 
     /// Keys of several lengths with long common prefixes, some a prefix of another.

@@ -67,7 +67,7 @@ pub fn open(temp: &TempDir) -> Engine {
 }
 
 pub fn payload(value: &str) -> Payload {
-    Payload { attributes: Bytes::new(), value: Bytes::copy_from_slice(value.as_bytes()), stamp_at: None }
+    Payload { value: Bytes::copy_from_slice(value.as_bytes()), ..Payload::default() }
 }
 
 pub async fn commit(

@@ -1,0 +1,286 @@
+//! The first block of a segment: who it is, and what is noted about the log while it is written.
+//!
+//! ```text
+//! offset size                          header:  0  8  magic "REVLOG\r\n"
+//!      0  128  header                           8  4  format version
+//!   1024   32  a note                          12  4  segment number
+//!   2048  128  the header once more            16  4  number of the segment before it; 0: none
+//!   3072   32  a note                          20  4  records                      \\
+//!                                              24  8  first revision                |  of a rewritten
+//! note:    0  4  crc of salt, bytes 4..32      32  8  salt                          |  segment; zero in
+//!          4  4  which one: ascending          40  8  last revision                 |  one that the log
+//!          8  8  synced                        48  8  history forgotten up to here  |  was written to
+//!         16  8  oldest                        56  8  end of the records           /
+//!         24  8  zero                          64  8  store
+//!                                              72 52  zero
+//!                                             124  4  crc32 of bytes 0..124
+//! ```
+//!
+//! Every later format keeps magic, version and crc in these places, so that it can be told from damage. The block
+//! has no record in it, so no record write touches it; each of its parts has a disk sector to itself, so that a
+//! torn write of one leaves the others alone, and the two notes are written in turns.
+
+use std::io;
+
+use crate::io::File;
+use crate::record::REVISION_END;
+
+/// The format this release writes, and the newest it reads.
+pub(crate) const FORMAT_VERSION: u32 = 1;
+/// Where records begin.
+pub(crate) const RECORDS_START: u64 = 4096;
+
+const MAGIC: [u8; 8] = *b"REVLOG\r\n";
+const HEADER_BYTES: usize = 128;
+const SECOND_HEADER: usize = 2048;
+const NOTE_BYTES: usize = 32;
+const NOTES: [u64; 2] = [1024, 3072];
+
+/// What a segment says of itself.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Header {
+    /// Names the file; higher in a segment made later.
+    pub number: u32,
+    /// Number of the segment before it in the log when it was made; 0 for the first.
+    pub after: u32,
+    /// Lowest revision that may be in it.
+    pub first_revision: u64,
+    /// In the checksums of its records.
+    pub salt: u64,
+    /// The same in all segments of a store.
+    pub store: u64,
+    /// What holds for one that reclaim wrote.
+    pub rewritten: Option<Rewritten>,
+}
+
+/// What is known of a segment that was complete when it got its name.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Rewritten {
+    /// It stands for all of the log from its first revision to this one.
+    pub last_revision: u64,
+    /// Its records are those that were needed to read at this revision and later.
+    pub oldest: u64,
+    /// How many there are.
+    pub records: u32,
+    /// Where the last of them ends.
+    pub end: u64,
+}
+
+/// Why a file is not a segment.
+pub(crate) enum HeaderError {
+    Newer(u32),
+    Damaged,
+    Io(io::Error),
+}
+
+impl Header {
+    /// The header's block, without notes.
+    pub fn block(&self) -> [u8; RECORDS_START as usize] {
+        let mut header = [0; HEADER_BYTES];
+        let rewritten =
+            self.rewritten.unwrap_or(Rewritten { last_revision: 0, oldest: 0, records: 0, end: 0 });
+        header[..8].copy_from_slice(&MAGIC);
+        header[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+        header[12..16].copy_from_slice(&self.number.to_le_bytes());
+        header[16..20].copy_from_slice(&self.after.to_le_bytes());
+        header[20..24].copy_from_slice(&rewritten.records.to_le_bytes());
+        header[24..32].copy_from_slice(&self.first_revision.to_le_bytes());
+        header[32..40].copy_from_slice(&self.salt.to_le_bytes());
+        header[40..48].copy_from_slice(&rewritten.last_revision.to_le_bytes());
+        header[48..56].copy_from_slice(&rewritten.oldest.to_le_bytes());
+        header[56..64].copy_from_slice(&rewritten.end.to_le_bytes());
+        header[64..72].copy_from_slice(&self.store.to_le_bytes());
+        let crc = crc32fast::hash(&header[..HEADER_BYTES - 4]);
+        header[HEADER_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
+        let mut block = [0; RECORDS_START as usize];
+        block[..HEADER_BYTES].copy_from_slice(&header);
+        block[SECOND_HEADER..SECOND_HEADER + HEADER_BYTES].copy_from_slice(&header);
+        block
+    }
+
+    /// The header of segment `number` from either of its copies.
+    pub fn read(number: u32, file: &dyn File) -> Result<Header, HeaderError> {
+        if file.size() < RECORDS_START {
+            return Err(HeaderError::Damaged);
+        }
+        for at in [0, SECOND_HEADER as u64] {
+            let bytes = file.read(at, HEADER_BYTES).map_err(HeaderError::Io)?;
+            if bytes[..8] != MAGIC || crc32fast::hash(&bytes[..HEADER_BYTES - 4]) != u32_at(&bytes, 124) {
+                continue;
+            }
+            if u32_at(&bytes, 8) > FORMAT_VERSION {
+                return Err(HeaderError::Newer(u32_at(&bytes, 8)));
+            }
+            if let Some(header) = Header::parse(&bytes, file.size()).filter(|header| header.number == number)
+            {
+                return Ok(header);
+            }
+        }
+        Err(HeaderError::Damaged)
+    }
+
+    /// The fields, if they make sense in a file of that size.
+    fn parse(bytes: &[u8], size: u64) -> Option<Header> {
+        let rewritten = Rewritten {
+            last_revision: u64_at(bytes, 40),
+            oldest: u64_at(bytes, 48),
+            records: u32_at(bytes, 20),
+            end: u64_at(bytes, 56),
+        };
+        let header = Header {
+            number: u32_at(bytes, 12),
+            after: u32_at(bytes, 16),
+            first_revision: u64_at(bytes, 24),
+            salt: u64_at(bytes, 32),
+            store: u64_at(bytes, 64),
+            rewritten: (rewritten.last_revision > 0).then_some(rewritten),
+        };
+        let sound = (1..REVISION_END).contains(&header.first_revision)
+            && header.after < header.number
+            && header.rewritten.is_none_or(|rewritten| {
+                (header.first_revision..REVISION_END).contains(&rewritten.last_revision)
+                    && (rewritten.last_revision..REVISION_END).contains(&rewritten.oldest)
+                    && (RECORDS_START..=size).contains(&rewritten.end)
+            });
+        sound.then_some(header)
+    }
+}
+
+/// What is noted about the log in the segment that is being written, from time to time and at the end: it need
+/// not be there, and what it says was true when it was written.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Note {
+    /// Ascending; the higher one of a segment's two counts.
+    pub sequence: u32,
+    /// Everything up to this revision is on disk.
+    pub synced: u64,
+    /// History before this revision was forgotten.
+    pub oldest: u64,
+}
+
+impl Note {
+    /// Writes it over the older of the segment's two. The caller syncs.
+    pub fn write(&self, file: &dyn File, salt: u64) -> io::Result<()> {
+        let mut bytes = [0; NOTE_BYTES];
+        bytes[4..8].copy_from_slice(&self.sequence.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.synced.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.oldest.to_le_bytes());
+        let crc = Note::crc(&bytes, salt);
+        bytes[..4].copy_from_slice(&crc.to_le_bytes());
+        file.write_at(NOTES[self.sequence as usize % 2], &bytes)
+    }
+
+    /// The newest note of a segment; the empty one when there is none.
+    pub fn read(file: &dyn File, salt: u64) -> io::Result<Note> {
+        let mut newest = Note::default();
+        for at in NOTES {
+            let bytes = file.read(at, NOTE_BYTES)?;
+            let note =
+                Note { sequence: u32_at(&bytes, 4), synced: u64_at(&bytes, 8), oldest: u64_at(&bytes, 16) };
+            let sound = Note::crc(&bytes, salt) == u32_at(&bytes, 0)
+                && note.synced < REVISION_END
+                && note.oldest < REVISION_END;
+            if sound && note.sequence > newest.sequence {
+                newest = note;
+            }
+        }
+        Ok(newest)
+    }
+
+    fn crc(bytes: &[u8], salt: u64) -> u32 {
+        let mut crc = crc32fast::Hasher::new();
+        crc.update(&salt.to_le_bytes());
+        crc.update(&bytes[4..]);
+        crc.finalize()
+    }
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::io::{Dir, Storage};
+    use crate::testing::TempDir;
+
+    const HEADER: Header =
+        Header { number: 7, after: 6, first_revision: 100, salt: 99, store: 55, rewritten: None };
+    const REWRITTEN: Header = Header {
+        rewritten: Some(Rewritten { last_revision: 200, oldest: 250, records: 3, end: 5_000 }),
+        ..HEADER
+    };
+
+    fn file(temp: &TempDir) -> Arc<dyn File> {
+        Dir::open(temp.path()).unwrap().unwrap().create("f", 8_192).unwrap()
+    }
+
+    #[test]
+    fn either_copy_of_the_header_will_do() {
+        let temp = TempDir::new();
+        let file = file(&temp);
+        for header in [HEADER, REWRITTEN] {
+            file.write_at(0, &header.block()).unwrap();
+            for broken in [0, SECOND_HEADER as u64] {
+                let good = file.read(broken + 30, 1).unwrap()[0];
+                file.write_at(broken + 30, &[good ^ 4]).unwrap();
+                assert_eq!(Header::read(7, &*file).ok(), Some(header));
+                file.write_at(broken + 30, &[good]).unwrap();
+            }
+            assert!(matches!(Header::read(8, &*file), Err(HeaderError::Damaged)));
+        }
+        file.write_at(0, &[0; 4096]).unwrap();
+        assert!(matches!(Header::read(7, &*file), Err(HeaderError::Damaged)));
+    }
+
+    #[test]
+    fn fields_that_make_no_sense_are_damage_whatever_the_checksum_says() {
+        let temp = TempDir::new();
+        let file = file(&temp);
+        let rewritten = REWRITTEN.rewritten.unwrap();
+        for header in [
+            Header { first_revision: 0, ..HEADER },
+            Header { first_revision: REVISION_END, ..HEADER },
+            Header { after: 7, ..HEADER },
+            Header { rewritten: Some(Rewritten { last_revision: 99, ..rewritten }), ..HEADER },
+            Header { rewritten: Some(Rewritten { oldest: 199, ..rewritten }), ..HEADER },
+            Header { rewritten: Some(Rewritten { end: 8_193, ..rewritten }), ..HEADER },
+            Header { rewritten: Some(Rewritten { end: 4_095, ..rewritten }), ..HEADER },
+        ] {
+            file.write_at(0, &header.block()).unwrap();
+            assert!(matches!(Header::read(7, &*file), Err(HeaderError::Damaged)), "{header:?}");
+        }
+        let mut newer = HEADER.block();
+        newer[8] = 2;
+        let crc = crc32fast::hash(&newer[..124]).to_le_bytes();
+        newer[124..128].copy_from_slice(&crc);
+        file.write_at(0, &newer).unwrap();
+        assert!(matches!(Header::read(7, &*file), Err(HeaderError::Newer(2))));
+    }
+
+    #[test]
+    fn the_newest_sound_note_counts() {
+        let temp = TempDir::new();
+        let file = file(&temp);
+        file.write_at(0, &HEADER.block()).unwrap();
+        assert_eq!(Note::read(&*file, 99).unwrap(), Note::default());
+        let notes = [1, 2, 3].map(|n| Note { sequence: n, synced: n.into(), oldest: 0 });
+        for note in notes {
+            note.write(&*file, 99).unwrap();
+            assert_eq!(Note::read(&*file, 99).unwrap(), note);
+            // It was made for this segment.
+            assert_eq!(Note::read(&*file, 98).unwrap(), Note::default());
+        }
+        // The last one is torn: the one before stands.
+        file.write_at(NOTES[1] + 9, &[0xff]).unwrap();
+        assert_eq!(Note::read(&*file, 99).unwrap(), notes[1]);
+        assert_eq!(Header::read(7, &*file).ok(), Some(HEADER));
+    }
+}
