@@ -24,11 +24,12 @@ use tokio::sync::{Semaphore, oneshot};
 use crate::error::{CommitError, ReadError, Refusal};
 use crate::history::{Place, Version};
 use crate::index::Tree;
-use crate::io::{Clock, is_disk_full};
+use crate::io::is_disk_full;
 use crate::log::{Keeper, Log};
-use crate::record::{self, Draft, EventKind, Head, TIME_MS_END};
+use crate::record::{self, Draft, EventKind, Head};
 use crate::sabotage;
 use crate::snapshot::{Entry, Root};
+use crate::time::{Times, expiry_s};
 use crate::types::{
     ATTRIBUTES_BYTES_MAX, Change, Committed, Durability, Expected, KEY_BYTES_MAX, Payload, VALUE_BYTES_MAX,
     Write,
@@ -261,13 +262,11 @@ pub(crate) struct Sequencer {
     pub keeper: Arc<Keeper>,
     pub log: Log,
     pub durability: Durability,
-    clock: Arc<dyn Clock>,
+    times: Times,
     /// The index including the writes of the batch in the making.
     tree: Tree,
     /// The newest revision assigned.
     revision: u64,
-    /// The time of the newest record: that of the next one is not less.
-    time_ms: u64,
     /// Proposals taken from the queue; empty between turns, kept for its memory.
     batch: VecDeque<Proposal>,
     /// The encoded records of the batch in the making; they will stand at the log's position.
@@ -304,8 +303,7 @@ impl Sequencer {
         keeper: Arc<Keeper>,
         log: Log,
         durability: Durability,
-        clock: Arc<dyn Clock>,
-        time_ms: u64,
+        times: Times,
     ) -> Sequencer {
         let root = hub.root();
         let (tree, revision) = (root.tree.clone(), root.revision);
@@ -317,10 +315,9 @@ impl Sequencer {
             keeper,
             log,
             durability,
-            clock,
+            times,
             tree,
             revision,
-            time_ms,
             batch,
             buffer,
             pending,
@@ -410,7 +407,7 @@ impl Sequencer {
             created: current.map_or(self.revision + 1, |version| version.created),
             previous: current.map_or(0, |version| version.revision),
             synced: 0,
-            time_ms: self.time_ms.max(self.clock.now_ms().min(TIME_MS_END - 1)),
+            time_ms: self.times.next_ms(),
             expires_s: 0,
             kind,
             key: &write.key,
@@ -423,7 +420,7 @@ impl Sequencer {
             let _ = answer.send(Err(CommitError::Refused(refusal)));
             return;
         }
-        draft.expires_s = state.ttl.map_or(0, |ttl| expiry(draft.time_ms, ttl));
+        draft.expires_s = state.ttl.map_or(0, |ttl| expiry_s(draft.time_ms, ttl));
         draft.synced = self.vitals.synced.load(Ordering::Acquire).min(self.revision);
         let segment = self.log.current();
         let offset = self.log.position() + self.buffer.len() as u64;
@@ -437,7 +434,6 @@ impl Sequencer {
             place: Place::new(offset, len, deleted),
         };
         self.revision = version.revision;
-        self.time_ms = draft.time_ms;
         self.tree.push(&write.key, version);
         let outcome = Outcome::Write { key: write.key, version, previous: current };
         self.pending.push(Pending { answer, outcome });
@@ -612,14 +608,6 @@ impl From<Payload> for State {
         let stamp = payload.stamp_at.map(|at| at as usize..at as usize);
         State { attributes: payload.attributes, value: payload.value, stamp, ttl: payload.ttl }
     }
-}
-
-/// The first full second at which a state committed at `time_ms` has lived as long as it may.
-fn expiry(time_ms: u64, ttl: Duration) -> u32 {
-    let ttl_ms = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
-    let expires_s = time_ms.saturating_add(ttl_ms).div_ceil(1_000);
-    // 0 says never. The last second that can be said lies in 2106.
-    u32::try_from(expires_s).unwrap_or(u32::MAX).max(1)
 }
 
 #[cfg(test)]

@@ -25,6 +25,7 @@ mod segment;
 mod snapshot;
 #[cfg(test)]
 mod testing;
+mod time;
 mod types;
 mod watch;
 mod workers;
@@ -43,6 +44,7 @@ use crate::io::{Clock, Dir, Storage, SystemClock};
 use crate::log::{Keeper, Log};
 pub use crate::record::{EventKind, Record};
 pub use crate::snapshot::{Entry, Scan, Snapshot};
+use crate::time::Times;
 pub use crate::types::{
     ATTRIBUTES_BYTES_MAX, Change, Committed, Durability, Expected, KEY_BYTES_MAX, KeyRange, Options, Payload,
     SEGMENT_BYTES_DEFAULT, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, Stats, VALUE_BYTES_MAX, Write,
@@ -123,8 +125,7 @@ impl Engine {
             keeper.clone(),
             log,
             durability,
-            clock,
-            found.time_ms,
+            Times::new(clock, found.time_ms),
         );
         let (closing, closed) = tokio::sync::watch::channel(false);
         let engine = Engine(Arc::new(Inner {

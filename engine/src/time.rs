@@ -1,0 +1,78 @@
+//! Times of commits, and of what follows from them.
+//!
+//! Every record has a time that is not less than that of the record before, whatever the clock does: so a time
+//! stands for a place in the log. A clock that is set back stands still here until it has caught up.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::io::Clock;
+use crate::record::TIME_MS_END;
+
+/// Gives each commit its time.
+pub(crate) struct Times {
+    clock: Arc<dyn Clock>,
+    /// The last time given, in milliseconds since 1970.
+    last_ms: u64,
+}
+
+impl Times {
+    /// Goes on from `last_ms`, the time of the newest record.
+    pub fn new(clock: Arc<dyn Clock>, last_ms: u64) -> Times {
+        Times { clock, last_ms }
+    }
+
+    /// The time of a commit that takes place now, in milliseconds since 1970.
+    pub fn next_ms(&mut self) -> u64 {
+        self.last_ms = self.clock.now_ms().min(TIME_MS_END - 1).max(self.last_ms);
+        self.last_ms
+    }
+}
+
+/// The first full second since 1970 at which a state committed at `time_ms` has lived for `ttl`.
+pub(crate) fn expiry_s(time_ms: u64, ttl: Duration) -> u32 {
+    let ttl_ms = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
+    let expires_s = time_ms.saturating_add(ttl_ms).div_ceil(1_000);
+    // 0 says never. The last second that can be said lies in 2106.
+    u32::try_from(expires_s).unwrap_or(u32::MAX).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+
+    struct Hand(AtomicU64);
+
+    impl Clock for Hand {
+        fn now_ms(&self) -> u64 {
+            self.0.load(Ordering::Relaxed)
+        }
+    }
+
+    #[test]
+    fn times_never_go_back() {
+        let clock = Arc::new(Hand(AtomicU64::new(0)));
+        let mut times = Times::new(clock.clone(), 50);
+        for (shown, given) in [(60, 60), (55, 60), (0, 60), (61, 61), (u64::MAX, TIME_MS_END - 1)] {
+            clock.0.store(shown, Ordering::Relaxed);
+            assert_eq!(times.next_ms(), given, "{shown}");
+        }
+    }
+
+    #[test]
+    fn a_state_expires_in_full_seconds_rounded_up() {
+        for (time_ms, ttl_ms, expires_s) in [
+            (10_000, 5_000, 15),
+            (10_001, 5_000, 16),
+            (10_999, 1, 11),
+            (0, 0, 1),
+            (TIME_MS_END - 1, 0, u32::MAX),
+            (10_000, u64::MAX, u32::MAX),
+        ] {
+            assert_eq!(expiry_s(time_ms, Duration::from_millis(ttl_ms)), expires_s, "{time_ms} + {ttl_ms}");
+        }
+        assert_eq!(expiry_s(1, Duration::MAX), u32::MAX);
+    }
+}
