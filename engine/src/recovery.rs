@@ -9,8 +9,10 @@
 //!   all that follows it is cut: overwritten with zeros, so that no leftover is ever taken for a record.
 //!
 //! Segments before the last were synced before the next was made, so all invalid bytes in them are damage. What
-//! is found and kept is synced before anybody reads it: after a crash of the process alone it may exist in
-//! memory only.
+//! is found and kept is made durable before anybody reads it: after a crash of the process alone it may exist in
+//! memory only. That takes more than a sync: had one failed before, the kernel takes the pages for clean, shows them
+//! to us and has nothing to write. So what no record vouches for is written again, the zeros behind it as well, and
+//! the names of the files are synced like their bytes.
 
 use std::io;
 use std::ops::Range;
@@ -49,6 +51,10 @@ pub(crate) fn recover(storage: &dyn Storage, segment_bytes: u64) -> Result<Recov
     if names.iter().any(|name| name == NEXT_NAME) {
         storage.remove(NEXT_NAME).map_err(failed(NEXT_NAME, "remove an unfinished segment"))?;
     }
+    if !sabotage::recovery_without_sync() {
+        // The process may have ended between giving a segment its name and syncing that.
+        storage.sync_dir().map_err(failed("", "sync the store's directory"))?;
+    }
     let mut numbers: Vec<u32> = names.iter().filter_map(|name| Segment::number(name)).collect();
     numbers.sort_unstable();
     let mut segments = Vec::with_capacity(numbers.len());
@@ -69,8 +75,14 @@ pub(crate) fn recover(storage: &dyn Storage, segment_bytes: u64) -> Result<Recov
         segments.push(create().map_err(failed(&Segment::name(1), "create the first segment"))?);
     }
 
-    let mut state =
-        Scan { tree: Tree::default(), revision: 0, time_ms: 0, lost_revisions: 0, record_bytes: 0 };
+    let mut state = Scan {
+        tree: Tree::default(),
+        revision: 0,
+        time_ms: 0,
+        lost_revisions: 0,
+        record_bytes: 0,
+        doubtful: None,
+    };
     let last = segments.len() - 1;
     for (at, segment) in segments.iter().enumerate() {
         let read_failed = failed(&Segment::name(segment.header.number), "read");
@@ -85,6 +97,8 @@ pub(crate) fn recover(storage: &dyn Storage, segment_bytes: u64) -> Result<Recov
     }
     let current = segments[last].clone();
     let name = Segment::name(current.header.number);
+    let doubtful = state.doubtful.unwrap_or(current.end());
+    write_again(&current, doubtful..current.end()).map_err(failed(&name, "write the end again"))?;
     clear_from(storage, &current, current.end()).map_err(failed(&name, "clear the torn end"))?;
     if !sabotage::recovery_without_sync() {
         current.file.sync_data().map_err(failed(&name, "sync"))?;
@@ -147,6 +161,8 @@ struct Scan {
     time_ms: u64,
     lost_revisions: u64,
     record_bytes: u64,
+    /// Where the first record of the last segment begins that nothing says is on disk.
+    doubtful: Option<u64>,
 }
 
 impl Scan {
@@ -173,6 +189,9 @@ impl Scan {
                     key = %String::from_utf8_lossy(found.head.key(&found.bytes)),
                     "a record is damaged; its key reads as damaged until it is written again"
                 );
+            }
+            if revision > synced && self.doubtful.is_none() {
+                self.doubtful = Some(found.offset);
             }
             let len = found.bytes.len();
             self.tree.push(found.head.key(&found.bytes), found.version(segment.header.number));
@@ -202,10 +221,19 @@ impl Scan {
     }
 }
 
-/// Overwrites with zeros whatever is behind the end of the log.
+/// Writes what stands there once more, so that the next sync has to bring it to disk.
+fn write_again(segment: &Segment, range: Range<u64>) -> io::Result<()> {
+    if range.is_empty() || sabotage::tail_not_rewritten() {
+        return Ok(());
+    }
+    let bytes = segment.file.read(range.start, (range.end - range.start) as usize)?;
+    segment.file.write_at(range.start, &bytes)
+}
+
+/// Overwrites with zeros whatever is behind the end of the log, and zeros as well: see the head of this file.
 fn clear_from(storage: &dyn Storage, segment: &Segment, end: u64) -> io::Result<()> {
-    const CHUNK: u64 = 64 * 1024;
-    let mut cleared = 0;
+    static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
+    let mut cleared = false;
     let mut at = end;
     segment.assume_filled(end);
     while let Some(stretch) = segment.file.written(at)? {
@@ -214,16 +242,16 @@ fn clear_from(storage: &dyn Storage, segment: &Segment, end: u64) -> io::Result<
         }
         at = stretch.start;
         while at < stretch.end {
-            let len = (stretch.end - at).min(CHUNK) as usize;
+            let len = (stretch.end - at).min(ZEROS.len() as u64) as usize;
             let bytes = segment.file.read(at, len)?;
-            if bytes.iter().any(|&b| b != 0) && !sabotage::torn_tail_not_cleared() {
-                cleared += len;
-                segment.file.write_at(at, &vec![0; len])?;
+            cleared |= bytes.iter().any(|&b| b != 0);
+            if !sabotage::torn_tail_not_cleared() {
+                segment.file.write_at(at, &ZEROS[..len])?;
             }
             at += len as u64;
         }
     }
-    if cleared > 0 {
+    if cleared {
         tracing::warn!(
             path = %storage.path(&Segment::name(segment.header.number)).display(),
             offset = end,

@@ -59,6 +59,8 @@ sabotages! {
     TornTailNotCleared torn_tail_not_cleared;
     /// What opening finds is shown before it is synced.
     RecoveryWithoutSync recovery_without_sync;
+    /// Opening takes what it can read for what a sync will bring to disk.
+    TailNotRewritten tail_not_rewritten;
     /// A tail passes over revisions that it cannot read.
     HolePassedOver hole_passed_over;
 }
