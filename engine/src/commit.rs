@@ -28,6 +28,7 @@ use crate::io::is_disk_full;
 use crate::log::{Keeper, Log};
 use crate::record::{self, Draft, EventKind, Head};
 use crate::sabotage;
+use crate::segment::Segment;
 use crate::snapshot::{Entry, Root};
 use crate::time::{Times, expiry_s};
 use crate::types::{
@@ -194,6 +195,8 @@ pub(crate) struct Vitals {
     pub record_bytes: AtomicU64,
     /// Why writes are refused at present.
     pub refusal: Mutex<Option<Refusal>>,
+    /// Held during a sync of the log, before the lock of `refusal`.
+    syncing: Mutex<()>,
 }
 
 impl Vitals {
@@ -210,14 +213,21 @@ impl Vitals {
         *current = Some(refusal);
     }
 
-    /// Hears the outcome of a background sync.
-    pub fn background_sync(&self, outcome: io::Result<u64>) {
-        match outcome {
-            Ok(revision) => {
+    /// Syncs `segment`, after which everything up to `revision` is on disk. One at a time, and none after one that
+    /// failed: a failure is reported once, to one of those who sync, and the others hear of success.
+    pub fn sync(&self, segment: &Segment, revision: u64) -> Result<(), Refusal> {
+        let _alone = self.syncing.lock();
+        if let Some(refusal) = self.failed() {
+            return Err(refusal);
+        }
+        let synced = segment.file.sync_data().map_err(|error| log_failed("sync", &error));
+        match &synced {
+            Ok(()) => {
                 self.synced.fetch_max(revision, Ordering::AcqRel);
             }
-            Err(error) => self.refuse(log_failed("sync", &error)),
+            Err(refusal) => self.refuse(refusal.clone()),
         }
+        synced
     }
 
     /// Why every write will be refused until the store is opened again.
@@ -360,10 +370,7 @@ impl Sequencer {
             return;
         }
         let revision = self.revision;
-        let synced = self.log.sync().map(|()| revision);
-        let noted = synced.is_ok();
-        self.vitals.background_sync(synced);
-        if noted {
+        if self.vitals.sync(self.log.current(), revision).is_ok() {
             let segment = self.log.current();
             let written = segment.write_note(revision, self.hub.root().oldest);
             if let Err(error) = written.and_then(|()| segment.file.sync_data()) {
@@ -469,9 +476,11 @@ impl Sequencer {
     /// Goes on in a new segment; the buffer is empty.
     fn roll(&mut self, len: usize) -> Result<(), Refusal> {
         // With the old segment synced, only the last one can ever have a torn tail.
-        let sync = || if sabotage::roll_without_sync() { Ok(()) } else { self.log.sync() };
-        let rolled = sync().map_err(|error| log_failed("sync", &error)).and_then(|()| {
-            self.vitals.synced.fetch_max(self.hub.revision(), Ordering::AcqRel);
+        let synced = match sabotage::roll_without_sync() {
+            true => Ok(()),
+            false => self.vitals.sync(self.log.current(), self.hub.revision()),
+        };
+        let rolled = synced.and_then(|()| {
             let rolled = self.log.roll(len, self.revision + 1, &self.keeper);
             rolled.map_err(|error| refusal("starting a segment", &error))
         });
@@ -529,8 +538,7 @@ impl Sequencer {
         match self.durability {
             Durability::Sync if sabotage::ack_before_sync() => {}
             Durability::Sync => {
-                self.log.sync().map_err(|error| log_failed("sync", &error))?;
-                self.vitals.synced.fetch_max(self.revision, Ordering::AcqRel);
+                self.vitals.sync(self.log.current(), self.revision)?;
             }
             Durability::Relaxed => self.keeper.sync_soon(self.log.current(), self.revision),
         }

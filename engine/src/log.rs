@@ -101,15 +101,10 @@ impl Log {
         self.current.file.write_at(self.position, bytes)
     }
 
-    /// Makes what was written durable.
-    pub fn sync(&self) -> io::Result<()> {
-        self.current.file.sync_data()
-    }
-
     /// Takes back what a failed write may have left, durably.
     pub fn erase(&self, bytes: usize) -> io::Result<()> {
         self.write(&vec![0; bytes])?;
-        self.sync()
+        self.current.file.sync_data()
     }
 
     /// The last `bytes` written belong to the log from now on.
@@ -224,12 +219,12 @@ impl Keeper {
         self.changed.notify_one();
     }
 
-    /// Does what is wished until stopped. `synced` hears the outcome of each sync. Failures of the rest are
+    /// Does what is wished until stopped. `sync` brings a segment to disk, up to a revision. Failures of the rest are
     /// left for the writer to meet.
-    pub fn run(&self, storage: &dyn Storage, segment_bytes: u64, synced: impl Fn(io::Result<u64>)) {
+    pub fn run(&self, storage: &dyn Storage, segment_bytes: u64, sync: impl Fn(&Segment, u64)) {
         let mut wishes = self.wishes.lock();
         while !wishes.stop {
-            if !self.fulfil_one(&mut wishes, storage, segment_bytes, &synced) {
+            if !self.fulfil_one(&mut wishes, storage, segment_bytes, &sync) {
                 self.changed.wait(&mut wishes);
             }
         }
@@ -247,8 +242,8 @@ impl Keeper {
 
     /// Does one of the things wished, without a thread; false when nothing is.
     #[cfg(feature = "fault")]
-    pub fn turn(&self, storage: &dyn Storage, segment_bytes: u64, synced: &impl Fn(io::Result<u64>)) -> bool {
-        self.fulfil_one(&mut self.wishes.lock(), storage, segment_bytes, synced)
+    pub fn turn(&self, storage: &dyn Storage, segment_bytes: u64, sync: &impl Fn(&Segment, u64)) -> bool {
+        self.fulfil_one(&mut self.wishes.lock(), storage, segment_bytes, sync)
     }
 
     /// Does one of the things wished; false when nothing is.
@@ -257,10 +252,10 @@ impl Keeper {
         wishes: &mut MutexGuard<'_, Wishes>,
         storage: &dyn Storage,
         segment_bytes: u64,
-        synced: &impl Fn(io::Result<u64>),
+        sync: &impl Fn(&Segment, u64),
     ) -> bool {
         if let Some((segment, revision)) = wishes.sync.take() {
-            MutexGuard::unlocked(wishes, || synced(segment.file.sync_data().map(|()| revision)));
+            MutexGuard::unlocked(wishes, || sync(&segment, revision));
         } else if let Some((segment, target)) = wishes.fill.take() {
             let failed = MutexGuard::unlocked(wishes, || segment.fill(target, true).is_err());
             if !failed && segment.filled() < target && wishes.fill.is_none() {
@@ -343,7 +338,7 @@ mod tests {
         let keeper = Arc::new(Keeper::new());
         let thread = {
             let (keeper, storage) = (keeper.clone(), log.storage.clone());
-            std::thread::spawn(move || keeper.run(&*storage, 1 << 16, |_| ()))
+            std::thread::spawn(move || keeper.run(&*storage, 1 << 16, |_, _| ()))
         };
         log.advance(40_000);
         let mut rolled = 0;

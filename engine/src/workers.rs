@@ -38,7 +38,11 @@ impl Workers {
         let keeper_thread = {
             let (keeper, storage, vitals) = (self.keeper.clone(), self.storage.clone(), self.vitals.clone());
             let segment_bytes = self.segment_bytes;
-            let run = move || keeper.run(&*storage, segment_bytes, |outcome| vitals.background_sync(outcome));
+            let run = move || {
+                // A failure is noted, and met by the next write.
+                keeper
+                    .run(&*storage, segment_bytes, |segment, revision| drop(vitals.sync(segment, revision)));
+            };
             std::thread::Builder::new().name("engine-keeper".into()).spawn(run)?
         };
         let keeper_at_failure = self.keeper.clone();

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::Disk;
 use crate::Engine;
 use crate::error::OpenError;
+use crate::segment::Segment;
 use crate::types::Options;
 use crate::workers::Workers;
 
@@ -42,8 +43,8 @@ impl Stepper {
     /// The keeper does one of the things wished of it; false when nothing is.
     pub fn keep(&mut self) -> bool {
         let vitals = &self.0.vitals;
-        let told = |outcome| vitals.background_sync(outcome);
-        self.0.keeper.turn(&*self.0.storage, self.0.segment_bytes, &told)
+        let sync = |segment: &Segment, revision| drop(vitals.sync(segment, revision));
+        self.0.keeper.turn(&*self.0.storage, self.0.segment_bytes, &sync)
     }
 
     /// Closes the store in the way a server does.
