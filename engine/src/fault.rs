@@ -296,7 +296,9 @@ impl Disk {
         while state.stalled && kind != Kind::Read {
             self.0.resumed.wait(&mut state);
         }
-        if !state.powered || epoch.is_some_and(|epoch| epoch != state.epoch) {
+        // What was mapped can still be looked at, as long as there is somebody to look.
+        let usable = state.powered && epoch.is_none_or(|epoch| epoch == state.epoch);
+        if !usable && kind != Kind::Read {
             return Err(io::Error::other("the power is off"));
         }
         let number = state.operations;
@@ -515,8 +517,6 @@ impl File for Handle {
     }
 
     fn read(&self, offset: u64, len: usize) -> io::Result<Bytes> {
-        // Who held a file before a power loss may look at what it was: the process's mapping is gone with it, but
-        // its test's handles are not.
         let (state, verdict) = self.disk.begin(None, Kind::Read, |state| state.name_of(self.file))?;
         refused(verdict)?;
         let content = state.files.get(&self.file).ok_or(io::ErrorKind::NotFound)?;

@@ -1,0 +1,357 @@
+//! What was asked of a store and what it said, and the guarantees that follow, each checked by name.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+
+use bytes::Bytes;
+use engine::{Change, Engine, Entry, Event, EventKind, Expected, KeyRange, Payload, Snapshot, Tail};
+
+/// What a store promises.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Guarantee {
+    /// What was acknowledged or shown is there, and can be read.
+    Durable,
+    /// Revisions are given in the order of the proposals, without gaps, and events come in the order of revisions.
+    Ordered,
+    /// A write is there as a whole or not at all.
+    Atomic,
+    /// A condition is judged on the newest state, and every revision shows exactly the states it had.
+    ExactVersion,
+    /// Whoever follows from a revision sees every event after it once, or is told that it cannot.
+    Resumable,
+    /// Nothing is there that nobody asked for, that was refused, or that was gone already.
+    NoGhost,
+}
+
+/// A broken promise.
+#[derive(Debug)]
+pub struct Violation {
+    pub guarantee: Guarantee,
+    pub what: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {}", self.guarantee, self.what)
+    }
+}
+
+pub type Checked<T = ()> = Result<T, Violation>;
+
+/// The violation of `guarantee` when `holds` does not.
+pub fn check(guarantee: Guarantee, holds: bool, what: impl FnOnce() -> String) -> Checked {
+    if holds { Ok(()) } else { Err(Violation { guarantee, what: what() }) }
+}
+
+/// The result of a future that is ready, or becomes so when it is asked again at once.
+pub fn now<T>(future: impl Future<Output = T>) -> Option<T> {
+    struct Flag(AtomicBool);
+    impl Wake for Flag {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::SeqCst);
+        }
+    }
+    let flag = Arc::new(Flag(AtomicBool::new(true)));
+    let waker = Waker::from(flag.clone());
+    let mut future = pin!(future);
+    while flag.0.swap(false, Ordering::SeqCst) {
+        if let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return Some(value);
+        }
+    }
+    None
+}
+
+/// What a writer gives: attributes, and a value around its stamp.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Content {
+    pub attributes: Bytes,
+    pub value: Bytes,
+    /// The value's second part, when it is stamped.
+    pub rest: Option<Bytes>,
+}
+
+impl Content {
+    fn stored(&self, revision: u64) -> Vec<u8> {
+        let mut stored = self.value.to_vec();
+        if let Some(rest) = &self.rest {
+            stored.extend_from_slice(revision.to_string().as_bytes());
+            stored.extend_from_slice(rest);
+        }
+        stored
+    }
+
+    fn payload(&self) -> Payload {
+        Payload {
+            attributes: self.attributes.clone(),
+            value: [&self.value[..], self.rest.as_deref().unwrap_or_default()].concat().into(),
+            stamp_at: self.rest.as_ref().map(|_| self.value.len() as u32),
+            ..Payload::default()
+        }
+    }
+}
+
+/// A write that was asked for.
+#[derive(Clone, Debug)]
+pub struct Proposal {
+    pub key: Bytes,
+    pub expected: Expected,
+    /// `None` with `deleting`: the stored state is kept.
+    pub content: Option<Content>,
+    pub deleting: bool,
+}
+
+impl Proposal {
+    pub fn write(&self) -> engine::Write {
+        let payload = self.content.as_ref().map(Content::payload);
+        let change = match payload {
+            Some(payload) if !self.deleting => Change::Put(payload),
+            payload => Change::Delete(payload),
+        };
+        engine::Write { key: self.key.clone(), expected: self.expected, change }
+    }
+}
+
+/// What happened at a revision.
+#[derive(Clone, Debug)]
+pub struct Happened {
+    pub revision: u64,
+    pub key: Bytes,
+    pub deleted: bool,
+    pub created: u64,
+    /// Revision of the state before; `None` when the key did not exist.
+    pub previous: Option<u64>,
+    pub content: Content,
+}
+
+/// Everything that is known to have happened, and what may have.
+#[derive(Default)]
+pub struct History {
+    /// By revision, from 1.
+    happened: Vec<Happened>,
+    /// The revisions of each key, ascending.
+    keys: BTreeMap<Bytes, Vec<u64>>,
+    /// Proposals whose outcome nobody was told, in the order in which they were made.
+    pub unknown: VecDeque<Proposal>,
+    /// Whether some of those may have been refused while others were not.
+    pub refusals: bool,
+}
+
+impl History {
+    /// The newest revision that is known.
+    pub fn revision(&self) -> u64 {
+        self.happened.len() as u64
+    }
+
+    pub fn get(&self, revision: u64) -> Option<&Happened> {
+        self.happened.get((revision as usize).checked_sub(1)?)
+    }
+
+    /// What made the state of `key` at `revision`, if it existed.
+    pub fn at(&self, key: &[u8], revision: u64) -> Option<&Happened> {
+        let revisions = self.keys.get(key)?;
+        let newest = revisions[..revisions.partition_point(|&r| r <= revision)].last()?;
+        self.get(*newest).filter(|happened| !happened.deleted)
+    }
+
+    pub fn now(&self, key: &[u8]) -> Option<&Happened> {
+        self.at(key, self.revision())
+    }
+
+    /// The whole store at `revision`, in the order of keys.
+    pub fn state(&self, revision: u64) -> impl Iterator<Item = &Happened> {
+        self.keys.keys().filter_map(move |key| self.at(key, revision))
+    }
+
+    /// Whether a proposal has to succeed now.
+    pub fn holds(&self, proposal: &Proposal) -> bool {
+        let current = self.now(&proposal.key);
+        let as_expected = match proposal.expected {
+            Expected::Any => true,
+            Expected::Absent => current.is_none(),
+            Expected::Revision(revision) => current.is_some_and(|state| state.revision == revision),
+        };
+        as_expected && (!proposal.deleting || current.is_some())
+    }
+
+    /// What a proposal that succeeds now makes happen.
+    fn outcome(&self, proposal: &Proposal) -> Happened {
+        let revision = self.revision() + 1;
+        let current = self.now(&proposal.key);
+        let kept = || current.map(|state| state.content.clone());
+        Happened {
+            revision,
+            key: proposal.key.clone(),
+            deleted: proposal.deleting,
+            created: current.map_or(revision, |state| state.created),
+            previous: current.map(|state| state.revision),
+            content: proposal.content.clone().or_else(kept).expect("only what exists is deleted"),
+        }
+    }
+
+    /// Lets a proposal happen.
+    pub fn apply(&mut self, proposal: &Proposal) -> &Happened {
+        let happened = self.outcome(proposal);
+        self.keys.entry(happened.key.clone()).or_default().push(happened.revision);
+        self.happened.push(happened);
+        &self.happened[self.happened.len() - 1]
+    }
+
+    /// What came after `revision` did not happen after all.
+    pub fn forget_after(&mut self, revision: u64) {
+        self.happened.truncate(revision as usize);
+        for revisions in self.keys.values_mut() {
+            revisions.truncate(revisions.partition_point(|&r| r <= revision));
+        }
+        self.keys.retain(|_, revisions| !revisions.is_empty());
+    }
+
+    /// Learns from a store that was just opened which of the unknown proposals happened: all up to some place.
+    pub fn learn(&mut self, engine: &Engine) -> Checked {
+        let newest = engine.revision();
+        let known = self.revision();
+        check(Guarantee::Durable, newest >= known, || format!("the store ends at {newest}, not at {known}"))?;
+        let lost = engine.stats().lost_revisions;
+        check(Guarantee::Durable, lost == 0, || format!("{lost} revisions are lost"))?;
+        let mut tail = engine.tail(known, Bytes::new()).expect("the newest that is known can be followed");
+        while self.revision() < newest {
+            let events = now(tail.next(64));
+            let Some(Ok(events)) = events else {
+                let what = format!("the tail of {newest} stops at {}: {events:?}", self.revision());
+                return Err(Violation { guarantee: Guarantee::Resumable, what });
+            };
+            for event in events {
+                self.learn_event(&event)?;
+            }
+        }
+        self.unknown.clear();
+        Ok(())
+    }
+
+    fn learn_event(&mut self, event: &Event) -> Checked {
+        let revision = self.revision() + 1;
+        check(Guarantee::Ordered, event.revision == revision, || format!("{event:?} instead of {revision}"))?;
+        while let Some(proposal) = self.unknown.pop_front() {
+            if !self.holds(&proposal) {
+                continue;
+            }
+            let this = proposal.key == event.key && proposal.deleting == (event.kind == EventKind::Delete);
+            if this {
+                let happened = self.outcome(&proposal);
+                let torn = check_entry(&event.entry, &happened);
+                if torn.is_ok() || !self.refusals {
+                    torn?;
+                    self.apply(&proposal);
+                    return check_previous(event, self);
+                }
+            }
+            let skipped = self.refusals;
+            check(Guarantee::Ordered, skipped, || format!("{event:?} overtook {proposal:?}"))?;
+        }
+        Err(Violation { guarantee: Guarantee::NoGhost, what: format!("nobody asked for {event:?}") })
+    }
+
+    /// A snapshot shows exactly what was at its revision.
+    pub fn check_snapshot(&self, snapshot: &Snapshot) -> Checked {
+        let at = snapshot.revision();
+        let mut found = snapshot.range(KeyRange::all()).peekable();
+        let mut count = 0;
+        for expected in self.state(at) {
+            count += 1;
+            let entry = found.next_if(|entry| entry.key() <= &expected.key);
+            let ghost = entry.as_ref().is_some_and(|entry| entry.key() < &expected.key);
+            check(Guarantee::NoGhost, !ghost, || format!("{entry:?} at {at} although it does not exist"))?;
+            let Some(entry) = entry else {
+                let what = format!("{:?} is missing at {at}, written at {}", expected.key, expected.revision);
+                return Err(Violation { guarantee: Guarantee::Durable, what });
+            };
+            check_entry(&entry, expected)?;
+        }
+        let more = found.next();
+        check(Guarantee::NoGhost, more.is_none(), || format!("{more:?} at {at} although it does not exist"))?;
+        let counted = snapshot.count(&KeyRange::all());
+        check(Guarantee::ExactVersion, counted == count, || format!("{counted} keys at {at}, not {count}"))
+    }
+
+    /// The next revision after `seen` that a tail on `prefix` has to hand out.
+    fn next(&self, seen: u64, prefix: &[u8]) -> Option<&Happened> {
+        let after = self.happened.get(seen as usize..).unwrap_or_default();
+        after.iter().find(|happened| happened.key.starts_with(prefix))
+    }
+}
+
+/// An entry is the state that `expected` made.
+pub fn check_entry(entry: &Entry, expected: &Happened) -> Checked {
+    let right = (entry.revision(), entry.created()) == (expected.revision, expected.created);
+    check(Guarantee::ExactVersion, right, || format!("{entry:?} instead of {expected:?}"))?;
+    let record = entry.read();
+    let Ok(record) = record else {
+        return Err(Violation { guarantee: Guarantee::Durable, what: format!("{entry:?}: {record:?}") });
+    };
+    let whole = record.key == expected.key
+        && record.attributes == expected.content.attributes
+        && record.value == expected.content.stored(expected.revision);
+    check(Guarantee::Atomic, whole, || format!("{record:?} instead of {expected:?}"))
+}
+
+/// The state before an event is the one that was.
+fn check_previous(event: &Event, history: &History) -> Checked {
+    let expected = history.get(event.revision).and_then(|happened| happened.previous);
+    let found = event.previous.as_ref().map(Entry::revision);
+    check(Guarantee::ExactVersion, found == expected, || {
+        format!("{event:?} instead of one that follows {expected:?}")
+    })
+}
+
+/// Somebody who follows a prefix through all crashes.
+pub struct Follower {
+    pub tail: Option<Tail>,
+    pub prefix: Bytes,
+    /// Everything up to here was handed out.
+    pub seen: u64,
+}
+
+impl Follower {
+    /// Goes on after what was seen, on a store that was opened anew.
+    pub fn resume(&mut self, engine: &Engine) {
+        self.tail = Some(engine.tail(self.seen, self.prefix.clone()).expect("what was not seen is retained"));
+    }
+
+    /// Looks at what there is, at most `max` events. Expects all that is known to have happened.
+    pub fn look(&mut self, history: &History, max: usize) -> Checked {
+        let Some(tail) = &mut self.tail else { return Ok(()) };
+        let events = match now(tail.next(max)) {
+            None => {
+                let missing = history.next(self.seen, &self.prefix);
+                let what = || format!("a tail from {} on {:?} misses {missing:?}", self.seen, self.prefix);
+                return check(Guarantee::Resumable, missing.is_none(), what);
+            }
+            Some(Ok(events)) => events,
+            Some(Err(error)) => {
+                let what = format!("a tail from {} on {:?} ended: {error}", self.seen, self.prefix);
+                return Err(Violation { guarantee: Guarantee::Resumable, what });
+            }
+        };
+        for event in events {
+            let (revision, seen) = (event.revision, self.seen);
+            check(Guarantee::Ordered, revision > seen, || format!("{event:?} after {seen}"))?;
+            let expected = history.next(seen, &self.prefix);
+            let next = expected.map_or(u64::MAX, |happened| happened.revision);
+            check(Guarantee::NoGhost, revision >= next, || format!("{event:?} was never told"))?;
+            check(Guarantee::Resumable, revision == next, || format!("{event:?} instead of {expected:?}"))?;
+            if let Some(expected) = expected {
+                let same = event.key == expected.key && (event.kind == EventKind::Delete) == expected.deleted;
+                check(Guarantee::ExactVersion, same, || format!("{event:?} instead of {expected:?}"))?;
+                check_entry(&event.entry, expected)?;
+                check_previous(&event, history)?;
+            }
+            self.seen = revision;
+        }
+        Ok(())
+    }
+}

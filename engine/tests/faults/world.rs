@@ -1,0 +1,397 @@
+//! A store on a simulated disk, somebody who uses it, and everything that goes wrong meanwhile: all from one seed.
+//!
+//! `act ─► propose, take turns, read, follow ─► the power goes ─► what is left ─► open ─► compare ─► act …`
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use engine::fault::{self, Disk, Kind, Operation, Random, Stepper, Verdict};
+use engine::{CommitError, Committed, Durability, Engine, Expected, Options, Refusal, Snapshot};
+
+use crate::history::{
+    Checked, Content, Follower, Guarantee, History, Proposal, Violation, check, check_entry,
+};
+
+/// What goes wrong beside power losses: each happens to one operation in so many; 0: never.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rates {
+    pub sync_fails: u64,
+    pub write_fails: u64,
+    /// A write meets a full disk in its middle, as on a file system that copies on write.
+    pub write_full: u64,
+    /// The disk has no room for a while.
+    pub disk_full: u64,
+}
+
+/// What a world is like.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup {
+    pub seed: u64,
+    pub durability: Durability,
+    pub segment_bytes: u64,
+    pub rates: Rates,
+    /// The operation at which the power goes, and whether it is done by then. Otherwise it goes at random.
+    pub cut: Option<(u64, Verdict)>,
+}
+
+impl Setup {
+    pub fn new(seed: u64) -> Setup {
+        Setup {
+            seed,
+            durability: Durability::Sync,
+            segment_bytes: 16 * 1024,
+            rates: Rates::default(),
+            cut: None,
+        }
+    }
+}
+
+type Answer = Pin<Box<dyn Future<Output = Result<Committed, CommitError>>>>;
+
+pub struct World {
+    setup: Setup,
+    random: Random,
+    pub disk: Disk,
+    running: Option<(Engine, Stepper)>,
+    pub history: History,
+    /// Proposals that were not answered yet, in order.
+    waiting: Vec<(Proposal, Answer)>,
+    followers: Vec<Follower>,
+    held: Vec<Snapshot>,
+    /// The newest revision that was said to be on disk.
+    synced: u64,
+    proposals: u64,
+    /// How often the store was opened after it had stopped in any way.
+    pub cycles: u64,
+}
+
+impl World {
+    /// An empty disk with a store on it.
+    pub fn new(setup: Setup) -> Checked<World> {
+        let mut world = World {
+            setup,
+            random: Random::new(setup.seed),
+            disk: Disk::new(setup.seed),
+            running: None,
+            history: History::default(),
+            waiting: Vec::new(),
+            followers: Vec::new(),
+            held: Vec::new(),
+            synced: 0,
+            proposals: 0,
+            cycles: 0,
+        };
+        world.plan();
+        world.open(0)?;
+        Ok(world)
+    }
+
+    /// Says what will go wrong from now on.
+    fn plan(&mut self) {
+        let Setup { rates, cut, .. } = self.setup;
+        let mut random = Random::new(self.random.next());
+        let soon = self.disk.operations() + random.below(80);
+        let after = if random.one_in(2) { Verdict::LosePower } else { Verdict::LosePowerAfter };
+        let (at, how) = cut.unwrap_or((soon, after));
+        self.disk.follow(move |operation: &Operation<'_>| {
+            let mut happens = |rate: u64| rate > 0 && random.one_in(rate);
+            match operation.kind {
+                Kind::Read => Verdict::Proceed,
+                _ if operation.number == at => how,
+                Kind::Sync | Kind::SyncDir if happens(rates.sync_fails) => Verdict::Fail,
+                Kind::Write if happens(rates.write_full) => Verdict::Full,
+                Kind::Write | Kind::Create if happens(rates.write_fails) => Verdict::Fail,
+                _ => Verdict::Proceed,
+            }
+        });
+    }
+
+    pub fn engine(&self) -> &Engine {
+        &self.running.as_ref().expect("it is open").0
+    }
+
+    fn stepper(&mut self) -> &mut Stepper {
+        &mut self.running.as_mut().expect("it is open").1
+    }
+
+    /// One thing that somebody does.
+    pub fn act(&mut self) -> Checked {
+        match self.random.below(100) {
+            0..50 => {
+                for _ in 0..=self.random.below(5) {
+                    self.propose();
+                }
+                if !self.random.one_in(4) {
+                    self.commit()?;
+                }
+            }
+            50..60 => self.commit()?,
+            60..72 => {
+                self.stepper().keep();
+            }
+            72..80 => self.read()?,
+            80..88 => self.follow()?,
+            88..91 => {
+                let snapshot = self.engine().snapshot();
+                self.held.push(snapshot);
+            }
+            91..93 => {
+                let rate = self.setup.rates.disk_full;
+                if rate > 0 {
+                    let full = self.random.one_in(rate);
+                    let pages = full.then(|| self.random.below(4));
+                    self.disk.limit_free_pages(pages);
+                    self.history.refusals |= full;
+                }
+            }
+            93..95 => self.close()?,
+            95..97 if self.setup.cut.is_none() => self.disk.lose_power(),
+            _ => self.commit()?,
+        }
+        if !self.disk.has_power() {
+            self.crash()?;
+        }
+        Ok(())
+    }
+
+    /// Everything that was asked for is settled, the store is closed, opened and looked through.
+    pub fn finish(&mut self) -> Checked {
+        self.disk.limit_free_pages(None);
+        self.disk.behave();
+        self.commit()?;
+        self.close()?;
+        for follower in &mut self.followers {
+            while follower.seen < self.history.revision() {
+                let before = follower.seen;
+                follower.look(&self.history, 64)?;
+                if follower.seen == before {
+                    break;
+                }
+            }
+        }
+        (0..=self.history.revision()).rev().step_by(7).try_for_each(|revision| {
+            let snapshot = self.engine().snapshot_at(revision).expect("everything is retained");
+            self.history.check_snapshot(&snapshot)
+        })
+    }
+
+    fn key(&mut self) -> Bytes {
+        format!("/{}/{}", self.random.below(2), self.random.below(7)).into()
+    }
+
+    /// Contents of few different lengths, so that what is left of one write can pass for a part of another.
+    fn content(&mut self) -> Content {
+        self.proposals += 1;
+        let id = format!("{:06}", self.proposals);
+        let len = [8, 8, 8, 40, 700, 2_500][self.random.below(6) as usize];
+        let value: String = id.chars().cycle().take(len).collect();
+        let rest = self.random.one_in(3).then(|| Bytes::from(id.clone()));
+        Content { attributes: id.into(), value: value.into(), rest }
+    }
+
+    fn propose(&mut self) {
+        let key = self.key();
+        let current = self.history.now(&key).map(|state| state.revision);
+        let expected = match self.random.below(5) {
+            0 => Expected::Absent,
+            1 => Expected::Revision(1 + self.random.below(self.history.revision() + 1)),
+            2 => current.map_or(Expected::Absent, Expected::Revision),
+            _ => Expected::Any,
+        };
+        let deleting = self.random.one_in(5);
+        let content = if deleting && self.random.one_in(2) { None } else { Some(self.content()) };
+        let proposal = Proposal { key, expected, content, deleting };
+        let engine = self.engine().clone();
+        let write = proposal.write();
+        let mut answer: Answer = Box::pin(async move { engine.commit(write).await });
+        // Being asked once puts it into the queue.
+        let early = answer.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(early.is_pending(), "nobody has worked: {early:?}");
+        self.waiting.push((proposal, answer));
+    }
+
+    /// The sequencer takes a turn, and whoever is answered by it compares that with what was to be expected.
+    fn commit(&mut self) -> Checked {
+        self.stepper().commit();
+        self.hear()?;
+        self.synced = self.synced.max(self.engine().stats().synced);
+        Ok(())
+    }
+
+    fn hear(&mut self) -> Checked {
+        let mut waiting = std::mem::take(&mut self.waiting).into_iter();
+        for (proposal, mut answer) in waiting.by_ref() {
+            match answer.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                Poll::Ready(outcome) => self.answered(proposal, outcome)?,
+                Poll::Pending => {
+                    self.waiting.push((proposal, answer));
+                    break;
+                }
+            }
+        }
+        self.waiting.extend(waiting);
+        Ok(())
+    }
+
+    fn answered(&mut self, proposal: Proposal, outcome: Result<Committed, CommitError>) -> Checked {
+        let holds = self.history.holds(&proposal);
+        match outcome {
+            Ok(done) => {
+                check(Guarantee::ExactVersion, holds, || format!("{proposal:?} came true: {done:?}"))?;
+                let next = self.history.revision() + 1;
+                check(Guarantee::Ordered, done.revision == next, || format!("{done:?} instead of {next}"))?;
+                check_entry(&done.entry, self.history.apply(&proposal))
+            }
+            Err(CommitError::Conflict { current }) => {
+                let newest = self.history.now(&proposal.key).map(|state| state.revision);
+                let told = current.map(|entry| entry.revision());
+                let right = !holds && told == newest;
+                check(Guarantee::ExactVersion, right, || {
+                    format!("{proposal:?} met {told:?}, and the state is {newest:?}")
+                })
+            }
+            // It never happened and never will.
+            Err(CommitError::Refused(Refusal::DiskFull)) => Ok(()),
+            Err(CommitError::Refused(Refusal::LogFailed { .. })) => {
+                self.history.unknown.push_back(proposal);
+                Ok(())
+            }
+            Err(error) => {
+                let what = format!("{proposal:?}: {error}");
+                Err(Violation { guarantee: Guarantee::Durable, what })
+            }
+        }
+    }
+
+    fn read(&mut self) -> Checked {
+        let revision = self.random.below(self.history.revision() + 1);
+        let snapshot = self.engine().snapshot_at(revision).expect("everything is retained");
+        self.history.check_snapshot(&snapshot)?;
+        self.history.check_snapshot(&self.engine().snapshot())?;
+        self.held.iter().try_for_each(|held| self.history.check_snapshot(held))
+    }
+
+    fn follow(&mut self) -> Checked {
+        if self.followers.len() < 4 {
+            let prefix = [&b""[..], b"/", b"/0", b"/1/3"][self.random.below(4) as usize];
+            let seen = self.random.below(self.history.revision() + 1);
+            let mut follower = Follower { tail: None, prefix: Bytes::from_static(prefix), seen };
+            follower.resume(self.engine());
+            self.followers.push(follower);
+        }
+        let at = self.random.below(self.followers.len() as u64) as usize;
+        let max = 1 + self.random.below(9) as usize;
+        self.followers[at].look(&self.history, max)
+    }
+
+    /// Closes in good order, and opens again.
+    fn close(&mut self) -> Checked {
+        self.stop();
+        if let Some((_, stepper)) = self.running.take() {
+            stepper.close();
+        }
+        self.hear()?;
+        if !self.disk.has_power() {
+            return self.crash();
+        }
+        self.disk.restart();
+        self.open(self.history.revision())
+    }
+
+    /// Opens after the power went, or after the process was killed in the middle of its work.
+    fn crash(&mut self) -> Checked {
+        // What was said before it died was said.
+        self.hear()?;
+        self.stop();
+        self.running = None;
+        let unheard = std::mem::take(&mut self.waiting).into_iter().map(|(proposal, _)| proposal);
+        self.history.unknown.extend(unheard);
+        let mut floor = self.history.revision();
+        if self.random.one_in(4) {
+            self.disk.restart();
+        } else {
+            self.disk.restore_power(self.random.next());
+            if self.setup.durability == Durability::Relaxed {
+                floor = floor.min(self.synced);
+            }
+        }
+        self.open(floor)
+    }
+
+    /// What lived in the process is gone with it.
+    fn stop(&mut self) {
+        self.held.clear();
+        self.followers.iter_mut().for_each(|follower| follower.tail = None);
+    }
+
+    /// Opens the store, which has to have everything up to `floor` at least, and compares it with what was.
+    fn open(&mut self, mut floor: u64) -> Checked {
+        self.cycles += 1;
+        for attempt in 0.. {
+            if self.setup.cut.is_none() {
+                self.plan();
+            }
+            if attempt == 4 {
+                self.disk.behave();
+                self.disk.limit_free_pages(None);
+            }
+            let options = Options {
+                segment_bytes: self.setup.segment_bytes,
+                durability: self.setup.durability,
+                ..Options::new("/simulated")
+            };
+            match fault::open(&self.disk, &options) {
+                Ok(running) => {
+                    self.running = Some(running);
+                    break;
+                }
+                Err(_) if !self.disk.has_power() => {
+                    self.cycles += 1;
+                    self.disk.restore_power(self.random.next());
+                    if self.setup.durability == Durability::Relaxed {
+                        floor = floor.min(self.synced);
+                    }
+                }
+                Err(_) if attempt < 4 && self.is_faulty() => self.disk.restart(),
+                Err(error) => {
+                    let what = format!("the store does not open: {error}");
+                    return Err(Violation { guarantee: Guarantee::Durable, what });
+                }
+            }
+        }
+        let newest = self.engine().revision();
+        if newest < self.history.revision() && newest >= floor {
+            // Acknowledged before it was on disk, as relaxed durability says.
+            self.history.forget_after(newest);
+            self.history.unknown.clear();
+            self.followers.retain(|follower| follower.seen <= newest);
+        }
+        let engine = self.running.as_ref().expect("it was just opened").0.clone();
+        self.history.learn(&engine)?;
+        self.history.refusals = self.setup.rates.write_full > 0 || self.setup.rates.disk_full > 0;
+        self.synced = newest;
+        self.history.check_snapshot(&engine.snapshot())?;
+        let keys = engine.stats().keys;
+        let expected = self.history.state(newest).count() as u64;
+        check(Guarantee::ExactVersion, keys == expected, || format!("{keys} keys, not {expected}"))?;
+        self.followers.iter_mut().for_each(|follower| follower.resume(&engine));
+        Ok(())
+    }
+
+    fn is_faulty(&self) -> bool {
+        let Rates { sync_fails, write_fails, write_full, disk_full } = self.setup.rates;
+        sync_fails + write_fails + write_full + disk_full > 0
+    }
+}
+
+/// A world's life of so many acts; how often it was opened.
+pub fn live(setup: Setup, acts: u64) -> Checked<u64> {
+    let mut world = World::new(setup)?;
+    for _ in 0..acts {
+        world.act()?;
+    }
+    world.finish()?;
+    Ok(world.cycles)
+}
