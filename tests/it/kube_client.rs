@@ -107,13 +107,15 @@ async fn typed_objects_live_and_die() {
     )
     .await;
 
-    // A namespace waits for its finalizer after the delete, and until then takes nothing new.
+    // A namespace waits for what is in it after the delete, and until then takes nothing new.
     let namespaces: Api<Namespace> = Api::all(client.clone());
     namespaces.create(&PostParams::default(), &object(json!({"metadata": {"name": "n"}}))).await.unwrap();
+    let inside: Api<ConfigMap> = Api::namespaced(client, "n");
+    let kept = json!({"metadata": {"name": "kept", "finalizers": ["example.com/keep"]}});
+    inside.create(&PostParams::default(), &object(kept)).await.unwrap();
     let terminating =
         namespaces.delete("n", &DeleteParams::default()).await.unwrap().left().expect("still there");
     assert_eq!(terminating.status.unwrap().phase.as_deref(), Some("Terminating"));
-    let inside: Api<ConfigMap> = Api::namespaced(client, "n");
     let refused =
         refusal(inside.create(&PostParams::default(), &object(json!({"metadata": {"name": "a"}}))).await);
     assert!(refused.is_forbidden(), "{refused:?}");

@@ -369,7 +369,7 @@ fn varint(mut value: u64) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_specification_s_own_names_have_their_own_media_type() {
+async fn the_default_vocabulary_has_its_own_media_type_and_understands_upstream_s() {
     let server = Server::start(Options { naming: "cluster", ..Options::default() }).await;
     let client = server.client();
     let own = CLUSTER.protobuf_media_type;
@@ -378,6 +378,17 @@ async fn the_specification_s_own_names_have_their_own_media_type() {
     let created = client.send("POST", MAPS, &[("content-type", own), ("accept", own)], &body).await;
     assert_eq!((created.status, media_type(&created)), (201, own.to_owned()), "{}", created.text());
     assert_eq!(read(&CLUSTER, "api.core.v1.ConfigMap", &created.body)["data"], json!({"k": "v"}));
-    assert_eq!(send(client, "POST", MAPS, &body).await.status, 415);
-    assert_eq!(get(client, MAPS, PROTOBUF).await.status, 406);
+    let taken = send(client, "POST", MAPS, &body).await;
+    assert_eq!(
+        (taken.status, taken.json()["reason"].as_str()),
+        (409, Some("AlreadyExists")),
+        "{}",
+        taken.text()
+    );
+    let list = get(client, MAPS, PROTOBUF).await;
+    assert_eq!((list.status, media_type(&list)), (200, PROTOBUF.to_owned()));
+    let other = "application/vnd.other.protobuf";
+    let refused = client.send("POST", MAPS, &[("content-type", other)], &body).await;
+    assert_eq!(refused.status, 415, "{}", refused.text());
+    assert_eq!(get(client, MAPS, other).await.status, 406);
 }
