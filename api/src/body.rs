@@ -3,9 +3,9 @@
 use serde::Deserialize;
 
 use crate::codec::protobuf::{self, envelope::Unknown};
-use crate::codec::yaml;
+use crate::codec::{cbor, yaml};
 use crate::json::Value;
-use crate::negotiate::{self, Input};
+use crate::negotiate::Input;
 use crate::pipeline::Api;
 use crate::schema::conform::conform;
 use crate::schema::decode::{DecodeError, Decoded, decode};
@@ -37,9 +37,10 @@ impl Expected<'_> {
     /// Decodes a request body as its `Content-Type` says; kind and apiVersion default to the endpoint's, and must be
     /// it when given.
     pub fn decode(&self, call: &Call<'_>, body: &[u8]) -> Result<Decoded, Status> {
-        match negotiate::input(call.headers, call.api.naming)? {
+        match call.api.formats.input(call.headers)? {
             Input::Json => self.decode_json(call.api, body),
             Input::Yaml => self.decode_yaml(call.api, body),
+            Input::Cbor => self.decode_cbor(call.api, body),
             Input::Protobuf => self.decode_protobuf(call.api, body),
         }
     }
@@ -55,6 +56,12 @@ impl Expected<'_> {
         let duplicates = document.strict_error();
         let decoded = self.decode_tree(api, document.value)?;
         Ok(Decoded { strict: duplicates.into_iter().chain(decoded.strict).collect(), ..decoded })
+    }
+
+    /// CBOR refuses duplicates when it reads them, so only unknown fields are left to find.
+    fn decode_cbor(&self, api: &Api, body: &[u8]) -> Result<Decoded, Status> {
+        let value = cbor::parse(body).map_err(|error| self.unrecognized(body, &error.to_string()))?;
+        self.decode_tree(api, value)
     }
 
     /// A body that was read to a tree without its schema.

@@ -1,14 +1,21 @@
 //! Content negotiation: `Accept` to an output form, `Content-Type` to an input form (semantics §9.1, §9.2).
 //!
+//! ```text
+//! Accept ──route: is any clause one of ours, parameters aside?──► clauses by weight ──► first that can be served
+//!                 └─ no: 406 with what the route has                      └─ none: 406 with what there is
+//! ```
+//!
 //! Clauses are tried by weight, then specific before wildcard, then in the order of the header. A weight of
-//! zero does not exclude, as the reference server does not let it.
+//! zero does not exclude, and of several headers the first counts, as the reference server has it.
+
+use std::borrow::Cow;
 
 use http::HeaderMap;
 use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
 
 use crate::naming::{CLUSTER, Naming};
 use crate::query::Query;
-use crate::status::Status;
+use crate::status::{Reason, Status};
 use crate::table::MetaVersion;
 
 /// Media type of JSON.
@@ -16,6 +23,12 @@ pub const JSON: &str = "application/json";
 
 /// Media type of YAML.
 pub const YAML: &str = "application/yaml";
+
+/// Media type of CBOR.
+pub const CBOR: &str = "application/cbor";
+
+/// Media type of a watch in CBOR: one item after the other.
+pub const CBOR_SEQUENCE: &str = "application/cbor-seq";
 
 /// What the response body shows of an object.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -37,8 +50,24 @@ pub enum Encoding {
     /// JSON text.
     #[default]
     Json,
+    /// YAML text; there is no watch in it.
+    Yaml,
     /// Enveloped protobuf messages.
     Protobuf,
+    /// CBOR items.
+    Cbor,
+}
+
+impl Encoding {
+    /// Media type of documents.
+    pub fn media_type(self, naming: &Naming) -> &'static str {
+        match self {
+            Encoding::Json => JSON,
+            Encoding::Yaml => YAML,
+            Encoding::Protobuf => naming.protobuf_media_type,
+            Encoding::Cbor => CBOR,
+        }
+    }
 }
 
 /// How the response is written.
@@ -76,10 +105,23 @@ impl Output {
 /// What an endpoint can answer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Offer {
-    /// An object or a list of a resource, in every transform.
-    Resource,
+    /// An object of a resource, in every transform.
+    Object,
+    /// A list, from a route that also has the watch.
+    List,
+    /// A watch.
+    Watch,
     /// A Status or another plain document.
     Plain,
+}
+
+/// The encodings a server speaks.
+#[derive(Clone, Copy, Debug)]
+pub struct Formats {
+    /// In which vocabulary.
+    pub naming: &'static Naming,
+    /// Whether CBOR is one of them; it is behind a feature gate.
+    pub cbor: bool,
 }
 
 /// One clause of an `Accept` header.
@@ -91,58 +133,125 @@ struct Clause<'h> {
     parameters: Vec<(&'h str, &'h str)>,
 }
 
-/// Picks the output form, or 406 (semantics §9.1).
-pub fn output(
-    headers: &HeaderMap,
-    query: &Query,
-    naming: &'static Naming,
-    offer: Offer,
-) -> Result<Output, Status> {
-    let pretty_by_agent = || {
+impl Formats {
+    fn encodings(self) -> impl Iterator<Item = Encoding> {
+        let cbor = self.cbor.then_some(Encoding::Cbor);
+        [Encoding::Json, Encoding::Yaml, Encoding::Protobuf].into_iter().chain(cbor)
+    }
+
+    /// The media types of documents, in the order in which errors list them.
+    fn media_types(self) -> Vec<&'static str> {
+        self.encodings().map(|encoding| encoding.media_type(self.naming)).collect()
+    }
+
+    /// The media types of watches likewise.
+    fn stream_types(self) -> Vec<String> {
+        let streaming = self.encodings().filter(|encoding| *encoding != Encoding::Yaml);
+        streaming.map(|encoding| format!("{};stream=watch", encoding.media_type(self.naming))).collect()
+    }
+
+    /// Picks the output form, or 406 (semantics §9.1).
+    pub fn output(self, headers: &HeaderMap, query: &Query, offer: Offer) -> Result<Output, Status> {
+        let header =
+            headers.get(ACCEPT).map_or(Cow::Borrowed(""), |value| String::from_utf8_lossy(value.as_bytes()));
+        let header = if header.trim().is_empty() { "*/*" } else { &*header };
+        self.check_route(header, offer)?;
+        for clause in clauses(header) {
+            let Some((encoding, media_type)) = self.encoding(&clause, offer) else { continue };
+            let Some((transform, words)) = clause.transform(self.naming, offer) else { continue };
+            // Tables are text (semantics §9.1).
+            let has_form =
+                matches!(encoding, Encoding::Json | Encoding::Yaml) || transform != Transform::Table;
+            if !has_form {
+                continue;
+            }
+            if offer == Offer::Watch && encoding == Encoding::Yaml {
+                // The clause is served, but not as a stream; the reference server looks no further.
+                return Err(Status::not_acceptable(&self.stream_types()));
+            }
+            let meta_version = clause.parameter("v").and_then(MetaVersion::by_name).unwrap_or_default();
+            let pretty = is_pretty(headers, query, &clause);
+            return Ok(Output { encoding, media_type, transform, meta_version, words, pretty });
+        }
+        Err(Status::not_acceptable(&self.media_types()))
+    }
+
+    /// The router's own look at the header: exact media types or `*/*`, whatever their parameters (semantics §20.1).
+    fn check_route(self, header: &str, offer: Offer) -> Result<(), Status> {
+        if offer == Offer::Plain {
+            return Ok(());
+        }
+        let names_one = header.split(',').any(|clause| {
+            let media = clause.split(';').next().unwrap_or_default().trim();
+            let understood = || self.naming.understood().any(|words| words.protobuf_media_type == media);
+            match media {
+                "*/*" | JSON | YAML => true,
+                CBOR => self.cbor,
+                CBOR_SEQUENCE => self.cbor && offer == Offer::Watch,
+                _ => understood(),
+            }
+        });
+        if names_one {
+            return Ok(());
+        }
+        let mut list = self.media_types().join(", ");
+        if offer != Offer::Object {
+            list = [list, self.stream_types().join(", ")].join(", ");
+        }
+        Err(Status::new(
+            Reason::NotAcceptable,
+            format!("406: Not Acceptable\n\nAvailable representations: {list}"),
+        ))
+    }
+
+    /// The first encoding that the clause's media type or range covers, with its own media type.
+    fn encoding(self, clause: &Clause<'_>, offer: Offer) -> Option<(Encoding, &'static str)> {
+        match (clause.kind, clause.sub) {
+            ("application", "json" | "*") | ("*", "*") => Some((Encoding::Json, JSON)),
+            ("application", "yaml") => Some((Encoding::Yaml, YAML)),
+            ("application", "cbor") if self.cbor => Some((Encoding::Cbor, CBOR)),
+            ("application", "cbor-seq") if self.cbor && offer == Offer::Watch => Some((Encoding::Cbor, CBOR)),
+            given => {
+                let mut types = self.naming.understood().map(|words| words.protobuf_media_type);
+                let asked = types.find(|protobuf| protobuf.split_once('/') == Some(given))?;
+                Some((Encoding::Protobuf, asked))
+            }
+        }
+    }
+
+    /// The form of a request body; a missing `Content-Type` means JSON (semantics §9.2).
+    pub fn input(self, headers: &HeaderMap) -> Result<Input, Status> {
+        let given = match content_type(headers) {
+            Some("") | None => return Ok(Input::Json),
+            Some(given) => given,
+        };
+        let is = |media_type: &str| given.eq_ignore_ascii_case(media_type);
+        if is(JSON) {
+            Ok(Input::Json)
+        } else if is(YAML) {
+            Ok(Input::Yaml)
+        } else if self.naming.understood().any(|words| is(words.protobuf_media_type)) {
+            Ok(Input::Protobuf)
+        } else if self.cbor && is(CBOR) {
+            Ok(Input::Cbor)
+        } else {
+            Err(Status::unsupported_media_type(&self.media_types()))
+        }
+    }
+}
+
+/// Whether the answer is indented: the query says so or not, the clause asks for it, or a person's tool asks.
+fn is_pretty(headers: &HeaderMap, query: &Query, clause: &Clause<'_>) -> bool {
+    let by_agent = || {
         let agent = headers.get(USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
         ["curl", "Wget", "Mozilla/5.0"].iter().any(|prefix| agent.starts_with(prefix))
     };
-    let pretty_by_query = query.pretty();
-    let mut header = String::new();
-    for value in headers.get_all(ACCEPT) {
-        if !header.is_empty() {
-            header.push(',');
-        }
-        header.push_str(value.to_str().unwrap_or_default());
-    }
-    if header.trim().is_empty() {
-        header.push_str("*/*");
-    }
-    for clause in clauses(&header) {
-        let Some((encoding, media_type)) = clause.encoding(naming) else { continue };
-        let Some((transform, words)) = clause.transform(naming, offer) else { continue };
-        // Tables have no protobuf form (semantics §18).
-        if encoding == Encoding::Json || transform != Transform::Table {
-            let pretty_by_clause = clause.parameter("pretty") == Some("1");
-            let pretty = pretty_by_query.unwrap_or_else(|| pretty_by_clause || pretty_by_agent());
-            let meta_version = clause.parameter("v").and_then(MetaVersion::by_name).unwrap_or_default();
-            let pretty = pretty || pretty_by_clause;
-            return Ok(Output { encoding, media_type, transform, meta_version, words, pretty });
-        }
-    }
-    Err(Status::not_acceptable(&[JSON, naming.protobuf_media_type]))
+    clause.parameter("pretty") == Some("1") || query.pretty().unwrap_or_else(by_agent)
 }
 
 impl<'h> Clause<'h> {
     fn parameter(&self, name: &str) -> Option<&'h str> {
         self.parameters.iter().find(|(key, _)| *key == name).map(|(_, value)| *value)
-    }
-
-    /// The first encoding that the media type or range covers, with its own media type.
-    fn encoding(&self, naming: &'static Naming) -> Option<(Encoding, &'static str)> {
-        match (self.kind, self.sub) {
-            ("application", "json" | "*") | ("*", "*") => Some((Encoding::Json, JSON)),
-            given => {
-                let mut types = naming.understood().map(|words| words.protobuf_media_type);
-                let asked = types.find(|protobuf| protobuf.split_once('/') == Some(given))?;
-                Some((Encoding::Protobuf, asked))
-            }
-        }
     }
 
     /// The transform asked for and in whose words, or `None` when the clause asks for something this endpoint
@@ -199,19 +308,8 @@ pub enum Input {
     Yaml,
     /// An enveloped protobuf message.
     Protobuf,
-}
-
-/// The form of a request body; a missing `Content-Type` means JSON (semantics §9.2).
-pub fn input(headers: &HeaderMap, naming: &'static Naming) -> Result<Input, Status> {
-    let is_protobuf =
-        |given: &str| naming.understood().any(|words| given.eq_ignore_ascii_case(words.protobuf_media_type));
-    match content_type(headers) {
-        Some("" | JSON) | None => Ok(Input::Json),
-        Some(given) if is_protobuf(given) => Ok(Input::Protobuf),
-        Some(given) if given.eq_ignore_ascii_case(JSON) => Ok(Input::Json),
-        Some(given) if given.eq_ignore_ascii_case(YAML) => Ok(Input::Yaml),
-        Some(_) => Err(Status::unsupported_media_type(&[JSON, YAML, naming.protobuf_media_type])),
-    }
+    /// A CBOR item.
+    Cbor,
 }
 
 /// The media type of the request body without parameters.
@@ -221,139 +319,5 @@ pub fn content_type(headers: &HeaderMap) -> Option<&str> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::naming::KUBERNETES;
-
-    fn pick(accept: &str) -> Result<Output, Status> {
-        let mut headers = HeaderMap::new();
-        headers.insert(ACCEPT, accept.parse().unwrap());
-        output(&headers, &Query::parse(""), &KUBERNETES, Offer::Resource)
-    }
-
-    #[test]
-    fn accept_is_read_as_semantics_9_1_says() {
-        let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
-        for (accept, transform) in [
-            ("", Transform::None),
-            ("*/*", Transform::None),
-            ("*", Transform::None),
-            ("application/*", Transform::None),
-            ("application/json; charset=utf-8", Transform::None),
-            (table, Transform::Table),
-            (&format!("{table},application/json"), Transform::Table),
-            (&format!("application/json,{table}"), Transform::None),
-            (&format!("application/json;q=0.5,{table}"), Transform::Table),
-            ("application/json;as=Table;v=v1;g=other,application/json", Transform::None),
-            ("application/json;as=Table;v=v2;g=meta.k8s.io,application/json", Transform::None),
-            ("application/vnd.kubernetes.protobuf,application/json", Transform::None),
-            ("*/*;q=0", Transform::None),
-            (
-                "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
-                Transform::PartialObjectList,
-            ),
-            ("application/json;as=PartialObjectMetadata;v=v1beta1;g=meta.k8s.io", Transform::PartialObject),
-        ] {
-            assert_eq!(pick(accept).unwrap().transform, transform, "{accept}");
-        }
-        for accept in [
-            "text/html",
-            "application/vnd.cluster.protobuf",
-            "application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io",
-            "application/json;as=X;v=v1;g=meta.k8s.io",
-        ] {
-            let refused = pick(accept).unwrap_err();
-            assert_eq!(refused.code.as_u16(), 406, "{accept}");
-            assert!(refused.message.ends_with("application/json, application/vnd.kubernetes.protobuf"));
-        }
-    }
-
-    #[test]
-    fn encodings_are_picked_by_clause() {
-        use Encoding::{Json, Protobuf};
-        let protobuf = "application/vnd.kubernetes.protobuf";
-        let partial = "as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
-        for (accept, encoding, transform) in [
-            (protobuf, Protobuf, Transform::None),
-            (&format!("{protobuf},application/json"), Protobuf, Transform::None),
-            (&format!("application/json,{protobuf}"), Json, Transform::None),
-            (&format!("application/json;q=0.1,{protobuf};q=0.2"), Protobuf, Transform::None),
-            (&format!("*/*,{protobuf};q=0.9"), Json, Transform::None),
-            (&format!("*/*,{protobuf}"), Protobuf, Transform::None), // specific before wildcard
-            (&format!("{protobuf};stream=watch"), Protobuf, Transform::None),
-            (&format!("{protobuf};stream=other,application/json"), Json, Transform::None),
-            (&format!("{protobuf};{partial}"), Protobuf, Transform::PartialObject),
-            (&format!("{protobuf};as=Table;v=v1;g=meta.k8s.io,application/json"), Json, Transform::None),
-            ("application/*", Json, Transform::None),
-        ] {
-            let output = pick(accept).unwrap();
-            assert_eq!((output.encoding, output.transform), (encoding, transform), "{accept}");
-            let media_type = if encoding == Json { JSON } else { protobuf };
-            assert_eq!(output.media_type, media_type, "{accept}");
-        }
-    }
-
-    #[test]
-    fn the_default_vocabulary_understands_upstreams_words_and_answers_in_them() {
-        let ask = |accept: &str| {
-            let mut headers = HeaderMap::new();
-            headers.insert(ACCEPT, accept.parse().unwrap());
-            output(&headers, &Query::parse(""), &CLUSTER, Offer::Resource).unwrap()
-        };
-        for words in [&CLUSTER, &KUBERNETES] {
-            let table = ask(&format!("application/json;as=Table;v=v1;g={}", words.meta_group()));
-            assert_eq!((table.transform, table.words), (Transform::Table, words));
-            let plain = ask(words.protobuf_media_type);
-            assert_eq!((plain.encoding, plain.media_type), (Encoding::Protobuf, words.protobuf_media_type));
-            let mut headers = HeaderMap::new();
-            headers.insert(CONTENT_TYPE, words.protobuf_media_type.parse().unwrap());
-            assert_eq!(input(&headers, &CLUSTER).unwrap(), Input::Protobuf);
-        }
-    }
-
-    #[test]
-    fn pretty_is_asked_for_in_three_ways() {
-        for (accept, agent, query, want) in [
-            ("*/*", "curl/8", "", true),
-            ("*/*", "curl/8", "pretty=0", false),
-            ("*/*", "client", "pretty=true", true),
-            ("*/*", "client", "", false),
-            ("application/json;pretty=1", "client", "", true),
-        ] {
-            let mut headers = HeaderMap::new();
-            headers.insert(ACCEPT, accept.parse().unwrap());
-            headers.insert(USER_AGENT, agent.parse().unwrap());
-            let got = output(&headers, &Query::parse(query), &KUBERNETES, Offer::Resource).unwrap();
-            assert_eq!(got.pretty, want, "{accept} {agent} {query}");
-        }
-    }
-
-    #[test]
-    fn bodies_are_json_yaml_or_protobuf_or_415() {
-        for (given, want) in [
-            ("application/json", Some(Input::Json)),
-            ("application/json;charset=utf-8", Some(Input::Json)),
-            ("Application/JSON", Some(Input::Json)),
-            ("application/yaml", Some(Input::Yaml)),
-            ("application/yaml; charset=utf-8", Some(Input::Yaml)),
-            ("application/x-yaml", None),
-            ("application/vnd.kubernetes.protobuf", Some(Input::Protobuf)),
-            ("application/vnd.kubernetes.protobuf;stream=watch", Some(Input::Protobuf)),
-            ("application/vnd.cluster.protobuf", None), // the other vocabulary's
-            ("text/plain", None),
-        ] {
-            let mut headers = HeaderMap::new();
-            headers.insert(CONTENT_TYPE, given.parse().unwrap());
-            match (input(&headers, &KUBERNETES), want) {
-                (got, Some(want)) => assert_eq!(got.unwrap(), want, "{given}"),
-                (got, None) => assert!(
-                    got.unwrap_err()
-                        .message
-                        .ends_with("application/json, application/yaml, application/vnd.kubernetes.protobuf"),
-                    "{given}"
-                ),
-            }
-        }
-        assert_eq!(input(&HeaderMap::new(), &KUBERNETES).unwrap(), Input::Json);
-    }
-}
+#[path = "negotiate_test.rs"]
+mod tests;

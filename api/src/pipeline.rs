@@ -29,7 +29,7 @@ use crate::discovery::catalog::{Catalog, registry_groups};
 use crate::health;
 use crate::loopback::Loopback;
 use crate::naming::Naming;
-use crate::negotiate::{self, Offer, Output};
+use crate::negotiate::{Formats, Offer, Output};
 use crate::openapi::OpenApi;
 use crate::policy::EnginePolicy;
 use crate::query::Query;
@@ -74,6 +74,8 @@ pub struct Api {
     pub registry: Registry,
     /// Vocabulary.
     pub naming: &'static Naming,
+    /// Encodings.
+    pub formats: Formats,
     /// Who asks.
     pub authenticator: Authenticator,
     /// Whether they may.
@@ -134,6 +136,7 @@ impl Api {
             engine,
             registry,
             naming,
+            formats: Formats { naming, cbor: false },
             authenticator,
             authorizer,
             lifecycle,
@@ -219,7 +222,7 @@ impl Api {
             }
         };
         // Errors are written in the form asked for where that is possible, and as indented JSON otherwise.
-        let plain = negotiate::output(&parts.headers, &query, self.naming, Offer::Plain);
+        let plain = self.formats.output(&parts.headers, &query, Offer::Plain);
         let pretty = plain.as_ref().is_ok_and(|output| output.pretty);
         let errors = plain.as_ref().unwrap_or(&Output::FALLBACK);
         let user = match self.authenticate(&parts, connection).await {
@@ -298,11 +301,16 @@ impl Api {
         };
         check_scope(resource, info)?;
         check_method(parts, resource, info)?;
-        let output = negotiate::output(&parts.headers, query, self.naming, Offer::Resource)?;
+        let offer = match info.verb {
+            "watch" => Offer::Watch,
+            "list" => Offer::List,
+            _ => Offer::Object,
+        };
+        let output = self.formats.output(&parts.headers, query, offer)?;
         let body = match info.verb {
             "create" | "update" | "patch" | "delete" | "deletecollection" => {
                 match info.verb {
-                    "create" | "update" => drop(negotiate::input(&parts.headers, self.naming)?),
+                    "create" | "update" => drop(self.formats.input(&parts.headers)?),
                     "patch" => drop(verbs::patch::kind_of(&parts.headers)?),
                     _ => {}
                 }
@@ -311,7 +319,7 @@ impl Api {
             _ => Bytes::new(),
         };
         if !body.is_empty() && matches!(info.verb, "delete" | "deletecollection") {
-            negotiate::input(&parts.headers, self.naming)?;
+            self.formats.input(&parts.headers)?;
         }
         let mut call = Call {
             api: self,

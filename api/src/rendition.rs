@@ -1,16 +1,19 @@
 //! Renditions: the forms in which stored bytes are served, as documents, list items and watch events.
 //!
 //! ```text
-//! stored bytes ─served version─► Renderer ─┬─ json: all of it · table · metadata only
+//! stored bytes ─served version─► Renderer ─┬─ json: all of it · table · metadata only ─┬─ yaml: the same
+//!                                          │                                           └─ cbor: the same, no tables
 //!                                          └─ protobuf: all of it · metadata only
 //! ```
 //!
 //! A [`Renderer`] is one way of showing the objects of one resource; what it shows and how it is written is behind
-//! `Encoding`, one type per encoding. Everything here appends to a buffer; only transformed, converted or
-//! protobuf output builds a tree.
+//! `Encoding`, one type per encoding. Everything here appends to a buffer; plain JSON is copied, whatever else is
+//! served goes through a tree of one object.
 
+mod cbor;
 mod json;
 mod protobuf;
+mod yaml;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -39,6 +42,26 @@ pub struct ListMeta {
     pub continue_token: String,
     /// Items after this chunk, when that is known and told.
     pub remaining: Option<u64>,
+}
+
+/// How much is in a list, as far as the encoding asked.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ListSize {
+    /// How many items.
+    pub items: u64,
+    /// How long they are together, in bytes.
+    pub bytes: u64,
+}
+
+/// What must be known of a list's items before its first byte can be written.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum SizeNeeded {
+    /// Nothing.
+    Nothing,
+    /// How many there are.
+    Items,
+    /// How many there are and how long they are together.
+    Bytes,
 }
 
 /// Types of watch events.
@@ -82,9 +105,8 @@ trait Encoding: Send {
     /// A whole document.
     fn document(&mut self, object: Shown<'_>, out: &mut Vec<u8>) -> Result<(), Status>;
 
-    /// The start of a list document, up to its first item. `items_len` is the length of all items together, for
-    /// encodings that say they need it.
-    fn list_head(&mut self, meta: &ListMeta, items_len: u64, out: &mut Vec<u8>);
+    /// The start of a list document, up to its first item. `size` is true as far as [`Renderer::size_needed`] says.
+    fn list_head(&mut self, meta: &ListMeta, size: ListSize, out: &mut Vec<u8>) -> Result<(), Status>;
 
     /// One item, with what separates it from the one before.
     fn list_item(&mut self, object: Shown<'_>, first: bool, out: &mut Vec<u8>) -> Result<(), Status>;
@@ -92,11 +114,13 @@ trait Encoding: Send {
     /// The end of a list document.
     fn list_tail(&self, out: &mut Vec<u8>);
 
-    /// One watch event, framed.
-    fn event(&mut self, kind: EventType, object: Shown<'_>, out: &mut Vec<u8>) -> Result<(), Status>;
+    /// One watch event, framed. An encoding without watches is never chosen for one.
+    fn event(&mut self, _: EventType, _: Shown<'_>, _: &mut Vec<u8>) -> Result<(), Status> {
+        Err(Status::internal("there are no watches in this encoding"))
+    }
 
     /// The watch event of an error; its Status is never transformed.
-    fn error_event(&self, status: &Status, out: &mut Vec<u8>);
+    fn error_event(&self, _: &Status, _: &mut Vec<u8>) {}
 }
 
 /// One way of showing the objects of one resource.
@@ -113,6 +137,8 @@ impl Renderer {
         let (resource, naming, output) = (call.resource, call.api.naming, call.output);
         let encoding: Box<dyn Encoding> = match output.encoding {
             negotiate::Encoding::Json => Box::new(json::Json::for_call(call)?),
+            negotiate::Encoding::Yaml => Box::new(yaml::Yaml::for_call(call)?),
+            negotiate::Encoding::Cbor => Box::new(cbor::Cbor::for_call(call)?),
             negotiate::Encoding::Protobuf => Box::new(protobuf::Protobuf::for_call(call)),
         };
         Ok(Renderer { resource: resource.clone(), naming, output, encoding })
@@ -131,7 +157,8 @@ impl Renderer {
     /// Media type of watches.
     pub fn watch_media_type(&self) -> Cow<'static, str> {
         match self.output.encoding {
-            negotiate::Encoding::Json => self.output.media_type.into(),
+            negotiate::Encoding::Json | negotiate::Encoding::Yaml => self.output.media_type.into(),
+            negotiate::Encoding::Cbor => negotiate::CBOR_SEQUENCE.into(),
             negotiate::Encoding::Protobuf => format!("{};stream=watch", self.output.media_type).into(),
         }
     }
@@ -166,6 +193,8 @@ impl Renderer {
     ) -> Result<Response, Status> {
         let body = match call.output.encoding {
             negotiate::Encoding::Json => json::foreign(message, object, call.output.pretty),
+            negotiate::Encoding::Yaml => yaml::foreign(message, object)?,
+            negotiate::Encoding::Cbor => cbor::foreign(message, object),
             negotiate::Encoding::Protobuf => protobuf::foreign(message, object)?,
         };
         Ok(respond(code, call.output.media_type, body))
@@ -180,20 +209,25 @@ impl Renderer {
         }
         let mut out = Vec::new();
         let meta = ListMeta { revision: call.api.engine.revision(), ..ListMeta::default() };
-        renderer.list_head(&meta, items.len() as u64, &mut out);
+        let size = ListSize { items: objects.len() as u64, bytes: items.len() as u64 };
+        renderer.list_head(&meta, size, &mut out)?;
         out.extend_from_slice(&items);
         renderer.list_tail(&mut out);
         Ok(respond(StatusCode::OK, renderer.media_type(), out))
     }
 
-    /// Whether [`list_head`](Self::list_head) must be told how long the items are together.
-    pub fn needs_length(&self) -> bool {
-        self.output.encoding == negotiate::Encoding::Protobuf
+    /// What [`list_head`](Self::list_head) must be told of the items.
+    pub fn size_needed(&self) -> SizeNeeded {
+        match self.output.encoding {
+            negotiate::Encoding::Json | negotiate::Encoding::Yaml => SizeNeeded::Nothing,
+            negotiate::Encoding::Cbor => SizeNeeded::Items,
+            negotiate::Encoding::Protobuf => SizeNeeded::Bytes,
+        }
     }
 
-    /// The start of a list document, up to its first item. `items_len` counts only where a length is needed.
-    pub fn list_head(&mut self, meta: &ListMeta, items_len: u64, out: &mut Vec<u8>) {
-        self.encoding.list_head(meta, items_len, out);
+    /// The start of a list document, up to its first item. `size` counts only as far as it is needed.
+    pub fn list_head(&mut self, meta: &ListMeta, size: ListSize, out: &mut Vec<u8>) -> Result<(), Status> {
+        self.encoding.list_head(meta, size, out)
     }
 
     /// One item of a list, with what separates it from the one before.
@@ -250,6 +284,8 @@ impl Renderer {
 pub fn status_body(status: &Object, output: &Output) -> Bytes {
     match output.encoding {
         negotiate::Encoding::Json => json::status(status, output.pretty),
+        negotiate::Encoding::Yaml => yaml::status(status),
+        negotiate::Encoding::Cbor => cbor::status(status),
         negotiate::Encoding::Protobuf => protobuf::status(status),
     }
 }

@@ -1,5 +1,6 @@
 //! The only maker of `Status` objects: every error of every layer becomes one here (semantics §1).
 
+use std::borrow::Borrow;
 use std::fmt::Write;
 
 use http::StatusCode;
@@ -289,7 +290,7 @@ impl Status {
     }
 
     /// 406 listing what there is.
-    pub fn not_acceptable(accepted: &[&str]) -> Self {
+    pub fn not_acceptable<T: Borrow<str>>(accepted: &[T]) -> Self {
         let list = accepted.join(", ");
         Self::new(Reason::NotAcceptable, format!("only the following media types are accepted: {list}"))
     }

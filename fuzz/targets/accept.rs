@@ -1,7 +1,7 @@
 //! Content negotiation: any header has an answer.
 
 use api::naming::{CLUSTER, KUBERNETES};
-use api::negotiate::{Offer, Transform, content_type, input, output};
+use api::negotiate::{Encoding, Formats, Offer, Transform, content_type};
 use api::patch::PatchKind;
 use api::query::Query;
 use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
@@ -19,26 +19,35 @@ pub fn accept(data: &[u8]) {
         headers.insert(USER_AGENT, value);
     }
     for naming in [&CLUSTER, &KUBERNETES] {
-        for offer in [Offer::Resource, Offer::Plain] {
-            match output(&headers, &Query::parse(""), naming, offer) {
-                Ok(output) => {
-                    assert!(matches!(output.meta_version.as_str(), "v1" | "v1beta1"));
-                    assert!(offer == Offer::Resource || output.transform == Transform::None);
-                    // Who asks for more than was asked for gets the same: a wildcard as the last resort.
-                    headers.append(ACCEPT, HeaderValue::from_static("*/*;q=0"));
-                    assert_eq!(
-                        api::negotiate::output(&headers, &Query::parse(""), naming, offer).ok(),
-                        Some(output)
-                    );
-                }
-                Err(status) => check_refusal(&status, &[406]),
+        for cbor in [false, true] {
+            let formats = Formats { naming, cbor };
+            for offer in [Offer::Object, Offer::List, Offer::Watch, Offer::Plain] {
+                check(formats, &mut headers, offer);
+            }
+            if let Err(status) = formats.input(&headers) {
+                check_refusal(&status, &[415]);
             }
         }
     }
-    if let Err(status) = input(&headers, &KUBERNETES) {
-        check_refusal(&status, &[415]);
-    }
     if let Some(kind) = content_type(&headers).and_then(PatchKind::from_media_type) {
         assert_eq!(PatchKind::from_media_type(kind.media_type()), Some(kind));
+    }
+}
+
+fn check(formats: Formats, headers: &mut HeaderMap, offer: Offer) {
+    let nothing = Query::parse("");
+    match formats.output(headers, &nothing, offer) {
+        Ok(output) => {
+            assert!(matches!(output.meta_version.as_str(), "v1" | "v1beta1"));
+            assert!(offer != Offer::Plain || output.transform == Transform::None);
+            assert!(offer != Offer::Watch || output.encoding != Encoding::Yaml);
+            assert!(formats.cbor || output.encoding != Encoding::Cbor);
+            // Further headers do not count.
+            headers.append(ACCEPT, HeaderValue::from_static("application/yaml"));
+            let again = formats.output(headers, &nothing, offer).ok();
+            let first_was_there = headers.get_all(ACCEPT).iter().count() > 1;
+            assert!(!first_was_there || again == Some(output));
+        }
+        Err(status) => check_refusal(&status, &[406]),
     }
 }

@@ -161,7 +161,7 @@ async fn what_is_accepted_and_sent_is_negotiated() {
             "9.1",
             "GET $core/configmaps/a | Accept: text/html",
             "",
-            "406 NotAcceptable: only the following media types are accepted: application/json…",
+            "406 NotAcceptable: 406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/vnd.kubernetes.protobuf",
         ),
         ("9.1", "GET $core/configmaps/a | Accept: text/html, */*;q=0.1", "", "200 ConfigMap"),
         ("9.1", "GET $core/configmaps/a | Accept: */*;q=0", "", "200 ConfigMap"),

@@ -1,6 +1,7 @@
 //! YAML in requests and responses (semantics §9.1–9.3, §9.5), over the wire.
 
-use serde_json::json;
+use serde_json::{Value, json};
+use tests::Reply;
 
 use crate::place::Place;
 
@@ -126,4 +127,98 @@ async fn bodies_may_be_yaml() {
             "299 - \"unknown field \\\"more\\\"\"",
         ]
     );
+}
+
+/// The JSON of a YAML answer.
+fn read(reply: &Reply) -> Value {
+    assert_eq!(reply.header_all("content-type"), ["application/yaml"], "{}", reply.text());
+    let document =
+        api::codec::yaml::parse(&reply.body).unwrap_or_else(|error| panic!("{error}: {}", reply.text()));
+    assert_eq!(document.duplicates, [""; 0]);
+    let mut text = Vec::new();
+    api::json::write(&document.value, &mut text);
+    serde_json::from_slice(&text).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_answer_but_a_watch_may_be_yaml() {
+    let place = Place::new("yaml").await;
+    // More than one chunk of a stream, with texts that must be quoted or laid out.
+    let texts = ["yes", "a: b", "line\nline\n", "\u{2028}", "1_000", "", "ü", "#", " x "];
+    for (at, text) in texts.into_iter().enumerate() {
+        let long = "0123456789".repeat(1500);
+        let map = json!({"metadata": {"name": format!("m{at}")}, "data": {"text": text, "long": long}});
+        place.make("$core/configmaps", &[map]).await;
+    }
+    let meta = "v=v1;g=meta.k8s.io";
+    for (section, request) in [
+        ("9.3", "GET $core/configmaps"),
+        ("9.3", "GET $core/configmaps/m1"),
+        ("9.3", "GET $core/configmaps?fieldSelector=metadata.name%3Dnone"),
+        ("8.4", "GET $core/configmaps?limit=3"),
+        ("1.5", "GET $core/configmaps/none"),
+        ("1.5", "GET $core/configmaps?limit=x"),
+    ] {
+        let want = place.ask(&format!("{request} | Accept: application/json"), "").await;
+        let got = place.ask(&format!("{request} | Accept: application/yaml"), "").await;
+        assert_eq!(got.status, want.status, "§{section} {request}");
+        assert_eq!(read(&got), want.json(), "§{section} {request}");
+    }
+    for (section, request, parameters) in [
+        ("9.4", "GET $core/configmaps", format!("as=Table;{meta}")),
+        ("9.4", "GET $core/configmaps?includeObject=None", format!("as=Table;{meta}")),
+        ("9.4", "GET $core/configmaps/m1?includeObject=Object", format!("as=Table;{meta}")),
+        ("9.4", "GET $core/secrets", format!("as=Table;{meta}")),
+        ("9.1", "GET $core/configmaps", format!("as=PartialObjectMetadataList;{meta}")),
+        ("9.1", "GET $core/configmaps/m1", format!("as=PartialObjectMetadata;{meta}")),
+    ] {
+        // Ages move on between two questions.
+        let ageless = |mut answer: Value| {
+            for row in answer["rows"].as_array_mut().into_iter().flatten() {
+                row["cells"].as_array_mut().unwrap().pop();
+            }
+            answer
+        };
+        let want = place.ask(&format!("{request} | Accept: application/json;{parameters}"), "").await;
+        let got = place.ask(&format!("{request} | Accept: application/yaml;{parameters}"), "").await;
+        assert_eq!(got.status, 200, "§{section} {request}");
+        assert_eq!(ageless(read(&got)), ageless(want.json()), "§{section} {request}");
+    }
+
+    let text = place
+        .ask("GET $core/configmaps?fieldSelector=metadata.name%3Dm0 | Accept: application/yaml", "")
+        .await
+        .text();
+    let (head, rest) = text.split_once("    long: ").unwrap();
+    assert_eq!(
+        head, "apiVersion: v1\nitems:\n- data:\n",
+        "semantics §9.3: members sorted, lists at their key's edge"
+    );
+    assert!(
+        rest.contains("    text: \"yes\"\n")
+            && rest.contains("\nkind: ConfigMapList\nmetadata:\n  resourceVersion: ")
+    );
+    let empty = place.ask("GET $core/pods | Accept: application/yaml", "").await.text();
+    assert!(
+        empty.starts_with("apiVersion: v1\nitems: []\nkind: PodList\nmetadata:\n  resourceVersion: \""),
+        "{empty}"
+    );
+
+    // Writes answer in YAML too, gzip works on it, and a watch is refused before it begins (semantics §8.8).
+    let created =
+        place.ask("POST $core/configmaps | Accept: application/yaml", r#"{"metadata":{"name":"new"}}"#).await;
+    assert_eq!((created.status, &read(&created)["kind"]), (201, &json!("ConfigMap")));
+    let scale = json!({"metadata": {"name": "rs"}, "spec": {"selector": {"matchLabels": {"a": "b"}},
+        "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}}});
+    place.make("$apps/replicasets", &[scale]).await;
+    let scale = place.ask("GET $apps/replicasets/rs/scale | Accept: application/yaml", "").await;
+    assert_eq!(read(&scale)["spec"], json!({"replicas": 1}));
+    let gzip = place.ask("GET $core/configmaps | Accept: application/yaml | Accept-Encoding: gzip", "").await;
+    assert_eq!(gzip.header_all("content-encoding"), ["gzip"]);
+    let streams = "only the following media types are accepted: application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
+    for request in ["GET $core/configmaps?watch=true", "GET /api/v1/watch/namespaces/$ns/configmaps"] {
+        let refused = place.ask(&format!("{request} | Accept: application/yaml"), "").await;
+        let status = read(&refused);
+        assert_eq!((refused.status, &status["message"]), (406, &json!(streams)), "{request}");
+    }
 }

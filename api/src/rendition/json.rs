@@ -9,9 +9,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use jiff::Timestamp;
 
-use super::{Encoding, EventType, ListMeta, Shown};
-use crate::json::{self, Object, Value};
-use crate::negotiate::Transform;
+use super::{Encoding, EventType, ListMeta, ListSize, Shown};
+use crate::json::{self, Object, ParseError, Value};
+use crate::negotiate::{self, Transform};
 use crate::schema::encode::{encode, prefix_len};
 use crate::schema::registry::Resource;
 use crate::schema::table::Message;
@@ -56,7 +56,8 @@ impl Json {
                 Form::Partial(PartialWriter::new(output.meta_version, output.words))
             }
         };
-        Ok(Json { resource: resource.clone(), pretty: output.pretty, form })
+        let pretty = output.pretty && output.encoding == negotiate::Encoding::Json;
+        Ok(Json { resource: resource.clone(), pretty, form })
     }
 
     /// Appends what is shown of one object that stands alone.
@@ -84,7 +85,7 @@ impl Encoding for Json {
         Ok(())
     }
 
-    fn list_head(&mut self, meta: &ListMeta, _: u64, out: &mut Vec<u8>) {
+    fn list_head(&mut self, meta: &ListMeta, _: ListSize, out: &mut Vec<u8>) -> Result<(), Status> {
         let revision = meta.revision.to_string();
         let meta = table::ListMeta {
             resource_version: &revision,
@@ -104,6 +105,7 @@ impl Encoding for Json {
                 out.extend_from_slice(b",\"items\":[");
             }
         }
+        Ok(())
     }
 
     fn list_item(&mut self, object: Shown<'_>, first: bool, out: &mut Vec<u8>) -> Result<(), Status> {
@@ -159,6 +161,11 @@ fn event_head(kind: EventType, out: &mut Vec<u8>) {
 }
 
 fn unreadable(error: RowError) -> Status {
+    Status::new(Reason::StorageReadError, error.to_string())
+}
+
+/// What the client hears when JSON that this server wrote does not read back.
+pub(super) fn unreadable_json(error: ParseError) -> Status {
     Status::new(Reason::StorageReadError, error.to_string())
 }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{Encoding, EventType, ListMeta, Shown};
+use super::{Encoding, EventType, ListMeta, ListSize, Shown};
 use crate::codec::protobuf::{EncodeError, encode, envelope, transcode, write_bytes, write_delimited};
 use crate::json::{Object, Value};
 use crate::negotiate::Transform;
@@ -67,7 +67,7 @@ impl Encoding for Protobuf {
         whole(out, |out| self.enveloped(object.served, out))
     }
 
-    fn list_head(&mut self, meta: &ListMeta, items_len: u64, out: &mut Vec<u8>) {
+    fn list_head(&mut self, meta: &ListMeta, size: ListSize, out: &mut Vec<u8>) -> Result<(), Status> {
         let mut object = Object::new();
         object.push("resourceVersion", meta.revision.to_string().into());
         object.push("continue", meta.continue_token.as_str().into());
@@ -75,16 +75,15 @@ impl Encoding for Protobuf {
             object.push("remainingItemCount", Value::Int(i64::try_from(remaining).unwrap_or(i64::MAX)));
         }
         let mut metadata = Vec::new();
-        if let Err(error) = write_delimited(1, &mut metadata, |out| encode(builtin::LIST_META, &object, out))
-        {
-            tracing::error!(%error, "the head of a list could not be written");
-        }
+        write_delimited(1, &mut metadata, |out| encode(builtin::LIST_META, &object, out))
+            .map_err(Status::internal)?;
         let (api_version, kind) = match &self.partial {
             Some(api_version) => (api_version.as_str(), "PartialObjectMetadataList"),
             None => (self.resource.api_version.as_str(), self.resource.table.list_kind),
         };
-        envelope::head(api_version, kind, metadata.len() as u64 + items_len, out);
+        envelope::head(api_version, kind, metadata.len() as u64 + size.bytes, out);
         out.extend_from_slice(&metadata);
+        Ok(())
     }
 
     fn list_item(&mut self, object: Shown<'_>, _: bool, out: &mut Vec<u8>) -> Result<(), Status> {

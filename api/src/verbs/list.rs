@@ -18,8 +18,9 @@ use super::continue_token::ContinueToken;
 use super::options::{ListOptions, VersionMatch, version_number};
 use crate::attributes::Selection;
 use crate::json::Indenter;
-use crate::rendition::{self, ListMeta, Renderer};
+use crate::rendition::{self, ListMeta, ListSize, Renderer, SizeNeeded};
 use crate::response::{Response, respond};
+use crate::schema::registry::Resource;
 use crate::server::{Aborted, Body};
 use crate::status::Status;
 use crate::store;
@@ -33,6 +34,9 @@ const ITEM_BYTES: usize = 8 * 1024;
 
 /// Items kept while they are measured: up to four chunks, the lists that most clients ask for, are rendered once.
 const WHOLE_BYTES: u64 = 4 * CHUNK_BYTES as u64;
+
+/// Items looked at in one go while they are only counted: well under a millisecond.
+const COUNTED_AT_ONCE: usize = 1024;
 
 /// Answers with the collection (spec §4.7, semantics §8.1–8.4).
 pub async fn list(call: &mut Call<'_>) -> Result<Response, Status> {
@@ -142,9 +146,28 @@ impl Page {
         Ok(())
     }
 
+    /// How many items this page has.
+    async fn count(&self, resource: &Resource) -> Result<u64, Status> {
+        if self.items != u64::MAX {
+            return Ok(self.items);
+        }
+        if self.selection.is_everything() {
+            return Ok(self.snapshot.count(&self.range));
+        }
+        let mut items = 0;
+        for (at, entry) in self.scan().enumerate() {
+            let stored = store::read(entry)?;
+            items += u64::from(store::is_selected(resource, &self.selection, &stored.record)?);
+            if at % COUNTED_AT_ONCE == 0 {
+                tokio::task::yield_now().await;
+            }
+        }
+        Ok(items)
+    }
+
     /// How long the items of this page are together.
     async fn measure(&self, renderer: &mut Renderer) -> Result<Measured, Status> {
-        let mut measured = Measured { bytes: 0, whole: Some(Vec::new()) };
+        let mut measured = Measured { size: ListSize::default(), whole: Some(Vec::new()) };
         let mut scratch = Vec::new();
         let (mut left, mut since_yield) = (self.items, 0);
         for entry in self.scan() {
@@ -157,9 +180,10 @@ impl Page {
             }
             left -= 1;
             scratch.clear();
-            renderer.list_item(&stored.record.value, measured.bytes == 0, &mut scratch)?;
-            measured.bytes += scratch.len() as u64;
-            if measured.bytes > WHOLE_BYTES {
+            renderer.list_item(&stored.record.value, measured.size.items == 0, &mut scratch)?;
+            measured.size.items += 1;
+            measured.size.bytes += scratch.len() as u64;
+            if measured.size.bytes > WHOLE_BYTES {
                 measured.whole = None;
             } else if let Some(whole) = &mut measured.whole {
                 whole.extend_from_slice(&scratch);
@@ -181,7 +205,7 @@ impl Page {
 
 /// The items of a page, rendered to be measured.
 struct Measured {
-    bytes: u64,
+    size: ListSize,
     /// The items themselves, if they are few.
     whole: Option<Vec<u8>>,
 }
@@ -251,20 +275,27 @@ impl ListStream {
     /// # Errors
     /// An object that cannot be read, as far as it is met before the response has begun.
     pub async fn respond(mut renderer: Renderer, page: Page) -> Result<Response, Status> {
-        let mut items_len = 0;
-        if renderer.needs_length() {
-            let measured = page.measure(&mut renderer).await?;
-            if let Some(items) = measured.whole {
-                let mut out = Vec::with_capacity(items.len() + ITEM_BYTES);
-                renderer.list_head(&page.meta, measured.bytes, &mut out);
-                out.extend_from_slice(&items);
-                renderer.list_tail(&mut out);
-                return Ok(respond(StatusCode::OK, renderer.media_type(), out));
+        let mut size = ListSize::default();
+        match renderer.size_needed() {
+            SizeNeeded::Nothing => {}
+            SizeNeeded::Items => {
+                let resource = renderer.resource().clone();
+                size.items = page.count(&resource).await?;
             }
-            items_len = measured.bytes;
+            SizeNeeded::Bytes => {
+                let measured = page.measure(&mut renderer).await?;
+                size = measured.size;
+                if let Some(items) = measured.whole {
+                    let mut out = Vec::with_capacity(items.len() + ITEM_BYTES);
+                    renderer.list_head(&page.meta, size, &mut out)?;
+                    out.extend_from_slice(&items);
+                    renderer.list_tail(&mut out);
+                    return Ok(respond(StatusCode::OK, renderer.media_type(), out));
+                }
+            }
         }
         let mut buffer = Vec::with_capacity(ITEM_BYTES);
-        renderer.list_head(&page.meta, items_len, &mut buffer);
+        renderer.list_head(&page.meta, size, &mut buffer)?;
         let scan = Some(page.scan());
         let indenter = renderer.is_pretty().then(Indenter::default);
         let media_type = renderer.media_type();

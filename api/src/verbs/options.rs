@@ -3,10 +3,10 @@
 use super::Call;
 use crate::attributes::Selection;
 use crate::codec::protobuf::{self, envelope::Unknown};
-use crate::codec::yaml;
+use crate::codec::{cbor, yaml};
 use crate::field::FieldError;
 use crate::json::{Object, Value};
-use crate::negotiate::{self, Input};
+use crate::negotiate::Input;
 use crate::query::{Query, check_dry_run, invalid_options};
 use crate::schema::builtin;
 use crate::schema::registry::Registry;
@@ -188,11 +188,15 @@ impl DeleteOptions {
         if body.is_empty() {
             return Self::from_query(call.query, &meta_group);
         }
-        match negotiate::input(call.headers, call.api.naming)? {
+        match call.api.formats.input(call.headers)? {
             Input::Json => Self::from_body(body, &meta_group),
             Input::Yaml => {
                 let document = yaml::parse(body).map_err(|error| Status::bad_request(error.to_string()))?;
                 Self::from_value(&document.value, &meta_group)
+            }
+            Input::Cbor => {
+                let value = cbor::parse(body).map_err(|error| Status::bad_request(error.to_string()))?;
+                Self::from_value(&value, &meta_group)
             }
             Input::Protobuf => Self::from_protobuf(&call.api.registry, body, &meta_group),
         }

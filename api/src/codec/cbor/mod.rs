@@ -1,0 +1,40 @@
+//! CBOR: items to trees and trees to items, as the reference server's codec has it (semantics §9.6, RFC 8949).
+//!
+//! ```text
+//! body ──decode──► tree ─► schema::conform ─► …          tree + schema ──encode──► d9 d9 f7 item
+//! ```
+//!
+//! Strings and names are written as *byte* strings, byte fields as byte strings under tag 22 (base64 expected
+//! later), so that a reader that knows no schema gets the text JSON would have had. The primitives are our own: a head
+//! is a dozen lines, and no crate reads byte strings as names.
+
+mod decode;
+mod encode;
+
+pub use decode::{CborError, parse};
+pub use encode::{encode, write, write_array_head, write_map_head, write_text};
+
+/// The tag that says "this is CBOR" and nothing else; the first three bytes of every document.
+pub const SELF_DESCRIBED: [u8; 3] = [0xd9, 0xd9, 0xf7];
+
+/// Major types, in the upper three bits of a head.
+mod major {
+    pub(super) const UNSIGNED: u8 = 0;
+    pub(super) const NEGATIVE: u8 = 1;
+    pub(super) const BYTES: u8 = 2;
+    pub(super) const TEXT: u8 = 3;
+    pub(super) const ARRAY: u8 = 4;
+    pub(super) const MAP: u8 = 5;
+    pub(super) const TAG: u8 = 6;
+    pub(super) const SIMPLE: u8 = 7;
+}
+
+/// Tags with a meaning here.
+mod tag {
+    pub(super) const TIME_TEXT: u64 = 0;
+    pub(super) const POSITIVE_BIGNUM: u64 = 2;
+    pub(super) const NEGATIVE_BIGNUM: u64 = 3;
+    pub(super) const BASE64_URL: u64 = 21;
+    pub(super) const BASE64: u64 = 22;
+    pub(super) const BASE16: u64 = 23;
+}

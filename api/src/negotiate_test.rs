@@ -1,0 +1,207 @@
+//! The negotiation tables of semantics §9.1, §9.2 and §20.1.
+
+use super::*;
+use crate::naming::KUBERNETES;
+
+const FORMATS: Formats = Formats { naming: &KUBERNETES, cbor: false };
+const WITH_CBOR: Formats = Formats { naming: &KUBERNETES, cbor: true };
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+const META: &str = "v=v1;g=meta.k8s.io";
+
+fn ask(formats: Formats, accept: &str, offer: Offer) -> Result<Output, Status> {
+    let mut headers = HeaderMap::new();
+    headers.insert(ACCEPT, accept.parse().unwrap());
+    formats.output(&headers, &Query::parse(""), offer)
+}
+
+/// Encoding and transform, or the message of the 406.
+fn told(outcome: Result<Output, Status>) -> String {
+    match outcome {
+        Ok(output) => {
+            let transform = match output.transform {
+                Transform::None => "",
+                Transform::Table => " table",
+                Transform::PartialObject => " metadata",
+                Transform::PartialObjectList => " metadata list",
+            };
+            format!("{:?}{transform}", output.encoding).to_lowercase()
+        }
+        Err(status) => {
+            assert_eq!((status.code.as_u16(), status.reason), (406, Reason::NotAcceptable));
+            status.message
+        }
+    }
+}
+
+#[test]
+fn accept_is_read_as_semantics_9_1_says() {
+    let accepted = format!(
+        "only the following media types are accepted: application/json, application/yaml, {PROTOBUF}"
+    );
+    let streams = format!(
+        "only the following media types are accepted: application/json;stream=watch, {PROTOBUF};stream=watch"
+    );
+    let routes = format!(
+        "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, {PROTOBUF}"
+    );
+    let list_routes = format!("{routes}, application/json;stream=watch, {PROTOBUF};stream=watch");
+    let (partial, partial_list) = ("as=PartialObjectMetadata", "as=PartialObjectMetadataList");
+    use Offer::{List, Object, Plain, Watch};
+    for (section, offer, accept, want) in [
+        ("9.1", Object, "", "json"),
+        ("9.1", Object, "*/*", "json"),
+        ("9.1", Object, "application/json", "json"),
+        ("9.1", Object, "application/json; charset=utf-8", "json"),
+        ("9.1", Object, "application/yaml", "yaml"),
+        ("9.1", Object, PROTOBUF, "protobuf"),
+        ("9.1 order", Object, &format!("{PROTOBUF},application/json"), "protobuf"),
+        ("9.1 order", Object, &format!("application/json,{PROTOBUF}"), "json"),
+        ("9.1 q", Object, &format!("application/json;q=0.1,{PROTOBUF};q=0.2"), "protobuf"),
+        ("9.1 q", Object, &format!("*/*,{PROTOBUF};q=0.9"), "json"),
+        ("9.1 q", Object, "application/yaml;q=0.5,application/json;q=bad", "yaml"),
+        ("9.1 q=0", Object, "*/*;q=0", "json"),
+        ("9.1 q=0", Object, "text/html,application/yaml;q=0", "yaml"),
+        ("9.1 specific first", Object, "*/*,application/yaml", "yaml"),
+        ("9.1 specific first", Object, &format!("application/*,{PROTOBUF}"), "protobuf"),
+        ("9.1 range", Object, "application/*,*/*;q=0.1", "json"),
+        ("9.1 as", Object, &format!("application/json;as=Table;{META}"), "json table"),
+        ("9.1 as", Object, &format!("application/yaml;as=Table;{META}"), "yaml table"),
+        ("9.1 as", Object, "application/json;as=Table;v=v1beta1;g=meta.k8s.io", "json table"),
+        ("9.1 as", Object, &format!("application/json;{partial};{META}"), "json metadata"),
+        ("9.1 as", Object, &format!("{PROTOBUF};{partial};{META}"), "protobuf metadata"),
+        ("9.1 as", List, &format!("{PROTOBUF};{partial_list};{META}"), "protobuf metadata list"),
+        ("9.1 as", List, &format!("application/yaml;{partial_list};{META}"), "yaml metadata list"),
+        ("9.1 fallback", Object, &format!("application/json;as=Table;{META},application/json"), "json table"),
+        ("9.1 fallback", Object, "application/json;as=Table;v=v1;g=other,application/json", "json"),
+        ("9.1 fallback", Object, "application/json;as=Table;v=v2;g=meta.k8s.io,application/json", "json"),
+        ("9.1 fallback", Object, &format!("{PROTOBUF};as=Table;{META},application/json"), "json"),
+        ("9.1 unknown as", Object, &format!("application/json;as=Chart;{META}"), &accepted),
+        ("9.1 table in protobuf", Object, &format!("{PROTOBUF};as=Table;{META}"), &accepted),
+        ("9.1 stream", Object, &format!("{PROTOBUF};stream=watch"), "protobuf"),
+        ("9.1 stream", Object, &format!("{PROTOBUF};stream=other,application/json"), "json"),
+        ("9.1 stream", Object, "application/json;stream=other", &accepted),
+        ("20.1", Object, "application/*", &routes),
+        ("20.1", Object, "text/*", &routes),
+        ("20.1", Object, "text/html", &routes),
+        ("20.1", Object, "Application/JSON", &routes),
+        ("20.1", Object, "*", &routes),
+        ("20.1", Object, "application/vnd.cluster.protobuf", &routes), // the other vocabulary's
+        ("20.1", List, "text/html", &list_routes),
+        ("20.1", Watch, "text/html", &list_routes),
+        ("20.1 cbor off", Object, "application/cbor", &routes),
+        ("20.1 cbor off", Object, "application/cbor,application/json", "json"),
+        ("8.8", Watch, "application/json", "json"),
+        ("8.8", Watch, "application/json;stream=watch", "json"),
+        ("8.8", Watch, &format!("{PROTOBUF};stream=watch,application/json"), "protobuf"),
+        ("8.8", Watch, &format!("application/json;as=Table;{META}"), "json table"),
+        ("8.8", Watch, "application/yaml", &streams),
+        ("8.8", Watch, "application/yaml,application/json", &streams),
+        ("8.8", Watch, &format!("application/json,application/yaml;as=Table;{META}"), "json"),
+        ("1.5", Plain, "text/html,application/yaml;q=0.1", "yaml"),
+        ("1.5", Plain, &format!("application/json;as=Table;{META},application/json"), "json"),
+        ("1.5", Plain, &format!("application/json;as=Table;{META}"), &accepted),
+        ("1.5", Plain, "application/*", "json"),
+    ] {
+        assert_eq!(told(ask(FORMATS, accept, offer)), want, "§{section} {offer:?} {accept}");
+    }
+}
+
+#[test]
+fn cbor_is_offered_behind_its_gate() {
+    let accepted = format!(
+        "only the following media types are accepted: application/json, application/yaml, {PROTOBUF}, application/cbor"
+    );
+    for (offer, accept, want) in [
+        (Offer::Object, "application/cbor", "cbor"),
+        (Offer::Object, "*/*", "json"),
+        (Offer::Object, "application/cbor,application/json", "cbor"),
+        (Offer::List, &format!("application/cbor;as=PartialObjectMetadataList;{META}"), "cbor metadata list"),
+        (Offer::Object, &format!("application/cbor;as=Table;{META}"), &accepted),
+        (Offer::Watch, "application/cbor-seq", "cbor"),
+        (Offer::Watch, "application/cbor", "cbor"),
+        (
+            Offer::List,
+            "application/cbor-seq",
+            &format!(
+                "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, {PROTOBUF}, application/cbor, application/json;stream=watch, {PROTOBUF};stream=watch, application/cbor;stream=watch"
+            ),
+        ),
+    ] {
+        assert_eq!(told(ask(WITH_CBOR, accept, offer)), want, "{offer:?} {accept}");
+    }
+}
+
+#[test]
+fn of_several_headers_the_first_counts() {
+    let mut headers = HeaderMap::new();
+    headers.append(ACCEPT, "application/yaml".parse().unwrap());
+    headers.append(ACCEPT, "application/json".parse().unwrap());
+    let output = FORMATS.output(&headers, &Query::parse(""), Offer::Object).unwrap();
+    assert_eq!((output.encoding, output.media_type), (Encoding::Yaml, YAML));
+}
+
+#[test]
+fn the_default_vocabulary_understands_upstreams_words_and_answers_in_them() {
+    let formats = Formats { naming: &CLUSTER, cbor: false };
+    let ask = |accept: &str| ask(formats, accept, Offer::Object).unwrap();
+    for words in [&CLUSTER, &KUBERNETES] {
+        let table = ask(&format!("application/json;as=Table;v=v1;g={}", words.meta_group()));
+        assert_eq!((table.transform, table.words), (Transform::Table, words));
+        let plain = ask(words.protobuf_media_type);
+        assert_eq!((plain.encoding, plain.media_type), (Encoding::Protobuf, words.protobuf_media_type));
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, words.protobuf_media_type.parse().unwrap());
+        assert_eq!(formats.input(&headers).unwrap(), Input::Protobuf);
+    }
+}
+
+#[test]
+fn pretty_is_asked_for_in_three_ways() {
+    for (accept, agent, query, want) in [
+        ("*/*", "curl/8", "", true),
+        ("*/*", "curl/8", "pretty=0", false),
+        ("*/*", "client", "pretty=true", true),
+        ("*/*", "client", "", false),
+        ("application/json;pretty=1", "client", "", true),
+    ] {
+        let mut headers = HeaderMap::new();
+        headers.insert(ACCEPT, accept.parse().unwrap());
+        headers.insert(USER_AGENT, agent.parse().unwrap());
+        let got = FORMATS.output(&headers, &Query::parse(query), Offer::Object).unwrap();
+        assert_eq!(got.pretty, want, "{accept} {agent} {query}");
+    }
+}
+
+#[test]
+fn content_types_are_read_as_semantics_9_2_says() {
+    use Input::{Cbor, Json, Protobuf, Yaml};
+    for (formats, given, want) in [
+        (FORMATS, "application/json", Some(Json)),
+        (FORMATS, "application/json;charset=utf-8", Some(Json)),
+        (FORMATS, "Application/JSON", Some(Json)),
+        (FORMATS, "", Some(Json)),
+        (FORMATS, "application/yaml", Some(Yaml)),
+        (FORMATS, "application/yaml; charset=utf-8", Some(Yaml)),
+        (FORMATS, "application/x-yaml", None),
+        (FORMATS, PROTOBUF, Some(Protobuf)),
+        (FORMATS, &format!("{PROTOBUF};stream=watch"), Some(Protobuf)),
+        (FORMATS, "application/vnd.cluster.protobuf", None), // the other vocabulary's
+        (FORMATS, "application/cbor", None),
+        (WITH_CBOR, "application/cbor", Some(Cbor)),
+        (WITH_CBOR, "application/cbor-seq", None),
+        (FORMATS, "text/plain", None),
+    ] {
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, given.parse().unwrap());
+        match (formats.input(&headers), want) {
+            (got, Some(want)) => assert_eq!(got.unwrap(), want, "{given}"),
+            (got, None) => {
+                let refused = got.unwrap_err();
+                assert_eq!(refused.code.as_u16(), 415, "{given}");
+                let start = "the body of the request was in an unknown format - accepted media types include: application/json, application/yaml, ";
+                assert!(refused.message.starts_with(start), "{}", refused.message);
+            }
+        }
+    }
+    assert_eq!(FORMATS.input(&HeaderMap::new()).unwrap(), Json);
+}
