@@ -18,7 +18,7 @@ pub enum OpenError {
         dir: PathBuf,
     },
     /// A later release wrote this store.
-    #[error("{}: store format {found} is newer than {supported}, the newest this release reads", path.display())]
+    #[error("{}: store format {found} is newer than {supported}, the newest this release reads: start the release that wrote it, or a later one", path.display())]
     NewerFormat {
         /// The file that says so.
         path: PathBuf,
@@ -28,13 +28,13 @@ pub enum OpenError {
         supported: u32,
     },
     /// The header of a segment is damaged in both its copies, so none of its records can be checked.
-    #[error("{}: not a segment of this store, or its header is damaged", path.display())]
+    #[error("{}: both copies of its header are damaged, or it belongs to another store: put the file back, or restore the store from a backup", path.display())]
     BadHeader {
         /// The segment.
         path: PathBuf,
     },
     /// A segment between the first and the last is gone.
-    #[error("{}: segment is missing", path.display())]
+    #[error("{}: segment is missing: put the file back, or restore the store from a backup", path.display())]
     MissingSegment {
         /// Where it should be.
         path: PathBuf,

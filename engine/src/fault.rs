@@ -65,7 +65,7 @@ impl Random {
 }
 
 /// What the engine asks of the disk.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Kind {
     /// Bytes of a file are wanted. Changes nothing and does not count.
     Read,
@@ -131,6 +131,8 @@ struct State {
     plan: Option<Plan>,
     operations: u64,
     powered: bool,
+    /// What was under way when a plan cut the power last.
+    cut: Option<(Kind, String)>,
     /// Counts power losses: what was opened before one is of no use after it.
     epoch: u64,
     stalled: bool,
@@ -161,6 +163,7 @@ impl Disk {
             plan: None,
             operations: 0,
             powered: true,
+            cut: None,
             epoch: 0,
             stalled: false,
             now_ms: TIME_AT_START_MS,
@@ -201,6 +204,11 @@ impl Disk {
     /// Whether the power is on.
     pub fn has_power(&self) -> bool {
         self.0.state.lock().powered
+    }
+
+    /// What was under way when the plan cut the power last: the operation, and the name of its file.
+    pub fn cut(&self) -> Option<(Kind, String)> {
+        self.0.state.lock().cut.clone()
     }
 
     /// The power goes now.
@@ -305,10 +313,14 @@ impl Disk {
         state.operations += u64::from(kind != Kind::Read);
         let mut verdict = Verdict::Proceed;
         if let Some(mut plan) = state.plan.take() {
-            verdict = plan(&Operation { number, kind, name: &name(&state) });
+            let name = name(&state);
+            verdict = plan(&Operation { number, kind, name: &name });
             state.plan = Some(plan);
+            if matches!(verdict, Verdict::LosePower | Verdict::LosePowerAfter) {
+                state.powered = false;
+                state.cut = Some((kind, name));
+            }
         }
-        state.powered &= !matches!(verdict, Verdict::LosePower | Verdict::LosePowerAfter);
         Ok((state, verdict))
     }
 

@@ -1,7 +1,9 @@
 //! Power losses and killed processes: at every operation that can matter, and at random ones in long lives.
 
+use std::collections::BTreeMap;
+
 use engine::Durability;
-use engine::fault::Verdict;
+use engine::fault::{Kind, Verdict};
 
 use crate::history::Checked;
 use crate::world::{Rates, Setup, World, live};
@@ -53,43 +55,60 @@ fn no_life_full_of_crashes_breaks_a_promise() {
     eprintln!("{cycles} cycles in {seed} lives");
 }
 
-/// A short life that is cut at its operation number `at`; how often the store was opened, `None` when it was over
-/// before.
-fn cut_life(base: Setup, at: u64, how: Verdict) -> Checked<Option<u64>> {
-    let setup = Setup { cut: Some((at, how)), ..base };
+/// A short life with a cut: what was cut, `None` when the life was over before; and how often it was opened.
+fn cut_life(setup: Setup) -> Checked<(Option<(Kind, String)>, u64)> {
     let mut world = World::new(setup)?;
-    let mut left = 30;
     for _ in 0..60 {
         world.act()?;
-        // A few more acts after the cut, and that is it.
-        left -= i32::from(world.cycles > 1);
-        if left == 0 {
+        // What was left has been looked through; a few acts more, and that is it.
+        if world.cycles > 3 {
             break;
         }
     }
     world.finish()?;
-    Ok((world.disk.operations() > at).then_some(world.cycles))
+    Ok((world.disk.cut(), world.cycles))
+}
+
+/// Files of one sort count as one.
+fn sort((kind, name): (Kind, String)) -> (Kind, String) {
+    (kind, name.trim_start_matches(|c: char| c.is_ascii_digit()).to_owned())
 }
 
 #[test]
 fn the_power_may_go_at_every_operation() {
-    let (mut cycles, mut points) = (0, 0);
-    for life in 0..4 {
-        let durability = if life == 3 { Durability::Relaxed } else { Durability::Sync };
+    let (mut cycles, mut cuts) = (0, BTreeMap::new());
+    for life in 0..6 {
+        let durability = if life % 3 == 2 { Durability::Relaxed } else { Durability::Sync };
         let base = Setup { durability, ..Setup::new(1_000 + life) };
         for at in 0.. {
-            let mut reached = false;
-            for how in [Verdict::LosePower, Verdict::LosePowerAfter] {
-                let done = expect(cut_life(base, at, how), &Setup { cut: Some((at, how)), ..base });
-                cycles += done.unwrap_or(0);
-                reached |= done.is_some();
+            let mut cut = None;
+            // Seven times the power goes once more, at each step of the opening.
+            for again in 0..8 {
+                let how = if again % 2 == 0 { Verdict::LosePower } else { Verdict::LosePowerAfter };
+                let setup = Setup { cut: Some((at, how)), again, fate: again, ..base };
+                let (what, opened) = expect(cut_life(setup), &setup);
+                cycles += opened;
+                cut = cut.or(what.clone());
+                // What was cut last may be the second of them.
+                what.into_iter().for_each(|what| *cuts.entry(sort(what)).or_insert(0) += 1);
             }
-            if !reached {
-                points += at;
+            if cut.is_none() {
                 break;
             }
         }
     }
-    eprintln!("{points} operations, {cycles} cycles");
-    assert!(points > 300, "{points}");
+    eprintln!("{cycles} cycles, {cuts:?}");
+    for (kind, name) in [
+        (Kind::Create, "next.segment"),
+        (Kind::Write, "next.segment"),
+        (Kind::Sync, "next.segment"),
+        (Kind::Rename, ".segment"),
+        (Kind::Write, ".segment"),
+        (Kind::Sync, ".segment"),
+        (Kind::Remove, "next.segment"),
+        (Kind::SyncDir, ""),
+    ] {
+        let count = cuts.get(&(kind, name.to_owned())).copied().unwrap_or(0);
+        assert!(count >= 2, "the power never went at a {kind:?} of {name:?}");
+    }
 }

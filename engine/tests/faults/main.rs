@@ -6,5 +6,8 @@
 //! ```
 
 mod crash;
+mod damage;
 mod history;
+mod mutations;
+mod refusals;
 mod world;

@@ -2,6 +2,7 @@
 //!
 //! `act ─► propose, take turns, read, follow ─► the power goes ─► what is left ─► open ─► compare ─► act …`
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -25,6 +26,9 @@ pub struct Rates {
     pub disk_full: u64,
 }
 
+/// A cut that never comes: for worlds in which nothing goes wrong by itself.
+pub const NEVER: Option<(u64, Verdict)> = Some((u64::MAX, Verdict::Proceed));
+
 /// What a world is like.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
@@ -34,6 +38,10 @@ pub struct Setup {
     pub rates: Rates,
     /// The operation at which the power goes, and whether it is done by then. Otherwise it goes at random.
     pub cut: Option<(u64, Verdict)>,
+    /// How many operations later the power goes once more, in the middle of opening; 0: it does not.
+    pub again: u64,
+    /// Decides what is left of a world that went the same way up to the cut.
+    pub fate: u64,
 }
 
 impl Setup {
@@ -44,6 +52,8 @@ impl Setup {
             segment_bytes: 16 * 1024,
             rates: Rates::default(),
             cut: None,
+            again: 0,
+            fate: 0,
         }
     }
 }
@@ -90,7 +100,7 @@ impl World {
 
     /// Says what will go wrong from now on.
     fn plan(&mut self) {
-        let Setup { rates, cut, .. } = self.setup;
+        let Setup { rates, cut, again, .. } = self.setup;
         let mut random = Random::new(self.random.next());
         let soon = self.disk.operations() + random.below(80);
         let after = if random.one_in(2) { Verdict::LosePower } else { Verdict::LosePowerAfter };
@@ -99,7 +109,7 @@ impl World {
             let mut happens = |rate: u64| rate > 0 && random.one_in(rate);
             match operation.kind {
                 Kind::Read => Verdict::Proceed,
-                _ if operation.number == at => how,
+                _ if operation.number == at || again > 0 && operation.number == at + again => how,
                 Kind::Sync | Kind::SyncDir if happens(rates.sync_fails) => Verdict::Fail,
                 Kind::Write if happens(rates.write_full) => Verdict::Full,
                 Kind::Write | Kind::Create if happens(rates.write_fails) => Verdict::Fail,
@@ -175,6 +185,27 @@ impl World {
             let snapshot = self.engine().snapshot_at(revision).expect("everything is retained");
             self.history.check_snapshot(&snapshot)
         })
+    }
+
+    /// Closes it for good; what happened, and the files.
+    pub fn end(mut self) -> Checked<(History, BTreeMap<String, Vec<u8>>)> {
+        self.stop();
+        if let Some((_, stepper)) = self.running.take() {
+            stepper.close();
+        }
+        self.hear()?;
+        Ok((self.history, self.disk.files()))
+    }
+
+    /// The power goes for good; what is known to have happened, and what is left.
+    pub fn cut_off(mut self, seed: u64) -> Checked<(History, Disk)> {
+        self.hear()?;
+        self.stop();
+        self.running = None;
+        self.disk.lose_power();
+        self.disk.restore_power(seed);
+        self.disk.behave();
+        Ok((self.history, self.disk))
     }
 
     fn key(&mut self) -> Bytes {
@@ -312,7 +343,7 @@ impl World {
         if self.random.one_in(4) {
             self.disk.restart();
         } else {
-            self.disk.restore_power(self.random.next());
+            self.disk.restore_power(self.random.next() ^ self.setup.fate);
             if self.setup.durability == Durability::Relaxed {
                 floor = floor.min(self.synced);
             }
@@ -349,7 +380,7 @@ impl World {
                 }
                 Err(_) if !self.disk.has_power() => {
                     self.cycles += 1;
-                    self.disk.restore_power(self.random.next());
+                    self.disk.restore_power(self.random.next() ^ self.setup.fate);
                     if self.setup.durability == Durability::Relaxed {
                         floor = floor.min(self.synced);
                     }

@@ -1,0 +1,310 @@
+//! Damage inside the acknowledged log: what it hit is reported and never served, everything else is.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use engine::fault::{self, Disk, Kind, Random, Verdict};
+use engine::{Engine, Entry, Expected, KeyRange, OpenError, Options, ReadError, TailError};
+
+use crate::history::{Checked, Content, Guarantee, History, Proposal, Violation, check, check_entry, now};
+use crate::world::{NEVER, Setup, World};
+
+/// The segment that a store begins with, and where its records begin (docs/format.md).
+const FIRST: &str = "0000000001.segment";
+const RECORDS_START: usize = 4096;
+
+type Files = BTreeMap<String, Vec<u8>>;
+
+/// A store of several segments that was closed in good order, and what is in it.
+fn store(seed: u64) -> (History, Files) {
+    let mut world = World::new(Setup { cut: NEVER, ..Setup::new(seed) }).unwrap();
+    (0..150).try_for_each(|_| world.act()).unwrap();
+    world.finish().unwrap();
+    world.end().unwrap()
+}
+
+fn options() -> Options {
+    Options { segment_bytes: 16 * 1024, ..Options::new("/simulated") }
+}
+
+/// What is served is what was written, but for at most `at_most` revisions: those are reported, or their keys show
+/// the states before. Returns them.
+fn check_served(engine: &Engine, history: &History, at_most: usize, random: &mut Random) -> Checked {
+    let mut damaged = BTreeSet::new();
+    let newest = engine.revision();
+    check(Guarantee::Durable, newest == history.revision(), || format!("the store ends at {newest}"))?;
+    for revision in [newest, random.below(newest + 1), random.below(newest + 1)] {
+        let snapshot = engine.snapshot_at(revision).expect("everything is retained");
+        let mut found: BTreeMap<Bytes, Entry> =
+            snapshot.range(KeyRange::all()).map(|entry| (entry.key().clone(), entry)).collect();
+        for expected in history.newest_states(revision) {
+            let entry = found.remove(&expected.key);
+            match entry {
+                Some(entry) if entry.revision() == expected.revision => match entry.read() {
+                    Err(ReadError::Damaged { key, revision }) => {
+                        let named = (key, revision) == (expected.key.clone(), expected.revision);
+                        check(Guarantee::ExactVersion, named, || format!("{entry:?} blames another"))?;
+                        damaged.insert(revision);
+                    }
+                    Ok(_) => check_entry(&entry, expected)?,
+                },
+                None if expected.deleted => {}
+                // The record that says so is gone: then it is the state before.
+                entry => {
+                    damaged.insert(expected.revision);
+                    if let Some(entry) = entry {
+                        check_genuine(&entry, history, expected.revision)?;
+                    }
+                }
+            }
+        }
+        check(Guarantee::NoGhost, found.is_empty(), || format!("{found:?} at {revision}"))?;
+    }
+    follow(engine, history, &mut damaged)?;
+    let reported = engine.stats().lost_revisions as usize;
+    check(Guarantee::Durable, reported <= damaged.len(), || {
+        format!("{reported} lost, but only {damaged:?}")
+    })?;
+    check(Guarantee::Durable, damaged.len() <= at_most, || {
+        format!("damaged beyond what was hit: {damaged:?}")
+    })
+}
+
+/// An entry is something that was there before `revision`.
+fn check_genuine(entry: &Entry, history: &History, revision: u64) -> Checked {
+    let was = history.get(entry.revision()).filter(|was| was.revision < revision && was.key == entry.key());
+    let Some(was) = was else {
+        return Err(Violation {
+            guarantee: Guarantee::NoGhost,
+            what: format!("{entry:?} before {revision}"),
+        });
+    };
+    if entry.read().is_ok() { check_entry(entry, was) } else { Ok(()) }
+}
+
+/// A tail hands out everything that is not damaged, and says so where it cannot go on.
+fn follow(engine: &Engine, history: &History, damaged: &mut BTreeSet<u64>) -> Checked {
+    let mut seen = 0;
+    while seen < history.revision() {
+        let mut tail = engine.tail(seen, Bytes::new()).expect("everything is retained");
+        loop {
+            match now(tail.next(64)) {
+                Some(Ok(events)) => {
+                    for event in events {
+                        let next = event.revision == seen + 1;
+                        check(Guarantee::Resumable, next, || format!("{event:?} after {seen}"))?;
+                        seen += 1;
+                        match event.entry.read() {
+                            Ok(_) => {
+                                let expected = history.get(seen).expect("revisions are without gaps");
+                                check_entry(&event.entry, expected)?;
+                            }
+                            Err(ReadError::Damaged { revision, .. }) => {
+                                damaged.insert(revision);
+                            }
+                        }
+                    }
+                }
+                Some(Err(TailError::Damaged { revision })) => {
+                    let next = revision == seen + 1;
+                    check(Guarantee::Resumable, next, || format!("stopped at {revision} after {seen}"))?;
+                    damaged.insert(revision);
+                    seen = revision;
+                    break;
+                }
+                Some(Err(error)) => {
+                    let what = format!("the tail ended: {error}");
+                    return Err(Violation { guarantee: Guarantee::Resumable, what });
+                }
+                None => {
+                    let all = seen == history.revision();
+                    return check(Guarantee::Resumable, all, || format!("the tail stopped at {seen}"));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_flipped_bit_costs_one_record_at_most() {
+    let (history, files) = store(1);
+    assert!(files.len() > 3, "{:?}", files.keys());
+    let mut random = Random::new(2);
+    for round in 0..1_500 {
+        let disk = Disk::with_files(round, &files);
+        let name = files.keys().nth(random.below(files.len() as u64) as usize).expect("there are files");
+        let bit = random.below(files[name].len() as u64 * 8);
+        disk.damage(name, |bytes| bytes[bit as usize / 8] ^= 1 << (bit % 8));
+        let what = format!("round {round}, bit {bit} of {name}");
+        let (engine, _stepper) =
+            fault::open(&disk, &options()).unwrap_or_else(|error| panic!("{what}: {error}"));
+        check_served(&engine, &history, 1, &mut random)
+            .unwrap_or_else(|violation| panic!("{what}: {violation}"));
+    }
+}
+
+#[test]
+fn a_sector_of_noise_costs_the_records_in_it() {
+    let (history, files) = store(3);
+    let mut random = Random::new(4);
+    for round in 0..500 {
+        let disk = Disk::with_files(round, &files);
+        let name = files.keys().nth(random.below(files.len() as u64) as usize).expect("there are files");
+        let sector = random.below(files[name].len() as u64 / 512) as usize * 512;
+        let zeros = random.one_in(2);
+        disk.damage(name, |bytes| {
+            let noise = bytes[sector..sector + 512].iter_mut();
+            noise.for_each(|byte| *byte = if zeros { 0 } else { random.next() as u8 });
+        });
+        let what = format!("round {round}, sector at {sector} of {name}");
+        let (engine, _stepper) =
+            fault::open(&disk, &options()).unwrap_or_else(|error| panic!("{what}: {error}"));
+        // A record has 80 bytes at least.
+        check_served(&engine, &history, 512 / 80 + 2, &mut random)
+            .unwrap_or_else(|violation| panic!("{what}: {violation}"));
+    }
+}
+
+#[test]
+fn a_disk_that_cannot_be_read_is_said_to_be_so_and_nothing_is_lost_by_it() {
+    let (history, files) = store(5);
+    for name in files.keys().filter(|name| name.ends_with(".segment")) {
+        let disk = Disk::with_files(1, &files);
+        let (engine, stepper) = fault::open(&disk, &options()).unwrap();
+        let bad = name.clone();
+        disk.follow(move |operation| match operation.kind {
+            Kind::Read if operation.name == bad => Verdict::Fail,
+            _ => Verdict::Proceed,
+        });
+        // What lies there reads as damaged, and only that.
+        let snapshot = engine.snapshot();
+        let unreadable = snapshot.range(KeyRange::all()).filter(|entry| entry.read().is_err()).count();
+        assert!(unreadable < snapshot.count(&KeyRange::all()) as usize || files.len() < 3, "{name}");
+        drop((engine, stepper));
+        disk.restart();
+        let error = fault::open(&disk, &options()).map(drop);
+        if let Err(error) = error {
+            let text = error.to_string();
+            assert!(text.contains(name.as_str()) && text.ends_with("input/output error"), "{text}");
+        }
+        disk.behave();
+        let (engine, _stepper) = fault::open(&disk, &options()).unwrap();
+        check_served(&engine, &history, 0, &mut Random::new(1)).unwrap();
+    }
+}
+
+/// A sync lies, once, and later the power goes: much may be gone, but what is there is genuine.
+#[test]
+fn after_a_lying_sync_nothing_is_served_that_was_not_written() {
+    let (mut opened, mut complete) = (0, 0);
+    for seed in 0..600 {
+        let mut world = World::new(Setup { cut: NEVER, ..Setup::new(seed) }).unwrap();
+        let lie = world.disk.operations() + seed % 60;
+        world.disk.follow(move |operation| match operation.number == lie {
+            true => Verdict::Lie,
+            false => Verdict::Proceed,
+        });
+        (0..25).try_for_each(|_| world.act()).unwrap();
+        let (history, disk) = world.cut_off(seed).unwrap();
+        let Ok((engine, _stepper)) = fault::open(&disk, &options()) else { continue };
+        opened += 1;
+        let newest = engine.revision();
+        complete += u64::from(newest >= history.revision());
+        for entry in engine.snapshot().range(KeyRange::all()) {
+            let known = history.get(entry.revision()).filter(|known| known.key == entry.key());
+            if let (Some(known), Ok(_)) = (known, entry.read()) {
+                check_entry(&entry, known).unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
+            }
+            // What nobody heard of may have been written all the same.
+            assert!(known.is_some() || entry.revision() > history.revision(), "seed {seed}: {entry:?}");
+        }
+    }
+    // Most lies are made up for by the next sync.
+    assert!(opened > 500 && complete > 300, "{opened} opened, {complete} complete");
+}
+
+fn write(engine: &Engine, stepper: &mut engine::fault::Stepper, key: &str, value: Vec<u8>) -> Proposal {
+    let content = Content { attributes: Bytes::new(), value: value.into(), rest: None };
+    let key = Bytes::copy_from_slice(key.as_bytes());
+    let proposal = Proposal { key, expected: Expected::Any, content: Some(content), deleting: false };
+    let commit = engine.commit(proposal.write());
+    let mut commit = std::pin::pin!(commit);
+    assert!(now(commit.as_mut()).is_none());
+    stepper.commit();
+    assert!(now(commit).is_some_and(|outcome| outcome.is_ok()));
+    proposal
+}
+
+/// A value contains a record, in its right place, and the record around it is damaged: a search for the next record
+/// must not take what a client wrote for what the engine wrote.
+pub fn record_in_a_value(_seed: u64) -> Checked {
+    // What a client can know is how such a record looks in a store of its own.
+    let own = Disk::new(1);
+    let (engine, mut stepper) = fault::open(&own, &options()).unwrap();
+    write(&engine, &mut stepper, "/first", vec![b'x'; 1_000]);
+    write(&engine, &mut stepper, "/ghost", b"forged".to_vec());
+    let bytes = own.files().remove(FIRST).expect("the first segment");
+    let place =
+        |key: &[u8]| bytes.windows(key.len()).position(|found| found == key).expect("the record has its key");
+    let head = place(b"/first") - RECORDS_START;
+    let at = place(b"/ghost") - head;
+    let end = place(b"forged") + b"forged".len();
+    let forged = &bytes[at..end];
+
+    let disk = Disk::new(2);
+    let (engine, mut stepper) = fault::open(&disk, &options()).unwrap();
+    let mut history = History::default();
+    let mut value = vec![b'x'; at - RECORDS_START - head - "/first".len()];
+    value.extend_from_slice(forged);
+    value.resize(1_500, b'x');
+    for (key, value) in [("/first", value), ("/second", b"two".to_vec()), ("/third", b"three".to_vec())] {
+        let proposal = write(&engine, &mut stepper, key, value);
+        history.apply(&proposal);
+    }
+    stepper.close();
+    drop(engine);
+    disk.damage(FIRST, |bytes| bytes[RECORDS_START] ^= 1);
+    disk.restart();
+    let (engine, _stepper) = fault::open(&disk, &options()).unwrap();
+    check_served(&engine, &history, 1, &mut Random::new(1))
+}
+
+/// The head of the first record is damaged, and somebody follows from the beginning.
+pub fn hole_in_the_log(seed: u64) -> Checked {
+    let (history, files) = store(seed);
+    let disk = Disk::with_files(seed, &files);
+    disk.damage(FIRST, |bytes| bytes[RECORDS_START] ^= 1);
+    let (engine, _stepper) = fault::open(&disk, &options()).unwrap();
+    check_served(&engine, &history, 1, &mut Random::new(seed))
+}
+
+#[test]
+fn a_record_in_a_value_is_no_record_and_a_hole_is_told() {
+    record_in_a_value(0).unwrap();
+    hole_in_the_log(0).unwrap();
+}
+
+#[test]
+fn what_cannot_be_opened_is_refused_with_what_to_do() {
+    let (history, files) = store(7);
+    let segments: Vec<&String> = files.keys().filter(|name| name.ends_with(".segment")).collect();
+    let middle = segments[1].as_str();
+    let disk = Disk::with_files(1, &files);
+    disk.damage(middle, |bytes| {
+        bytes[9] ^= 1;
+        bytes[2048 + 9] ^= 1;
+    });
+    let error = fault::open(&disk, &options()).map(drop).unwrap_err();
+    assert!(matches!(error, OpenError::BadHeader { .. }), "{error}");
+    assert!(error.to_string().ends_with("put the file back, or restore the store from a backup"), "{error}");
+    let disk = Disk::with_files(1, &files);
+    disk.take(middle);
+    let error = fault::open(&disk, &options()).map(drop).unwrap_err();
+    assert!(matches!(error, OpenError::MissingSegment { .. }), "{error}");
+    assert!(error.to_string().ends_with("put the file back, or restore the store from a backup"), "{error}");
+    // Nothing was changed by the refusals: with the file back in its place everything is there.
+    disk.put(middle, &files[middle]);
+    let (engine, _stepper) = fault::open(&disk, &options()).unwrap();
+    check_served(&engine, &history, 0, &mut Random::new(1)).unwrap();
+}

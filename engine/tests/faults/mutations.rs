@@ -1,0 +1,63 @@
+//! Each protection is taken away in turn, and somebody has to notice: a test of the tests.
+
+use engine::Durability;
+use engine::fault::{Sabotage, Sabotaged};
+
+use crate::damage;
+use crate::history::{Checked, Guarantee};
+use crate::world::{Rates, Setup, live};
+
+/// Worlds tried before a mutation counts as unnoticed.
+const WORLDS: u64 = 400;
+
+fn crashes(seed: u64) -> Checked {
+    live(Setup::new(seed), 150).map(drop)
+}
+
+fn failing_syncs(seed: u64) -> Checked {
+    let rates = Rates { sync_fails: 15, ..Rates::default() };
+    live(Setup { rates, ..Setup::new(seed) }, 150).map(drop)
+}
+
+fn copy_on_write(seed: u64) -> Checked {
+    let rates = Rates { write_full: 5, ..Rates::default() };
+    live(Setup { rates, ..Setup::new(seed) }, 150).map(drop)
+}
+
+fn relaxed(seed: u64) -> Checked {
+    live(Setup { durability: Durability::Relaxed, ..Setup::new(seed) }, 150).map(drop)
+}
+
+#[test]
+fn no_protection_can_be_taken_away_unnoticed() {
+    use Guarantee::{Atomic, Durable, ExactVersion, NoGhost, Ordered, Resumable};
+    type World = fn(u64) -> Checked;
+    let mutations: &[(Sabotage, World, &[Guarantee])] = &[
+        (Sabotage::AckBeforeSync, crashes, &[Durable]),
+        (Sabotage::WritesAfterFailedSync, failing_syncs, &[Durable, Ordered, NoGhost, Atomic]),
+        (Sabotage::ExpectationSkipped, crashes, &[ExactVersion]),
+        (Sabotage::RefusedWriteLeft, copy_on_write, &[NoGhost]),
+        (Sabotage::CrcIgnored, crashes, &[Atomic]),
+        (Sabotage::SaltIgnored, damage::record_in_a_value, &[NoGhost, ExactVersion]),
+        (Sabotage::RollWithoutSync, relaxed, &[Durable]),
+        (Sabotage::RenameBeforeSync, crashes, &[Durable]),
+        (Sabotage::NoDirSync, crashes, &[Durable]),
+        (Sabotage::TornTailKept, crashes, &[Durable]),
+        (Sabotage::TornTailNotCleared, crashes, &[NoGhost, Ordered, Atomic]),
+        (Sabotage::RecoveryWithoutSync, crashes, &[Durable]),
+        (Sabotage::TailNotRewritten, failing_syncs, &[Durable]),
+        (Sabotage::HolePassedOver, damage::hole_in_the_log, &[Resumable]),
+    ];
+    for &sabotage in Sabotage::ALL {
+        let row = mutations.iter().find(|(known, _, _)| *known == sabotage);
+        let (_, world, guarantees) = row.unwrap_or_else(|| panic!("nobody looks for {sabotage:?}"));
+        let sabotaged = Sabotaged::with(sabotage);
+        let noticed = (0..WORLDS).find_map(|seed| Some((seed, world(seed).err()?)));
+        drop(sabotaged);
+        let Some((seed, violation)) = noticed else { panic!("{sabotage:?} was not noticed") };
+        assert!(guarantees.contains(&violation.guarantee), "{sabotage:?}, seed {seed}: {violation}");
+        eprintln!("{sabotage:?}, seed {seed}: {violation}");
+        // With the protection in its place, the same world is in order.
+        assert!(world(seed).is_ok(), "seed {seed} does not need {sabotage:?} to fail");
+    }
+}

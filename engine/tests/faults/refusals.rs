@@ -1,0 +1,158 @@
+//! A disk that is full, that fails, or that hangs: writers hear of it, readers do not.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use engine::fault::{self, Disk, Kind, Stepper, Verdict};
+use engine::{
+    Change, CommitError, Committed, Durability, Engine, Expected, KeyRange, Options, Payload, Refusal, Write,
+};
+
+use crate::history::now;
+
+fn put(key: &str, len: usize) -> Write {
+    let payload = Payload { value: vec![b'v'; len].into(), ..Payload::default() };
+    Write {
+        key: Bytes::copy_from_slice(key.as_bytes()),
+        expected: Expected::Any,
+        change: Change::Put(payload),
+    }
+}
+
+fn options() -> Options {
+    Options { segment_bytes: 16 * 1024, ..Options::new("/simulated") }
+}
+
+/// The outcome of a write that is alone in its batch.
+fn commit(engine: &Engine, stepper: &mut Stepper, write: Write) -> Result<Committed, CommitError> {
+    let mut outcome = std::pin::pin!(engine.commit(write));
+    assert!(now(outcome.as_mut()).is_none());
+    stepper.commit();
+    now(outcome).expect("the sequencer has answered")
+}
+
+#[track_caller]
+fn refusal(outcome: Result<Committed, CommitError>) -> Refusal {
+    match outcome {
+        Err(CommitError::Refused(refusal)) => refusal,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_full_disk_refuses_writes_and_nothing_else_and_writes_resume_by_themselves() {
+    for pages in 0..4 {
+        let disk = Disk::new(pages);
+        let (engine, mut stepper) = fault::open(&disk, &options()).unwrap();
+        let mut tail = engine.tail(0, Bytes::new()).unwrap();
+        commit(&engine, &mut stepper, put("/a", 100)).unwrap();
+        disk.limit_free_pages(Some(pages));
+        let mut newest = 1;
+        let refused = loop {
+            match commit(&engine, &mut stepper, put("/b", 3_000)) {
+                Ok(done) => newest = done.revision,
+                outcome => break refusal(outcome),
+            }
+            assert!(newest < 50, "the disk is never full");
+        };
+        assert_eq!((refused, engine.health()), (Refusal::DiskFull, Err(Refusal::DiskFull)));
+        // Readers go on, and see nothing of what was refused.
+        assert_eq!(engine.snapshot().count(&KeyRange::all()), if newest > 1 { 2 } else { 1 });
+        assert_eq!(now(tail.next(100)).unwrap().unwrap().len() as u64, newest);
+        for _ in 0..3 {
+            stepper.commit();
+            stepper.keep();
+            assert_eq!(engine.health(), Err(Refusal::DiskFull));
+        }
+        // A kill in this state loses nothing, and a full disk is no reason not to open.
+        drop((engine, stepper, tail));
+        disk.restart();
+        let (engine, mut stepper) = fault::open(&disk, &options()).unwrap();
+        assert_eq!(engine.revision(), newest);
+        assert_eq!(refusal(commit(&engine, &mut stepper, put("/b", 15_000))), Refusal::DiskFull);
+        disk.limit_free_pages(None);
+        // Nobody writes; it looks for itself.
+        stepper.commit();
+        assert_eq!(engine.health(), Ok(()));
+        assert_eq!(commit(&engine, &mut stepper, put("/c", 3_000)).unwrap().revision, newest + 1);
+    }
+}
+
+#[test]
+fn after_a_failed_sync_nothing_is_acknowledged_before_the_store_was_opened_again() {
+    let cases = (0..20).flat_map(|seed| [(seed, Durability::Sync), (seed, Durability::Relaxed)]);
+    for (seed, durability) in cases {
+        let disk = Disk::new(seed);
+        let (engine, mut stepper) = fault::open(&disk, &Options { durability, ..options() }).unwrap();
+        commit(&engine, &mut stepper, put("/a", 100)).unwrap();
+        while stepper.keep() {}
+        disk.follow(|operation| match operation.kind {
+            Kind::Sync => Verdict::Fail,
+            _ => Verdict::Proceed,
+        });
+        let met = commit(&engine, &mut stepper, put("/b", 100));
+        while stepper.keep() {}
+        disk.behave();
+        let failed = Refusal::LogFailed { operation: "sync", reason: "input/output error".into() };
+        assert_eq!(engine.health(), Err(failed.clone()));
+        match durability {
+            // Not shown, as nobody knows whether it is on disk.
+            Durability::Sync => {
+                assert_eq!(refusal(met), failed);
+                assert_eq!(engine.revision(), 1);
+            }
+            // Acknowledged before, which is what relaxed means; but not said to be on disk.
+            Durability::Relaxed => assert_eq!(met.unwrap().revision, 2),
+        }
+        let operations = disk.operations();
+        for _ in 0..5 {
+            assert_eq!(refusal(commit(&engine, &mut stepper, put("/c", 100))), failed);
+        }
+        stepper.close();
+        assert_eq!(disk.operations(), operations, "nothing more is asked of the disk");
+        assert_eq!(engine.stats().synced, 1);
+        disk.restart();
+        let (engine, stepper) = fault::open(&disk, &options()).unwrap();
+        let found = engine.revision();
+        assert!(engine.health().is_ok() && engine.snapshot().get(b"/c").is_none());
+        // What is shown now is there to stay.
+        drop((engine, stepper));
+        disk.lose_power();
+        disk.restore_power(seed);
+        assert_eq!(fault::open(&disk, &options()).unwrap().0.revision(), found);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn while_the_disk_hangs_reads_and_tails_go_on_and_writers_gather() {
+    let disk = Disk::new(1);
+    let engine = fault::open_with_threads(&disk, &options()).unwrap();
+    engine.commit(put("/a", 10)).await.unwrap();
+    let before = engine.stats().batches;
+    disk.stall();
+    let writes = (0..50).map(|n| put(&format!("/k/{n:02}"), 100));
+    let mut writers: Vec<_> = writes.map(|write| Box::pin(engine.commit(write))).collect();
+    // All are in the queue now.
+    assert!(writers.iter_mut().all(|writer| now(writer).is_none()));
+    let snapshot = engine.snapshot();
+    assert_eq!((snapshot.revision(), snapshot.get(b"/a").unwrap().read().unwrap().value.len()), (1, 10));
+    let mut tail = engine.tail(0, Bytes::new()).unwrap();
+    assert_eq!(tail.next(10).await.unwrap().len(), 1);
+    assert!(tokio::time::timeout(Duration::from_millis(20), tail.next(10)).await.is_err());
+    assert_eq!(engine.revision(), 1);
+    disk.resume();
+    for writer in writers {
+        writer.await.unwrap();
+    }
+    let mut seen = 1;
+    while seen < 51 {
+        for event in tail.next(100).await.unwrap() {
+            assert_eq!(event.revision, seen + 1);
+            seen += 1;
+        }
+    }
+    // One is written when the disk hangs, and all who come meanwhile share the next.
+    assert!(engine.stats().batches - before <= 2);
+    engine.close().await;
+    assert_eq!(fault::open(&disk, &options()).unwrap().0.revision(), 51);
+}
