@@ -83,6 +83,12 @@ fn indent(level: usize, out: &mut Vec<u8>) {
 /// Appends `text` as a JSON string with the reference server's escapes.
 pub fn write_string(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
+    write_escaped(text, out);
+    out.push(b'"');
+}
+
+/// Appends what stands between the quotes of `text` as a JSON string.
+pub fn write_escaped(text: &str, out: &mut Vec<u8>) {
     let bytes = text.as_bytes();
     let mut plain_from = 0;
     let mut at = 0;
@@ -121,7 +127,6 @@ pub fn write_string(text: &str, out: &mut Vec<u8>) {
         plain_from = at;
     }
     out.extend_from_slice(&bytes[plain_from..]);
-    out.push(b'"');
 }
 
 /// Shortest digits that read back the same; exponents below 1e-6 and from 1e21 on, as Go and ECMAScript do.

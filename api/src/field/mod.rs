@@ -1,0 +1,18 @@
+//! Fields of objects: what is wrong with one, and which ones somebody means.
+//!
+//! ```text
+//! error      one finding of validation, with the path as validation writes it
+//! path       one step into an object, as ownership names it: member, keyed element, element of a set
+//! set        a set of such paths, with its algebra
+//! fields_v1  the text form of a set, as objects carry it in their managed fields
+//! ```
+
+mod error;
+mod fields_v1;
+mod path;
+mod set;
+
+pub use error::{FieldError, FieldErrorKind, child, go_quote, index};
+pub use fields_v1::{FieldsV1Error, NESTING_MAX};
+pub use path::{Element, Scalar, display};
+pub use set::{FieldSet, Node};

@@ -1,0 +1,265 @@
+//! A set of field paths, with its algebra (semantics §7.1).
+//!
+//! ```text
+//! FieldSet ─ nodes, ascending ─ Node { element, member, children: FieldSet }
+//! ```
+//!
+//! A node is there because its path is a member, or because something below it is; never for neither. Membership of
+//! a path says nothing about what is below it: `{.a}` and `{.a.b}` have nothing in common.
+//! Operations take what they can by value, so that unchanged branches are moved and never copied.
+
+use std::cmp::Ordering;
+
+use super::path::Element;
+
+/// A set of field paths. Equal sets have equal structure.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct FieldSet<'t> {
+    nodes: Vec<Node<'t>>,
+}
+
+/// One step that leads to members.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Node<'t> {
+    /// The step.
+    pub element: Element<'t>,
+    /// Whether the path up to here is a member.
+    pub member: bool,
+    /// The members below.
+    pub children: FieldSet<'t>,
+}
+
+impl<'t> FieldSet<'t> {
+    /// The empty set.
+    pub const fn new() -> Self {
+        FieldSet { nodes: Vec::new() }
+    }
+
+    /// The set of these nodes, which may come in any order; of equal ones the union is taken, empty ones go.
+    pub fn from_nodes(mut nodes: Vec<Node<'t>>) -> Self {
+        nodes.retain(|node| node.member || !node.children.is_empty());
+        if !nodes.is_sorted_by(|a, b| a.element < b.element) {
+            nodes.sort_by(|a, b| a.element.cmp(&b.element));
+            nodes.dedup_by(|later, kept| {
+                let same = later.element == kept.element;
+                if same {
+                    kept.member |= later.member;
+                    kept.children =
+                        std::mem::take(&mut kept.children).union(std::mem::take(&mut later.children));
+                }
+                same
+            });
+        }
+        FieldSet { nodes }
+    }
+
+    /// The set of the members at these dotted paths.
+    pub fn of_fields(paths: &[&'t str]) -> Self {
+        let mut set = FieldSet::new();
+        for path in paths {
+            let path: Vec<Element<'t>> = path.split('.').map(Element::field).collect();
+            set.insert(&path);
+        }
+        set
+    }
+
+    /// Whether there is no member.
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// How many members there are.
+    pub fn len(&self) -> usize {
+        self.nodes.iter().map(|node| usize::from(node.member) + node.children.len()).sum()
+    }
+
+    /// The first steps of all paths, ascending.
+    pub fn nodes(&self) -> &[Node<'t>] {
+        &self.nodes
+    }
+
+    /// The node at `element`. Binary search.
+    pub fn get(&self, element: &Element<'_>) -> Option<&Node<'t>> {
+        self.nodes.binary_search_by(|node| node.element.cmp(element)).ok().map(|at| &self.nodes[at])
+    }
+
+    /// Adds a path; the empty path means the whole object, which nobody owns, and adds nothing.
+    pub fn insert(&mut self, path: &[Element<'t>]) {
+        let Some((first, rest)) = path.split_first() else { return };
+        let at = match self.nodes.binary_search_by(|node| node.element.cmp(first)) {
+            Ok(at) => at,
+            Err(at) => {
+                let node = Node { element: first.clone(), member: false, children: FieldSet::new() };
+                self.nodes.insert(at, node);
+                at
+            }
+        };
+        if rest.is_empty() {
+            self.nodes[at].member = true;
+        } else {
+            self.nodes[at].children.insert(rest);
+        }
+    }
+
+    /// Whether this path is a member.
+    pub fn has(&self, path: &[Element<'_>]) -> bool {
+        let Some((first, rest)) = path.split_first() else { return false };
+        self.get(first)
+            .is_some_and(|node| if rest.is_empty() { node.member } else { node.children.has(rest) })
+    }
+
+    /// The paths in either set.
+    pub fn union(self, other: FieldSet<'t>) -> Self {
+        if self.is_empty() {
+            return other;
+        }
+        if other.is_empty() {
+            return self;
+        }
+        let mut nodes = Vec::with_capacity(self.nodes.len().max(other.nodes.len()));
+        let mut others = other.nodes.into_iter().peekable();
+        for mut node in self.nodes {
+            while let Some(before) = others.next_if(|other| other.element < node.element) {
+                nodes.push(before);
+            }
+            if let Some(same) = others.next_if(|other| other.element == node.element) {
+                node.member |= same.member;
+                node.children = node.children.union(same.children);
+            }
+            nodes.push(node);
+        }
+        nodes.extend(others);
+        FieldSet { nodes }
+    }
+
+    /// The paths of this set that are not in the other. Paths below a member of the other stay.
+    pub fn difference(self, other: &FieldSet<'_>) -> Self {
+        self.combine(other, true, |node, other| {
+            node.member &= !other.member;
+            node.children = std::mem::take(&mut node.children).difference(&other.children);
+        })
+    }
+
+    /// The paths of this set that are neither in the other nor below a member of it.
+    pub fn recursive_difference(self, other: &FieldSet<'_>) -> Self {
+        self.combine(other, true, |node, other| {
+            if other.member {
+                node.member = false;
+                node.children = FieldSet::new();
+            } else {
+                node.children = std::mem::take(&mut node.children).recursive_difference(&other.children);
+            }
+        })
+    }
+
+    /// The paths in both sets.
+    pub fn intersection(self, other: &FieldSet<'_>) -> Self {
+        self.combine(other, false, |node, other| {
+            node.member &= other.member;
+            node.children = std::mem::take(&mut node.children).intersection(&other.children);
+        })
+    }
+
+    /// The paths of this set that are members of the other, or below a member of it.
+    pub fn within(self, other: &FieldSet<'_>) -> Self {
+        self.combine(other, false, |node, other| {
+            if !other.member {
+                node.member = false;
+                node.children = std::mem::take(&mut node.children).within(&other.children);
+            }
+        })
+    }
+
+    /// Whether the sets have a path in common. Copies nothing.
+    pub fn intersects(&self, other: &FieldSet<'_>) -> bool {
+        pairs(&self.nodes, &other.nodes).any(|(a, b)| {
+            matches!((a, b), (Some(a), Some(b)) if a.member && b.member || a.children.intersects(&b.children))
+        })
+    }
+
+    /// The members that have no member below them.
+    pub fn leaves(&self) -> Self {
+        let nodes = self.nodes.iter().map(|node| Node {
+            element: node.element.clone(),
+            member: node.member && node.children.is_empty(),
+            children: node.children.leaves(),
+        });
+        FieldSet { nodes: nodes.collect() }
+    }
+
+    /// Calls `visit` with every path: those that end here first, then those that lead on, each ascending.
+    pub fn for_each<'s>(&'s self, visit: &mut impl FnMut(&[&'s Element<'t>])) {
+        self.visit(&mut Vec::new(), visit);
+    }
+
+    fn visit<'s>(&'s self, prefix: &mut Vec<&'s Element<'t>>, visit: &mut impl FnMut(&[&'s Element<'t>])) {
+        for node in self.nodes.iter().filter(|node| node.member) {
+            prefix.push(&node.element);
+            visit(prefix);
+            prefix.pop();
+        }
+        for node in self.nodes.iter().filter(|node| !node.children.is_empty()) {
+            prefix.push(&node.element);
+            node.children.visit(prefix, visit);
+            prefix.pop();
+        }
+    }
+
+    /// The same set, free of what it borrowed from.
+    pub fn into_owned(self) -> FieldSet<'static> {
+        let nodes = self.nodes.into_iter().map(|node| Node {
+            element: node.element.into_owned(),
+            member: node.member,
+            children: node.children.into_owned(),
+        });
+        FieldSet { nodes: nodes.collect() }
+    }
+
+    /// Changes the nodes that the other set has too, and keeps or drops those that it has not.
+    fn combine(
+        self,
+        other: &FieldSet<'_>,
+        keeps_others: bool,
+        mut change: impl FnMut(&mut Node<'t>, &Node<'_>),
+    ) -> Self {
+        if other.is_empty() {
+            return if keeps_others { self } else { FieldSet::new() };
+        }
+        let mut nodes = self.nodes;
+        let mut others = other.nodes.iter().peekable();
+        nodes.retain_mut(|node| {
+            while others.next_if(|other| other.element < node.element).is_some() {}
+            let Some(same) = others.next_if(|other| other.element == node.element) else {
+                return keeps_others;
+            };
+            change(node, same);
+            node.member || !node.children.is_empty()
+        });
+        FieldSet { nodes }
+    }
+}
+
+/// Both lists in step: equal elements together, others alone, ascending.
+fn pairs<'s, 'a, 'b>(
+    a: &'s [Node<'a>],
+    b: &'s [Node<'b>],
+) -> impl Iterator<Item = (Option<&'s Node<'a>>, Option<&'s Node<'b>>)> {
+    let (mut a, mut b) = (a.iter().peekable(), b.iter().peekable());
+    std::iter::from_fn(move || {
+        let order = match (a.peek(), b.peek()) {
+            (None, None) => return None,
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (Some(a), Some(b)) => a.element.cmp(&b.element),
+        };
+        Some(match order {
+            Ordering::Less => (a.next(), None),
+            Ordering::Greater => (None, b.next()),
+            Ordering::Equal => (a.next(), b.next()),
+        })
+    })
+}
+
+#[cfg(test)]
+#[path = "set_test.rs"]
+mod tests;
