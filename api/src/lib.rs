@@ -11,6 +11,7 @@
 //! This crate knows HTTP, encodings and schemas, and neither files nor flags.
 
 pub mod admission;
+pub mod apply;
 pub mod attributes;
 pub mod body;
 pub mod bootstrap;

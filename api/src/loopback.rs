@@ -7,6 +7,7 @@ use auth::{Attributes, Authorized, User};
 use engine::{Change, CommitError, Expected};
 
 use crate::admission::namespace_lifecycle::{State as NamespaceState, state as namespace_state};
+use crate::apply::take_managed_fields;
 use crate::bootstrap::{ObjectStore, Target, Written};
 use crate::convert;
 use crate::json::{Object, Value};
@@ -19,6 +20,7 @@ use crate::status::{Status, Subject};
 use crate::store::{self, Store};
 use crate::strategy::{self, Endpoint};
 use crate::validation;
+use crate::verbs::ownership::{Tracking, keep_times_of_no_change};
 use crate::verbs::write::{completes_deletion, is_same};
 
 /// The server as a client of itself.
@@ -26,18 +28,22 @@ use crate::verbs::write::{completes_deletion, is_same};
 pub struct Loopback<'a> {
     api: &'a Api,
     user: User,
+    /// Who owns what it writes: a component of the system, by the name under which it is known.
+    manager: String,
 }
 
 impl<'a> Loopback<'a> {
     /// The server's own identity: a member of the group that may everything.
     pub fn new(api: &'a Api) -> Self {
-        Loopback { api, user: User::new("system:apiserver", [auth::identity::MASTERS]) }
+        let user = User::new("system:apiserver", [auth::identity::MASTERS]);
+        Loopback { api, user, manager: api.naming.system("apiserver") }
     }
 
     /// The identity of one of the controllers, by which upstream's users know it: a service account of the system.
     pub fn controller(api: &'a Api, name: &str) -> Self {
         let account = auth::identity::service_account_user(&api.naming.system("system"), name);
-        Loopback { api, user: User::new(account, [auth::identity::MASTERS]) }
+        let user = User::new(account, [auth::identity::MASTERS]);
+        Loopback { api, user, manager: api.naming.system("controller-manager") }
     }
 
     /// The server.
@@ -65,13 +71,25 @@ impl<'a> Loopback<'a> {
             .ok_or_else(|| Status::internal(format!("{target:?} is not served")))
     }
 
+    fn tracking<'t>(&'t self, resource: &'t Resource, endpoint: Endpoint) -> Tracking<'t> {
+        Tracking { registry: &self.api.registry, resource, endpoint, manager: &self.manager }
+    }
+
     /// The object as it is written: complete, prepared and checked.
     fn complete(&self, resource: &Resource, object: Value, old: Option<&Object>) -> Result<Object, Status> {
         let Value::Object(mut object) = object else { return Err(Status::internal("not an object")) };
         let naming = self.api.naming;
+        // Callers say what an object shall be, not who owns it.
+        take_managed_fields(&mut object);
         defaults::apply(resource.table.message, &mut object, naming);
+        validation::prepare(resource.table, &mut object, old);
+        if old.is_none() {
+            self.tracking(resource, Endpoint::Main).create(&mut object);
+        }
         let mut object = convert::to_stored(resource, object, naming)?;
-        validation::prepare(resource.stored().table, &mut object, old);
+        if let Some(old) = old {
+            self.tracking(resource, Endpoint::Main).update(old, &mut object)?;
+        }
         let errors = match old {
             None => {
                 set_meta(&mut object, "creationTimestamp", Some(crate::clock::now().into()));
@@ -81,6 +99,7 @@ impl<'a> Loopback<'a> {
             }
             Some(old) => {
                 strategy::prepare_update(resource, Endpoint::Main, &mut object, old);
+                keep_times_of_no_change(old, &mut object);
                 validation::update(resource.stored().table, naming, &object, old)
             }
         };
@@ -111,8 +130,10 @@ impl<'a> Loopback<'a> {
             let Some(stored) = self.store().get(&key)? else { return Ok(()) };
             let old = stored.object(resource)?;
             let Some(mut new) = make(&old) else { return Ok(()) };
-            strategy::prepare_update(resource, endpoint, &mut new, &old);
             validation::prepare(resource.stored().table, &mut new, Some(&old));
+            self.tracking(resource, endpoint).update(&old, &mut new)?;
+            strategy::prepare_update(resource, endpoint, &mut new, &old);
+            keep_times_of_no_change(&old, &mut new);
             let table = resource.stored().table;
             let errors =
                 validation::update_through(endpoint.subresource(), table, self.api.naming, &new, &old);

@@ -71,10 +71,28 @@ pub fn same_at(a: &Object, b: &Object, path: &str) -> bool {
     same(at(a, path), at(b, path))
 }
 
+/// Whether two objects agree, as [`same_at`] means it, in all but their managed fields and version.
+pub fn same_but_for_managed_fields(a: &Object, b: &Object) -> bool {
+    let others = |name: &str| !matches!(name, "managedFields" | "resourceVersion");
+    let members = |object: &'_ Object| -> Object {
+        let metadata = object.get("metadata").and_then(Value::as_object);
+        let kept = metadata.into_iter().flat_map(Object::iter).filter(|(name, _)| others(name));
+        kept.map(|(name, value)| (name.to_owned().into(), value.clone())).collect()
+    };
+    let bodies = |name: &str| name != "metadata";
+    a.iter().all(|(name, value)| !bodies(name) || same(Some(value), b.get(name)))
+        && b.iter().all(|(name, value)| !bodies(name) || a.contains(name) || is_empty(value))
+        && same(Some(&members(a).into()), Some(&members(b).into()))
+}
+
 fn same(a: Option<&Value>, b: Option<&Value>) -> bool {
     match (a.filter(|value| !is_empty(value)), b.filter(|value| !is_empty(value))) {
         (None, None) => true,
         (Some(Value::Object(a)), Some(Value::Object(b))) => {
+            // Mostly both have the same members in the same order, and nothing has to be looked for.
+            if a.len() == b.len() && a.iter().zip(b.iter()).all(|((a, _), (b, _))| a == b) {
+                return a.iter().zip(b.iter()).all(|((_, a), (_, b))| same(Some(a), Some(b)));
+            }
             a.iter().all(|(name, value)| same(Some(value), b.get(name)))
                 && b.iter().all(|(name, value)| a.contains(name) || is_empty(value))
         }

@@ -9,7 +9,7 @@ use crate::json::Value;
 use crate::status::{Status, Subject};
 
 /// Longest field manager accepted, in bytes (semantics §4.2).
-const FIELD_MANAGER_MAX: usize = 128;
+pub const FIELD_MANAGER_MAX: usize = 128;
 
 /// The decoded parameters in order.
 #[derive(Clone, Debug, Default)]

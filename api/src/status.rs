@@ -219,6 +219,11 @@ impl Status {
         Self::conflict(subject, cause)
     }
 
+    /// 409 for an apply that would take fields from others; details have the causes only (semantics §7.4).
+    pub fn apply_conflict(message: impl Into<String>, causes: Vec<Cause>) -> Self {
+        Self::new(Reason::Conflict, message).with_details(Details { causes, ..Details::default() })
+    }
+
     /// 422; `subject.kind` is the Kind. Equal lines are said once, causes stay as they are.
     pub fn invalid(subject: Subject, errors: &[FieldError]) -> Self {
         let mut lines: Vec<String> = Vec::with_capacity(errors.len());

@@ -240,6 +240,7 @@ pub fn prepare_update(resource: &Resource, endpoint: Endpoint, new: &mut Object,
                 if *path == "metadata" {
                     let mut metadata =
                         old.get("metadata").and_then(Value::as_object).cloned().unwrap_or_default();
+                    metadata.remove("managedFields");
                     if let Some(fields) =
                         new.get("metadata").and_then(|metadata| metadata.get("managedFields"))
                     {
@@ -277,6 +278,7 @@ fn only(new: &mut Object, old: &Object, paths: &[&'static str]) {
         copy_path(&mut kept, new, path);
     }
     copy_path(&mut kept, new, "metadata.resourceVersion");
+    copy_path(&mut kept, new, "metadata.managedFields");
     *new = kept;
 }
 
@@ -297,6 +299,7 @@ fn take_resources(new: &mut Object, old: &Object) {
         }
     }
     copy_path(&mut kept, new, "metadata.resourceVersion");
+    copy_path(&mut kept, new, "metadata.managedFields");
     *new = kept;
 }
 

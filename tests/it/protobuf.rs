@@ -36,7 +36,7 @@ fn read(naming: &'static Naming, name: &str, body: &[u8]) -> Value {
     let mut object: Object = decode(&Registry::new(naming), message, unknown.raw).unwrap();
     unknown.name(&mut object);
     let mut text = Vec::new();
-    api::json::write(&Tree::Object(object), &mut text);
+    api::schema::encode::encode(message, &object, &mut text);
     serde_json::from_slice(&text).unwrap()
 }
 

@@ -60,6 +60,16 @@ enum Failure {
 
 type Outcome<T> = Result<T, Failure>;
 
+/// Whether an operation concerns the member at `path`, something in it, or something that it is in.
+pub(super) fn touch(operations: &[Operation], path: &[&str]) -> bool {
+    let concerns = |pointer: &Option<String>| {
+        let steps = pointer.iter().flat_map(|pointer| pointer.split('/').skip(1));
+        pointer.is_some()
+            && steps.zip(path).all(|(step, name)| step.replace("~1", "/").replace("~0", "~") == *name)
+    };
+    operations.iter().any(|operation| concerns(&operation.path) || concerns(&operation.from))
+}
+
 /// Reads operations. With `strict_reporting` members of the wrong type are errors here (otherwise when the
 /// operation is carried out), and unknown ones are added to `reports`.
 pub(super) fn parse(

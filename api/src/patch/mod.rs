@@ -114,6 +114,17 @@ impl Patch {
         Ok(Patch { body, strict })
     }
 
+    /// Whether the patch has anything to do with `metadata.managedFields`. A patch that has not may be applied to an
+    /// object without them.
+    pub fn touches_managed_fields(&self) -> bool {
+        match &self.body {
+            Body::Json(operations) => json::touch(operations, &["metadata", "managedFields"]),
+            Body::Merge(patch) | Body::Strategic(patch) => {
+                patch.get("metadata").is_some_and(|metadata| metadata.get("managedFields").is_some())
+            }
+        }
+    }
+
     /// Applies the patch to `original`. `message` is the type of the object; `None` for custom resources, for
     /// which a strategic merge patch is refused.
     ///

@@ -19,8 +19,9 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use smallvec::SmallVec;
 
+use super::builtin;
 use super::decode_form::{is_always_written, is_left_out, position, zero, zero_field, zero_object};
-use super::decode_raw::Raw;
+use super::decode_raw::{Raw, field_set_text};
 use super::decode_report::{At, Path, Report, Step, mismatch, shape_name, type_name};
 use super::scalars::{bytes, duration, quantity, time};
 use super::table::{Field, Kind, Message, Shape};
@@ -55,7 +56,7 @@ pub struct DecodeError {
 /// Text that is no JSON, and values of the wrong type. Source: semantics §5.1 step 3, §9.5.
 pub fn decode(message: &'static Message, text: &[u8]) -> Result<Decoded, DecodeError> {
     let mut source = serde_json::Deserializer::from_slice(text);
-    let report = Report::default();
+    let report = Report::of_text();
     let read = read_root(&report, message, &mut source).and_then(|object| source.end().map(|()| object));
     report.finish(read, syntax_sentence)
 }
@@ -91,6 +92,9 @@ impl<'de> DeserializeSeed<'de> for Single<'_> {
     type Value = Option<Value>;
 
     fn deserialize<D: Deserializer<'de>>(self, source: D) -> Result<Option<Value>, D::Error> {
+        if matches!(self.kind, Kind::FieldsV1) {
+            return field_set_text(self.report, self.path, source);
+        }
         source.deserialize_any(self)
     }
 }
@@ -102,7 +106,7 @@ impl Single<'_> {
 
     fn float<E: serde::de::Error>(self, number: f64) -> Result<Option<Value>, E> {
         match self.kind {
-            Kind::Double | Kind::Json | Kind::RawExtension | Kind::FieldsV1 => Ok(Some(plain_number(number))),
+            Kind::Double | Kind::Json | Kind::RawExtension => Ok(Some(plain_number(number))),
             Kind::Quantity => self.text(&number.to_string()),
             Kind::Int32 | Kind::Int64 | Kind::IntOrString => Err(self.wrong(&format!("number {number}"))),
             _ => Err(self.wrong("number")),
@@ -112,7 +116,7 @@ impl Single<'_> {
     /// A scalar given as text that the visitor does not own.
     fn text<E: serde::de::Error>(self, text: &str) -> Result<Option<Value>, E> {
         let scalar = match self.kind {
-            Kind::String | Kind::Json | Kind::RawExtension | Kind::FieldsV1 | Kind::IntOrString => {
+            Kind::String | Kind::Json | Kind::RawExtension | Kind::IntOrString => {
                 return Ok(Some(Value::String(text.to_owned())));
             }
             Kind::Bytes => bytes::canonical(text).map(Some),
@@ -155,7 +159,7 @@ impl<'de> Visitor<'de> for Single<'_> {
 
     fn visit_bool<E: serde::de::Error>(self, value: bool) -> Result<Option<Value>, E> {
         match self.kind {
-            Kind::Bool | Kind::SchemaOrBool(_) | Kind::Json | Kind::RawExtension | Kind::FieldsV1 => {
+            Kind::Bool | Kind::SchemaOrBool(_) | Kind::Json | Kind::RawExtension => {
                 Ok(Some(Value::Bool(value)))
             }
             _ => Err(self.wrong("bool")),
@@ -168,7 +172,7 @@ impl<'de> Visitor<'de> for Single<'_> {
                 Err(self.wrong(&format!("number {value}")))
             }
             Kind::Int32 | Kind::Int64 | Kind::IntOrString | Kind::Double => Ok(Some(Value::Int(value))),
-            Kind::Json | Kind::RawExtension | Kind::FieldsV1 => Ok(Some(Value::Int(value))),
+            Kind::Json | Kind::RawExtension => Ok(Some(Value::Int(value))),
             Kind::Quantity => self.text(&value.to_string()),
             _ => Err(self.wrong("number")),
         }
@@ -198,7 +202,7 @@ impl<'de> Visitor<'de> for Single<'_> {
         match self.kind {
             Kind::SchemaOrArray(message) => Many { kind: Kind::Message(message), ..items }.visit_seq(source),
             Kind::SchemaOrStrings(_) => Many { kind: Kind::String, ..items }.visit_seq(source),
-            Kind::Json | Kind::RawExtension | Kind::FieldsV1 => Raw.visit_seq(source).map(Some),
+            Kind::Json | Kind::RawExtension => Raw.visit_seq(source).map(Some),
             _ => Err(self.wrong("array")),
         }
     }
@@ -210,7 +214,7 @@ impl<'de> Visitor<'de> for Single<'_> {
             | Kind::SchemaOrBool(message)
             | Kind::SchemaOrStrings(message) => read_message(self.report, message, self.path, source)
                 .map(|object| Some(Value::Object(object))),
-            Kind::Json | Kind::RawExtension | Kind::FieldsV1 => Raw.visit_map(source).map(Some),
+            Kind::Json | Kind::RawExtension => Raw.visit_map(source).map(Some),
             _ => Err(self.wrong("object")),
         }
     }
@@ -330,6 +334,10 @@ impl<'de> DeserializeSeed<'de> for Many<'_> {
     }
 }
 
+fn is_managed_fields(kind: Kind) -> bool {
+    matches!(kind, Kind::Message(message) if std::ptr::eq(message, builtin::MANAGED_FIELDS_ENTRY))
+}
+
 /// Visits a map.
 struct Members<'c> {
     report: &'c Report,
@@ -382,9 +390,15 @@ impl<'de> Visitor<'de> for Many<'_> {
             let item = Single { report: self.report, kind: self.kind, path: Some(&path) };
             match source.next_element_seed(item)? {
                 Some(value) => items.push(value.unwrap_or_else(|| zero(self.kind))),
-                None => return Ok(Some(Value::Array(items))),
+                None => break,
             }
         }
+        if items.is_empty() && is_managed_fields(self.kind) {
+            // An empty list means what a list of one empty entry means: forget who owns what (semantics §7.2). Other
+            // empty lists are the same as none and leave no trace.
+            items.push(Value::Object(Object::new()));
+        }
+        Ok(Some(Value::Array(items)))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, _: A) -> Result<Option<Value>, A::Error> {

@@ -1,13 +1,95 @@
-//! Values without a schema inside objects that have one (embedded objects, field sets, any JSON): kept as they are.
+//! Values without a schema inside objects that have one: embedded objects and any JSON are kept as they are, field
+//! sets as their text, because most who handle an object never look into them.
 
 use std::fmt;
 
+use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
 
 use super::decode::plain_number;
-use crate::json::{Key, MemberCollector, Value};
+use super::decode_report::{At, Report};
+use crate::json::{self, Key, MemberCollector, ParseError, Value};
 
-/// Reads any value; of duplicate members the last stays.
+/// Reads a field set as its JSON text; `None` for `null`. In a tree it may be text already.
+pub(super) fn field_set_text<'de, D: Deserializer<'de>>(
+    report: &Report,
+    path: At<'_>,
+    source: D,
+) -> Result<Option<Value>, D::Error> {
+    let text = if report.is_text() {
+        match <Option<&RawValue>>::deserialize(source)? {
+            None => return Ok(None),
+            Some(raw) => compact(raw.get()),
+        }
+    } else {
+        match Raw.deserialize(source)? {
+            Value::Null => return Ok(None),
+            Value::String(text) if text.starts_with('{') => compact(&text),
+            other => Ok(written(&other)),
+        }
+    };
+    match text {
+        Ok(text) => Ok(Some(Value::String(text))),
+        Err(error) => Err(report.fail::<D::Error>(path, error.to_string())),
+    }
+}
+
+/// Deepest nesting of a field set that is kept, which leaves room for what it is nested in.
+const NESTING_MAX: usize = crate::field::NESTING_MAX;
+
+/// JSON text without white space and with the reference server's escapes; text that is so already is not read.
+///
+/// # Errors
+/// Text that is no JSON or nested too deep.
+pub(crate) fn compact(text: &str) -> Result<String, CompactError> {
+    if nesting(text.as_bytes()) > NESTING_MAX {
+        return Err(CompactError::Depth);
+    }
+    if is_compact(text.as_bytes()) {
+        return Ok(text.to_owned());
+    }
+    Ok(written(&json::parse(text.as_bytes())?))
+}
+
+/// Why a text is not kept.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CompactError {
+    #[error(transparent)]
+    Text(#[from] ParseError),
+    #[error("exceeded max depth")]
+    Depth,
+}
+
+/// How deep a JSON text is nested at most: brackets inside strings count as if they were outside.
+fn nesting(text: &[u8]) -> usize {
+    let mut depth = 0_usize;
+    let mut deepest = 0;
+    for &byte in text {
+        match byte {
+            b'{' | b'[' => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
+}
+
+fn written(value: &Value) -> String {
+    let mut out = Vec::new();
+    json::write(value, &mut out);
+    String::from_utf8(out).expect("JSON is text")
+}
+
+/// Whether a valid JSON text surely is as [`compact`] would write it. Blanks inside strings are taken for others, which
+/// only means that some texts are read for nothing.
+fn is_compact(text: &[u8]) -> bool {
+    !text.iter().any(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | b'<' | b'>' | b'&' | 0x80..))
+}
+
 #[derive(Clone, Copy)]
 pub(super) struct Raw;
 

@@ -13,11 +13,22 @@ const STRICT_MAX: usize = 100;
 /// What decoding finds beside the tree. Interior mutability, because every visitor of the recursion shares it.
 #[derive(Default)]
 pub(super) struct Report {
+    /// Whether the source is JSON text, and not a tree.
+    is_text: bool,
     strict: RefCell<Vec<String>>,
     failure: RefCell<Option<DecodeError>>,
 }
 
 impl Report {
+    /// For decoding text.
+    pub(super) fn of_text() -> Self {
+        Report { is_text: true, ..Report::default() }
+    }
+
+    pub(super) fn is_text(&self) -> bool {
+        self.is_text
+    }
+
     /// The outcome: an error of ours wins over the text that carried it through serde.
     pub(super) fn finish<E>(
         self,

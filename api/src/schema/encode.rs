@@ -170,6 +170,8 @@ fn write_value(kind: Kind, value: &Value, out: &mut Vec<u8>) {
         (Kind::SchemaOrArray(message), Value::Array(items)) => {
             write_items(Kind::Message(message), items, out)
         }
+        // The tree has its text.
+        (Kind::FieldsV1, Value::String(text)) => out.extend_from_slice(text.as_bytes()),
         _ => json::write(value, out),
     }
 }

@@ -6,7 +6,7 @@ pub mod builtin;
 pub mod conform;
 pub mod decode;
 pub(crate) mod decode_form;
-mod decode_raw;
+pub(crate) mod decode_raw;
 mod decode_report;
 pub mod defaults;
 mod defaults_data;

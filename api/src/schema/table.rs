@@ -146,7 +146,7 @@ pub enum Kind {
     IntOrString,
     /// Any embedded object; message {1 raw}.
     RawExtension,
-    /// The field set of a managed-fields entry; message {1 Raw}.
+    /// The field set of a managed-fields entry; message {1 Raw}. A tree has its JSON text, as a string.
     FieldsV1,
     /// Any JSON value; message {1 raw}.
     Json,

@@ -8,10 +8,12 @@
 //! A [`Call`] exists only for a request that was authenticated and allowed. The verbs know no connection and no
 //! authentication; errors are `Status` values.
 
+pub mod apply;
 pub mod continue_token;
 pub mod delete;
 pub mod list;
 pub mod options;
+pub mod ownership;
 pub mod patch;
 pub mod read;
 pub mod reviews;

@@ -7,6 +7,7 @@ use http::StatusCode;
 
 use super::Call;
 use super::write::{dedup_owners, scope_to_request, update_object};
+use crate::apply::{put_managed_fields, take_managed_fields};
 use crate::convert;
 use crate::field::FieldError;
 use crate::json::{Object, Value};
@@ -23,16 +24,12 @@ use crate::status::Status;
 use crate::strategy::Endpoint;
 
 /// The media types a PATCH may have, in the order in which a 415 lists them.
-pub const MEDIA_TYPES: [&str; 3] =
-    ["application/json-patch+json", "application/merge-patch+json", "application/strategic-merge-patch+json"];
+pub const MEDIA_TYPES: [&str; 4] = PatchKind::BUILT_IN;
 
 /// The kind of patch the request carries, or 415.
 pub fn kind_of(headers: &http::HeaderMap) -> Result<PatchKind, Status> {
     let given = content_type(headers).unwrap_or_default();
-    match PatchKind::from_media_type(given) {
-        Some(kind) if MEDIA_TYPES.contains(&given) => Ok(kind),
-        _ => Err(Status::unsupported_media_type(&MEDIA_TYPES)),
-    }
+    PatchKind::from_media_type(given).ok_or_else(|| Status::unsupported_media_type(&MEDIA_TYPES))
 }
 
 /// The options of a patch; `force` belongs to apply patches alone.
@@ -49,6 +46,9 @@ pub fn options(call: &Call<'_>) -> Result<WriteOptions, Status> {
 /// PATCH on an item or on a subresource that writes its parent.
 pub async fn patch(call: &mut Call<'_>, body: &[u8], endpoint: Endpoint) -> Result<Response, Status> {
     let kind = kind_of(call.headers)?;
+    if kind == PatchKind::Apply {
+        return super::apply::apply(call, body, endpoint).await;
+    }
     let options = options(call)?;
     refuse_list_transform(&call.output, call.resource)?;
     let reading = Reading::new(kind, body, options.field_validation)?;
@@ -93,22 +93,43 @@ pub fn patched(
     call: &mut Call<'_>,
     Reading { kind, patch, body, validation }: &Reading<'_>,
     message: &'static Message,
-    current: Object,
+    mut current: Object,
 ) -> Result<Object, Status> {
+    // Managed fields are text in a tree. They are kept out of the patch's way, or taken apart if it wants them.
+    let mut managed = take_managed_fields(&mut current);
+    if patch.touches_managed_fields() {
+        put_managed_fields(&mut current, readable(std::mem::take(&mut managed)));
+    }
     let Patched { value, strict: mut found } = patch.clone().apply(Some(message), current.clone().into())?;
     // The result is moved into its schema; in the rare case that it does not fit, it is made again to be shown.
     let refused = |error: &str| {
-        let again = patch.clone().apply(Some(message), current.clone().into());
+        let mut whole = current.clone();
+        put_managed_fields(&mut whole, readable(managed.clone()));
+        let again = patch.clone().apply(Some(message), whole.into());
         again.map_or_else(|status| status, |again| undecodable(*kind, body, &again.value, error))
     };
     let conformed = conform(message, value).map_err(|error| refused(&error.to_string()))?;
     found.extend(conformed.strict);
-    let object = conformed.object;
+    let mut object = conformed.object;
     if !found.is_empty() && *validation == FieldValidation::Strict {
         return Err(refused(&format!("strict decoding error: {}", found.join(", "))));
     }
+    put_managed_fields(&mut object, Some(managed).filter(|managed| !managed.is_null()));
     call.judge_strict(found, *validation, Status::bad_request)?;
     Ok(object)
+}
+
+/// Managed fields with their field sets as JSON; `None` for none.
+fn readable(mut managed: Value) -> Option<Value> {
+    for entry in managed.as_array_mut()? {
+        let Some(fields) = entry.as_object_mut().and_then(|entry| entry.get_mut("fieldsV1")) else {
+            continue;
+        };
+        if let Some(set) = fields.as_str().and_then(|text| crate::json::parse(text.as_bytes()).ok()) {
+            *fields = set;
+        }
+    }
+    Some(managed)
 }
 
 /// A patch changes neither kind nor name nor namespace (semantics §6.1 step 3).

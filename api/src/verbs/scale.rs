@@ -4,11 +4,15 @@
 use http::StatusCode;
 
 use super::Call;
+use super::ownership::manager;
 use super::patch::{Reading, kind_of, options as patch_options, patched};
 use super::write::update_object;
+use crate::apply::scale::{to_parent, to_scale};
+use crate::apply::{Reset, Versions, Writer, put_managed_fields, take_managed_fields, updated};
 use crate::body::Expected;
 use crate::json::{Object, Value};
 use crate::object::{at, copy_path, meta, set_meta};
+use crate::patch::PatchKind;
 use crate::query::WriteOptions;
 use crate::rendition::{Renderer, refuse_list_transform};
 use crate::response::Response;
@@ -17,6 +21,9 @@ use crate::selector::label::LabelSelector;
 use crate::status::Status;
 use crate::store;
 use crate::strategy::Endpoint;
+
+/// Through what the fields of a scale are owned.
+const SUBRESOURCE: &str = "scale";
 
 /// The scale of an object, as the subresource shows it.
 struct View<'t> {
@@ -44,13 +51,25 @@ impl<'t> View<'t> {
         }
         set_meta(&mut scale, "resourceVersion", Some(revision.to_string().into()));
         let count = |path| at(parent, path).and_then(Value::as_i64).unwrap_or(0);
-        scale.object_entry("spec").insert("replicas", Value::Int(count("spec.replicas")));
+        // As decoding would have it: what is left out when zero is not there.
+        let wanted = scale.object_entry("spec");
+        if count("spec.replicas") != 0 {
+            wanted.insert("replicas", Value::Int(count("spec.replicas")));
+        }
         let status = scale.object_entry("status");
         status.insert("replicas", Value::Int(count("status.replicas")));
         if let Some(selector) = selector_text(parent) {
             status.insert("selector", selector.into());
         }
         scale
+    }
+
+    /// Gives what `new` changes of `live` to the manager of the request.
+    fn track(&self, call: &Call<'_>, live: &Object, new: &mut Object) {
+        let versions = Versions::of_body(&call.api.registry, &self.api_version, self.message);
+        let (manager, now) = (manager(call), crate::clock::now());
+        let writer = Writer { manager: &manager, subresource: SUBRESOURCE, now: &now };
+        updated(&versions, &writer, &Reset::none(), live, new);
     }
 
     fn respond(&self, call: &Call<'_>, scale: &Object) -> Result<Response, Status> {
@@ -107,20 +126,49 @@ pub async fn update(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) 
             call.info.name
         )));
     }
-    write(call, &view, options.dry_run, |_, _| Ok(scale.clone())).await
+    write(call, &view, options.dry_run, |call, live| {
+        let mut new = scale.clone();
+        view.track(call, &live, &mut new);
+        Ok(new)
+    })
+    .await
 }
 
 /// PATCH of a scale.
 pub async fn patch(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -> Result<Response, Status> {
     let kind = kind_of(call.headers)?;
+    let view = View::new(call, table);
+    if kind == PatchKind::Apply {
+        return apply(call, &view, body).await;
+    }
     let options = patch_options(call)?;
     refuse_list_transform(&call.output, call.resource)?;
-    let view = View::new(call, table);
     let reading = Reading::new(kind, body, options.field_validation)?;
     let message = view.message;
     write(call, &view, options.dry_run, |call, current| {
         let revision = meta(&current, "resourceVersion").to_owned();
-        let mut scale = patched(call, &reading, message, current)?;
+        let mut scale = patched(call, &reading, message, current.clone())?;
+        if meta(&scale, "resourceVersion") == revision {
+            set_meta(&mut scale, "resourceVersion", None);
+        }
+        view.track(call, &current, &mut scale);
+        Ok(scale)
+    })
+    .await
+}
+
+/// PATCH of a scale's configuration.
+async fn apply(call: &mut Call<'_>, view: &View<'_>, body: &[u8]) -> Result<Response, Status> {
+    let options = super::apply::options(call)?;
+    refuse_list_transform(&call.output, call.resource)?;
+    let config = super::apply::configuration(call, body, &options, (&view.api_version, view.kind))?;
+    write(call, view, options.dry_run, |call, live| {
+        let revision = meta(&live, "resourceVersion").to_owned();
+        let versions = Versions::of_body(&call.api.registry, &view.api_version, view.message);
+        let objects = (&live, &config);
+        let mut scale =
+            super::apply::laid_over(call, &versions, SUBRESOURCE, &Reset::none(), objects, &options)?;
+        super::write::check_identity(call, &scale)?;
         if meta(&scale, "resourceVersion") == revision {
             set_meta(&mut scale, "resourceVersion", None);
         }
@@ -143,7 +191,10 @@ async fn write(
         }
     };
     let stored = update_object(call, Endpoint::Scale, dry_run, |call, stored, old| {
-        let scale = make(call, view.of(old, stored.entry.revision()))?;
+        let versions = Versions::of(&call.api.registry, call.resource);
+        let mut live = view.of(old, stored.entry.revision());
+        put_managed_fields(&mut live, to_scale(old, &versions, &view.api_version));
+        let scale = make(call, live)?;
         let replicas = at(&scale, "spec.replicas").and_then(Value::as_i64).unwrap_or(0);
         if replicas < 0 {
             let error = crate::field::FieldError::invalid(
@@ -158,6 +209,8 @@ async fn write(
         }
         let mut parent = old.clone();
         unconditional(&mut parent, &scale);
+        take_managed_fields(&mut parent);
+        put_managed_fields(&mut parent, to_parent(old, &versions, &scale));
         copy_path(&mut parent, &scale, "spec.replicas");
         parent.object_entry("spec").insert("replicas", Value::Int(replicas));
         Ok(parent)

@@ -28,6 +28,7 @@ use crate::store::{self, Stored};
 use crate::strategy::{self, Endpoint};
 use crate::validation;
 use crate::verbs::options::decimal;
+use crate::verbs::ownership::{Owners, Tracking, keep_times_of_no_change, manager};
 
 /// How often a taken generated name is tried anew (semantics §5.1).
 const GENERATE_ATTEMPTS: u32 = 8;
@@ -38,7 +39,7 @@ pub async fn create(call: &mut Call<'_>, body: &[u8]) -> Result<Response, Status
     let options = WriteOptions::from_query(call.query, "CreateOptions", &meta_group)?;
     refuse_list_transform(&call.output, call.resource)?;
     let object = decode_body(call, body, &options)?;
-    let stored = create_object(call, object, &options).await?;
+    let stored = create_object(call, object, &options, Owners::Writer).await?;
     respond_object(Renderer::for_call(call)?, StatusCode::CREATED, &stored)
 }
 
@@ -47,6 +48,7 @@ pub async fn create_object(
     call: &mut Call<'_>,
     mut object: Object,
     options: &WriteOptions,
+    owners: Owners,
 ) -> Result<Bytes, Status> {
     if !meta(&object, "resourceVersion").is_empty() {
         return Err(Status::new(
@@ -58,6 +60,10 @@ pub async fn create_object(
     scope_to_request(call, &mut object)?;
     dedup_owners(call, &mut object);
     defaults::apply(call.resource.table.message, &mut object, call.api.naming);
+    validation::prepare(call.resource.table, &mut object, None);
+    if owners == Owners::Writer {
+        tracking(call, Endpoint::Main, &manager(call)).create(&mut object);
+    }
     let mut object = convert::to_stored(call.resource, object, call.api.naming)?;
     let _creation = call.api.creations.begin();
     admission::create(call, &object)?;
@@ -80,7 +86,6 @@ pub async fn create_object(
         }
         metadata_mut(&mut candidate).insert("uid", names::uid().into());
         strategy::prepare_create(call.resource, &mut candidate, call.user, call.api.naming);
-        validation::prepare(call.resource.stored().table, &mut candidate, None);
         let errors = validation::create(call.resource.stored().table, call.api.naming, &candidate);
         let name = meta(&candidate, "name").to_owned();
         if !errors.is_empty() {
@@ -134,7 +139,7 @@ pub async fn update(call: &mut Call<'_>, body: &[u8], endpoint: Endpoint) -> Res
     if call.resource.table.put_creates && endpoint == Endpoint::Main && call.store().get(&key)?.is_none() {
         call.api.authorize_create(call).await?;
         set_meta(&mut object, "resourceVersion", None);
-        let stored = create_object(call, object, &options).await?;
+        let stored = create_object(call, object, &options, Owners::Writer).await?;
         return respond_object(Renderer::for_call(call)?, StatusCode::CREATED, &stored);
     }
     let object = convert::to_stored(call.resource, object, call.api.naming)?;
@@ -148,6 +153,25 @@ pub async fn update_object<F>(
     call: &mut Call<'_>,
     endpoint: Endpoint,
     dry_run: bool,
+    make: F,
+) -> Result<Bytes, Status>
+where
+    F: FnMut(&mut Call<'_>, &Stored, &Object) -> Result<Object, Status>,
+{
+    // What the server does with a binding is nobody's; a scale speaks of its own managed fields.
+    let owners = match endpoint {
+        Endpoint::Binding | Endpoint::Scale => Owners::AsGiven,
+        _ => Owners::Writer,
+    };
+    update_owned(call, endpoint, dry_run, owners, make).await
+}
+
+/// As [`update_object`], with a word on whose the changed fields become.
+pub async fn update_owned<F>(
+    call: &mut Call<'_>,
+    endpoint: Endpoint,
+    dry_run: bool,
+    owners: Owners,
     mut make: F,
 ) -> Result<Bytes, Status>
 where
@@ -165,8 +189,12 @@ where
         let old = stored.object(call.resource)?;
         let mut new = make(call, &stored, &old)?;
         check_version(call, &mut new, &old, &stored)?;
-        strategy::prepare_update(call.resource, endpoint, &mut new, &old);
         validation::prepare(call.resource.stored().table, &mut new, Some(&old));
+        if owners == Owners::Writer {
+            tracking(call, endpoint, &manager(call)).update(&old, &mut new)?;
+        }
+        strategy::prepare_update(call.resource, endpoint, &mut new, &old);
+        keep_times_of_no_change(&old, &mut new);
         let table = call.resource.stored().table;
         let errors = validation::update_through(endpoint.subresource(), table, call.api.naming, &new, &old);
         if !errors.is_empty() {
@@ -191,10 +219,15 @@ where
     }
 }
 
+fn tracking<'c>(call: &'c Call<'_>, endpoint: Endpoint, manager: &'c str) -> Tracking<'c> {
+    Tracking { registry: &call.api.registry, resource: call.resource, endpoint, manager }
+}
+
 /// Compares the version and identity the writer saw with the stored ones (semantics §5.2 steps 3, 5, 6).
 fn check_version(call: &Call<'_>, new: &mut Object, old: &Object, stored: &Stored) -> Result<(), Status> {
     let (uid, stored_uid) = (meta(new, "uid"), meta(old, "uid"));
-    if !uid.is_empty() && uid != stored_uid {
+    // Only the body of a PUT says which object it means; a patch that changes it is refused by validation (§20.1).
+    if !uid.is_empty() && uid != stored_uid && call.info.verb != "patch" {
         let key = String::from_utf8_lossy(&stored.record.key).into_owned();
         let cause = format!(
             "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: \
@@ -291,7 +324,7 @@ async fn confirm_no_escalation(call: &Call<'_>, old: Option<&Object>, new: &Obje
 }
 
 /// The body's name and namespace against the URL's (semantics §5.2 step 1).
-fn check_identity(call: &Call<'_>, object: &Object) -> Result<(), Status> {
+pub fn check_identity(call: &Call<'_>, object: &Object) -> Result<(), Status> {
     let (name, wanted) = (meta(object, "name"), call.info.name.as_str());
     if name.is_empty() {
         return Err(Status::bad_request(format!(

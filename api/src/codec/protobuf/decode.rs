@@ -18,6 +18,7 @@ use crate::field::go_quote;
 use crate::json::{self, DEPTH_MAX, Key, Object, Value};
 use crate::schema::decode::{DecodeError, plain_number};
 use crate::schema::decode_form::{is_always_written, is_left_out, zero, zero_field};
+use crate::schema::decode_raw::compact;
 use crate::schema::registry::Registry;
 use crate::schema::scalars::{bytes as base64, duration, quantity, time};
 use crate::schema::table::{Field, Kind, Message, Place, Shape};
@@ -286,7 +287,17 @@ impl Decoder<'_> {
                 Ok(Value::String(quantity::canonical(text).map_err(fail)?.into_owned()))
             }
             Kind::IntOrString => int_or_string(parts),
-            Kind::RawExtension | Kind::FieldsV1 | Kind::Json => {
+            Kind::FieldsV1 => {
+                let raw = std::str::from_utf8(last_bytes(parts)?.unwrap_or_default()).map_err(fail)?;
+                if raw.is_empty() {
+                    return Ok(Value::Null);
+                }
+                // Compact is not the same as valid: what comes from outside is read once.
+                self.any(raw.as_bytes(), level)?;
+                let text = compact(raw).map_err(fail)?;
+                Ok(Value::String(text))
+            }
+            Kind::RawExtension | Kind::Json => {
                 let raw = last_bytes(parts)?.unwrap_or_default();
                 if matches!(kind, Kind::RawExtension) && raw.starts_with(&envelope::PREFIX) {
                     return self.embedded(raw, level);

@@ -209,6 +209,7 @@ fn write_value(
                 Ok::<_, EncodeError>(())
             })?;
         }
+        (Kind::FieldsV1, Value::String(text)) => write_one_bytes(number, text.as_bytes(), out)?,
         (Kind::RawExtension | Kind::FieldsV1 | Kind::Json, value) => {
             write_delimited(number, out, |out| {
                 if value.is_null() {

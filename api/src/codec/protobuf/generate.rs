@@ -101,7 +101,8 @@ fn one(random: &mut Random, kind: Kind, level: usize) -> Value {
         Kind::Quantity => random.pick(&["0", "100m", "1Gi", "-1500m", "1e3"]).into(),
         Kind::IntOrString if random.below(2) == 0 => Value::Int(random.pick(&[0, 80, -1])),
         Kind::IntOrString => random.pick(&["", "http", "25%"]).into(),
-        Kind::RawExtension | Kind::FieldsV1 | Kind::Json => any(random),
+        Kind::FieldsV1 => random.pick(&["{}", "{\"f:a\":{\".\":{},\"f:b\":{}}}"]).into(),
+        Kind::RawExtension | Kind::Json => any(random),
         Kind::SchemaOrArray(_) if random.below(2) == 0 => {
             Value::Array(vec![one(random, without_choice(kind), level + 1)])
         }

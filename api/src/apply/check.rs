@@ -1,0 +1,211 @@
+//! Whether an applied configuration fits its schema: known fields, scalars of the right kind, elements that can be
+//! told apart (semantics §7.4 step 3). All errors are collected, worded as the reference server words them.
+
+use super::typed::{Primitive, Type, item_element};
+use crate::field::{Element, go_quote};
+use crate::json::{Object, Value};
+use crate::patch::go_print;
+use crate::schema::table::{ListType, Message};
+
+/// One thing that does not fit, and where.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct TypeError {
+    path: String,
+    message: String,
+}
+
+impl TypeError {
+    /// An error at the place where it is found.
+    pub fn new(message: impl Into<String>) -> Self {
+        TypeError { path: String::new(), message: message.into() }
+    }
+
+    /// The same error, seen from one step further out.
+    #[must_use]
+    pub fn within(self, element: Element<'_>) -> Self {
+        TypeError { path: format!("{element}{}", self.path), ..self }
+    }
+}
+
+impl std::fmt::Display for TypeError {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        if self.path.is_empty() {
+            f.write_str(&self.message)
+        } else {
+            write!(f, "{}: {}", self.path, self.message)
+        }
+    }
+}
+
+/// Several errors as one text: alone as it is, otherwise one line each.
+pub fn join(errors: &[TypeError]) -> String {
+    match errors {
+        [error] => error.to_string(),
+        errors => errors.iter().fold("errors:".to_owned(), |text, error| format!("{text}\n  {error}")),
+    }
+}
+
+/// Everything about `object` that does not fit `message`.
+pub fn check(message: &'static Message, object: &Object) -> Vec<TypeError> {
+    let mut errors = Vec::new();
+    members(Type::of_message(message), object, &mut errors);
+    errors
+}
+
+fn value(of: Type, value: &Value, errors: &mut Vec<TypeError>) {
+    let mut wrong = |wanted: &str| {
+        errors.push(TypeError::new(format!("expected {wanted}, got &{{{}}}", go_print(value))));
+    };
+    match (of.for_value(value), value) {
+        (_, Value::Null) => {}
+        (Type::Scalar(primitive), value) => scalar(primitive, value, errors),
+        (Type::Struct { .. } | Type::Map { .. } | Type::Deduced, Value::Object(object)) => {
+            members(of, object, errors);
+        }
+        (Type::Struct { .. } | Type::Map { .. } | Type::Deduced, _) => wrong("map"),
+        (Type::List { item, list }, Value::Array(values)) => {
+            let mut seen: Vec<Element<'_>> = Vec::with_capacity(values.len());
+            for (at, item_value) in values.iter().enumerate() {
+                let element = match list {
+                    ListType::Atomic => Element::Index(i64::try_from(at).unwrap_or(i64::MAX)),
+                    _ => match item_element(item, list, item_value) {
+                        Ok(element) => element,
+                        Err(error) => {
+                            errors.push(TypeError::new(format!("element {at}: {error}")));
+                            return;
+                        }
+                    },
+                };
+                below(&element, errors, |errors| self::value(Type::of_kind(item), item_value, errors));
+                seen.push(element);
+            }
+            if list != ListType::Atomic {
+                repeated(seen, errors);
+            }
+        }
+        (Type::List { .. }, _) => wrong("list"),
+    }
+}
+
+/// Elements that come again.
+fn repeated(mut seen: Vec<Element<'_>>, errors: &mut Vec<TypeError>) {
+    seen.sort();
+    for pair in seen.windows(2).filter(|pair| pair[0] == pair[1]) {
+        errors.push(TypeError::new(format!("duplicate entries for key {}", pair[1])));
+    }
+}
+
+fn members(of: Type, object: &Object, errors: &mut Vec<TypeError>) {
+    for (name, member) in object.iter() {
+        let element = Element::field(name);
+        let Some(of) = of.step(&element) else {
+            errors.push(TypeError::new("field not declared in schema").within(element));
+            return; // upstream looks no further in this struct
+        };
+        below(&element, errors, |errors| value(of, member, errors));
+    }
+}
+
+/// Collects errors one step further in.
+fn below(element: &Element<'_>, errors: &mut Vec<TypeError>, collect: impl FnOnce(&mut Vec<TypeError>)) {
+    let mut inner = Vec::new();
+    collect(&mut inner);
+    errors.extend(inner.into_iter().map(|error| error.within(element.clone())));
+}
+
+fn scalar(primitive: Primitive, value: &Value, errors: &mut Vec<TypeError>) {
+    let text = match (primitive, value) {
+        (Primitive::Numeric, Value::Int(_) | Value::Float(_))
+        | (Primitive::Text, Value::String(_))
+        | (Primitive::Boolean, Value::Bool(_))
+        | (Primitive::Any, Value::Int(_) | Value::Float(_) | Value::String(_) | Value::Bool(_)) => return,
+        (Primitive::Numeric, value) => {
+            let found = match value {
+                Value::Bool(_) => "bool",
+                Value::String(_) => "string",
+                Value::Array(_) => "[]interface {}",
+                _ => "map[string]interface {}",
+            };
+            format!("expected numeric (int or float), got {found}")
+        }
+        (Primitive::Text, value) => {
+            format!("expected string, got &value.valueUnstructured{{Value:{}}}", go_syntax(value))
+        }
+        (Primitive::Boolean, value) => format!("expected boolean, got &{{{}}}", go_print(value)),
+        (Primitive::Any, value) => format!("expected any scalar, got &{{{}}}", go_print(value)),
+    };
+    errors.push(TypeError::new(text));
+}
+
+/// A value as Go's `%#v` prints it.
+fn go_syntax(value: &Value) -> String {
+    match value {
+        Value::String(text) => go_quote(text),
+        Value::Array(items) => {
+            let items: Vec<String> = items.iter().map(go_syntax).collect();
+            format!("[]interface {{}}{{{}}}", items.join(", "))
+        }
+        Value::Object(members) => {
+            let mut members: Vec<String> = members
+                .iter()
+                .map(|(name, value)| format!("{}:{}", go_quote(name), go_syntax(value)))
+                .collect();
+            members.sort_unstable();
+            format!("map[string]interface {{}}{{{}}}", members.join(", "))
+        }
+        other => go_print(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json::parse;
+    use crate::naming::KUBERNETES;
+    use crate::schema::builtin;
+
+    #[test]
+    fn what_does_not_fit_is_worded_as_semantics_7_4_says() {
+        for (config, want) in [
+            (r#"{"spec":{"replicas":3,"template":{"spec":{"containers":[]}}}}"#, ""),
+            (r#"{"spec":{"foo":1}}"#, ".spec.foo: field not declared in schema"),
+            (r#"{"spec":{"replicas":"3"}}"#, ".spec.replicas: expected numeric (int or float), got string"),
+            (
+                r#"{"metadata":{"labels":{"a":1}},"spec":{"paused":"x"}}"#,
+                "errors:\n  .metadata.labels.a: expected string, got &value.valueUnstructured{Value:1}\n  \
+                 .spec.paused: expected boolean, got &{x}",
+            ),
+            (r#"{"spec":[]}"#, ".spec: expected map, got &{[]}"),
+            (
+                r#"{"spec":{"template":{"spec":{"containers":{"a":1}}}}}"#,
+                ".spec.template.spec.containers: expected list, got &{map[a:1]}",
+            ),
+            (
+                r#"{"spec":{"template":{"spec":{"containers":[{"name":"a","ports":[{"containerPort":80},{"containerPort":80,"protocol":"TCP"}]}]}}}}"#,
+                r#".spec.template.spec.containers[name="a"].ports: duplicate entries for key [containerPort=80,protocol="TCP"]"#,
+            ),
+            (
+                r#"{"spec":{"template":{"spec":{"containers":[null]}}}}"#,
+                ".spec.template.spec.containers: element 0: associative list with keys may not have a null element",
+            ),
+            (
+                r#"{"metadata":{"finalizers":["a",["b"]]}}"#,
+                ".metadata.finalizers: element 1: not supported: associative list with lists as elements",
+            ),
+            (
+                r#"{"spec":{"template":{"spec":{"containers":[{"name":"a","resources":{"limits":{"cpu":{}}}}]}}}}"#,
+                r#".spec.template.spec.containers[name="a"].resources.limits.cpu: expected any scalar, got &{map[]}"#,
+            ),
+            (
+                r#"{"spec":{"template":{"spec":{"tolerations":[1]}}}}"#,
+                ".spec.template.spec.tolerations[0]: expected map, got &{1}",
+            ),
+        ] {
+            let message = builtin::message(&KUBERNETES, "api.apps.v1.Deployment").unwrap();
+            let config = parse(config.as_bytes()).unwrap();
+            let errors = check(message, config.as_object().unwrap());
+            let said = if errors.is_empty() { String::new() } else { join(&errors) };
+            assert_eq!(said, want);
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! The fields that an applied configuration speaks of (semantics §7.1, the set of an apply).
+//!
+//! What an applier owns are the leaves of its configuration: scalars, what is atomic, the elements of sets and keyed
+//! lists, members whose names no schema declares, and what it set to nothing. The structs, maps and lists around
+//! them belong to nobody.
+
+use super::typed::{Type, item_element};
+use crate::field::{Element, FieldSet, Node};
+use crate::json::{Object, Value};
+use crate::schema::table::{ListType, Message};
+
+/// The fields of `object`, a configuration of type `message`.
+pub fn field_set<'t>(message: &'static Message, object: &'t Object) -> FieldSet<'t> {
+    members(Type::of_message(message), object)
+}
+
+fn members<'t>(of: Type, object: &'t Object) -> FieldSet<'t> {
+    let nodes = object.iter().filter_map(|(name, value)| {
+        let element = Element::field(name);
+        let is_declared = of.declares(&element);
+        let (leaf, children) = collect(of.step(&element)?, value);
+        let is_nothing = value.is_null() || value.as_object().is_some_and(Object::is_empty);
+        Some(Node { element, member: leaf || is_nothing || !is_declared, children })
+    });
+    FieldSet::from_nodes(nodes.collect())
+}
+
+/// Whether a value is a leaf, and what lies below it.
+fn collect<'t>(of: Type, value: &'t Value) -> (bool, FieldSet<'t>) {
+    match (of.for_value(value), value) {
+        (Type::Scalar(_), _)
+        | (Type::Struct { atomic: true, .. } | Type::Map { atomic: true, .. }, _)
+        | (Type::List { list: ListType::Atomic, .. }, _) => (true, FieldSet::new()),
+        (granular @ (Type::Struct { .. } | Type::Map { .. }), Value::Object(object)) => {
+            (false, members(of_members(of, granular), object))
+        }
+        (Type::List { item, list }, Value::Array(items)) => {
+            let of = Type::of_kind(item);
+            let mut nodes: Vec<Node<'t>> = Vec::with_capacity(items.len());
+            for value in items {
+                let Ok(element) = item_element(item, list, value) else { continue };
+                nodes.push(Node { element, member: true, children: collect(of, value).1 });
+            }
+            // What comes more than once is owned as one, without anything below.
+            nodes.sort_by(|a, b| a.element.cmp(&b.element));
+            nodes.dedup_by(|later, kept| {
+                let same = later.element == kept.element;
+                if same {
+                    kept.children = FieldSet::new();
+                }
+                same
+            });
+            (false, FieldSet::from_nodes(nodes))
+        }
+        _ => (false, FieldSet::new()),
+    }
+}
+
+/// What is without a schema stays so below.
+fn of_members(of: Type, granular: Type) -> Type {
+    if matches!(of, Type::Deduced) { Type::Deduced } else { granular }
+}
+
+/// The set together with the declared fields that lead to its members: `.a.b.c` brings `.a` if the schema declares
+/// it, but not `.a.b` if that is the key of a map.
+pub fn with_named_fields<'t>(of: Type, set: FieldSet<'t>) -> FieldSet<'t> {
+    let nodes = set.nodes().iter().map(|node| {
+        let children = match of.step(&node.element) {
+            Some(below) => with_named_fields(below, node.children.clone()),
+            None => node.children.clone(),
+        };
+        let leads_on = !node.children.is_empty() && of.declares(&node.element);
+        Node { element: node.element.clone(), member: node.member || leads_on, children }
+    });
+    FieldSet::from_nodes(nodes.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json::parse;
+    use crate::naming::KUBERNETES;
+    use crate::schema::builtin;
+
+    #[test]
+    fn an_applied_configuration_owns_its_leaves_as_semantics_7_1_says() {
+        for (message, config, want) in [
+            ("api.core.v1.ConfigMap", r#"{"data":{"b":"1","a":"2"}}"#, r#"{"f:data":{"f:a":{},"f:b":{}}}"#),
+            ("api.core.v1.ConfigMap", r#"{"data":{}}"#, r#"{"f:data":{}}"#),
+            (
+                "api.core.v1.ConfigMap",
+                r#"{"data":null,"immutable":null}"#,
+                r#"{"f:data":{},"f:immutable":{}}"#,
+            ),
+            (
+                "api.core.v1.ConfigMap",
+                r#"{"metadata":{"finalizers":["b","a"]}}"#,
+                r#"{"f:metadata":{"f:finalizers":{"v:\"a\"":{},"v:\"b\"":{}}}}"#,
+            ),
+            // An empty associative list says nothing; an atomic one is a leaf whatever is in it.
+            ("api.core.v1.ConfigMap", r#"{"metadata":{"finalizers":[]}}"#, "{}"),
+            ("api.core.v1.PodSpec", r#"{"tolerations":[]}"#, r#"{"f:tolerations":{}}"#),
+            ("api.core.v1.PodSpec", r#"{"nodeSelector":{"a":"b"}}"#, r#"{"f:nodeSelector":{}}"#),
+            (
+                "api.core.v1.PodSpec",
+                r#"{"containers":[{"name":"web","ports":[{"containerPort":80}],"command":["a"],"resources":{}}]}"#,
+                r#"{"f:containers":{"k:{\"name\":\"web\"}":{".":{},"f:command":{},"f:name":{},"f:ports":{"k:{\"containerPort\":80,\"protocol\":\"TCP\"}":{".":{},"f:containerPort":{}}},"f:resources":{}}}}"#,
+            ),
+            (
+                "api.apps.v1.DeploymentSpec",
+                r#"{"selector":{"matchLabels":{"a":"b"}}}"#,
+                r#"{"f:selector":{}}"#,
+            ),
+            // Without a schema: maps are granular, lists are not.
+            (
+                "api.apps.v1.ControllerRevision",
+                r#"{"data":{"spec":{"a":[1],"b":{}}}}"#,
+                r#"{"f:data":{"f:spec":{".":{},"f:a":{},"f:b":{}}}}"#,
+            ),
+        ] {
+            let message = builtin::message(&KUBERNETES, message).unwrap();
+            let config = parse(config.as_bytes()).unwrap();
+            assert_eq!(field_set(message, config.as_object().unwrap()).text(), want);
+        }
+    }
+
+    #[test]
+    fn declared_fields_on_the_way_become_members() {
+        let message = builtin::message(&KUBERNETES, "api.core.v1.Pod").unwrap();
+        let set = FieldSet::parse(
+            r#"{"f:metadata":{"f:labels":{"f:a":{}}},"f:spec":{"f:containers":{"k:{\"name\":\"a\"}":{"f:image":{}}}}}"#,
+        )
+        .unwrap();
+        assert_eq!(
+            with_named_fields(Type::of_message(message), set).text(),
+            r#"{"f:metadata":{".":{},"f:labels":{".":{},"f:a":{}}},"f:spec":{".":{},"f:containers":{".":{},"k:{\"name\":\"a\"}":{"f:image":{}}}}}"#
+        );
+    }
+}

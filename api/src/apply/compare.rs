@@ -1,0 +1,371 @@
+//! What one state of an object has and another has not (semantics §7.1, the comparison of updates).
+//!
+//! ```text
+//! old ─┐
+//!      ├─► removed · modified · added        a path is in at most one of them
+//! new ─┘
+//! ```
+//!
+//! A path that only one side has is added or removed, and so is everything below it: structs, maps, lists and their
+//! elements count as paths of their own. Where both sides have a path, only leaves can be modified: scalars, what is
+//! atomic, and what is empty on both sides in different ways. Costs one walk over both trees; equal branches are
+//! compared once and not descended into.
+
+use std::cmp::Ordering;
+
+use super::typed::{Members, Type, below, item_element};
+use crate::field::{Element, FieldSet, Node};
+use crate::json::{Object, Value};
+use crate::schema::table::{Kind, ListType, Message};
+
+static NOTHING: Value = Value::Null;
+
+/// How two states differ.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Comparison<'t> {
+    /// Only in the old state.
+    pub removed: FieldSet<'t>,
+    /// In both, with different values.
+    pub modified: FieldSet<'t>,
+    /// Only in the new state.
+    pub added: FieldSet<'t>,
+}
+
+impl<'t> Comparison<'t> {
+    /// Whether the states are the same.
+    pub fn is_same(&self) -> bool {
+        self.removed.is_empty() && self.modified.is_empty() && self.added.is_empty()
+    }
+
+    /// The same, free of what it borrowed from.
+    pub fn into_owned(self) -> Comparison<'static> {
+        Comparison {
+            removed: self.removed.into_owned(),
+            modified: self.modified.into_owned(),
+            added: self.added.into_owned(),
+        }
+    }
+
+    /// What the new state brought: added or modified.
+    pub fn brought(self) -> FieldSet<'t> {
+        self.modified.union(self.added)
+    }
+}
+
+/// Compares two objects of type `message`, leaving out the paths of `skip` and all below them.
+pub fn compare<'t>(
+    message: &'static Message,
+    old: &'t Object,
+    new: &'t Object,
+    skip: &FieldSet<'_>,
+) -> Comparison<'t> {
+    let mut found = Found::default();
+    let skip = Some(skip).filter(|skip| !skip.is_empty());
+    if message.atomic {
+        return Comparison::default(); // nobody owns the object as a whole
+    }
+    structs(message, Some(old), Some(new), skip, &mut found);
+    found.finish()
+}
+
+/// The nodes of one level that are in each of the three sets.
+#[derive(Default)]
+struct Found<'t> {
+    removed: Vec<Node<'t>>,
+    modified: Vec<Node<'t>>,
+    added: Vec<Node<'t>>,
+}
+
+/// What is to be said about a path itself.
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Own {
+    Nothing,
+    Removed,
+    Modified,
+    Added,
+}
+
+impl<'t> Found<'t> {
+    fn finish(self) -> Comparison<'t> {
+        Comparison {
+            removed: FieldSet::from_nodes(self.removed),
+            modified: FieldSet::from_nodes(self.modified),
+            added: FieldSet::from_nodes(self.added),
+        }
+    }
+
+    /// Adds what was found at `element` and below it.
+    fn push(&mut self, element: impl Fn() -> Element<'t>, own: Own, below: Found<'t>) {
+        for (level, below, member) in [
+            (&mut self.removed, below.removed, own == Own::Removed),
+            (&mut self.modified, below.modified, own == Own::Modified),
+            (&mut self.added, below.added, own == Own::Added),
+        ] {
+            if member || !below.is_empty() {
+                level.push(Node { element: element(), member, children: FieldSet::from_nodes(below) });
+            }
+        }
+    }
+
+    /// Compares the values at one step, of which at least one is there.
+    fn step(
+        &mut self,
+        element: impl Fn() -> Element<'t>,
+        of: Type,
+        (old, new): (Option<&'t Value>, Option<&'t Value>),
+        skip: Option<&FieldSet<'_>>,
+    ) {
+        let skip = match skip.and_then(|skip| skip.get(&element())) {
+            Some(node) if node.member => return,
+            Some(node) => Some(&node.children).filter(|children| !children.is_empty()),
+            None => None,
+        };
+        let mut found = Found::default();
+        let own = match (old, new) {
+            (None, None) => return,
+            (None, Some(new)) => {
+                found.added = present(of, new, skip);
+                Own::Added
+            }
+            (Some(old), None) => {
+                found.removed = present(of, old, skip);
+                Own::Removed
+            }
+            (Some(old), Some(new)) if old == new => return,
+            (Some(old), Some(new)) => differing(of, old, new, skip, &mut found),
+        };
+        self.push(element, own, found);
+    }
+}
+
+/// Compares two values that are not equal.
+fn differing<'t>(
+    of: Type,
+    old: &'t Value,
+    new: &'t Value,
+    skip: Option<&FieldSet<'_>>,
+    found: &mut Found<'t>,
+) -> Own {
+    let (old_is, new_is) = (of.for_value(old), of.for_value(new));
+    match new_is {
+        Type::Scalar(_) => {
+            // Without a schema, what was something else before loses all that was below it.
+            if let Type::Map { .. } = old_is
+                && matches!(of, Type::Deduced)
+            {
+                found.removed = present(old_is, old, skip);
+            }
+            Own::Modified
+        }
+        Type::Struct { atomic: true, .. }
+        | Type::Map { atomic: true, .. }
+        | Type::List { list: ListType::Atomic, .. } => {
+            if matches!((of, old_is), (Type::Deduced, Type::Map { .. })) {
+                found.removed = present(old_is, old, skip);
+            }
+            Own::Modified
+        }
+        Type::Struct { message, .. } => {
+            let (old, new) = (old.as_object(), new.as_object());
+            if is_empty(old) && is_empty(new) {
+                return Own::Modified;
+            }
+            structs(message, old, new, skip, found);
+            Own::Nothing
+        }
+        Type::Map { .. } | Type::Deduced => {
+            let was_leaf = matches!((of, old_is), (Type::Deduced, Type::Scalar(_) | Type::List { .. }));
+            let (old, new) = (old.as_object(), new.as_object());
+            if is_empty(old) && is_empty(new) {
+                return Own::Modified;
+            }
+            let value = match of {
+                Type::Map { value, .. } => Type::of_map_value(value),
+                _ => Type::Deduced,
+            };
+            maps(value, old, new, skip, found);
+            if was_leaf { Own::Modified } else { Own::Nothing }
+        }
+        Type::List { item, list } => {
+            let (old, new) = (old.as_array().unwrap_or_default(), new.as_array().unwrap_or_default());
+            if old.is_empty() && new.is_empty() {
+                return Own::Modified;
+            }
+            lists(item, list, old, new, skip, found);
+            Own::Nothing
+        }
+    }
+}
+
+fn is_empty(object: Option<&Object>) -> bool {
+    object.is_none_or(Object::is_empty)
+}
+
+fn structs<'t>(
+    message: &'static Message,
+    old: Option<&'t Object>,
+    new: Option<&'t Object>,
+    skip: Option<&FieldSet<'_>>,
+    found: &mut Found<'t>,
+) {
+    let sorted = |object: Option<&'t Object>| {
+        object.map(|object| Members::new(message, object).sorted()).unwrap_or_default()
+    };
+    let (old, new) = (sorted(old), sorted(new));
+    zip(old.into_iter(), new.into_iter(), |at, pair| {
+        let field = &message.fields[usize::from(at)];
+        found.step(|| Element::field(field.name), Type::of_field(field), pair, skip);
+    });
+}
+
+fn maps<'t>(
+    value: Type,
+    old: Option<&'t Object>,
+    new: Option<&'t Object>,
+    skip: Option<&FieldSet<'_>>,
+    found: &mut Found<'t>,
+) {
+    fn sorted(object: Option<&Object>) -> Vec<(&str, &Value)> {
+        let mut members: Vec<_> = object.map(|object| object.iter().collect()).unwrap_or_default();
+        if !members.is_sorted_by(|(a, _), (b, _)| a <= b) {
+            members.sort_by_key(|(name, _)| *name);
+        }
+        members
+    }
+    zip(sorted(old).into_iter(), sorted(new).into_iter(), |name, pair| {
+        found.step(|| Element::field(name), value, pair, skip);
+    });
+}
+
+/// Walks two ascending lists in step.
+fn zip<'t, K: Copy + Ord>(
+    old: impl Iterator<Item = (K, &'t Value)>,
+    new: impl Iterator<Item = (K, &'t Value)>,
+    mut visit: impl FnMut(K, (Option<&'t Value>, Option<&'t Value>)),
+) {
+    let (mut old, mut new) = (old.peekable(), new.peekable());
+    loop {
+        let order = match (old.peek(), new.peek()) {
+            (None, None) => return,
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (Some((a, _)), Some((b, _))) => a.cmp(b),
+        };
+        let before = if order.is_le() { old.next() } else { None };
+        let after = if order.is_ge() { new.next() } else { None };
+        if let Some((key, _)) = before.or(after) {
+            visit(key, (before.map(|(_, value)| value), after.map(|(_, value)| value)));
+        }
+    }
+}
+
+/// The elements of a list by their steps, ascending; equal steps keep the order of the list. Elements that have no
+/// step of their own are left out: nobody can own them.
+fn indexed<'t>(item: Kind, list: ListType, values: &'t [Value]) -> Vec<(Element<'t>, &'t Value)> {
+    let mut items: Vec<_> = values
+        .iter()
+        .filter_map(|value| item_element(item, list, value).ok().map(|element| (element, value)))
+        .collect();
+    if !items.is_sorted_by(|(a, _), (b, _)| a <= b) {
+        items.sort_by(|(a, _), (b, _)| a.cmp(b));
+    }
+    items
+}
+
+/// The first run of equal steps of `items`, taken off.
+fn take_run<'s, 't>(items: &mut &'s [(Element<'t>, &'t Value)]) -> &'s [(Element<'t>, &'t Value)] {
+    let len =
+        items.first().map_or(0, |(first, _)| items.iter().take_while(|(other, _)| other == first).count());
+    let (run, rest) = items.split_at(len);
+    *items = rest;
+    run
+}
+
+fn lists<'t>(
+    item: Kind,
+    list: ListType,
+    old: &'t [Value],
+    new: &'t [Value],
+    skip: Option<&FieldSet<'_>>,
+    found: &mut Found<'t>,
+) {
+    let of = Type::of_kind(item);
+    let (old, new) = (indexed(item, list, old), indexed(item, list, new));
+    let (mut old, mut new) = (old.as_slice(), new.as_slice());
+    loop {
+        let order = match (old.first(), new.first()) {
+            (None, None) => return,
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (Some((a, _)), Some((b, _))) => a.cmp(b),
+        };
+        let before = if order.is_le() { take_run(&mut old) } else { &[] };
+        let after = if order.is_ge() { take_run(&mut new) } else { &[] };
+        let Some((element, _)) = before.first().or(after.first()) else { return };
+        let one = |run: &[(Element<'t>, &'t Value)]| run.first().map(|(_, value)| *value);
+        match (before, after) {
+            ([] | [_], [] | [_]) => {
+                found.step(|| element.clone(), of, (one(before), one(after)), skip);
+            }
+            // The same element more than once is owned as one, without anything below.
+            ([_, _, ..], [_, _, ..]) => {
+                if before.iter().map(|(_, value)| value).ne(after.iter().map(|(_, value)| value)) {
+                    found.push(|| element.clone(), Own::Modified, Found::default());
+                }
+            }
+            ([_, _, ..], _) => {
+                found.step(|| element.clone(), of, (None, one(after)), skip);
+                found.push(|| element.clone(), Own::Removed, Found::default());
+            }
+            (_, [_, _, ..]) => {
+                found.step(|| element.clone(), of, (one(before), None), skip);
+                found.push(|| element.clone(), Own::Added, Found::default());
+            }
+        }
+    }
+}
+
+/// All paths below a value that the other side does not have.
+fn present<'t>(of: Type, value: &'t Value, skip: Option<&FieldSet<'_>>) -> Vec<Node<'t>> {
+    let mut nodes = Vec::new();
+    let mut push = |element: Element<'t>, of: Type, value: &'t Value| {
+        if let Some(node) = skip.and_then(|skip| skip.get(&element))
+            && node.member
+        {
+            return;
+        }
+        let children = FieldSet::from_nodes(present(of, value, below(skip, &element)));
+        nodes.push(Node { element, member: true, children });
+    };
+    match (of.for_value(value), value) {
+        (Type::Struct { message, atomic: false }, Value::Object(object)) => {
+            for (at, value) in Members::new(message, object).sorted() {
+                let field = &message.fields[usize::from(at)];
+                push(Element::field(field.name), Type::of_field(field), value);
+            }
+        }
+        (Type::Map { value: of, atomic: false }, Value::Object(object)) => {
+            for (name, value) in object.iter() {
+                push(Element::field(name), Type::of_map_value(of), value);
+            }
+        }
+        (Type::List { list: ListType::Atomic, .. }, _) => {}
+        (Type::List { item, list }, Value::Array(items)) => {
+            let items = indexed(item, list, items);
+            let mut rest = items.as_slice();
+            while let [(element, value), ..] = rest {
+                match take_run(&mut rest) {
+                    [_] => push(element.clone(), Type::of_kind(item), value),
+                    // An element that comes more than once is owned as one.
+                    _ => push(element.clone(), Type::Deduced, &NOTHING),
+                }
+            }
+        }
+        _ => {}
+    }
+    nodes
+}
+
+#[cfg(test)]
+#[path = "compare_test.rs"]
+mod tests;

@@ -1,0 +1,150 @@
+//! What comparisons say, per shape of the schema.
+
+use super::*;
+use crate::json::parse;
+use crate::naming::KUBERNETES;
+use crate::schema::builtin;
+
+fn object(text: &str) -> Object {
+    parse(text.as_bytes()).unwrap().as_object().unwrap().clone()
+}
+
+fn compared(message: &str, old: &str, new: &str, skip: &[&'static str]) -> [String; 3] {
+    let message = builtin::message(&KUBERNETES, message).unwrap();
+    let (old, new) = (object(old), object(new));
+    let found = compare(message, &old, &new, &FieldSet::of_fields(skip));
+    [found.removed.text(), found.modified.text(), found.added.text()]
+}
+
+#[test]
+fn paths_are_removed_modified_or_added_as_semantics_7_1_says() {
+    const META: &str = "apimachinery.pkg.apis.meta.v1.ObjectMeta";
+    const POD: &str = "api.core.v1.PodSpec";
+    const NO: &str = "{}";
+    for (message, old, new, removed, modified, added) in [
+        // Scalars and the maps around them.
+        (META, r#"{"name":"a"}"#, r#"{"name":"b"}"#, NO, r#"{"f:name":{}}"#, NO),
+        (META, r#"{"labels":{"a":"1"}}"#, r#"{"labels":{"a":"1"}}"#, NO, NO, NO),
+        (META, NO, r#"{"labels":{"a":"1"}}"#, NO, NO, r#"{"f:labels":{".":{},"f:a":{}}}"#),
+        (
+            META,
+            r#"{"labels":{"a":"1"}}"#,
+            r#"{"labels":{"a":"1","b":"2"}}"#,
+            NO,
+            NO,
+            r#"{"f:labels":{"f:b":{}}}"#,
+        ),
+        (META, r#"{"labels":{"a":"1"}}"#, NO, r#"{"f:labels":{".":{},"f:a":{}}}"#, NO, NO),
+        // Sets.
+        (
+            META,
+            r#"{"finalizers":["a","b"]}"#,
+            r#"{"finalizers":["b","c"]}"#,
+            r#"{"f:finalizers":{"v:\"a\"":{}}}"#,
+            NO,
+            r#"{"f:finalizers":{"v:\"c\"":{}}}"#,
+        ),
+        // Another order is no change.
+        (META, r#"{"finalizers":["a","b"]}"#, r#"{"finalizers":["b","a"]}"#, NO, NO, NO),
+        // Atomic lists, maps and structs are leaves.
+        (
+            POD,
+            r#"{"nodeSelector":{"a":"1"}}"#,
+            r#"{"nodeSelector":{"a":"2"}}"#,
+            NO,
+            r#"{"f:nodeSelector":{}}"#,
+            NO,
+        ),
+        (POD, NO, r#"{"tolerations":[{"key":"a"}]}"#, NO, NO, r#"{"f:tolerations":{}}"#),
+        // Keyed lists, with what an element is made of.
+        (
+            POD,
+            r#"{"containers":null}"#,
+            r#"{"containers":[{"name":"a","ports":[{"containerPort":80,"protocol":"TCP"}],"resources":{}}]}"#,
+            NO,
+            NO,
+            r#"{"f:containers":{"k:{\"name\":\"a\"}":{".":{},"f:name":{},"f:ports":{".":{},"k:{\"containerPort\":80,\"protocol\":\"TCP\"}":{".":{},"f:containerPort":{},"f:protocol":{}}},"f:resources":{}}}}"#,
+        ),
+        (
+            POD,
+            r#"{"containers":[{"name":"a","image":"x"},{"name":"b"}]}"#,
+            r#"{"containers":[{"name":"a","image":"y"}]}"#,
+            r#"{"f:containers":{"k:{\"name\":\"b\"}":{".":{},"f:name":{}}}}"#,
+            r#"{"f:containers":{"k:{\"name\":\"a\"}":{"f:image":{}}}}"#,
+            NO,
+        ),
+        // Elements that come twice are owned as one.
+        (
+            POD,
+            r#"{"containers":[{"name":"a","image":"x"}]}"#,
+            r#"{"containers":[{"name":"a","image":"x"},{"name":"a","image":"y"}]}"#,
+            r#"{"f:containers":{"k:{\"name\":\"a\"}":{".":{},"f:image":{},"f:name":{}}}}"#,
+            NO,
+            r#"{"f:containers":{"k:{\"name\":\"a\"}":{}}}"#,
+        ),
+        (
+            POD,
+            r#"{"containers":[{"name":"a","image":"x"},{"name":"a","image":"y"}]}"#,
+            r#"{"containers":[{"name":"a","image":"x"},{"name":"a","image":"z"}]}"#,
+            NO,
+            r#"{"f:containers":{"k:{\"name\":\"a\"}":{}}}"#,
+            NO,
+        ),
+        // Empty and absent, and empty in two ways.
+        (POD, NO, r#"{"securityContext":{}}"#, NO, NO, r#"{"f:securityContext":{}}"#),
+        (
+            POD,
+            r#"{"securityContext":{}}"#,
+            r#"{"securityContext":{"runAsUser":1}}"#,
+            NO,
+            NO,
+            r#"{"f:securityContext":{"f:runAsUser":{}}}"#,
+        ),
+        (POD, r#"{"containers":null}"#, r#"{"containers":[]}"#, NO, r#"{"f:containers":{}}"#, NO),
+    ] {
+        assert_eq!(compared(message, old, new, &[]), [removed, modified, added], "{old} → {new}");
+    }
+}
+
+#[test]
+fn values_without_a_schema_are_compared_as_they_look() {
+    const REVISION: &str = "api.apps.v1.ControllerRevision";
+    const NO: &str = "{}";
+    for (old, new, removed, modified, added) in [
+        (
+            r#"{"data":{"a":{"b":1}}}"#,
+            r#"{"data":{"a":{"b":2}}}"#,
+            NO,
+            r#"{"f:data":{"f:a":{"f:b":{}}}}"#,
+            NO,
+        ),
+        (r#"{"data":{"a":[1]}}"#, r#"{"data":{"a":[2]}}"#, NO, r#"{"f:data":{"f:a":{}}}"#, NO),
+        (
+            r#"{"data":{"a":{"b":1}}}"#,
+            r#"{"data":{"a":1}}"#,
+            r#"{"f:data":{"f:a":{"f:b":{}}}}"#,
+            r#"{"f:data":{"f:a":{}}}"#,
+            NO,
+        ),
+        (
+            r#"{"data":{"a":1}}"#,
+            r#"{"data":{"a":{"b":1}}}"#,
+            NO,
+            r#"{"f:data":{"f:a":{}}}"#,
+            r#"{"f:data":{"f:a":{"f:b":{}}}}"#,
+        ),
+        (r#"{"data":{"a":{"b":1}}}"#, r#"{"data":{"a":null}}"#, r#"{"f:data":{"f:a":{"f:b":{}}}}"#, NO, NO),
+    ] {
+        assert_eq!(compared(REVISION, old, new, &[]), [removed, modified, added], "{old} → {new}");
+    }
+}
+
+#[test]
+fn skipped_paths_are_not_looked_at() {
+    const POD: &str = "api.core.v1.Pod";
+    let old = r#"{"metadata":{"name":"a"},"status":{"phase":"x"}}"#;
+    let new = r#"{"metadata":{"name":"b","labels":{"a":"b"}},"spec":{"nodeName":"n"}}"#;
+    let [removed, modified, added] = compared(POD, old, new, &["metadata.name", "status"]);
+    assert_eq!((removed.as_str(), modified.as_str()), ("{}", "{}"));
+    assert_eq!(added, r#"{"f:metadata":{"f:labels":{".":{},"f:a":{}}},"f:spec":{".":{},"f:nodeName":{}}}"#);
+}

@@ -1,0 +1,185 @@
+//! Applying a configuration: the object that comes of it, and who owns what then (semantics §7.4).
+//!
+//! ```text
+//! configuration ─► check ─► merge into the live object ─► prune ─► conflicts? ─► object and managed fields
+//!                                                          │
+//!                        what the manager applied last time and nobody wants any more
+//! ```
+//!
+//! A pure function; it knows no requests. Everything happens in the version of the request, in which both objects are
+//! given; the sets of managers who wrote in another version are compared in that one.
+
+use super::check::{TypeError, check, join};
+use super::collect::{field_set, with_named_fields};
+use super::conflict::{Conflict, Conflicts};
+use super::managed::{Entry, Managed, Manager, Operation};
+use super::merge::{merge, remove};
+use super::reconcile::reconcile;
+use super::reset::Reset;
+use super::track::{Changes, Writer, created, put_managed_fields, take_back};
+use super::typed::Type;
+use super::versions::Versions;
+use crate::field::FieldSet;
+use crate::json::Object;
+use crate::schema::table::Message;
+
+/// Who owned the fields of an object that nobody had applied before.
+const BEFORE_FIRST_APPLY: &str = "before-first-apply";
+
+/// Why a configuration cannot be applied.
+#[derive(Debug)]
+pub enum ApplyError {
+    /// It does not fit its schema.
+    Configuration(String),
+    /// The live object has elements that cannot be told apart.
+    Live(String),
+    /// It would change what others own.
+    Conflicts(Conflicts),
+}
+
+/// Applies `config` to `live`, both without managed fields in their metadata but for those of `live`.
+///
+/// Returns the merged object, not yet decoded by its schema and with its managed fields. `live` is the zero object
+/// where there is none.
+///
+/// # Errors
+/// [`ApplyError`]; nothing was done.
+pub fn apply(
+    versions: &Versions<'_>,
+    writer: &Writer<'_>,
+    reset: &Reset,
+    live: &Object,
+    config: &Object,
+    force: bool,
+) -> Result<Object, ApplyError> {
+    let message = versions.message();
+    let errors = check(message, config);
+    if !errors.is_empty() {
+        return Err(ApplyError::Configuration(join(&errors)));
+    }
+    let live_error = |error: TypeError| ApplyError::Live(error.to_string());
+    let first;
+    let mut managed = Managed::stored(live);
+    if managed.is_empty() {
+        first = before_first_apply(versions, writer, reset, live);
+        managed = Managed::stored(&first);
+    }
+    for entry in managed.entries_mut() {
+        if entry.manager.api_version == versions.own.api_version {
+            let set = reconcile(message, entry.set().into_owned(), live);
+            entry.set_fields(set);
+        }
+    }
+    let mut merged = merge(message, live, config).map_err(live_error)?;
+    super::track::take_managed_fields(&mut merged);
+
+    let manager = writer.manager(Operation::Apply, versions.own.api_version);
+    let last = managed.take(&manager);
+    let wanted = reset.applied(field_set(message, config));
+    managed.put(Entry::new(manager.clone(), writer.now.into(), wanted));
+    if let Some(last) = &last {
+        merged = prune(versions, merged, &managed, last);
+    }
+
+    let value = {
+        let mut changes = Changes::new(*versions, reset, live, &merged);
+        if !force && let Some(conflicts) = conflicts(&managed, &mut changes, &manager) {
+            return Err(ApplyError::Conflicts(conflicts));
+        }
+        take_back(&mut managed, &mut changes, Some(&manager));
+        if let Some(mut entry) = managed.take(&manager) {
+            let owned = reset.owned(entry.set().into_owned());
+            if !owned.is_empty() {
+                entry.set_fields(owned);
+                managed.put(entry);
+            }
+        }
+        managed.into_value()
+    };
+    put_managed_fields(&mut merged, value);
+    Ok(merged)
+}
+
+/// Objects from before the first apply belong to somebody: to whoever wrote them, under one name.
+fn before_first_apply(versions: &Versions<'_>, writer: &Writer<'_>, reset: &Reset, live: &Object) -> Object {
+    let mut first = live.clone();
+    super::track::take_managed_fields(&mut first);
+    created(versions, &Writer { manager: BEFORE_FIRST_APPLY, ..*writer }, reset, &mut first);
+    first
+}
+
+/// What other managers own and the apply changes.
+fn conflicts(managed: &Managed<'_>, changes: &mut Changes<'_>, writer: &Manager<'_>) -> Option<Conflicts> {
+    let others = managed.entries().iter().filter(|entry| !entry.manager.is(writer));
+    let conflicts = others.filter_map(|entry| {
+        let found = changes.at(&entry.manager.api_version)?;
+        let set = entry.set();
+        if !set.intersects(&found.modified) && !set.intersects(&found.added) {
+            return None;
+        }
+        let brought = found.clone().brought();
+        let fields = set.into_owned().intersection(&brought).into_owned();
+        Some(Conflict { manager: entry.manager.clone().into_owned(), fields })
+    });
+    Conflicts::of(conflicts.collect())
+}
+
+/// Takes out of `merged` what the manager applied last time, does not apply now, and nobody else owns.
+///
+/// First everything of the last time goes; then what is owned now comes back, with all that it needs around it; and
+/// of what is still missing, only what was applied last time may stay away.
+fn prune(versions: &Versions<'_>, merged: Object, managed: &Managed<'_>, last: &Entry<'_>) -> Object {
+    let own = versions.own;
+    let Some(at) = versions.at(&last.manager.api_version) else { return merged };
+    let last_set = last.set();
+    if last_set.is_empty() {
+        return merged;
+    }
+    let Some(converted) = versions.convert(merged.clone(), own, at) else { return merged };
+    let of = Type::of_message(at.message);
+    let last_named = with_named_fields(of, last_set.into_owned());
+    let mut pruned = remove(at.message, &converted, &last_named);
+
+    // Back comes what is owned, version by version; the version of the last time first, because what was pruned may
+    // be needed to convert the rest.
+    let mut known: Vec<&str> = vec![at.api_version];
+    for entry in managed.entries() {
+        if !known.contains(&&*entry.manager.api_version) {
+            known.push(&entry.manager.api_version);
+        }
+    }
+    let (mut whole, mut here) = (converted.clone(), at);
+    for version in known {
+        let Some(there) = versions.at(version) else { continue };
+        let owners = managed.entries().iter().filter(|entry| entry.manager.api_version == version);
+        let owned = owners.fold(FieldSet::new(), |all, entry| all.union(entry.set().into_owned()));
+        if owned.is_empty() {
+            continue;
+        }
+        let (Some(whole_there), Some(pruned_there)) =
+            (versions.convert(whole.clone(), here, there), versions.convert(pruned.clone(), here, there))
+        else {
+            continue;
+        };
+        (whole, pruned, here) =
+            (whole_there.clone(), add_back(there.message, &whole_there, &pruned_there, owned), there);
+    }
+
+    let Some(pruned) = versions.convert(pruned, here, at) else { return merged };
+    let named = |object: &Object| with_named_fields(of, field_set(at.message, object)).into_owned();
+    let gone = named(&converted).difference(&named(&pruned)).intersection(&last_named);
+    let result = remove(at.message, &converted, &gone);
+    versions.convert(result, at, own).unwrap_or(merged)
+}
+
+/// `whole` without what `pruned` lacks and nobody owns.
+fn add_back(message: &'static Message, whole: &Object, pruned: &Object, owned: FieldSet<'_>) -> Object {
+    let of = Type::of_message(message);
+    let kept = with_named_fields(of, field_set(message, pruned)).union(with_named_fields(of, owned));
+    let gone = with_named_fields(of, field_set(message, whole)).difference(&kept);
+    remove(message, whole, &gone)
+}
+
+#[cfg(test)]
+#[path = "configuration_test.rs"]
+mod tests;

@@ -1,0 +1,169 @@
+//! The laws of applying, on random configurations. Stories are told in `tests/it/scenario`.
+
+use super::*;
+use crate::json::{Value, parse, write};
+use crate::naming::KUBERNETES;
+use crate::schema::conform::conform;
+use crate::schema::decode_form::zero_object;
+use crate::schema::registry::Registry;
+use crate::strategy::Endpoint;
+
+/// SplitMix64.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        (z ^ (z >> 29)) % end
+    }
+
+    fn is(&mut self) -> bool {
+        self.below(2) == 1
+    }
+}
+
+/// A configuration of a deployment with some of what there is: maps, keyed lists, sets, atomics, scalars. Names end
+/// with `suffix`, so that two managers can be kept apart.
+fn config(random: &mut Random, suffix: &str) -> Object {
+    let mut text = String::from(r#"{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d""#);
+    let some = |random: &mut Random, names: &[&str], make: &dyn Fn(&mut Random, &str) -> String| -> String {
+        let mut made = Vec::new();
+        for name in names {
+            if random.is() {
+                made.push(make(random, &format!("{name}{suffix}")));
+            }
+        }
+        made.join(",")
+    };
+    let labels = some(random, &["a", "b", "c"], &|random, name| format!(r#""{name}":"{}""#, random.below(3)));
+    if !labels.is_empty() {
+        // An empty map would be a field of its own, the same for all who apply it.
+        text.push_str(&format!(r#","labels":{{{labels}}}"#));
+    }
+    text.push_str(r#","finalizers":["#);
+    text.push_str(&some(random, &["x/a", "x/b", "x/c"], &|_, name| format!(r#""{name}""#)));
+    text.push_str(r#"]},"spec":{"template":{"spec":{"containers":["#);
+    text.push_str(&some(random, &["web", "log"], &|random, name| {
+        let image = if random.is() { format!(r#","image":"i{}""#, random.below(3)) } else { String::new() };
+        let command =
+            if random.is() { format!(r#","command":["c{}"]"#, random.below(3)) } else { String::new() };
+        let port = if random.is() {
+            format!(r#","ports":[{{"containerPort":{}}}]"#, 80 + random.below(2))
+        } else {
+            String::new()
+        };
+        format!(r#"{{"name":"{name}"{image}{command}{port}}}"#)
+    }));
+    text.push_str("]}}}}");
+    parse(text.as_bytes()).unwrap().as_object().unwrap().clone()
+}
+
+struct World {
+    registry: Registry,
+}
+
+impl World {
+    fn new() -> Self {
+        World { registry: Registry::new(&KUBERNETES) }
+    }
+
+    fn apply(
+        &self,
+        live: &Object,
+        manager: &str,
+        config: &Object,
+        force: bool,
+    ) -> Result<Object, ApplyError> {
+        let resource = self.registry.resource("apps", "v1", "deployments").unwrap();
+        let versions = Versions::of(&self.registry, resource);
+        let reset = Reset::of(resource, Endpoint::Main);
+        let writer = Writer { manager, subresource: "", now: "2024-01-01T00:00:00Z" };
+        let merged = apply(&versions, &writer, &reset, live, config, force)?;
+        Ok(conform(versions.message(), Value::Object(merged)).unwrap().object)
+    }
+
+    fn nothing(&self) -> Object {
+        zero_object(self.registry.resource("apps", "v1", "deployments").unwrap().table.message)
+    }
+
+    fn fields(&self, config: &Object) -> FieldSet<'static> {
+        let resource = self.registry.resource("apps", "v1", "deployments").unwrap();
+        let reset = Reset::of(resource, Endpoint::Main);
+        reset.owned(field_set(resource.table.message, config)).into_owned()
+    }
+}
+
+fn owned(object: &Object, manager: &str) -> FieldSet<'static> {
+    let managed = Managed::stored(object);
+    let entry = managed.entries().iter().find(|entry| entry.manager.name == manager);
+    entry.map(|entry| entry.set().into_owned().into_owned()).unwrap_or_default()
+}
+
+fn text(object: &Object) -> String {
+    let mut out = Vec::new();
+    write(&object.clone().into(), &mut out);
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn applying_twice_is_applying_once() {
+    let (world, mut random) = (World::new(), Random(1));
+    for _ in 0..400 {
+        let (first, second) = (config(&mut random, ""), config(&mut random, ""));
+        let live = world.apply(&world.nothing(), "one", &first, false).unwrap();
+        let once = world.apply(&live, "two", &second, true).unwrap();
+        let twice = world.apply(&once, "two", &second, false).unwrap();
+        assert_eq!(text(&twice), text(&once), "{} then {}", text(&first), text(&second));
+    }
+}
+
+#[test]
+fn a_manager_owns_exactly_what_it_applied_and_others_only_what_it_did_not_change() {
+    let (world, mut random) = (World::new(), Random(2));
+    for _ in 0..400 {
+        let (first, second) = (config(&mut random, ""), config(&mut random, ""));
+        let live = world.apply(&world.nothing(), "one", &first, false).unwrap();
+        assert_eq!(owned(&live, "one"), world.fields(&first));
+        let forced = world.apply(&live, "two", &second, true).unwrap();
+        assert_eq!(owned(&forced, "two"), world.fields(&second));
+        let left = owned(&forced, "one");
+        assert!(left.clone().difference(&owned(&live, "one")).is_empty(), "nothing is given to others");
+        // Without force it either conflicts about exactly what was taken, or nothing was taken.
+        match world.apply(&live, "two", &second, false) {
+            Err(ApplyError::Conflicts(conflicts)) => {
+                assert_eq!(conflicts.fields(), owned(&live, "one").difference(&left));
+            }
+            Ok(unforced) => assert_eq!(text(&unforced), text(&forced)),
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn disjoint_applies_commute_and_giving_up_everything_leaves_the_other_alone() {
+    let (world, mut random) = (World::new(), Random(3));
+    for _ in 0..400 {
+        let (first, second) = (config(&mut random, "1"), config(&mut random, "2"));
+        let one = world.apply(&world.nothing(), "one", &first, false).unwrap();
+        let both = world.apply(&one, "two", &second, false).unwrap();
+        let two = world.apply(&world.nothing(), "two", &second, false).unwrap();
+        let other = world.apply(&two, "one", &first, false).unwrap();
+        // The order of elements follows who came first; what there is and whose it is does not.
+        let sorted = |object: &Object| {
+            let mut bytes = text(object).into_bytes();
+            bytes.sort_unstable();
+            bytes
+        };
+        assert_eq!(sorted(&both), sorted(&other), "{} and {}", text(&first), text(&second));
+        for manager in ["one", "two"] {
+            assert_eq!(owned(&both, manager), owned(&other, manager));
+        }
+        let bare = parse(br#"{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d"}}"#).unwrap();
+        let left = world.apply(&both, "two", bare.as_object().unwrap(), false).unwrap();
+        assert!(owned(&left, "two").is_empty());
+        assert_eq!(owned(&left, "one"), world.fields(&first));
+        let alone = world.apply(&world.nothing(), "one", &first, false).unwrap();
+        assert_eq!(text(&left), text(&alone), "{} without {}", text(&first), text(&second));
+    }
+}

@@ -1,0 +1,377 @@
+//! The managed fields of an object: who owns what, since when, and how it is written (semantics §7.2).
+//!
+//! ```text
+//! metadata.managedFields ◄─► Managed ─ entries ─ Entry { manager, operation, apiVersion, subresource, time, fields }
+//! ```
+//!
+//! Most writes leave most entries alone, so an entry keeps its text and is read as a set only when somebody must
+//! know what is in it. Texts are borrowed from the object. An entry that came with a request is read at once, because
+//! only what can be read may be stored.
+
+use std::borrow::Cow;
+
+use crate::field::{FieldSet, FieldsV1Error};
+use crate::json::{Key, Object, Value};
+
+/// Most entries of updates before the oldest are merged (semantics §7.3 step 5).
+pub const UPDATERS_MAX: usize = 10;
+
+/// Who the merged oldest entries belong to.
+const OLDEST: &str = "ancient-changes";
+
+/// The only form of field sets there is.
+const FIELDS_TYPE: &str = "FieldsV1";
+
+/// How a manager came to own its fields.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Operation {
+    /// By applying a configuration.
+    Apply,
+    /// By any other write.
+    Update,
+}
+
+impl Operation {
+    /// The operation as it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Apply => "Apply",
+            Self::Update => "Update",
+        }
+    }
+}
+
+/// Who writes: what tells one entry from another.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Manager<'t> {
+    /// Name.
+    pub name: Cow<'t, str>,
+    /// How it writes.
+    pub operation: Operation,
+    /// The version it writes in. Part of the identity of updaters only.
+    pub api_version: Cow<'t, str>,
+    /// The subresource it writes through; empty for the object itself.
+    pub subresource: Cow<'t, str>,
+}
+
+impl Manager<'_> {
+    /// The same, free of what it borrowed from.
+    pub fn into_owned(self) -> Manager<'static> {
+        Manager {
+            name: self.name.into_owned().into(),
+            operation: self.operation,
+            api_version: self.api_version.into_owned().into(),
+            subresource: self.subresource.into_owned().into(),
+        }
+    }
+
+    /// Whether both are the same manager.
+    pub fn is(&self, other: &Manager<'_>) -> bool {
+        self.operation == other.operation
+            && self.name == other.name
+            && self.subresource == other.subresource
+            && (self.operation == Operation::Apply || self.api_version == other.api_version)
+    }
+
+    /// The identity as text, which orders managers where nothing else does.
+    pub fn identity(&self) -> String {
+        let mut identity = Object::new();
+        for (name, text) in [
+            ("manager", &*self.name),
+            ("operation", self.operation.as_str()),
+            ("apiVersion", if self.operation == Operation::Apply { "" } else { &*self.api_version }),
+            ("subresource", &*self.subresource),
+        ] {
+            if !text.is_empty() {
+                identity.push(name, text.into());
+            }
+        }
+        let mut text = Vec::new();
+        crate::json::write(&identity.into(), &mut text);
+        String::from_utf8_lossy(&text).into_owned()
+    }
+}
+
+/// What one manager owns.
+#[derive(Clone, Debug)]
+pub struct Entry<'t> {
+    /// Who.
+    pub manager: Manager<'t>,
+    /// Since when, in seconds, as RFC 3339; empty for not known.
+    pub time: Cow<'t, str>,
+    fields: Fields<'t>,
+}
+
+#[derive(Clone, Debug)]
+enum Fields<'t> {
+    /// Canonical text that can be read.
+    Text(&'t str),
+    Set(FieldSet<'t>),
+}
+
+/// Why entries are not taken as they are (the rest of them included).
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum ManagedError {
+    /// Not a list of objects.
+    #[error("managed fields must be a list of entries")]
+    Shape,
+    /// Neither `Apply` nor `Update`.
+    #[error("operation must be `Apply` or `Update`")]
+    Operation,
+    /// No version.
+    #[error("apiVersion must not be empty")]
+    ApiVersion,
+    /// Another form of field sets.
+    #[error("missing or invalid fieldsType in managed fields entry")]
+    FieldsType,
+    /// A field set that cannot be read.
+    #[error("error decoding set")]
+    Fields(#[from] FieldsV1Error),
+}
+
+impl<'t> Entry<'t> {
+    /// An entry of `manager` for `fields`.
+    pub fn new(manager: Manager<'t>, time: Cow<'t, str>, fields: FieldSet<'t>) -> Self {
+        Entry { manager, time, fields: Fields::Set(fields) }
+    }
+
+    /// What it owns. Reads the text if there is only that.
+    pub fn set(&self) -> Cow<'_, FieldSet<'t>> {
+        match &self.fields {
+            Fields::Set(set) => Cow::Borrowed(set),
+            // Only text that can be read gets here; damage would mean that nothing is owned.
+            Fields::Text(text) => Cow::Owned(FieldSet::parse(text).unwrap_or_default()),
+        }
+    }
+
+    /// Replaces what it owns.
+    pub fn set_fields(&mut self, fields: FieldSet<'t>) {
+        self.fields = Fields::Set(fields);
+    }
+
+    fn read(value: &'t Value, known: &[&str]) -> Result<Self, ManagedError> {
+        let Value::Object(entry) = value else { return Err(ManagedError::Shape) };
+        let text = |name: &str| entry.get(name).and_then(Value::as_str).unwrap_or_default();
+        let operation = match text("operation") {
+            "Apply" => Operation::Apply,
+            "Update" => Operation::Update,
+            _ => return Err(ManagedError::Operation),
+        };
+        if text("apiVersion").is_empty() {
+            return Err(ManagedError::ApiVersion);
+        }
+        if text("fieldsType") != FIELDS_TYPE {
+            return Err(ManagedError::FieldsType);
+        }
+        let fields = match text("fieldsV1") {
+            "" => Fields::Set(FieldSet::new()),
+            written if known.contains(&written) => Fields::Text(written),
+            given => Fields::Set(FieldSet::parse(given)?),
+        };
+        let manager = Manager {
+            name: text("manager").into(),
+            operation,
+            api_version: text("apiVersion").into(),
+            subresource: text("subresource").into(),
+        };
+        Ok(Entry { manager, time: text("time").into(), fields })
+    }
+
+    fn write(self) -> Value {
+        let fields = match self.fields {
+            Fields::Text(text) => text.to_owned(),
+            Fields::Set(set) => set.text(),
+        };
+        let members = [
+            ("manager", self.manager.name),
+            ("operation", self.manager.operation.as_str().into()),
+            ("apiVersion", self.manager.api_version),
+            ("time", self.time),
+            ("fieldsType", FIELDS_TYPE.into()),
+            ("fieldsV1", fields.into()),
+            ("subresource", self.manager.subresource),
+        ];
+        let members = members.into_iter().filter(|(_, text)| !text.is_empty());
+        members
+            .map(|(name, text)| (Key::Borrowed(name), Value::String(text.into_owned())))
+            .collect::<Object>()
+            .into()
+    }
+}
+
+/// All managers of an object.
+#[derive(Clone, Debug, Default)]
+pub struct Managed<'t> {
+    entries: Vec<Entry<'t>>,
+}
+
+/// What the managed fields of a request ask for.
+#[derive(Debug)]
+pub enum Requested<'t> {
+    /// Nothing, or nothing readable: the stored ones count.
+    Nothing,
+    /// Forget who owns what.
+    Reset,
+    /// These, from now on.
+    These(Managed<'t>),
+}
+
+impl<'t> Managed<'t> {
+    /// The stored entries of an object; none if they are damaged.
+    pub fn stored(object: &'t Object) -> Self {
+        let value = object.get("metadata").and_then(|metadata| metadata.get("managedFields"));
+        let items = value.and_then(Value::as_array).unwrap_or_default();
+        let known: Vec<&str> = items.iter().map(|item| item.str_at(&["fieldsV1"])).collect();
+        Managed::read(items, &known).unwrap_or_default()
+    }
+
+    /// What a request wants, given as the value of its managed fields. Texts that the object has already, in `stored`,
+    /// are not read again.
+    pub fn requested(value: &'t Value, stored: &Managed<'_>) -> Requested<'t> {
+        let Value::Array(items) = value else { return Requested::Nothing };
+        if let [Value::Object(only)] = items.as_slice()
+            && only.is_empty()
+        {
+            return Requested::Reset;
+        }
+        let known: Vec<&str> = stored
+            .entries
+            .iter()
+            .filter_map(|entry| match &entry.fields {
+                Fields::Text(text) => Some(*text),
+                Fields::Set(_) => None,
+            })
+            .collect();
+        match Managed::read(items, &known) {
+            Ok(managed) if !managed.is_empty() => Requested::These(managed),
+            _ => Requested::Nothing,
+        }
+    }
+
+    fn read(items: &'t [Value], known: &[&str]) -> Result<Self, ManagedError> {
+        let mut managed = Managed { entries: Vec::with_capacity(items.len() + 1) };
+        for item in items {
+            managed.put(Entry::read(item, known)?);
+        }
+        Ok(managed)
+    }
+
+    /// Whether nobody owns anything.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The entries, in no order.
+    pub fn entries(&self) -> &[Entry<'t>] {
+        &self.entries
+    }
+
+    /// The entries for change.
+    pub fn entries_mut(&mut self) -> &mut Vec<Entry<'t>> {
+        &mut self.entries
+    }
+
+    /// The entry of a manager.
+    pub fn get(&self, manager: &Manager<'_>) -> Option<&Entry<'t>> {
+        self.entries.iter().find(|entry| entry.manager.is(manager))
+    }
+
+    /// Takes the entry of a manager out.
+    pub fn take(&mut self, manager: &Manager<'_>) -> Option<Entry<'t>> {
+        let at = self.entries.iter().position(|entry| entry.manager.is(manager))?;
+        Some(self.entries.swap_remove(at))
+    }
+
+    /// Adds an entry, in place of the one its manager had.
+    pub fn put(&mut self, entry: Entry<'t>) {
+        match self.entries.iter_mut().find(|other| other.manager.is(&entry.manager)) {
+            Some(slot) => *slot = entry,
+            None => self.entries.push(entry),
+        }
+    }
+
+    /// Gives `fields` to `manager` on top of what it has, from `time` on.
+    pub fn give(&mut self, manager: Manager<'t>, time: Cow<'t, str>, fields: FieldSet<'t>) {
+        let fields = match self.take(&manager) {
+            Some(had) => fields.union(had.set().into_owned()),
+            None => fields,
+        };
+        self.entries.push(Entry::new(manager, time, fields));
+    }
+
+    /// Merges the oldest updaters, one bucket for each version, until no more than [`UPDATERS_MAX`] are left
+    /// (semantics §7.3 step 5).
+    pub fn cap(&mut self) {
+        let mut updaters: Vec<Manager<'t>> = Vec::new();
+        {
+            let mut all: Vec<&Entry<'t>> =
+                self.entries.iter().filter(|entry| entry.manager.operation == Operation::Update).collect();
+            if all.len() <= UPDATERS_MAX {
+                return;
+            }
+            all.sort_by_cached_key(|entry| (entry.time.to_string(), entry.manager.identity()));
+            updaters.extend(all.into_iter().map(|entry| entry.manager.clone()));
+        }
+        let mut left = updaters.len();
+        // The first of each version becomes the bucket as soon as there is a second one.
+        let mut first_of: Vec<Manager<'t>> = Vec::new();
+        for manager in updaters {
+            if left <= UPDATERS_MAX {
+                return;
+            }
+            let Some(first) = first_of.iter().find(|first| first.api_version == manager.api_version).cloned()
+            else {
+                first_of.push(manager);
+                continue;
+            };
+            let bucket = Manager {
+                name: OLDEST.into(),
+                operation: Operation::Update,
+                api_version: manager.api_version.clone(),
+                subresource: "".into(),
+            };
+            if self.get(&bucket).is_none()
+                && let Some(first) = self.take(&first)
+            {
+                self.entries.push(Entry { manager: bucket.clone(), ..first });
+            }
+            if let Some(merged) = self.take(&manager) {
+                let time = merged.time.clone();
+                self.give(bucket, time, merged.set().into_owned());
+                left -= 1;
+            }
+        }
+    }
+
+    /// The value of the managed fields: applied ones first, then by time, name, version and subresource; `None` when
+    /// nobody owns anything. Managers without fields are left out.
+    pub fn into_value(mut self) -> Option<Value> {
+        self.entries.sort_by(|a, b| {
+            let key = |entry: &Entry<'t>| entry.manager.operation;
+            (key(a), &a.time, &a.manager.name, &a.manager.api_version, &a.manager.subresource).cmp(&(
+                key(b),
+                &b.time,
+                &b.manager.name,
+                &b.manager.api_version,
+                &b.manager.subresource,
+            ))
+        });
+        let entries: Vec<Value> = self.entries.into_iter().map(Entry::write).collect();
+        (!entries.is_empty()).then_some(Value::Array(entries))
+    }
+}
+
+/// Whether two values of managed fields say the same but for their times.
+pub fn is_same_but_for_times(a: Option<&Value>, b: Option<&Value>) -> bool {
+    fn items(value: Option<&Value>) -> &[Value] {
+        value.and_then(Value::as_array).unwrap_or_default()
+    }
+    let members = ["manager", "operation", "apiVersion", "fieldsType", "fieldsV1", "subresource"];
+    let (a, b) = (items(a), items(b));
+    let same = |(a, b): (&Value, &Value)| members.iter().all(|name| a.get(name) == b.get(name));
+    a.len() == b.len() && a.iter().zip(b).all(same)
+}
+
+#[cfg(test)]
+#[path = "managed_test.rs"]
+mod tests;

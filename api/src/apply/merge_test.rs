@@ -1,0 +1,120 @@
+//! Merging and removing, per shape of the schema.
+
+use super::*;
+use crate::json::{parse, write};
+use crate::naming::KUBERNETES;
+use crate::schema::builtin;
+
+fn object(text: &str) -> Object {
+    parse(text.as_bytes()).unwrap().as_object().unwrap().clone()
+}
+
+fn text(object: Object) -> String {
+    let mut out = Vec::new();
+    write(&object.into(), &mut out);
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn a_configuration_is_laid_over_an_object_as_semantics_7_4_says() {
+    for (message, live, config, want) in [
+        (
+            "core.v1.ConfigMap",
+            r#"{"data":{"a":"1","b":"2"}}"#,
+            r#"{"data":{"b":"3","c":"4"}}"#,
+            r#"{"data":{"a":"1","b":"3","c":"4"}}"#,
+        ),
+        ("core.v1.ConfigMap", r#"{"data":{"a":"1"}}"#, r#"{"data":{}}"#, r#"{"data":{"a":"1"}}"#),
+        ("core.v1.ConfigMap", r#"{"data":{"a":"1"}}"#, r#"{"data":null}"#, r#"{"data":{"a":"1"}}"#),
+        ("core.v1.ConfigMap", r#"{"data":{"a":"1"}}"#, r#"{"data":{"a":null}}"#, r#"{"data":{"a":null}}"#),
+        // Atomic: replaced as one.
+        (
+            "core.v1.PodSpec",
+            r#"{"nodeSelector":{"a":"1"}}"#,
+            r#"{"nodeSelector":{"b":"2"}}"#,
+            r#"{"nodeSelector":{"b":"2"}}"#,
+        ),
+        (
+            "core.v1.PodSpec",
+            r#"{"tolerations":[{"key":"a"}]}"#,
+            r#"{"tolerations":[]}"#,
+            r#"{"tolerations":[]}"#,
+        ),
+        // Keyed elements are merged, also those whose key is completed from a default.
+        (
+            "core.v1.Container",
+            r#"{"ports":[{"containerPort":80,"protocol":"TCP","name":"http"}]}"#,
+            r#"{"ports":[{"containerPort":80,"hostPort":8080},{"containerPort":80,"protocol":"UDP"}]}"#,
+            r#"{"ports":[{"containerPort":80,"protocol":"TCP","name":"http","hostPort":8080},{"containerPort":80,"protocol":"UDP"}]}"#,
+        ),
+    ] {
+        let message = builtin::message(&KUBERNETES, &format!("api.{message}")).unwrap();
+        let got = merge(message, &object(live), &object(config)).unwrap();
+        assert_eq!(text(got), want, "{live} + {config}");
+    }
+}
+
+#[test]
+fn lists_keep_the_order_of_the_configuration_and_the_place_of_the_others() {
+    let message = builtin::message(&KUBERNETES, "apimachinery.pkg.apis.meta.v1.ObjectMeta").unwrap();
+    let list = |names: &str| {
+        let names: Vec<String> = names.chars().map(|name| format!("\"{name}\"")).collect();
+        object(&format!("{{\"finalizers\":[{}]}}", names.join(",")))
+    };
+    for (live, config, want) in [
+        ("", "ab", "ab"),
+        ("ab", "", "ab"),
+        ("ab", "ab", "ab"),
+        ("ab", "ba", "ba"),
+        ("abc", "ca", "bca"),
+        ("abc", "b", "abc"),
+        ("abc", "bd", "abcd"),
+        ("ac", "abc", "abc"),
+        ("xaybz", "ba", "xybza"),
+        ("abcd", "dxa", "bcdxa"),
+        ("ab", "xy", "abxy"),
+        // What the object has twice is taken once, where the configuration has it.
+        ("aab", "a", "ab"),
+        ("aab", "c", "aabc"),
+    ] {
+        let merged = merge(message, &list(live), &list(config)).unwrap();
+        let items = merged.get("finalizers").and_then(Value::as_array).unwrap_or_default();
+        let got: String = items.iter().filter_map(Value::as_str).collect();
+        assert_eq!(got, want, "{live} + {config}");
+        if !live.contains("aa") {
+            let again = merge(message, &merged, &list(config)).unwrap();
+            assert_eq!(again, merged, "{live} + {config}, twice");
+        }
+    }
+}
+
+#[test]
+fn live_elements_without_a_key_are_an_error_with_their_place() {
+    let message = builtin::message(&KUBERNETES, "api.core.v1.Pod").unwrap();
+    let live = object(r#"{"spec":{"containers":[null]}}"#);
+    let config = object(r#"{"spec":{"containers":[{"name":"a"}]}}"#);
+    let error = merge(message, &live, &config).unwrap_err().to_string();
+    assert_eq!(error, ".spec.containers: element 0: associative list with keys may not have a null element");
+}
+
+#[test]
+fn fields_are_taken_out_with_all_below_them() {
+    let message = builtin::message(&KUBERNETES, "api.core.v1.Pod").unwrap();
+    let pod = r#"{"metadata":{"labels":{"a":"1","b":"2"}},"spec":{"nodeSelector":{"x":"y"},"containers":[{"name":"a","image":"i"},{"name":"b"}]}}"#;
+    for (fields, want) in [
+        ("{}", pod.to_owned()),
+        (r#"{"f:metadata":{"f:labels":{"f:a":{}}}}"#, pod.replace(r#""a":"1","#, "")),
+        // What nothing is left of is null, and so is what is atomic and touched inside.
+        (r#"{"f:metadata":{"f:labels":{"f:a":{},"f:b":{}}}}"#, pod.replace(r#"{"a":"1","b":"2"}"#, "null")),
+        (r#"{"f:spec":{"f:nodeSelector":{"f:x":{}}}}"#, pod.replace(r#"{"x":"y"}"#, "null")),
+        (r#"{"f:spec":{"f:containers":{"k:{\"name\":\"b\"}":{}}}}"#, pod.replace(r#",{"name":"b"}"#, "")),
+        (
+            r#"{"f:spec":{"f:containers":{"k:{\"name\":\"a\"}":{"f:image":{}}}}}"#,
+            pod.replace(r#","image":"i""#, ""),
+        ),
+        (r#"{"f:spec":{}}"#, r#"{"metadata":{"labels":{"a":"1","b":"2"}}}"#.to_owned()),
+    ] {
+        let got = remove(message, &object(pod), &FieldSet::parse(fields).unwrap());
+        assert_eq!(text(got), want, "{fields}");
+    }
+}

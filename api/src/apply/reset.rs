@@ -1,0 +1,131 @@
+//! Which fields an endpoint never owns: those it does not write, and those that nobody owns (semantics §7.2).
+
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
+use super::compare::Comparison;
+use crate::field::{Element, FieldSet, Node};
+use crate::schema::registry::Resource;
+use crate::strategy::Endpoint;
+
+/// What says which object it is, or what the system keeps about it.
+const IDENTITY: [&str; 11] = [
+    "apiVersion",
+    "kind",
+    "metadata.name",
+    "metadata.namespace",
+    "metadata.creationTimestamp",
+    "metadata.selfLink",
+    "metadata.uid",
+    "metadata.clusterName",
+    "metadata.generation",
+    "metadata.managedFields",
+    "metadata.resourceVersion",
+];
+
+static OWNED_BY_NOBODY: LazyLock<FieldSet<'static>> = LazyLock::new(|| FieldSet::of_fields(&IDENTITY));
+
+/// What an update through `/resize` takes; `*` is any element.
+const RESIZED: [&[&str]; 4] = [
+    &["spec", "containers", "*", "resources"],
+    &["spec", "containers", "*", "resizePolicy"],
+    &["spec", "initContainers", "*", "resources"],
+    &["spec", "initContainers", "*", "resizePolicy"],
+];
+
+/// What an update through `/ephemeralcontainers` takes.
+const EPHEMERAL: [&[&str]; 1] = [&["spec", "ephemeralContainers"]];
+
+/// What the namespace's `/finalize` leaves alone.
+const BY_FINALIZE: [&str; 1] = ["status"];
+
+/// What `/approval` leaves alone.
+const BY_APPROVAL: [&str; 2] = ["spec", "status.certificate"];
+
+/// The fields of an endpoint that it does not own.
+#[derive(Clone, Debug)]
+pub struct Reset {
+    skipped: Cow<'static, FieldSet<'static>>,
+    /// Where given, everything else is not owned either.
+    only: Option<&'static [&'static [&'static str]]>,
+}
+
+impl Reset {
+    /// Of the body of a subresource, which owns all it has.
+    pub fn none() -> Reset {
+        Reset { skipped: Cow::Borrowed(&OWNED_BY_NOBODY), only: None }
+    }
+
+    /// Of `endpoint` of `resource`.
+    pub fn of(resource: &Resource, endpoint: Endpoint) -> Reset {
+        let status = resource.table.status.as_ref();
+        let (paths, only): (&'static [&'static str], Option<&'static [&'static [&'static str]]>) =
+            match endpoint {
+                Endpoint::Main => (status.map_or(&[], |status| status.reset_by_main), None),
+                Endpoint::Status => (status.map_or(&[], |status| status.reset_by_status), None),
+                Endpoint::Finalize => (&BY_FINALIZE, None),
+                Endpoint::Approval => (&BY_APPROVAL, None),
+                Endpoint::EphemeralContainers => (&[], Some(&EPHEMERAL)),
+                Endpoint::Resize => (&[], Some(&RESIZED)),
+                Endpoint::Scale | Endpoint::Binding => (&[], None),
+            };
+        let mut skipped = Cow::Borrowed(&*OWNED_BY_NOBODY);
+        if !paths.is_empty() {
+            let with = OWNED_BY_NOBODY.clone().union(FieldSet::of_fields(paths));
+            skipped = Cow::Owned(with);
+        }
+        Reset { skipped, only }
+    }
+
+    /// The paths that a comparison need not look at, nor below them.
+    pub fn skipped(&self) -> &FieldSet<'static> {
+        &self.skipped
+    }
+
+    /// What is left of a comparison that left out [`Reset::skipped`].
+    pub fn filter<'t>(&self, comparison: Comparison<'t>) -> Comparison<'t> {
+        match self.only {
+            None => comparison,
+            Some(only) => Comparison {
+                removed: matching(comparison.removed, only, 0),
+                modified: matching(comparison.modified, only, 0),
+                added: matching(comparison.added, only, 0),
+            },
+        }
+    }
+
+    /// What of a configuration that is applied here is not taken away again: the fields that the endpoint writes, and
+    /// those that say which object it is.
+    pub fn applied<'t>(&self, set: FieldSet<'t>) -> FieldSet<'t> {
+        let identity = set.clone().within(&OWNED_BY_NOBODY);
+        self.owned(set).union(identity)
+    }
+
+    /// What a configuration that is applied here comes to own.
+    pub fn owned<'t>(&self, set: FieldSet<'t>) -> FieldSet<'t> {
+        let whole = FieldSet::of_fields(&["metadata"]);
+        let set = set.recursive_difference(&self.skipped).difference(&whole);
+        match self.only {
+            None => set,
+            Some(only) => matching(set, only, 0),
+        }
+    }
+}
+
+/// The paths that begin as one of `patterns` does, of which `level` steps are gone already.
+fn matching<'t>(set: FieldSet<'t>, patterns: &[&[&str]], level: usize) -> FieldSet<'t> {
+    let nodes = set.nodes().iter().map(|node| {
+        let fits = |pattern: &&&[&str]| match (pattern.get(level), &node.element) {
+            (Some(&"*"), _) => true,
+            (Some(name), Element::Field(field)) => field == name,
+            _ => false,
+        };
+        let fitting: Vec<&[&str]> = patterns.iter().filter(fits).copied().collect();
+        if fitting.iter().any(|pattern| pattern.len() == level + 1) {
+            return node.clone();
+        }
+        let children = matching(node.children.clone(), &fitting, level + 1);
+        Node { element: node.element.clone(), member: false, children }
+    });
+    FieldSet::from_nodes(nodes.collect())
+}

@@ -1,0 +1,70 @@
+//! The managed fields of a scale: those of its parent, as far as they are about the replica count (semantics §7.2).
+//!
+//! ```text
+//! parent  apps/v1         .spec.replicas and others ──to_scale──►  autoscaling/v1  .spec.replicas
+//!         apps/v1         others, and .spec.replicas ◄─to_parent─  whoever has it now, through `scale`
+//! ```
+//!
+//! Entries that come from a scale have no time, as in the reference server.
+
+use super::managed::{Entry, Managed, Manager};
+use super::versions::Versions;
+use crate::field::{Element, FieldSet};
+use crate::json::{Object, Value};
+
+/// The replica count, in a scale and in every parent.
+const REPLICAS: [Element<'static>; 2] = [
+    Element::Field(std::borrow::Cow::Borrowed("spec")),
+    Element::Field(std::borrow::Cow::Borrowed("replicas")),
+];
+
+fn replicas<'t>() -> FieldSet<'t> {
+    let mut set = FieldSet::new();
+    set.insert(&REPLICAS);
+    set
+}
+
+/// The managed fields of the scale of `parent`.
+pub fn to_scale(parent: &Object, versions: &Versions<'_>, scale_version: &str) -> Option<Value> {
+    let mut managed = Managed::default();
+    for entry in Managed::stored(parent).entries() {
+        if versions.at(&entry.manager.api_version).is_some() && entry.set().has(&REPLICAS) {
+            let manager = Manager { api_version: scale_version.into(), ..entry.manager.clone() }.into_owned();
+            managed.put(Entry::new(manager, entry.time.to_string().into(), replicas()));
+        }
+    }
+    managed.into_value()
+}
+
+/// The managed fields of `parent` after its scale was written, with the managed fields of `scale`. The writer of the
+/// scale was in the version of the request.
+pub fn to_parent(parent: &Object, versions: &Versions<'_>, scale: &Object) -> Option<Value> {
+    let mut managed = Managed::stored(parent);
+    let scaled = Managed::stored(scale);
+    let mut left: Vec<&Entry<'_>> =
+        scaled.entries().iter().filter(|entry| entry.set().has(&REPLICAS)).collect();
+    let is_same = |a: &Manager<'_>, b: &Manager<'_>| {
+        (a.operation, &a.name, &a.subresource) == (b.operation, &b.name, &b.subresource)
+    };
+    managed.entries_mut().retain_mut(|entry| {
+        if versions.at(&entry.manager.api_version).is_none() {
+            return false;
+        }
+        if !entry.set().has(&REPLICAS) {
+            return true;
+        }
+        if let Some(at) = left.iter().position(|other| is_same(&other.manager, &entry.manager)) {
+            left.swap_remove(at);
+            return true;
+        }
+        let others = entry.set().into_owned().difference(&replicas());
+        let is_empty = others.is_empty();
+        entry.set_fields(others);
+        !is_empty
+    });
+    for entry in left {
+        let manager = Manager { api_version: versions.own.api_version.into(), ..entry.manager.clone() };
+        managed.give(manager, "".into(), replicas());
+    }
+    managed.into_value()
+}

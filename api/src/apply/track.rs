@@ -1,0 +1,177 @@
+//! Ownership after a write that is no apply: create, update, and the other patches (semantics §7.3).
+//!
+//! ```text
+//! live ──┐            ┌─ others lose what they owned of removed, modified and added
+//!        ├─ compare ──┤
+//! new ───┘            └─ the writer owns modified and added, from now on
+//! ```
+//!
+//! Nothing is tracked of an existing object that has no managed fields; a new object is always tracked.
+
+use super::compare::{Comparison, compare};
+use super::managed::{Managed, Manager, Operation, Requested};
+use super::reconcile::reconcile;
+use super::reset::Reset;
+use super::versions::{Version, Versions};
+use crate::json::{Object, Value};
+use crate::schema::decode_form::zero_object;
+
+/// Who writes, where, and when.
+#[derive(Clone, Copy, Debug)]
+pub struct Writer<'w> {
+    /// Name of the manager.
+    pub manager: &'w str,
+    /// Subresource written through; empty for the object itself.
+    pub subresource: &'w str,
+    /// Now, in seconds, as RFC 3339.
+    pub now: &'w str,
+}
+
+impl<'w> Writer<'w> {
+    /// The manager that this writer is.
+    pub fn manager<'t>(&self, operation: Operation, api_version: &'t str) -> Manager<'t>
+    where
+        'w: 't,
+    {
+        Manager {
+            name: if self.manager.is_empty() { "unknown" } else { self.manager }.into(),
+            operation,
+            api_version: api_version.into(),
+            subresource: self.subresource.into(),
+        }
+    }
+}
+
+/// Makes the managed fields of `new`, a new object, which is given in the version of the request.
+pub fn created(versions: &Versions<'_>, writer: &Writer<'_>, reset: &Reset, new: &mut Object) {
+    let given = take_managed_fields(new);
+    let nothing = zero_object(versions.message());
+    let value = {
+        let base = match Managed::requested(&given, &Managed::default()) {
+            Requested::These(managed) => managed,
+            Requested::Nothing | Requested::Reset => Managed::default(),
+        };
+        follow(versions, writer, reset, base, &nothing, new)
+    };
+    put_managed_fields(new, value);
+}
+
+/// Makes the managed fields of `new`, which is to take the place of `live`. Both are in the version of the request.
+pub fn updated(versions: &Versions<'_>, writer: &Writer<'_>, reset: &Reset, live: &Object, new: &mut Object) {
+    let given = take_managed_fields(new);
+    let value = {
+        let stored = Managed::stored(live);
+        let base = match Managed::requested(&given, &stored) {
+            // Through a subresource nobody changes managed fields.
+            _ if !writer.subresource.is_empty() => stored,
+            Requested::Nothing => stored,
+            Requested::Reset => Managed::default(),
+            Requested::These(managed) => managed,
+        };
+        if base.is_empty() { None } else { follow(versions, writer, reset, base, live, new) }
+    };
+    put_managed_fields(new, value);
+}
+
+/// Takes the managed fields out of an object.
+pub fn take_managed_fields(object: &mut Object) -> Value {
+    let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
+    metadata.and_then(|metadata| metadata.remove("managedFields")).unwrap_or_default()
+}
+
+/// Puts managed fields into an object that has none.
+pub fn put_managed_fields(object: &mut Object, value: Option<Value>) {
+    if let Some(value) = value {
+        crate::object::metadata_mut(object).insert("managedFields", value);
+    }
+}
+
+fn follow<'t>(
+    versions: &Versions<'t>,
+    writer: &'t Writer<'_>,
+    reset: &'t Reset,
+    mut managed: Managed<'t>,
+    live: &'t Object,
+    new: &'t Object,
+) -> Option<Value> {
+    let mut changes = Changes::new(*versions, reset, live, new);
+    take_back(&mut managed, &mut changes, None);
+    let brought = changes.own.brought();
+    if !brought.is_empty() {
+        let manager = writer.manager(Operation::Update, versions.own.api_version);
+        managed.give(manager, writer.now.into(), brought);
+    }
+    managed.cap();
+    managed.into_value()
+}
+
+/// What changed from one state of an object to another, in every version that somebody asks for.
+pub(super) struct Changes<'t> {
+    versions: Versions<'t>,
+    reset: &'t Reset,
+    live: &'t Object,
+    new: &'t Object,
+    /// In the version of the request.
+    pub(super) own: Comparison<'t>,
+    others: Vec<(Version<'t>, Comparison<'static>)>,
+}
+
+impl<'t> Changes<'t> {
+    /// The changes from `live` to `new`, both in the version of the request, as far as the endpoint may make them.
+    pub(super) fn new(versions: Versions<'t>, reset: &'t Reset, live: &'t Object, new: &'t Object) -> Self {
+        let own = reset.filter(compare(versions.message(), live, new, reset.skipped()));
+        Changes { versions, reset, live, new, own, others: Vec::new() }
+    }
+
+    /// The changes in `api_version`; `None` when that is not served any more.
+    pub(super) fn at(&mut self, api_version: &str) -> Option<&Comparison<'t>> {
+        let own = self.versions.own;
+        if api_version == own.api_version {
+            return Some(&self.own);
+        }
+        let version = self.versions.at(api_version)?;
+        let at = match self.others.iter().position(|(known, _)| known.api_version == version.api_version) {
+            Some(at) => at,
+            None => {
+                let live = self.versions.convert(self.live.clone(), own, version)?;
+                let new = self.versions.convert(self.new.clone(), own, version)?;
+                let found = compare(version.message, &live, &new, self.reset.skipped());
+                self.others.push((version, self.reset.filter(found.into_owned())));
+                self.others.len() - 1
+            }
+        };
+        Some(&self.others[at].1)
+    }
+}
+
+/// Takes from every manager but `writer` what was removed, modified or added. Managers whose version is not served
+/// any more, and those who own nothing any more, are dropped.
+pub(super) fn take_back<'t>(
+    managed: &mut Managed<'t>,
+    changes: &mut Changes<'t>,
+    writer: Option<&Manager<'_>>,
+) {
+    let (own, live) = (changes.versions.own, changes.live);
+    managed.entries_mut().retain_mut(|entry| {
+        if writer.is_some_and(|writer| entry.manager.is(writer)) {
+            return true;
+        }
+        let Some(found) = changes.at(&entry.manager.api_version) else { return false };
+        let set = entry.set();
+        let lost = [&found.removed, &found.modified, &found.added];
+        if !lost.iter().any(|lost| set.intersects(lost)) {
+            return !set.is_empty();
+        }
+        let mut left = lost.iter().fold(set.into_owned(), |left, lost| left.difference(lost));
+        if entry.manager.api_version == own.api_version {
+            left = reconcile(own.message, left, live);
+        }
+        let is_empty = left.is_empty();
+        entry.set_fields(left);
+        !is_empty
+    });
+}
+
+#[cfg(test)]
+#[path = "track_test.rs"]
+mod tests;

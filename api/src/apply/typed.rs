@@ -1,0 +1,317 @@
+//! The schema as ownership sees it: what a value is made of, and how the elements of a list are told apart.
+//!
+//! A [`Type`] is a view of the schema tables: a struct with its fields, a map, a list with its way of merging, a
+//! scalar, or something without a schema, whose type is deduced from the value (maps granular, lists atomic).
+//! Structs, maps and lists are granular (owned part by part) or atomic (owned as one). Source: semantics §7.1.
+
+use std::borrow::Cow;
+
+use crate::field::{Element, FieldSet, Scalar};
+use crate::json::{self, Object, Value};
+use crate::schema::table::{Field, Kind, ListType, Message, Shape};
+
+/// What a value is made of.
+#[derive(Clone, Copy, Debug)]
+pub enum Type {
+    /// One value that is owned as one.
+    Scalar(Primitive),
+    /// Named fields.
+    Struct {
+        /// The fields.
+        message: &'static Message,
+        /// Owned as one.
+        atomic: bool,
+    },
+    /// Any names, one type.
+    Map {
+        /// Type of the values.
+        value: MapValue,
+        /// Owned as one.
+        atomic: bool,
+    },
+    /// A list.
+    List {
+        /// Type of the elements.
+        item: Kind,
+        /// How it merges.
+        list: ListType,
+    },
+    /// Without a schema.
+    Deduced,
+}
+
+/// The type of a map's values.
+#[derive(Clone, Copy, Debug)]
+pub enum MapValue {
+    /// One value of this kind.
+    One(Kind),
+    /// An atomic list of such values.
+    List(Kind),
+}
+
+/// What an applied scalar must be.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Primitive {
+    /// A number.
+    Numeric,
+    /// A string.
+    Text,
+    /// A boolean.
+    Boolean,
+    /// Any of them: times, quantities, ports that may be names.
+    Any,
+}
+
+impl Type {
+    /// The type of an object.
+    pub fn of_message(message: &'static Message) -> Type {
+        Type::Struct { message, atomic: message.atomic }
+    }
+
+    /// The type of a field's whole value.
+    pub fn of_field(field: &'static Field) -> Type {
+        match field.shape {
+            Shape::Single => match Type::of_kind(field.kind) {
+                // The field has the last word on its struct.
+                Type::Struct { message, .. } => Type::Struct { message, atomic: field.atomic },
+                other => other,
+            },
+            Shape::List | Shape::WrappedList => Type::List { item: field.kind, list: field.list },
+            Shape::Map => Type::Map { value: MapValue::One(field.kind), atomic: field.atomic },
+            Shape::MapOfLists => Type::Map { value: MapValue::List(field.kind), atomic: field.atomic },
+        }
+    }
+
+    /// The type of one value, as elements of lists and maps are.
+    pub fn of_kind(kind: Kind) -> Type {
+        match kind {
+            Kind::Bool => Type::Scalar(Primitive::Boolean),
+            Kind::Int32 | Kind::Int64 | Kind::Double => Type::Scalar(Primitive::Numeric),
+            Kind::String | Kind::Bytes | Kind::Duration => Type::Scalar(Primitive::Text),
+            Kind::Time | Kind::MicroTime | Kind::Quantity | Kind::IntOrString => Type::Scalar(Primitive::Any),
+            Kind::Message(message) => Type::of_message(message),
+            Kind::RawExtension
+            | Kind::FieldsV1
+            | Kind::Json
+            | Kind::SchemaOrArray(_)
+            | Kind::SchemaOrBool(_)
+            | Kind::SchemaOrStrings(_) => Type::Deduced,
+        }
+    }
+
+    /// The type of the values of a map.
+    pub fn of_map_value(value: MapValue) -> Type {
+        match value {
+            MapValue::One(kind) => Type::of_kind(kind),
+            MapValue::List(item) => Type::List { item, list: ListType::Atomic },
+        }
+    }
+
+    /// The type without its schema, where it has none, as the value shows it.
+    pub fn for_value(self, value: &Value) -> Type {
+        match (self, value) {
+            (Type::Deduced, Value::Object(_)) => {
+                Type::Map { value: MapValue::One(Kind::Json), atomic: false }
+            }
+            (Type::Deduced, Value::Array(_)) => Type::List { item: Kind::Json, list: ListType::Atomic },
+            (Type::Deduced, Value::Null) => Type::Deduced,
+            (Type::Deduced, _) => Type::Scalar(Primitive::Any),
+            (known, _) => known,
+        }
+    }
+
+    /// The type one step further in, as far as the schema tells without a value.
+    pub fn step(self, element: &Element<'_>) -> Option<Type> {
+        match (self, element) {
+            (Type::Struct { message, .. }, Element::Field(name)) => message.field(name).map(Type::of_field),
+            (Type::Map { value, .. }, Element::Field(_)) => Some(Type::of_map_value(value)),
+            (Type::List { item, .. }, Element::Key(_) | Element::Value(_)) => Some(Type::of_kind(item)),
+            (Type::Deduced, _) => Some(Type::Deduced),
+            _ => None,
+        }
+    }
+
+    /// Whether `element` is a field that the schema declares.
+    pub fn declares(self, element: &Element<'_>) -> bool {
+        matches!((self, element), (Type::Struct { message, .. }, Element::Field(name)) if message.field(name).is_some())
+    }
+}
+
+/// Why an element cannot be told from its neighbours.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum KeyError {
+    /// `null` where keys are needed.
+    #[error("associative list with keys may not have a null element")]
+    Null,
+    /// No object where keys are needed.
+    #[error("associative list with keys may not have non-map elements")]
+    NotAMap,
+    /// None of the keys is there, and none has a default.
+    #[error(
+        "associative list with keys has an element that omits all key fields [{}] (and doesn't have default values for any key fields)",
+        .keys.iter().map(|key| format!("\"{key}\"")).collect::<Vec<_>>().join(" ")
+    )]
+    NoKey {
+        /// The keys.
+        keys: &'static [&'static str],
+    },
+    /// An object in a set.
+    #[error("associative list without keys has an element that's a map type")]
+    SetOfMaps,
+    /// A list in a set.
+    #[error("not supported: associative list with lists as elements")]
+    SetOfLists,
+    /// `null` in a set.
+    #[error("associative list without keys has an element that's an explicit null")]
+    SetOfNulls,
+    /// The list is atomic: its elements have no paths.
+    #[error("invalid indexing of non-associative list")]
+    Atomic,
+}
+
+/// The step that leads to an element of a list.
+///
+/// Keys that the element leaves out are completed from the schema's defaults.
+pub fn item_element<'t>(item: Kind, list: ListType, value: &'t Value) -> Result<Element<'t>, KeyError> {
+    match list {
+        ListType::Atomic => Err(KeyError::Atomic),
+        ListType::Set => match value {
+            Value::Object(_) => Err(KeyError::SetOfMaps),
+            Value::Array(_) => Err(KeyError::SetOfLists),
+            Value::Null => Err(KeyError::SetOfNulls),
+            scalar => Ok(Element::Value(Scalar::of(scalar))),
+        },
+        ListType::Map(keys) => {
+            let members = match value {
+                Value::Object(members) => members,
+                Value::Null => return Err(KeyError::Null),
+                _ => return Err(KeyError::NotAMap),
+            };
+            let mut found = Vec::with_capacity(keys.len());
+            for &key in keys {
+                let value = match members.get(key) {
+                    Some(value) => Some(Scalar::of(value)),
+                    None => key_default(item, key),
+                };
+                if let Some(value) = value {
+                    found.push((Cow::Borrowed(key), value));
+                }
+            }
+            if found.is_empty() {
+                return Err(KeyError::NoKey { keys });
+            }
+            if !found.is_sorted_by(|(a, _), (b, _)| a <= b) {
+                found.sort_by(|(a, _), (b, _)| a.cmp(b));
+            }
+            Ok(Element::Key(found))
+        }
+    }
+}
+
+fn key_default(item: Kind, key: &str) -> Option<Scalar<'static>> {
+    let Kind::Message(message) = item else { return None };
+    let text = message.field(key)?.default?;
+    match json::parse(text.as_bytes()).ok()? {
+        Value::String(text) => Some(Scalar::Text(Cow::Owned(text))),
+        Value::Int(n) => Some(Scalar::Int(n)),
+        Value::Bool(value) => Some(Scalar::Bool(value)),
+        _ => None,
+    }
+}
+
+/// The members of a struct in schema order, with their fields; members that the schema does not know are left out.
+pub struct Members<'m> {
+    message: &'static Message,
+    object: &'m Object,
+}
+
+impl<'m> Members<'m> {
+    /// The members of `object`, which is a struct of type `message`.
+    pub fn new(message: &'static Message, object: &'m Object) -> Self {
+        Members { message, object }
+    }
+
+    /// Positions of fields and the values there, ascending.
+    pub fn sorted(&self) -> smallvec::SmallVec<[(u16, &'m Value); 24]> {
+        let fields = self.message.fields;
+        let mut found = smallvec::SmallVec::with_capacity(self.object.len());
+        let mut next = 0;
+        let mut ascending = true;
+        for (name, value) in self.object.iter() {
+            // Trees are nearly always in schema order, so that the field is found a little further on.
+            let ahead = fields[next..].iter().position(|field| field.name == name).map(|ahead| next + ahead);
+            let at = match ahead {
+                Some(at) => at,
+                None => match fields[..next].iter().position(|field| field.name == name) {
+                    Some(at) => {
+                        ascending = false;
+                        at
+                    }
+                    None => continue,
+                },
+            };
+            next = at + 1;
+            found.push((u16::try_from(at).unwrap_or(u16::MAX), value));
+        }
+        if !ascending {
+            found.sort_by_key(|(at, _)| *at);
+        }
+        found
+    }
+}
+
+/// What of a set lies below `element`, if anything.
+pub fn below<'s, 't>(set: Option<&'s FieldSet<'t>>, element: &Element<'_>) -> Option<&'s FieldSet<'t>> {
+    set?.get(element).map(|node| &node.children).filter(|children| !children.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json::parse;
+    use crate::naming::KUBERNETES;
+    use crate::schema::builtin;
+
+    #[test]
+    fn elements_are_told_apart_as_the_list_says() {
+        let item = |name: &str| {
+            Kind::Message(builtin::message(&KUBERNETES, &format!("api.core.v1.{name}")).unwrap())
+        };
+        const PORT: ListType = ListType::Map(&["protocol", "containerPort"]);
+        const OPTIONAL: ListType = ListType::Map(&["hostIP", "name"]);
+        for (item, list, value, want) in [
+            // Sorted by name, completed from defaults.
+            (item("ContainerPort"), PORT, r#"{"containerPort":80}"#, r#"[containerPort=80,protocol="TCP"]"#),
+            (item("ContainerPort"), OPTIONAL, r#"{"name":"a"}"#, r#"[name="a"]"#),
+            (
+                item("ContainerPort"),
+                OPTIONAL,
+                r#"{"hostPort":1}"#,
+                r#"associative list with keys has an element that omits all key fields ["hostIP" "name"] (and doesn't have default values for any key fields)"#,
+            ),
+            (item("ContainerPort"), PORT, "1", "associative list with keys may not have non-map elements"),
+            (item("ContainerPort"), PORT, "null", "associative list with keys may not have a null element"),
+            (Kind::String, ListType::Set, r#""a""#, r#"[="a"]"#),
+            (Kind::Int32, ListType::Set, "3", "[=3]"),
+            (
+                Kind::String,
+                ListType::Set,
+                "null",
+                "associative list without keys has an element that's an explicit null",
+            ),
+            (
+                Kind::String,
+                ListType::Set,
+                "{}",
+                "associative list without keys has an element that's a map type",
+            ),
+            (Kind::String, ListType::Set, "[]", "not supported: associative list with lists as elements"),
+            (Kind::String, ListType::Atomic, r#""a""#, "invalid indexing of non-associative list"),
+        ] {
+            let value = parse(value.as_bytes()).unwrap();
+            let said =
+                item_element(item, list, &value).map_or_else(|error| error.to_string(), |e| e.to_string());
+            assert_eq!(said, want);
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Objects in the versions that managers wrote them in (semantics §7.4 step 13).
+//!
+//! A field set means fields of one version. To compare it with an object, the object is brought into that version,
+//! by way of the stored one, as for any client of that version.
+
+use crate::convert;
+use crate::json::{Object, Value};
+use crate::naming::Naming;
+use crate::schema::conform::conform;
+use crate::schema::registry::{Registry, Resource};
+use crate::schema::table::Message;
+
+/// One version of a kind.
+#[derive(Clone, Copy, Debug)]
+pub struct Version<'r> {
+    /// Group and version.
+    pub api_version: &'r str,
+    /// The type.
+    pub message: &'static Message,
+    /// The resource; `None` for the body of a subresource.
+    resource: Option<&'r Resource>,
+}
+
+/// The versions of one kind, seen from the one that a request is in.
+#[derive(Clone, Copy, Debug)]
+pub struct Versions<'r> {
+    registry: &'r Registry,
+    naming: &'static Naming,
+    /// The version of the request.
+    pub own: Version<'r>,
+}
+
+impl<'r> Versions<'r> {
+    /// The versions of a resource.
+    pub fn of(registry: &'r Registry, resource: &'r Resource) -> Self {
+        let own = Version {
+            api_version: &resource.api_version,
+            message: resource.table.message,
+            resource: Some(resource),
+        };
+        Versions { registry, naming: registry.naming(), own }
+    }
+
+    /// The one version there is of the body of a subresource.
+    pub fn of_body(registry: &'r Registry, api_version: &'r str, message: &'static Message) -> Self {
+        let own = Version { api_version, message, resource: None };
+        Versions { registry, naming: registry.naming(), own }
+    }
+
+    /// The type in the version of the request.
+    pub fn message(&self) -> &'static Message {
+        self.own.message
+    }
+
+    /// This kind in `api_version`; `None` when that is not served (any more).
+    pub fn at(&self, api_version: &str) -> Option<Version<'r>> {
+        if api_version == self.own.api_version {
+            return Some(self.own);
+        }
+        let resource = self.own.resource?;
+        let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
+        let other = self.registry.by_kind(group, version, resource.table.kind)?;
+        let home =
+            |resource: &'r Resource| resource.storage.as_ref().map(|storage| storage.key_prefix.as_str());
+        (home(other) == home(resource)).then_some(Version {
+            api_version: &other.api_version,
+            message: other.table.message,
+            resource: Some(other),
+        })
+    }
+
+    /// An object from one version to another. In its own version it stays as it is, whatever that is.
+    ///
+    /// `None` when the object does not fit its version or cannot be converted.
+    pub fn convert(&self, object: Object, from: Version<'_>, to: Version<'_>) -> Option<Object> {
+        if from.api_version == to.api_version {
+            return Some(object);
+        }
+        let object = conform(from.message, Value::Object(object)).ok()?.object;
+        let stored = convert::to_stored(from.resource?, object, self.naming).ok()?;
+        convert::to_served(to.resource?, stored, self.naming).ok()
+    }
+}

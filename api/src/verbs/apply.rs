@@ -1,0 +1,217 @@
+//! apply: PATCH with a configuration, on items and on subresources that write their parent (semantics §7.4).
+//!
+//! ```text
+//! body ─► configuration ─┬─ object there: live in the request's version ─► apply::apply ─► the update path
+//!                        └─ not there:    nothing                      ─► apply::apply ─► the create path
+//! ```
+//!
+//! What applying means is in [`crate::apply`]; here it gets a body, a store and answers.
+
+use http::StatusCode;
+
+use super::Call;
+use super::ownership::Owners;
+use super::write::{check_identity, create_object, dedup_owners, scope_to_request, update_owned};
+use crate::apply::{ApplyError, Reset, Versions, Writer, last_applied};
+use crate::clock;
+use crate::codec::yaml;
+use crate::convert;
+use crate::field::FieldError;
+use crate::json::{self, Object, Value};
+use crate::object::{meta, set_meta};
+use crate::query::{FieldValidation, WriteOptions, invalid_options};
+use crate::rendition::{Renderer, refuse_list_transform};
+use crate::response::{Response, respond_object};
+use crate::schema::conform::conform;
+use crate::schema::decode_form::zero_object;
+use crate::schema::defaults;
+use crate::status::{Reason, Status};
+use crate::store;
+use crate::strategy::Endpoint;
+
+/// PATCH of a configuration.
+pub async fn apply(call: &mut Call<'_>, body: &[u8], endpoint: Endpoint) -> Result<Response, Status> {
+    let options = options(call)?;
+    refuse_list_transform(&call.output, call.resource)?;
+    let api_version = call.resource.api_version.clone();
+    let config = configuration(call, body, &options, (&api_version, call.resource.table.kind))?;
+    let key = store::key(call.resource, call.info.namespace_of(call.resource), &call.info.name);
+    loop {
+        if endpoint == Endpoint::Main && call.store().get(&key)?.is_none() {
+            call.api.authorize_create(call).await?;
+            match create(call, &config, &options).await {
+                // Somebody was faster: there is an object to apply to now.
+                Err(status) if status.reason == Reason::AlreadyExists => continue,
+                created => return respond_object(Renderer::for_call(call)?, StatusCode::CREATED, &created?),
+            }
+        }
+        let updated = update_owned(call, endpoint, options.dry_run, Owners::AsGiven, |call, stored, old| {
+            let mut live = convert::to_served(call.resource, old.clone(), call.api.naming)?;
+            let revision = stored.entry.revision().to_string();
+            set_meta(&mut live, "resourceVersion", Some(revision.as_str().into()));
+            let mut object = merged(call, endpoint, &live, &config, &options)?;
+            // Unless the configuration names a version, the apply goes on top of whatever there is.
+            if meta(&object, "resourceVersion") == revision {
+                set_meta(&mut object, "resourceVersion", None);
+            }
+            dedup_owners(call, &mut object);
+            defaults::apply(call.resource.table.message, &mut object, call.api.naming);
+            convert::to_stored(call.resource, object, call.api.naming)
+        });
+        match updated.await {
+            // It went away meanwhile; what is gone is made anew.
+            Err(status) if status.code == StatusCode::NOT_FOUND && endpoint == Endpoint::Main => {}
+            updated => return respond_object(Renderer::for_call(call)?, StatusCode::OK, &updated?),
+        }
+    }
+}
+
+async fn create(
+    call: &mut Call<'_>,
+    config: &Object,
+    options: &WriteOptions,
+) -> Result<bytes::Bytes, Status> {
+    let nothing = zero_object(call.resource.table.message);
+    let object = merged(call, Endpoint::Main, &nothing, config, options)?;
+    let uid = meta(&object, "uid");
+    if !uid.is_empty() {
+        let cause = format!(
+            "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+        );
+        return Err(Status::conflict(call.subject(&call.info.name), &cause));
+    }
+    create_object(call, object, options, Owners::AsGiven).await
+}
+
+/// The options of an apply.
+pub fn options(call: &Call<'_>) -> Result<WriteOptions, Status> {
+    let meta_group = call.api.naming.meta_group();
+    let options = WriteOptions::from_query(call.query, "PatchOptions", &meta_group)?;
+    if options.field_manager.is_empty() {
+        let error = FieldError::required("fieldManager", "is required for apply patch");
+        return Err(invalid_options("PatchOptions", &meta_group, &[error]));
+    }
+    Ok(options)
+}
+
+/// Reads the body of an apply: YAML, of which JSON is a part.
+pub fn configuration(
+    call: &mut Call<'_>,
+    body: &[u8],
+    options: &WriteOptions,
+    (api_version, kind): (&str, &str),
+) -> Result<Object, Status> {
+    let (value, duplicates) = read(body)?;
+    if let Some(error) = duplicates {
+        match options.field_validation {
+            FieldValidation::Ignore => {}
+            FieldValidation::Warn => call.warnings.extend(yaml::warnings(&error).map(str::to_owned)),
+            FieldValidation::Strict => {
+                return Err(Status::bad_request(format!("error strict decoding YAML: {error}")));
+            }
+        }
+    }
+    let mut config = match value {
+        Value::Object(config) => config,
+        Value::Null => Object::new(),
+        _ => {
+            let what = "json: cannot unmarshal into Go value of type map[string]interface {}";
+            return Err(Status::bad_request(format!("error decoding YAML: {what}")));
+        }
+    };
+    let text = |name: &str| config.get(name).and_then(Value::as_str).unwrap_or_default();
+    if (text("apiVersion"), text("kind")) != (api_version, kind) {
+        let given = text("apiVersion");
+        let (group, version) = given.rsplit_once('/').unwrap_or(("", given));
+        return Err(Status::bad_request(format!(
+            "invalid object type: {group}/{version}, Kind={}",
+            text("kind")
+        )));
+    }
+    if let Some(metadata) = config.get_mut("metadata").and_then(Value::as_object_mut) {
+        match metadata.remove("managedFields") {
+            None | Some(Value::Null) => {}
+            Some(_) => return Err(Status::bad_request("metadata.managedFields must be nil")),
+        }
+    }
+    Ok(config)
+}
+
+/// The tree of a body, and what strict decoding says of keys that come twice.
+fn read(body: &[u8]) -> Result<(Value, Option<String>), Status> {
+    // Programs send JSON, which is read faster as such; what is wrong with a text is told in the words of YAML.
+    if body.first() == Some(&b'{')
+        && let Ok((value, duplicates)) = json::parse_reporting_duplicates(body)
+        && duplicates.is_empty()
+    {
+        return Ok((value, None));
+    }
+    let document =
+        yaml::parse(body).map_err(|error| Status::bad_request(format!("error decoding YAML: {error}")))?;
+    let duplicates = document.strict_error();
+    Ok((document.value, duplicates))
+}
+
+/// Applies the configuration to `live` and reads the result by its schema.
+fn merged(
+    call: &mut Call<'_>,
+    endpoint: Endpoint,
+    live: &Object,
+    config: &Object,
+    options: &WriteOptions,
+) -> Result<Object, Status> {
+    let versions = Versions::of(&call.api.registry, call.resource);
+    let reset = Reset::of(call.resource, endpoint);
+    let mut object = laid_over(call, &versions, endpoint.subresource(), &reset, (live, config), options)?;
+    check_identity(call, &object)?;
+    scope_to_request(call, &mut object)?;
+    Ok(object)
+}
+
+/// Lays a configuration over a live object of the versions given, for the manager of the request.
+pub fn laid_over(
+    call: &Call<'_>,
+    versions: &Versions<'_>,
+    subresource: &str,
+    reset: &Reset,
+    (live, config): (&Object, &Object),
+    options: &WriteOptions,
+) -> Result<Object, Status> {
+    let now = clock::now();
+    let writer = Writer { manager: &options.field_manager, subresource, now: &now };
+    let force = options.force.unwrap_or(false);
+    let naming = call.api.naming;
+    let is_migrating = options.field_manager == last_applied::MANAGER;
+    let mut applied = crate::apply::apply(versions, &writer, reset, live, config, force);
+    if let Err(ApplyError::Conflicts(conflicts)) = &applied
+        && is_migrating
+        && let Some(allowed) = last_applied::allowed(versions, naming, live)
+    {
+        applied = match conflicts.clone().without(&allowed) {
+            Some(left) => Err(ApplyError::Conflicts(left)),
+            None => crate::apply::apply(versions, &writer, reset, live, config, true),
+        };
+    }
+    let place = || {
+        let (group, version) =
+            versions.own.api_version.rsplit_once('/').unwrap_or(("", versions.own.api_version));
+        let kind = config.get("kind").and_then(Value::as_str).unwrap_or_default();
+        let (namespace, name) = (meta(config, "namespace"), meta(config, "name"));
+        format!("({namespace}/{name}; {group}/{version}, Kind={kind})")
+    };
+    let failed = |what: &str| Status::new(Reason::Unknown, what);
+    let mut merged = applied.map_err(|error| match error {
+        ApplyError::Conflicts(conflicts) => conflicts.to_status(),
+        ApplyError::Configuration(errors) => {
+            failed(&format!("failed to create typed patch object {}: {errors}", place()))
+        }
+        ApplyError::Live(errors) => failed(&format!("failed to merge config: {errors}")),
+    })?;
+    if is_migrating {
+        last_applied::refresh(naming, &mut merged, config);
+    }
+    let conformed = conform(versions.message(), Value::Object(merged)).map_err(|error| {
+        failed(&format!("failed to convert new typed object {} to object: {error}", place()))
+    })?;
+    Ok(conformed.object)
+}
