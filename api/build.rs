@@ -1,7 +1,9 @@
-//! Turns `schema/*.proto` into `tables.rs`: the static tables that `src/schema/builtin.rs` includes.
+//! Turns `schema/*.proto` into `tables.rs`, the static tables that `src/schema/builtin.rs` includes, and `rules.rs`, the
+//! list of checks in code that `src/validation/rules.rs` includes.
 //!
 //! ```text
 //! schema/*.proto ──load──► model ──emit, once per vocabulary──► OUT_DIR/tables.rs
+//!                            └──── emit ────────────────────────► OUT_DIR/rules.rs
 //! ```
 //!
 //! A mistake in a schema file ends the build with the place and what is wrong; nothing is repaired silently.
@@ -27,5 +29,8 @@ fn main() {
     let schema = load::schema(Path::new("schema"));
     let out = std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR for build scripts");
     let tables = emit::tables(&schema, &naming::ALL);
-    std::fs::write(Path::new(&out).join("tables.rs"), tables).expect("OUT_DIR can be written");
+    let rules = emit::rule_list(&schema);
+    for (name, text) in [("tables.rs", tables), ("rules.rs", rules)] {
+        std::fs::write(Path::new(&out).join(name), text).expect("OUT_DIR can be written");
+    }
 }

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write;
 
-use crate::model::{Column, Field, Group, Kind, List, Message, MessageId, Resource, Schema, Shape};
+use crate::model::{Check, Column, Field, Group, Kind, List, Message, MessageId, Resource, Schema, Shape};
 use crate::naming::Naming;
 
 const PLACEHOLDERS: [&str; 4] = ["{word}", "{domain}", "{suffix}", "{system}"];
@@ -40,6 +40,24 @@ pub fn tables(schema: &Schema, vocabularies: &[&Naming]) -> String {
 }
 
 const STRING: &str = "strings can be written to";
+
+/// The text of `rules.rs`: the functions that messages name, in the order that their tables count them in.
+pub fn rule_list(schema: &Schema) -> String {
+    let mut out = "static RULES:&[Rule]=&[".to_owned();
+    for rule in rules(schema) {
+        write!(out, "{rule},").expect(STRING);
+    }
+    out.push_str("];\n");
+    out
+}
+
+fn rules(schema: &Schema) -> Vec<&str> {
+    let mut rules: Vec<_> = schema.messages.iter().map(|message| message.rule.as_str()).collect();
+    rules.sort_unstable();
+    rules.dedup();
+    rules.retain(|rule| !rule.is_empty());
+    rules
+}
 
 /// The messages whose tables differ among vocabularies: they have a placeholder, or refer to one that does.
 fn dependent(schema: &Schema) -> HashSet<MessageId> {
@@ -133,7 +151,18 @@ impl Emitter<'_> {
         for (number, place) in wire {
             write!(out, "WireField{{number:{number},place:{place}}},").expect(STRING);
         }
-        out.push_str("]};\n");
+        out.push_str("],union:");
+        match &message.union {
+            None => out.push_str("None"),
+            Some(union) => write!(
+                out,
+                "Some(Union{{members:&{:?},none:{:?},several:{:?}}})",
+                union.members, union.none, union.several
+            )
+            .expect(STRING),
+        }
+        let rule = rules(self.schema).iter().position(|rule| *rule == message.rule).map_or(0, |at| at + 1);
+        writeln!(out, ",rule:{rule}}};").expect(STRING);
     }
 
     fn field(&self, out: &mut String, field: &Field) {
@@ -183,7 +212,46 @@ impl Emitter<'_> {
         if let Some(inlined) = field.inlined {
             write!(out, "inlined:Some({inlined}),").expect(STRING);
         }
+        if let Some(check) = &field.check {
+            self.check(out, check);
+        }
         out.push_str("..FIELD},\n");
+    }
+
+    fn check(&self, out: &mut String, check: &Check) {
+        write!(out, "check:Some(&Check{{presence:Presence::{},", check.presence).expect(STRING);
+        for (name, form) in [("form", &check.form), ("keys", &check.keys)] {
+            if !form.is_empty() {
+                write!(out, "{name}:Some(Form::{form}),").expect(STRING);
+            }
+        }
+        for (name, text) in
+            [("required_detail", &check.required_detail), ("range_detail", &check.range_detail)]
+        {
+            if !text.is_empty() {
+                write!(out, "{name}:{},", self.text(text)).expect(STRING);
+            }
+        }
+        write!(out, "min:{:?},max:{:?},", check.min, check.max).expect(STRING);
+        for (name, most) in [("items_max", check.items_max), ("bytes_max", check.bytes_max)] {
+            if most > 0 {
+                write!(out, "{name}:{most},").expect(STRING);
+            }
+        }
+        for (name, value) in [
+            ("unique", check.unique),
+            ("set_in_code", check.set_in_code),
+            ("empty_is_refused", check.empty_is_refused),
+            ("unseen", check.unseen),
+        ] {
+            if value {
+                write!(out, "{name}:true,").expect(STRING);
+            }
+        }
+        if !check.reported.is_empty() {
+            write!(out, "reported:{},", self.texts(&check.reported)).expect(STRING);
+        }
+        out.push_str("..CHECK}),");
     }
 
     /// All messages by package and name.

@@ -13,7 +13,7 @@ use prost_reflect::{
 
 use crate::model::{
     Field, Group, GroupVersion, Kind, List, Message, MessageId, Patch, Resource, Schema, Shape, Subresource,
-    Version,
+    Union, Version,
 };
 use crate::options::{self, Options};
 
@@ -100,6 +100,8 @@ impl<'p> Loader<'p> {
                 .text(&file.options(), "openapi_package")
                 .unwrap_or_else(|| file.package_name().to_owned()),
             description: self.comments.get(message.full_name()).cloned().unwrap_or_default(),
+            union: self.union(message, &fields),
+            rule: self.options.text(&message.options(), "rule").unwrap_or_default(),
             fields,
             inlined,
             atomic: self.options.flag(&message.options(), "atomic_struct"),
@@ -110,6 +112,21 @@ impl<'p> Loader<'p> {
                 .map(options::column)
                 .collect(),
         }
+    }
+
+    fn union(&self, message: &MessageDescriptor, fields: &[Field]) -> Option<Union> {
+        let option = self.options.message(&message.options(), "union")?;
+        let at = |name: &String| {
+            let at = fields.iter().position(|field| field.name == *name);
+            at.unwrap_or_else(|| panic!("{} has no field {name}", message.full_name()))
+        };
+        let except: Vec<_> = options::texts(&option, "except").iter().map(at).collect();
+        let mut members: Vec<_> = options::texts(&option, "members").iter().map(at).collect();
+        if members.is_empty() {
+            members = (0..fields.len()).filter(|at| !except.contains(at)).collect();
+        }
+        let text = |name| options::text(&option, name);
+        Some(Union { members, none: text("none"), several: text("several") })
     }
 
     /// The fields as JSON shows them, and the structs that were flattened for it.
@@ -201,6 +218,7 @@ impl<'p> Loader<'p> {
                 .map(|option| options::patch(&option))
                 .unwrap_or_default(),
             inlined: None,
+            check: self.options.message(&options, "check").map(|option| options::check(&option)),
         }
     }
 
@@ -385,6 +403,7 @@ fn type_fields() -> [Field; 2] {
         atomic: false,
         patch: Patch::default(),
         inlined: None,
+        check: None,
     };
     [
         field(

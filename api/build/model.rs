@@ -22,6 +22,35 @@ pub struct Message {
     pub atomic: bool,
     /// Only where the message is no resource, which has its own.
     pub columns: Vec<Column>,
+    pub union: Option<Union>,
+    /// Path below the rules module; empty without one.
+    pub rule: String,
+}
+
+pub struct Union {
+    /// Positions in `fields`.
+    pub members: Vec<usize>,
+    pub none: String,
+    pub several: String,
+}
+
+/// Names are those of the tables' enums; empty without one.
+#[derive(Clone, Default)]
+pub struct Check {
+    pub presence: &'static str,
+    pub required_detail: String,
+    pub form: String,
+    pub keys: String,
+    pub min: Option<i64>,
+    pub max: Option<i64>,
+    pub range_detail: String,
+    pub items_max: u32,
+    pub bytes_max: u32,
+    pub unique: bool,
+    pub reported: Vec<String>,
+    pub set_in_code: bool,
+    pub empty_is_refused: bool,
+    pub unseen: bool,
 }
 
 #[derive(Clone)]
@@ -40,6 +69,7 @@ pub struct Field {
     pub atomic: bool,
     pub patch: Patch,
     pub inlined: Option<usize>,
+    pub check: Option<Check>,
 }
 
 #[derive(Clone, Copy)]

@@ -2,7 +2,7 @@
 
 use prost_reflect::{DescriptorPool, DynamicMessage, Value};
 
-use crate::model::{Column, GroupVersion, Patch, Selectable, Status};
+use crate::model::{Check, Column, GroupVersion, Patch, Selectable, Status};
 
 /// The options by name.
 pub struct Options<'p>(pub &'p DescriptorPool);
@@ -119,6 +119,41 @@ pub fn status(option: &DynamicMessage) -> Status {
         kept_by_main,
         kept_by_status,
         kept_on_create: flag(option, "kept_on_create"),
+    }
+}
+
+/// The number member `name`, if it is set.
+fn optional_number(message: &DynamicMessage, name: &str) -> Option<i64> {
+    message.has_field_by_name(name).then(|| value(message, name).as_i64()).flatten()
+}
+
+/// The enum member `name` as Rust would call it: `PORT_OR_NAME` → `PortOrName`.
+fn variant(message: &DynamicMessage, name: &str) -> String {
+    use prost_reflect::{Kind, ReflectMessage};
+    let field = message.descriptor().get_field_by_name(name).expect("the member was named here");
+    let Kind::Enum(choices) = field.kind() else { panic!("{name} is no enum") };
+    let choice = choices.get_value(choice(message, name)).expect("the compiler knows the value");
+    let words = choice.name().split('_');
+    words.map(|word| format!("{}{}", &word[..1], word[1..].to_lowercase())).collect()
+}
+
+pub fn check(option: &DynamicMessage) -> Check {
+    let form = |name| Some(variant(option, name)).filter(|form| form != "Any").unwrap_or_default();
+    Check {
+        presence: ["Published", "Taken", "Needed", "NotZero"][choice(option, "presence") as usize],
+        required_detail: text(option, "required_detail"),
+        form: form("form"),
+        keys: form("keys"),
+        min: optional_number(option, "min"),
+        max: optional_number(option, "max"),
+        range_detail: text(option, "range_detail"),
+        items_max: number(option, "items_max"),
+        bytes_max: number(option, "bytes_max"),
+        unique: flag(option, "unique"),
+        reported: texts(option, "reported"),
+        set_in_code: flag(option, "set_in_code"),
+        empty_is_refused: flag(option, "empty_is_refused"),
+        unseen: flag(option, "unseen"),
     }
 }
 

@@ -94,10 +94,9 @@ impl FieldError {
         Self::new(FieldErrorKind::Invalid, path, Some(print(value)), detail)
     }
 
-    /// `path: Unsupported value: <value>: supported values: "A", "B"`.
+    /// `path: Unsupported value: <value>: supported values: "A", "B"`, in the order given.
     pub fn not_supported(path: impl Into<String>, value: &Value, supported: &[&str]) -> Self {
-        let mut quoted: Vec<String> = supported.iter().map(|value| go_quote(value)).collect();
-        quoted.sort_unstable();
+        let quoted: Vec<String> = supported.iter().map(|value| go_quote(value)).collect();
         let detail = format!("supported values: {}", quoted.join(", "));
         Self::new(FieldErrorKind::NotSupported, path, Some(print(value)), detail)
     }

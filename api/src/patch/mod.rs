@@ -404,6 +404,7 @@ mod tests {
             atomic: false,
             patch: PatchStrategy { merge: true, retain_keys: false, replace: false, merge_key },
             inlined: None,
+            check: None,
         }
     }
 
@@ -417,6 +418,8 @@ mod tests {
         by_name: &[],
         inlined: &[],
         wire: &[],
+        union: None,
+        rule: 0,
         atomic: false,
     };
 }

@@ -23,6 +23,7 @@ const fn field(name: &'static str, kind: Kind, shape: Shape, patch: PatchStrateg
         atomic: false,
         patch,
         inlined: None,
+        check: None,
     }
 }
 
@@ -55,6 +56,8 @@ const fn message(name: &'static str, fields: &'static [Field]) -> Message {
         by_name,
         inlined: &[],
         wire: &[],
+        union: None,
+        rule: 0,
         atomic: false,
     }
 }

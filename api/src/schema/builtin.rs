@@ -5,9 +5,9 @@
 
 // What the generated text mentions.
 use super::table::{
-    Column, Field, GroupTable, Inlined, Kind, ListType, Message, NameRule, PatchStrategy, Place,
-    ResourceTable, Scope, Selectable, Shape, StatusRules, StorageTable, SubresourceTable, VersionTable,
-    WireField,
+    Check, Column, Field, Form, GroupTable, Inlined, Kind, ListType, Message, NameRule, PatchStrategy, Place,
+    Presence, ResourceTable, Scope, Selectable, Shape, StatusRules, StorageTable, SubresourceTable, Union,
+    VersionTable, WireField,
 };
 use crate::naming::Naming;
 
@@ -30,6 +30,25 @@ const FIELD: Field = Field {
     atomic: false,
     patch: PatchStrategy { merge: false, retain_keys: false, replace: false, merge_key: None },
     inlined: None,
+    check: None,
+};
+
+/// What validation asks of a field when its table says no more.
+const CHECK: Check = Check {
+    presence: Presence::Published,
+    required_detail: "",
+    form: None,
+    keys: None,
+    min: None,
+    max: None,
+    range_detail: "",
+    items_max: 0,
+    bytes_max: 0,
+    unique: false,
+    reported: &[],
+    set_in_code: false,
+    empty_is_refused: false,
+    unseen: false,
 };
 
 /// The tables of one vocabulary.

@@ -32,6 +32,22 @@ pub struct Message {
     pub wire: &'static [WireField],
     /// `atomic` where the whole struct is owned and replaced as one (`x-kubernetes-map-type: atomic`).
     pub atomic: bool,
+    /// Fields of which only one may be set.
+    pub union: Option<Union>,
+    /// Number of the check in code that validation runs over the struct, from 1; 0 without one. Only validation knows
+    /// what is behind it.
+    pub rule: u16,
+}
+
+/// Fields of which one is set, and not a second.
+#[derive(Clone, Copy, Debug)]
+pub struct Union {
+    /// Positions in `Message::fields`.
+    pub members: &'static [u16],
+    /// What is said when none is set; empty if none needs to be.
+    pub none: &'static str,
+    /// What is said of the second and all further ones.
+    pub several: &'static str,
 }
 
 /// One field as protobuf sees it.
@@ -115,6 +131,117 @@ pub struct Field {
     /// Index into `Message::inlined` of the struct that protobuf nests this field in. That struct may inline another
     /// in turn: its own field of the same name says so.
     pub inlined: Option<u16>,
+    /// What validation asks of the value beyond its type.
+    pub check: Option<&'static Check>,
+}
+
+/// What validation asks of a field beyond its type. Of a list each element is meant, of a map each value.
+#[derive(Debug)]
+pub struct Check {
+    /// Whether it must be given.
+    pub presence: Presence,
+    /// What follows "Required value"; may be empty.
+    pub required_detail: &'static str,
+    /// What a value looks like.
+    pub form: Option<Form>,
+    /// What the keys of a map look like.
+    pub keys: Option<Form>,
+    /// Smallest number.
+    pub min: Option<i64>,
+    /// Largest number.
+    pub max: Option<i64>,
+    /// What is said of a number out of range; empty for the usual sentence.
+    pub range_detail: &'static str,
+    /// Most elements of a list; 0 = any number.
+    pub items_max: u32,
+    /// Most bytes of a text; 0 = any number.
+    pub bytes_max: u32,
+    /// Elements of a list differ.
+    pub unique: bool,
+    /// The closed set in the order in which it is reported; empty = as published.
+    pub reported: &'static [&'static str],
+    /// Code refuses what is not in the closed set.
+    pub set_in_code: bool,
+    /// An empty text is not in the closed set either.
+    pub empty_is_refused: bool,
+    /// Nothing below is looked at.
+    pub unseen: bool,
+}
+
+/// Whether a field must be given; an empty text or list is not given.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Presence {
+    /// As the published schema says.
+    Published,
+    /// It need not be, whatever the published schema says.
+    Taken,
+    /// It must be, although the published schema does not say so.
+    Needed,
+    /// It must be, and zero is not given.
+    NotZero,
+}
+
+/// What a value looks like (`schema/options.proto`, `Form`). Empty texts are not looked at, unless stated.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Form {
+    /// RFC 1123 label.
+    Label,
+    /// RFC 1035 label.
+    Label1035,
+    /// RFC 1123 subdomain.
+    Subdomain,
+    /// What can stand between two slashes of a URL.
+    PathSegment,
+    /// `[prefix/]name`.
+    Qualified,
+    /// Value of a label.
+    LabelValue,
+    /// Key of a config map.
+    ConfigKey,
+    /// Name of an environment variable.
+    Environment,
+    /// Name of a port that others refer to.
+    PortName,
+    /// A domain to search names in.
+    SearchDomain,
+    /// Address of either family.
+    Ip,
+    /// Network of either family.
+    Cidr,
+    /// Path without a step `..`.
+    NoBacksteps,
+    /// Relative path without such a step.
+    Descending,
+    /// Descending path that does not begin with two dots.
+    Local,
+    /// Path that begins with a slash.
+    Absolute,
+    /// Domain and path, as `example.com/path`.
+    DomainPath,
+    /// Name of a storage driver.
+    Driver,
+    /// Network with spaces around it.
+    CidrPadded,
+    /// RFC 1123 subdomain, empty texts included.
+    SubdomainGiven,
+    /// `[prefix/]name`, empty texts included.
+    QualifiedGiven,
+    /// Number of a port.
+    Port,
+    /// Permission bits.
+    FileMode,
+    /// Id of a user or group.
+    Id,
+    /// Number or name of a port.
+    PortOrName,
+    /// A count that is not negative, or a percentage.
+    CountOrPercent,
+    /// Quantity of zero or more.
+    NotNegative,
+    /// Quantity of more than zero.
+    Positive,
+    /// Map of labels: keys and values.
+    Labels,
 }
 
 /// What one value is, on the wire and in JSON.

@@ -11,6 +11,8 @@ static NO_FIELDS: Message = Message {
     by_name: &[],
     inlined: &[],
     wire: &[],
+    union: None,
+    rule: 0,
     atomic: false,
 };
 

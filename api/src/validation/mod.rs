@@ -1,43 +1,113 @@
 //! Validation: is this object one the server stores? (semantics §5.1 step 9, §5.2 step 7, §5.7)
 //!
 //! ```text
-//! metadata ─► required fields and closed sets, by schema ─► rules of the kind ─► on update: what may not change
+//! metadata ─► walk: every field beside its schema, and the code that types name ─► on update: what may not change
 //! ```
 //!
-//! Everything that is wrong is collected; nothing stops at the first fault. Objects are in stored form, defaulted,
-//! and as the strategy prepared them. Nothing here reads the store: checks that need other objects are admission's.
+//! What a line can say is in the schema files (options `check`, `union`, `immutable`); what looks at several fields is a
+//! function in `rules/`, one file per topic, that a type names there (option `rule`). Everything that is wrong is
+//! collected; nothing stops at the first fault. Objects are in stored form, defaulted, and as the strategy prepared
+//! them. Nothing here reads the store: checks that need other objects are admission's. How deep each kind is covered is
+//! in `docs/validation.md`.
 
+mod forms;
 pub mod metadata;
 pub mod names;
 mod path;
-mod required;
 mod rules;
+mod walk;
+
+use path::Path;
+use rules::Words;
+use rules::view::View;
 
 use crate::field::FieldError;
 use crate::json::{Object, Value};
 use crate::naming::Naming;
 use crate::schema::table::ResourceTable;
 
+/// One object being judged: what is known about it, and what was found wrong so far.
+pub(crate) struct Validator<'v> {
+    naming: &'v Naming,
+    /// Kind of the object.
+    kind: &'static str,
+    /// The object.
+    object: View<'v>,
+    /// The stored object, on update.
+    old: Option<View<'v>>,
+    errors: Vec<FieldError>,
+}
+
+impl Validator<'_> {
+    /// Whether enough is wrong to stop looking. Loops over what clients send ask this before each round.
+    fn has_enough(&self) -> bool {
+        metadata::is_enough(&self.errors)
+    }
+
+    fn is_create(&self) -> bool {
+        self.old.is_none()
+    }
+
+    fn required(&mut self, path: impl Into<String>, detail: &str) {
+        self.errors.push(FieldError::required(path, detail));
+    }
+
+    fn forbidden(&mut self, path: impl Into<String>, detail: impl Into<String>) {
+        self.errors.push(FieldError::forbidden(path, detail));
+    }
+
+    fn invalid(&mut self, path: impl Into<String>, value: impl Into<Value>, detail: impl Into<String>) {
+        self.errors.push(FieldError::invalid(path, &value.into(), detail));
+    }
+
+    fn duplicate(&mut self, path: impl Into<String>, value: impl Into<Value>) {
+        self.errors.push(FieldError::duplicate(path, &value.into()));
+    }
+
+    fn not_found(&mut self, path: impl Into<String>, value: impl Into<Value>) {
+        self.errors.push(FieldError::not_found(path, &value.into()));
+    }
+
+    fn not_supported(&mut self, path: impl Into<String>, value: impl Into<Value>, supported: &[&str]) {
+        self.errors.push(FieldError::not_supported(path, &value.into(), supported));
+    }
+
+    /// `Invalid value` for each sentence.
+    fn refuse(&mut self, path: &Path, value: &str, faults: names::Faults) {
+        metadata::refuse(&mut self.errors, path, value, faults);
+    }
+}
+
 /// Normalises what a kind keeps in another form than it takes (a secret's `stringData`); before validation.
 /// `old` is the stored object on update.
 pub fn prepare(resource: &ResourceTable, object: &mut Object, old: Option<&Object>) {
-    if let Some(prepare) = rules::of(resource.message).prepare {
+    if let Some(prepare) = rules::preparation(resource.message) {
         prepare(object, old);
     }
 }
 
 /// What is wrong with a new object. Metadata is complete: name, namespace and uid are set.
 pub fn create(resource: &ResourceTable, naming: &Naming, object: &Object) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    content(resource, naming, object, &mut errors);
+    let mut validator = validator(resource, naming, object, None);
+    walk::object(&mut validator, resource.message, object);
     metadata::validate_metadata_create(
         resource.name_rule,
         resource.scope,
         naming,
         metadata_of(object),
-        &mut errors,
+        &mut validator.errors,
     );
-    errors
+    validator.errors
+}
+
+fn validator<'v>(
+    resource: &ResourceTable,
+    naming: &'v Naming,
+    object: &'v Object,
+    old: Option<&'v Object>,
+) -> Validator<'v> {
+    let (object, old) = (View::of(object), old.map(View::of));
+    Validator { naming, kind: resource.message.name, object, old, errors: Vec::new() }
 }
 
 /// What is wrong with an update through the resource itself.
@@ -57,42 +127,37 @@ pub fn update_through(
     new: &Object,
     old: &Object,
 ) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    metadata::validate_metadata_update(naming, metadata_of(new), metadata_of(old), &mut errors);
+    let mut validator = validator(resource, naming, new, Some(old));
+    metadata::validate_metadata_update(naming, metadata_of(new), metadata_of(old), &mut validator.errors);
     if subresource == "status" {
-        return errors;
+        return validator.errors;
     }
-    content(resource, naming, new, &mut errors);
+    walk::object(&mut validator, resource.message, new);
     if subresource.is_empty() {
-        immutable(resource, new, old, &mut errors);
-        let mut check = rules::Check { naming, object: new, errors: &mut errors };
-        for rule in rules::of(resource.message).update {
-            rule(&mut check, old);
+        immutable(&mut validator, resource, new, old);
+        for rule in rules::on_update(resource.message) {
+            rule(&mut validator, View::of(new), View::of(old));
         }
     }
-    errors
-}
-
-fn content(resource: &ResourceTable, naming: &Naming, object: &Object, errors: &mut Vec<FieldError>) {
-    required::validate(resource.message, object, errors);
-    let mut check = rules::Check { naming, object, errors };
-    for rule in rules::of(resource.message).always {
-        rule(&mut check);
-    }
+    validator.errors
 }
 
 /// Paths that no update changes (the tables' `immutable`).
-fn immutable(resource: &ResourceTable, new: &Object, old: &Object, errors: &mut Vec<FieldError>) {
+fn immutable(validator: &mut Validator, resource: &ResourceTable, new: &Object, old: &Object) {
     for path in resource.immutable {
         let (new_value, old_value) = (at(new, path), at(old, path));
         if path.starts_with("status.") || is_same(new_value, old_value) {
             continue;
         }
-        let error = match rules::other_words(resource.message, path) {
-            Some(detail) => FieldError::forbidden(*path, detail),
-            None => FieldError::invalid(*path, new_value.unwrap_or(&Value::Null), "field is immutable"),
-        };
-        errors.push(error);
+        match rules::other_words(resource.message, path) {
+            Some(Words::Forbidden(detail)) => validator.forbidden(*path, detail),
+            Some(Words::Code) => {}
+            None => validator.errors.push(FieldError::invalid(
+                *path,
+                new_value.unwrap_or(&Value::Null),
+                "field is immutable",
+            )),
+        }
     }
 }
 

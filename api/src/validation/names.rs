@@ -52,9 +52,13 @@ pub(crate) fn label(name: &str) -> Faults {
         faults.push(too_long(LABEL_MAX));
     }
     if !is_label(name, is_lower_or_digit) {
-        let text = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must \
-                    start and end with an alphanumeric character";
-        faults.push(sentence(text, LABEL, &["my-name", "123-abc"]));
+        faults.push(if name.split('.').all(|part| is_label(part, is_lower_or_digit)) {
+            "must not contain dots".to_owned()
+        } else {
+            let text = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and \
+                        must start and end with an alphanumeric character";
+            sentence(text, LABEL, &["my-name", "123-abc"])
+        });
     }
     faults
 }
@@ -71,6 +75,52 @@ pub(crate) fn subdomain(name: &str) -> Faults {
         faults.push(sentence(text, &format!("{LABEL}(\\.{LABEL})*"), &["example.com"]));
     }
     faults
+}
+
+/// An RFC 1123 subdomain whose labels may have underscores, also in front.
+pub(crate) fn subdomain_with_underscore(name: &str) -> Faults {
+    let mut faults = Vec::new();
+    if name.len() > SUBDOMAIN_MAX {
+        faults.push(too_long(SUBDOMAIN_MAX));
+    }
+    let fits = |part: &str| {
+        let bytes = part.strip_prefix('_').unwrap_or(part).as_bytes();
+        let inner = |byte: &u8| is_lower_or_digit(byte) || matches!(byte, b'-' | b'_');
+        bytes.first().is_some_and(is_lower_or_digit)
+            && bytes.last().is_some_and(is_lower_or_digit)
+            && bytes.iter().all(inner)
+    };
+    if !name.split('.').all(fits) {
+        let text = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or \
+                    '.', and must start and end with an alphanumeric character";
+        let label = "_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?";
+        faults.push(sentence(text, &format!("{label}(\\.{label})*"), &["example.com"]));
+    }
+    faults
+}
+
+/// An RFC 1123 subdomain behind `*.`.
+pub(crate) fn wildcard_subdomain(name: &str) -> Faults {
+    let mut faults = Vec::new();
+    if name.len() > SUBDOMAIN_MAX {
+        faults.push(too_long(SUBDOMAIN_MAX));
+    }
+    let bare = name.strip_prefix("*.");
+    if !bare.is_some_and(|bare| bare.split('.').all(|part| is_label(part, is_lower_or_digit))) {
+        let text = "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must \
+                    consist of lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character";
+        faults.push(sentence(text, &format!("\\*\\.{LABEL}(\\.{LABEL})*"), &["*.example.com"]));
+    }
+    faults
+}
+
+/// The name of an HTTP header.
+pub(crate) fn http_header(name: &str) -> Faults {
+    if !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
+        return Vec::new();
+    }
+    let text = "a valid HTTP header must consist of alphanumeric characters or '-'";
+    vec![sentence(text, "[-A-Za-z0-9]+", &["X-Header-Name"])]
 }
 
 /// An RFC 1035 label.
@@ -183,21 +233,12 @@ pub(crate) fn config_key(key: &str) -> Faults {
 
 /// The name of an environment variable.
 pub(crate) fn environment_variable(name: &str) -> Faults {
-    if !name.is_empty() && name.bytes().all(|byte| matches!(byte, b' '..=b'~') && byte != b'=') {
+    if name.bytes().all(|byte| matches!(byte, b' '..=b'~') && byte != b'=') {
         return Vec::new();
     }
-    vec![
-        "a valid environment variable name must consist only of printable ASCII characters other than '='"
-            .to_owned(),
-    ]
-}
-
-/// The number of a port.
-pub(crate) fn port_number(port: i64) -> Faults {
-    if (1..=65535).contains(&port) {
-        return Vec::new();
-    }
-    vec!["must be between 1 and 65535, inclusive".to_owned()]
+    let text =
+        "a valid environment variable name must consist only of printable ASCII characters other than '='";
+    vec![text.to_owned()]
 }
 
 /// The name of a port that others refer to.

@@ -20,6 +20,11 @@ impl<'p> Path<'p> {
     /// The object itself; it has no name.
     pub(crate) const ROOT: Path<'static> = Path { parent: None, step: Step::Name("") };
 
+    /// What this is a member or element of.
+    pub(crate) fn parent(&self) -> &Path<'p> {
+        self.parent.unwrap_or(&Path::ROOT)
+    }
+
     /// A member of an object.
     pub(crate) fn child(&'p self, name: &'p str) -> Path<'p> {
         Path { parent: Some(self), step: Step::Name(name) }

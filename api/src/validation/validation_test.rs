@@ -39,332 +39,132 @@ fn named(resource: &ResourceTable, members: &str) -> String {
     format!(r#"{{"metadata":{{"name":"x"{namespace}}}{comma}{members}}}"#)
 }
 
-const POD: &str = r#"{"containers":[{"name":"a","image":"b"}],"restartPolicy":"Always"}"#;
+/// What is written in `cases/`: objects, and everything that is wrong with each (the form is in `cases/README.md`).
+struct Case {
+    place: String,
+    table: &'static ResourceTable,
+    old: Option<String>,
+    new: String,
+    wanted: Vec<String>,
+}
 
-#[test]
-fn new_objects_are_taken_or_everything_wrong_with_them_is_said() {
-    // Semantics §5.7. (group stem, resource, members beside metadata, what is wrong)
-    let template = format!(r#"{{"metadata":{{"labels":{{"a":"b"}}}},"spec":{POD}}}"#);
-    let other = format!(r#"{{"metadata":{{"labels":{{"a":"c"}}}},"spec":{POD}}}"#);
-    let selected = r#""selector":{"matchLabels":{"a":"b"}}"#;
-    let cases: Vec<(&str, &str, String, Vec<&str>)> = vec![
-        ("", "pods", format!(r#""spec":{POD}"#), vec![]),
-        ("", "pods", String::new(), vec!["spec.containers: Required value"]),
-        (
-            "",
-            "pods",
-            r#""spec":{"restartPolicy":"Sometimes","containers":[{"image":"b"},{"name":"A","image":"b","imagePullPolicy":"X"},{"name":"c"},{"name":"c","image":"d"}]}"#.into(),
-            vec![
-                "spec.containers[0].name: Required value",
-                r#"spec.containers[1].imagePullPolicy: Unsupported value: "X": supported values: "Always", "IfNotPresent", "Never""#,
-                r#"spec.restartPolicy: Unsupported value: "Sometimes": supported values: "Always", "Never", "OnFailure""#,
-                "spec.containers[1].name: Invalid value: \"A\": a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')",
-                "spec.containers[2].image: Required value",
-                r#"spec.containers[3].name: Duplicate value: "c""#,
-            ],
-        ),
-        (
-            "",
-            "pods",
-            r#""spec":{"volumes":[{"name":"v","emptyDir":{}},{"name":"v","hostPath":{"path":"/"},"nfs":{"server":"s","path":"/"}}],
-                "containers":[{"name":"a","image":"b","volumeMounts":[{"name":"v","mountPath":"/x"},{"name":"w","mountPath":"/x"}]}]}"#.into(),
-            vec![
-                r#"spec.volumes[1].name: Duplicate value: "v""#,
-                "spec.volumes[1].nfs: Forbidden: may not specify more than 1 volume type",
-                r#"spec.containers[0].volumeMounts[1].name: Not found: "w""#,
-                r#"spec.containers[0].volumeMounts[1].mountPath: Invalid value: "/x": must be unique"#,
-            ],
-        ),
-        (
-            "",
-            "pods",
-            r#""spec":{"containers":[{"name":"a","image":"b","ports":[{"hostPort":70000},{"containerPort":-1}],
-                "resources":{"limits":{"cpu":"1","gpu":"1"},"requests":{"cpu":"2","memory":"-1"}},
-                "livenessProbe":{"successThreshold":2}}]}"#.into(),
-            vec![
-                "spec.containers[0].ports[0].containerPort: Required value",
-                "spec.containers[0].ports[0].hostPort: Invalid value: 70000: must be between 1 and 65535, inclusive",
-                "spec.containers[0].ports[1].containerPort: Invalid value: -1: must be between 1 and 65535, inclusive",
-                r#"spec.containers[0].resources.limits[gpu]: Invalid value: "gpu": must be a standard resource type or fully qualified"#,
-                r#"spec.containers[0].resources.limits[gpu]: Invalid value: "gpu": must be a standard resource for containers"#,
-                r#"spec.containers[0].resources.requests: Invalid value: "2": must be less than or equal to cpu limit of 1"#,
-                r#"spec.containers[0].resources.requests[gpu]: Invalid value: "gpu": must be a standard resource type or fully qualified"#,
-                r#"spec.containers[0].resources.requests[gpu]: Invalid value: "gpu": must be a standard resource for containers"#,
-                r#"spec.containers[0].resources.requests[memory]: Invalid value: "-1": must be greater than or equal to 0"#,
-                "spec.containers[0].livenessProbe: Required value: must specify a handler type",
-                "spec.containers[0].livenessProbe.successThreshold: Invalid value: 2: must be 1",
-            ],
-        ),
-        ("apps", "deployments", format!(r#""spec":{{{selected},"template":{template}}}"#), vec![]),
-        (
-            "apps",
-            "deployments",
-            format!(r#""spec":{{"replicas":-1,{selected},"template":{other}}}"#),
-            vec![
-                r#"spec.template.metadata.labels: Invalid value: {"a":"c"}: `selector` does not match template `labels`"#,
-                "spec.replicas: Invalid value: -1: must be greater than or equal to 0",
-            ],
-        ),
-        (
-            "apps",
-            "deployments",
-            format!(r#""spec":{{"selector":{{}},"template":{template},"strategy":{{"rollingUpdate":{{"maxSurge":0,"maxUnavailable":"0%"}}}}}}"#),
-            vec![
-                "spec.selector: Invalid value: {}: empty selector is invalid for deployment",
-                r#"spec.strategy.rollingUpdate.maxUnavailable: Invalid value: "0%": may not be 0 when `maxSurge` is 0"#,
-            ],
-        ),
-        ("apps", "daemonsets", format!(r#""spec":{{"template":{template}}}"#), vec!["spec.selector: Required value"]),
-        ("apps", "statefulsets", format!(r#""spec":{{{selected},"template":{template}}}"#), vec![]),
-        (
-            "apps",
-            "statefulsets",
-            format!(r#""spec":{{{selected},"template":{{"metadata":{{"labels":{{"a":"b"}}}},"spec":{{"containers":[{{"volumeMounts":[{{"name":"claim"}}]}}]}}}}}}"#),
-            vec![],
-        ),
-        (
-            "apps",
-            "replicasets",
-            format!(r#""spec":{{"selector":{{"matchExpressions":[{{"key":"a","operator":"In"}},{{"key":"b","operator":"Is"}}]}},"template":{template}}}"#),
-            vec![
-                "spec.selector.matchExpressions[0].values: Required value: must be specified when `operator` is 'In' or 'NotIn'",
-                r#"spec.selector.matchExpressions[1].operator: Invalid value: "Is": not a valid selector operator"#,
-                r#"spec.template.metadata.labels: Invalid value: {"a":"b"}: `selector` does not match template `labels`"#,
-            ],
-        ),
-        ("", "replicationcontrollers", format!(r#""spec":{{"template":{template}}}"#), vec![]),
-        (
-            "",
-            "replicationcontrollers",
-            r#""spec":{}"#.into(),
-            vec!["spec.selector: Required value", "spec.template: Required value"],
-        ),
-        (
-            "batch",
-            "jobs",
-            format!(r#""spec":{{{selected},"template":{template}}}"#),
-            vec![r#"spec.template.spec.restartPolicy: Unsupported value: "Always": supported values: "OnFailure", "Never""#],
-        ),
-        (
-            "batch",
-            "cronjobs",
-            r#""spec":{"schedule":"* * *","jobTemplate":{"spec":{"template":{"spec":{"restartPolicy":"Never","containers":[{"name":"a","image":"b"}]}}}}}"#.into(),
-            vec![r#"spec.schedule: Invalid value: "* * *": expected exactly 5 fields, found 3: [* * *]"#],
-        ),
-        ("", "configmaps", r#""data":{"a":"b"},"binaryData":{"c":"aGk="}"#.into(), vec![]),
-        (
-            "",
-            "configmaps",
-            r#""data":{"..":"b","c":"d"},"binaryData":{"c":"aGk="}"#.into(),
-            vec![
-                r#"data[..]: Invalid value: "..": must not be '..'"#,
-                r#"data[c]: Invalid value: "c": duplicate of key present in binaryData"#,
-            ],
-        ),
-        ("", "secrets", r#""stringData":{"a":"b"}"#.into(), vec![]),
-        (
-            "",
-            "secrets",
-            r#""type":"kubernetes.io/tls","data":{"tls.crt":""}"#.into(),
-            vec!["data[tls.key]: Required value"],
-        ),
-        (
-            "",
-            "secrets",
-            r#""type":"kubernetes.io/dockerconfigjson","stringData":{".dockerconfigjson":"x"}"#.into(),
-            vec![r#"data[.dockerconfigjson]: Invalid value: "<secret contents redacted>": invalid character in JSON"#],
-        ),
-        (
-            "",
-            "secrets",
-            r#""type":"kubernetes.io/service-account-token""#.into(),
-            vec!["metadata.annotations[kubernetes.io/service-account.name]: Required value"],
-        ),
-        ("", "services", r#""spec":{"ports":[{"port":80}]}"#.into(), vec![]),
-        ("", "services", r#""spec":{"clusterIP":"None"}"#.into(), vec![]),
-        ("", "services", r#""spec":{}"#.into(), vec!["spec.ports: Required value"]),
-        (
-            "",
-            "services",
-            r#""spec":{"ports":[{"port":80},{"name":"b","port":80,"targetPort":"x_"},{"name":"b","port":0,"targetPort":1}]}"#.into(),
-            vec![
-                "spec.ports[0].name: Required value",
-                "spec.ports[1].targetPort: Invalid value: \"x_\": must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)",
-                r#"spec.ports[1]: Duplicate value: {"Name":"","Protocol":"TCP","AppProtocol":null,"Port":80,"TargetPort":0,"NodePort":0}"#,
-                r#"spec.ports[2].name: Duplicate value: "b""#,
-                "spec.ports[2].port: Invalid value: 0: must be between 1 and 65535, inclusive",
-            ],
-        ),
-        ("", "services", r#""spec":{"type":"ExternalName"}"#.into(), vec!["spec.externalName: Required value"]),
-        ("rbac.authorization", "clusterroles", String::new(), vec![]),
-        (
-            "rbac.authorization",
-            "roles",
-            r#""rules":[{"resources":["pods"]},{"verbs":["get"],"nonResourceURLs":["/x"]}]"#.into(),
-            vec![
-                "rules[0].verbs: Required value: verbs must contain at least one value",
-                "rules[0].apiGroups: Required value: resource rules must supply at least one api group",
-                r#"rules[1].nonResourceURLs: Invalid value: ["/x"]: namespaced rules cannot apply to non-resource URLs"#,
-            ],
-        ),
-        (
-            "rbac.authorization",
-            "clusterrolebindings",
-            r#""roleRef":{"kind":"Role","name":"a"},"subjects":[{"kind":"ServiceAccount","name":"b"},{"kind":"X","name":"y"},{"kind":"User"}]"#.into(),
-            vec![
-                "subjects[2].name: Required value",
-                r#"roleRef.kind: Unsupported value: "Role": supported values: "ClusterRole""#,
-                "subjects[0].namespace: Required value",
-                r#"subjects[1].kind: Unsupported value: "X": supported values: "Group", "ServiceAccount", "User""#,
-            ],
-        ),
-        (
-            "",
-            "persistentvolumeclaims",
-            r#""spec":{}"#.into(),
-            vec![
-                "spec.accessModes: Required value: at least 1 access mode is required",
-                "spec.resources[storage]: Required value",
-            ],
-        ),
-        ("", "limitranges", r#""spec":{"limits":null}"#.into(), vec![]),
-        ("storage", "csinodes", r#""spec":{"drivers":[]}"#.into(), vec![]),
-        ("storage", "storageclasses", String::new(), vec!["provisioner: Required value"]),
-        ("coordination", "leases", r#""spec":{"leaseDurationSeconds":0}"#.into(), vec!["spec.leaseDurationSeconds: Invalid value: 0: must be greater than 0"]),
-        ("networking", "ingresses", r#""spec":{}"#.into(), vec!["spec: Invalid value: []: either `defaultBackend` or `rules` must be specified"]),
-        (
-            "policy",
-            "poddisruptionbudgets",
-            r#""spec":{"minAvailable":1,"maxUnavailable":1}"#.into(),
-            vec![r#"spec: Invalid value: {"minAvailable":1,"maxUnavailable":1}: minAvailable and maxUnavailable cannot be both set"#],
-        ),
-        ("scheduling", "priorityclasses", r#""value":2000000000"#.into(), vec!["value: Forbidden: maximum allowed value of a user defined priority is 1000000000"]),
-        ("", "events", r#""involvedObject":{"namespace":"n"}"#.into(), vec![]),
-        ("", "events", r#""involvedObject":{"namespace":"m"}"#.into(), vec![r#"involvedObject.namespace: Invalid value: "m": does not match event.namespace"#]),
-        ("", "nodes", String::new(), vec![]),
-        ("", "serviceaccounts", String::new(), vec![]),
-        ("discovery", "endpointslices", r#""addressType":"IPv4","endpoints":[]"#.into(), vec![]),
-    ];
-    for (stem, plural, members, want) in &cases {
-        let table = resource(stem, plural);
-        let document = named(table, members);
-        let got = texts(create(table, &KUBERNETES, &object(table, &document)));
-        assert_eq!(got, *want, "{plural} {document}");
+/// The documents as written, between the lines that say what is wanted.
+fn cases(file: &std::path::Path) -> Vec<Case> {
+    let text = std::fs::read_to_string(file).unwrap();
+    let mut words: Vec<(String, String)> = Vec::new();
+    let mut cases: Vec<Case> = Vec::new();
+    let mut documents: Vec<String> = Vec::new();
+    let mut title = None;
+    let mut wanted = Vec::new();
+    let mut finish =
+        |title: Option<(usize, String)>, documents: &mut Vec<String>, wanted: &mut Vec<String>| {
+            let Some((line, title)) = title else { return };
+            let table = match title.split_once('/') {
+                Some((stem, plural)) => resource(stem, plural),
+                None => resource("", &title),
+            };
+            let new = documents.pop().unwrap();
+            let place = format!("{}:{line}", file.file_name().unwrap().to_string_lossy());
+            cases.push(Case { place, table, old: documents.pop(), new, wanted: std::mem::take(wanted) });
+        };
+    for (at, line) in text.lines().enumerate() {
+        if let Some(new_title) = line.strip_prefix("== ") {
+            finish(title.replace((at + 1, new_title.to_owned())), &mut documents, &mut wanted);
+            documents.push(String::new());
+        } else if let Some((word, text)) = line.strip_prefix("let ").and_then(|line| line.split_once(" = ")) {
+            words.push((format!("${word}"), replaced(text, &words)));
+        } else if line == "->" {
+            documents.push(String::new());
+        } else if let Some(error) = line.strip_prefix("! ") {
+            wanted.push(error.replace("\\n", "\n"));
+        } else if let Some(document) = documents.last_mut().filter(|_| !line.starts_with('#')) {
+            document.push_str(&replaced(line.trim(), &words));
+        }
     }
+    finish(title, &mut documents, &mut wanted);
+    cases
+}
+
+fn replaced(text: &str, words: &[(String, String)]) -> String {
+    words.iter().rev().fold(text.to_owned(), |text, (word, value)| text.replace(word, value))
+}
+
+/// The members of a case as a whole object.
+fn case_object(table: &'static ResourceTable, members: &str) -> Object {
+    if members.starts_with(r#"{"metadata""#) {
+        return object(table, members);
+    }
+    object(table, &named(table, members.trim_start_matches('{').strip_suffix('}').unwrap_or_default()))
 }
 
 #[test]
-fn updates_leave_alone_what_was_decided_at_creation() {
-    // Semantics §5.7. (group stem, resource, stored members, new members, what is wrong)
-    let template = format!(r#""template":{{"metadata":{{"labels":{{"a":"b","c":"d"}}}},"spec":{POD}}}"#);
-    let pod = |members: &str| format!(r#""spec":{{"containers":[{{"name":"a","image":"b"}}],{members}}}"#);
-    let cases: Vec<(&str, &str, String, String, Vec<&str>)> = vec![
-        ("", "configmaps", r#""data":{"a":"b"}"#.into(), r#""data":{"a":"c"},"immutable":true"#.into(), vec![]),
-        (
-            "",
-            "configmaps",
-            r#""data":{"a":"b"},"immutable":true"#.into(),
-            r#""data":{"a":"c"},"immutable":false"#.into(),
-            vec![
-                "immutable: Forbidden: field is immutable when `immutable` is set",
-                "data: Forbidden: field is immutable when `immutable` is set",
-            ],
-        ),
-        ("", "secrets", r#""type":"a""#.into(), r#""type":"b""#.into(), vec![r#"type: Invalid value: "b": field is immutable"#]),
-        (
-            "apps",
-            "deployments",
-            format!(r#""spec":{{"selector":{{"matchLabels":{{"a":"b"}}}},{template}}}"#),
-            format!(r#""spec":{{"selector":{{"matchLabels":{{"c":"d"}}}},{template}}}"#),
-            vec![r#"spec.selector: Invalid value: {"matchLabels":{"c":"d"}}: field is immutable"#],
-        ),
-        (
-            "apps",
-            "statefulsets",
-            format!(r#""spec":{{"selector":{{"matchLabels":{{"a":"b"}}}},"serviceName":"x",{template}}}"#),
-            format!(r#""spec":{{"selector":{{"matchLabels":{{"a":"b"}}}},"serviceName":"y","replicas":3,{template}}}"#),
-            vec!["spec: Forbidden: updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden"],
-        ),
-        (
-            "rbac.authorization",
-            "rolebindings",
-            r#""roleRef":{"kind":"Role","name":"a"}"#.into(),
-            r#""roleRef":{"kind":"Role","name":"b"}"#.into(),
-            vec![r#"roleRef: Invalid value: {"APIGroup":"rbac.authorization.k8s.io","Kind":"Role","Name":"b"}: cannot change roleRef"#],
-        ),
-        ("storage", "storageclasses", r#""provisioner":"a""#.into(), r#""provisioner":"b""#.into(), vec!["provisioner: Forbidden: updates to provisioner are forbidden."]),
-        (
-            "",
-            "services",
-            r#""spec":{"clusterIP":"10.0.0.1","clusterIPs":["10.0.0.1"],"ports":[{"port":1}]}"#.into(),
-            r#""spec":{"clusterIP":"10.0.0.2","clusterIPs":["10.0.0.2"],"ports":[{"port":1}]}"#.into(),
-            vec![r#"spec.clusterIPs[0]: Invalid value: ["10.0.0.2"]: may not change once set"#],
-        ),
-        (
-            "",
-            "persistentvolumeclaims",
-            r#""spec":{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}}}"#.into(),
-            r#""spec":{"accessModes":["ReadWriteOnce"],"volumeName":"v","resources":{"requests":{"storage":"2Gi"}}}"#.into(),
-            vec!["spec: Forbidden: spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"],
-        ),
-        ("", "pods", pod(r#""activeDeadlineSeconds":9"#), pod(r#""activeDeadlineSeconds":8,"tolerations":[{"operator":"Exists"}]"#), vec![]),
-        (
-            "",
-            "pods",
-            pod(r#""activeDeadlineSeconds":9,"tolerations":[{"operator":"Exists"}]"#),
-            pod(r#""activeDeadlineSeconds":10"#),
-            vec![
-                "spec.activeDeadlineSeconds: Invalid value: 10: must be less than or equal to previous value",
-                "spec.tolerations: Forbidden: existing toleration can not be modified except its tolerationSeconds",
-            ],
-        ),
-        (
-            "",
-            "pods",
-            pod(r#""nodeName":"a""#),
-            pod(r#""nodeName":"b""#),
-            vec!["spec: Forbidden: pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)\n  spec.nodeName differs\n"],
-        ),
-        (
-            "",
-            "pods",
-            r#""spec":{"containers":[{"name":"a","image":"b"}]}"#.into(),
-            r#""spec":{"containers":[{"name":"a","image":"c:1","imagePullPolicy":"Always"}]}"#.into(),
-            vec![],
-        ),
-        (
-            "",
-            "pods",
-            r#""spec":{"containers":[{"name":"a","image":"b"}]}"#.into(),
-            r#""spec":{"containers":[{"name":"a","image":"b"},{"name":"c","image":"b"}]}"#.into(),
-            vec!["spec.containers: Forbidden: pod updates may not add or remove containers"],
-        ),
-        (
-            "",
-            "pods",
-            pod(r#""schedulingGates":[{"name":"g"}],"nodeSelector":{"a":"b"}"#),
-            pod(r#""nodeSelector":{"a":"b","c":"d"}"#),
-            vec![],
-        ),
-        (
-            "batch",
-            "jobs",
-            r#""spec":{"selector":{},"template":{"spec":{"restartPolicy":"Never","containers":[{"name":"a","image":"b"}]}}}"#.into(),
-            r#""spec":{"selector":{},"parallelism":2,"template":{"spec":{"restartPolicy":"Never","containers":[{"name":"a","image":"b"}]}}}"#.into(),
-            vec!["spec.completions: Invalid value: null: field is immutable"],
-        ),
-    ];
-    for (stem, plural, old, new, want) in &cases {
-        let table = resource(stem, plural);
-        let (old, new) = (object(table, &named(table, old)), object(table, &named(table, new)));
-        assert_eq!(
-            texts(update(table, &KUBERNETES, &old, &old)),
-            Vec::<String>::new(),
-            "{plural}: no change"
-        );
-        assert_eq!(texts(update(table, &KUBERNETES, &new, &old)), *want, "{plural}");
-        assert_eq!(texts(update_through("status", table, &KUBERNETES, &new, &old)), Vec::<String>::new());
+fn objects_are_taken_or_everything_wrong_with_them_is_said() {
+    // Semantics §5.7. `BLESS=1` writes what is said into the files, to be reviewed.
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/validation/cases");
+    let mut files: Vec<_> = std::fs::read_dir(root).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "txt"));
+    files.sort();
+    let mut faults = Vec::new();
+    let mut count = 0;
+    for file in &files {
+        let mut said = Vec::new();
+        for Case { place, table, old, new, wanted } in cases(file) {
+            let new = case_object(table, &new);
+            let got = match &old {
+                None => texts(create(table, &KUBERNETES, &new)),
+                Some(old) => {
+                    let old = case_object(table, old);
+                    let unchanged = texts(update(table, &KUBERNETES, &old, &old));
+                    assert_eq!(unchanged, Vec::<String>::new(), "{place}: no change");
+                    let status = update_through("status", table, &KUBERNETES, &new, &old);
+                    assert_eq!(texts(status), Vec::<String>::new(), "{place}: through status");
+                    texts(update(table, &KUBERNETES, &new, &old))
+                }
+            };
+            if got != wanted {
+                faults.push(format!("{place} {}\n  is    {got:#?}\n  wants {wanted:#?}", table.plural));
+            }
+            said.push(got);
+            count += 1;
+        }
+        if std::env::var_os("BLESS").is_some() {
+            bless(file, &said);
+        }
     }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    assert!(count > 100, "only {count} cases were found");
+}
+
+fn bless(file: &std::path::Path, said: &[Vec<String>]) {
+    let text = std::fs::read_to_string(file).unwrap();
+    let mut said = said.iter();
+    let mut out: Vec<String> = Vec::new();
+    let mut pending: Option<&Vec<String>> = None;
+    let end = |out: &mut Vec<String>, pending: Option<&Vec<String>>| {
+        while out.last().is_some_and(String::is_empty) {
+            out.pop();
+        }
+        out.extend(pending.into_iter().flatten().map(|error| format!("! {}", error.replace('\n', "\\n"))));
+    };
+    for line in text.lines().filter(|line| !line.starts_with("! ")) {
+        if line.starts_with("== ") || (line.starts_with('#') && pending.is_some()) {
+            end(&mut out, pending.take());
+            if !out.is_empty() {
+                out.push(String::new());
+            }
+        }
+        if line.starts_with("== ") {
+            if out.iter().rev().nth(1).is_some_and(|line| line.starts_with('#'))
+                && out.last().is_some_and(String::is_empty)
+            {
+                out.pop();
+            }
+            pending = said.next();
+        }
+        out.push(line.to_owned());
+    }
+    end(&mut out, pending);
+    std::fs::write(file, out.join("\n") + "\n").unwrap();
 }
 
 #[test]

@@ -133,6 +133,12 @@ impl Quantity {
         mantissa == 0 || scale >= 0
     }
 
+    /// Whether this is a whole number of times `unit`, which must be more than nothing.
+    pub fn is_multiple_of(self, unit: Quantity) -> bool {
+        let (mantissa, unit, _) = aligned(self, unit);
+        unit > 0 && mantissa % unit == 0
+    }
+
     /// The smallest quantity not below this one that is a whole number of thousandths.
     pub fn rounded_up_to_milli(self) -> Quantity {
         if self.scale >= -3 {
@@ -162,6 +168,11 @@ impl Quantity {
     pub fn order(self, other: Quantity) -> Ordering {
         let (a, b, _) = aligned(self, other);
         a.cmp(&b)
+    }
+
+    /// The nearest double.
+    pub fn to_f64(self) -> f64 {
+        self.mantissa as f64 * 10f64.powi(self.scale)
     }
 
     /// The canonical text.

@@ -2,11 +2,9 @@
 
 use hashbrown::HashSet;
 
-use super::super::is_same;
-use super::super::metadata::{is_enough, refuse};
-use super::super::names;
 use super::super::path::Path;
-use super::{Check, members, top};
+use super::super::{Validator, is_same, names};
+use super::View;
 use crate::field::FieldError;
 use crate::json::{self, Key, Object, Value};
 use crate::schema::scalars::bytes;
@@ -14,53 +12,48 @@ use crate::schema::scalars::bytes;
 /// Most bytes of all values of a config map or secret.
 const BYTES_MAX: usize = 1024 * 1024;
 
-pub(super) fn config_map(check: &mut Check) {
-    let (data, binary) = (top(check.object, "data"), top(check.object, "binaryData"));
-    let data_path = Path::ROOT.child("data");
-    let binary_path = Path::ROOT.child("binaryData");
-    let faults = &mut *check.errors;
-    let binary_keys: HashSet<&str> = members(binary).map(|(key, _)| key).collect();
+pub(super) fn config_map(validator: &mut Validator, path: &Path, map: View) {
+    let (data_path, binary_path) = (path.child("data"), path.child("binaryData"));
+    let binary_keys: HashSet<&str> = map.map("binaryData").map(|(key, _)| key).collect();
     let mut total = 0;
-    for (key, value) in members(data) {
-        if is_enough(faults) {
+    for (key, value) in map.map("data") {
+        if validator.has_enough() {
             break;
         }
-        refuse(faults, &data_path.key(key), key, names::config_key(key));
+        validator.refuse(&data_path.key(key), key, names::config_key(key));
         if binary_keys.contains(key) {
-            let detail = "duplicate of key present in binaryData";
-            faults.push(FieldError::invalid(data_path.key(key), &key.into(), detail));
+            validator.invalid(data_path.key(key), key, "duplicate of key present in binaryData");
         }
         total += value.as_str().map_or(0, str::len);
     }
-    for (key, value) in members(binary) {
-        if is_enough(faults) {
+    for (key, value) in map.map("binaryData") {
+        if validator.has_enough() {
             break;
         }
-        refuse(faults, &binary_path.key(key), key, names::config_key(key));
+        validator.refuse(&binary_path.key(key), key, names::config_key(key));
         total += value.as_str().map_or(0, bytes::decoded_len);
     }
     if total > BYTES_MAX {
-        faults.push(FieldError::too_long("", BYTES_MAX));
+        validator.errors.push(FieldError::too_long("", BYTES_MAX));
     }
 }
 
-pub(super) fn config_map_update(check: &mut Check, old: &Object) {
-    frozen(check, old, &["data", "binaryData"]);
+pub(super) fn config_map_update(validator: &mut Validator, new: View, old: View) {
+    frozen(validator, new, old, &["data", "binaryData"]);
 }
 
 /// What `immutable: true` freezes, itself included.
-fn frozen(check: &mut Check, old: &Object, fields: &[&str]) {
+fn frozen(validator: &mut Validator, new: View, old: View, fields: &[&str]) {
     const DETAIL: &str = "field is immutable when `immutable` is set";
-    let is_set = |object: &Object| object.get("immutable").and_then(Value::as_bool) == Some(true);
-    if !is_set(old) {
+    if !old.is_true("immutable") {
         return;
     }
-    if !is_set(check.object) {
-        check.errors.push(FieldError::forbidden("immutable", DETAIL));
+    if !new.is_true("immutable") {
+        validator.forbidden("immutable", DETAIL);
     }
     for field in fields {
-        if !is_same(check.object.get(field), old.get(field)) {
-            check.errors.push(FieldError::forbidden(*field, DETAIL));
+        if !is_same(new.get(field), old.get(field)) {
+            validator.forbidden(*field, DETAIL);
         }
     }
 }
@@ -90,64 +83,60 @@ pub(super) fn merge_string_data(secret: &mut Object, _: Option<&Object>) {
     members.insert(at, (Key::Borrowed("data"), Value::Object(data)));
 }
 
-pub(super) fn secret(check: &mut Check) {
-    let path = Path::ROOT.child("data");
-    let data = top(check.object, "data");
-    let faults = &mut *check.errors;
+pub(super) fn secret(validator: &mut Validator, path: &Path, secret: View) {
+    let place = path.child("data");
+    let data = secret.child("data");
     let mut total = 0;
-    for (key, value) in members(data) {
-        if is_enough(faults) {
+    for (key, value) in data.members() {
+        if validator.has_enough() {
             break;
         }
-        refuse(faults, &path.key(key), key, names::config_key(key));
+        validator.refuse(&place.key(key), key, names::config_key(key));
         total += value.as_str().map_or(0, bytes::decoded_len);
     }
     if total > BYTES_MAX {
-        faults.push(FieldError::too_long(path, BYTES_MAX));
+        validator.errors.push(FieldError::too_long(place, BYTES_MAX));
     }
-    let has = |key: &str| data.is_some_and(|data| data.get(key).is_some());
-    let require = |keys: &[&str], faults: &mut Vec<FieldError>| {
-        let missing = keys.iter().filter(|key| !has(key));
-        faults.extend(missing.map(|key| FieldError::required(path.key(key), "")));
+    let require = |validator: &mut Validator, keys: &[&str]| {
+        for key in keys.iter().filter(|key| !data.has(key)) {
+            validator.required(place.key(key), "");
+        }
     };
-    let domain = check.naming.domain;
-    let kind = top(check.object, "type").and_then(Value::as_str).unwrap_or_default();
-    match kind.strip_prefix(domain).and_then(|kind| kind.strip_prefix('/')) {
+    let kind = secret.text("type").strip_prefix(validator.naming.domain);
+    match kind.and_then(|kind| kind.strip_prefix('/')) {
         Some("service-account-token") => {
-            let name = check.naming.label("service-account.name");
-            let annotations = top(check.object, "metadata").and_then(|metadata| metadata.get("annotations"));
-            if annotations.is_none_or(|annotations| annotations.str_at(&[&name]).is_empty()) {
-                faults.push(FieldError::required(format!("metadata.annotations[{name}]"), ""));
+            let name = validator.naming.label("service-account.name");
+            if secret.child("metadata").child("annotations").text(&name).is_empty() {
+                validator.required(format!("metadata.annotations[{name}]"), "");
             }
         }
-        Some("dockercfg") => docker_config(&path, data, ".dockercfg", faults),
-        Some("dockerconfigjson") => docker_config(&path, data, ".dockerconfigjson", faults),
-        Some("basic-auth") if !has("username") && !has("password") => {
-            require(&["username", "password"], faults);
+        Some("dockercfg") => docker_config(validator, &place, data, ".dockercfg"),
+        Some("dockerconfigjson") => docker_config(validator, &place, data, ".dockerconfigjson"),
+        Some("basic-auth") if !data.has("username") && !data.has("password") => {
+            require(validator, &["username", "password"]);
         }
-        Some("ssh-auth") => require(&["ssh-privatekey"], faults),
-        Some("tls") => require(&["tls.crt", "tls.key"], faults),
+        Some("ssh-auth") if data.text("ssh-privatekey").is_empty() => {
+            validator.required(place.key("ssh-privatekey"), "");
+        }
+        Some("tls") => require(validator, &["tls.crt", "tls.key"]),
         _ => {}
     }
 }
 
 /// The configuration must be there and be a JSON object; its text is never shown.
-fn docker_config(path: &Path, data: Option<&Value>, key: &str, faults: &mut Vec<FieldError>) {
+fn docker_config(validator: &mut Validator, path: &Path, data: View, key: &str) {
     let place = path.key(key);
-    let Some(text) = data.and_then(|data| data.get(key)) else {
-        faults.push(FieldError::required(place, ""));
-        return;
-    };
+    let Some(text) = data.get(key) else { return validator.required(place, "") };
     let content = bytes::decode(text.as_str().unwrap_or_default()).unwrap_or_default();
     let detail = match json::parse(&content) {
         Ok(Value::Object(_) | Value::Null) => return,
-        Ok(_) => "json: cannot unmarshal into a map".to_owned(),
-        Err(_) if content.is_empty() => "unexpected end of JSON input".to_owned(),
-        Err(_) => "invalid character in JSON".to_owned(), // says nothing of what is inside
+        Ok(_) => "json: cannot unmarshal into a map",
+        Err(_) if content.is_empty() => "unexpected end of JSON input",
+        Err(_) => "invalid character in JSON", // says nothing of what is inside
     };
-    faults.push(FieldError::invalid(place, &"<secret contents redacted>".into(), detail));
+    validator.invalid(place, "<secret contents redacted>", detail);
 }
 
-pub(super) fn secret_update(check: &mut Check, old: &Object) {
-    frozen(check, old, &["data"]);
+pub(super) fn secret_update(validator: &mut Validator, new: View, old: View) {
+    frozen(validator, new, old, &["data"]);
 }

@@ -1,371 +1,357 @@
-//! Pods and pod templates: the checks of a pod's specification that clients meet most (semantics §5.7).
+//! Pods and pod templates: what concerns a pod as a whole, and its containers beside its volumes and claims
+//! (semantics §5.7).
 
 use hashbrown::{HashMap, HashSet};
 
-use super::super::metadata::{annotations, is_enough, labels, refuse};
-use super::super::names;
+use super::super::metadata;
 use super::super::path::Path;
-use super::{Check, given, items, members, no_negative_quantities, not_negative, quantity, text, top};
-use crate::field::FieldError;
-use crate::json::Value;
+use super::super::{Validator, names};
+use super::common::Seen;
+use super::container::{self, Surroundings};
+use super::resources::{self, Owner};
+use super::view::quantity;
+use super::{View, placement, security};
+use crate::schema::scalars::quantity::Quantity;
 
-/// The lists of containers, in the order in which names are compared.
-const CONTAINER_LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
+/// Most name servers, and most domains to search, that resolvers take.
+const NAMESERVERS_MAX: usize = 3;
+const SEARCHES_MAX: usize = 32;
+const SEARCH_BYTES_MAX: usize = 2048;
 
-pub(super) fn pod(check: &mut Check) {
-    let spec = top(check.object, "spec");
-    let faults = &mut *check.errors;
-    specification(&Path::ROOT.child("spec"), spec, faults);
-}
-
-/// A template: labels and annotations, and the specification in it.
-pub(super) fn template(path: &Path, template: Option<&Value>, errors: &mut Vec<FieldError>) {
-    template_metadata(path, template, errors);
-    specification(&path.child("spec"), given(template, "spec"), errors);
-}
-
-/// The labels and annotations of a template.
-pub(super) fn template_metadata(path: &Path, template: Option<&Value>, errors: &mut Vec<FieldError>) {
-    let metadata = given(template, "metadata");
-    labels(&path.child("labels"), given(metadata, "labels"), errors);
-    annotations(&path.child("annotations"), given(metadata, "annotations"), errors);
-}
-
-fn specification(path: &Path, spec: Option<&Value>, errors: &mut Vec<FieldError>) {
-    let volumes = items(spec, "volumes");
-    let volume_names: HashSet<&str> = volumes.iter().map(|volume| text(Some(volume), "name")).collect();
-    validate_volumes(&path.child("volumes"), volumes, errors);
-    let host_network = given(spec, "hostNetwork").and_then(Value::as_bool) == Some(true);
-    let mut seen = HashSet::new();
-    for list in CONTAINER_LISTS {
-        let list_path = path.child(list);
-        for (at, container) in items(spec, list).iter().enumerate() {
-            if is_enough(errors) {
+/// What holds for pods and not for templates of them.
+pub(super) fn pod(validator: &mut Validator, path: &Path, pod: View) {
+    let spec = pod.child("spec");
+    let root = path.child("spec");
+    if validator.is_create() {
+        if !spec.items("ephemeralContainers").is_empty() {
+            validator.forbidden(root.child("ephemeralContainers"), "cannot be set on create");
+        }
+        if !spec.text("nodeName").is_empty() && !spec.items("schedulingGates").is_empty() {
+            let detail = "cannot be set until all schedulingGates have been cleared";
+            validator.forbidden(root.child("nodeName"), detail);
+        }
+    }
+    for list in ["containers", "initContainers", "ephemeralContainers"] {
+        let list_path = root.child(list);
+        for (at, container) in spec.structs(list).enumerate() {
+            if validator.has_enough() {
                 break;
             }
-            let place = list_path.index(at);
-            let name = text(Some(container), "name");
-            if !name.is_empty() && !seen.insert(name) {
-                errors.push(FieldError::duplicate(place.child("name"), &name.into()));
+            let image = container.text("image");
+            if image.trim() != image {
+                let place = list_path.index(at);
+                validator.invalid(
+                    place.child("image"),
+                    image,
+                    "must not have leading or trailing whitespace",
+                );
             }
-            validate_container(&place, container, list, &volume_names, host_network, errors);
         }
     }
-    let grace = path.child("terminationGracePeriodSeconds");
-    not_negative(&grace, given(spec, "terminationGracePeriodSeconds"), errors);
-    if let Some(value @ Value::Int(seconds)) = given(spec, "activeDeadlineSeconds")
-        && !(1..=i64::from(i32::MAX)).contains(seconds)
+    if spec.text("serviceAccountName").is_empty() {
+        refuse_tokens(validator, &root.child("volumes"), spec);
+    }
+    annotations(validator, &path.child("metadata").child("annotations"), pod.child("metadata"), spec);
+    claims_of_volumes(validator, &root.child("volumes"), pod.child("metadata").text("name"), spec);
+}
+
+fn refuse_tokens(validator: &mut Validator, path: &Path, spec: View) {
+    for (at, volume) in spec.structs("volumes").enumerate() {
+        let volume_path = path.index(at);
+        let projected = volume_path.child("projected");
+        let sources_path = projected.child("sources");
+        for (at, source) in volume.child("projected").structs("sources").enumerate() {
+            if source.has("serviceAccountToken") && !validator.has_enough() {
+                let place = sources_path.index(at);
+                let detail = "must not be specified when serviceAccountName is not set";
+                validator.forbidden(place.child("serviceAccountToken"), detail);
+            }
+        }
+    }
+}
+
+/// Names of the claims that are made for a pod's volumes.
+fn claims_of_volumes(validator: &mut Validator, path: &Path, pod: &str, spec: View) {
+    let mut made = HashSet::new();
+    for (at, volume) in spec.structs("volumes").enumerate() {
+        let name = volume.text("name");
+        if volume.has("ephemeral") && !pod.is_empty() && !name.is_empty() && !validator.has_enough() {
+            let claim = format!("{pod}-{name}");
+            for fault in names::subdomain(&claim) {
+                let place = path.index(at);
+                let detail = format!("PVC name {}: {fault}", crate::field::go_quote(&claim));
+                validator.invalid(place.child("name"), name, detail);
+            }
+            made.insert(claim);
+        }
+    }
+    for (at, volume) in spec.structs("volumes").enumerate() {
+        let claim = volume.child("persistentVolumeClaim").text("claimName");
+        if made.contains(claim) && !validator.has_enough() {
+            let place = path.index(at);
+            let source = place.child("persistentVolumeClaim");
+            let detail = "must not reference a PVC that gets created for an ephemeral volume";
+            validator.invalid(source.child("claimName"), claim, detail);
+        }
+    }
+}
+
+/// Annotations that pods understand.
+fn annotations(validator: &mut Validator, path: &Path, metadata: View, spec: View) {
+    let annotations = metadata.child("annotations");
+    if !annotations.is_there() {
+        return;
+    }
+    let word = validator.naming.word;
+    let mirror = format!("{word}.io/config.mirror");
+    if let Some(value) = annotations.get(&mirror)
+        && spec.text("nodeName").is_empty()
     {
-        let detail = "must be between 1 and 2147483647, inclusive";
-        errors.push(FieldError::invalid(path.child("activeDeadlineSeconds"), value, detail));
+        let detail = "must set spec.nodeName if mirror pod annotation is set";
+        validator.invalid(path.key(&mirror), value.clone(), detail);
     }
-    labels(&path.child("nodeSelector"), given(spec, "nodeSelector"), errors);
-    for (name, check) in [
-        ("hostname", names::label as fn(&str) -> names::Faults),
-        ("subdomain", names::label),
-        ("serviceAccountName", names::subdomain),
-        ("nodeName", names::subdomain),
-        ("priorityClassName", names::subdomain),
-        ("runtimeClassName", names::subdomain),
-    ] {
-        let value = text(spec, name);
-        if !value.is_empty() {
-            refuse(errors, &path.child(name), value, check(value));
-        }
-    }
-    validate_tolerations(&path.child("tolerations"), items(spec, "tolerations"), errors);
-    resources(&path.child("resources"), given(spec, "resources"), Owner::Pod, errors);
-    no_negative_quantities(&path.child("overhead"), given(spec, "overhead"), errors);
-}
-
-fn validate_volumes(path: &Path, volumes: &[Value], errors: &mut Vec<FieldError>) {
-    let mut seen = HashSet::new();
-    for (at, volume) in volumes.iter().enumerate() {
-        if is_enough(errors) {
-            break;
-        }
-        let place = path.index(at);
-        let name = text(Some(volume), "name");
-        if !name.is_empty() {
-            refuse(errors, &place.child("name"), name, names::label(name));
-            if !seen.insert(name) {
-                errors.push(FieldError::duplicate(place.child("name"), &name.into()));
-            }
-        }
-        let mut sources = members(Some(volume)).filter(|(name, value)| *name != "name" && !value.is_null());
-        if sources.next().is_none() {
-            errors.push(FieldError::required(place, "must specify a volume type"));
-        }
-        for (source, _) in sources {
-            let detail = "may not specify more than 1 volume type";
-            errors.push(FieldError::forbidden(place.child(source), detail));
+    let cost_key = format!("controller.{}/pod-deletion-cost", validator.naming.domain);
+    if let Some(cost) = annotations.get(&cost_key) {
+        let text = cost.as_str().unwrap_or_default();
+        let digits = text.strip_prefix('-').unwrap_or(text);
+        let is_canonical = digits == "0" || !digits.starts_with('0');
+        if !(is_canonical && !text.starts_with('+') && text != "-0" && text.parse::<i32>().is_ok()) {
+            validator.invalid(path.key(&cost_key), text, "must be a 32bit integer");
         }
     }
 }
 
-fn validate_container(
-    path: &Path,
-    container: &Value,
-    list: &str,
-    volumes: &HashSet<&str>,
-    host_network: bool,
-    errors: &mut Vec<FieldError>,
-) {
-    let container = Some(container);
-    let name = text(container, "name");
-    if !name.is_empty() {
-        refuse(errors, &path.child("name"), name, names::label(name));
-    }
-    match text(container, "image") {
-        "" => errors.push(FieldError::required(path.child("image"), "")),
-        image if image.trim() != image => {
-            let detail = "must not have leading or trailing whitespace";
-            errors.push(FieldError::invalid(path.child("image"), &image.into(), detail));
-        }
-        _ => {}
-    }
-    validate_ports(&path.child("ports"), items(container, "ports"), host_network, errors);
-    validate_environment(&path.child("env"), items(container, "env"), errors);
-    validate_mounts(&path.child("volumeMounts"), items(container, "volumeMounts"), volumes, errors);
-    validate_devices(&path.child("volumeDevices"), items(container, "volumeDevices"), volumes, errors);
-    resources(&path.child("resources"), given(container, "resources"), Owner::Container, errors);
-    for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
-        let Some(value) = given(container, probe) else { continue };
-        let place = path.child(probe);
-        let is_sidecar = text(container, "restartPolicy") == "Always";
-        if list == "initContainers" && !is_sidecar {
-            let detail = "may not be set for init containers without restartPolicy=Always";
-            errors.push(FieldError::forbidden(place, detail));
-            continue;
-        }
-        validate_probe(&place, value, probe != "readinessProbe", errors);
+/// A template: its labels and annotations. What is in it is checked as a pod's specification.
+pub(super) fn template(validator: &mut Validator, path: &Path, template: View) {
+    let metadata = template.child("metadata");
+    metadata::labels(&path.child("labels"), metadata.get("labels"), &mut validator.errors);
+    metadata::annotations(&path.child("annotations"), metadata.get("annotations"), &mut validator.errors);
+    let spec = template.child("spec");
+    annotations(validator, &path.child("annotations"), metadata, spec);
+    if !spec.items("ephemeralContainers").is_empty() {
+        let place = path.child("spec");
+        let detail = "ephemeral containers not allowed in pod template";
+        validator.forbidden(place.child("ephemeralContainers"), detail);
     }
 }
 
-fn validate_ports(path: &Path, ports: &[Value], host_network: bool, errors: &mut Vec<FieldError>) {
-    let mut seen = HashSet::new();
-    for (at, port) in ports.iter().enumerate() {
-        if is_enough(errors) {
-            break;
-        }
-        let place = path.index(at);
-        let port = Some(port);
-        let name = text(port, "name");
-        if !name.is_empty() {
-            refuse(errors, &place.child("name"), name, names::port_name(name));
-            if !seen.insert(name) {
-                errors.push(FieldError::duplicate(place.child("name"), &name.into()));
-            }
-        }
-        let number = |name: &str| given(port, name).and_then(Value::as_i64).unwrap_or(0);
-        for field in ["containerPort", "hostPort"] {
-            let value = number(field);
-            if value != 0 {
-                let faults = names::port_number(value).into_iter();
-                let value = Value::Int(value);
-                errors.extend(faults.map(|fault| FieldError::invalid(place.child(field), &value, fault)));
-            }
-        }
-        if host_network && number("hostPort") != number("containerPort") {
-            let value = Value::Int(number("containerPort"));
-            let detail = "must match `hostPort` when `hostNetwork` is true";
-            errors.push(FieldError::invalid(place.child("containerPort"), &value, detail));
+/// A pod's specification: containers beside volumes and claims, and what concerns all of them.
+pub(super) fn specification(validator: &mut Validator, path: &Path, spec: View) {
+    let mut volumes = HashMap::with_capacity(spec.items("volumes").len());
+    let volumes_path = path.child("volumes");
+    for (at, volume) in spec.structs("volumes").enumerate() {
+        let name = volume.text("name");
+        if volumes.insert(name, volume).is_some() && !name.is_empty() && !validator.has_enough() {
+            let place = volumes_path.index(at);
+            validator.duplicate(place.child("name"), name);
         }
     }
+    let extra = extra_volumes(validator);
+    for name in extra.iter().flat_map(|set| set.structs("volumeClaimTemplates")) {
+        volumes.insert(name.child("metadata").text("name"), name);
+    }
+    let claims = resource_claims(validator, &path.child("resourceClaims"), spec);
+    let surroundings = Surroundings { volumes, claims, spec };
+    container::all(validator, path, &surroundings);
+    resources::requirements(
+        validator,
+        &path.child("resources"),
+        spec.child("resources"),
+        Owner::Pod,
+        &surroundings.claims,
+    );
+    if spec.child("resources").is_there() {
+        consistent_resources(validator, &path.child("resources"), spec);
+    }
+    overhead(validator, &path.child("overhead"), spec);
+    host_ports(validator, &path.child("containers"), spec);
+    scheduling_gates(validator, &path.child("schedulingGates"), spec);
+    names_resolution(validator, &path.child("dnsConfig"), spec);
+    placement::not_repeated(validator, &path.child("topologySpreadConstraints"), spec);
+    security::whole_pod(validator, path, spec);
 }
 
-fn validate_environment(path: &Path, variables: &[Value], errors: &mut Vec<FieldError>) {
-    for (at, variable) in variables.iter().enumerate() {
-        if is_enough(errors) {
-            break;
+/// The stateful set around the specification, whose claims become volumes of its pods.
+fn extra_volumes<'v>(validator: &Validator<'v>) -> Option<View<'v>> {
+    (validator.kind == "StatefulSet").then(|| validator.object.child("spec"))
+}
+
+fn resource_claims<'v>(validator: &mut Validator, path: &Path, spec: View<'v>) -> Seen<'v> {
+    let mut seen = Seen::new();
+    for (at, claim) in spec.structs("resourceClaims").enumerate() {
+        let name = claim.text("name");
+        if !name.is_empty() && !seen.insert(name) && !validator.has_enough() {
+            let place = path.index(at);
+            validator.duplicate(place.child("name"), name);
         }
-        let place = path.index(at);
-        let variable = Some(variable);
-        let name = text(variable, "name");
-        if !name.is_empty() {
-            refuse(errors, &place.child("name"), name, names::environment_variable(name));
-        }
-        let Some(source) = given(variable, "valueFrom") else { continue };
-        let place = place.child("valueFrom");
-        let count = members(Some(source)).filter(|(_, value)| !value.is_null()).count();
-        if !text(variable, "value").is_empty() && count > 0 {
-            let detail = "may not be specified when `value` is not empty";
-            errors.push(FieldError::invalid(place, &"".into(), detail));
-        } else if count == 0 {
+    }
+    seen
+}
+
+/// One claim of a pod.
+pub(super) fn resource_claim(validator: &mut Validator, path: &Path, claim: View) {
+    let detail = match (claim.has("resourceClaimName"), claim.has("resourceClaimTemplateName")) {
+        (true, true) => "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified",
+        (false, false) => "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`",
+        _ => return,
+    };
+    validator.invalid(path, claim.to_value(), detail);
+}
+
+/// What containers ask for together must fit what the pod asks for, and what each may use what the pod may.
+fn consistent_resources(validator: &mut Validator, path: &Path, spec: View) {
+    let resources = spec.child("resources");
+    if resources.has("claims") {
+        validator.forbidden(path.child("claims"), "claims cannot be set for Resources at pod-level");
+    }
+    let requests = resources.child("requests");
+    let requests_path = path.child("requests");
+    for (name, sum) in aggregate_requests(spec) {
+        let of_pod = requests.quantity(name).unwrap_or(Quantity::ZERO);
+        if sum.order(of_pod).is_gt() && !validator.has_enough() {
             let detail =
-                "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`";
-            errors.push(FieldError::invalid(place, &"".into(), detail));
-        } else if count > 1 {
-            let detail = "may not have more than one field specified at a time";
-            errors.push(FieldError::invalid(place, &"".into(), detail));
+                format!("must be greater than or equal to aggregate container requests of {}", sum.to_text());
+            validator.invalid(requests_path.key(name), of_pod.to_text(), detail);
         }
     }
-}
-
-fn validate_mounts(path: &Path, mounts: &[Value], volumes: &HashSet<&str>, errors: &mut Vec<FieldError>) {
-    let mut seen = HashSet::new();
-    for (at, mount) in mounts.iter().enumerate() {
-        if is_enough(errors) {
-            break;
-        }
-        let place = path.index(at);
-        let (name, target) = (text(Some(mount), "name"), text(Some(mount), "mountPath"));
-        if !name.is_empty() && !volumes.contains(name) {
-            errors.push(FieldError::not_found(place.child("name"), &name.into()));
-        }
-        if !target.is_empty() && !seen.insert(target) {
-            errors.push(FieldError::invalid(place.child("mountPath"), &target.into(), "must be unique"));
-        }
-        let below = text(Some(mount), "subPath");
-        if below.starts_with('/') {
-            errors.push(FieldError::invalid(
-                place.child("subPath"),
-                &below.into(),
-                "must be a relative path",
-            ));
-        }
-        if below.split('/').any(|step| step == "..") {
-            errors.push(FieldError::invalid(place.child("subPath"), &below.into(), "must not contain '..'"));
-        }
-    }
-}
-
-fn validate_devices(path: &Path, devices: &[Value], volumes: &HashSet<&str>, errors: &mut Vec<FieldError>) {
-    for (at, device) in devices.iter().enumerate() {
-        if is_enough(errors) {
-            break;
-        }
-        let name = text(Some(device), "name");
-        if !name.is_empty() && !volumes.contains(name) {
-            errors.push(FieldError::not_found(path.index(at).child("name"), &name.into()));
-        }
-    }
-}
-
-fn validate_probe(path: &Path, probe: &Value, must_succeed_once: bool, errors: &mut Vec<FieldError>) {
-    let probe = Some(probe);
-    let mut handlers = 0;
-    for name in ["exec", "httpGet", "tcpSocket", "grpc"] {
-        let Some(handler) = given(probe, name) else { continue };
-        handlers += 1;
-        if handlers > 1 {
-            let detail = "may not specify more than 1 handler type";
-            errors.push(FieldError::forbidden(path.child(name), detail));
-            continue;
-        }
-        let handler_path = path.child(name);
-        let place = handler_path.child("port");
-        match handler.get("port") {
-            _ if name == "exec" && items(Some(handler), "command").is_empty() => {
-                errors.push(FieldError::required(handler_path.child("command"), ""));
-            }
-            Some(Value::String(port)) => refuse(errors, &place, port, names::port_name(port)),
-            Some(value @ Value::Int(port)) => {
-                let faults = names::port_number(*port).into_iter();
-                errors.extend(faults.map(|fault| FieldError::invalid(place, value, fault)));
-            }
-            _ => {}
-        }
-    }
-    if handlers == 0 {
-        errors.push(FieldError::required(path, "must specify a handler type"));
-    }
-    for name in
-        ["initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"]
-    {
-        not_negative(&path.child(name), given(probe, name), errors);
-    }
-    if must_succeed_once
-        && let Some(value @ Value::Int(threshold)) = given(probe, "successThreshold")
-        && *threshold != 1
-    {
-        errors.push(FieldError::invalid(path.child("successThreshold"), value, "must be 1"));
-    }
-}
-
-fn validate_tolerations(path: &Path, tolerations: &[Value], errors: &mut Vec<FieldError>) {
-    for (at, toleration) in tolerations.iter().enumerate() {
-        if is_enough(errors) {
-            break;
-        }
-        let place = path.index(at);
-        let toleration = Some(toleration);
-        let (key, operator) = (text(toleration, "key"), text(toleration, "operator"));
-        if !key.is_empty() {
-            refuse(errors, &place.child("key"), key, names::qualified(key));
-        } else if operator != "Exists" {
-            let detail =
-                "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
-            errors.push(FieldError::invalid(place.child("operator"), &operator.into(), detail));
-        }
-        let value = text(toleration, "value");
-        if operator == "Exists" && !value.is_empty() {
-            let detail = "value must be empty when `operator` is 'Exists'";
-            errors.push(FieldError::invalid(place.child("operator"), &value.into(), detail));
-        }
-        if given(toleration, "tolerationSeconds").is_some() && text(toleration, "effect") != "NoExecute" {
-            let effect = text(toleration, "effect").into();
-            let detail = "effect must be 'NoExecute' when `tolerationSeconds` is set";
-            errors.push(FieldError::invalid(place.child("effect"), &effect, detail));
-        }
-    }
-}
-
-/// Whose resources they are: a claim of the pod as a whole takes fewer names.
-#[derive(Clone, Copy, Eq, PartialEq)]
-enum Owner {
-    Container,
-    Pod,
-}
-
-fn resources(path: &Path, resources: Option<&Value>, owner: Owner, errors: &mut Vec<FieldError>) {
-    let limits: HashMap<&str, &Value> = members(given(resources, "limits")).collect();
-    for list in ["limits", "requests"] {
-        let place = path.child(list);
-        for (name, amount) in members(given(resources, list)) {
-            if is_enough(errors) {
-                break;
-            }
-            resource_name(&place.key(name), name, owner, errors);
-            if quantity(Some(amount)).is_some_and(|quantity| quantity.is_negative()) {
-                errors.push(FieldError::invalid(place.key(name), amount, super::NOT_NEGATIVE));
-            }
-            if list == "limits" {
-                continue;
-            }
-            let limit_text = limits.get(name).copied();
-            if let (Some(request), Some(limit)) = (quantity(Some(amount)), quantity(limit_text))
-                && request.order(limit).is_gt()
+    let limits = resources.child("limits");
+    let containers = path.child("containers");
+    for (at, container) in spec.structs("containers").enumerate() {
+        let place = containers.index(at);
+        for (name, value) in container.child("resources").map("limits") {
+            if let (Some(own), Some(most)) = (quantity(value), limits.quantity(name))
+                && own.order(most).is_gt()
+                && !validator.has_enough()
             {
-                let detail = format!("must be less than or equal to {name} limit of {}", limit.to_text());
-                errors.push(FieldError::invalid(place, amount, detail));
+                let detail = format!("must be less than or equal to pod limits of {}", most.to_text());
+                let place = place.key(name);
+                validator.invalid(place.child("limits"), own.to_text(), detail);
             }
         }
     }
 }
 
-fn resource_name(path: &Path, name: &str, owner: Owner, errors: &mut Vec<FieldError>) {
-    if matches!(name, "cpu" | "memory") || name.starts_with("hugepages-") {
-        return;
-    }
-    if owner == Owner::Pod {
-        let detail = "supported values: \"cpu\", \"hugepages-\", \"memory\"";
-        let mut error = FieldError::not_supported(path, &name.into(), &[]);
-        detail.clone_into(&mut error.detail);
-        errors.push(error);
-        return;
-    }
-    if name == "ephemeral-storage" {
-        return;
-    }
-    refuse(errors, path, name, names::qualified(name));
-    if !name.contains('/') {
-        let value = name.into();
-        let standard = ["storage", "pods", "services", "secrets", "configmaps", "persistentvolumeclaims"];
-        if !standard.contains(&name) {
-            let detail = "must be a standard resource type or fully qualified";
-            errors.push(FieldError::invalid(path, &value, detail));
+/// Sums of what running containers ask for, or the most that starting them needs (as defaulting has it), by name.
+fn aggregate_requests(spec: View<'_>) -> Vec<(&str, Quantity)> {
+    let mut running: std::collections::BTreeMap<&str, Quantity> = Default::default();
+    let mut peak = running.clone();
+    let mut sidecars = running.clone();
+    for container in spec.structs("containers") {
+        for (name, value) in container.child("resources").map("requests") {
+            let total = running.entry(name).or_insert(Quantity::ZERO);
+            *total = total.plus(quantity(value).unwrap_or(Quantity::ZERO));
         }
-        errors.push(FieldError::invalid(path, &value, "must be a standard resource for containers"));
+    }
+    for container in spec.structs("initContainers") {
+        let is_sidecar = container.text("restartPolicy") == "Always";
+        for (name, value) in container.child("resources").map("requests") {
+            let own = quantity(value).unwrap_or(Quantity::ZERO);
+            let started = sidecars.entry(name).or_insert(Quantity::ZERO);
+            let now = started.plus(own);
+            if is_sidecar {
+                *started = now;
+                let total = running.entry(name).or_insert(Quantity::ZERO);
+                *total = total.plus(own);
+            }
+            let most = peak.entry(name).or_insert(Quantity::ZERO);
+            if now.order(*most).is_gt() {
+                *most = now;
+            }
+        }
+    }
+    for (name, quantity) in peak {
+        let total = running.entry(name).or_insert(Quantity::ZERO);
+        if quantity.order(*total).is_gt() {
+            *total = quantity;
+        }
+    }
+    running.into_iter().collect()
+}
+
+fn overhead(validator: &mut Validator, path: &Path, spec: View) {
+    let limits = path.child("limits"); // the reference server judges overhead as limits
+    for (name, value) in spec.map("overhead") {
+        if validator.has_enough() {
+            break;
+        }
+        resources::container_name(validator, &limits.key(name), name);
+        resources::amount(validator, &limits.key(name), name, value);
+    }
+}
+
+/// On the node's network a container's port is the node's. Templates may leave the node's open.
+fn host_ports(validator: &mut Validator, path: &Path, spec: View) {
+    if !spec.is_true("hostNetwork") {
+        return;
+    }
+    let is_pod = validator.kind == "Pod";
+    for (at, container) in spec.structs("containers").enumerate() {
+        let container_path = path.index(at);
+        let ports = container_path.child("ports");
+        for (at, port) in container.structs("ports").enumerate() {
+            if validator.has_enough() {
+                return;
+            }
+            let (host, own) = (port.int("hostPort").unwrap_or(0), port.int("containerPort").unwrap_or(0));
+            if (is_pod || host != 0) && host != own {
+                let place = ports.index(at);
+                let detail = "must match `containerPort` when `hostNetwork` is true";
+                validator.invalid(place.child("hostPort"), host, detail);
+            }
+        }
+    }
+}
+
+fn scheduling_gates(validator: &mut Validator, path: &Path, spec: View) {
+    let mut seen = Seen::new();
+    for (at, gate) in spec.structs("schedulingGates").enumerate() {
+        if validator.has_enough() {
+            break;
+        }
+        let name = gate.text("name");
+        validator.refuse(&path.index(at), name, names::qualified(name));
+        if !seen.insert(name) {
+            validator.duplicate(path.index(at), name);
+        }
+    }
+}
+
+fn names_resolution(validator: &mut Validator, path: &Path, spec: View) {
+    let config = spec.child("dnsConfig");
+    let servers = config.items("nameservers");
+    if spec.text("dnsPolicy") == "None" {
+        if !config.is_there() {
+            return validator.required(path, "must provide `dnsConfig` when `dnsPolicy` is None");
+        }
+        if servers.is_empty() {
+            let detail = "must provide at least one DNS nameserver when `dnsPolicy` is None";
+            return validator.required(path.child("nameservers"), detail);
+        }
+    }
+    if !config.is_there() {
+        return;
+    }
+    let list = |name: &str| config.get(name).cloned().unwrap_or_default();
+    if servers.len() > NAMESERVERS_MAX {
+        let detail = format!("must not have more than {NAMESERVERS_MAX} nameservers");
+        validator.invalid(path.child("nameservers"), list("nameservers"), detail);
+    }
+    let searches = config.texts("searches");
+    if searches.len() > SEARCHES_MAX {
+        let detail = format!("must not have more than {SEARCHES_MAX} search paths");
+        validator.invalid(path.child("searches"), list("searches"), detail);
+    }
+    let bytes = searches.clone().map(str::len).sum::<usize>() + searches.len().saturating_sub(1);
+    if bytes > SEARCH_BYTES_MAX {
+        let detail = format!(
+            "must not have more than {SEARCH_BYTES_MAX} characters (including spaces) in the search list"
+        );
+        validator.invalid(path.child("searches"), list("searches"), detail);
+    }
+    let options = path.child("options");
+    for (at, option) in config.structs("options").enumerate() {
+        if option.text("name").is_empty() && !validator.has_enough() {
+            validator.required(options.index(at), "must not be empty");
+        }
     }
 }

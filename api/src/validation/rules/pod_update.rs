@@ -4,128 +4,159 @@
 
 use hashbrown::{HashMap, HashSet};
 
-use super::super::is_same;
-use super::{Check, given, items, text, top};
-use crate::field::FieldError;
+use super::super::{Validator, is_same};
+use super::View;
 use crate::json::{Object, Value};
 
 const DETAIL: &str = "pod updates may not change fields other than `spec.containers[*].image`,\
      `spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing \
      tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 
-pub(super) fn pod(check: &mut Check, old: &Object) {
-    let (Some(new), Some(old)) = (top(check.object, "spec"), old.get("spec")) else { return };
-    if new == old {
+pub(super) fn pod(validator: &mut Validator, new_pod: View, old_pod: View) {
+    let (new, old) = (new_pod.child("spec"), old_pod.child("spec"));
+    let (Some(new_spec), Some(old_spec)) = (new.object(), old.object()) else { return };
+    if new_spec == old_spec {
         return;
     }
     for list in ["containers", "initContainers"] {
-        if items(Some(new), list).len() != items(Some(old), list).len() {
+        if new.items(list).len() != old.items(list).len() {
             let detail = "pod updates may not add or remove containers";
-            check.errors.push(FieldError::forbidden(format!("spec.{list}"), detail));
-            return;
+            return validator.forbidden(format!("spec.{list}"), detail);
         }
     }
-    deadline(check, new, old);
-    tolerations(check, new, old);
-    let was_gated = !items(Some(old), "schedulingGates").is_empty();
-    gates(check, new, old);
+    deadline(validator, new, old);
+    tolerations(validator, new, old);
+    let was_gated = !old.items("schedulingGates").is_empty();
+    gates(validator, new, old);
     if was_gated {
-        node_selector(check, new, old);
+        node_selector(validator, new, old);
+        node_affinity(validator, new, old);
     }
-    let mut masked = new.clone();
+    let mut masked = new_spec.clone();
     take_back(&mut masked, old, was_gated);
-    if let Some((field, _)) = first_difference(&masked, old) {
+    if let Some(field) = first_difference(View::of(&masked), old) {
         // The reference server follows this by a diff of the two; the field that differs says as much.
-        check.errors.push(FieldError::forbidden("spec", format!("{DETAIL}\n  spec.{field} differs\n")));
+        validator.forbidden("spec", format!("{DETAIL}\n  spec.{field} differs\n"));
     }
 }
 
 /// It can be set, and lowered.
-fn deadline(check: &mut Check, new: &Value, old: &Value) {
+fn deadline(validator: &mut Validator, new: View, old: View) {
     const PATH: &str = "spec.activeDeadlineSeconds";
-    let seconds = |spec: &Value| spec.get("activeDeadlineSeconds").and_then(Value::as_i64);
-    match (seconds(new), seconds(old)) {
+    match (new.int("activeDeadlineSeconds"), old.int("activeDeadlineSeconds")) {
         (Some(now), Some(before)) if now > before => {
-            let detail = "must be less than or equal to previous value";
-            check.errors.push(FieldError::invalid(PATH, &Value::Int(now), detail));
+            validator.invalid(PATH, now, "must be less than or equal to previous value");
         }
         (None, Some(_)) => {
-            let detail = "must not update from a positive integer to nil value";
-            check.errors.push(FieldError::invalid(PATH, &Value::Null, detail));
+            validator.invalid(PATH, Value::Null, "must not update from a positive integer to nil value");
         }
         _ => {}
     }
 }
 
 /// They can be added to, and how long they hold can change.
-fn tolerations(check: &mut Check, new: &Value, old: &Value) {
-    let but_duration =
-        |toleration| ["key", "operator", "value", "effect"].map(|name| text(Some(toleration), name));
-    let kept: HashSet<_> = items(Some(new), "tolerations").iter().map(but_duration).collect();
-    if !items(Some(old), "tolerations").iter().all(|one| kept.contains(&but_duration(one))) {
+fn tolerations(validator: &mut Validator, new: View, old: View) {
+    let but_duration = |toleration: View<'_>| {
+        ["key", "operator", "value", "effect"].map(|name| toleration.text(name).to_owned())
+    };
+    let kept: HashSet<_> = new.structs("tolerations").map(but_duration).collect();
+    if !old.structs("tolerations").all(|one| kept.contains(&but_duration(one))) {
         let detail = "existing toleration can not be modified except its tolerationSeconds";
-        check.errors.push(FieldError::forbidden("spec.tolerations", detail));
+        validator.forbidden("spec.tolerations", detail);
     }
 }
 
 /// Gates can only be opened.
-fn gates(check: &mut Check, new: &Value, old: &Value) {
-    let former: HashSet<&str> =
-        items(Some(old), "schedulingGates").iter().map(|gate| text(Some(gate), "name")).collect();
-    for gate in items(Some(new), "schedulingGates") {
-        let name = text(Some(gate), "name");
-        if !former.contains(name) {
+fn gates(validator: &mut Validator, new: View, old: View) {
+    let former: HashSet<&str> = old.structs("schedulingGates").map(|gate| gate.text("name")).collect();
+    for (at, gate) in new.structs("schedulingGates").enumerate() {
+        let name = gate.text("name");
+        if !former.contains(name) && !validator.has_enough() {
             let detail = format!("only deletion is allowed, but found new scheduling gate '{name}'");
-            check.errors.push(FieldError::forbidden("spec.schedulingGates", detail));
+            validator.forbidden(format!("spec.schedulingGates[{at}].name"), detail);
         }
     }
 }
 
 /// While a gate is closed the choice of nodes can be narrowed.
-fn node_selector(check: &mut Check, new: &Value, old: &Value) {
-    let selector = given(Some(new), "nodeSelector");
-    let now: HashMap<&str, &Value> = super::members(selector).collect();
-    let kept = |(name, value): (&str, &Value)| now.get(name) == Some(&value);
-    if !super::members(given(Some(old), "nodeSelector")).all(kept) {
-        let detail = "only additions are allowed (no mutations or deletions)";
-        let value = selector.unwrap_or(&Value::Null);
-        check.errors.push(FieldError::invalid("spec.nodeSelector", value, detail));
+fn node_selector(validator: &mut Validator, new: View, old: View) {
+    let now: HashMap<&str, &Value> = new.map("nodeSelector").collect();
+    if !old.map("nodeSelector").all(|(name, value)| now.get(name) == Some(&value)) {
+        let detail = "only additions to spec.nodeSelector are allowed (no mutations or deletions)";
+        validator.invalid("spec.nodeSelector", new.child("nodeSelector").to_value(), detail);
+    }
+}
+
+/// So can the terms that a node must fit, by adding to each.
+fn node_affinity(validator: &mut Validator, new: View, old: View) {
+    const PATH: &str =
+        "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms";
+    let required = |spec: View<'_>| -> Vec<Value> {
+        let affinity = spec.child("affinity").child("nodeAffinity");
+        affinity.child("requiredDuringSchedulingIgnoredDuringExecution").items("nodeSelectorTerms").to_vec()
+    };
+    let (now, before) = (required(new), required(old));
+    if before.is_empty() {
+        return;
+    }
+    if now.len() != before.len() {
+        let detail = "no additions/deletions to non-empty NodeSelectorTerms list are allowed";
+        return validator.invalid(PATH, Value::Array(now), detail);
+    }
+    for (at, (now, before)) in now.iter().zip(&before).enumerate() {
+        let (term, former) = (View::from(Some(now)), View::from(Some(before)));
+        let starts_with = |list: &str| term.items(list).starts_with(former.items(list));
+        let was_empty = former.members().next().is_none() && term.members().next().is_some();
+        if was_empty || !starts_with("matchExpressions") || !starts_with("matchFields") {
+            let detail = "only additions are allowed (no mutations or deletions)";
+            validator.invalid(format!("{PATH}[{at}]"), now.clone(), detail);
+        }
     }
 }
 
 /// Undoes in `spec` every change that is allowed, or has been judged.
-fn take_back(spec: &mut Value, old: &Value, was_gated: bool) {
+fn take_back(spec: &mut Object, old: View, was_gated: bool) {
     for list in ["containers", "initContainers"] {
-        let former = items(Some(old), list).to_vec();
-        let Some(containers) = spec.as_object_mut().and_then(|spec| spec.get_mut(list)?.as_array_mut())
-        else {
-            continue;
-        };
-        for (container, former) in containers.iter_mut().zip(&former) {
+        let Some(containers) = spec.get_mut(list).and_then(Value::as_array_mut) else { continue };
+        for (container, former) in containers.iter_mut().zip(old.structs(list)) {
             if let Some(container) = container.as_object_mut() {
                 restore(container, former, "image");
             }
         }
     }
-    let shortest_grace = |spec: &Value| spec.get("terminationGracePeriodSeconds").and_then(Value::as_i64);
-    let grace_fixed = shortest_grace(old).is_some_and(|before| before < 0) && shortest_grace(spec) == Some(1);
-    let Some(spec) = spec.as_object_mut() else { return };
+    let grace = spec.get("terminationGracePeriodSeconds").and_then(Value::as_i64);
+    let was_negative = old.int("terminationGracePeriodSeconds").is_some_and(|before| before < 0);
     for name in ["activeDeadlineSeconds", "tolerations", "schedulingGates"] {
         restore(spec, old, name);
     }
-    if grace_fixed {
+    if was_negative && grace == Some(1) {
         restore(spec, old, "terminationGracePeriodSeconds");
     }
     if was_gated {
         restore(spec, old, "nodeSelector");
-        // Narrowing by node affinity is only seen as such where there was none before.
-        if old.at(&["affinity", "nodeAffinity"]).is_none_or(Value::is_null) {
-            restore(spec, old, "affinity");
+        let mut affinity = spec.get("affinity").cloned().filter(|affinity| !affinity.is_null());
+        let former = old.child("affinity");
+        if let Some(Value::Object(affinity)) = &mut affinity {
+            restore(affinity, former, "nodeAffinity");
+        }
+        match affinity {
+            Some(Value::Object(affinity)) if affinity.is_empty() && !former.is_there() => {
+                spec.remove("affinity");
+            }
+            Some(affinity) => {
+                spec.insert("affinity", affinity);
+            }
+            None => {
+                let only_nodes = former.members().all(|(name, _)| name == "nodeAffinity");
+                if only_nodes {
+                    restore(spec, old, "affinity");
+                }
+            }
         }
     }
 }
 
-fn restore(object: &mut Object, old: &Value, name: &str) {
+fn restore(object: &mut Object, old: View, name: &str) {
     match old.get(name) {
         Some(value) => {
             object.insert(name.to_owned(), value.clone());
@@ -137,9 +168,9 @@ fn restore(object: &mut Object, old: &Value, name: &str) {
 }
 
 /// The first member in which two specifications differ.
-fn first_difference<'v>(new: &'v Value, old: &'v Value) -> Option<(&'v str, &'v Value)> {
-    let differs = |a: &'v Value, b: &'v Value| {
-        super::members(Some(a)).find(move |(name, value)| !is_same(Some(value), b.get(name)))
+fn first_difference<'v>(new: View<'v>, old: View<'v>) -> Option<&'v str> {
+    let differs = |a: View<'v>, b: View<'v>| {
+        a.members().find(|(name, value)| !is_same(Some(value), b.get(name))).map(|(name, _)| name)
     };
     differs(new, old).or_else(|| differs(old, new))
 }

@@ -2,72 +2,58 @@
 
 use hashbrown::HashMap;
 
-use super::super::metadata::{is_enough, labels, refuse};
-use super::super::names;
 use super::super::path::Path;
-use super::{items, members, text};
-use crate::field::FieldError;
-use crate::json::Value;
+use super::super::{Validator, names};
+use super::View;
 
-/// Checks a label selector.
-pub(super) fn validate(path: &Path, selector: Option<&Value>, errors: &mut Vec<FieldError>) {
-    let matches = selector.and_then(|selector| selector.get("matchLabels"));
-    labels(&path.child("matchLabels"), matches, errors);
+/// Checks a label selector; its `matchLabels` are checked by schema.
+pub(super) fn selector(validator: &mut Validator, path: &Path, selector: View) {
     let list = path.child("matchExpressions");
-    for (at, expression) in items(selector, "matchExpressions").iter().enumerate() {
-        if is_enough(errors) {
+    for (at, expression) in selector.structs("matchExpressions").enumerate() {
+        if validator.has_enough() {
             break;
         }
         let place = list.index(at);
-        let expression = Some(expression);
-        let values = items(expression, "values");
-        match text(expression, "operator") {
-            "In" | "NotIn" if values.is_empty() => {
-                let detail = "must be specified when `operator` is 'In' or 'NotIn'";
-                errors.push(FieldError::required(place.child("values"), detail));
+        let values = expression.texts("values");
+        let values_path = place.child("values");
+        match expression.text("operator") {
+            "In" | "NotIn" if values.len() == 0 => {
+                validator.required(values_path, "must be specified when `operator` is 'In' or 'NotIn'");
             }
-            "Exists" | "DoesNotExist" if !values.is_empty() => {
+            "Exists" | "DoesNotExist" if values.len() > 0 => {
                 let detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
-                errors.push(FieldError::forbidden(place.child("values"), detail));
+                validator.forbidden(values_path, detail);
             }
             "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
-            other => {
-                let detail = "not a valid selector operator";
-                errors.push(FieldError::invalid(place.child("operator"), &other.into(), detail));
-            }
+            other => validator.invalid(place.child("operator"), other, "not a valid selector operator"),
         }
-        let key = text(expression, "key");
-        refuse(errors, &place.child("key"), key, names::qualified(key));
-        let values_path = place.child("values");
-        for (at, value) in values.iter().enumerate() {
-            if is_enough(errors) {
+        let key = expression.text("key");
+        validator.refuse(&place.child("key"), key, names::qualified(key));
+        for (at, value) in values.enumerate() {
+            if validator.has_enough() {
                 break;
             }
-            let value = value.as_str().unwrap_or_default();
-            refuse(errors, &values_path.index(at), value, names::label_value(value));
+            validator.refuse(&values_path.index(at), value, names::label_value(value));
         }
     }
 }
 
 /// Whether a selector selects everything.
-pub(super) fn is_empty(selector: &Value) -> bool {
-    members(selector.get("matchLabels")).next().is_none()
-        && items(Some(selector), "matchExpressions").is_empty()
+pub(super) fn is_empty(selector: View) -> bool {
+    selector.map("matchLabels").next().is_none() && selector.items("matchExpressions").is_empty()
 }
 
 /// Whether a selector selects an object with these labels.
-pub(super) fn selects(selector: &Value, labels: Option<&Value>) -> bool {
+pub(super) fn selects(selector: View, labels: View) -> bool {
     // By hash, because both may be as large as a body can be.
     let found: HashMap<&str, &str> =
-        members(labels).filter_map(|(key, value)| Some((key, value.as_str()?))).collect();
+        labels.members().filter_map(|(key, value)| Some((key, value.as_str()?))).collect();
     let label = |key: &str| found.get(key).copied();
-    let expressions = items(Some(selector), "matchExpressions");
-    members(selector.get("matchLabels")).all(|(key, value)| label(key) == value.as_str())
-        && expressions.iter().map(Some).all(|expression| {
-            let found = label(text(expression, "key"));
-            let among =
-                items(expression, "values").iter().any(|value| found.is_some() && value.as_str() == found);
-            match text(expression, "operator") {
+    selector.map("matchLabels").all(|(key, value)| label(key) == value.as_str())
+        && selector.structs("matchExpressions").all(|expression| {
+            let found = label(expression.text("key"));
+            let among = expression.texts("values").any(|value| found == Some(value));
+            match expression.text("operator") {
                 "In" => among,
                 "NotIn" => !among,
                 "Exists" => found.is_some(),

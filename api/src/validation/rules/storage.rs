@@ -1,9 +1,10 @@
 //! Persistent volumes and claims on them.
 
-use super::super::is_same;
 use super::super::path::Path;
-use super::{Check, given, items, members, no_negative_quantities, quantity, text, top};
-use crate::field::FieldError;
+use super::super::{Validator, is_same, names};
+use super::View;
+use super::forms::POSITIVE;
+use super::view::quantity;
 use crate::json::{Object, Value};
 
 /// Members of a volume's specification that are no source.
@@ -19,34 +20,90 @@ const NO_SOURCE: [&str; 9] = [
     "volumeAttributesClassName",
 ];
 
-pub(super) fn volume(check: &mut Check) {
-    let spec = top(check.object, "spec");
-    let root = Path::ROOT.child("spec");
-    let faults = &mut *check.errors;
-    if items(spec, "accessModes").is_empty() {
-        faults.push(FieldError::required(root.child("accessModes"), ""));
+/// Modes of access do not mix with the one for a single pod.
+fn access_modes(validator: &mut Validator, path: &Path, spec: View) {
+    let is_single = |mode: &str| mode == "ReadWriteOncePod";
+    let modes = spec.texts("accessModes");
+    let others = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce"];
+    if modes.clone().any(is_single) && modes.clone().any(|mode| others.contains(&mode)) {
+        let detail = "may not use ReadWriteOncePod with other access modes";
+        validator.forbidden(path.child("accessModes"), detail);
     }
-    if members(given(spec, "capacity")).next().is_none() {
-        faults.push(FieldError::required(root.child("capacity"), ""));
+}
+
+pub(super) fn volume(validator: &mut Validator, path: &Path, spec: View) {
+    access_modes(validator, path, spec);
+    let capacity = path.child("capacity");
+    let list = spec.child("capacity");
+    let count = list.members().count();
+    if count == 0 {
+        validator.required(capacity, "");
     }
-    no_negative_quantities(&root.child("capacity"), given(spec, "capacity"), faults);
-    let mut sources = members(spec)
-        .filter(|(name, value)| !NO_SOURCE.contains(name) && !value.is_null())
-        .map(|(name, _)| name);
-    if sources.next().is_none() {
-        faults.push(FieldError::required(root, "must specify a volume type"));
+    if count != 1 || !list.has("storage") {
+        validator.not_supported(capacity, list.object().cloned().unwrap_or_default(), &["storage"]);
     }
-    for source in sources {
-        faults.push(FieldError::forbidden(root.child(source), "may not specify more than 1 volume type"));
+    for (name, amount) in list.members() {
+        if validator.has_enough() {
+            return;
+        }
+        if quantity(amount).is_some_and(|amount| amount.is_negative() || amount.is_zero()) {
+            validator.invalid(capacity.key(name), amount.clone(), POSITIVE);
+        }
+    }
+    if spec.has("local") && !spec.has("nodeAffinity") {
+        validator.required(path.child("nodeAffinity"), "Local volume requires node affinity");
+    }
+    let host_path = spec.child("hostPath").text("path");
+    let is_root = !host_path.is_empty() && host_path.split('/').all(|step| matches!(step, "" | "."));
+    if is_root && host_path.starts_with('/') && spec.text("persistentVolumeReclaimPolicy") == "Recycle" {
+        let detail = "may not be 'recycle' for a hostPath mount of '/'";
+        validator.forbidden(path.child("persistentVolumeReclaimPolicy"), detail);
+    }
+    if let Some(class) = spec.get("volumeAttributesClassName").and_then(Value::as_str) {
+        let place = path.child("volumeAttributesClassName");
+        if class.is_empty() {
+            validator.required(place, "an empty string is disallowed");
+        } else {
+            validator.refuse(&place, class, names::subdomain(class));
+        }
+        if !spec.has("csi") {
+            let detail = "has to be specified when using volumeAttributesClassName";
+            validator.required(path.child("csi"), detail);
+        }
+    }
+}
+
+/// A secret of a volume driver is named in full.
+pub(super) fn driver(validator: &mut Validator, path: &Path, source: View) {
+    for name in [
+        "controllerPublishSecretRef",
+        "controllerExpandSecretRef",
+        "nodePublishSecretRef",
+        "nodeExpandSecretRef",
+    ] {
+        let reference = source.child(name);
+        if !reference.is_there() {
+            continue;
+        }
+        let place = path.child(name);
+        match reference.text("name") {
+            "" => validator.required(place.child("name"), ""),
+            text => validator.refuse(&place.child("name"), text, names::subdomain(text)),
+        }
+        match reference.text("namespace") {
+            "" => validator.required(place.child("namespace"), ""),
+            text => validator.refuse(&place.child("namespace"), text, names::label(text)),
+        }
     }
 }
 
 /// Where the data lies does not change.
-pub(super) fn volume_update(check: &mut Check, old: &Object) {
-    let (new, old) = (top(check.object, "spec"), old.get("spec"));
-    let source = |spec: Option<&Value>| {
-        let mut source: Object = members(spec)
-            .filter(|(name, value)| !NO_SOURCE.contains(name) && !value.is_null())
+pub(super) fn volume_update(validator: &mut Validator, new: View, old: View) {
+    let (new, old) = (new.child("spec"), old.child("spec"));
+    let source = |spec: View| {
+        let mut source: Object = spec
+            .members()
+            .filter(|(name, _)| !NO_SOURCE.contains(name))
             .map(|(name, value)| (name.to_owned().into(), value.clone()))
             .collect();
         // A secret for growing can be named later.
@@ -55,82 +112,127 @@ pub(super) fn volume_update(check: &mut Check, old: &Object) {
         }
         source
     };
-    let expand = |spec: Option<&Value>| {
-        spec.and_then(|spec| spec.at(&["csi", "controllerExpandSecretRef"]))
-            .filter(|value| !value.is_null())
-            .cloned()
-    };
+    let expand = |spec: View<'_>| spec.child("csi").get("controllerExpandSecretRef").cloned();
     let rewritten = expand(old).is_some() && expand(new) != expand(old);
     if source(new) != source(old) || rewritten {
         let detail = "spec.persistentvolumesource is immutable after creation";
-        check.errors.push(FieldError::forbidden("spec.persistentvolumesource", detail));
+        validator.forbidden("spec.persistentvolumesource", detail);
+    }
+    mode_kept(validator, new, old);
+    if old.has("nodeAffinity") && !is_same(new.get("nodeAffinity"), old.get("nodeAffinity")) {
+        let value = new.get("nodeAffinity").cloned().unwrap_or_default();
+        let detail = "field is immutable, except for updating from beta label to GA";
+        validator.invalid("nodeAffinity", value, detail);
+    }
+    if old.has("volumeAttributesClassName") && !new.has("volumeAttributesClassName") {
+        let detail = "update from non-nil value to nil is forbidden";
+        validator.forbidden("spec.volumeAttributesClassName", detail);
     }
 }
 
-pub(super) fn claim(check: &mut Check) {
-    let spec = top(check.object, "spec");
-    let root = Path::ROOT.child("spec");
-    let faults = &mut *check.errors;
-    if items(spec, "accessModes").is_empty() {
-        faults.push(FieldError::required(root.child("accessModes"), "at least 1 access mode is required"));
+/// Whether a volume is a device or files stays; the reference server names no parent here.
+fn mode_kept(validator: &mut Validator, new: View, old: View) {
+    if !is_same(new.get("volumeMode"), old.get("volumeMode")) {
+        let value = new.get("volumeMode").cloned().unwrap_or_default();
+        validator.invalid("volumeMode", value, "field is immutable");
     }
-    let resources_path = root.child("resources");
-    let requests = given(given(spec, "resources"), "requests");
-    match requests.and_then(|requests| requests.get("storage")) {
-        None => faults.push(FieldError::required(resources_path.key("storage"), "")),
-        storage if quantity(storage).is_some_and(|quantity| quantity.is_negative() || quantity.is_zero()) => {
-            let value = storage.unwrap_or(&Value::Null);
-            let requests_path = resources_path.child("requests");
-            faults.push(FieldError::invalid(
-                requests_path.key("storage"),
-                value,
-                "must be greater than zero",
-            ));
+}
+
+pub(super) fn claim(validator: &mut Validator, path: &Path, spec: View) {
+    access_modes(validator, path, spec);
+    let resources_path = path.child("resources");
+    let place = resources_path.key("storage");
+    match spec.child("resources").child("requests").get("storage") {
+        None => validator.required(place, ""),
+        Some(storage) => {
+            if quantity(storage).is_some_and(|storage| storage.is_negative() || storage.is_zero()) {
+                validator.invalid(place, storage.clone(), POSITIVE);
+            }
         }
-        _ => {}
+    }
+    let (source, reference) = (spec.child("dataSource"), spec.child("dataSourceRef"));
+    data_source(validator, &path.child("dataSource"), source);
+    data_source(validator, &path.child("dataSourceRef"), reference);
+    if !source.is_there() || !reference.is_there() {
+        return;
+    }
+    let names_namespace = !reference.text("namespace").is_empty();
+    let differs =
+        ["apiGroup", "kind", "name"].iter().any(|name| !is_same(source.get(name), reference.get(name)));
+    let detail = match (names_namespace, differs) {
+        (true, _) => "may not be specified when dataSourceRef.namespace is specified",
+        (false, true) => "must match dataSourceRef",
+        (false, false) => return,
+    };
+    validator.invalid(path, String::from(path.child("dataSource")), detail);
+}
+
+fn data_source(validator: &mut Validator, path: &Path, source: View) {
+    if !source.is_there() {
+        return;
+    }
+    let group = source.text("apiGroup");
+    if group.is_empty() && source.text("kind") != "PersistentVolumeClaim" {
+        let detail = "must be 'PersistentVolumeClaim' when referencing the default apiGroup";
+        validator.invalid(path, source.text("kind"), detail);
+    }
+    if !group.is_empty() {
+        validator.refuse(&path.child("apiGroup"), group, names::subdomain(group));
     }
 }
 
 /// A claim stays what it asked for; a bound one may ask for more of it.
-pub(super) fn claim_update(check: &mut Check, old: &Object) {
-    let status = old.get("status");
-    let bound = text(status, "phase") == "Bound";
-    let (Some(new), Some(old)) = (top(check.object, "spec"), old.get("spec")) else { return };
-    let mut masked = new.clone();
-    if let Some(spec) = masked.as_object_mut() {
-        let mut free = Vec::new();
-        if text(Some(old), "volumeName").is_empty() {
-            free.push("volumeName");
-        }
-        if given(Some(old), "storageClassName").is_none() {
-            free.push("storageClassName");
-        }
-        if bound {
-            free.extend(["resources", "volumeAttributesClassName"]);
-        }
-        for name in free {
-            match old.get(name) {
-                Some(value) => spec.insert(name.to_owned(), value.clone()),
-                None => spec.remove(name),
-            };
-        }
-    }
-    let same = |a: &Value, b: &Value| members(Some(a)).all(|(name, value)| is_same(Some(value), b.get(name)));
-    if !(same(&masked, old) && same(old, &masked)) {
+pub(super) fn claim_update(validator: &mut Validator, new_claim: View, old_claim: View) {
+    let status = old_claim.child("status");
+    let bound = status.text("phase") == "Bound";
+    let (new, old) = (new_claim.child("spec"), old_claim.child("spec"));
+    if may_change(new, old, bound) {
         let detail = "spec is immutable after creation except resources.requests and volumeAttributesClassName for \
                       bound claims";
-        check.errors.push(FieldError::forbidden("spec", detail));
+        validator.forbidden("spec", detail);
     }
-    if !bound {
-        return;
-    }
-    let storage = |spec: &Value| quantity(spec.at(&["resources", "requests", "storage"]));
-    let granted = quantity(status.and_then(|status| status.at(&["capacity", "storage"])));
+    let storage = |spec: View| spec.child("resources").child("requests").quantity("storage");
     if let (Some(now), Some(before)) = (storage(new), storage(old))
         && now.order(before).is_lt()
-        && granted.is_none_or(|granted| now.order(granted).is_le())
+        && status.child("capacity").quantity("storage").is_none_or(|granted| now.order(granted).is_le())
     {
         let detail = "field can not be less than status.capacity";
-        check.errors.push(FieldError::forbidden("spec.resources.requests.storage", detail));
+        validator.forbidden("spec.resources.requests.storage", detail);
     }
+    mode_kept(validator, new, old);
+    if old.has("volumeAttributesClassName")
+        && !is_same(new.get("volumeAttributesClassName"), old.get("volumeAttributesClassName"))
+    {
+        let path = "spec.volumeAttributesClassName";
+        if !new.has("volumeAttributesClassName") {
+            validator.forbidden(path, "update from non-nil value to nil is forbidden");
+        } else if new.text("volumeAttributesClassName").is_empty() {
+            validator.forbidden(path, "update from non-nil value to an empty string is forbidden");
+        }
+    }
+}
+
+/// Whether a claim's specification differs in what may not change.
+fn may_change(new: View, old: View, bound: bool) -> bool {
+    let is_free = |name: &str| match name {
+        "volumeName" => old.text("volumeName").is_empty(),
+        "storageClassName" => !old.has("storageClassName"),
+        "volumeAttributesClassName" => bound,
+        _ => false,
+    };
+    let differs = |a: View, b: View| {
+        a.members()
+            .any(|(name, value)| name != "resources" && !is_free(name) && !is_same(Some(value), b.get(name)))
+    };
+    let requests = |spec: View| {
+        let mut resources = spec.get("resources").cloned().unwrap_or_default();
+        if let Some(list) = resources.as_object_mut().and_then(|resources| resources.get_mut("requests"))
+            && bound
+            && let Some(list) = list.as_object_mut()
+        {
+            list.remove("storage");
+        }
+        resources
+    };
+    differs(new, old) || differs(old, new) || requests(new) != requests(old)
 }

@@ -1,0 +1,270 @@
+//! What texts, numbers and quantities must look like, by the forms that schemas name, with the reference server's
+//! sentences. Nothing is allocated for a value that fits.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use super::metadata;
+use super::names::{self, Faults};
+use super::path::Path;
+use crate::field::FieldError;
+use crate::json::Value;
+use crate::schema::scalars::quantity::Quantity;
+use crate::schema::table::Form;
+
+/// Sentence about numbers and quantities below zero.
+pub(crate) const NOT_NEGATIVE: &str = "must be greater than or equal to 0";
+/// Sentence about numbers and quantities that are not above zero.
+pub(crate) const POSITIVE: &str = "must be greater than zero";
+/// Sentence about addresses.
+pub(crate) const ADDRESS: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
+/// Sentence about networks.
+pub(crate) const NETWORK: &str = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
+
+const FILE_MODE_MAX: i64 = 0o777;
+const FILE_MODE: &str = "must be a number between 0 and 0777 (octal), both inclusive";
+/// Longest name of a storage driver.
+const DRIVER_MAX: usize = 63;
+
+/// Checks one value.
+pub(super) fn value(form: Form, path: &Path, value: &Value, errors: &mut Vec<FieldError>) {
+    match (form, value) {
+        (Form::Labels, value) => metadata::labels(path, Some(value), errors),
+        (Form::PortOrName, Value::String(name)) => {
+            metadata::refuse(errors, path, name, names::port_name(name))
+        }
+        (Form::CountOrPercent, Value::String(text)) if !is_percent(text) => {
+            let detail = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or \
+                          '93%', regex used for validation is '[0-9]+%')";
+            errors.push(FieldError::invalid(path, value, detail));
+        }
+        (Form::CountOrPercent, Value::String(_)) => {}
+        (Form::NotNegative | Form::Positive, Value::String(text)) => {
+            quantity(form, path, text, value, errors)
+        }
+        (_, Value::String(text)) => self::text(form, path, text, errors),
+        (_, Value::Int(number)) => {
+            let detail = match form {
+                Form::Port | Form::PortOrName if !(1..=65535).contains(number) => {
+                    "must be between 1 and 65535, inclusive"
+                }
+                Form::FileMode if !(0..=FILE_MODE_MAX).contains(number) => FILE_MODE,
+                Form::Id if !(0..=i64::from(u32::MAX)).contains(number) => {
+                    "must be between 0 and 4294967295, inclusive"
+                }
+                Form::CountOrPercent if *number < 0 => NOT_NEGATIVE,
+                _ => return,
+            };
+            errors.push(FieldError::invalid(path, value, detail));
+        }
+        _ => {}
+    }
+}
+
+/// Digits with a percent sign after them.
+pub(super) fn is_percent(text: &str) -> bool {
+    let digits = text.strip_suffix('%').unwrap_or_default();
+    !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+fn quantity(form: Form, path: &Path, text: &str, value: &Value, errors: &mut Vec<FieldError>) {
+    let Ok(quantity) = Quantity::parse(text) else { return };
+    if quantity.is_negative() && form == Form::NotNegative {
+        errors.push(FieldError::invalid(path, value, NOT_NEGATIVE));
+    } else if form == Form::Positive && (quantity.is_negative() || quantity.is_zero()) {
+        errors.push(FieldError::invalid(path, value, POSITIVE));
+    }
+}
+
+/// Checks one text.
+pub(super) fn text(form: Form, path: &Path, text: &str, errors: &mut Vec<FieldError>) {
+    if text.is_empty() && !matches!(form, Form::SubdomainGiven | Form::QualifiedGiven) {
+        return;
+    }
+    let faults = match form {
+        Form::Label => names::label(text),
+        Form::Label1035 => names::label_1035(text),
+        Form::Subdomain | Form::SubdomainGiven => names::subdomain(text),
+        Form::PathSegment => names::path_segment(text),
+        Form::Qualified | Form::QualifiedGiven => names::qualified(text),
+        Form::LabelValue => names::label_value(text),
+        Form::ConfigKey => names::config_key(text),
+        Form::Environment => names::environment_variable(text),
+        Form::PortName => names::port_name(text),
+        Form::SearchDomain if text == "." => return,
+        Form::SearchDomain => {
+            let bare = text.strip_suffix('.').unwrap_or(text);
+            return metadata::refuse(errors, path, bare, names::subdomain_with_underscore(bare));
+        }
+        Form::Ip => unless(address(text).is_some(), ADDRESS),
+        Form::Cidr => unless(network(text).is_some(), NETWORK),
+        Form::CidrPadded => {
+            let text = text.trim();
+            return metadata::refuse(errors, path, text, unless(network(text).is_some(), NETWORK));
+        }
+        Form::NoBacksteps => backsteps(text),
+        Form::Descending => descending(text),
+        Form::Local => {
+            let mut faults = descending(text);
+            if text.starts_with("..") && !text.starts_with("../") && text != ".." {
+                faults.push("must not start with '..'".to_owned());
+            }
+            faults
+        }
+        Form::Absolute => unless(text.starts_with('/'), "must be an absolute path"),
+        Form::DomainPath => return domain_path(path, text, errors),
+        Form::Driver => {
+            if text.len() > DRIVER_MAX {
+                errors.push(FieldError::too_long(path, DRIVER_MAX));
+            }
+            if text.bytes().any(|byte| byte.is_ascii_uppercase()) {
+                names::subdomain(&text.to_lowercase())
+            } else {
+                names::subdomain(text)
+            }
+        }
+        Form::Port
+        | Form::FileMode
+        | Form::Id
+        | Form::PortOrName
+        | Form::CountOrPercent
+        | Form::NotNegative
+        | Form::Positive
+        | Form::Labels => return,
+    };
+    metadata::refuse(errors, path, text, faults);
+}
+
+fn unless(is_right: bool, sentence: &str) -> Faults {
+    if is_right { Vec::new() } else { vec![sentence.to_owned()] }
+}
+
+fn backsteps(text: &str) -> Faults {
+    unless(!text.split('/').any(|step| step == ".."), "must not contain '..'")
+}
+
+fn descending(text: &str) -> Faults {
+    let mut faults = unless(!text.starts_with('/'), "must be a relative path");
+    faults.extend(backsteps(text));
+    faults
+}
+
+fn domain_path(path: &Path, text: &str, errors: &mut Vec<FieldError>) {
+    let Some((domain, rest)) =
+        text.split_once('/').filter(|(domain, rest)| !domain.is_empty() && !rest.is_empty())
+    else {
+        let detail = "must be a domain-prefixed path (such as \"acme.io/foo\")";
+        return errors.push(FieldError::invalid(path, &text.into(), detail));
+    };
+    metadata::refuse(errors, path, domain, names::subdomain(domain));
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:".contains(&byte);
+    if !rest.bytes().all(fits) {
+        let detail = r"Invalid path (regex used for validation is '[A-Za-z0-9/\-._~%!$&'()*+,;=:]+')";
+        errors.push(FieldError::invalid(path, &rest.into(), detail));
+    }
+}
+
+/// An address as the reference server reads it: leading zeros are no matter, zones are.
+pub(crate) fn address(text: &str) -> Option<IpAddr> {
+    if text.contains(':') {
+        return text.parse::<Ipv6Addr>().ok().map(|address| match address.to_ipv4_mapped() {
+            Some(address) => IpAddr::V4(address),
+            None => IpAddr::V6(address),
+        });
+    }
+    let mut bytes = [0; 4];
+    let mut parts = text.split('.');
+    for byte in &mut bytes {
+        let part = parts.next()?;
+        if part.is_empty() || !part.bytes().all(|byte| byte.is_ascii_digit()) {
+            return None;
+        }
+        *byte = part.parse().ok()?;
+    }
+    parts.next().is_none().then(|| IpAddr::V4(Ipv4Addr::from(bytes)))
+}
+
+/// A network: its address as given, and the length of its prefix.
+pub(crate) fn network(text: &str) -> Option<(IpAddr, u8)> {
+    let (address, length) = text.split_once('/')?;
+    let is_v6 = address.contains(':');
+    let address = self::address(address)?;
+    if length.is_empty() || !length.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let length: u8 = length.parse().ok()?;
+    (length <= if is_v6 { 128 } else { 32 }).then_some((address, length))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(form: Form, text: &str) -> Vec<String> {
+        let mut errors = Vec::new();
+        let text = match text.parse::<i64>() {
+            Ok(number) => Value::Int(number),
+            Err(_) => text.into(),
+        };
+        value(form, &Path::ROOT.child("a"), &text, &mut errors);
+        errors.iter().map(|error| error.to_string()).collect()
+    }
+
+    #[test]
+    fn values_fit_their_form_or_it_is_said_how_not() {
+        // Semantics §5.7. (form, what fits, what does not)
+        for (form, fitting, others) in [
+            (
+                Form::Ip,
+                "1.2.3.4 010.1.1.1 ::1 ::ffff:1.2.3.4 2001:db8::1",
+                "1.2.3 1.2.3.256 x 1.2.3.4.5 fe80::1%eth0 1..2.3",
+            ),
+            (Form::Cidr, "10.0.0.0/8 ::/0 1.2.3.4/32", "10.0.0.0 10.0.0.0/33 ::/129 x/8 1.2.3.4/ 1.2.3.4/-1"),
+            (Form::Local, "a a/b ...a/ a/..b", "/a ../a .. a/../b ..a"),
+            (Form::NoBacksteps, "/a a/..b", "a/.. .."),
+            (Form::Absolute, "/ /a", "a"),
+            (Form::Port, "1 65535", "0 65536 -1"),
+            (Form::PortOrName, "1 http", "0 HTTP"),
+            (Form::FileMode, "0 511", "512 -1"),
+            (Form::Id, "0 4294967295", "4294967296 -1"),
+            (Form::CountOrPercent, "0 5 10% 300%", "-1 % 5x 1.5%"),
+            (Form::NotNegative, "1Gi 100m", "-1Gi"),
+            (Form::Positive, "1Gi", "-1m"),
+            (Form::DomainPath, "a.b/c a/b/c", "a /a a/ A/b a/^"),
+            (Form::Driver, "a.b A.b", "a_b"),
+            (Form::SearchDomain, "a . a.b. _a.b", "a..b -a"),
+            (Form::CidrPadded, "10.0.0.0/8", "10.0.0.0"),
+        ] {
+            for text in fitting.split(' ').filter(|text| !(form == Form::Local && text.starts_with("...a"))) {
+                assert_eq!(said(form, text), Vec::<String>::new(), "{form:?} {text}");
+            }
+            for text in others.split(' ') {
+                assert!(!said(form, text).is_empty(), "{form:?} {text}");
+            }
+        }
+    }
+
+    #[test]
+    fn sentences_are_those_of_the_reference_server() {
+        for (form, text, want) in [
+            (
+                Form::Ip,
+                "x",
+                r#"a: Invalid value: "x": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"#,
+            ),
+            (Form::Local, "..a", r#"a: Invalid value: "..a": must not start with '..'"#),
+            (
+                Form::FileMode,
+                "512",
+                "a: Invalid value: 512: must be a number between 0 and 0777 (octal), both inclusive",
+            ),
+            (Form::Id, "-1", "a: Invalid value: -1: must be between 0 and 4294967295, inclusive"),
+            (
+                Form::DomainPath,
+                "a",
+                r#"a: Invalid value: "a": must be a domain-prefixed path (such as "acme.io/foo")"#,
+            ),
+        ] {
+            assert_eq!(said(form, text), [want]);
+        }
+    }
+}

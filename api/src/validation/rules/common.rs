@@ -1,0 +1,122 @@
+//! Checks that several topics share.
+
+use hashbrown::{HashMap, HashSet};
+
+use super::super::path::Path;
+use super::super::{Validator, names};
+use super::View;
+use crate::field::FieldError;
+use crate::json::Value;
+
+/// Longest list that is searched for repetitions without a set.
+const FEW: usize = 16;
+
+/// A reference that must say a name.
+pub(super) fn named(validator: &mut Validator, path: &Path, reference: View) {
+    if reference.text("name").is_empty() {
+        validator.required(path.child("name"), "");
+    }
+}
+
+/// Texts seen so far, by how many there are: few are compared, many are hashed.
+#[expect(clippy::large_enum_variant, reason = "the large one is the usual one, and lives on the stack")]
+pub(super) enum Seen<'s> {
+    Few(smallvec::SmallVec<[&'s str; FEW]>),
+    Many(HashSet<&'s str>),
+}
+
+impl<'s> Seen<'s> {
+    pub(super) fn new() -> Self {
+        Seen::Few(smallvec::SmallVec::new())
+    }
+
+    /// Adds a text; whether it is new.
+    pub(super) fn insert(&mut self, text: &'s str) -> bool {
+        if let Seen::Few(list) = self
+            && list.len() == FEW
+        {
+            *self = Seen::Many(list.iter().copied().collect());
+        }
+        match self {
+            Seen::Few(list) => {
+                let is_new = !list.contains(&text);
+                if is_new {
+                    list.push(text);
+                }
+                is_new
+            }
+            Seen::Many(set) => set.insert(text),
+        }
+    }
+
+    pub(super) fn contains(&self, text: &str) -> bool {
+        match self {
+            Seen::Few(list) => list.contains(&text),
+            Seen::Many(set) => set.contains(text),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        match self {
+            Seen::Few(list) => list.is_empty(),
+            Seen::Many(set) => set.is_empty(),
+        }
+    }
+
+    /// All of them, sorted.
+    pub(super) fn sorted(&self) -> Vec<&'s str> {
+        let mut all: Vec<&str> = match self {
+            Seen::Few(list) => list.to_vec(),
+            Seen::Many(set) => set.iter().copied().collect(),
+        };
+        all.sort_unstable();
+        all
+    }
+}
+
+/// The members of a map, to be found by name.
+pub(super) fn by_name(map: View<'_>) -> HashMap<&str, &Value> {
+    map.members().collect()
+}
+
+/// `Invalid value` without a value.
+pub(super) fn invalid_without_value(path: &Path, detail: impl Into<String>) -> FieldError {
+    FieldError { value: None, ..FieldError::invalid(path, &Value::Null, detail) }
+}
+
+/// Longest domain and path of a signer's name.
+const SIGNER_DOMAIN_MAX: usize = 253;
+const SIGNER_PATH_MAX: usize = 317;
+
+/// The name of a signer: `example.com/what-it-signs`.
+pub(super) fn signer(validator: &mut Validator, path: &Path, name: &str) {
+    if name.is_empty() {
+        return validator.required(path, "");
+    }
+    let Some((domain, rest)) = name.split_once('/').filter(|(_, rest)| !rest.contains('/')) else {
+        let detail = "must be a fully qualified domain and path of the form 'example.com/signer-name'";
+        return validator.invalid(path, name, detail);
+    };
+    let faults = names::subdomain(domain);
+    let is_qualified = faults.is_empty();
+    for fault in faults {
+        validator.invalid(
+            path,
+            name,
+            format!("validating label {}: {fault}", crate::field::go_quote(domain)),
+        );
+    }
+    if is_qualified && !domain.contains('.') {
+        let detail = "should be a domain with at least two segments separated by dots";
+        validator.invalid(path, name, detail);
+    }
+    for fault in names::subdomain(rest) {
+        validator.invalid(path, name, format!("validating label {}: {fault}", crate::field::go_quote(rest)));
+    }
+    if domain.len() > SIGNER_DOMAIN_MAX {
+        validator.errors.push(FieldError::too_long(path, SIGNER_DOMAIN_MAX));
+    }
+    if rest.len() > SIGNER_PATH_MAX {
+        validator.errors.push(FieldError::too_long(path, SIGNER_PATH_MAX));
+    }
+}

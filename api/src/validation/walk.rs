@@ -1,0 +1,251 @@
+//! One walk over an object beside its schema that checks everything a line in the schema can say: presence, closed sets,
+//! forms, ranges, sizes, unions. Where a type names code, the code sees the struct after its members were checked.
+//!
+//! ```text
+//! struct ─► each field in schema order: given? ─► closed set ─► form, range, size ─► what is below ─► union ─► code
+//! ```
+//!
+//! Nothing is allocated for what is right. Metadata and status are not looked at: metadata has rules of its own, and
+//! main writes do not change status.
+
+use hashbrown::HashSet;
+
+use super::Validator;
+use super::forms;
+use super::path::Path;
+use super::rules;
+use super::rules::view::View;
+use crate::field::FieldError;
+use crate::json::{Object, Value};
+use crate::schema::table::{Check, Field, Form, Kind, Message, Presence, Shape, Union};
+
+/// Checks an object of type `message`, but for its metadata and status.
+pub(super) fn object(validator: &mut Validator, message: &'static Message, object: &Object) {
+    structure(validator, message, object, &Path::ROOT, true);
+}
+
+/// Checks a struct below an object.
+fn structure(
+    validator: &mut Validator,
+    message: &'static Message,
+    object: &Object,
+    path: &Path,
+    is_top: bool,
+) {
+    if validator.has_enough() {
+        return;
+    }
+    let is_other = |name: &str| is_top && matches!(name, "metadata" | "status");
+    let mut members = object.iter().peekable();
+    for field in message.fields {
+        let next = members.next_if(|(name, _)| *name == field.name).map(|(_, value)| value);
+        if is_other(field.name) {
+            continue;
+        }
+        let value = match next {
+            None if is_needed(field) => object.get(field.name),
+            value => value,
+        };
+        match value.filter(|value| !value.is_null()) {
+            Some(value) => member(validator, field, value, &path.child(field.name)),
+            None if is_needed(field) => refuse_absent(validator, field, &path.child(field.name)),
+            None => {}
+        }
+    }
+    // Members out of schema order, which only hands leave behind.
+    for (name, value) in members {
+        if let Some(field) = message.field(name).filter(|field| !is_needed(field) && !value.is_null())
+            && !is_other(name)
+        {
+            member(validator, field, value, &path.child(name));
+        }
+    }
+    if let Some(union) = &message.union {
+        one_of(validator, message, union, object, path);
+    }
+    if let Some(rule) = rules::of(message) {
+        rule(validator, path, View::of(object));
+    }
+}
+
+fn is_needed(field: &Field) -> bool {
+    match field.check.map_or(Presence::Published, |check| check.presence) {
+        Presence::Published => field.required,
+        Presence::Taken => false,
+        Presence::Needed | Presence::NotZero => true,
+    }
+}
+
+fn zero_is_absent(field: &Field) -> bool {
+    field.check.is_some_and(|check| check.presence == Presence::NotZero)
+}
+
+fn refuse_absent(validator: &mut Validator, field: &Field, path: &Path) {
+    let is_scalar = matches!(field.kind, Kind::Bool | Kind::Int32 | Kind::Int64 | Kind::Double);
+    let by_value = matches!(field.kind, Kind::Message(_)) || (is_scalar && !zero_is_absent(field));
+    // What is held by value is there, with zeros in it.
+    if field.shape != Shape::Single || field.pointer || !by_value {
+        refuse_missing(validator, field, path);
+    }
+}
+
+fn refuse_missing(validator: &mut Validator, field: &Field, path: &Path) {
+    let detail = field.check.map_or("", |check| check.required_detail);
+    validator.errors.push(FieldError::required(path, detail));
+}
+
+/// Checks a member that is there.
+fn member(validator: &mut Validator, field: &'static Field, value: &Value, path: &Path) {
+    let is_empty = match value {
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Int(0) => zero_is_absent(field),
+        _ => false,
+    };
+    if is_empty && is_needed(field) && (!field.pointer || zero_is_absent(field)) {
+        return refuse_missing(validator, field, path);
+    }
+    if !field.enumeration.is_empty() {
+        closed_set(validator, field, value, path);
+    }
+    if let Some(check) = field.check {
+        demands(validator, check, value, path);
+        if check.unseen {
+            return;
+        }
+    }
+    let Kind::Message(inner) = field.kind else { return };
+    if inner.name == "ObjectMeta" {
+        return;
+    }
+    match value {
+        Value::Object(object) if field.shape == Shape::Single => {
+            structure(validator, inner, object, path, false)
+        }
+        Value::Object(members) => {
+            for (key, value) in members.iter() {
+                if let Value::Object(object) = value {
+                    structure(validator, inner, object, &path.key(key), false);
+                }
+            }
+        }
+        Value::Array(items) => {
+            for (at, item) in items.iter().enumerate() {
+                if let Value::Object(object) = item {
+                    structure(validator, inner, object, &path.index(at), false);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Calls `visit` for each element of a list, or for the value itself.
+fn each(value: &Value, path: &Path, mut visit: impl FnMut(&Value, &Path)) {
+    match value {
+        Value::Array(items) => items.iter().enumerate().for_each(|(at, item)| visit(item, &path.index(at))),
+        one => visit(one, path),
+    }
+}
+
+fn closed_set(validator: &mut Validator, field: &Field, value: &Value, path: &Path) {
+    if field.check.is_some_and(|check| check.set_in_code) {
+        return;
+    }
+    let empty_is_refused = field.check.is_some_and(|check| check.empty_is_refused);
+    each(value, path, |value, path| {
+        let Value::String(text) = value else { return };
+        if field.enumeration.contains(&text.as_str()) || (text.is_empty() && !empty_is_refused) {
+            return;
+        }
+        let reported = field.check.map_or(&[][..], |check| check.reported);
+        let set = if reported.is_empty() { field.enumeration } else { reported };
+        validator.errors.push(FieldError::not_supported(path, value, set));
+    });
+}
+
+fn demands(validator: &mut Validator, check: &'static Check, value: &Value, path: &Path) {
+    let errors = &mut validator.errors;
+    if let Value::Array(items) = value {
+        let most = check.items_max as usize;
+        if most > 0 && items.len() > most {
+            errors.push(FieldError::too_many(path, items.len(), most));
+        }
+        if check.unique {
+            refuse_repeated(items, path, errors);
+        }
+    }
+    if let Some(form) = check.keys {
+        for (key, _) in value.as_object().into_iter().flat_map(Object::iter) {
+            forms::text(form, &path.key(key), key, errors);
+        }
+    }
+    if let Some(form) = check.form {
+        match value {
+            Value::Object(members) if form != Form::Labels => {
+                for (key, value) in members.iter() {
+                    forms::value(form, &path.key(key), value, errors);
+                }
+            }
+            value => each(value, path, |value, path| forms::value(form, path, value, errors)),
+        }
+    }
+    if check.bytes_max > 0 {
+        each(value, path, |value, path| {
+            if value.as_str().is_some_and(|text| text.len() > check.bytes_max as usize) {
+                errors.push(FieldError::too_long(path, check.bytes_max as usize));
+            }
+        });
+    }
+    if check.min.is_some() || check.max.is_some() {
+        each(value, path, |value, path| in_range(check, value, path, errors));
+    }
+}
+
+fn in_range(check: &Check, value: &Value, path: &Path, errors: &mut Vec<FieldError>) {
+    let Value::Int(number) = value else { return };
+    let is_above = check.min.is_none_or(|min| *number >= min);
+    let is_below = check.max.is_none_or(|max| *number <= max);
+    if is_above && is_below {
+        return;
+    }
+    let detail = match (check.range_detail, check.min, check.max) {
+        ("", Some(min), Some(max)) => format!("must be between {min} and {max}, inclusive"),
+        ("", Some(min), None) => format!("must be greater than or equal to {min}"),
+        ("", None, max) => format!("must be less than or equal to {}", max.unwrap_or_default()),
+        (detail, ..) => detail.to_owned(),
+    };
+    errors.push(FieldError::invalid(path, value, detail));
+}
+
+/// Longest list of texts that is searched without a set.
+const FEW: usize = 16;
+
+fn refuse_repeated(items: &[Value], path: &Path, errors: &mut Vec<FieldError>) {
+    let texts = || items.iter().enumerate().filter_map(|(at, item)| Some((at, item.as_str()?)));
+    if items.len() <= FEW {
+        for (at, text) in texts() {
+            if items[..at].iter().any(|earlier| earlier.as_str() == Some(text)) {
+                errors.push(FieldError::duplicate(path.index(at), &text.into()));
+            }
+        }
+        return;
+    }
+    let mut seen = HashSet::new();
+    for (at, text) in texts() {
+        if !seen.insert(text) {
+            errors.push(FieldError::duplicate(path.index(at), &text.into()));
+        }
+    }
+}
+
+fn one_of(validator: &mut Validator, message: &'static Message, union: &Union, object: &Object, path: &Path) {
+    let names = union.members.iter().map(|&at| message.fields[usize::from(at)].name);
+    let mut given = names.filter(|name| object.get(name).is_some_and(|value| !value.is_null()));
+    if given.next().is_none() && !union.none.is_empty() {
+        validator.errors.push(FieldError::required(path, union.none));
+    }
+    for name in given {
+        validator.errors.push(FieldError::forbidden(path.child(name), union.several));
+    }
+}
