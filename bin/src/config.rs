@@ -175,7 +175,7 @@ mod tests {
     fn config(dir: &Path, arguments: &str) -> Result<Config, String> {
         let arguments = arguments.replace("DIR", &dir.display().to_string());
         let words = std::iter::once("cluster-apiserver").chain(arguments.split_whitespace());
-        let flags = flags::parse(words.map(OsString::from)).unwrap();
+        let flags = flags::parse(words.map(OsString::from)).unwrap().flags();
         Config::from_flags(flags)
             .map_err(|error| format!("{error:#}").replace(&dir.display().to_string(), "DIR"))
     }

@@ -148,7 +148,7 @@ mod tests {
 
     fn config(arguments: &str) -> Config {
         let words = std::iter::once("cluster-apiserver").chain(arguments.split_whitespace());
-        Config::from_flags(flags::parse(words.map(OsString::from)).unwrap()).unwrap()
+        Config::from_flags(flags::parse(words.map(OsString::from)).unwrap().flags()).unwrap()
     }
 
     fn field(kubeconfig: &str, name: &str) -> String {

@@ -11,17 +11,54 @@ use std::time::Duration;
 
 use api::naming::{self, Naming};
 use auth::authz::Mode;
-use clap::Parser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Args, Parser, Subcommand};
 
+use crate::cli::args::Command;
 use crate::duration;
 
 /// Serves a resource API from its own revision log.
 ///
 /// With no flags at all it keeps its store in ./cluster-data, makes its certificates on the first start, listens on
-/// https://127.0.0.1:6443, and writes a kubeconfig for its administrator into the data directory.
+/// https://127.0.0.1:6443, and writes a kubeconfig for its administrator into the data directory. With a command it
+/// looks after a store instead.
 #[derive(Clone, Debug, Parser)]
-#[command(name = "cluster-apiserver", version, args_override_self = true, max_term_width = 110)]
+#[command(
+    name = "cluster-apiserver",
+    version,
+    args_override_self = true,
+    max_term_width = 110,
+    args_conflicts_with_subcommands = true
+)]
+struct CommandLine {
+    #[command(flatten)]
+    flags: Flags,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+/// What the process is asked to do.
+#[derive(Clone, Debug)]
+pub enum Invocation {
+    /// To serve.
+    Serve(Box<Flags>),
+    /// To look after a store.
+    Run(Command),
+}
+
+#[cfg(test)]
+impl Invocation {
+    /// The flags of a line that asks to serve.
+    pub fn flags(self) -> Flags {
+        match self {
+            Invocation::Serve(flags) => *flags,
+            Invocation::Run(command) => panic!("a command: {command:?}"),
+        }
+    }
+}
+
+// No documentation comment: clap would take it for the description of the whole command line.
+#[derive(Clone, Debug, Args)]
 pub struct Flags {
     /// Directory of the store, and of the certificates made on the first start.
     #[arg(long, value_name = "DIR", default_value = "./cluster-data")]
@@ -152,15 +189,19 @@ pub enum Stop {
 ///
 /// # Errors
 /// [`Stop`] when the process should end instead of serving.
-pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Flags, Stop> {
+pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Invocation, Stop> {
     let mut names_follow = true;
     let arguments = arguments.into_iter().enumerate().map(|(i, argument)| {
         names_follow &= argument != "--";
         if i > 0 && names_follow { normalised(argument) } else { argument }
     });
-    Flags::try_parse_from(arguments).map_err(|error| match error.kind() {
+    let line = CommandLine::try_parse_from(arguments).map_err(|error| match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Stop::Print(error.to_string()),
         _ => Stop::Refuse(one_line(&error)),
+    })?;
+    Ok(match line.command {
+        None => Invocation::Serve(Box::new(line.flags)),
+        Some(command) => Invocation::Run(command),
     })
 }
 
@@ -177,26 +218,39 @@ fn one_line(error: &clap::Error) -> String {
         Some(ContextValue::String(text)) => Some(text.as_str()),
         _ => None,
     };
-    let subject = context(ContextKind::InvalidArg).unwrap_or_default();
+    let subject =
+        context(ContextKind::InvalidArg).or(context(ContextKind::InvalidSubcommand)).unwrap_or_default();
     // Clap adds the names of values: `--secure-port <PORT>`.
     let flag = subject.split([' ', '=', '[']).next().unwrap_or_default();
     let value = context(ContextKind::InvalidValue).unwrap_or_default();
     let line = match error.kind() {
         ErrorKind::UnknownArgument if flag.starts_with('-') => format!("unknown flag: {flag}"),
-        ErrorKind::UnknownArgument => format!("unexpected argument {subject:?}: all settings are flags"),
+        ErrorKind::ArgumentConflict if Command::has_subcommand(subject) => {
+            format!("the command {subject} must come before its flags")
+        }
+        // Clap takes any word behind flags for a command that conflicts with them.
+        ErrorKind::ArgumentConflict if subject.starts_with('-') => first_line(&error.to_string()),
+        ErrorKind::UnknownArgument | ErrorKind::InvalidSubcommand | ErrorKind::ArgumentConflict => {
+            format!("unexpected argument {subject:?}: all settings are flags")
+        }
+        ErrorKind::MissingRequiredArgument => match error.get(ContextKind::InvalidArg) {
+            Some(ContextValue::Strings(flags)) => format!("flag is required: {}", flags.join(", ")),
+            _ => "a flag is missing".to_owned(),
+        },
         ErrorKind::InvalidValue if value.is_empty() => format!("flag needs an argument: {flag}"),
         ErrorKind::ValueValidation => match std::error::Error::source(error) {
             Some(cause) => format!("invalid argument {value:?} for {flag}: {cause}"),
             None => format!("invalid argument {value:?} for {flag}"),
         },
         ErrorKind::InvalidUtf8 => "arguments must be valid UTF-8".to_owned(),
-        _ => {
-            let text = error.to_string();
-            text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned()
-        }
+        _ => first_line(&error.to_string()),
     };
     // A value may bring line breaks along.
     line.replace(['\n', '\r'], " ")
+}
+
+fn first_line(text: &str) -> String {
+    text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned()
 }
 
 fn ip(text: &str) -> Result<IpAddr, String> {
@@ -256,7 +310,7 @@ mod tests {
 
     fn line(arguments: &str) -> Result<Flags, Stop> {
         let words = std::iter::once("cluster-apiserver").chain(arguments.split_whitespace());
-        parse(words.map(OsString::from))
+        parse(words.map(OsString::from)).map(Invocation::flags)
     }
 
     #[test]
@@ -308,6 +362,12 @@ mod tests {
             ("--no_such_flag=1", "unknown flag: --no-such-flag"),
             ("-x", "unknown flag: -x"),
             ("serve", "unexpected argument \"serve\": all settings are flags"),
+            ("--data-dir=x verify", "the command verify must come before its flags"),
+            ("verify -x", "unknown flag: -x"),
+            ("verify sure", "unexpected argument \"sure\": all settings are flags"),
+            ("verify --output=xml", "invalid argument \"xml\" for --output: must be text or json"),
+            ("inspect --from=x", "invalid argument \"x\" for --from: not a revision"),
+            ("inspect --key=a --prefix=b", "the argument '--key <KEY>' cannot be used with '--prefix <KEY>'"),
             ("--anonymous-auth false", "unexpected argument \"false\": all settings are flags"),
             ("--secure-port", "flag needs an argument: --secure-port"),
             ("--secure-port=x", "invalid argument \"x\" for --secure-port: not a port between 0 and 65535"),

@@ -1,7 +1,8 @@
-//! The server binary: flags → config → assembly. Whatever is wrong with what it was told is one line on stderr and
-//! exit code 1, with nothing touched.
+//! The server binary: flags → config → assembly, or flags → a command that looks after a store. Whatever is wrong
+//! with what it was told is one line on stderr and exit code 1, with nothing touched.
 
 mod assemble;
+mod cli;
 mod config;
 mod credentials;
 mod duration;
@@ -20,12 +21,13 @@ use std::time::Instant;
 use anyhow::Context;
 
 use crate::config::Config;
-use crate::flags::Stop;
+use crate::flags::{Invocation, Stop};
 
 fn main() -> ExitCode {
     let started = Instant::now();
     let flags = match flags::parse(std::env::args_os()) {
-        Ok(flags) => flags,
+        Ok(Invocation::Serve(flags)) => *flags,
+        Ok(Invocation::Run(command)) => return cli::run(command),
         Err(Stop::Print(text)) => {
             // A reader that closed early has seen enough.
             let _ = std::io::stdout().write_all(text.as_bytes());

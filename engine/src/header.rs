@@ -31,8 +31,8 @@ pub(crate) const FORMAT_VERSION: u32 = 1;
 pub(crate) const RECORDS_START: u64 = 4096;
 
 const MAGIC: [u8; 8] = *b"REVLOG\r\n";
-const HEADER_BYTES: usize = 128;
-const SECOND_HEADER: usize = 2048;
+pub(crate) const HEADER_BYTES: usize = 128;
+pub(crate) const SECOND_HEADER: usize = 2048;
 const NOTE_BYTES: usize = 32;
 const NOTES: [u64; 2] = [1024, 3072];
 

@@ -84,7 +84,7 @@ pub fn is_disk_full(error: &io::Error) -> bool {
 }
 
 /// Name of the file whose lock says that a store is in use. It stays empty.
-const LOCK_NAME: &str = "lock";
+pub(crate) const LOCK_NAME: &str = "lock";
 
 /// A real directory, locked against being opened twice for as long as this lives.
 pub struct Dir {
@@ -252,18 +252,23 @@ impl File for RealFile {
     }
 
     fn written(&self, offset: u64) -> io::Result<Option<Range<u64>>> {
-        if offset >= self.size {
-            return Ok(None);
-        }
-        let start = match seek(&self.file, SeekFrom::Data(offset)) {
-            Ok(start) => start,
-            Err(rustix::io::Errno::NXIO) => return Ok(None),
-            // A file system that cannot tell holes from data: everything may be data.
-            Err(_) => return Ok(Some(offset..self.size)),
-        };
-        let end = seek(&self.file, SeekFrom::Hole(start)).unwrap_or(self.size);
-        Ok(Some(start.max(offset)..end.min(self.size)))
+        written_stretch(&self.file, self.size, offset)
     }
+}
+
+/// [`File::written`] of a file that the operating system knows, by asking where its holes are.
+pub(crate) fn written_stretch(file: &fs::File, size: u64, offset: u64) -> io::Result<Option<Range<u64>>> {
+    if offset >= size {
+        return Ok(None);
+    }
+    let start = match seek(file, SeekFrom::Data(offset)) {
+        Ok(start) => start,
+        Err(rustix::io::Errno::NXIO) => return Ok(None),
+        // A file system that cannot tell holes from data: everything may be data.
+        Err(_) => return Ok(Some(offset..size)),
+    };
+    let end = seek(file, SeekFrom::Hole(start)).unwrap_or(size);
+    Ok(Some(start.max(offset)..end.min(size)))
 }
 
 #[cfg(test)]

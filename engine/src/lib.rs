@@ -18,6 +18,7 @@ mod history;
 mod index;
 mod io;
 mod log;
+pub mod offline;
 mod record;
 mod recovery;
 mod sabotage;

@@ -152,7 +152,7 @@ impl Segment {
     /// The records from `offset` to `end`, those of revision `after` or less taken for leftovers.
     pub fn walk(&self, offset: u64, end: u64, after: u64) -> io::Result<Walk> {
         let data = self.file.read(offset, end.saturating_sub(offset) as usize)?;
-        Ok(Walk { data, base: offset, salt: self.header.salt, at: 0, last: after })
+        Ok(Walk::over(data, offset, self.header.salt, after))
     }
 
     /// The published records that may have revision `from` or more, beginning at most a mark's distance before.
@@ -201,6 +201,12 @@ pub(crate) struct Walk {
 }
 
 impl Walk {
+    /// The records in `data`, which stands at `base` of the segment with that salt; those of revision `after` or
+    /// less are taken for leftovers.
+    pub fn over(data: Bytes, base: u64, salt: u64, after: u64) -> Walk {
+        Walk { data, base, salt, at: 0, last: after }
+    }
+
     /// The next record.
     pub fn next(&mut self) -> Option<Found> {
         let mut at = self.at;

@@ -1,0 +1,143 @@
+//! `inspect`: the log, record by record, as it is read.
+
+use std::borrow::Cow;
+use std::io::Write;
+
+use engine::offline::{Damage, Found, LogRecord, RecordKind, Store};
+use serde::Serialize;
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use crate::cli::args::{Format, Inspect};
+use crate::cli::report::{self, DamageReport, printable};
+use crate::cli::{Outcome, store_dir};
+
+/// One record as programs read it.
+#[derive(Serialize)]
+struct Line<'a> {
+    revision: u64,
+    time: String,
+    kind: &'static str,
+    key: Cow<'a, str>,
+    /// Revision of the put that made the key exist.
+    created: u64,
+    /// Bytes of the value.
+    value_bytes: usize,
+    /// Bytes of the record.
+    stored_bytes: usize,
+    expires: Option<String>,
+    file: String,
+    offset: u64,
+    damaged: bool,
+    /// With `--values`: the value, or its text where it is no JSON.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<Value<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Value<'a> {
+    Json(&'a RawValue),
+    Text(Cow<'a, str>),
+}
+
+/// Runs the command.
+pub fn run(flags: &Inspect, out: &mut impl Write) -> anyhow::Result<Outcome> {
+    let store = Store::open(&store_dir(&flags.common.data_dir))?;
+    let json = flags.common.output == Format::Json;
+    for damage in store.damage() {
+        write_damage(damage, json, out)?;
+    }
+    for found in store.records() {
+        match found {
+            Found::Record(record) if flags.to.is_some_and(|to| record.revision() > to) => break,
+            Found::Record(record) => {
+                if flags.selects(&record) {
+                    if json { write_json(flags, &record, out)? } else { write_text(flags, &record, out)? }
+                }
+            }
+            // It may be of any key.
+            Found::Damage(damage) => write_damage(&damage, json, out)?,
+            Found::Torn { file, offset } if json => {
+                writeln!(out, "{}", json!({"torn": {"file": file, "offset": offset}}))?;
+            }
+            Found::Torn { file, offset } => writeln!(out, "torn: {file} ends at byte {offset}")?,
+        }
+    }
+    Ok(Outcome::Fine)
+}
+
+impl Inspect {
+    fn selects(&self, record: &LogRecord) -> bool {
+        let key = record.key();
+        self.from.is_none_or(|from| record.revision() >= from)
+            && self.key.as_ref().is_none_or(|wanted| key == wanted.as_bytes())
+            && self.prefix.as_ref().is_none_or(|prefix| key.starts_with(prefix.as_bytes()))
+    }
+}
+
+fn kind(record: &LogRecord) -> &'static str {
+    match record.kind() {
+        RecordKind::Put => "put",
+        RecordKind::Delete => "delete",
+        RecordKind::Grave => "grave",
+    }
+}
+
+fn expires(record: &LogRecord) -> Option<String> {
+    record.expires_s().map(|second| report::time(u64::from(second) * 1000))
+}
+
+fn write_text(flags: &Inspect, record: &LogRecord, out: &mut impl Write) -> std::io::Result<()> {
+    write!(
+        out,
+        "{:>12}  {}  {:<6}  {:>8}  {}",
+        record.revision(),
+        report::time(record.time_ms()),
+        kind(record),
+        record.value_len(),
+        printable(&record.key())
+    )?;
+    if let Some(expires) = expires(record) {
+        write!(out, "  expires {expires}")?;
+    }
+    if !record.is_sound() {
+        write!(out, "  DAMAGED, {} at byte {}", record.file(), record.offset())?;
+    }
+    writeln!(out)?;
+    match record.value() {
+        Some(value) if flags.values && !value.is_empty() => writeln!(out, "{}", printable(&value)),
+        _ => Ok(()),
+    }
+}
+
+fn write_json(flags: &Inspect, record: &LogRecord, out: &mut impl Write) -> anyhow::Result<()> {
+    let (key, bytes) = (record.key(), record.value().filter(|_| flags.values));
+    let value = bytes.as_deref().map(|bytes| match serde_json::from_slice(bytes) {
+        Ok(json) => Value::Json(json),
+        Err(_) => Value::Text(String::from_utf8_lossy(bytes)),
+    });
+    let line = Line {
+        revision: record.revision(),
+        time: report::time(record.time_ms()),
+        kind: kind(record),
+        key: String::from_utf8_lossy(&key),
+        created: record.created(),
+        value_bytes: record.value_len(),
+        stored_bytes: record.stored_len(),
+        expires: expires(record),
+        file: record.file(),
+        offset: record.offset(),
+        damaged: !record.is_sound(),
+        value,
+    };
+    serde_json::to_writer(&mut *out, &line)?;
+    Ok(writeln!(out)?)
+}
+
+fn write_damage(damage: &Damage, json: bool, out: &mut impl Write) -> std::io::Result<()> {
+    match json {
+        true => writeln!(out, "{}", json!({"damage": DamageReport::from(damage)})),
+        false => writeln!(out, "damage: {damage}"),
+    }
+}

@@ -1,0 +1,104 @@
+//! `verify`: every record, and everything that must agree with it.
+
+use std::cell::RefCell;
+use std::io::Write;
+
+use engine::offline::{Damage, Store, survey};
+use serde::Serialize;
+
+use crate::cli::args::{Format, Verify};
+use crate::cli::progress::Progress;
+use crate::cli::report::{self, DamageReport};
+use crate::cli::{Outcome, store_dir};
+
+/// The report's members behind `damage`.
+#[derive(Serialize)]
+struct Summary {
+    damages: u64,
+    revision: u64,
+    oldest: u64,
+    records: u64,
+    keys: u64,
+    segments: usize,
+    /// A server had the store open: checked was what is known to be on disk.
+    running: bool,
+    torn: Option<Torn>,
+}
+
+#[derive(Serialize)]
+struct Torn {
+    file: String,
+    offset: u64,
+}
+
+/// Runs the command.
+pub fn run(flags: &Verify, out: &mut impl Write) -> anyhow::Result<Outcome> {
+    let dir = store_dir(&flags.common.data_dir);
+    let store = Store::open(&dir)?;
+    let json = flags.common.output == Format::Json;
+    let progress = RefCell::new(Progress::new("verify", store.data_bytes()));
+    // Damage is told as it is found: there may be more of it than fits memory.
+    let mut failed = None;
+    let mut first = true;
+    if json {
+        write!(out, "{{\"damage\":[")?;
+    }
+    let tell = |damage: &Damage| {
+        progress.borrow_mut().clear();
+        let told = if json {
+            let comma = if std::mem::take(&mut first) { "" } else { "," };
+            write!(out, "{comma}")
+                .and_then(|()| Ok(serde_json::to_writer(&mut *out, &DamageReport::from(damage))?))
+        } else {
+            writeln!(out, "damage: {damage}")
+        };
+        if let Err(error) = told {
+            failed.get_or_insert(error);
+        }
+    };
+    let survey = survey(&store, tell, |done| progress.borrow_mut().update(done));
+    drop(progress);
+    if let Some(error) = failed {
+        return Err(error.into());
+    }
+    let summary = Summary {
+        damages: survey.damages,
+        revision: survey.revision,
+        oldest: survey.oldest,
+        records: survey.records,
+        keys: survey.live_keys(),
+        segments: survey.segments.len(),
+        running: store.in_use(),
+        torn: survey.torn.clone().map(|(file, offset)| Torn { file, offset }),
+    };
+    if json {
+        let members = serde_json::to_string(&summary)?;
+        writeln!(out, "],{}", &members[1..])?;
+    } else {
+        write_text(&dir.display().to_string(), &summary, out)?;
+    }
+    Ok(if survey.damages > 0 { Outcome::Damaged } else { Outcome::Fine })
+}
+
+fn write_text(dir: &str, summary: &Summary, out: &mut impl Write) -> std::io::Result<()> {
+    if let Some(torn) = &summary.torn {
+        writeln!(
+            out,
+            "{} ends at byte {} with writes that were under way at a crash and never acknowledged; no damage",
+            torn.file, torn.offset
+        )?;
+    }
+    writeln!(
+        out,
+        "{dir}: {}, {}, {} up to revision {}{}: {}",
+        report::count(summary.segments as u64, "segment", "segments"),
+        report::count(summary.records, "record", "records"),
+        report::count(summary.keys, "key", "keys"),
+        summary.revision,
+        if summary.running { " (of a running server)" } else { "" },
+        match summary.damages {
+            0 => "sound".to_owned(),
+            n => format!("{} found", report::count(n, "damage", "damages")),
+        }
+    )
+}

@@ -1,0 +1,314 @@
+//! The commands that look after a store, as an operator runs them: output, JSON, exit codes; on stores that are
+//! sound, damaged, open in an engine, and no stores at all.
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use bytes::Bytes;
+use engine::{Change, Engine, Expected, Options, Payload, SEGMENT_BYTES_MIN, Write};
+use serde_json::Value;
+
+struct Dir(PathBuf);
+
+impl Dir {
+    fn new() -> Dir {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("cluster-tools-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir(&path).unwrap();
+        Dir(path)
+    }
+
+    fn data(&self) -> PathBuf {
+        self.0.join("data")
+    }
+
+    /// The store's files in the order of their names.
+    fn segments(&self) -> Vec<PathBuf> {
+        let files = fs::read_dir(self.data().join("log")).unwrap().map(|file| file.unwrap().path());
+        let mut files: Vec<_> =
+            files.filter(|path| path.extension().is_some_and(|e| e == "segment")).collect();
+        files.sort();
+        files
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn run(arguments: &[&str], data: &Path) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_cluster-apiserver"))
+        .args(arguments)
+        .arg(format!("--data-dir={}", data.display()))
+        .env_remove("RUST_LOG")
+        .output()
+        .unwrap()
+}
+
+#[track_caller]
+fn text(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+#[track_caller]
+fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+}
+
+async fn open(dir: &Dir) -> Engine {
+    let options = Options { segment_bytes: SEGMENT_BYTES_MIN, ..Options::new(dir.data().join("log")) };
+    Engine::open(options).unwrap()
+}
+
+async fn put(engine: &Engine, key: &str, value: &str) -> u64 {
+    let (key, value) = (Bytes::copy_from_slice(key.as_bytes()), Bytes::copy_from_slice(value.as_bytes()));
+    let change = Change::Put(Payload { value, ..Payload::default() });
+    engine.commit(Write { key, expected: Expected::Any, change }).await.unwrap().revision
+}
+
+/// Three segments: revisions of `/core/pods/default/N`, then a deletion of the first.
+async fn fill(dir: &Dir) -> u64 {
+    let engine = open(dir).await;
+    let value = format!("{{\"pad\":\"{}\"}}", "x".repeat(8_000));
+    for n in 0..16 {
+        put(&engine, &format!("/core/pods/default/{n}"), &value).await;
+    }
+    let key = Bytes::from_static(b"/core/pods/default/0");
+    let write = Write { key, expected: Expected::Any, change: Change::Delete(None) };
+    let revision = engine.commit(write).await.unwrap().revision;
+    engine.close().await;
+    revision
+}
+
+fn flip(path: &Path, at: u64) {
+    let file = fs::File::options().read(true).write(true).open(path).unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at).unwrap();
+    file.write_all_at(&[byte[0] ^ 1], at).unwrap();
+}
+
+#[tokio::test]
+async fn a_sound_store_is_sound_for_every_command() {
+    let dir = Dir::new();
+    let last = fill(&dir).await;
+    let output = run(&["verify"], &dir.data());
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(
+        text(&output).ends_with("3 segments, 17 records, 15 keys up to revision 17: sound\n"),
+        "{output:?}"
+    );
+    let report = json(&run(&["verify", "--output=json"], &dir.data()));
+    assert_eq!(report["damage"], serde_json::json!([]));
+    assert_eq!((report["damages"].as_u64(), report["revision"].as_u64()), (Some(0), Some(last)));
+    assert_eq!(report["running"], false);
+
+    let stats = json(&run(&["stats", "-o=json"], &dir.data()));
+    assert_eq!((stats["keys"].as_u64(), stats["records"].as_u64()), (Some(15), Some(17)));
+    assert_eq!(stats["resources"][0]["prefix"], "/core/pods/");
+    assert_eq!(stats["resources"][0]["keys"], 15);
+    assert_eq!(stats["segments"].as_array().unwrap().len(), 3);
+    let bytes = |name: &str| stats[name].as_u64().unwrap();
+    let in_segments =
+        stats["segments"].as_array().unwrap().iter().map(|s| s["record_bytes"].as_u64().unwrap());
+    assert_eq!(bytes("live_bytes") + bytes("retained_bytes") + bytes("dead_bytes"), in_segments.sum::<u64>());
+}
+
+#[tokio::test]
+async fn the_log_is_printed_as_filtered() {
+    let dir = Dir::new();
+    fill(&dir).await;
+    let revisions = |flags: &[&str]| {
+        let arguments: Vec<&str> = ["inspect", "--output=json"].iter().chain(flags).copied().collect();
+        let output = run(&arguments, &dir.data());
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let lines = text(&output);
+        let records = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        records.map(|record| record["revision"].as_u64().unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(revisions(&[]), (1..=17).collect::<Vec<_>>());
+    assert_eq!(revisions(&["--from=5", "--to=7"]), [5, 6, 7]);
+    assert_eq!(revisions(&["--key=/core/pods/default/0"]), [1, 17]);
+    assert!(revisions(&["--key=/core/pods/default"]).is_empty());
+    assert_eq!(revisions(&["--prefix=/core/pods/default/1"]), [2, 11, 12, 13, 14, 15, 16]);
+    let output = run(&["inspect", "--from=17", "--values", "-o", "json"], &dir.data());
+    let record = json(&output);
+    assert_eq!((record["kind"].as_str(), record["created"].as_u64()), (Some("delete"), Some(1)));
+    assert_eq!(record["value"]["pad"].as_str().map(str::len), Some(8_000));
+    let line = text(&run(&["inspect", "--from=17"], &dir.data()));
+    assert!(line.contains("  delete      8010  /core/pods/default/0\n"), "{line}");
+}
+
+#[tokio::test]
+async fn every_damage_is_told_by_place_and_the_exit_code_says_that_there_is_some() {
+    let dir = Dir::new();
+    fill(&dir).await;
+    let segments = dir.segments();
+    // The value of revision 1; the head of revision 3, so that its key is lost; one copy of a header.
+    let line = text(&run(&["inspect", "--from=3", "--to=3", "-o=json"], &dir.data()));
+    let third = serde_json::from_str::<Value>(&line).unwrap()["offset"].as_u64().unwrap();
+    flip(&segments[0], 4096 + 5_000);
+    flip(&segments[0], third + 8);
+    flip(&segments[1], 24);
+    let output = run(&["verify", "-o=json"], &dir.data());
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let report = json(&output);
+    let told: Vec<_> = report["damage"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|damage| {
+            (damage["file"].as_str().unwrap(), damage["first_revision"].as_u64(), damage["key"].as_str())
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("0000000002.segment", None, None),
+            ("0000000001.segment", Some(1), Some("/core/pods/default/0")),
+            ("0000000001.segment", Some(3), None),
+        ]
+    );
+    assert_eq!(report["records"], 16);
+    let output = run(&["verify"], &dir.data());
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        text(&output).contains(
+            "damage: 0000000001.segment at byte 4096: the record does not match its checksum, \
+        revision 1, key \"/core/pods/default/0\"\n"
+        ),
+        "{output:?}"
+    );
+    // The views show it and are no verdict.
+    let lines = text(&run(&["inspect"], &dir.data()));
+    assert_eq!(lines.lines().filter(|line| line.contains("DAMAGED")).count(), 1, "{lines}");
+    assert_eq!(lines.lines().filter(|line| line.starts_with("damage: ")).count(), 2, "{lines}");
+    let stats = run(&["stats", "-o=json"], &dir.data());
+    assert_eq!((stats.status.code(), json(&stats)["damages"].as_u64()), (Some(0), Some(3)));
+
+    // A file that is gone, and one whose header is.
+    fs::rename(&segments[1], dir.0.join("away")).unwrap();
+    let output = run(&["verify"], &dir.data());
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output).contains("0000000003.segment: a segment is missing before this one"), "{output:?}");
+    flip(&segments[2], 24);
+    flip(&segments[2], 2048 + 24);
+    let output = run(&["verify"], &dir.data());
+    assert!(text(&output).contains("0000000003.segment: the header is damaged"), "{output:?}");
+}
+
+#[tokio::test]
+async fn what_a_crash_tore_is_no_damage() {
+    let dir = Dir::new();
+    fill(&dir).await;
+    let last = dir.segments().pop().unwrap();
+    // Behind the last record: a batch that was never synced.
+    let line = text(&run(&["inspect", "--from=17", "-o=json"], &dir.data()));
+    let record: Value = serde_json::from_str(&line).unwrap();
+    let end = record["offset"].as_u64().unwrap() + record["stored_bytes"].as_u64().unwrap();
+    fs::File::options().write(true).open(&last).unwrap().write_all_at(&[7; 100], end).unwrap();
+    let output = run(&["verify", "-o=json"], &dir.data());
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(json(&output)["torn"]["offset"].as_u64(), Some(end));
+    // The last record itself is known to have been on disk: its loss is damage.
+    flip(&last, end - 100);
+    let output = run(&["verify", "-o=json"], &dir.data());
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert_eq!(json(&output)["damage"][0]["first_revision"].as_u64(), Some(17));
+}
+
+#[tokio::test]
+async fn a_store_that_is_open_is_read_without_disturbing_it() {
+    let dir = Dir::new();
+    let engine = open(&dir).await;
+    for n in 0..40 {
+        put(&engine, &format!("/core/pods/default/{n}"), &"v".repeat(4_000)).await;
+        if n % 8 == 7 {
+            let report = json(&run(&["verify", "-o=json"], &dir.data()));
+            assert_eq!(
+                (report["damages"].as_u64(), &report["running"]),
+                (Some(0), &Value::Bool(true)),
+                "{report}"
+            );
+            // All but the last batch has a later one that vouches for it.
+            assert!(report["revision"].as_u64().unwrap() >= n, "{report}");
+        }
+    }
+    assert!(engine.health().is_ok());
+}
+
+#[test]
+fn what_is_no_store_is_one_line() {
+    let dir = Dir::new();
+    let log = dir.data().join("log");
+    let check = |want: &str| {
+        for command in ["verify", "inspect", "stats"] {
+            let output = run(&[command], &dir.data());
+            assert_eq!(output.status.code(), Some(1), "{output:?}");
+            assert_eq!(String::from_utf8_lossy(&output.stderr), format!("error: {want}\n"));
+            assert!(output.stdout.is_empty(), "{output:?}");
+        }
+    };
+    let no_store = format!("no store in {}", log.display());
+    check(&no_store);
+    fs::create_dir(dir.data()).unwrap();
+    check(&no_store);
+    fs::write(&log, "a file").unwrap();
+    check(&no_store);
+    fs::remove_file(&log).unwrap();
+    fs::create_dir(&log).unwrap();
+    fs::write(log.join("lock"), "").unwrap();
+    fs::write(log.join("next.segment"), "unfinished").unwrap();
+    check(&no_store);
+    // A format of the future.
+    let mut header = [0u8; 4096];
+    header[..8].copy_from_slice(b"REVLOG\r\n");
+    header[8] = 200;
+    let crc = crc32(&header[..124]);
+    header[124..128].copy_from_slice(&crc.to_le_bytes());
+    let first = log.join("0000000001.segment");
+    fs::write(&first, header).unwrap();
+    check(&format!("{}: store format 200 is newer than 1, the newest this release reads", first.display()));
+}
+
+#[test]
+fn hostile_directories_are_reported_and_end() {
+    let dir = Dir::new();
+    let log = dir.data().join("log");
+    fs::create_dir_all(&log).unwrap();
+    let first = log.join("0000000001.segment");
+    let noise: Vec<u8> = (0..1u32 << 20).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let makes: [(&str, &dyn Fn()); 5] = [
+        ("empty", &|| fs::write(&first, "").unwrap()),
+        ("noise", &|| fs::write(&first, &noise).unwrap()),
+        ("a directory", &|| fs::create_dir(&first).unwrap()),
+        ("a link to itself", &|| std::os::unix::fs::symlink(&first, &first).unwrap()),
+        ("a pipe", &|| {
+            let made = Command::new("mkfifo").arg(&first).status().unwrap();
+            assert!(made.success());
+        }),
+    ];
+    for (what, make) in makes {
+        make();
+        for command in ["verify", "inspect", "stats"] {
+            let output = run(&[command, "-o=json"], &dir.data());
+            let want = if command == "verify" { 2 } else { 0 };
+            assert_eq!(output.status.code(), Some(want), "{what}: {output:?}");
+            let all = text(&output);
+            assert!(command == "inspect" || serde_json::from_str::<Value>(&all).is_ok(), "{what}: {all}");
+        }
+        let _ = fs::remove_file(&first).or_else(|_| fs::remove_dir(&first));
+    }
+}
+
+/// The checksum of the format, so that a header of a later one can be made.
+fn crc32(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(!0u32, |crc, byte| {
+        (0..8).fold(crc ^ u32::from(*byte), |crc, _| (crc >> 1) ^ (0xedb8_8320 & (crc & 1).wrapping_neg()))
+    })
+}

@@ -1,0 +1,88 @@
+//! What can be wrong with a store, told so that an operator can act on it: where, which revisions, which key.
+
+use std::fmt;
+
+use bytes::Bytes;
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Damage {
+    /// Name of the file within the store's directory; empty when it is about none in particular.
+    pub file: String,
+    /// Offset in the file, in bytes.
+    pub offset: Option<u64>,
+    /// First and last revision concerned.
+    pub revisions: Option<(u64, u64)>,
+    /// The key concerned, where it is still known.
+    pub key: Option<Bytes>,
+    /// What is wrong.
+    pub problem: Problem,
+}
+
+/// What is wrong.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Problem {
+    /// One copy of a header is damaged; the other one suffices.
+    HeaderCopy,
+    /// Both copies of a header are damaged: none of the file's records can be checked.
+    Header,
+    /// A segment is missing before this one.
+    MissingBefore,
+    /// There is no segment whose header can be read.
+    NoSegment,
+    /// The operating system cannot read it.
+    Unreadable(String),
+    /// A record's attributes or value do not match their checksums: the key reads as damaged at this revision.
+    Body,
+    /// Records are damaged so far that not even their keys are known: these show their states before.
+    Lost,
+    /// A record names another state before it than the log has.
+    History,
+    /// A record is older than the one before it.
+    Time,
+}
+
+impl Damage {
+    pub(crate) fn of_file(name: &str, problem: Problem) -> Damage {
+        Damage { file: name.to_owned(), offset: None, revisions: None, key: None, problem }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Problem::HeaderCopy => "one of the two copies of the header is damaged",
+            Problem::Header => "the header is damaged: none of the records in this file can be checked",
+            Problem::MissingBefore => "a segment is missing before this one",
+            Problem::NoSegment => "there is no segment with a sound header",
+            Problem::Unreadable(reason) => return write!(f, "cannot be read: {reason}"),
+            Problem::Body => "the record does not match its checksum",
+            Problem::Lost => "records are damaged beyond telling their keys",
+            Problem::History => "the record does not continue the history of its key",
+            Problem::Time => "the record is older than the one before it",
+        })
+    }
+}
+
+/// One line: problem, then place, revisions and key.
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.file.is_empty() {
+            write!(f, "{}", self.file)?;
+            if let Some(offset) = self.offset {
+                write!(f, " at byte {offset}")?;
+            }
+            f.write_str(": ")?;
+        }
+        write!(f, "{}", self.problem)?;
+        match self.revisions {
+            Some((first, last)) if first == last => write!(f, ", revision {first}")?,
+            Some((first, last)) => write!(f, ", revisions {first} to {last}")?,
+            None => {}
+        }
+        if let Some(key) = &self.key {
+            write!(f, ", key {:?}", String::from_utf8_lossy(key))?;
+        }
+        Ok(())
+    }
+}

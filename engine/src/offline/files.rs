@@ -1,0 +1,74 @@
+//! Files as somebody reads them who does not own the store: read-only, by `pread`.
+//!
+//! Not mapped, unlike the engine's: a mapping ends the process where the disk fails or a file got shorter, and
+//! these tools are for just those days. An open file stays readable after its name is gone, which is how a reader
+//! outlives reclaim.
+
+use std::fs;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+
+use bytes::Bytes;
+use rustix::fs::{FlockOperation, OFlags, flock};
+
+use crate::io::{File, LOCK_NAME, written_stretch};
+
+/// A file opened for reading.
+pub(super) struct ReadFile {
+    file: fs::File,
+    size: u64,
+}
+
+impl ReadFile {
+    /// Opens a regular file.
+    pub fn open(path: &Path) -> io::Result<ReadFile> {
+        // Without waiting: a pipe under the name of a segment would keep us here for ever.
+        let flags = OFlags::NONBLOCK.bits().cast_signed();
+        let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+        }
+        Ok(ReadFile { size: metadata.len(), file })
+    }
+}
+
+impl File for ReadFile {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn write_at(&self, _offset: u64, _bytes: &[u8]) -> io::Result<()> {
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, "opened for reading"))
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn read(&self, offset: u64, len: usize) -> io::Result<Bytes> {
+        let mut bytes = vec![0; len];
+        self.file.read_exact_at(&mut bytes, offset)?;
+        Ok(bytes.into())
+    }
+
+    fn written(&self, offset: u64) -> io::Result<Option<Range<u64>>> {
+        written_stretch(&self.file, self.size, offset)
+    }
+}
+
+/// Whether an engine has the store in `dir` open. Looks by holding the lock for a moment, shared.
+pub(super) fn is_in_use(dir: &Path) -> io::Result<bool> {
+    let lock = match ReadFile::open(&dir.join(LOCK_NAME)) {
+        Ok(lock) => lock,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(error),
+    };
+    match flock(&lock.file, FlockOperation::NonBlockingLockShared) {
+        Ok(()) => Ok(false),
+        Err(rustix::io::Errno::WOULDBLOCK) => Ok(true),
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,201 @@
+//! The store as files: reading, checking, copying and making one without opening it.
+//!
+//! ```text
+//! directory ─► Store: which files make the log ─► Records: every record, and what is damaged
+//!                                                   │
+//!                                                   ├─► survey   keys, bytes, agreement of all parts
+//!                                                   ├─► backup   the same log, in another directory
+//!                                                   └─► restore, compact   a new log with the same states
+//! ```
+//!
+//! Nothing here writes into a store that it reads, takes its lock for longer than a look, or asks an engine for
+//! anything: all of it works on damaged stores and beside a running engine. What it may believe of a log that is
+//! being written to is what recovery would believe: all that is known to be on disk (`docs/format.md`).
+
+mod chain;
+mod damage;
+mod files;
+mod records;
+mod survey;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::header::{FORMAT_VERSION, HeaderError, RECORDS_START};
+use crate::io::File;
+use crate::offline::chain::Chain;
+pub use crate::offline::damage::{Damage, Problem};
+use crate::offline::files::ReadFile;
+pub use crate::offline::records::{Found, LogRecord, RecordKind, Records};
+pub use crate::offline::survey::{KeyState, SegmentSummary, Survey, survey};
+use crate::segment::Segment;
+
+/// Why a tool could not do its work. Each text is one line and names the path.
+#[derive(Debug, thiserror::Error)]
+pub enum OfflineError {
+    /// There is no segment in the directory, or no directory.
+    #[error("no store in {}", dir.display())]
+    NoStore {
+        /// Where one was looked for.
+        dir: PathBuf,
+    },
+    /// A later release wrote this store.
+    #[error("{}: store format {found} is newer than {supported}, the newest this release reads", path.display())]
+    NewerFormat {
+        /// The file that says so.
+        path: PathBuf,
+        /// The format version found.
+        found: u32,
+        /// The newest format version this release reads.
+        supported: u32,
+    },
+    /// The operating system said no.
+    #[error("{}: cannot {operation}: {source}", path.display())]
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// What was tried.
+        operation: &'static str,
+        /// Why it failed.
+        source: io::Error,
+    },
+}
+
+impl OfflineError {
+    fn io(path: &Path, operation: &'static str) -> impl FnOnce(io::Error) -> OfflineError {
+        let path = path.to_owned();
+        move |source| OfflineError::Io { path, operation, source }
+    }
+}
+
+/// How often a directory is read again because files went away meanwhile. Reclaim removes files after it made
+/// others, so the second look usually does.
+const LOOKS_MAX: u32 = 20;
+
+/// A store's directory, with its files held open: they stay readable when reclaim removes them.
+pub struct Store {
+    dir: PathBuf,
+    in_use: bool,
+    /// The log, in order.
+    segments: Vec<Arc<Segment>>,
+    /// Files that others stand for, waiting to be removed.
+    superseded: u32,
+    /// What is wrong with files as wholes.
+    damage: Vec<Damage>,
+    oldest: u64,
+}
+
+impl Store {
+    /// Opens the files of the store in `dir` for reading. Damage is no error; see [`Store::damage`].
+    pub fn open(dir: &Path) -> Result<Store, OfflineError> {
+        let mut looks = 0;
+        loop {
+            looks += 1;
+            match Store::look(dir)? {
+                Some(store) if store.is_whole() || !store.in_use || looks == LOOKS_MAX => return Ok(store),
+                // A file went away, or a new one was not in the list yet: look again.
+                _ if looks < LOOKS_MAX => {}
+                _ => return Err(OfflineError::NoStore { dir: dir.to_owned() }),
+            }
+        }
+    }
+
+    /// One look at the directory; `None` when a file went away meanwhile.
+    fn look(dir: &Path) -> Result<Option<Store>, OfflineError> {
+        let no_store = || OfflineError::NoStore { dir: dir.to_owned() };
+        let in_use = match files::is_in_use(dir) {
+            Ok(in_use) => in_use,
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => return Err(no_store()),
+            Err(error) => return Err(OfflineError::io(dir, "look whether it is in use")(error)),
+        };
+        let list = match std::fs::read_dir(dir) {
+            Ok(list) => list,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(no_store()),
+            Err(error) => return Err(OfflineError::io(dir, "list the directory")(error)),
+        };
+        let mut numbers = Vec::new();
+        for entry in list {
+            let entry = entry.map_err(OfflineError::io(dir, "list the directory"))?;
+            // A name that is not UTF-8 is none of ours.
+            numbers.extend(entry.file_name().to_str().and_then(Segment::number));
+        }
+        if numbers.is_empty() {
+            return Err(no_store());
+        }
+        numbers.sort_unstable();
+        let (mut segments, mut damage) = (Vec::new(), Vec::new());
+        for number in numbers {
+            let name = Segment::name(number);
+            let path = dir.join(&name);
+            let opened = ReadFile::open(&path)
+                .map_err(HeaderError::Io)
+                .and_then(|file| Segment::open(number, Arc::new(file)));
+            match opened {
+                Ok(segment) => {
+                    if !both_headers_stand(&*segment.file) {
+                        damage.push(Damage::of_file(&name, Problem::HeaderCopy));
+                    }
+                    segments.push(Arc::new(segment));
+                }
+                Err(HeaderError::Newer(found)) => {
+                    return Err(OfflineError::NewerFormat { path, found, supported: FORMAT_VERSION });
+                }
+                Err(HeaderError::Damaged) => damage.push(Damage::of_file(&name, Problem::Header)),
+                Err(HeaderError::Io(error)) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+                Err(HeaderError::Io(error)) => {
+                    damage.push(Damage::of_file(&name, Problem::Unreadable(error.to_string())));
+                }
+            }
+        }
+        let Chain { log, superseded, missing } = chain::chain(segments, |segment| segment.header);
+        damage.extend(missing.into_iter().map(|before| match before {
+            Some(before) => Damage::of_file(&Segment::name(before), Problem::MissingBefore),
+            None => Damage::of_file("", Problem::NoSegment),
+        }));
+        let rewritten = log.iter().filter_map(|segment| segment.header.rewritten).map(|it| it.oldest);
+        let oldest = rewritten.chain(log.iter().map(|segment| segment.note().oldest)).max().unwrap_or(0);
+        Ok(Some(Store { dir: dir.to_owned(), in_use, segments: log, superseded, damage, oldest }))
+    }
+
+    /// Where it is.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Whether an engine had it open when it was looked at.
+    pub fn in_use(&self) -> bool {
+        self.in_use
+    }
+
+    /// The lowest revision at which everything can be read.
+    pub fn oldest(&self) -> u64 {
+        self.oldest
+    }
+
+    /// What is wrong with files as wholes: headers, and files that are missing. In no order.
+    pub fn damage(&self) -> &[Damage] {
+        &self.damage
+    }
+
+    /// Whether no file of the log is missing, or damaged as a whole.
+    fn is_whole(&self) -> bool {
+        self.damage.iter().all(|damage| damage.problem == Problem::HeaderCopy)
+    }
+
+    /// Bytes in which there may be records: what a walk over all of them reads.
+    pub fn data_bytes(&self) -> u64 {
+        self.segments.iter().map(|segment| records::written_end(&*segment.file) - RECORDS_START).sum()
+    }
+
+    /// Every record of the log in order, and what is damaged. Memory does not grow with the log.
+    pub fn records(&self) -> Records<'_> {
+        Records::new(self)
+    }
+}
+
+/// Whether both copies of a header say the same. One that cannot be read has been reported as such.
+fn both_headers_stand(file: &dyn File) -> bool {
+    let copy = |at| file.read(at, crate::header::HEADER_BYTES).ok();
+    copy(0) == copy(crate::header::SECOND_HEADER as u64)
+}

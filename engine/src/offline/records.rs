@@ -1,0 +1,439 @@
+//! A walk over the log: every record in order, and what recovery would call damage.
+//!
+//! The verdicts are recovery's (`recovery.rs`, `docs/format.md`): before the highest revision known to be on disk,
+//! whatever is not a sound record is damage; behind it, the first unsound one ends the log. Beside a running engine
+//! the walk ends at that revision: what stands behind it is being written.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::header::{Note, RECORDS_START};
+use crate::io::File;
+use crate::offline::Store;
+use crate::offline::damage::{Damage, Problem};
+use crate::record::{ALIGN, EventKind, Head, RECORD_BYTES_MAX};
+use crate::segment::{Found as RawRecord, Segment, Walk};
+
+/// Bytes read at a time.
+const WINDOW_BYTES: usize = 1024 * 1024;
+
+/// Bytes looked at together where there is no record at the expected place: nearly twice the longest record, so
+/// that each such look gets on by as much.
+const SEARCH_BYTES: usize = 16 * 1024 * 1024;
+
+/// What cannot be read is taken for zeros in pieces of this size.
+const PIECE_BYTES: usize = 4096;
+
+/// One thing met on the walk.
+#[derive(Debug)]
+pub enum Found {
+    /// A record. Its body may be damaged: see [`LogRecord::is_sound`].
+    Record(LogRecord),
+    /// What should be there and is not.
+    Damage(Damage),
+    /// The log ends before what is written in the file: writes that were under way at a crash and were never
+    /// acknowledged. Opening the store cuts them off.
+    Torn {
+        /// Name of the file.
+        file: String,
+        /// Where the log ends, in bytes.
+        offset: u64,
+    },
+}
+
+/// What a record did to its key.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum RecordKind {
+    /// The key has a new state.
+    Put,
+    /// The key is gone; the record carries its final state.
+    Delete,
+    /// The key is gone; the final state was reclaimed.
+    Grave,
+}
+
+/// A record where it stands.
+#[derive(Clone)]
+pub struct LogRecord {
+    segment: Arc<Segment>,
+    offset: u64,
+    head: Head,
+    bytes: Bytes,
+    sound: bool,
+}
+
+impl LogRecord {
+    /// Name of its file.
+    pub fn file(&self) -> String {
+        Segment::name(self.segment.header.number)
+    }
+
+    /// Where it begins in the file, in bytes.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Its revision.
+    pub fn revision(&self) -> u64 {
+        self.head.revision
+    }
+
+    /// The revision of the put that made the key exist.
+    pub fn created(&self) -> u64 {
+        self.head.created
+    }
+
+    /// When it was committed, in milliseconds since 1970.
+    pub fn time_ms(&self) -> u64 {
+        self.head.time_ms
+    }
+
+    /// When the key is to be deleted, in seconds since 1970; `None`: never.
+    pub fn expires_s(&self) -> Option<u32> {
+        (self.head.expires_s > 0).then_some(self.head.expires_s)
+    }
+
+    /// What it did.
+    pub fn kind(&self) -> RecordKind {
+        match (self.head.kind, self.head.grave) {
+            (EventKind::Put, _) => RecordKind::Put,
+            (EventKind::Delete, false) => RecordKind::Delete,
+            (EventKind::Delete, true) => RecordKind::Grave,
+        }
+    }
+
+    /// The key.
+    pub fn key(&self) -> Bytes {
+        self.bytes.slice_ref(self.head.key(&self.bytes))
+    }
+
+    /// The value; `None` when it is damaged.
+    pub fn value(&self) -> Option<Bytes> {
+        self.sound.then(|| self.head.record(&self.bytes).value)
+    }
+
+    /// Length of the value in bytes.
+    pub fn value_len(&self) -> usize {
+        self.head.value_len
+    }
+
+    /// Length of the whole record in bytes.
+    pub fn stored_len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Whether attributes and value match their checksums. (Key and revision do, or it would be no record.)
+    pub fn is_sound(&self) -> bool {
+        self.sound
+    }
+
+    pub(super) fn previous(&self) -> u64 {
+        self.head.previous
+    }
+
+    /// What is wrong with it when it is not sound.
+    pub(super) fn damage(&self, problem: Problem) -> Damage {
+        Damage {
+            file: self.file(),
+            offset: Some(self.offset),
+            revisions: Some((self.revision(), self.revision())),
+            key: Some(self.key()),
+            problem,
+        }
+    }
+}
+
+impl fmt::Debug for LogRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LogRecord")
+            .field("key", &String::from_utf8_lossy(&self.key()))
+            .field("revision", &self.revision())
+            .field("kind", &self.kind())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The walk.
+pub struct Records<'s> {
+    store: &'s Store,
+    /// Index of the next segment.
+    next: usize,
+    current: Option<Part>,
+    /// The newest revision accounted for.
+    revision: u64,
+    time_ms: u64,
+    /// Found, and not handed out yet.
+    ready: VecDeque<Found>,
+    bytes_before: u64,
+}
+
+/// The segment being walked.
+struct Part {
+    scanner: Scanner,
+    /// Nothing is known to be on disk behind this; all of it for segments that were completed.
+    synced: u64,
+    is_last: bool,
+    records: u32,
+}
+
+impl<'s> Records<'s> {
+    pub(super) fn new(store: &'s Store) -> Records<'s> {
+        let ready = VecDeque::new();
+        Records { store, next: 0, current: None, revision: 0, time_ms: 0, ready, bytes_before: 0 }
+    }
+
+    /// Bytes walked over, of [`Store::data_bytes`].
+    pub fn bytes_done(&self) -> u64 {
+        let current = self.current.as_ref().map_or(0, |part| part.scanner.expected - RECORDS_START);
+        self.bytes_before + current
+    }
+
+    /// The newest revision accounted for.
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    fn enter(&mut self, segment: &Arc<Segment>) {
+        self.lost_until(segment, None, segment.header.first_revision);
+        let is_last = self.next == self.store.segments.len();
+        let written_to = is_last && segment.header.rewritten.is_none();
+        let synced = if written_to { synced(segment) } else { u64::MAX };
+        let scanner = Scanner::new(segment.clone(), self.revision);
+        self.current = Some(Part { scanner, synced, is_last, records: 0 });
+    }
+
+    /// Looks at the next record of the current segment; false when there is none that counts.
+    fn advance(&mut self, part: &mut Part) -> bool {
+        let expected = part.scanner.expected;
+        let Some(raw) = part.scanner.next() else {
+            self.unreadable(part);
+            if self.is_torn_behind(part, expected) {
+                self.torn(part, expected);
+            }
+            return false;
+        };
+        self.unreadable(part);
+        let segment = part.scanner.segment.clone();
+        let revision = raw.head.revision;
+        let sound = raw.head.body_is_sound(&raw.bytes);
+        let gap = (raw.offset > expected).then_some(expected);
+        if segment.header.rewritten.is_some() {
+            // Revisions are missing on purpose, except where bytes are that are no record.
+            if gap.is_some() {
+                self.lost_until(&segment, gap, revision);
+            }
+        } else {
+            if self.store.in_use && revision > part.synced {
+                return false;
+            }
+            if revision > self.revision + 1 && self.revision >= part.synced {
+                self.torn(part, expected);
+                return false;
+            }
+            self.lost_until(&segment, gap, revision);
+            if !sound && revision > part.synced {
+                self.torn(part, raw.offset);
+                return false;
+            }
+        }
+        let record = LogRecord { segment, offset: raw.offset, head: raw.head, bytes: raw.bytes, sound };
+        if record.time_ms() < self.time_ms {
+            self.ready.push_back(Found::Damage(record.damage(Problem::Time)));
+        }
+        self.time_ms = self.time_ms.max(record.time_ms());
+        self.revision = revision;
+        part.records += 1;
+        self.ready.push_back(Found::Record(record));
+        true
+    }
+
+    /// Accounts for what the segment should have had and had not.
+    fn leave(&mut self, part: &Part) {
+        let segment = &part.scanner.segment;
+        if let Some(rewritten) = segment.header.rewritten {
+            if part.records < rewritten.records && part.scanner.expected != rewritten.end {
+                self.lost_until(segment, Some(part.scanner.expected), rewritten.last_revision + 1);
+            }
+            self.revision = self.revision.max(rewritten.last_revision);
+        } else if part.is_last {
+            self.lost_until(segment, None, part.synced + 1);
+        }
+        self.bytes_before += part.scanner.end - RECORDS_START;
+    }
+
+    /// Revisions before `revision` that no record was found for.
+    fn lost_until(&mut self, segment: &Segment, offset: Option<u64>, revision: u64) {
+        if revision > self.revision + 1 {
+            self.ready.push_back(Found::Damage(Damage {
+                file: Segment::name(segment.header.number),
+                offset,
+                revisions: Some((self.revision + 1, revision - 1)),
+                key: None,
+                problem: Problem::Lost,
+            }));
+            self.revision = revision - 1;
+        }
+    }
+
+    fn unreadable(&mut self, part: &mut Part) {
+        if let Some((offset, reason)) = part.scanner.unreadable.take() {
+            let name = Segment::name(part.scanner.segment.header.number);
+            let damage = Damage::of_file(&name, Problem::Unreadable(reason));
+            self.ready.push_back(Found::Damage(Damage { offset: Some(offset), ..damage }));
+        }
+    }
+
+    fn torn(&mut self, part: &Part, offset: u64) {
+        let file = Segment::name(part.scanner.segment.header.number);
+        self.ready.push_back(Found::Torn { file, offset });
+    }
+
+    /// Whether something that is no record stands behind the end of a log that nobody writes to, and nothing says
+    /// that it ever was one.
+    fn is_torn_behind(&self, part: &Part, end: u64) -> bool {
+        part.is_last
+            && !self.store.in_use
+            && self.revision >= part.synced
+            && !is_zero(&*part.scanner.segment.file, end..part.scanner.end)
+    }
+}
+
+impl Iterator for Records<'_> {
+    type Item = Found;
+
+    fn next(&mut self) -> Option<Found> {
+        loop {
+            if let Some(found) = self.ready.pop_front() {
+                return Some(found);
+            }
+            match self.current.take() {
+                Some(mut part) => {
+                    if self.advance(&mut part) {
+                        self.current = Some(part);
+                    } else {
+                        self.leave(&part);
+                    }
+                }
+                None => {
+                    let segment = self.store.segments.get(self.next)?.clone();
+                    self.next += 1;
+                    self.enter(&segment);
+                }
+            }
+        }
+    }
+}
+
+/// The highest revision that the log's last segment says to be on disk. Looks at the file anew.
+pub(super) fn synced(segment: &Arc<Segment>) -> u64 {
+    let before = segment.header.first_revision - 1;
+    let noted = Note::read(&*segment.file, segment.header.salt).map_or(0, |note| note.synced);
+    let mut scanner = Scanner::new(segment.clone(), before);
+    let mut synced = before.max(noted);
+    while let Some(raw) = scanner.next() {
+        synced = synced.max(raw.head.synced);
+    }
+    synced
+}
+
+/// Where the part of a file ends that may hold anything.
+pub(super) fn written_end(file: &dyn File) -> u64 {
+    let mut end = RECORDS_START;
+    while let Ok(Some(stretch)) = file.written(end) {
+        if stretch.end <= end {
+            break;
+        }
+        end = stretch.end;
+    }
+    end.min(file.size()).max(RECORDS_START)
+}
+
+fn is_zero(file: &dyn File, range: Range<u64>) -> bool {
+    let mut at = range.start;
+    while at < range.end {
+        let len = (range.end - at).min(WINDOW_BYTES as u64) as usize;
+        if file.read(at, len).is_ok_and(|bytes| bytes.iter().any(|&byte| byte != 0)) {
+            return false;
+        }
+        at += len as u64;
+    }
+    true
+}
+
+/// The records of one segment whose heads are sound, read window by window.
+pub(super) struct Scanner {
+    pub segment: Arc<Segment>,
+    /// Where the data ends.
+    pub end: u64,
+    /// Where the next record has to begin.
+    pub expected: u64,
+    /// The first place that could not be read, and why.
+    pub unreadable: Option<(u64, String)>,
+    window: Range<u64>,
+    walk: Walk,
+    last: u64,
+}
+
+impl Scanner {
+    /// The records with a revision greater than `after`.
+    pub fn new(segment: Arc<Segment>, after: u64) -> Scanner {
+        let end = written_end(&*segment.file);
+        let walk = Walk::over(Bytes::new(), RECORDS_START, segment.header.salt, after);
+        let window = RECORDS_START..RECORDS_START;
+        Scanner { end, expected: RECORDS_START, unreadable: None, window, walk, last: after, segment }
+    }
+
+    /// The next one. Bytes between it and the place where it was expected are damaged.
+    pub fn next(&mut self) -> Option<RawRecord> {
+        loop {
+            if let Some(raw) = self.walk.next() {
+                self.expected = raw.offset + raw.bytes.len() as u64;
+                self.last = raw.head.revision;
+                return Some(raw);
+            }
+            if self.window.end >= self.end {
+                return None;
+            }
+            let (start, len) = if self.window.start < self.expected || self.window.is_empty() {
+                (self.expected, WINDOW_BYTES)
+            } else if self.window.end - self.window.start < SEARCH_BYTES as u64 {
+                // Perhaps it just is longer than the window.
+                (self.window.start, SEARCH_BYTES)
+            } else {
+                // None begins so early in the window that it would lie in it as a whole.
+                let behind = self.window.end - RECORD_BYTES_MAX as u64;
+                (behind - behind % ALIGN as u64, SEARCH_BYTES)
+            };
+            let end = self.end.min(start + len as u64);
+            let data = self.fill(start..end);
+            self.walk = Walk::over(data, start, self.segment.header.salt, self.last);
+            self.window = start..end;
+        }
+    }
+
+    /// The bytes of that range, with zeros for what cannot be read.
+    fn fill(&mut self, range: Range<u64>) -> Bytes {
+        let file = &*self.segment.file;
+        if let Ok(bytes) = file.read(range.start, (range.end - range.start) as usize) {
+            return bytes;
+        }
+        let mut bytes = Vec::with_capacity((range.end - range.start) as usize);
+        let mut at = range.start;
+        while at < range.end {
+            let len = (range.end - at).min(PIECE_BYTES as u64) as usize;
+            match file.read(at, len) {
+                Ok(piece) => bytes.extend_from_slice(&piece),
+                Err(error) => {
+                    self.unreadable.get_or_insert((at, error.to_string()));
+                    bytes.resize(bytes.len() + len, 0);
+                }
+            }
+            at += len as u64;
+        }
+        bytes.into()
+    }
+}
