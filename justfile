@@ -21,6 +21,10 @@ test filter="":
 bench filter="":
     cargo bench --package benches -- {{filter}}
 
+# Lives full of crashes on a simulated disk, until the store was opened so often after one.
+crash cycles="1000000":
+    FAULT_CYCLES={{cycles}} cargo test --release --package engine --test faults -- --nocapture no_life
+
 # Runs the fuzz bodies for longer than CI does; the seconds are per target.
 fuzz seconds="60":
     FUZZ_SECONDS={{seconds}} cargo test --release --package fuzz

@@ -23,6 +23,7 @@ pub use targets::accept::accept;
 pub use targets::attributes::attributes;
 pub use targets::continue_token::continue_token;
 pub use targets::credentials::{certificates, credentials, token_file};
+pub use targets::engine_decode::engine_decode;
 pub use targets::engine_model::engine_model;
 pub use targets::engine_recovery::engine_recovery;
 pub use targets::json_text::json_text;
@@ -109,6 +110,7 @@ targets! {
     certificates: &["-----BEGIN CERTIFICATE-----\n", "\n-----END CERTIFICATE-----\n", "MIIB", "\u{30}\u{82}"];
     continue_token: &["{\"v\":\"meta.example/v1\",\"rv\":", "\"start\":\"", "../", "\\u0000", "-1", "}"];
     credentials: &["Bearer ", "Basic ", "  ", "eyJhbGciOiJSUzI1NiJ9", "eyJpc3MiOiJpc3N1ZXIifQ", ".", "bearer"];
+    engine_decode: &["REVLOG\r\n", "REVCKPT\n", "\0\0\0\0\0\0\0\x01", "\0\0\x01\0"];
     engine_model: &[];
     engine_recovery: &[];
     field_selector: &["metadata.name", "metadata.namespace", "spec.nodeName", "=", "==", "!=", ",", "\\", "\\=", "\\,"];

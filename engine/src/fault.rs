@@ -29,7 +29,7 @@ use bytes::Bytes;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use self::content::{Content, PAGE_BYTES};
-pub use self::stepper::{Stepper, open, open_with_threads};
+pub use self::stepper::{Stepper, now, open, open_with_threads};
 use crate::io::{Clock, File, Storage};
 pub use crate::sabotage::{Sabotage, Sabotaged};
 
@@ -257,6 +257,11 @@ impl Disk {
         self.0.state.lock().now_ms += time.as_millis() as u64;
     }
 
+    /// What the clock shows, in milliseconds since 1970.
+    pub fn time_ms(&self) -> u64 {
+        self.0.state.lock().now_ms
+    }
+
     /// Only so many more pages of 4096 bytes can be written to for the first time; `None`: any number. What was
     /// written to before can be written again.
     pub fn limit_free_pages(&self, pages: Option<u64>) {
@@ -480,7 +485,7 @@ impl Storage for Disk {
 
 impl Clock for Disk {
     fn now_ms(&self) -> u64 {
-        self.0.state.lock().now_ms
+        self.time_ms()
     }
 }
 

@@ -301,3 +301,13 @@ async fn no_file_contents_make_it_panic_or_serve_what_was_not_written() {
         assert_eq!(put(&engine, "/new", "x").await.unwrap().revision, newest + 1);
     }
 }
+
+#[tokio::test]
+async fn a_directory_in_the_place_of_a_file_is_refused_by_its_name() {
+    for name in ["0000000001.segment", "next.segment"] {
+        let temp = TempDir::new();
+        std::fs::create_dir(temp.path().join(name)).unwrap();
+        let error = Engine::open(engine::Options::new(temp.path())).unwrap_err().to_string();
+        assert!(error.contains(name) && !error.contains('\n'), "{error}");
+    }
+}

@@ -2,12 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use engine::{
-    Change, CommitError, Durability, Engine, Entry, Expected, KeyRange, Options, Payload, SEGMENT_BYTES_MIN,
-    Snapshot, Write,
-};
+use engine::fault::{Disk, Stepper};
+use engine::{Change, CommitError, Engine, Entry, Expected, KeyRange, Payload, Snapshot, Write};
 
-use super::engine_recovery::{TempDir, wait};
+use super::engine_recovery::open;
 use crate::input::Input;
 
 /// Most steps for one input; each is a commit or a look at everything.
@@ -26,17 +24,10 @@ type States = BTreeMap<Vec<u8>, State>;
 /// Commits, snapshots, ranges, counts and reopening, each held against a map for every revision.
 pub fn engine_model(data: &[u8]) {
     let mut input = Input::new(data);
-    let temp = TempDir::new();
     // Tails, syncs and crashes are the business of other tests; here only the order of things counts.
-    let open = || {
-        let options = Options {
-            segment_bytes: SEGMENT_BYTES_MIN,
-            durability: Durability::Relaxed,
-            ..Options::new(temp.path())
-        };
-        Engine::open(options).expect("a store of our own opens")
-    };
-    let mut engine = open();
+    let disk = Disk::new(1);
+    let opened = || open(&disk).expect("a store of our own opens");
+    let (mut engine, mut stepper) = opened();
     let mut history: Vec<States> = vec![States::new()];
     let mut held: Vec<Snapshot> = vec![engine.snapshot()];
     for _ in 0..STEPS_MAX {
@@ -45,8 +36,9 @@ pub fn engine_model(data: &[u8]) {
         }
         match input.below(16) {
             0 => {
-                drop(engine);
-                engine = open();
+                stepper.close();
+                disk.restart();
+                (engine, stepper) = opened();
                 assert_eq!(engine.revision(), history.len() as u64 - 1);
             }
             1 => held.push(engine.snapshot()),
@@ -57,7 +49,7 @@ pub fn engine_model(data: &[u8]) {
                     Err(_) => assert_eq!(revision, history.len(), "only the future is unknown"),
                 }
             }
-            _ => commit(&engine, &mut history, &mut input),
+            _ => commit(&engine, &mut stepper, &mut history, &mut input),
         }
     }
     for snapshot in held {
@@ -77,7 +69,7 @@ fn key(input: &mut Input) -> Vec<u8> {
     }
 }
 
-fn commit(engine: &Engine, history: &mut Vec<States>, input: &mut Input) {
+fn commit(engine: &Engine, stepper: &mut Stepper, history: &mut Vec<States>, input: &mut Input) {
     let now = &history[history.len() - 1];
     let key = key(input);
     let current = now.get(&key);
@@ -108,7 +100,7 @@ fn commit(engine: &Engine, history: &mut Vec<States>, input: &mut Input) {
         }
     };
     let kept = matches!(change, Change::Delete(None));
-    match wait(engine.commit(Write { key: key.clone().into(), expected, change })) {
+    match stepper.write(engine, Write { key: key.clone().into(), expected, change }) {
         Ok(done) => {
             assert!(holds && (!deleting || current.is_some()), "{expected:?} does not hold for {current:?}");
             let revision = history.len() as u64;

@@ -6,17 +6,11 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::future::Future;
-use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use bytes::Bytes;
-use engine::{
-    Change, Durability, Engine, EventKind, Expected, KeyRange, Options, Payload, SEGMENT_BYTES_MIN, Write,
-};
+use engine::fault::{self, Disk, Stepper};
+use engine::{Change, Engine, EventKind, Expected, KeyRange, OpenError, Options, Payload, Write};
 
 use crate::input::Input;
 
@@ -37,7 +31,6 @@ const NAMES: &[&str] = &[
     "0000000000.segment",
     "4294967295.segment",
     "next.segment",
-    "lock",
     "notes.txt",
 ];
 
@@ -53,32 +46,22 @@ pub fn engine_recovery(data: &[u8]) {
         }
         edit(&mut files, &mut input);
     }
-    let temp = TempDir::new();
-    for (name, content) in &files {
-        fs::write(temp.path().join(name), content).expect("the disk for temporary files takes writes");
-    }
-    if input.one_in(30) {
-        let _ = fs::create_dir(temp.path().join(input.pick(NAMES)));
-    }
-    check(&temp);
+    check(&Disk::with_files(1, &files));
 }
 
-fn open(temp: &TempDir) -> Result<Engine, engine::OpenError> {
-    let options = Options {
-        segment_bytes: SEGMENT_BYTES_MIN,
-        durability: Durability::Relaxed,
-        ..Options::new(temp.path())
-    };
-    Engine::open(options)
+/// Opens a store with small segments.
+pub(super) fn open(disk: &Disk) -> Result<(Engine, Stepper), OpenError> {
+    fault::open(disk, &Options { segment_bytes: 32 * 1024, ..Options::new("/simulated") })
 }
 
-fn check(temp: &TempDir) {
-    let engine = match open(temp) {
-        Ok(engine) => engine,
+/// What a store on `disk` promises, whatever is on it.
+pub(super) fn check(disk: &Disk) {
+    let (engine, mut stepper) = match open(disk) {
+        Ok(opened) => opened,
         Err(error) => {
             let text = error.to_string();
             assert!(!text.is_empty() && !text.contains('\n'), "{text:?}");
-            assert!(text.contains(&*temp.path().to_string_lossy()), "{text:?} does not name the path");
+            assert!(text.contains("/simulated"), "{text:?} does not name the path");
             return;
         }
     };
@@ -90,11 +73,13 @@ fn check(temp: &TempDir) {
         expected: Expected::Any,
         change: Change::Put(Payload { value: vec![b'v'; 5000].into(), ..Payload::default() }),
     };
-    let done = wait(engine.commit(write)).expect("an open store takes writes");
+    let done = stepper.write(&engine, write).expect("an open store takes writes");
     assert_eq!((done.revision, engine.health()), (before + 1, Ok(())));
+    stepper.close();
     drop(engine);
 
-    let engine = open(temp).expect("what was open opens again");
+    disk.restart();
+    let (engine, _stepper) = open(disk).expect("what was open opens again");
     assert_eq!(engine.revision(), before + 1);
     let mut again = everything(&engine);
     assert!(
@@ -141,8 +126,7 @@ fn follow(engine: &Engine) -> Option<usize> {
     let mut tail = engine.tail(0, Bytes::new()).expect("nothing was compacted");
     let (mut seen, mut last) = (0, 0);
     loop {
-        let next = wait(async { tokio::time::timeout(Duration::ZERO, tail.next(64)).await });
-        let Ok(next) = next else { return Some(seen) };
+        let Some(next) = fault::now(tail.next(64)) else { return Some(seen) };
         let Ok(events) = next else { return None };
         for event in events {
             assert!(event.revision > last && event.revision <= engine.revision());
@@ -155,28 +139,22 @@ fn follow(engine: &Engine) -> Option<usize> {
 }
 
 /// The files of a store with three segments, puts, deletes and stamps.
-fn sound() -> &'static Files {
+pub(super) fn sound() -> &'static Files {
     static SOUND: OnceLock<Files> = OnceLock::new();
     SOUND.get_or_init(|| {
-        let temp = TempDir::new();
-        let engine = open(&temp).expect("a new store opens");
+        let disk = Disk::new(1);
+        let (engine, mut stepper) = open(&disk).expect("a new store opens");
         for at in 0..120usize {
             let key = Bytes::from(format!("/k/{:02}", at % 40));
-            let value = format!("{{\"v\":\"\",\"x\":\"{}\"}}", "x".repeat(at * 37 % 2900)).into();
-            let payload = Payload { attributes: key.clone(), value, stamp_at: Some(6), ttl: None };
+            let value = format!("{{\"v\":\"\",\"x\":\"{}\"}}", "x".repeat(at * 37 % 1450)).into();
+            let payload = Payload { attributes: key.clone(), value, stamp_at: Some(6), ..Payload::default() };
             let change = if at % 7 == 6 { Change::Delete(None) } else { Change::Put(payload) };
             // A delete of what is gone already is refused, which is as good.
-            let _ = wait(engine.commit(Write { key, expected: Expected::Any, change }));
+            let _ = stepper.write(&engine, Write { key, expected: Expected::Any, change });
         }
-        wait(engine.close());
-        drop(engine);
-        let names = fs::read_dir(temp.path()).expect("it was just written").flatten();
-        let read = |entry: fs::DirEntry| {
-            let content = fs::read(entry.path()).expect("it was just written");
-            (entry.file_name().to_string_lossy().into_owned(), content)
-        };
-        let files: Files = names.map(read).collect();
-        assert!(files.len() >= 4, "three segments and a lock");
+        stepper.close();
+        let files = disk.files();
+        assert!(files.len() >= 3, "three segments");
         files
     })
 }
@@ -298,41 +276,4 @@ fn forge_record(content: &mut [u8], input: &mut Input) {
     crc.update(head);
     let crc = crc.finalize().to_le_bytes();
     content[at..at + 4].copy_from_slice(&crc);
-}
-
-/// Waits for `future` on this thread.
-pub(super) fn wait<F: Future>(future: F) -> F::Output {
-    thread_local! {
-        static RUNTIME: tokio::runtime::Runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .build()
-            .expect("a runtime without I/O needs nothing that can be missing");
-    }
-    RUNTIME.with(|runtime| runtime.block_on(future))
-}
-
-/// A fresh directory, removed when dropped. In memory where the system has a place for that: thousands are made.
-pub(super) struct TempDir(PathBuf);
-
-impl TempDir {
-    pub fn new() -> TempDir {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let memory = Path::new("/dev/shm");
-        let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
-        let path =
-            parent.join(format!("fuzz-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(&path).expect("the disk for temporary files takes writes");
-        TempDir(path)
-    }
-
-    pub fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for TempDir {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
 }

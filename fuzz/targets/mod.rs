@@ -4,6 +4,7 @@ pub mod accept;
 pub mod attributes;
 pub mod continue_token;
 pub mod credentials;
+pub mod engine_decode;
 pub mod engine_model;
 pub mod engine_recovery;
 pub mod json_text;

@@ -208,6 +208,7 @@ smoke! {
     certificates
     continue_token
     credentials
+    engine_decode
     engine_model
     engine_recovery
     field_selector

@@ -1,13 +1,17 @@
 //! An engine on a simulated disk, with threads or without.
 
+use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use super::Disk;
 use crate::Engine;
-use crate::error::OpenError;
+use crate::error::{CommitError, OpenError};
 use crate::segment::Segment;
-use crate::types::Options;
+use crate::types::{Committed, Options, Write};
 use crate::workers::Workers;
 
 /// Events that tails find in memory: few, so that they read from the log as well.
@@ -29,6 +33,25 @@ pub fn open_with_threads(disk: &Disk, options: &Options) -> Result<Engine, OpenE
     Engine::open_on(disk.clone(), disk, options, RING_EVENTS_MAX)
 }
 
+/// The result of a future that is ready, or becomes so when it is asked again at once.
+pub fn now<T>(future: impl Future<Output = T>) -> Option<T> {
+    struct Flag(AtomicBool);
+    impl Wake for Flag {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::SeqCst);
+        }
+    }
+    let flag = Arc::new(Flag(AtomicBool::new(true)));
+    let waker = Waker::from(flag.clone());
+    let mut future = pin!(future);
+    while flag.0.swap(false, Ordering::SeqCst) {
+        if let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return Some(value);
+        }
+    }
+    None
+}
+
 /// Takes the turns that threads take in a server. Dropping it is the end of a process that is killed: nothing more
 /// is written.
 pub struct Stepper(Workers);
@@ -38,6 +61,16 @@ impl Stepper {
     /// nothing waits.
     pub fn commit(&mut self) -> bool {
         self.0.sequencer.turn(Some(Duration::ZERO))
+    }
+
+    /// Commits a write in the next turn of the sequencer, together with whatever waits.
+    pub fn write(&mut self, engine: &Engine, write: Write) -> Result<Committed, CommitError> {
+        let mut outcome = pin!(engine.commit(write));
+        if let Some(outcome) = now(outcome.as_mut()) {
+            return outcome;
+        }
+        self.commit();
+        now(outcome).expect("a turn answers everybody who waits")
     }
 
     /// The keeper does one of the things wished of it; false when nothing is.

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use engine::fault::{self, Disk, Kind, Random, Verdict};
 use engine::{Engine, Entry, Expected, KeyRange, OpenError, Options, ReadError, TailError};
 
-use crate::history::{Checked, Content, Guarantee, History, Proposal, Violation, check, check_entry, now};
+use crate::history::{Checked, Content, Guarantee, History, Proposal, Violation, check, check_entry};
 use crate::world::{NEVER, Setup, World};
 
 /// The segment that a store begins with, and where its records begin (docs/format.md).
@@ -88,7 +88,7 @@ fn follow(engine: &Engine, history: &History, damaged: &mut BTreeSet<u64>) -> Ch
     while seen < history.revision() {
         let mut tail = engine.tail(seen, Bytes::new()).expect("everything is retained");
         loop {
-            match now(tail.next(64)) {
+            match fault::now(tail.next(64)) {
                 Some(Ok(events)) => {
                     for event in events {
                         let next = event.revision == seen + 1;
@@ -228,11 +228,7 @@ fn write(engine: &Engine, stepper: &mut engine::fault::Stepper, key: &str, value
     let content = Content { attributes: Bytes::new(), value: value.into(), rest: None };
     let key = Bytes::copy_from_slice(key.as_bytes());
     let proposal = Proposal { key, expected: Expected::Any, content: Some(content), deleting: false };
-    let commit = engine.commit(proposal.write());
-    let mut commit = std::pin::pin!(commit);
-    assert!(now(commit.as_mut()).is_none());
-    stepper.commit();
-    assert!(now(commit).is_some_and(|outcome| outcome.is_ok()));
+    stepper.write(engine, proposal.write()).unwrap();
     proposal
 }
 

@@ -2,13 +2,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
-use std::future::Future;
-use std::pin::pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
 
 use bytes::Bytes;
+use engine::fault::now;
 use engine::{Change, Engine, Entry, Event, EventKind, Expected, KeyRange, Payload, Snapshot, Tail};
 
 /// What a store promises.
@@ -46,25 +42,6 @@ pub type Checked<T = ()> = Result<T, Violation>;
 /// The violation of `guarantee` when `holds` does not.
 pub fn check(guarantee: Guarantee, holds: bool, what: impl FnOnce() -> String) -> Checked {
     if holds { Ok(()) } else { Err(Violation { guarantee, what: what() }) }
-}
-
-/// The result of a future that is ready, or becomes so when it is asked again at once.
-pub fn now<T>(future: impl Future<Output = T>) -> Option<T> {
-    struct Flag(AtomicBool);
-    impl Wake for Flag {
-        fn wake(self: Arc<Self>) {
-            self.0.store(true, Ordering::SeqCst);
-        }
-    }
-    let flag = Arc::new(Flag(AtomicBool::new(true)));
-    let waker = Waker::from(flag.clone());
-    let mut future = pin!(future);
-    while flag.0.swap(false, Ordering::SeqCst) {
-        if let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            return Some(value);
-        }
-    }
-    None
 }
 
 /// What a writer gives: attributes, and a value around its stamp.

@@ -3,12 +3,10 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use engine::fault::{self, Disk, Kind, Stepper, Verdict};
+use engine::fault::{self, Disk, Kind, Verdict};
 use engine::{
-    Change, CommitError, Committed, Durability, Engine, Expected, KeyRange, Options, Payload, Refusal, Write,
+    Change, CommitError, Committed, Durability, Expected, KeyRange, Options, Payload, Refusal, Write,
 };
-
-use crate::history::now;
 
 fn put(key: &str, len: usize) -> Write {
     let payload = Payload { value: vec![b'v'; len].into(), ..Payload::default() };
@@ -21,14 +19,6 @@ fn put(key: &str, len: usize) -> Write {
 
 fn options() -> Options {
     Options { segment_bytes: 16 * 1024, ..Options::new("/simulated") }
-}
-
-/// The outcome of a write that is alone in its batch.
-fn commit(engine: &Engine, stepper: &mut Stepper, write: Write) -> Result<Committed, CommitError> {
-    let mut outcome = std::pin::pin!(engine.commit(write));
-    assert!(now(outcome.as_mut()).is_none());
-    stepper.commit();
-    now(outcome).expect("the sequencer has answered")
 }
 
 #[track_caller]
@@ -45,11 +35,11 @@ fn a_full_disk_refuses_writes_and_nothing_else_and_writes_resume_by_themselves()
         let disk = Disk::new(pages);
         let (engine, mut stepper) = fault::open(&disk, &options()).unwrap();
         let mut tail = engine.tail(0, Bytes::new()).unwrap();
-        commit(&engine, &mut stepper, put("/a", 100)).unwrap();
+        stepper.write(&engine, put("/a", 100)).unwrap();
         disk.limit_free_pages(Some(pages));
         let mut newest = 1;
         let refused = loop {
-            match commit(&engine, &mut stepper, put("/b", 3_000)) {
+            match stepper.write(&engine, put("/b", 3_000)) {
                 Ok(done) => newest = done.revision,
                 outcome => break refusal(outcome),
             }
@@ -58,7 +48,7 @@ fn a_full_disk_refuses_writes_and_nothing_else_and_writes_resume_by_themselves()
         assert_eq!((refused, engine.health()), (Refusal::DiskFull, Err(Refusal::DiskFull)));
         // Readers go on, and see nothing of what was refused.
         assert_eq!(engine.snapshot().count(&KeyRange::all()), if newest > 1 { 2 } else { 1 });
-        assert_eq!(now(tail.next(100)).unwrap().unwrap().len() as u64, newest);
+        assert_eq!(fault::now(tail.next(100)).unwrap().unwrap().len() as u64, newest);
         for _ in 0..3 {
             stepper.commit();
             stepper.keep();
@@ -69,12 +59,12 @@ fn a_full_disk_refuses_writes_and_nothing_else_and_writes_resume_by_themselves()
         disk.restart();
         let (engine, mut stepper) = fault::open(&disk, &options()).unwrap();
         assert_eq!(engine.revision(), newest);
-        assert_eq!(refusal(commit(&engine, &mut stepper, put("/b", 15_000))), Refusal::DiskFull);
+        assert_eq!(refusal(stepper.write(&engine, put("/b", 15_000))), Refusal::DiskFull);
         disk.limit_free_pages(None);
         // Nobody writes; it looks for itself.
         stepper.commit();
         assert_eq!(engine.health(), Ok(()));
-        assert_eq!(commit(&engine, &mut stepper, put("/c", 3_000)).unwrap().revision, newest + 1);
+        assert_eq!(stepper.write(&engine, put("/c", 3_000)).unwrap().revision, newest + 1);
     }
 }
 
@@ -84,13 +74,13 @@ fn after_a_failed_sync_nothing_is_acknowledged_before_the_store_was_opened_again
     for (seed, durability) in cases {
         let disk = Disk::new(seed);
         let (engine, mut stepper) = fault::open(&disk, &Options { durability, ..options() }).unwrap();
-        commit(&engine, &mut stepper, put("/a", 100)).unwrap();
+        stepper.write(&engine, put("/a", 100)).unwrap();
         while stepper.keep() {}
         disk.follow(|operation| match operation.kind {
             Kind::Sync => Verdict::Fail,
             _ => Verdict::Proceed,
         });
-        let met = commit(&engine, &mut stepper, put("/b", 100));
+        let met = stepper.write(&engine, put("/b", 100));
         while stepper.keep() {}
         disk.behave();
         let failed = Refusal::LogFailed { operation: "sync", reason: "input/output error".into() };
@@ -106,7 +96,7 @@ fn after_a_failed_sync_nothing_is_acknowledged_before_the_store_was_opened_again
         }
         let operations = disk.operations();
         for _ in 0..5 {
-            assert_eq!(refusal(commit(&engine, &mut stepper, put("/c", 100))), failed);
+            assert_eq!(refusal(stepper.write(&engine, put("/c", 100))), failed);
         }
         stepper.close();
         assert_eq!(disk.operations(), operations, "nothing more is asked of the disk");
@@ -133,7 +123,7 @@ async fn while_the_disk_hangs_reads_and_tails_go_on_and_writers_gather() {
     let writes = (0..50).map(|n| put(&format!("/k/{n:02}"), 100));
     let mut writers: Vec<_> = writes.map(|write| Box::pin(engine.commit(write))).collect();
     // All are in the queue now.
-    assert!(writers.iter_mut().all(|writer| now(writer).is_none()));
+    assert!(writers.iter_mut().all(|writer| fault::now(writer).is_none()));
     let snapshot = engine.snapshot();
     assert_eq!((snapshot.revision(), snapshot.get(b"/a").unwrap().read().unwrap().value.len()), (1, 10));
     let mut tail = engine.tail(0, Bytes::new()).unwrap();
