@@ -11,6 +11,7 @@
 //! This crate knows HTTP, encodings and schemas, and neither files nor flags.
 
 pub mod admission;
+pub mod allocation;
 pub mod apply;
 pub mod attributes;
 pub mod body;
@@ -21,6 +22,7 @@ pub mod compress;
 pub mod controllers;
 pub mod convert;
 pub mod discovery;
+pub mod features;
 pub mod field;
 pub mod health;
 pub mod json;

@@ -7,6 +7,7 @@ use auth::{Attributes, Authorized, User};
 use engine::{Change, CommitError, Expected};
 
 use crate::admission::namespace_lifecycle::{State as NamespaceState, state as namespace_state};
+use crate::allocation::Reservation;
 use crate::apply::take_managed_fields;
 use crate::bootstrap::{ObjectStore, Target, Written};
 use crate::convert;
@@ -75,8 +76,13 @@ impl<'a> Loopback<'a> {
         Tracking { registry: &self.api.registry, resource, endpoint, manager: &self.manager }
     }
 
-    /// The object as it is written: complete, prepared and checked.
-    fn complete(&self, resource: &Resource, object: Value, old: Option<&Object>) -> Result<Object, Status> {
+    /// The object as it is written: complete, prepared and checked. What it was given is its own once it is stored.
+    fn complete(
+        &self,
+        resource: &Resource,
+        object: Value,
+        old: Option<&Object>,
+    ) -> Result<(Object, Option<Reservation<'a>>), Status> {
         let Value::Object(mut object) = object else { return Err(Status::internal("not an object")) };
         let naming = self.api.naming;
         // Callers say what an object shall be, not who owns it.
@@ -90,6 +96,7 @@ impl<'a> Loopback<'a> {
         if let Some(old) = old {
             self.tracking(resource, Endpoint::Main).update(old, &mut object)?;
         }
+        let allocated = self.api.allocations.begin(resource, &mut object, old)?;
         let errors = match old {
             None => {
                 set_meta(&mut object, "creationTimestamp", Some(crate::clock::now().into()));
@@ -104,7 +111,7 @@ impl<'a> Loopback<'a> {
             }
         };
         if errors.is_empty() {
-            return Ok(object);
+            return Ok((object, allocated));
         }
         let name = meta(&object, "name").to_owned();
         let subject = Subject { group: &resource.group, kind: resource.table.kind, name: &name };
@@ -238,7 +245,7 @@ impl ObjectStore for Loopback<'_> {
 
     async fn create(&self, target: &Target, object: Value) -> Result<Written, Status> {
         let resource = self.resource(target)?;
-        let object = self.complete(resource, object, None)?;
+        let (object, _allocated) = self.complete(resource, object, None)?;
         let key = store::key(resource, &target.namespace, &target.name);
         self.commit(key, Expected::Absent, Change::Put(store::payload(resource, &object))).await
     }
@@ -248,7 +255,7 @@ impl ObjectStore for Loopback<'_> {
         let expected = Expected::Revision(revision_of(&object)?);
         let key = store::key(resource, &target.namespace, &target.name);
         let Some(stored) = self.store().get(&key)? else { return Ok(Written::Conflict) };
-        let object = self.complete(resource, object, Some(&stored.object(resource)?))?;
+        let (object, _allocated) = self.complete(resource, object, Some(&stored.object(resource)?))?;
         self.commit(key, expected, Change::Put(store::payload(resource, &object))).await
     }
 

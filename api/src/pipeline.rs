@@ -21,11 +21,13 @@ use http::request::Parts as Head;
 use http::{HeaderValue, Method, StatusCode};
 
 use crate::admission::namespace_lifecycle::Creations;
+use crate::allocation::{Allocations, Ranges};
 use crate::bootstrap;
 use crate::compress;
 use crate::controllers;
 use crate::discovery::Discovery;
 use crate::discovery::catalog::{Catalog, registry_groups};
+use crate::features::Features;
 use crate::health;
 use crate::loopback::Loopback;
 use crate::naming::Naming;
@@ -94,8 +96,16 @@ pub struct Api {
     pub creations: Creations,
     /// PEM of the certificates by which clients inside know the server; every namespace has a copy.
     pub root_ca: String,
+    /// Addresses and ports of services.
+    pub allocations: Allocations,
+    /// Switches of behaviour.
+    pub features: Features,
+    /// Where this server is reached from inside the cluster, for its own service; `None` when nobody can say.
+    pub advertised: Option<SocketAddr>,
     /// Whether a garbage collector runs that acts on `orphan` and `foregroundDeletion`.
     pub collects_garbage: bool,
+    /// Which controllers run.
+    pub controllers: controllers::Selection,
 }
 
 /// What an [`Api`] is made of; the rest follows from it.
@@ -114,6 +124,16 @@ pub struct Parts {
     pub address: SocketAddr,
     /// PEM of the certificates by which clients inside know the server.
     pub root_ca: String,
+    /// What is handed out to services.
+    pub ranges: Ranges,
+    /// Switches of behaviour.
+    pub features: Features,
+    /// Where the server is reached from inside the cluster.
+    pub advertised: Option<SocketAddr>,
+    /// Whether finalizers of the garbage collector are set, and it runs unless it is deselected.
+    pub collects_garbage: bool,
+    /// Which controllers run.
+    pub controllers: controllers::Selection,
 }
 
 impl Api {
@@ -122,7 +142,7 @@ impl Api {
     /// # Errors
     /// The engine was closed meanwhile.
     pub fn assemble(parts: Parts, modes: &[Mode]) -> Result<Self, engine::TailError> {
-        let Parts { naming, engine, authenticator, lifecycle, limits, address, root_ca } = parts;
+        let Parts { naming, engine, authenticator, lifecycle, limits, address, root_ca, .. } = parts;
         let registry = Registry::new(naming);
         let rbac_group = naming.group("rbac.authorization", true);
         let authorizer = Authorizer::new(modes, Arc::new(EnginePolicy::new(engine.clone())?), rbac_group);
@@ -133,6 +153,11 @@ impl Api {
             discovery: Discovery::new(catalog.clone(), naming, address.to_string(), other_paths.clone()),
             openapi: OpenApi::new(catalog, naming, &other_paths),
             namespaces: namespaces.expect("a test holds that namespaces are built in"),
+            allocations: Allocations::new(engine.clone(), &registry, parts.ranges),
+            features: parts.features,
+            advertised: parts.advertised,
+            collects_garbage: parts.collects_garbage,
+            controllers: parts.controllers,
             engine,
             registry,
             naming,
@@ -143,7 +168,6 @@ impl Api {
             limits,
             creations: Creations::default(),
             root_ca,
-            collects_garbage: true,
         })
     }
 
@@ -152,6 +176,7 @@ impl Api {
     pub async fn bootstrap(&self) -> Result<bootstrap::Outcome, Status> {
         let outcome = bootstrap::reconcile(&Loopback::new(self), self.naming).await?;
         controllers::aggregation::reconcile(self).await?;
+        controllers::own_service::ensure(self).await?;
         Ok(outcome)
     }
 

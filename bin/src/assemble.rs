@@ -113,7 +113,23 @@ fn api_of(
         livez_grace_period: config.livez_grace_period,
     };
     let root_ca = credentials.root_ca.clone();
-    let parts = Parts { naming: config.naming, engine, authenticator, lifecycle, limits, address, root_ca };
+    for warning in &config.features.warnings {
+        tracing::warn!("{warning}");
+    }
+    let parts = Parts {
+        naming: config.naming,
+        engine,
+        authenticator,
+        lifecycle,
+        limits,
+        address,
+        root_ca,
+        ranges: config.ranges.clone(),
+        features: config.features.clone(),
+        advertised: host::advertised_address(address, config.advertise_address),
+        collects_garbage: config.collects_garbage,
+        controllers: config.controllers.clone(),
+    };
     Ok(Api::assemble(parts, &config.authorization_modes.0)?)
 }
 

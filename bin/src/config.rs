@@ -1,11 +1,14 @@
 //! Flags, checked together and against the files they name; still nothing touched.
 
 use std::fs;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use api::allocation::Ranges;
+use api::controllers::Selection;
+use api::features::Features;
 use api::server::ServingCertificate;
 use auth::authn::token_file::StaticTokens;
 use auth::authz::Mode;
@@ -34,6 +37,16 @@ pub struct Config {
     pub anonymous_auth: bool,
     /// Authorizers in order.
     pub authorization_modes: Modes,
+    /// What is handed out to services.
+    pub ranges: Ranges,
+    /// Where pods reach the server, if that is to be said.
+    pub advertise_address: Option<IpAddr>,
+    /// Which controllers run.
+    pub controllers: Selection,
+    /// Whether there is a garbage collector.
+    pub collects_garbage: bool,
+    /// Switches of behaviour.
+    pub features: Features,
     /// When writes are acknowledged.
     pub durability: Durability,
     /// Served but not ready for this long after the signal.
@@ -113,6 +126,9 @@ impl Config {
         if flags.request_timeout.is_zero() {
             bail!("--request-timeout must be positive");
         }
+        if flags.advertise_address.is_some_and(|address| address.is_unspecified()) {
+            bail!("--advertise-address must be an address that clients can connect to");
+        }
         let allows_all = flags.authorization_mode.0.contains(&Mode::AlwaysAllow);
         Ok(Config {
             // Absolute, so that what the log and the kubeconfig's user say stays true in any directory.
@@ -125,6 +141,14 @@ impl Config {
             // Spec §5.8: who may do everything should at least have been asked for a name.
             anonymous_auth: flags.anonymous_auth.unwrap_or(!allows_all),
             authorization_modes: flags.authorization_mode,
+            ranges: Ranges {
+                networks: flags.service_cluster_ip_range.0,
+                ports: flags.service_node_port_range,
+            },
+            advertise_address: flags.advertise_address,
+            controllers: flags.controllers,
+            collects_garbage: flags.enable_garbage_collector,
+            features: flags.feature_gates,
             durability: flags.durability,
             shutdown_delay: flags.shutdown_delay_duration,
             request_timeout: flags.request_timeout,

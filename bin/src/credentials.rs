@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context;
+use api::allocation::Network;
 use api::server::ServingCertificate;
 
 use crate::config::Config;
@@ -117,7 +118,10 @@ fn texts(config: &Config, address: SocketAddr) -> anyhow::Result<Texts> {
             (chain.clone(), key, chain, server_name)
         }
         None => {
-            let pair = pki.serving(&host::serving_names(address.ip(), config.naming), now)?;
+            // By which addresses those inside the cluster come: that of the server's own service, and what it stands for.
+            let own = config.ranges.networks.iter().map(Network::first);
+            let inside: Vec<_> = own.chain(config.advertise_address).collect();
+            let pair = pki.serving(&host::serving_names(address.ip(), config.naming, &inside), now)?;
             (pair.chain.into_bytes(), pair.key.into_bytes(), pki.ca_pem().into(), None)
         }
     };

@@ -9,6 +9,9 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use api::allocation::{Network, Ports, Ranges};
+use api::controllers::Selection;
+use api::features::Features;
 use api::naming::{self, Naming};
 use auth::authz::Mode;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -103,6 +106,32 @@ pub struct Flags {
     #[arg(long, value_name = "MODES", default_value = "RBAC", value_parser = authorization_modes)]
     pub authorization_mode: Modes,
 
+    /// Networks that addresses of services are taken from: one, or one of each address family.
+    #[arg(long, value_name = "CIDRS", default_value = "10.0.0.0/24", value_parser = networks)]
+    pub service_cluster_ip_range: Networks,
+
+    /// Ports on nodes that services are given.
+    #[arg(long, value_name = "FIRST-LAST", default_value_t = Ports::DEFAULT, value_parser = Ports::parse)]
+    pub service_node_port_range: Ports,
+
+    /// Address at which this server is reached from inside the cluster, for its own service. Default: --bind-address,
+    /// or the address of this machine where that is any or the machine's own.
+    #[arg(long, value_name = "IP", value_parser = ip)]
+    pub advertise_address: Option<IpAddr>,
+
+    /// Controllers to run, separated by commas: * for all of them, name for one, -name for all but one.
+    #[arg(long, value_name = "NAMES", default_value_t, value_parser = Selection::parse)]
+    pub controllers: Selection,
+
+    /// Whether deletions may wait for dependents (foreground, orphan), and the garbage collector runs.
+    #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", value_parser = boolean, action = clap::ArgAction::Set)]
+    pub enable_garbage_collector: bool,
+
+    /// Switches of behaviour, as Name=true,Name=false; AllAlpha and AllBeta stand for all of a stage.
+    #[arg(long, value_name = "GATES", default_value = "", value_parser = Features::parse)]
+    pub feature_gates: Features,
+
     /// When a write is acknowledged: once it is on disk (sync), or before (relaxed). One of: sync, relaxed.
     #[arg(long, value_name = "WHEN", default_value = "sync", value_parser = durability)]
     pub durability: Durability,
@@ -131,6 +160,10 @@ pub struct Flags {
     #[arg(long, alias = "logging-format", value_name = "FORMAT", default_value = "text", value_parser = log_format)]
     pub log_format: LogFormat,
 }
+
+/// Networks of service addresses, the default one first.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Networks(pub Vec<Network>);
 
 /// The chosen vocabulary.
 pub type Profile = &'static Naming;
@@ -257,6 +290,10 @@ fn ip(text: &str) -> Result<IpAddr, String> {
     text.parse().map_err(|_| "not an IP address".to_owned())
 }
 
+fn networks(text: &str) -> Result<Networks, String> {
+    Ranges::parse_networks(text).map(Networks)
+}
+
 fn port(text: &str) -> Result<u16, String> {
     text.parse().map_err(|_| "not a port between 0 and 65535".to_owned())
 }
@@ -307,6 +344,7 @@ fn authorization_modes(text: &str) -> Result<Modes, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use api::features::Feature;
 
     fn line(arguments: &str) -> Result<Flags, Stop> {
         let words = std::iter::once("cluster-apiserver").chain(arguments.split_whitespace());
@@ -344,6 +382,15 @@ mod tests {
             }),
             ("--durability=relaxed", |f| f.durability == Durability::Relaxed),
             ("--shutdown-delay-duration=1m30s", |f| f.shutdown_delay_duration.as_secs() == 90),
+            ("--service-cluster-ip-range=10.1.0.0/16,fd00::/112", |f| {
+                f.service_cluster_ip_range.0.len() == 2
+            }),
+            ("--service-node-port-range=8000+9", |f| f.service_node_port_range.count() == 10),
+            ("--controllers=*,-garbagecollector", |f| !f.controllers.has("garbage-collector-controller")),
+            ("--enable-garbage-collector=false", |f| !f.enable_garbage_collector),
+            ("--feature-gates=CBORServingAndStorage=true", |f| {
+                f.feature_gates.has(Feature::CborServingAndStorage)
+            }),
             ("-v=4", |f| f.verbosity == 4),
             ("-v 4", |f| f.verbosity == 4),
             ("--v=4", |f| f.verbosity == 4),
@@ -383,6 +430,28 @@ mod tests {
             ("--naming=other", "invalid argument \"other\" for --naming: must be cluster or kubernetes"),
             ("--durability=maybe", "invalid argument \"maybe\" for --durability: must be sync or relaxed"),
             ("--log-format=xml", "invalid argument \"xml\" for --log-format: must be text or json"),
+            (
+                "--service-cluster-ip-range=10.0.0.0/24,10.1.0.0/24",
+                "invalid argument \"10.0.0.0/24,10.1.0.0/24\" for --service-cluster-ip-range: two service cluster IP \
+                 ranges must be of different IP families",
+            ),
+            (
+                "--service-node-port-range=9-1",
+                "invalid argument \"9-1\" for --service-node-port-range: unable to parse port range \"9-1\"",
+            ),
+            (
+                "--controllers=*,nobody",
+                "invalid argument \"*,nobody\" for --controllers: \"nobody\" is not in the list of known controllers",
+            ),
+            (
+                "--feature-gates=Nothing=true",
+                "invalid argument \"Nothing=true\" for --feature-gates: unrecognized feature gate: Nothing",
+            ),
+            (
+                "--feature-gates=DryRun=false",
+                "invalid argument \"DryRun=false\" for --feature-gates: cannot set feature gate DryRun to false, feature \
+                 is locked to true",
+            ),
             ("--request-timeout=60", "invalid argument \"60\" for --request-timeout: missing its unit"),
             (
                 "--authorization-mode=RBAC,Maybe",

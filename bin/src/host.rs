@@ -48,8 +48,18 @@ pub fn raise_open_files() {
     }
 }
 
-/// The names clients on this machine, on its network and inside the system may know the server by.
-pub fn serving_names(bind: IpAddr, naming: &Naming) -> Vec<Name> {
+/// Where a server listening on `bound` is reached by other machines: as it was told, else where it listens, else at
+/// this machine's address; `None` when it has none.
+pub fn advertised_address(bound: SocketAddr, told: Option<IpAddr>) -> Option<SocketAddr> {
+    let ip = bound.ip();
+    let elsewhere = ip.is_unspecified() || ip.is_loopback();
+    let own = || if elsewhere { outward_address(ip).filter(|ip| !ip.is_loopback()) } else { Some(ip) };
+    told.or_else(own).map(|ip| SocketAddr::new(ip, bound.port()))
+}
+
+/// The names clients on this machine, on its network and inside the system may know the server by; `inside` are the
+/// addresses of the last.
+pub fn serving_names(bind: IpAddr, naming: &Naming, inside: &[IpAddr]) -> Vec<Name> {
     let mut names = BTreeSet::new();
     names.insert(Name::Dns("localhost".to_owned()));
     names.insert(Name::Ip(Ipv4Addr::LOCALHOST.into()));
@@ -59,6 +69,7 @@ pub fn serving_names(bind: IpAddr, naming: &Naming) -> Vec<Name> {
     } else {
         names.insert(Name::Ip(bind));
     }
+    names.extend(inside.iter().copied().map(Name::Ip));
     names.extend(hostname().map(Name::Dns));
     for tail in ["", ".default", ".default.svc", ".default.svc.cluster.local"] {
         names.insert(Name::Dns(format!("{}{tail}", naming.word)));
@@ -101,15 +112,19 @@ mod tests {
 
     #[test]
     fn the_server_is_known_by_every_name_clients_use() {
-        let names = serving_names("192.0.2.7".parse().unwrap(), &api::naming::KUBERNETES);
+        let names = serving_names(
+            "192.0.2.7".parse().unwrap(),
+            &api::naming::KUBERNETES,
+            &["10.0.0.1".parse().unwrap()],
+        );
         for dns in ["localhost", "kubernetes", "kubernetes.default.svc.cluster.local"] {
             assert!(names.contains(&Name::Dns(dns.to_owned())), "{dns} in {names:?}");
         }
-        for ip in ["127.0.0.1", "::1", "192.0.2.7"] {
+        for ip in ["127.0.0.1", "::1", "192.0.2.7", "10.0.0.1"] {
             assert!(names.contains(&Name::Ip(ip.parse().unwrap())), "{ip} in {names:?}");
         }
         let anywhere = Ipv4Addr::UNSPECIFIED.into();
-        assert!(!serving_names(anywhere, &api::naming::CLUSTER).contains(&Name::Ip(anywhere)));
+        assert!(!serving_names(anywhere, &api::naming::CLUSTER, &[]).contains(&Name::Ip(anywhere)));
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod naming;
 mod process;
 mod protobuf;
 mod routes;
+mod services;
 mod status;
 mod watches;
 mod yaml;

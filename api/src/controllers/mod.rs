@@ -14,9 +14,13 @@
 pub mod aggregation;
 mod garbage;
 pub mod namespaces;
+pub mod own_service;
 mod per_namespace;
 mod root_ca;
+mod selection;
 mod service_accounts;
+
+pub use self::selection::{KNOWN, Selection};
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -45,16 +49,26 @@ pub struct Controllers {
     tasks: JoinSet<()>,
 }
 
-/// Starts all controllers. Call it when [`Api::bootstrap`] is done.
+/// Starts the selected controllers, and the one that keeps the server's own service. Call it when
+/// [`Api::bootstrap`] is done.
 pub fn start(api: Arc<Api>) -> Controllers {
     let mut tasks = JoinSet::new();
-    tasks.spawn(supervise("cluster role aggregation", api.clone(), aggregation::follow));
-    if api.collects_garbage {
-        tasks.spawn(supervise("garbage collector", api.clone(), garbage::follow));
+    let selection = api.controllers.clone();
+    macro_rules! run {
+        ($name:literal, $follow:path) => {
+            if selection.has($name) {
+                tasks.spawn(supervise($name, api.clone(), $follow));
+            }
+        };
     }
-    tasks.spawn(supervise("namespaces", api.clone(), namespaces::follow));
-    tasks.spawn(supervise("service accounts", api.clone(), service_accounts::follow));
-    tasks.spawn(supervise("root certificates", api, root_ca::follow));
+    run!("clusterrole-aggregation-controller", aggregation::follow);
+    run!("namespace-controller", namespaces::follow);
+    run!("serviceaccount-controller", service_accounts::follow);
+    run!("root-ca-certificate-publisher-controller", root_ca::follow);
+    if api.collects_garbage {
+        run!("garbage-collector-controller", garbage::follow);
+    }
+    tasks.spawn(supervise("own service", api, own_service::follow));
     Controllers { tasks }
 }
 

@@ -85,6 +85,8 @@ pub async fn create_object(
             metadata_mut(&mut candidate).insert("name", names::generated(base).into());
         }
         metadata_mut(&mut candidate).insert("uid", names::uid().into());
+        // Kept until the write is over, whatever becomes of it.
+        let _allocated = call.api.allocations.begin(call.resource, &mut candidate, None)?;
         strategy::prepare_create(call.resource, &mut candidate, call.user, call.api.naming);
         let errors = validation::create(call.resource.stored().table, call.api.naming, &candidate);
         let name = meta(&candidate, "name").to_owned();
@@ -193,6 +195,11 @@ where
         if owners == Owners::Writer {
             tracking(call, endpoint, &manager(call)).update(&old, &mut new)?;
         }
+        // Kept until the write is over; what is handed out belongs to nobody, as at upstream.
+        let _allocated = match endpoint {
+            Endpoint::Main => call.api.allocations.begin(call.resource, &mut new, Some(&old))?,
+            _ => None,
+        };
         strategy::prepare_update(call.resource, endpoint, &mut new, &old);
         keep_times_of_no_change(&old, &mut new);
         let table = call.resource.stored().table;

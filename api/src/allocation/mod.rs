@@ -1,0 +1,125 @@
+//! What the server itself hands out to services: cluster addresses, node ports and health check ports
+//! (semantics §5.7).
+//!
+//! ```text
+//! write of a service ─► begin ─► service (what is asked for, what must be found) ─► pools ─► Reservation
+//!                                                                                             │ kept until
+//!                                                  validate ─► commit ◄──────────────────────┘ the write is over
+//! ```
+//!
+//! A write that fails, and a dry run, hand everything back by dropping the [`Reservation`].
+
+mod pools;
+mod range;
+mod service;
+
+use std::collections::HashSet;
+
+use engine::Engine;
+
+use self::pools::{Item, Pools};
+pub use self::range::{Family, Network, Ports};
+use crate::json::Object;
+use crate::schema::registry::{Registry, Resource};
+use crate::status::{Status, Subject};
+use crate::store;
+
+/// What may be handed out.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Ranges {
+    /// Networks of cluster addresses: one, or one of each family. The first is the default.
+    pub networks: Vec<Network>,
+    /// Node ports.
+    pub ports: Ports,
+}
+
+impl Ranges {
+    /// Reads one network, or two of different families with a comma between them.
+    ///
+    /// # Errors
+    /// A text that is none; none or more than two; two of the same family.
+    pub fn parse_networks(text: &str) -> Result<Vec<Network>, String> {
+        let networks: Vec<Network> =
+            text.split(',').map(|network| Network::parse(network.trim())).collect::<Result<_, _>>()?;
+        match networks.as_slice() {
+            [_] => Ok(networks),
+            [first, second] if first.family() != second.family() => Ok(networks),
+            [_, _] => Err("two service cluster IP ranges must be of different IP families".to_owned()),
+            _ => Err("must not contain more than two CIDRs".to_owned()),
+        }
+    }
+}
+
+impl Default for Ranges {
+    /// Upstream's: `10.0.0.0/24` and 30000–32767.
+    fn default() -> Self {
+        let networks = Self::parse_networks("10.0.0.0/24").unwrap_or_default();
+        Ranges { networks, ports: Ports::DEFAULT }
+    }
+}
+
+/// Hands out.
+pub struct Allocations {
+    pools: Pools,
+}
+
+/// What one write was given. Dropping it gives back what the store does not say is taken.
+#[must_use]
+pub struct Reservation<'a> {
+    pools: &'a Pools,
+    items: HashSet<Item>,
+}
+
+impl Drop for Reservation<'_> {
+    fn drop(&mut self) {
+        if !self.items.is_empty() {
+            self.pools.end(&self.items);
+        }
+    }
+}
+
+impl Allocations {
+    /// Hands out from `ranges` what the services in `engine` do not have.
+    pub fn new(engine: Engine, registry: &Registry, ranges: Ranges) -> Self {
+        let services = registry.resource("", "v1", "services");
+        let prefix = services.map(|services| store::collection(services, ""));
+        let prefix = prefix.expect("a test holds that services are built in");
+        Allocations { pools: Pools::new(engine, prefix, ranges.networks, ranges.ports) }
+    }
+
+    /// The address of this server's own service: the first of the default network.
+    pub fn own_address(&self) -> Option<std::net::IpAddr> {
+        self.pools.networks.first().map(Network::first)
+    }
+
+    /// Gives a service about to be stored what it asks for or lacks; `old` is its stored state on an update. Other
+    /// objects are left as they are.
+    ///
+    /// # Errors
+    /// 422 for what cannot be had, 500 when nothing is left.
+    pub fn begin(
+        &self,
+        resource: &Resource,
+        object: &mut Object,
+        old: Option<&Object>,
+    ) -> Result<Option<Reservation<'_>>, Status> {
+        if !(resource.group.is_empty() && resource.table.kind == "Service") {
+            return Ok(None);
+        }
+        let mut reservation = Reservation { pools: &self.pools, items: HashSet::new() };
+        let outcome = match old {
+            None => service::create(&mut reservation, object),
+            Some(old) => service::update(&mut reservation, object, old),
+        };
+        outcome.map_err(|trouble| match trouble {
+            service::Trouble::Invalid(errors) => {
+                let name = crate::object::meta(object, "name");
+                let subject = Subject { group: &resource.group, kind: resource.table.kind, name };
+                Status::invalid(subject, &errors)
+            }
+            service::Trouble::Internal(text) => Status::internal(text),
+            service::Trouble::Plain(text) => Status::new(crate::status::Reason::Unknown, text),
+        })?;
+        Ok(Some(reservation))
+    }
+}

@@ -1,0 +1,247 @@
+//! Which addresses and ports are taken: by what the store says, and by writes under way.
+//!
+//! ```text
+//! log ─ tail on services ─ caught up at each use ─► holdings ──┐
+//!                                                              ├─► is it free?
+//! writes between their choice and their commit ─► reservations ┘
+//! ```
+//!
+//! The log is the truth: nothing is stored beside the services, so nothing can disagree with them after a crash, and
+//! whatever removes a service gives back what it had. A reservation is made under the lock that also catches up, and
+//! ends when its write is over, which is after the write's event is in the log. So two writers never get the same.
+
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
+
+use bytes::Bytes;
+use engine::{Engine, EventKind, Tail, TailError};
+use futures_util::FutureExt;
+use parking_lot::Mutex;
+use serde::Deserialize;
+
+use super::range::{Family, Network, Ports};
+use crate::names;
+
+/// Most events taken from the tail at once.
+const EVENTS_MAX: usize = 1024;
+
+/// Places tried at random before the range is searched from end to end.
+const RANDOM_TRIES: usize = 16;
+
+/// What is handed out once.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub(super) enum Item {
+    Address(IpAddr),
+    Port(u16),
+}
+
+/// Why something cannot be had.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) enum Refusal {
+    /// Somebody has it.
+    Taken,
+    /// It is not ours to hand out.
+    OutOfRange,
+    /// Nothing is left.
+    Full,
+}
+
+/// The pools of one server.
+pub(super) struct Pools {
+    engine: Engine,
+    /// Start of the keys of services.
+    prefix: Bytes,
+    /// One or two, of different families; the first is the default.
+    pub networks: Vec<Network>,
+    pub ports: Ports,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// `None`: nothing was read yet, or the log had to be left.
+    tail: Option<Tail>,
+    /// What each service in the store has.
+    holdings: HashMap<Bytes, Vec<Item>>,
+    /// How often each item is held. More than once only if services were made before this server handed out.
+    held: HashMap<Item, usize>,
+    /// Items of writes under way.
+    reserved: HashSet<Item>,
+}
+
+impl Pools {
+    pub fn new(engine: Engine, prefix: Bytes, networks: Vec<Network>, ports: Ports) -> Self {
+        Pools { engine, prefix, networks, ports, state: Mutex::default() }
+    }
+
+    /// Reserves an item that somebody asked for.
+    pub fn take(&self, item: Item) -> Result<(), Refusal> {
+        let in_range = match item {
+            Item::Address(address) => self.networks.iter().any(|network| network.contains(address)),
+            Item::Port(port) => self.ports.contains(port.into()),
+        };
+        if !in_range {
+            return Err(Refusal::OutOfRange);
+        }
+        let mut state = self.caught_up();
+        if state.is_taken(item) {
+            return Err(Refusal::Taken);
+        }
+        state.reserved.insert(item);
+        Ok(())
+    }
+
+    /// Reserves any address of a family that has a network.
+    pub fn take_address(&self, family: Family) -> Result<IpAddr, Refusal> {
+        let network = self.networks.iter().find(|network| network.family() == family);
+        let network = network.ok_or(Refusal::OutOfRange)?;
+        let any = |at| Item::Address(network.nth(at));
+        match self.take_any(network.count(), network.reserved(), any)? {
+            Item::Address(address) => Ok(address),
+            Item::Port(_) => unreachable!("asked for an address"),
+        }
+    }
+
+    /// Reserves any port.
+    pub fn take_port(&self) -> Result<u16, Refusal> {
+        let any = |at| Item::Port(self.ports.nth(at as u16));
+        match self.take_any(self.ports.count().into(), self.ports.reserved().into(), any)? {
+            Item::Port(port) => Ok(port),
+            Item::Address(_) => unreachable!("asked for a port"),
+        }
+    }
+
+    /// Reserves one of `count` items, of the first `reserved` ones only when all others are taken.
+    fn take_any(&self, count: u128, reserved: u128, nth: impl Fn(u128) -> Item) -> Result<Item, Refusal> {
+        let mut state = self.caught_up();
+        let random = || u128::from_le_bytes(names::random());
+        let upper = count - reserved;
+        let tries = (0..RANDOM_TRIES).map(|_| reserved + random() % upper);
+        // Whoever has to search begins somewhere, so that crowded ranges do not fill from their beginning.
+        let start = random() % upper;
+        // More than are taken need not be searched: one of them must be free.
+        let enough = state.held.len() as u128 + state.reserved.len() as u128 + 1;
+        let search = (0..upper.min(enough)).map(|step| reserved + (start + step) % upper);
+        let found = tries.chain(search).chain(0..reserved).map(nth).find(|item| !state.is_taken(*item));
+        let item = found.ok_or(Refusal::Full)?;
+        state.reserved.insert(item);
+        Ok(item)
+    }
+
+    /// Ends reservations: their write took place or never will.
+    pub fn end(&self, items: &HashSet<Item>) {
+        let mut state = self.state.lock();
+        for item in items {
+            state.reserved.remove(item);
+        }
+    }
+
+    /// The state, with all that is committed by now.
+    fn caught_up(&self) -> parking_lot::MutexGuard<'_, State> {
+        let mut state = self.state.lock();
+        if state.follow(self.engine.revision()).is_err() {
+            // The log does not reach back to where we were, or a part of it is damaged: the newest state still is there.
+            if let Err(error) = state.begin(&self.engine, &self.prefix) {
+                tracing::error!(%error, "services cannot be followed");
+            }
+        }
+        state
+    }
+}
+
+impl State {
+    fn is_taken(&self, item: Item) -> bool {
+        self.held.contains_key(&item) || self.reserved.contains(&item)
+    }
+
+    /// Takes in what was committed up to `revision`; an error when that is not possible.
+    fn follow(&mut self, revision: u64) -> Result<(), Option<TailError>> {
+        let mut tail = self.tail.take().ok_or(None)?;
+        while tail.progress() < revision {
+            // It only ever waits for what is not committed yet, or to let others run.
+            let Some(events) = tail.next(EVENTS_MAX).now_or_never() else { continue };
+            for event in events? {
+                let items = match event.kind {
+                    EventKind::Put => {
+                        event.entry.read().map(|record| held_by(&record.value)).unwrap_or_default()
+                    }
+                    EventKind::Delete => Vec::new(),
+                };
+                self.set(event.key.clone(), items);
+            }
+        }
+        self.tail = Some(tail);
+        Ok(())
+    }
+
+    /// Reads everything anew.
+    fn begin(&mut self, engine: &Engine, prefix: &Bytes) -> Result<(), TailError> {
+        let snapshot = engine.snapshot();
+        self.holdings.clear();
+        self.held.clear();
+        for entry in snapshot.prefix(prefix) {
+            match entry.read() {
+                Ok(record) => self.set(record.key, held_by(&record.value)),
+                Err(error) => tracing::error!(%error, "what this service has may be handed out again"),
+            }
+        }
+        self.tail = Some(engine.tail(snapshot.revision(), prefix.clone())?);
+        Ok(())
+    }
+
+    /// What the service at `key` has from now on.
+    fn set(&mut self, key: Bytes, items: Vec<Item>) {
+        for item in &items {
+            *self.held.entry(*item).or_default() += 1;
+        }
+        let before = match items.is_empty() {
+            true => self.holdings.remove(&key),
+            false => self.holdings.insert(key, items),
+        };
+        for item in before.into_iter().flatten() {
+            if let Some(count) = self.held.get_mut(&item) {
+                *count -= 1;
+                if *count == 0 {
+                    self.held.remove(&item);
+                }
+            }
+        }
+    }
+}
+
+/// What a stored service has, each once.
+fn held_by(value: &[u8]) -> Vec<Item> {
+    #[derive(Deserialize)]
+    struct Service {
+        #[serde(default)]
+        spec: Spec,
+    }
+    #[derive(Default, Deserialize)]
+    #[serde(rename_all = "camelCase", default)]
+    struct Spec {
+        r#type: String,
+        #[serde(rename = "clusterIP")]
+        cluster_ip: String,
+        #[serde(rename = "clusterIPs")]
+        cluster_ips: Vec<String>,
+        ports: Vec<Port>,
+        health_check_node_port: u16,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Port {
+        #[serde(default)]
+        node_port: u16,
+    }
+    let Ok(Service { spec }) = serde_json::from_slice(value) else { return Vec::new() };
+    let mut items = Vec::new();
+    if spec.r#type != "ExternalName" {
+        let addresses = spec.cluster_ips.iter().chain([&spec.cluster_ip]);
+        items.extend(addresses.filter_map(|text| text.parse().ok()).map(Item::Address));
+    }
+    let ports = spec.ports.iter().map(|port| port.node_port).chain([spec.health_check_node_port]);
+    items.extend(ports.filter(|port| *port != 0).map(Item::Port));
+    let mut seen = HashSet::new();
+    items.retain(|item| seen.insert(*item));
+    items
+}

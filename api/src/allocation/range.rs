@@ -1,0 +1,272 @@
+//! Ranges that are handed out: networks of addresses, and ports.
+//!
+//! Both have a lower band that is left to those who ask for something particular, so that such wishes seldom meet what
+//! was handed out at random (semantics §5.7).
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// An address family, as objects write it.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Family {
+    /// IP version 4.
+    V4,
+    /// IP version 6.
+    V6,
+}
+
+impl Family {
+    /// The family of an address.
+    pub fn of(address: IpAddr) -> Family {
+        if address.is_ipv4() { Family::V4 } else { Family::V6 }
+    }
+
+    /// The family of a name.
+    pub fn by_name(name: &str) -> Option<Family> {
+        [Family::V4, Family::V6].into_iter().find(|family| family.name() == name)
+    }
+
+    /// `IPv4` or `IPv6`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Family::V4 => "IPv4",
+            Family::V6 => "IPv6",
+        }
+    }
+
+    /// The other one.
+    pub fn other(self) -> Family {
+        match self {
+            Family::V4 => Family::V6,
+            Family::V6 => Family::V4,
+        }
+    }
+}
+
+/// A network whose addresses are handed out: all but the first, and for IPv4 the last.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Network {
+    /// The first address, without which the others have no network.
+    base: u128,
+    family: Family,
+    prefix: u8,
+}
+
+/// Fewest addresses of a network that can be used (upstream's `--service-cluster-ip-range`).
+const ADDRESSES_MIN: u128 = 8;
+
+impl Network {
+    /// Reads `10.0.0.0/24`; bits behind the prefix are ignored.
+    ///
+    /// # Errors
+    /// Not an address, a slash and a number of bits; or fewer than eight addresses.
+    pub fn parse(text: &str) -> Result<Network, String> {
+        let invalid = || format!("invalid CIDR address: {text}");
+        let (address, prefix) = text.split_once('/').ok_or_else(invalid)?;
+        let address: IpAddr = address.parse().map_err(|_| invalid())?;
+        let family = Family::of(address);
+        let bits = bits(family);
+        let prefix: u8 = prefix.parse().ok().filter(|prefix| *prefix <= bits).ok_or_else(invalid)?;
+        let mask = u128::MAX.checked_shl(u32::from(bits - prefix)).unwrap_or(0);
+        let network = Network { base: number(address) & mask, family, prefix };
+        if network.size() < ADDRESSES_MIN {
+            return Err(format!(
+                "the service cluster IP range must be at least {ADDRESSES_MIN} IP addresses"
+            ));
+        }
+        Ok(network)
+    }
+
+    /// Whose addresses they are.
+    pub fn family(&self) -> Family {
+        self.family
+    }
+
+    /// The first address that is handed out: the one of this server's own service.
+    pub fn first(&self) -> IpAddr {
+        address(self.family, self.base + 1)
+    }
+
+    /// Whether the address is one that is handed out.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        Family::of(address) == self.family && self.offset(address).is_some_and(|offset| offset < self.count())
+    }
+
+    /// How many addresses are handed out.
+    pub fn count(&self) -> u128 {
+        match self.family {
+            Family::V4 => self.size() - 2,
+            Family::V6 => self.size() - 1,
+        }
+    }
+
+    /// How many of them, from the first on, are left to those who ask for a particular one.
+    pub fn reserved(&self) -> u128 {
+        band(self.count(), 16, 256, 16)
+    }
+
+    /// The address at a place below [`Network::count`].
+    pub fn nth(&self, at: u128) -> IpAddr {
+        address(self.family, self.base + 1 + at)
+    }
+
+    fn offset(&self, address: IpAddr) -> Option<u128> {
+        number(address).checked_sub(self.base + 1)
+    }
+
+    fn size(&self) -> u128 {
+        1u128.checked_shl(u32::from(bits(self.family) - self.prefix)).unwrap_or(u128::MAX)
+    }
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", address(self.family, self.base), self.prefix)
+    }
+}
+
+/// Ports that are handed out.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Ports {
+    first: u16,
+    last: u16,
+}
+
+impl Ports {
+    /// Upstream's default.
+    pub const DEFAULT: Ports = Ports { first: 30000, last: 32767 };
+
+    /// Reads `30000-32767`, `30000+2767` or a single port.
+    ///
+    /// # Errors
+    /// Anything else, a range that ends before it begins, and port 0.
+    pub fn parse(text: &str) -> Result<Ports, String> {
+        let invalid = || format!("unable to parse port range {text:?}");
+        let port = |text: &str| text.trim().parse::<u16>().map_err(|_| invalid());
+        let (first, last) = match (text.split_once('-'), text.split_once('+')) {
+            (Some((first, last)), None) => (port(first)?, port(last)?),
+            (None, Some((first, more))) => {
+                let first = port(first)?;
+                (first, first.checked_add(port(more)?).ok_or_else(invalid)?)
+            }
+            (None, None) => (port(text)?, port(text)?),
+            (Some(_), Some(_)) => return Err(invalid()),
+        };
+        if first == 0 || first > last {
+            return Err(invalid());
+        }
+        Ok(Ports { first, last })
+    }
+
+    /// Whether the port is one that is handed out.
+    pub fn contains(&self, port: i64) -> bool {
+        (i64::from(self.first)..=i64::from(self.last)).contains(&port)
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u16 {
+        self.last - self.first + 1
+    }
+
+    /// How many of them, from the first on, are left to those who ask for a particular one.
+    pub fn reserved(&self) -> u16 {
+        band(self.count().into(), 16, 128, 32) as u16
+    }
+
+    /// The port at a place below [`Ports::count`].
+    pub fn nth(&self, at: u16) -> u16 {
+        self.first + at
+    }
+}
+
+impl fmt::Display for Ports {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.first, self.last)
+    }
+}
+
+/// A part of a range, within bounds; a range that is no larger than the least part has none.
+fn band(count: u128, least: u128, most: u128, parts: u128) -> u128 {
+    if count <= least { 0 } else { (count / parts).clamp(least, most) }
+}
+
+fn bits(family: Family) -> u8 {
+    match family {
+        Family::V4 => 32,
+        Family::V6 => 128,
+    }
+}
+
+fn number(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(address) => u32::from(address).into(),
+        IpAddr::V6(address) => address.into(),
+    }
+}
+
+fn address(family: Family, number: u128) -> IpAddr {
+    match family {
+        Family::V4 => Ipv4Addr::from(number as u32).into(),
+        Family::V6 => Ipv6Addr::from(number).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn networks_hand_out_what_lies_inside() {
+        for (text, want) in [
+            ("10.0.0.0/24", Ok("10.0.0.0/24 first 10.0.0.1 last 10.0.0.254 reserved 16")),
+            ("10.0.0.9/16", Ok("10.0.0.0/16 first 10.0.0.1 last 10.0.255.254 reserved 256")),
+            ("10.1.2.8/29", Ok("10.1.2.8/29 first 10.1.2.9 last 10.1.2.14 reserved 0")),
+            ("fd00::/120", Ok("fd00::/120 first fd00::1 last fd00::ff reserved 16")),
+            ("fd00::/0", Ok("::/0 first ::1 last ffff:ffff:ffff:ffff:ffff:ffff:ffff:fffe reserved 256")),
+            ("10.0.0.0/30", Err("the service cluster IP range must be at least 8 IP addresses")),
+            ("10.0.0.0/33", Err("invalid CIDR address: 10.0.0.0/33")),
+            ("10.0.0.0", Err("invalid CIDR address: 10.0.0.0")),
+            ("x/8", Err("invalid CIDR address: x/8")),
+        ] {
+            let got = Network::parse(text).map(|network| {
+                let last = network.nth(network.count() - 1);
+                assert!(network.contains(network.first()) && network.contains(last));
+                let (first, reserved) = (network.first(), network.reserved());
+                format!("{network} first {first} last {last} reserved {reserved}")
+            });
+            assert_eq!(got, want.map(str::to_owned).map_err(str::to_owned), "{text}");
+        }
+        let network = Network::parse("10.0.0.0/24").unwrap();
+        for (address, inside) in [
+            ("10.0.0.0", false),
+            ("10.0.0.1", true),
+            ("10.0.0.254", true),
+            ("10.0.0.255", false),
+            ("9.255.255.255", false),
+            ("::a00:1", false),
+        ] {
+            assert_eq!(network.contains(address.parse().unwrap()), inside, "{address}");
+        }
+    }
+
+    #[test]
+    fn port_ranges_are_read_as_upstream_reads_them() {
+        for (text, want) in [
+            ("30000-32767", Some(("30000-32767", 86))),
+            ("30000+10", Some(("30000-30010", 0))),
+            ("8080", Some(("8080-8080", 0))),
+            ("1-65535", Some(("1-65535", 128))),
+            ("0-10", None),
+            ("10-9", None),
+            ("65535+1", None),
+            ("1-2-3", None),
+            ("1-2+3", None),
+            ("", None),
+            ("a-b", None),
+        ] {
+            let got = Ports::parse(text).ok().map(|ports| (ports.to_string(), ports.reserved()));
+            assert_eq!(got, want.map(|(shown, reserved)| (shown.to_owned(), reserved)), "{text}");
+        }
+        assert!(Ports::DEFAULT.contains(32767) && !Ports::DEFAULT.contains(32768));
+    }
+}

@@ -1,0 +1,608 @@
+//! What a service asks for, and what must be found for it: address families, cluster addresses, node ports
+//! (semantics §5.7; the order is that of the reference server's allocator).
+//!
+//! The rules of each field for itself are validation's. Here only those stand without which nothing could be handed
+//! out, and what an update leaves out is filled in from the stored object, so that a client may write back less than
+//! it read.
+
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
+
+use super::Reservation;
+use super::pools::{Item, Refusal};
+use super::range::Family;
+use crate::field::FieldError;
+use crate::json::{Object, Value};
+use crate::object::{at, same_at};
+
+/// Why a service cannot be given what it needs.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    /// What it asks for cannot be had.
+    Invalid(Vec<FieldError>),
+    /// Nothing is left.
+    Internal(String),
+    /// The same, of health check ports, which upstream words without a frame.
+    Plain(String),
+}
+
+const NONE: &str = "None";
+
+/// Completes a new service.
+pub(super) fn create(pools: &mut Reservation<'_>, service: &mut Object) -> Result<(), Trouble> {
+    if texts(service, "clusterIPs").is_empty() && !text(service, "clusterIP").is_empty() {
+        copy_address(service);
+    }
+    families(pools, service, None)?;
+    if needs_address(service) {
+        addresses(pools, service, 0)?;
+    }
+    if kind(service) == "NodePort" || kind(service) == "LoadBalancer" {
+        new_node_ports(pools, service)?;
+    }
+    health_check_port(pools, service, None)
+}
+
+/// Completes an updated service.
+pub(super) fn update(pools: &mut Reservation<'_>, service: &mut Object, old: &Object) -> Result<(), Trouble> {
+    drop_what_the_type_has_not(service, old);
+    fill_in(service, old);
+    synchronise(service, old);
+    families(pools, service, Some(old))?;
+    if needs_address(service) && text(service, "clusterIP") != NONE {
+        let had = if needs_address(old) { texts(old, "clusterIPs").len() } else { 0 };
+        addresses(pools, service, had)?;
+    }
+    if kind(service) == "NodePort" || kind(service) == "LoadBalancer" {
+        changed_node_ports(pools, service, old)?;
+    }
+    health_check_port(pools, service, Some(old))
+}
+
+fn spec(service: &Object) -> Option<&Object> {
+    service.get("spec").and_then(Value::as_object)
+}
+
+fn text<'o>(service: &'o Object, name: &str) -> &'o str {
+    spec(service).and_then(|spec| spec.get(name)).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn texts(service: &Object, name: &str) -> Vec<String> {
+    let list = spec(service).and_then(|spec| spec.get(name)).and_then(Value::as_array).unwrap_or_default();
+    list.iter().map(|item| item.as_str().unwrap_or_default().to_owned()).collect()
+}
+
+fn set(service: &mut Object, name: &'static str, value: Value) {
+    service.object_entry("spec").insert(name, value);
+}
+
+fn clear(service: &mut Object, name: &str) {
+    service.object_entry("spec").remove(name);
+}
+
+fn list(texts: &[String]) -> Value {
+    Value::Array(texts.iter().map(|text| text.as_str().into()).collect())
+}
+
+fn kind(service: &Object) -> &str {
+    text(service, "type")
+}
+
+fn needs_address(service: &Object) -> bool {
+    matches!(kind(service), "" | "ClusterIP" | "NodePort" | "LoadBalancer")
+}
+
+/// Whether ports are opened on nodes unless told which.
+fn needs_node_ports(service: &Object) -> bool {
+    let allocates = at(service, "spec.allocateLoadBalancerNodePorts").and_then(Value::as_bool);
+    kind(service) == "NodePort" || kind(service) == "LoadBalancer" && allocates != Some(false)
+}
+
+fn needs_health_check_port(service: &Object) -> bool {
+    kind(service) == "LoadBalancer" && text(service, "externalTrafficPolicy") == "Local"
+}
+
+fn same(service: &Object, old: &Object, name: &str) -> bool {
+    same_at(service, old, &format!("spec.{name}"))
+}
+
+fn copy_address(service: &mut Object) {
+    let address = text(service, "clusterIP").to_owned();
+    set(service, "clusterIPs", list(&[address]));
+}
+
+fn ports(service: &Object) -> &[Value] {
+    spec(service).and_then(|spec| spec.get("ports")).and_then(Value::as_array).unwrap_or_default()
+}
+
+fn ports_mut(service: &mut Object) -> impl Iterator<Item = &mut Object> {
+    let ports = service.object_entry("spec").get_mut("ports").and_then(Value::as_array_mut);
+    ports.into_iter().flatten().filter_map(Value::as_object_mut)
+}
+
+fn number(port: &Value, name: &str) -> i64 {
+    port.get(name).and_then(Value::as_i64).unwrap_or(0)
+}
+
+fn node_ports(service: &Object) -> Vec<i64> {
+    ports(service).iter().map(|port| number(port, "nodePort")).filter(|port| *port != 0).collect()
+}
+
+/// Takes away what the new type has no use for, if the client only left it as it was.
+fn drop_what_the_type_has_not(service: &mut Object, old: &Object) {
+    if needs_address(old) && !needs_address(service) {
+        if same(service, old, "clusterIP") && same(service, old, "clusterIPs") {
+            clear(service, "clusterIP");
+            clear(service, "clusterIPs");
+        }
+        if same(service, old, "ipFamilies") && same(service, old, "ipFamilyPolicy") {
+            clear(service, "ipFamilies");
+            clear(service, "ipFamilyPolicy");
+        }
+    }
+    if needs_node_ports(old) && !needs_node_ports(service) && node_ports(service) == node_ports(old) {
+        ports_mut(service).for_each(|port| drop(port.remove("nodePort")));
+    }
+    let health = "healthCheckNodePort";
+    if needs_health_check_port(old) && !needs_health_check_port(service) && same(service, old, health) {
+        clear(service, health);
+    }
+    if kind(old) == "LoadBalancer" && kind(service) != "LoadBalancer" {
+        for name in ["allocateLoadBalancerNodePorts", "loadBalancerClass"] {
+            if same(service, old, name) {
+                clear(service, name);
+            }
+        }
+    }
+    let outside = |service: &Object| {
+        let external = !texts(service, "externalIPs").is_empty();
+        matches!(kind(service), "NodePort" | "LoadBalancer") || kind(service) == "ClusterIP" && external
+    };
+    if outside(old) && !outside(service) && same(service, old, "externalTrafficPolicy") {
+        clear(service, "externalTrafficPolicy");
+    }
+}
+
+/// Gives a client back what it left out and the server had handed out.
+fn fill_in(service: &mut Object, old: &Object) {
+    if needs_address(old) && needs_address(service) {
+        if text(service, "clusterIP").is_empty() && !text(old, "clusterIP").is_empty() {
+            set(service, "clusterIP", text(old, "clusterIP").into());
+        }
+        if texts(service, "clusterIPs").is_empty() && same(service, old, "clusterIP") {
+            let before = texts(old, "clusterIPs");
+            if !before.is_empty() {
+                set(service, "clusterIPs", list(&before));
+            }
+        }
+    }
+    if needs_node_ports(old) && needs_node_ports(service) {
+        let named: HashSet<i64> = node_ports(service).into_iter().collect();
+        let by_name: HashMap<&str, i64> =
+            ports(old).iter().map(|port| (port.str_at(&["name"]), number(port, "nodePort"))).collect();
+        for port in ports_mut(service) {
+            if port.get("nodePort").and_then(Value::as_i64).unwrap_or(0) == 0 {
+                let name = port.get("name").and_then(Value::as_str).unwrap_or_default();
+                // Not one that the client moved to another port of the service.
+                if let Some(number) = by_name.get(name).filter(|port| **port != 0 && !named.contains(port)) {
+                    port.insert("nodePort", Value::Int(*number));
+                }
+            }
+        }
+    }
+    let health = "spec.healthCheckNodePort";
+    let open = at(service, health).and_then(Value::as_i64).unwrap_or(0) == 0;
+    if open
+        && needs_health_check_port(old)
+        && needs_health_check_port(service)
+        && let Some(before) = at(old, health).cloned()
+    {
+        set(service, "healthCheckNodePort", before);
+    }
+}
+
+/// Keeps `clusterIP` and `clusterIPs` together for clients that know only the first.
+fn synchronise(service: &mut Object, old: &Object) {
+    let (now, before) = (text(service, "clusterIP").to_owned(), text(old, "clusterIP"));
+    let (all, all_before) = (texts(service, "clusterIPs"), texts(old, "clusterIPs"));
+    if !all_before.is_empty() && all.is_empty() && now == before {
+        return set(service, "clusterIPs", list(&all_before));
+    }
+    if now != before && all == all_before {
+        match now.is_empty() {
+            true => clear(service, "clusterIPs"),
+            false => copy_address(service),
+        }
+    }
+}
+
+/// Settles how many address families the service has, and which.
+fn families(pools: &Reservation<'_>, service: &mut Object, old: Option<&Object>) -> Result<(), Trouble> {
+    if !needs_address(service) {
+        return Ok(());
+    }
+    let untouched = |old: &Object| {
+        let all = ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"];
+        needs_address(old) && all.iter().all(|name| same(service, old, name))
+    };
+    if old.is_some_and(|old| untouched(old) && text(service, "ipFamilyPolicy") == "PreferDualStack") {
+        // It is not made dual or single because the cluster became so.
+        return Ok(());
+    }
+    let errors = check_addresses(service);
+    if !errors.is_empty() {
+        return Err(Trouble::Invalid(errors));
+    }
+    if let Some(old) = old.filter(|old| needs_address(old)) {
+        narrow(service, old)?;
+    }
+    let mut families = texts(service, "ipFamilies");
+    let addresses = texts(service, "clusterIPs");
+    let headless = text(service, "clusterIP") == NONE;
+    let selects = at(service, "spec.selector").and_then(Value::as_object).is_some_and(|map| !map.is_empty());
+    let mut policy = text(service, "ipFamilyPolicy").to_owned();
+    let default = pools.pools.networks.first().map_or(Family::V4, |network| network.family());
+    if headless && !selects {
+        // Its endpoints are somebody else's affair, in whatever family they have.
+        if policy.is_empty() {
+            policy = if families.len() == 1 { "SingleStack" } else { "RequireDualStack" }.to_owned();
+        }
+        if families.is_empty() {
+            families.push(default.name().to_owned());
+        }
+        if policy != "SingleStack" && families.len() == 1 {
+            families.extend(other_family(&families));
+        }
+        set(service, "ipFamilies", list(&families));
+        set(service, "ipFamilyPolicy", policy.into());
+        return Ok(());
+    }
+    for address in addresses.iter().skip(families.len()) {
+        if let Ok(address) = address.parse::<IpAddr>() {
+            families.push(Family::of(address).name().to_owned());
+        }
+    }
+    if policy.is_empty() {
+        let two = addresses.len() == 2 || families.len() == 2;
+        policy = if two { "RequireDualStack" } else { "SingleStack" }.to_owned();
+    }
+    let mut errors = Vec::new();
+    if policy == "SingleStack" {
+        for (several, what) in [(addresses.len() > 1, "cluster IPs"), (families.len() > 1, "IP families")] {
+            if several {
+                let detail =
+                    format!("must be RequireDualStack or PreferDualStack when multiple {what} are specified");
+                let value = Value::from(policy.as_str());
+                errors.push(FieldError::invalid("spec.ipFamilyPolicy", &value, detail));
+            }
+        }
+    }
+    let dual = pools.pools.networks.len() == 2;
+    if policy == "RequireDualStack" && !dual {
+        let detail = "this cluster is not configured for dual-stack services";
+        errors.push(FieldError::invalid("spec.ipFamilyPolicy", &policy.as_str().into(), detail));
+    }
+    if families.is_empty() {
+        families.push(default.name().to_owned());
+    }
+    for (place, family) in families.iter().enumerate() {
+        let known = pools.pools.networks.iter().any(|network| network.family().name() == family);
+        if !known {
+            let path = format!("spec.ipFamilies[{place}]");
+            let detail = "not configured on this cluster";
+            errors.push(FieldError::invalid(path, &family.as_str().into(), detail));
+        }
+    }
+    if !errors.is_empty() {
+        return Err(Trouble::Invalid(errors));
+    }
+    if policy != "SingleStack" && dual && families.len() == 1 {
+        families.extend(other_family(&families));
+    }
+    set(service, "ipFamilies", list(&families));
+    set(service, "ipFamilyPolicy", policy.into());
+    Ok(())
+}
+
+fn other_family(families: &[String]) -> Option<String> {
+    let first = Family::by_name(families.first()?)?;
+    Some(first.other().name().to_owned())
+}
+
+/// A service with two families has one from now on only if its policy says so; what is not said stays.
+fn narrow(service: &mut Object, old: &Object) -> Result<(), Trouble> {
+    let (families, before) = (texts(service, "ipFamilies"), texts(old, "ipFamilies"));
+    let (addresses, addresses_before) = (texts(service, "clusterIPs"), texts(old, "clusterIPs"));
+    if families.is_empty() && !before.is_empty() && text(service, "clusterIP") == text(old, "clusterIP") {
+        set(service, "ipFamilies", list(&before));
+    }
+    if text(service, "ipFamilyPolicy").is_empty() && !text(old, "ipFamilyPolicy").is_empty() {
+        set(service, "ipFamilyPolicy", text(old, "ipFamilyPolicy").into());
+    }
+    let policy = text(service, "ipFamilyPolicy").to_owned();
+    if before.len() < 2 {
+        return Ok(());
+    }
+    if policy == "SingleStack" {
+        if texts(service, "ipFamilies") == before && addresses == addresses_before {
+            set(service, "ipFamilies", list(&before[..1]));
+            set(service, "clusterIPs", list(&addresses[..addresses.len().min(1)]));
+        }
+        return Ok(());
+    }
+    let mut errors = Vec::new();
+    let mut reduced = |what: &str, is: bool| {
+        if is {
+            let detail = format!("must be 'SingleStack' to release the secondary {what}");
+            let value = Value::from(policy.as_str());
+            errors.push(FieldError::invalid("spec.ipFamilyPolicy", &value, detail));
+        }
+    };
+    reduced("cluster IP", addresses.len() == 1 && addresses_before.len() == 2);
+    reduced("IP family", families.len() == 1);
+    if errors.is_empty() { Ok(()) } else { Err(Trouble::Invalid(errors)) }
+}
+
+/// Whether the addresses are such that they can be looked for.
+fn check_addresses(service: &Object) -> Vec<FieldError> {
+    const PATH: &str = "spec.clusterIPs";
+    let mut errors = Vec::new();
+    let (first, all) = (text(service, "clusterIP"), texts(service, "clusterIPs"));
+    let families = texts(service, "ipFamilies");
+    let whole = || list(&all);
+    match (first.is_empty(), all.first()) {
+        (false, None) => errors.push(FieldError::required(PATH, "")),
+        (false, Some(listed)) if listed != first => {
+            errors.push(FieldError::invalid(PATH, &whole(), "first value must match `clusterIP`"));
+        }
+        (true, Some(_)) => {
+            let detail = "must be empty when `clusterIP` is not specified";
+            errors.push(FieldError::invalid(PATH, &whole(), detail));
+        }
+        _ => {}
+    }
+    for (place, family) in families.iter().enumerate() {
+        let path = format!("spec.ipFamilies[{place}]");
+        if Family::by_name(family).is_none() {
+            errors.push(FieldError::not_supported(path, &family.as_str().into(), &["IPv4", "IPv6"]));
+        } else if families[..place].contains(family) {
+            errors.push(FieldError::duplicate(path, &family.as_str().into()));
+        }
+    }
+    let policy = text(service, "ipFamilyPolicy");
+    let policies = ["PreferDualStack", "RequireDualStack", "SingleStack"];
+    if !policy.is_empty() && !policies.contains(&policy) {
+        errors.push(FieldError::not_supported("spec.ipFamilyPolicy", &policy.into(), &policies));
+    }
+    let mut unreadable = false;
+    let mut parsed = Vec::new();
+    for (place, address) in all.iter().enumerate() {
+        if place == 0 && address == NONE {
+            if all.len() > 1 {
+                unreadable = true;
+                errors.push(FieldError::invalid(PATH, &whole(), "'None' must be the first and only value"));
+            }
+            continue;
+        }
+        match address.parse::<IpAddr>() {
+            Ok(address) => parsed.push(address),
+            Err(_) => {
+                unreadable = true;
+                let detail = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
+                let value = Value::from(address.as_str());
+                errors.push(FieldError::invalid(format!("{PATH}[{place}]"), &value, detail));
+            }
+        }
+    }
+    if all.len() > 2 {
+        errors.push(FieldError::invalid(PATH, &whole(), "may only hold up to 2 values"));
+    }
+    if unreadable {
+        return errors;
+    }
+    if let [one, other, ..] = parsed[..]
+        && (Family::of(one) == Family::of(other) || parsed.len() > 2)
+    {
+        let detail = "may specify no more than one IP for each IP family";
+        errors.push(FieldError::invalid(PATH, &whole(), detail));
+    }
+    if errors.is_empty() {
+        for (place, (address, family)) in parsed.iter().zip(&families).enumerate() {
+            if Family::of(*address).name() != family {
+                let detail = format!("expected an {family} value as indicated by `ipFamilies[{place}]`");
+                let value = Value::from(address.to_string());
+                errors.push(FieldError::invalid(format!("{PATH}[{place}]"), &value, detail));
+            }
+        }
+    }
+    errors
+}
+
+/// Finds an address for each family from place `had` on.
+fn addresses(pools: &mut Reservation<'_>, service: &mut Object, had: usize) -> Result<(), Trouble> {
+    if text(service, "clusterIP") == NONE {
+        return Ok(());
+    }
+    let families = texts(service, "ipFamilies");
+    let mut all = texts(service, "clusterIPs");
+    for (place, family) in families.iter().enumerate().skip(had) {
+        let Some(family) = Family::by_name(family) else { continue };
+        match all.get(place).filter(|text| !text.is_empty()) {
+            Some(asked) => {
+                let Ok(address) = asked.parse::<IpAddr>() else { continue };
+                pools.take(Item::Address(address)).map_err(|refusal| {
+                    let network = pools.pools.networks.iter().find(|network| network.family() == family);
+                    let why = match (refusal, network) {
+                        (Refusal::OutOfRange, Some(network)) => format!(
+                            "the provided IP ({address}) is not in the valid range. The range of valid IPs is {network}"
+                        ),
+                        _ => "provided IP is already allocated".to_owned(),
+                    };
+                    let detail = format!("failed to allocate IP {asked}: {why}");
+                    Trouble::Invalid(vec![FieldError::invalid("spec.clusterIPs", &list(&all), detail)])
+                })?;
+            }
+            None => {
+                let address = pools.pools.take_address(family).map_err(|_| {
+                    Trouble::Internal("failed to allocate a serviceIP: range is full".to_owned())
+                })?;
+                pools.items.insert(Item::Address(address));
+                all.push(address.to_string());
+            }
+        }
+    }
+    if let Some(first) = all.first() {
+        let first = first.as_str().into();
+        set(service, "clusterIP", first);
+        set(service, "clusterIPs", list(&all));
+    }
+    Ok(())
+}
+
+impl Reservation<'_> {
+    fn take(&mut self, item: Item) -> Result<(), Refusal> {
+        // One service may use a port for several protocols.
+        if !self.items.contains(&item) {
+            self.pools.take(item)?;
+            self.items.insert(item);
+        }
+        Ok(())
+    }
+
+    /// A node port that is asked for, at a path.
+    fn take_node_port(&mut self, place: usize, port: i64) -> Result<(), Trouble> {
+        self.take_port_number(port).map_err(|why| {
+            let path = format!("spec.ports[{place}].nodePort");
+            Trouble::Invalid(vec![FieldError::invalid(path, &Value::Int(port), why)])
+        })
+    }
+
+    fn take_port_number(&mut self, port: i64) -> Result<(), String> {
+        let taken = match u16::try_from(port) {
+            Ok(port) => self.take(Item::Port(port)),
+            Err(_) => Err(Refusal::OutOfRange),
+        };
+        let ports = self.pools.ports;
+        taken.map_err(|refusal| match refusal {
+            Refusal::OutOfRange => {
+                format!("provided port is not in the valid range. The range of valid ports is {ports}")
+            }
+            Refusal::Taken | Refusal::Full => "provided port is already allocated".to_owned(),
+        })
+    }
+
+    fn any_node_port(&mut self) -> Result<i64, Trouble> {
+        let port = self
+            .pools
+            .take_port()
+            .map_err(|_| Trouble::Internal("failed to allocate a nodePort: range is full".to_owned()))?;
+        self.items.insert(Item::Port(port));
+        Ok(port.into())
+    }
+}
+
+/// Node ports of a new service. Ports of the same number share one, whatever their protocols.
+fn new_node_ports(pools: &mut Reservation<'_>, service: &mut Object) -> Result<(), Trouble> {
+    let allocates = needs_node_ports(service);
+    let asked: Vec<(i64, i64)> =
+        ports(service).iter().map(|port| (number(port, "port"), number(port, "nodePort"))).collect();
+    let mut wished: HashMap<i64, i64> = HashMap::new();
+    for (port, wish) in asked.iter().filter(|(_, wish)| *wish != 0) {
+        wished.entry(*port).or_insert(*wish);
+    }
+    let mut of_port: HashMap<i64, i64> = HashMap::new();
+    let mut chosen = Vec::with_capacity(asked.len());
+    for (place, (port, node_port)) in asked.into_iter().enumerate() {
+        if node_port == 0 && !allocates {
+            chosen.push(0);
+            continue;
+        }
+        chosen.push(match (of_port.get(&port), wished.get(&port)) {
+            (Some(shared), _) if node_port == 0 => *shared,
+            (Some(_), _) => {
+                pools.take_node_port(place, node_port)?;
+                node_port
+            }
+            (None, Some(wish)) => {
+                pools.take_node_port(place, *wish)?;
+                of_port.insert(port, *wish);
+                *wish
+            }
+            (None, None) => {
+                let number = pools.any_node_port()?;
+                of_port.insert(port, number);
+                number
+            }
+        });
+    }
+    set_node_ports(service, &chosen);
+    Ok(())
+}
+
+/// Node ports of an updated service: those it had stay, new ones are found.
+fn changed_node_ports(
+    pools: &mut Reservation<'_>,
+    service: &mut Object,
+    old: &Object,
+) -> Result<(), Trouble> {
+    let allocates = needs_node_ports(service);
+    let had: HashSet<i64> = node_ports(old).into_iter().collect();
+    let asked: Vec<i64> = ports(service).iter().map(|port| number(port, "nodePort")).collect();
+    let mut chosen = Vec::with_capacity(asked.len());
+    for (place, port) in asked.into_iter().enumerate() {
+        chosen.push(match port {
+            0 if !allocates => 0,
+            0 => pools.any_node_port()?,
+            port => {
+                if !had.contains(&port) {
+                    pools.take_node_port(place, port)?;
+                }
+                port
+            }
+        });
+    }
+    set_node_ports(service, &chosen);
+    Ok(())
+}
+
+fn set_node_ports(service: &mut Object, chosen: &[i64]) {
+    for (port, chosen) in ports_mut(service).zip(chosen) {
+        if *chosen != 0 {
+            port.insert("nodePort", Value::Int(*chosen));
+        }
+    }
+}
+
+/// The port at which nodes say whether they have endpoints of the service.
+fn health_check_port(
+    pools: &mut Reservation<'_>,
+    service: &mut Object,
+    old: Option<&Object>,
+) -> Result<(), Trouble> {
+    if !needs_health_check_port(service) {
+        return Ok(());
+    }
+    let asked = at(service, "spec.healthCheckNodePort").and_then(Value::as_i64).unwrap_or(0);
+    let had = old.and_then(|old| at(old, "spec.healthCheckNodePort")).and_then(Value::as_i64).unwrap_or(0);
+    if asked != 0 && asked == had {
+        return Ok(());
+    }
+    let port = if asked == 0 {
+        let port = pools.pools.take_port().map_err(|_| {
+            Trouble::Plain("failed to allocate a HealthCheck NodePort 0: range is full".to_owned())
+        })?;
+        pools.items.insert(Item::Port(port));
+        i64::from(port)
+    } else {
+        pools.take_port_number(asked).map_err(|why| {
+            Trouble::Plain(format!("failed to allocate requested HealthCheck NodePort {asked}: {why}"))
+        })?;
+        asked
+    };
+    set(service, "healthCheckNodePort", Value::Int(port));
+    Ok(())
+}
+
+#[cfg(test)]
+#[path = "service_test.rs"]
+mod tests;

@@ -1,0 +1,187 @@
+//! The service by which pods reach this server, and its endpoints: made when they are missing, put right when they
+//! are changed (semantics §16.5).
+//!
+//! ```text
+//! tails on the three objects ─ any change ─► newest state of each → as it should be? ─ no ─► store
+//! ```
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use super::{EVENTS_MAX, Ending};
+use crate::allocation::Family;
+use crate::bootstrap::{ObjectStore, Target, Written};
+use crate::json::{Object, Value};
+use crate::loopback::Loopback;
+use crate::naming::Naming;
+use crate::pipeline::Api;
+use crate::status::{Reason, Status};
+use crate::store;
+
+/// Port of the service.
+const PORT: i64 = 443;
+
+/// How often an object is tried again after somebody else was faster; its next change brings it up again.
+const ATTEMPTS_MAX: usize = 5;
+
+/// Follows the three objects.
+pub(super) async fn follow(api: Arc<Api>) -> Ending {
+    let revision = api.engine.revision();
+    let tail = |wanted: &Wanted| {
+        let resource = Loopback::new(&api).resource(&wanted.target)?;
+        let key = store::key(resource, &wanted.target.namespace, &wanted.target.name);
+        Ok::<_, super::Trouble>(api.engine.tail(revision, key)?)
+    };
+    let mut tails = wanted(&api).iter().map(tail).collect::<Result<Vec<_>, _>>()?;
+    loop {
+        ensure(&api).await?;
+        let changes = tails.iter_mut().map(|tail| Box::pin(tail.next(EVENTS_MAX)));
+        futures_util::future::select_all(changes).await.0?;
+    }
+}
+
+/// Makes the objects what they should be.
+///
+/// # Errors
+/// The store failed. An object that cannot be made (somebody has its address) is reported in the log.
+pub async fn ensure(api: &Api) -> Result<(), Status> {
+    let loopback = Loopback::new(api);
+    for Wanted { target, object, decides } in wanted(api) {
+        for _ in 0..ATTEMPTS_MAX {
+            let written = match loopback.get(&target)? {
+                None => loopback.create(&target, object.clone()).await,
+                Some(existing) => match put_right(existing, &object, decides) {
+                    None => break,
+                    Some(right) => loopback.update(&target, right).await,
+                },
+            };
+            match written {
+                Ok(Written::Done) => break,
+                Ok(Written::Conflict) => {}
+                Err(error) if error.reason == Reason::Invalid => {
+                    tracing::error!(?target, %error, "the server's own service cannot be kept in order");
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// One object as it should be, its members in the order in which they are stored, so that the two can be compared.
+struct Wanted {
+    target: Target,
+    object: Value,
+    /// What must agree, as paths; the rest is left to whoever changes it.
+    decides: &'static [&'static [&'static str]],
+}
+
+fn wanted(api: &Api) -> Vec<Wanted> {
+    let Some(address) = api.allocations.own_address() else { return Vec::new() };
+    let naming = api.naming;
+    let target = |group, resource| Target {
+        group,
+        version: "v1",
+        resource,
+        namespace: "default".to_owned(),
+        name: naming.word.to_owned(),
+    };
+    let target_port = api.advertised.map_or(PORT, |advertised| advertised.port().into());
+    let mut all = vec![Wanted {
+        target: target("", "services"),
+        object: service(naming, address, target_port),
+        decides: &[&["spec", "ports"], &["spec", "type"]],
+    }];
+    if let Some(advertised) = api.advertised {
+        all.push(Wanted {
+            target: target("", "endpoints"),
+            object: endpoints(naming, advertised),
+            decides: &[&["subsets"], &["metadata", "labels"]],
+        });
+        all.push(Wanted {
+            target: target("discovery", "endpointslices"),
+            object: endpoint_slice(naming, advertised),
+            decides: &[&["endpoints"], &["ports"], &["metadata", "labels"]],
+        });
+    }
+    all
+}
+
+/// `existing` with what decides as it is wanted; `None` if it is so.
+fn put_right(existing: Value, wanted: &Value, decides: &[&[&str]]) -> Option<Value> {
+    if decides.iter().all(|path| existing.at(path) == wanted.at(path)) {
+        return None;
+    }
+    let Value::Object(mut object) = existing else { return None };
+    for path in decides {
+        let (Some((last, parents)), Some(value)) = (path.split_last(), wanted.at(path)) else { continue };
+        let parent = parents.iter().fold(&mut object, |parent, name| parent.object_entry((*name).to_owned()));
+        parent.insert((*last).to_owned(), value.clone());
+    }
+    Some(object.into())
+}
+
+fn members<const N: usize>(members: [(&'static str, Value); N]) -> Value {
+    Object::from_iter(members.map(|(name, value)| (name.into(), value))).into()
+}
+
+fn object(naming: &Naming, kind: &'static str, api_version: String, labels: Vec<(String, &str)>) -> Object {
+    let labels = Object::from_iter(labels.into_iter().map(|(name, value)| (name.into(), value.into())));
+    let metadata =
+        members([("name", naming.word.into()), ("namespace", "default".into()), ("labels", labels.into())]);
+    let kind = members([("kind", kind.into()), ("apiVersion", api_version.into()), ("metadata", metadata)]);
+    kind.as_object().cloned().unwrap_or_default()
+}
+
+fn service(naming: &Naming, address: IpAddr, target_port: i64) -> Value {
+    let labels = vec![("component".to_owned(), "apiserver"), ("provider".to_owned(), naming.word)];
+    let mut service = object(naming, "Service", "v1".to_owned(), labels);
+    let port = members([
+        ("name", "https".into()),
+        ("protocol", "TCP".into()),
+        ("port", Value::Int(PORT)),
+        ("targetPort", Value::Int(target_port)),
+    ]);
+    let address = Value::from(address.to_string());
+    let spec = members([
+        ("type", "ClusterIP".into()),
+        ("clusterIP", address.clone()),
+        ("clusterIPs", Value::Array(vec![address])),
+        ("ports", Value::Array(vec![port])),
+        ("sessionAffinity", "None".into()),
+    ]);
+    service.insert("spec", spec);
+    service.into()
+}
+
+fn endpoints(naming: &Naming, advertised: SocketAddr) -> Value {
+    let labels = vec![(format!("endpointslice.{}", naming.label("skip-mirror")), "true")];
+    let mut endpoints = object(naming, "Endpoints", "v1".to_owned(), labels);
+    let address = members([("ip", advertised.ip().to_string().into())]);
+    let port = members([
+        ("name", "https".into()),
+        ("port", Value::Int(advertised.port().into())),
+        ("protocol", "TCP".into()),
+    ]);
+    let subset = members([("addresses", Value::Array(vec![address])), ("ports", Value::Array(vec![port]))]);
+    endpoints.insert("subsets", Value::Array(vec![subset]));
+    endpoints.into()
+}
+
+fn endpoint_slice(naming: &Naming, advertised: SocketAddr) -> Value {
+    let labels = vec![(naming.label("service-name"), naming.word)];
+    let version = naming.api_version("discovery", true, "v1");
+    let mut slice = object(naming, "EndpointSlice", version, labels);
+    slice.insert("addressType", Family::of(advertised.ip()).name().into());
+    let address = Value::Array(vec![advertised.ip().to_string().into()]);
+    let endpoint = members([("addresses", address), ("conditions", members([("ready", true.into())]))]);
+    slice.insert("endpoints", Value::Array(vec![endpoint]));
+    let port = members([
+        ("name", "https".into()),
+        ("protocol", "TCP".into()),
+        ("port", Value::Int(advertised.port().into())),
+    ]);
+    slice.insert("ports", Value::Array(vec![port]));
+    slice.into()
+}

@@ -1,0 +1,87 @@
+//! Which controllers run, as `--controllers` says it: `*` for those that run by default, `name` for one more, `-name`
+//! for one less. The first word about a controller counts (upstream's controller manager).
+
+use std::fmt;
+
+/// The controllers of this server, by the names upstream gives them and the shorter ones it had before.
+pub const KNOWN: [(&str, &str); 6] = [
+    ("clusterrole-aggregation-controller", "clusterrole-aggregation"),
+    ("garbage-collector-controller", "garbagecollector"),
+    ("namespace-controller", "namespace"),
+    ("root-ca-certificate-publisher-controller", "root-ca-cert-publisher"),
+    ("serviceaccount-controller", "serviceaccount"),
+    ("ttl-after-finished-controller", "ttl-after-finished"),
+];
+
+/// A choice of controllers. All of them run unless something else is said.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Selection(Vec<String>);
+
+impl Default for Selection {
+    fn default() -> Self {
+        Selection(vec!["*".to_owned()])
+    }
+}
+
+impl Selection {
+    /// Reads the value of the flag.
+    ///
+    /// # Errors
+    /// A name that no controller has.
+    pub fn parse(text: &str) -> Result<Selection, String> {
+        let words = text.split(',').map(str::trim).filter(|word| !word.is_empty());
+        let mut selected = Vec::new();
+        for word in words {
+            let (sign, name) = word.strip_prefix('-').map_or(("", word), |name| ("-", name));
+            if word == "*" {
+                selected.push(word.to_owned());
+                continue;
+            }
+            let known = KNOWN.iter().find(|(known, former)| [*known, *former].contains(&name));
+            let (known, _) =
+                known.ok_or_else(|| format!("{name:?} is not in the list of known controllers"))?;
+            selected.push(format!("{sign}{known}"));
+        }
+        Ok(Selection(selected))
+    }
+
+    /// Whether a controller runs.
+    pub fn has(&self, name: &str) -> bool {
+        let word = self.0.iter().find(|word| word.strip_prefix('-').unwrap_or(word) == name);
+        match word {
+            Some(word) => !word.starts_with('-'),
+            None => self.0.iter().any(|word| word == "*"),
+        }
+    }
+}
+
+impl fmt::Display for Selection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join(","))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn controllers_are_selected_as_upstream_selects_them() {
+        for (text, running) in [
+            ("*", Ok(6)),
+            ("", Ok(0)),
+            ("-namespace-controller", Ok(0)),
+            ("*,-namespace-controller", Ok(5)),
+            ("-namespace,*", Ok(5)),
+            ("namespace", Ok(1)),
+            ("namespace,-namespace", Ok(1)),
+            ("*,garbagecollector", Ok(6)),
+            ("*,nobody", Err("\"nobody\" is not in the list of known controllers")),
+            ("-*", Err("\"*\" is not in the list of known controllers")),
+        ] {
+            let got = Selection::parse(text)
+                .map(|selection| KNOWN.iter().filter(|(name, _)| selection.has(name)).count());
+            assert_eq!(got, running.map_err(str::to_owned), "{text}");
+        }
+    }
+}
