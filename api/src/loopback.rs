@@ -18,7 +18,7 @@ use crate::pipeline::Api;
 use crate::schema::defaults;
 use crate::schema::registry::Resource;
 use crate::status::{Status, Subject};
-use crate::store::{self, Store};
+use crate::store::{self, Store, Stored};
 use crate::strategy::{self, Endpoint};
 use crate::validation;
 use crate::verbs::ownership::{Tracking, keep_times_of_no_change};
@@ -132,11 +132,26 @@ impl<'a> Loopback<'a> {
         endpoint: Endpoint,
         mut make: impl FnMut(&Object) -> Option<Object>,
     ) -> Result<(), Status> {
+        self.change_reporting(resource, (namespace, name), endpoint, |_, old| make(old)).await.map(drop)
+    }
+
+    /// [`Loopback::change`] that shows `make` how the object is stored, and says at which revision it is afterwards:
+    /// `None` when it is not there, was removed or was left.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn change_reporting(
+        &self,
+        resource: &Resource,
+        (namespace, name): (&str, &str),
+        endpoint: Endpoint,
+        mut make: impl FnMut(&Stored, &Object) -> Option<Object>,
+    ) -> Result<Option<u64>, Status> {
         let key = store::key(resource, namespace, name);
         loop {
-            let Some(stored) = self.store().get(&key)? else { return Ok(()) };
+            let Some(stored) = self.store().get(&key)? else { return Ok(None) };
             let old = stored.object(resource)?;
-            let Some(mut new) = make(&old) else { return Ok(()) };
+            let Some(mut new) = make(&stored, &old) else { return Ok(None) };
             validation::prepare(resource.stored().table, &mut new, Some(&old));
             self.tracking(resource, endpoint).update(&old, &mut new)?;
             strategy::prepare_update(resource, endpoint, &mut new, &old);
@@ -149,16 +164,16 @@ impl<'a> Loopback<'a> {
                 return Err(Status::invalid(subject, &errors));
             }
             let payload = store::payload(resource, &new);
-            let change = if completes_deletion(resource, &new, &old) {
-                Change::Delete(Some(payload))
-            } else if is_same(&payload, &stored) {
-                return Ok(());
-            } else {
-                Change::Put(payload)
-            };
+            let removes = completes_deletion(resource, &new, &old);
+            if !removes && is_same(&payload, &stored) {
+                return Ok(Some(stored.entry.revision()));
+            }
+            let change = if removes { Change::Delete(Some(payload)) } else { Change::Put(payload) };
             let expected = Expected::Revision(stored.entry.revision());
-            if self.commit(key.clone(), expected, change).await? == Written::Done {
-                return Ok(());
+            match self.store().commit(key.clone(), expected, change).await {
+                Ok(committed) => return Ok((!removes).then_some(committed.revision)),
+                Err(CommitError::Conflict { .. }) => {}
+                Err(error) => return Err(self.api.commit_failed(&error)),
             }
         }
     }

@@ -41,6 +41,7 @@ use crate::schema::registry::{Registry, Resource};
 use crate::server::{BODY_BYTES_MAX, BodyError, ConnectionInfo, Handler, Lifecycle, Request, read_body};
 use crate::status::{Reason, Status, Subject};
 use crate::strategy::Endpoint;
+use crate::verbs::token::Tokens;
 use crate::verbs::{self, Call};
 use crate::warning;
 
@@ -98,6 +99,8 @@ pub struct Api {
     pub root_ca: String,
     /// Addresses and ports of services.
     pub allocations: Allocations,
+    /// How tokens of service accounts are made.
+    pub tokens: Tokens,
     /// Switches of behaviour.
     pub features: Features,
     /// Where this server is reached from inside the cluster, for its own service; `None` when nobody can say.
@@ -126,6 +129,8 @@ pub struct Parts {
     pub root_ca: String,
     /// What is handed out to services.
     pub ranges: Ranges,
+    /// How tokens of service accounts are made.
+    pub tokens: Tokens,
     /// Switches of behaviour.
     pub features: Features,
     /// Where the server is reached from inside the cluster.
@@ -154,6 +159,7 @@ impl Api {
             openapi: OpenApi::new(catalog, naming, &other_paths),
             namespaces: namespaces.expect("a test holds that namespaces are built in"),
             allocations: Allocations::new(engine.clone(), &registry, parts.ranges),
+            tokens: parts.tokens,
             features: parts.features,
             advertised: parts.advertised,
             collects_garbage: parts.collects_garbage,

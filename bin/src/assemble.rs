@@ -24,7 +24,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::config::{self, Config};
 use crate::credentials::Credentials;
 use crate::flags::Durability;
-use crate::{files, host};
+use crate::{files, host, tokens};
 
 /// Serves until told to stop. `started` is when the process began, for the log.
 ///
@@ -104,6 +104,8 @@ fn api_of(
     if let Some(tokens) = &config.token_auth {
         authenticator = authenticator.with_tokens(tokens.clone());
     }
+    let (account_tokens, tokens) = tokens::prepare(config, engine.clone(), &domains)?;
+    authenticator = authenticator.with_tokens(account_tokens).with_audiences(tokens.audiences.clone());
     if config.anonymous_auth {
         authenticator = authenticator.with_anonymous();
     }
@@ -124,6 +126,7 @@ fn api_of(
         limits,
         address,
         root_ca,
+        tokens,
         ranges: config.ranges.clone(),
         features: config.features.clone(),
         advertised: host::advertised_address(address, config.advertise_address),

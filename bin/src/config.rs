@@ -11,6 +11,7 @@ use api::controllers::Selection;
 use api::features::Features;
 use api::server::ServingCertificate;
 use auth::authn::token_file::StaticTokens;
+use auth::authn::{SigningKey, VerificationKey};
 use auth::authz::Mode;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
@@ -33,6 +34,8 @@ pub struct Config {
     pub client_ca: Option<NamedFile>,
     /// Static bearer tokens.
     pub token_auth: Option<StaticTokens>,
+    /// How tokens of service accounts are made and checked.
+    pub tokens: TokenConfig,
     /// Whether requests without credentials are served.
     pub anonymous_auth: bool,
     /// Authorizers in order.
@@ -72,6 +75,23 @@ pub struct TlsFiles {
     pub key: PathBuf,
 }
 
+/// How tokens of service accounts are made and checked.
+#[derive(Clone, Debug)]
+pub struct TokenConfig {
+    /// In whose name: the first signs, all are believed. Never empty.
+    pub issuers: Vec<String>,
+    /// Who this server is. Never empty.
+    pub audiences: Vec<String>,
+    /// What signs, if it is not our own to make.
+    pub signing_key: Option<NamedFile>,
+    /// What tokens are checked with besides.
+    pub keys: Vec<NamedFile>,
+    /// Longest life of a token.
+    pub lifetime_max: Option<Duration>,
+    /// Whether clients that do not renew their token get one that lasts.
+    pub extends: bool,
+}
+
 /// A file read at start.
 #[derive(Clone, Debug)]
 pub struct NamedFile {
@@ -86,7 +106,7 @@ impl Config {
     ///
     /// # Errors
     /// One that fits one line.
-    pub fn from_flags(flags: Flags) -> anyhow::Result<Self> {
+    pub fn from_flags(mut flags: Flags) -> anyhow::Result<Self> {
         if flags.data_dir.as_os_str().is_empty() {
             bail!("--data-dir must not be empty");
         }
@@ -94,6 +114,7 @@ impl Config {
             bail!("--data-dir: {} is not a directory", flags.data_dir.display());
         }
         check_profile(&flags.data_dir, flags.naming)?;
+        let tokens = TokenConfig::from_flags(&mut flags)?;
         let tls_files = match (flags.tls_cert_file, flags.tls_private_key_file) {
             (None, None) => None,
             (Some(certificate), Some(key)) => Some(TlsFiles { certificate, key }),
@@ -138,6 +159,7 @@ impl Config {
             tls_files,
             client_ca,
             token_auth,
+            tokens,
             // Spec §5.8: who may do everything should at least have been asked for a name.
             anonymous_auth: flags.anonymous_auth.unwrap_or(!allows_all),
             authorization_modes: flags.authorization_mode,
@@ -157,6 +179,59 @@ impl Config {
             verbosity: flags.verbosity,
             log_format: flags.log_format,
         })
+    }
+}
+
+/// Whether a URL may begin so (RFC 3986).
+fn is_scheme(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'))
+}
+
+/// Shortest limit that may be set to the life of tokens, and the longest.
+const TOKEN_LIFETIME_MAX: (Duration, Duration) = (Duration::from_secs(60 * 60), Duration::from_secs(1 << 32));
+
+impl TokenConfig {
+    /// Takes its part of the flags.
+    fn from_flags(flags: &mut Flags) -> anyhow::Result<Self> {
+        let mut issuers = std::mem::take(&mut flags.service_account_issuer);
+        if issuers.is_empty() {
+            issuers.push(format!("https://{}.default.svc.cluster.local", flags.naming.word));
+        }
+        for issuer in &issuers {
+            if issuer.is_empty() {
+                bail!("--service-account-issuer must not be empty");
+            }
+            // Upstream's rule: what has a colon is meant to be a URL.
+            if issuer.split_once(':').is_some_and(|(scheme, _)| !is_scheme(scheme)) {
+                bail!("--service-account-issuer {issuer:?} contained a ':' but was not a valid URL");
+            }
+        }
+        let mut audiences = std::mem::take(&mut flags.api_audiences);
+        audiences.retain(|audience| !audience.is_empty());
+        if audiences.is_empty() {
+            audiences.clone_from(&issuers);
+        }
+        let signing_key =
+            named("--service-account-signing-key-file", flags.service_account_signing_key_file.take())?;
+        if let Some(file) = &signing_key {
+            SigningKey::from_pem(&file.bytes)
+                .with_context(|| format!("--service-account-signing-key-file {}", file.path.display()))?;
+        }
+        let mut keys = Vec::new();
+        for path in std::mem::take(&mut flags.service_account_key_file) {
+            const FLAG: &str = "--service-account-key-file";
+            let bytes = read(FLAG, &path)?;
+            VerificationKey::from_pem(&bytes).with_context(|| format!("{FLAG} {}", path.display()))?;
+            keys.push(NamedFile { bytes, path });
+        }
+        let limit = flags.service_account_max_token_expiration;
+        if !limit.is_zero() && !(TOKEN_LIFETIME_MAX.0..=TOKEN_LIFETIME_MAX.1).contains(&limit) {
+            bail!("--service-account-max-token-expiration must be between 1 hour and 2^32 seconds");
+        }
+        let lifetime_max = (!limit.is_zero()).then_some(limit);
+        let extends = flags.service_account_extend_token_expiration;
+        Ok(TokenConfig { issuers, audiences, signing_key, keys, lifetime_max, extends })
     }
 }
 
@@ -261,6 +336,23 @@ mod tests {
                     .to_owned()),
             ),
             ("--token-auth-file=DIR/none", Err(format!("--token-auth-file DIR/none: {missing}"))),
+            ("--service-account-signing-key-file=DIR/key --service-account-key-file=DIR/crt", Ok(())),
+            (
+                "--service-account-signing-key-file=DIR/crt",
+                Err("--service-account-signing-key-file DIR/crt: holds no key".to_owned()),
+            ),
+            (
+                "--service-account-key-file=DIR/text",
+                Err("--service-account-key-file DIR/text: holds no key".to_owned()),
+            ),
+            (
+                "--service-account-issuer=1:b",
+                Err("--service-account-issuer \"1:b\" contained a ':' but was not a valid URL".to_owned()),
+            ),
+            (
+                "--service-account-max-token-expiration=5m",
+                Err("--service-account-max-token-expiration must be between 1 hour and 2^32 seconds".to_owned()),
+            ),
             ("--request-timeout=0", Err("--request-timeout must be positive".to_owned())),
         ] {
             assert_eq!(config(&dir, arguments).map(drop), want, "{arguments}");

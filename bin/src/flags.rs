@@ -96,6 +96,32 @@ pub struct Flags {
     #[arg(long, value_name = "FILE")]
     pub token_auth_file: Option<PathBuf>,
 
+    /// Private key (PEM) that tokens of service accounts are signed with, instead of one made by the server.
+    #[arg(long, value_name = "FILE")]
+    pub service_account_signing_key_file: Option<PathBuf>,
+
+    /// Keys (PEM, private or public) that such tokens are checked with, besides the one that signs. Repeatable.
+    #[arg(long, value_name = "FILE")]
+    pub service_account_key_file: Vec<PathBuf>,
+
+    /// In whose name such tokens are signed, a URL. Repeated, the others are still believed. Default: the address of
+    /// the server's own service.
+    #[arg(long, value_name = "URL")]
+    pub service_account_issuer: Vec<String>,
+
+    /// Audiences that this server is, separated by commas. Default: the issuers.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub api_audiences: Vec<String>,
+
+    /// Longest time that a requested token lasts, at least an hour. Default: as long as is asked for.
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration::parse)]
+    pub service_account_max_token_expiration: Duration,
+
+    /// Whether tokens of clients that do not renew them last for a year.
+    #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", value_parser = boolean, action = clap::ArgAction::Set)]
+    pub service_account_extend_token_expiration: bool,
+
     /// Whether requests without any credential are served, as system:anonymous. Default: true, unless the
     /// authorization mode is AlwaysAllow.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
@@ -390,6 +416,13 @@ mod tests {
             ("--enable-garbage-collector=false", |f| !f.enable_garbage_collector),
             ("--feature-gates=CBORServingAndStorage=true", |f| {
                 f.feature_gates.has(Feature::CborServingAndStorage)
+            }),
+            ("--service-account-issuer=https://a --service-account-issuer=https://b", |f| {
+                f.service_account_issuer == ["https://a", "https://b"]
+            }),
+            ("--api-audiences=a,b --api-audiences=c", |f| f.api_audiences == ["a", "b", "c"]),
+            ("--service-account-max-token-expiration=2h", |f| {
+                f.service_account_max_token_expiration.as_secs() == 7200
             }),
             ("-v=4", |f| f.verbosity == 4),
             ("-v 4", |f| f.verbosity == 4),

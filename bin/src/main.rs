@@ -13,6 +13,7 @@ mod kubeconfig;
 mod logging;
 mod pki;
 mod reload;
+mod tokens;
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -153,6 +153,21 @@ impl Pki {
     }
 }
 
+/// The private key kept as `<file>.key` in `dir`, as PEM; made when there is none.
+pub fn private_key(dir: &Path, file: &str) -> anyhow::Result<String> {
+    files::private_dir(dir)?;
+    let path = dir.join(file).with_extension("key");
+    let key = match read_key(&path)? {
+        Some(key) => key,
+        None => {
+            let key = make_key(&path)?;
+            files::sync_dir(dir)?;
+            key
+        }
+    };
+    Ok(key.serialize_pem())
+}
+
 fn read_key(path: &Path) -> anyhow::Result<Option<KeyPair>> {
     let Some(bytes) = files::read_if_there(path)? else { return Ok(None) };
     let unreadable = || format!("{} is not a PEM private key", path.display());

@@ -197,6 +197,12 @@ impl Engine {
         self.0.durability
     }
 
+    /// Gives back the memory that reading has mapped. For whoever has just read everything once: what is wanted again
+    /// comes back from the page cache.
+    pub fn let_go(&self) {
+        self.0.hub.root().segments.iter().for_each(|segment| segment.file.let_go());
+    }
+
     /// Numbers about the store.
     pub fn stats(&self) -> Stats {
         let root = self.0.hub.root();

@@ -132,3 +132,75 @@ async fn every_namespace_has_its_service_account_and_the_root_certificates() {
         }
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn finished_jobs_go_when_their_time_is_over_and_take_their_pods_along() {
+    // §17 "TTL-after-finished".
+    let mut server = Server::start_upstream().await;
+    let client = server.client().clone();
+    let jobs = "/apis/batch/v1/namespaces/default/jobs";
+    let make = async |name: &str, ttl: Value| {
+        let mut spec = json!({"template": {"spec": {
+            "restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}});
+        spec["ttlSecondsAfterFinished"] = ttl;
+        let job = client.post(jobs, &json!({"metadata": {"name": name}, "spec": spec})).await;
+        assert_eq!(job.status, 201, "{}", job.text());
+        let pod = json!({"metadata": {"name": name, "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job",
+            "name": name, "uid": job.json()["metadata"]["uid"], "blockOwnerDeletion": true}]},
+            "spec": {"containers": [{"name": "c", "image": "i"}]}});
+        assert_eq!(client.post("/api/v1/namespaces/default/pods", &pod).await.status, 201);
+        let at = "2024-01-01T00:00:00Z";
+        let condition = |kind: &str| json!({"type": kind, "status": "True", "lastTransitionTime": at});
+        let status = json!({"status": {"startTime": at, "completionTime": at, "succeeded": 1,
+            "uncountedTerminatedPods": {},
+            "conditions": [condition("SuccessCriteriaMet"), condition("Complete")]}});
+        let written = client.patch(&format!("{jobs}/{name}/status"), "merge", &status).await;
+        assert_eq!(written.status, 200, "{}", written.text());
+    };
+    make("kept", Value::Null).await;
+    make("long", json!(2_000_000_000)).await;
+    make("short", json!(1)).await;
+    let gone = async |client: &Client, path: &str| {
+        for _ in 0..2000 {
+            if client.get(path).await.status == 404 {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("{path}: {}", client.get(path).await.text());
+    };
+    gone(&client, &format!("{jobs}/short")).await;
+    gone(&client, "/api/v1/namespaces/default/pods/short").await;
+    for name in ["kept", "long"] {
+        assert_eq!(client.get(&format!("{jobs}/{name}")).await.status, 200, "{name}");
+    }
+    // A job whose time ended while nobody looked goes after the start, and so does one that is told to be shorter.
+    server.kill();
+    server.restart().await;
+    let client = server.client();
+    let short = json!({"spec": {"ttlSecondsAfterFinished": 0}});
+    assert_eq!(client.patch(&format!("{jobs}/long"), "merge", &short).await.status, 200);
+    gone(client, &format!("{jobs}/long")).await;
+    assert_eq!(client.get(&format!("{jobs}/kept")).await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_selected_controllers_run() {
+    let flags = vec!["--controllers=*,-serviceaccount-controller,-garbagecollector".to_owned()];
+    let server = Server::start(Options { flags, ..Options::default() }).await;
+    let client = server.client();
+    let maps = "/api/v1/namespaces/default/configmaps";
+    until(client, &format!("{maps}/kube-root-ca.crt"), is_there).await;
+    let accounts = client.get("/api/v1/namespaces/default/serviceaccounts").await.json();
+    assert_eq!(accounts["items"], json!([]));
+    // Finalizers are still set: whoever collects elsewhere relies on them.
+    client.post(maps, &json!({"metadata": {"name": "a"}})).await;
+    let deleted = client.delete(&format!("{maps}/a?propagationPolicy=Foreground")).await.json();
+    assert_eq!(deleted["metadata"]["finalizers"], json!(["foregroundDeletion"]));
+    let off = vec!["--enable-garbage-collector=false".to_owned()];
+    let server = Server::start(Options { flags: off, ..Options::default() }).await;
+    let client = server.client();
+    client.post(maps, &json!({"metadata": {"name": "a"}})).await;
+    let deleted = client.delete(&format!("{maps}/a?propagationPolicy=Foreground")).await.json();
+    assert_eq!(deleted["status"], "Success");
+}

@@ -280,3 +280,77 @@ async fn ten_thousand_dependents_go_and_a_cut_in_the_middle_does_not_keep_any() 
     until_gone(client, "cut").await;
     until_none_left(client, "cut").await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_grace_of_a_running_pod_can_only_become_shorter() {
+    // §5.3 step 2, §5.7 "Pod".
+    let server = Server::start_upstream().await;
+    let client = server.client();
+    let pods = "/api/v1/namespaces/default/pods";
+    let pod = |name: &str, node: &str| {
+        json!({"metadata": {"name": name}, "spec": {"nodeName": node, "terminationGracePeriodSeconds": 30,
+            "containers": [{"name": "c", "image": "i"}]}})
+    };
+    assert_eq!(client.post(pods, &pod("running", "n")).await.status, 201);
+    let delete = async |query: &str| {
+        let reply = client.delete(&format!("{pods}/running{query}")).await;
+        assert_eq!(reply.status, 200, "{query}: {}", reply.text());
+        reply.json()
+    };
+    let first = delete("").await;
+    assert_eq!(first["metadata"]["deletionGracePeriodSeconds"], 30);
+    assert_eq!(first["metadata"]["generation"], 2);
+    // While it is pending, neither a longer time nor another policy is heard.
+    for query in ["", "?gracePeriodSeconds=60", "?gracePeriodSeconds=30", "?propagationPolicy=Foreground"] {
+        assert_eq!(delete(query).await, first, "{query}");
+    }
+    let shorter = delete("?gracePeriodSeconds=10").await;
+    assert_eq!(shorter["metadata"]["deletionGracePeriodSeconds"], 10);
+    assert_eq!(shorter["metadata"]["generation"], 2);
+    assert!(
+        shorter["metadata"]["deletionTimestamp"].as_str() < first["metadata"]["deletionTimestamp"].as_str(),
+        "{shorter}"
+    );
+    delete("?gracePeriodSeconds=0").await;
+    assert_eq!(client.get(&format!("{pods}/running")).await.status, 404);
+    // Nobody runs this one: it goes at once, and its final state says that it was deleted.
+    assert_eq!(client.post(pods, &pod("waiting", "")).await.status, 201);
+    let gone = client.delete(&format!("{pods}/waiting")).await.json();
+    assert_eq!(gone["metadata"]["deletionGracePeriodSeconds"], 0);
+    assert!(gone["metadata"]["deletionTimestamp"].is_string());
+    assert_eq!(client.get(&format!("{pods}/waiting")).await.status, 404);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn jobs_leave_their_pods_behind_unless_told_otherwise_and_say_so() {
+    // §5.3 step 3.
+    let server = Server::start_upstream().await;
+    let client = server.client();
+    let jobs = "/apis/batch/v1/namespaces/default/jobs";
+    let warning = "299 - \"child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to \
+        remove them or set propagationPolicy=Orphan to suppress this warning\"";
+    for (query, warned, stays) in [
+        ("", true, true),
+        ("?propagationPolicy=Orphan", false, true),
+        ("?propagationPolicy=Background", false, false),
+        ("?orphanDependents=true", false, true),
+    ] {
+        let job = json!({"metadata": {"name": "j"}, "spec": {"template": {"spec": {
+            "restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}}});
+        let made = client.post(jobs, &job).await;
+        assert_eq!(made.status, 201, "{}", made.text());
+        let reference = json!([{"apiVersion": "batch/v1", "kind": "Job", "name": "j",
+            "uid": made.json()["metadata"]["uid"]}]);
+        let child = json!({"metadata": {"name": "child", "ownerReferences": reference}});
+        assert_eq!(client.post(MAPS, &child).await.status, 201);
+        let deleted = client.delete(&format!("{jobs}/j{query}")).await;
+        assert_eq!(deleted.status, 200, "{query}: {}", deleted.text());
+        assert_eq!(deleted.header_all("warning") == [warning], warned, "{query}");
+        until(client, &format!("{jobs}/j"), |job| job.is_none()).await;
+        match stays {
+            true => assert_eq!(client.get(&format!("{MAPS}/child")).await.status, 200, "{query}"),
+            false => until_gone(client, "child").await,
+        }
+        client.delete(&format!("{MAPS}/child")).await;
+    }
+}

@@ -752,3 +752,33 @@ async fn under_the_default_vocabulary_groups_without_a_suffix_work_all_the_same(
     let explained = kubectl.ok("explain pod.spec.nodeName").await;
     assert!(explained.contains("FIELD: nodeName <string>"), "{explained}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn delete_cascades_as_it_is_told() {
+    // Semantics §5.3, §17 "Garbage collector".
+    let server = Server::start_upstream().await;
+    let Some(kubectl) = Kubectl::find(&server).await else { return };
+    let client = server.client();
+    let maps = "/api/v1/namespaces/default/configmaps";
+    for (cascade, child_stays) in [("foreground", false), ("background", false), ("orphan", true)] {
+        let owner = client.post(maps, &json!({"metadata": {"name": "owner"}})).await.json();
+        let reference = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "owner",
+            "uid": owner["metadata"]["uid"], "blockOwnerDeletion": true}]);
+        let child = json!({"metadata": {"name": "child", "ownerReferences": reference}});
+        assert_eq!(client.post(maps, &child).await.status, 201);
+        // The command waits until the owner is gone.
+        let said = kubectl.ok(&format!("delete configmap owner --cascade={cascade}")).await;
+        assert!(said.starts_with("configmap \"owner\" deleted"), "{said}");
+        assert_eq!(client.get(&format!("{maps}/owner")).await.status, 404, "{cascade}");
+        match cascade {
+            "foreground" => assert_eq!(client.get(&format!("{maps}/child")).await.status, 404),
+            "background" => drop(kubectl.ok("wait --for=delete configmap/child --timeout=20s").await),
+            _ => {}
+        }
+        let child = client.get(&format!("{maps}/child")).await;
+        assert_eq!(child.status == 200, child_stays, "{cascade}");
+        if child_stays {
+            assert!(child.json()["metadata"].get("ownerReferences").is_none());
+        }
+    }
+}

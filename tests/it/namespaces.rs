@@ -298,3 +298,56 @@ async fn fill(client: &Client, path: &str, count: usize) {
         writer.await.unwrap();
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn five_thousand_objects_of_many_kinds_go_and_a_cut_in_the_middle_changes_nothing() {
+    const EACH: usize = 1250;
+    const WRITERS: usize = 16;
+    let mut server = Server::start_upstream().await;
+    let client = server.client().clone();
+    let path = make(&client, "full").await;
+    let uid = client.get(&path).await.json()["metadata"]["uid"].clone();
+    let lists = [
+        format!("{path}/configmaps"),
+        format!("{path}/secrets"),
+        format!("{path}/services"),
+        "/apis/coordination.k8s.io/v1/namespaces/full/leases".to_owned(),
+    ];
+    // Some are owned by the namespace, some by each other: whoever comes first, the collector or the sweep.
+    let writers = (0..WRITERS).map(|writer| {
+        let (client, lists, uid) = (client.another(), lists.clone(), uid.clone());
+        tokio::spawn(async move {
+            for at in (writer..EACH).step_by(WRITERS) {
+                for list in &lists {
+                    let mut object = json!({"metadata": {"name": format!("o-{at}")}});
+                    if list.ends_with("services") {
+                        object["spec"] = json!({"clusterIP": "None", "selector": {"a": "b"}});
+                    }
+                    if at % 3 == 0 {
+                        object["metadata"]["ownerReferences"] =
+                            json!([{"apiVersion": "v1", "kind": "Namespace", "name": "full", "uid": uid}]);
+                    }
+                    put_in(&client, list, object).await;
+                }
+            }
+        })
+    });
+    for writer in writers.collect::<Vec<_>>() {
+        writer.await.unwrap();
+    }
+    assert_eq!(client.delete(&path).await.status, 200);
+    let begun = Instant::now();
+    let late = client.post(&lists[0], &json!({"metadata": {"name": "late"}})).await;
+    assert!(matches!(late.status, 403 | 404), "{}", late.text());
+    // One of them is gone: it is in the middle of it, or through already on a fast machine.
+    while client.get(&format!("{}/o-0", lists[0])).await.status == 200 && begun.elapsed() < PATIENCE {
+        tokio::task::yield_now().await;
+    }
+    server.kill();
+    server.restart().await;
+    let client = server.client();
+    until_gone(client, "full").await;
+    for list in &lists {
+        assert_eq!(client.get(list).await.json()["items"], json!([]), "{list}");
+    }
+}

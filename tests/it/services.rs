@@ -170,8 +170,11 @@ async fn the_server_has_a_service_of_its_own_and_keeps_it() {
     let quiet = client.get(&paths[0]).await.json()["metadata"]["resourceVersion"].clone();
     let note = json!({"metadata": {"annotations": {"a": "b"}}});
     client.patch(&paths[0], "merge", &note).await;
-    made(client, "another", json!({})).await;
-    let after = client.get(&paths[0]).await.json();
-    assert_eq!(after["metadata"]["annotations"]["a"], "b");
-    assert_ne!(after["metadata"]["resourceVersion"], quiet);
+    let noted = client.get(&paths[0]).await.json();
+    assert_eq!(noted["metadata"]["annotations"]["a"], "b");
+    assert_ne!(noted["metadata"]["resourceVersion"], quiet);
+    for name in ["another", "one-more"] {
+        made(client, name, json!({})).await;
+    }
+    assert_eq!(client.get(&paths[0]).await.json(), noted);
 }

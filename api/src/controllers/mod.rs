@@ -19,6 +19,7 @@ mod per_namespace;
 mod root_ca;
 mod selection;
 mod service_accounts;
+mod ttl_after_finished;
 
 pub use self::selection::{KNOWN, Selection};
 
@@ -65,6 +66,7 @@ pub fn start(api: Arc<Api>) -> Controllers {
     run!("namespace-controller", namespaces::follow);
     run!("serviceaccount-controller", service_accounts::follow);
     run!("root-ca-certificate-publisher-controller", root_ca::follow);
+    run!("ttl-after-finished-controller", ttl_after_finished::follow);
     if api.collects_garbage {
         run!("garbage-collector-controller", garbage::follow);
     }

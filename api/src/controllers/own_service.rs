@@ -14,6 +14,7 @@ use crate::bootstrap::{ObjectStore, Target, Written};
 use crate::json::{Object, Value};
 use crate::loopback::Loopback;
 use crate::naming::Naming;
+use crate::object::{copy_path, same_at};
 use crate::pipeline::Api;
 use crate::status::{Reason, Status};
 use crate::store;
@@ -69,12 +70,12 @@ pub async fn ensure(api: &Api) -> Result<(), Status> {
     Ok(())
 }
 
-/// One object as it should be, its members in the order in which they are stored, so that the two can be compared.
+/// One object as it should be.
 struct Wanted {
     target: Target,
     object: Value,
     /// What must agree, as paths; the rest is left to whoever changes it.
-    decides: &'static [&'static [&'static str]],
+    decides: &'static [&'static str],
 }
 
 fn wanted(api: &Api) -> Vec<Wanted> {
@@ -91,34 +92,30 @@ fn wanted(api: &Api) -> Vec<Wanted> {
     let mut all = vec![Wanted {
         target: target("", "services"),
         object: service(naming, address, target_port),
-        decides: &[&["spec", "ports"], &["spec", "type"]],
+        decides: &["spec.ports", "spec.type"],
     }];
     if let Some(advertised) = api.advertised {
         all.push(Wanted {
             target: target("", "endpoints"),
             object: endpoints(naming, advertised),
-            decides: &[&["subsets"], &["metadata", "labels"]],
+            decides: &["subsets", "metadata.labels"],
         });
         all.push(Wanted {
             target: target("discovery", "endpointslices"),
             object: endpoint_slice(naming, advertised),
-            decides: &[&["endpoints"], &["ports"], &["metadata", "labels"]],
+            decides: &["endpoints", "ports", "metadata.labels"],
         });
     }
     all
 }
 
 /// `existing` with what decides as it is wanted; `None` if it is so.
-fn put_right(existing: Value, wanted: &Value, decides: &[&[&str]]) -> Option<Value> {
-    if decides.iter().all(|path| existing.at(path) == wanted.at(path)) {
+fn put_right(existing: Value, wanted: &Value, decides: &[&'static str]) -> Option<Value> {
+    let (Value::Object(mut object), Some(wanted)) = (existing, wanted.as_object()) else { return None };
+    if decides.iter().all(|path| same_at(&object, wanted, path)) {
         return None;
     }
-    let Value::Object(mut object) = existing else { return None };
-    for path in decides {
-        let (Some((last, parents)), Some(value)) = (path.split_last(), wanted.at(path)) else { continue };
-        let parent = parents.iter().fold(&mut object, |parent, name| parent.object_entry((*name).to_owned()));
-        parent.insert((*last).to_owned(), value.clone());
-    }
+    decides.iter().for_each(|path| copy_path(&mut object, wanted, path));
     Some(object.into())
 }
 

@@ -5,11 +5,12 @@ use bytes::Bytes;
 use engine::{Change, CommitError, Expected};
 use http::StatusCode;
 
-use super::Call;
 use super::list::{ListStream, Page};
 use super::options::{DeleteOptions, ListOptions, Propagation};
+use super::{Call, force_delete};
 use crate::admission;
 use crate::clock;
+use crate::features::Feature;
 use crate::field::FieldError;
 use crate::json::{Object, Value};
 use crate::object::{at, finalizers, meta, set_finalizers, set_meta};
@@ -57,6 +58,10 @@ pub enum Outcome {
 pub async fn delete(call: &mut Call<'_>, body: &[u8]) -> Result<Response, Status> {
     let options = DeleteOptions::read(call, body)?;
     refuse_list_transform(&call.output, call.resource)?;
+    if options.ignore_store_read_error && call.api.features.has(Feature::AllowUnsafeMalformedObjectDeletion) {
+        force_delete::check_options(&options, &call.api.naming.meta_group())?;
+        return force_delete::delete(call).await;
+    }
     let name = call.info.name.clone();
     let namespace = call.info.namespace_of(call.resource).to_owned();
     if call.resource.stored().table.orphans_by_default
@@ -139,7 +144,7 @@ pub async fn delete_object(
             return Err(Status::not_found(on.subject(name)));
         };
         let mut object = stored.object(on.resource)?;
-        check_preconditions(on, name, options, &object, &stored)?;
+        check_preconditions(on.resource, name, options, &object, &stored)?;
         let expected = Expected::Revision(stored.entry.revision());
         let change = match first_phase(on, &mut object, options) {
             Phase::Pending => return Ok(Outcome::Waiting(stored.record.value)),
@@ -293,14 +298,14 @@ fn mark_finalizers(on: &Deletion<'_>, object: &mut Object, options: &DeleteOptio
 }
 
 /// 409 unless the object is the one the caller means (semantics §1.3).
-fn check_preconditions(
-    on: &Deletion<'_>,
+pub fn check_preconditions(
+    resource: &Resource,
     name: &str,
     options: &DeleteOptions,
     object: &Object,
     stored: &Stored,
 ) -> Result<(), Status> {
-    let subject = Subject { kind: on.resource.table.kind, ..on.subject(name) };
+    let subject = Subject { group: &resource.group, kind: resource.table.kind, name };
     let uid = meta(object, "uid");
     if let Some(wanted) = options.uid.as_deref().filter(|wanted| *wanted != uid) {
         let cause = format!(

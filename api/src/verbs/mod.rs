@@ -11,6 +11,8 @@
 pub mod apply;
 pub mod continue_token;
 pub mod delete;
+mod eviction;
+mod force_delete;
 pub mod list;
 pub mod options;
 pub mod ownership;
@@ -19,6 +21,7 @@ pub mod read;
 pub mod reviews;
 pub mod scale;
 pub mod subresource;
+pub mod token;
 pub mod watch;
 pub mod write;
 

@@ -237,7 +237,7 @@ impl DeleteOptions {
     }
 
     /// Unknown members are ignored; a member of the wrong type is a 400.
-    fn from_value(value: &Value, meta_group: &str) -> Result<Self, Status> {
+    pub fn from_value(value: &Value, meta_group: &str) -> Result<Self, Status> {
         let bad = |what: &str| {
             Status::bad_request(format!("decoded object cannot be converted to DeleteOptions: {what}"))
         };

@@ -5,7 +5,7 @@ use http::StatusCode;
 
 use super::delete::success;
 use super::write::update_object;
-use super::{Call, patch, read, scale, write};
+use super::{Call, eviction, patch, read, scale, token, write};
 use crate::body::Expected;
 use crate::json::{Object, Value};
 use crate::object::{at, meta, set_meta};
@@ -33,6 +33,8 @@ pub async fn serve(call: &mut Call<'_>, body: &Bytes) -> Result<Response, Status
         (_, "update", Some(endpoint)) => write::update(call, body, endpoint).await,
         (_, "patch", Some(endpoint)) => patch::patch(call, body, endpoint).await,
         ("binding", "create", _) => bind(call, table, body).await,
+        ("eviction", "create", _) => eviction::evict(call, table, body).await,
+        ("token", "create", _) => token::request(call, table, body).await,
         _ if table.connect || name == "log" => unreachable_node(call),
         _ => Err(Status::no_such_route()),
     }
@@ -189,21 +191,33 @@ async fn bind_pod(
     Ok(respond_success(code, &success(&Details::default(), Some(code)), &call.output))
 }
 
-/// Sets a condition, noting when it changed.
+/// Sets a condition without a reason.
 fn set_condition(status: &mut Object, kind: &str, value: &str) {
-    let list = status.entry("conditions");
-    if !matches!(list, Value::Array(_)) {
-        *list = Value::Array(Vec::new());
-    }
-    let Some(conditions) = list.as_array_mut() else { return };
     let mut condition = Object::new();
     condition.push("type", kind.into());
     condition.push("status", value.into());
     condition.push("lastProbeTime", Value::Null);
     condition.push("lastTransitionTime", crate::clock::now().into());
-    match conditions.iter_mut().find(|condition| condition.str_at(&["type"]) == kind) {
-        Some(slot) if slot.str_at(&["status"]) == value => {}
-        Some(slot) => *slot = condition.into(),
+    put_condition(status, condition);
+}
+
+/// Puts a condition into a status, in its old place if it has one. Its time stays that of its last change of status.
+pub fn put_condition(status: &mut Object, mut condition: Object) {
+    let list = status.entry("conditions");
+    if !matches!(list, Value::Array(_)) {
+        *list = Value::Array(Vec::new());
+    }
+    let Some(conditions) = list.as_array_mut() else { return };
+    let same = |name: &str, other: &Value| condition.get(name) == other.get(name);
+    match conditions.iter_mut().find(|other| same("type", other)) {
+        Some(slot) => {
+            if same("status", slot)
+                && let Some(since) = slot.get("lastTransitionTime").cloned()
+            {
+                condition.insert("lastTransitionTime", since);
+            }
+            *slot = condition.into();
+        }
         None => conditions.push(condition.into()),
     }
 }

@@ -53,6 +53,7 @@ pub(super) async fn follow(api: Arc<Api>) -> ControllerEnd {
         }
     }
     drop(snapshot);
+    api.engine.let_go();
     let writes = Semaphore::new(WRITES_MAX);
     let mut running = FuturesUnordered::new();
     loop {

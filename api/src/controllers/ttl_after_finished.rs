@@ -1,0 +1,198 @@
+//! Finished jobs that say how long they want to be kept go when that time is over (semantics §17).
+//!
+//! ```text
+//! tail on jobs ─► when is it due? ─► agenda, earliest first ─ due ─► newest state: still due? ─► delete, foreground
+//! ```
+//!
+//! The agenda only says when to look: whether a job goes is decided from its newest state, so a changed time, a job of
+//! the same name or a clock that was set do no harm.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+use http::StatusCode;
+use serde::Deserialize;
+
+use super::{EVENTS_MAX, Ending, WRITES_MAX};
+use crate::bootstrap::Target;
+use crate::clock;
+use crate::loopback::Loopback;
+use crate::pipeline::Api;
+use crate::schema::registry::Resource;
+use crate::status::Status;
+use crate::store;
+use crate::verbs::delete::{Deletion, delete_object};
+use crate::verbs::options::{DeleteOptions, Propagation};
+
+/// Longest sleep before the clock is looked at again: it may have been set meanwhile.
+const SLEEP_MAX: Duration = Duration::from_secs(60);
+
+/// Follows the jobs.
+pub(super) async fn follow(api: Arc<Api>) -> Ending {
+    let loopback = Loopback::controller(&api, "ttl-after-finished-controller");
+    let (namespace, name) = (String::new(), String::new());
+    let jobs =
+        loopback.resource(&Target { group: "batch", version: "v1", resource: "jobs", namespace, name })?;
+    let prefix = store::collection(jobs, "");
+    let snapshot = api.engine.snapshot();
+    let mut tail = api.engine.tail(snapshot.revision(), prefix.clone())?;
+    // Seconds since the epoch, and where. A job may stand here several times; it is looked at each time.
+    let mut agenda: BTreeSet<(i64, Bytes)> = BTreeSet::new();
+    for entry in snapshot.prefix(&prefix) {
+        let Ok(record) = entry.read() else { continue };
+        agenda.extend(Life::read(&record.value).and_then(|life| life.due()).map(|due| (due, record.key)));
+    }
+    drop(snapshot);
+    loop {
+        let pause = agenda.first().map(|(due, _)| {
+            let left = u64::try_from(due - clock::now_seconds()).unwrap_or(0);
+            Duration::from_secs(left).min(SLEEP_MAX)
+        });
+        let sleep = async {
+            match pause {
+                Some(pause) => tokio::time::sleep(pause).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            events = tail.next(EVENTS_MAX) => for event in events? {
+                let Ok(record) = event.entry.read() else { continue };
+                if event.kind == engine::EventKind::Put {
+                    let due = Life::read(&record.value).and_then(|life| life.due());
+                    agenda.extend(due.map(|due| (due, record.key)));
+                }
+            },
+            () = sleep => {
+                let later = agenda.split_off(&(clock::now_seconds() + 1, Bytes::new()));
+                let due = std::mem::replace(&mut agenda, later);
+                let deletions = due.into_iter().map(|(_, key)| end(&loopback, jobs, key));
+                let mut outcomes = stream::iter(deletions).buffer_unordered(WRITES_MAX);
+                while let Some(outcome) = outcomes.next().await {
+                    agenda.extend(outcome?);
+                }
+            }
+        }
+    }
+}
+
+/// Deletes a job if it is due; when it is due later, says when.
+async fn end(loopback: &Loopback<'_>, jobs: &Resource, key: Bytes) -> Result<Option<(i64, Bytes)>, Status> {
+    let Some(stored) = loopback.store().get(&key)? else { return Ok(None) };
+    let Some(life) = Life::read(&stored.record.value) else { return Ok(None) };
+    let Some(due) = life.due() else { return Ok(None) };
+    if due > clock::now_seconds() {
+        return Ok(Some((due, key)));
+    }
+    let options = DeleteOptions {
+        propagation: Some(Propagation::Foreground),
+        uid: Some(life.metadata.uid),
+        ..DeleteOptions::default()
+    };
+    let (namespace, name) = store::identity(jobs, &key);
+    let on = Deletion { api: loopback.api(), store: loopback.store(), resource: jobs };
+    match delete_object(&on, namespace, name, &options).await {
+        Err(error) if !matches!(error.code, StatusCode::NOT_FOUND | StatusCode::CONFLICT) => Err(error),
+        _ => Ok(None),
+    }
+}
+
+/// What is read of a job.
+#[derive(Deserialize)]
+struct Life {
+    metadata: Metadata,
+    #[serde(default)]
+    spec: Spec,
+    #[serde(default)]
+    status: State,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata {
+    uid: String,
+    #[serde(default)]
+    deletion_timestamp: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Spec {
+    ttl_seconds_after_finished: Option<i64>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct State {
+    conditions: Vec<Condition>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Condition {
+    r#type: String,
+    status: String,
+    last_transition_time: Option<String>,
+}
+
+impl Life {
+    fn read(value: &[u8]) -> Option<Life> {
+        serde_json::from_slice(value).ok()
+    }
+
+    /// When the job is to go, in seconds since the epoch; `None` for one that is not finished, stays or goes already.
+    fn due(&self) -> Option<i64> {
+        let kept = self.spec.ttl_seconds_after_finished?;
+        if !self.metadata.deletion_timestamp.is_empty() {
+            return None;
+        }
+        let finished = self.status.conditions.iter().find(|condition| {
+            matches!(condition.r#type.as_str(), "Complete" | "Failed") && condition.status == "True"
+        })?;
+        Some(clock::parse_seconds(finished.last_transition_time.as_deref()?)?.saturating_add(kept))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_is_due_after_it_finished_and_not_before() {
+        let finished = r#""status":{"conditions":[{"type":"Complete","status":"True","lastTransitionTime":"1970-01-01T00:01:00Z"}]}"#;
+        for (job, want) in [
+            (
+                format!(r#"{{"metadata":{{"uid":"u"}},"spec":{{"ttlSecondsAfterFinished":5}},{finished}}}"#),
+                Some(65),
+            ),
+            (
+                format!(r#"{{"metadata":{{"uid":"u"}},"spec":{{"ttlSecondsAfterFinished":0}},{finished}}}"#)
+                    .replace("Complete", "Failed"),
+                Some(60),
+            ),
+            (format!(r#"{{"metadata":{{"uid":"u"}},"spec":{{}},{finished}}}"#), None),
+            (
+                format!(r#"{{"metadata":{{"uid":"u"}},"spec":{{"ttlSecondsAfterFinished":5}},{finished}}}"#)
+                    .replace("True", "False"),
+                None,
+            ),
+            (
+                format!(r#"{{"metadata":{{"uid":"u"}},"spec":{{"ttlSecondsAfterFinished":5}},{finished}}}"#)
+                    .replace("Complete", "Suspended"),
+                None,
+            ),
+            (
+                format!(
+                    r#"{{"metadata":{{"uid":"u","deletionTimestamp":"t"}},"spec":{{"ttlSecondsAfterFinished":5}},{finished}}}"#
+                ),
+                None,
+            ),
+            (r#"{"metadata":{"uid":"u"},"spec":{"ttlSecondsAfterFinished":5}}"#.to_owned(), None),
+            ("{}".to_owned(), None),
+        ] {
+            assert_eq!(Life::read(job.as_bytes()).and_then(|life| life.due()), want, "{job}");
+        }
+    }
+}

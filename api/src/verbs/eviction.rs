@@ -1,0 +1,404 @@
+//! `/eviction` of pods: a deletion that disruption budgets may refuse (semantics §5.6, §20.1).
+//!
+//! ```text
+//! pod ─ ends or has not begun ──────────────────────────────┐
+//!     └ budget: none ───────────────────────────────────────┤
+//!               one: pod not ready, and that is allowed ────┼─► condition DisruptionTarget ─► delete
+//!                    a disruption is left ─► one less ──────┘
+//!                    none left ─► 429
+//!               several ─► 500
+//! ```
+
+use http::StatusCode;
+
+use super::Call;
+use super::delete::{Deletion, check_preconditions, delete_object, success};
+use super::options::DeleteOptions;
+use super::subresource::{decode_own, put_condition};
+use crate::bootstrap::Target;
+use crate::clock;
+use crate::json::{Object, Value};
+use crate::loopback::Loopback;
+use crate::object::{at, meta};
+use crate::query::WriteOptions;
+use crate::response::{Response, respond_success};
+use crate::schema::table::SubresourceTable;
+use crate::selector::label::LabelSelector;
+use crate::status::{Cause, Details, Reason, Status, Subject};
+use crate::store::{self, Stored};
+use crate::strategy::Endpoint;
+
+/// Most evictions that a budget's controller may have yet to notice.
+const DISRUPTED_PODS_MAX: usize = 2000;
+
+const VIOLATION: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
+
+/// POST of an Eviction on a pod.
+pub async fn evict(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -> Result<Response, Status> {
+    let meta_group = call.api.naming.meta_group();
+    let options = WriteOptions::from_query(call.query, "CreateOptions", &meta_group)?;
+    let eviction = decode_own(call, table, body, &options)?;
+    let name = call.info.name.clone();
+    if meta(&eviction, "name") != name {
+        return Err(Status::bad_request("name in URL does not match name in Eviction object"));
+    }
+    let mut deletion = match eviction.get("deleteOptions").filter(|options| !options.is_null()) {
+        Some(given) => DeleteOptions::from_value(given, &meta_group)?,
+        None => DeleteOptions::default(),
+    };
+    if eviction.get("deleteOptions").is_some_and(|given| given.get("dryRun").is_some())
+        && deletion.dry_run != options.dry_run
+    {
+        let shown = |dry_run| if dry_run { "[All]" } else { "[]" };
+        return Err(Status::bad_request(format!(
+            "Non-matching dry-run options in request and content: {} and {}",
+            shown(options.dry_run),
+            shown(deletion.dry_run)
+        )));
+    }
+    deletion.dry_run |= options.dry_run;
+    let conditional = deletion.resource_version.is_some();
+    loop {
+        let (stored, pod) = read(call, &name)?;
+        let revision = stored.entry.revision();
+        let mut this = deletion.clone();
+        let standing = standing(&pod);
+        match standing {
+            Standing::Over => {}
+            Standing::Beginning => pin(&mut this, revision),
+            Standing::Running { ready } => match budget_of(call, &stored)? {
+                None => {}
+                Some(budget) if !ready && lets_unready_go(&budget) => pin(&mut this, revision),
+                Some(budget) => {
+                    let namespace = call.info.namespace_of(call.resource);
+                    spend(call, namespace, meta(&budget, "name"), &name, this.dry_run).await?;
+                }
+            },
+        }
+        match delete(call, &name, &this).await {
+            Ok(()) => break,
+            Err(error) if error.reason == Reason::Conflict && !conditional => match standing {
+                // It may have become ready meanwhile, and count: look at it again.
+                Standing::Beginning => {}
+                Standing::Running { .. } if this.resource_version.is_some() => {
+                    let budget = budget_of(call, &stored)?;
+                    let budget = budget.as_ref().map_or("", |budget| meta(budget, "name"));
+                    return Err(not_settled(budget));
+                }
+                _ => return Err(error),
+            },
+            Err(error) => return Err(error),
+        }
+    }
+    let code = StatusCode::CREATED;
+    Ok(respond_success(code, &success(&Details::default(), Some(code)), &call.output))
+}
+
+/// What a pod is to its budget.
+#[derive(Clone, Copy)]
+enum Standing {
+    /// Finished, or deleted already.
+    Over,
+    /// Not running yet.
+    Beginning,
+    /// It counts, if it is ready.
+    Running { ready: bool },
+}
+
+fn standing(pod: &Object) -> Standing {
+    let phase = at(pod, "status.phase").and_then(Value::as_str).unwrap_or_default();
+    if !meta(pod, "deletionTimestamp").is_empty() || matches!(phase, "Succeeded" | "Failed") {
+        return Standing::Over;
+    }
+    if phase == "Pending" {
+        return Standing::Beginning;
+    }
+    let conditions = at(pod, "status.conditions").and_then(Value::as_array).unwrap_or_default();
+    let ready = conditions
+        .iter()
+        .any(|condition| condition.str_at(&["type"]) == "Ready" && condition.str_at(&["status"]) == "True");
+    Standing::Running { ready }
+}
+
+/// Ties the deletion to the state that was judged, unless the caller tied it to another.
+fn pin(options: &mut DeleteOptions, revision: u64) {
+    options.resource_version.get_or_insert_with(|| revision.to_string());
+}
+
+fn read(call: &Call<'_>, name: &str) -> Result<(Stored, Object), Status> {
+    let key = store::key(call.resource, call.info.namespace_of(call.resource), name);
+    let stored = call.store().get(&key)?.ok_or_else(|| Status::not_found(call.subject(name)))?;
+    let pod = stored.object(call.resource)?;
+    Ok((stored, pod))
+}
+
+fn budgets(namespace: &str, name: &str) -> Target {
+    let (namespace, name) = (namespace.to_owned(), name.to_owned());
+    Target { group: "policy", version: "v1", resource: "poddisruptionbudgets", namespace, name }
+}
+
+/// The budget that counts the pod.
+///
+/// # Errors
+/// 500 when there are several (§20.1).
+fn budget_of(call: &Call<'_>, pod: &Stored) -> Result<Option<Object>, Status> {
+    let labels = crate::attributes::Attributes::new(&pod.record.attributes);
+    if labels.labels().next().is_none() {
+        return Ok(None);
+    }
+    let namespace = call.info.namespace_of(call.resource);
+    let resource = Loopback::new(call.api).resource(&budgets(namespace, ""))?;
+    let mut found = None;
+    for entry in call.store().snapshot().prefix(&store::collection(resource, namespace)) {
+        let budget = store::read(entry)?.object(resource)?;
+        // A selector that cannot be read selects nothing; one that is there and empty, everything.
+        let selector = at(&budget, "spec.selector").filter(|selector| !selector.is_null());
+        let Some(Ok(selector)) = selector.map(|selector| LabelSelector::from_object(Some(selector))) else {
+            continue;
+        };
+        if !selector.matches(|key| labels.label(key)) {
+            continue;
+        }
+        if found.replace(budget).is_some() {
+            let mut status = Status::new(
+                Reason::Unknown,
+                "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
+            );
+            status.code = StatusCode::INTERNAL_SERVER_ERROR;
+            return Err(status);
+        }
+    }
+    Ok(found)
+}
+
+fn count(budget: &Object, name: &str) -> i64 {
+    at(budget, &format!("status.{name}")).and_then(Value::as_i64).unwrap_or(0)
+}
+
+/// Whether a pod that is not ready may go without being counted.
+fn lets_unready_go(budget: &Object) -> bool {
+    let policy = at(budget, "spec.unhealthyPodEvictionPolicy").and_then(Value::as_str);
+    let (healthy, wanted) = (count(budget, "currentHealthy"), count(budget, "desiredHealthy"));
+    policy == Some("AlwaysAllow") || wanted > 0 && healthy >= wanted
+}
+
+/// Takes one disruption of the budget for the pod.
+///
+/// # Errors
+/// 429 when there is none left or nobody can say yet, 403 when the budget is in a state that it should not be in.
+async fn spend(
+    call: &Call<'_>,
+    namespace: &str,
+    budget: &str,
+    pod: &str,
+    dry_run: bool,
+) -> Result<(), Status> {
+    let loopback = Loopback::new(call.api);
+    let resource = loopback.resource(&budgets(namespace, budget))?;
+    if dry_run {
+        let stored = loopback.store().get(&store::key(resource, namespace, budget))?;
+        return match stored {
+            Some(stored) => check(&stored.object(resource)?),
+            None => Ok(()),
+        };
+    }
+    let mut refusal = None;
+    loopback
+        .change(resource, (namespace, budget), Endpoint::Status, |old| match check(old) {
+            Ok(()) => {
+                refusal = None;
+                Some(spent(old, pod))
+            }
+            Err(error) => {
+                refusal = Some(error);
+                None
+            }
+        })
+        .await?;
+    refusal.map_or(Ok(()), Err)
+}
+
+/// The budget with one disruption less, for `pod`.
+fn spent(budget: &Object, pod: &str) -> Object {
+    let mut budget = budget.clone();
+    let left = count(&budget, "disruptionsAllowed") - 1;
+    let generation = at(&budget, "metadata.generation").cloned();
+    let status = budget.object_entry("status");
+    status.insert("disruptionsAllowed", Value::Int(left));
+    let pods = status.object_entry("disruptedPods");
+    pods.insert(pod.to_owned(), clock::now().into());
+    crate::strategy::sort_members(pods);
+    if left == 0 {
+        let members = [
+            ("type", "DisruptionAllowed".into()),
+            ("status", "False".into()),
+            ("observedGeneration", generation.unwrap_or(Value::Int(0))),
+            ("lastTransitionTime", clock::now().into()),
+            ("reason", "InsufficientPods".into()),
+            ("message", "".into()),
+        ];
+        put_condition(status, Object::from_iter(members.map(|(name, value)| (name.into(), value))));
+    }
+    budget
+}
+
+/// Whether the budget has a disruption left.
+fn check(budget: &Object) -> Result<(), Status> {
+    let name = meta(budget, "name");
+    let generation = at(budget, "metadata.generation").and_then(Value::as_i64).unwrap_or(0);
+    if count(budget, "observedGeneration") < generation {
+        return Err(not_settled(name));
+    }
+    let forbid = |why: &str| {
+        let subject = Subject { group: "policy", kind: "poddisruptionbudget", name };
+        Err(Status::forbidden(subject, why))
+    };
+    let left = count(budget, "disruptionsAllowed");
+    if left < 0 {
+        return forbid("pdb disruptions allowed is negative");
+    }
+    let disrupted = at(budget, "status.disruptedPods").and_then(Value::as_object).map_or(0, Object::len);
+    if disrupted > DISRUPTED_PODS_MAX {
+        return forbid("DisruptedPods map too big - too many evictions not confirmed by PDB controller");
+    }
+    if left > 0 {
+        return Ok(());
+    }
+    let conditions = at(budget, "status.conditions").and_then(Value::as_array).unwrap_or_default();
+    let failed = conditions.iter().find(|condition| {
+        condition.str_at(&["type"]) == "DisruptionAllowed"
+            && condition.str_at(&["status"]) == "False"
+            && condition.str_at(&["reason"]) == "SyncFailed"
+            && !condition.str_at(&["message"]).is_empty()
+    });
+    let (wanted, healthy) = (count(budget, "desiredHealthy"), count(budget, "currentHealthy"));
+    let cause = match failed {
+        Some(failed) => format!(
+            "The disruption budget {name} does not allow evicting pods currently because it failed sync: {}",
+            failed.str_at(&["message"])
+        ),
+        None => {
+            format!("The disruption budget {name} needs {wanted} healthy pods and has {healthy} currently")
+        }
+    };
+    Err(violation(cause, 0))
+}
+
+/// 429: what the budget allows is not known yet.
+fn not_settled(budget: &str) -> Status {
+    violation(format!("The disruption budget {budget} is still being processed by the server."), 10)
+}
+
+fn violation(cause: String, retry_after_seconds: u32) -> Status {
+    let cause = Cause { reason: "DisruptionBudget".to_owned(), message: cause, field: String::new() };
+    let mut status = Status::new(Reason::TooManyRequests, VIOLATION);
+    let details = Details { causes: vec![cause], retry_after_seconds, ..Details::default() };
+    status.details = Some(Box::new(details));
+    status
+}
+
+/// Says in the pod why it goes, and deletes it.
+async fn delete(call: &Call<'_>, name: &str, options: &DeleteOptions) -> Result<(), Status> {
+    let namespace = call.info.namespace_of(call.resource);
+    let on = Deletion { api: call.api, store: call.store(), resource: call.resource };
+    let mut options = options.clone();
+    if !options.dry_run {
+        let told = say_why(call, namespace, name, &options).await?;
+        if let (Some(wanted), Some(told)) = (&mut options.resource_version, told) {
+            // It held for the state before the condition, which this server itself has just changed.
+            *wanted = told;
+        }
+    }
+    delete_object(&on, namespace, name, &options).await.map(drop)
+}
+
+/// Writes the condition, if the pod still is the one that is meant; returns its version afterwards.
+async fn say_why(
+    call: &Call<'_>,
+    namespace: &str,
+    name: &str,
+    options: &DeleteOptions,
+) -> Result<Option<String>, Status> {
+    let mut mismatch = Ok(());
+    let loopback = Loopback::new(call.api);
+    let written = loopback
+        .change_reporting(call.resource, (namespace, name), Endpoint::Status, |stored, pod| {
+            mismatch = check_preconditions(call.resource, name, options, pod, stored);
+            if mismatch.is_err() {
+                return None;
+            }
+            let mut pod = pod.clone();
+            let members = [
+                ("type", "DisruptionTarget".into()),
+                ("status", "True".into()),
+                ("lastProbeTime", Value::Null),
+                ("lastTransitionTime", clock::now().into()),
+                ("reason", "EvictionByEvictionAPI".into()),
+                ("message", "Eviction API: evicting".into()),
+            ];
+            let condition = Object::from_iter(members.map(|(name, value)| (name.into(), value)));
+            put_condition(pod.object_entry("status"), condition);
+            Some(pod)
+        })
+        .await?;
+    mismatch.map(|()| written.map(|revision| revision.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json::parse;
+
+    fn object(text: &str) -> Object {
+        parse(text.as_bytes()).unwrap().as_object().unwrap().clone()
+    }
+
+    #[test]
+    fn a_budget_gives_what_it_has_and_says_what_it_lacks() {
+        // Semantics §5.6 "pods/eviction".
+        for (budget, want) in [
+            (r#"{"metadata":{"name":"b"},"status":{"disruptionsAllowed":1}}"#, None),
+            (
+                r#"{"metadata":{"name":"b","generation":2},"status":{"observedGeneration":1,"disruptionsAllowed":1}}"#,
+                Some((429, 10, "The disruption budget b is still being processed by the server.")),
+            ),
+            (
+                r#"{"metadata":{"name":"b"},"status":{"disruptionsAllowed":0,"desiredHealthy":3,"currentHealthy":2}}"#,
+                Some((429, 0, "The disruption budget b needs 3 healthy pods and has 2 currently")),
+            ),
+            (
+                r#"{"metadata":{"name":"b"},"status":{"disruptionsAllowed":0,"conditions":[{"type":"DisruptionAllowed","status":"False","reason":"SyncFailed","message":"no"}]}}"#,
+                Some((
+                    429,
+                    0,
+                    "The disruption budget b does not allow evicting pods currently because it failed sync: no",
+                )),
+            ),
+            (r#"{"metadata":{"name":"b"},"status":{"disruptionsAllowed":-1}}"#, Some((403, 0, ""))),
+        ] {
+            let got = check(&object(budget)).err().map(|status| {
+                let details = status.details.unwrap_or_default();
+                let cause = details.causes.first().map(|cause| cause.message.clone()).unwrap_or_default();
+                (status.code.as_u16(), details.retry_after_seconds, cause)
+            });
+            let want = want.map(|(code, wait, cause)| (code, wait, cause.to_owned()));
+            assert_eq!(got, want, "{budget}");
+        }
+    }
+
+    #[test]
+    fn the_last_disruption_closes_the_budget() {
+        let budget = object(r#"{"metadata":{"name":"b","generation":4},"status":{"disruptionsAllowed":2}}"#);
+        let once = spent(&budget, "one");
+        assert_eq!(count(&once, "disruptionsAllowed"), 1);
+        assert!(at(&once, "status.conditions").is_none());
+        let twice = spent(&once, "another");
+        assert_eq!(count(&twice, "disruptionsAllowed"), 0);
+        let pods = at(&twice, "status.disruptedPods").and_then(Value::as_object).unwrap();
+        assert_eq!(pods.iter().map(|(name, _)| name).collect::<Vec<_>>(), ["another", "one"]);
+        let conditions = at(&twice, "status.conditions").and_then(Value::as_array).unwrap();
+        assert_eq!(conditions[0].str_at(&["reason"]), "InsufficientPods");
+        assert_eq!(conditions[0].get("observedGeneration"), Some(&Value::Int(4)));
+        assert!(check(&twice).is_err());
+    }
+}

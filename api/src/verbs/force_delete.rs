@@ -1,0 +1,109 @@
+//! Deletion of an object that cannot be read (spec §3.1, gate `AllowUnsafeMalformedObjectDeletion`).
+//!
+//! An object whose bytes are damaged, or are no object of its kind, can be neither shown nor updated, and so not
+//! deleted the ordinary way either. Whoever may do what that breaks may have it removed: finalizers, preconditions and
+//! whatever hangs on the object are passed over, because nobody can read them. Objects that can be read are refused.
+
+use auth::Attributes;
+use engine::{Change, CommitError, Expected};
+use http::StatusCode;
+
+use super::Call;
+use super::delete::success;
+use super::options::DeleteOptions;
+use crate::admission;
+use crate::field::FieldError;
+use crate::json::Object;
+use crate::object::set_meta;
+use crate::query::invalid_options;
+use crate::response::{Response, respond_success};
+use crate::status::{Details, Reason, Status};
+use crate::store;
+
+/// The option, as errors name it.
+const OPTION: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
+
+/// The permission beyond `delete`.
+const VERB: &str = "unsafe-delete-ignore-read-errors";
+
+/// Refuses options that say something about an object nobody can read.
+///
+/// # Errors
+/// 422 naming each.
+pub fn check_options(options: &DeleteOptions, meta_group: &str) -> Result<(), Status> {
+    let set = [
+        (options.dry_run, ".dryRun"),
+        (options.propagation.is_some(), ".propagationPolicy"),
+        (options.orphan_dependents.is_some(), ".orphanDependents"),
+        (options.grace_period_seconds.is_some(), ".gracePeriodSeconds"),
+        (options.uid.is_some() || options.resource_version.is_some(), ".preconditions"),
+    ];
+    let errors: Vec<FieldError> = set
+        .into_iter()
+        .filter(|(set, _)| *set)
+        .map(|(_, name)| {
+            FieldError::invalid(OPTION, &true.into(), format!("cannot be set together with {name}"))
+        })
+        .collect();
+    if errors.is_empty() { Ok(()) } else { Err(invalid_options("DeleteOptions", meta_group, &errors)) }
+}
+
+/// Removes the object of a permitted request if it cannot be read.
+///
+/// # Errors
+/// 403 without the second permission, 422 for an object that can be read or is not there, or the store's error.
+pub async fn delete(call: &Call<'_>) -> Result<Response, Status> {
+    let name = call.info.name.as_str();
+    admission::delete(call, name)?;
+    let attributes = Attributes { verb: VERB, ..*call.proof.attributes() };
+    if let Err(denied) = call.api.authorizer.authorize(&attributes).await {
+        let why = format!("not permitted to do \"{VERB}\", reason: {}", denied.message);
+        return Err(Status::forbidden(call.subject(name), &why));
+    }
+    let namespace = call.info.namespace_of(call.resource);
+    let key = store::key(call.resource, namespace, name);
+    loop {
+        let Some(entry) = call.store().snapshot().get(&key) else { return Err(refuse(call)) };
+        let revision = entry.revision();
+        match store::read(entry).and_then(|stored| stored.object(call.resource)) {
+            Err(error) if error.reason == Reason::StorageReadError => {}
+            Ok(_) => return Err(refuse(call)),
+            Err(error) => return Err(error),
+        }
+        // The log needs a final state, which watchers are shown: all that is known of the object is where it was.
+        let change = Change::Delete(Some(store::payload(call.resource, &remains(call, namespace, name))));
+        match call.store().commit(key.clone(), Expected::Revision(revision), change).await {
+            Ok(_) => break,
+            Err(CommitError::Conflict { .. }) => {}
+            Err(error) => return Err(call.api.commit_failed(&error)),
+        }
+    }
+    tracing::warn!(
+        key = %String::from_utf8_lossy(&key),
+        user = call.user.name,
+        "object that cannot be read was removed"
+    );
+    let kind = call.resource.table.kind.to_owned();
+    let details = Details { name: name.to_owned(), kind, ..Details::default() };
+    let code = StatusCode::OK;
+    Ok(respond_success(code, &success(&details, Some(code)), &call.output))
+}
+
+fn refuse(call: &Call<'_>) -> Status {
+    let why = "is exclusively used to delete corrupt object(s), try again by removing this option";
+    let error = FieldError::invalid(OPTION, &true.into(), why);
+    Status::invalid(call.subject(&call.info.name), &[error])
+}
+
+/// An object of the kind that says its name and nothing else.
+fn remains(call: &Call<'_>, namespace: &str, name: &str) -> Object {
+    let stored = call.resource.stored();
+    let mut object = Object::new();
+    object.push("kind", stored.kind.into());
+    object.push("apiVersion", stored.api_version.as_str().into());
+    set_meta(&mut object, "name", Some(name.into()));
+    if !namespace.is_empty() {
+        set_meta(&mut object, "namespace", Some(namespace.into()));
+    }
+    object
+}

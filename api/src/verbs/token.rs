@@ -1,0 +1,203 @@
+//! `/token` of service accounts: a signed token for the account, perhaps bound to a pod, a secret or a node
+//! (semantics §13.4).
+//!
+//! Nothing is stored: what a token says is signed, and what it depends on is looked up when it is shown.
+
+use std::time::{Duration, SystemTime};
+
+use auth::authn::service_account::{Reference, TokenIssuer, TokenSpec};
+use http::StatusCode;
+
+use super::Call;
+use super::subresource::decode_own;
+use crate::clock;
+use crate::field::FieldError;
+use crate::json::{Object, Value};
+use crate::object::{at, meta, metadata_mut, set_meta};
+use crate::pipeline::Api;
+use crate::query::WriteOptions;
+use crate::rendition::Renderer;
+use crate::response::Response;
+use crate::schema::table::SubresourceTable;
+use crate::status::{Status, Subject};
+use crate::store;
+
+/// Seconds a token lasts when nobody says.
+const LIFETIME_DEFAULT: i64 = 60 * 60;
+
+/// Least and most seconds that may be asked for.
+const LIFETIME: (i64, i64) = (10 * 60, 1 << 32);
+
+/// The lifetime that clients of long ago ask for without renewing the token; theirs really lasts a year, and its use
+/// after this time is noted.
+const EXTENDED: (i64, u64) = (60 * 60 + 7, 365 * 24 * 60 * 60);
+
+/// How tokens are made here.
+pub struct Tokens {
+    /// Signs them.
+    pub issuer: TokenIssuer,
+    /// Whom they are for unless somebody else is named: this server.
+    pub audiences: Vec<String>,
+    /// Longest a token may last.
+    pub lifetime_max: Option<Duration>,
+    /// Whether tokens of clients that do not renew them last longer than they ask.
+    pub extends: bool,
+}
+
+/// POST of a TokenRequest on a service account.
+pub async fn request(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -> Result<Response, Status> {
+    let options = WriteOptions::from_query(call.query, "CreateOptions", &call.api.naming.meta_group())?;
+    let mut request = decode_own(call, table, body, &options)?;
+    crate::schema::defaults::apply(table.message, &mut request, call.api.naming);
+    let tokens = &call.api.tokens;
+    let (name, namespace) = (call.info.name.clone(), call.info.namespace.clone());
+    let group = call.api.naming.group(table.group, table.group_suffixed);
+    let invalid = |name: &str, errors: &[FieldError]| {
+        Err(Status::invalid(Subject { group: &group, kind: table.kind, name }, errors))
+    };
+    for (member, wanted, what) in [("name", &name, "name"), ("namespace", &namespace, "namespace")] {
+        let given = meta(&request, member);
+        if !given.is_empty() && given != wanted {
+            let why = format!("must match the service account {what} if specified");
+            let error = FieldError::invalid(format!("metadata.{member}"), &given.into(), why);
+            return invalid(&name, &[error]);
+        }
+    }
+    let Some(account) = call.store().get(&store::key(call.resource, &namespace, &name))? else {
+        return Err(Status::not_found(call.subject(&name)));
+    };
+    let account = account.object(call.resource)?;
+    let account = Reference { name: name.clone(), uid: meta(&account, "uid").to_owned() };
+
+    let now = clock::now_seconds();
+    set_meta(&mut request, "name", Some(name.as_str().into()));
+    set_meta(&mut request, "namespace", Some(namespace.as_str().into()));
+    set_meta(&mut request, "creationTimestamp", Some(clock::format_seconds(now).into()));
+    metadata_mut(&mut request).remove("uid");
+    let mut audiences = texts(at(&request, "spec.audiences"));
+    if audiences.is_empty() {
+        audiences.clone_from(&tokens.audiences);
+    }
+    let asked = at(&request, "spec.expirationSeconds").and_then(Value::as_i64);
+    let mut seconds = asked.unwrap_or(LIFETIME_DEFAULT);
+    let refused = match seconds {
+        short if short < LIFETIME.0 => Some("may not specify a duration less than 10 minutes"),
+        long if long > LIFETIME.1 => Some("may not specify a duration larger than 2^32 seconds"),
+        _ => None,
+    };
+    if let Some(why) = refused {
+        return invalid("", &[FieldError::invalid("spec.expirationSeconds", &Value::Int(seconds), why)]);
+    }
+    let bound = Bound::find(call.api, call, &request, &namespace, &name)?;
+    let max = tokens.lifetime_max.and_then(|max| i64::try_from(max.as_secs()).ok());
+    if let Some(max) = max.filter(|max| seconds > *max) {
+        call.warnings.push(format!("requested expiration of {seconds} seconds shortened to {max} seconds"));
+        seconds = max;
+    }
+    let for_this_server = audiences.iter().all(|audience| tokens.audiences.contains(audience));
+    let extended = tokens.extends && bound.pod.is_some() && seconds == EXTENDED.0 && for_this_server;
+    let asked = Duration::from_secs(seconds.unsigned_abs());
+    let spec = TokenSpec {
+        namespace,
+        account,
+        audiences: audiences.clone(),
+        issued: SystemTime::UNIX_EPOCH + Duration::from_secs(now.unsigned_abs()),
+        lifetime: if extended { Duration::from_secs(EXTENDED.1) } else { asked },
+        warn_after: extended.then_some(asked),
+        pod: bound.pod,
+        secret: bound.secret,
+        node: bound.node,
+    };
+    let issued = tokens.issuer.issue(&spec).map_err(|error| Status::internal(error.to_string()))?;
+
+    let list = audiences.into_iter().map(Value::String).collect();
+    let wanted = request.object_entry("spec");
+    wanted.insert("audiences", Value::Array(list));
+    wanted.insert("expirationSeconds", Value::Int(seconds));
+    let mut status = Object::new();
+    status.push("token", issued.token.into());
+    status.push("expirationTimestamp", clock::format_seconds(now + seconds).into());
+    request.insert("status", status.into());
+    Renderer::respond_foreign(call, StatusCode::CREATED, table.message, &request)
+}
+
+fn texts(list: Option<&Value>) -> Vec<String> {
+    let list = list.and_then(Value::as_array).unwrap_or_default();
+    list.iter().filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+/// What a token lives and dies with.
+#[derive(Default)]
+struct Bound {
+    pod: Option<Reference>,
+    secret: Option<Reference>,
+    node: Option<Reference>,
+}
+
+impl Bound {
+    /// Looks up the object that a request names.
+    fn find(
+        api: &Api,
+        call: &Call<'_>,
+        request: &Object,
+        namespace: &str,
+        account: &str,
+    ) -> Result<Bound, Status> {
+        let Some(reference) = at(request, "spec.boundObjectRef").filter(|reference| !reference.is_null())
+        else {
+            return Ok(Bound::default());
+        };
+        let text = |name: &str| reference.str_at(&[name]);
+        let (api_version, kind, name, uid) = (text("apiVersion"), text("kind"), text("name"), text("uid"));
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let resource = match (group, kind) {
+            ("", "Pod") => "pods",
+            ("", "Secret") => "secrets",
+            ("", "Node") => "nodes",
+            _ => {
+                let what = format!("{group}/{version}, Kind={kind}");
+                return Err(Status::bad_request(format!("cannot bind token to object of type {what}")));
+            }
+        };
+        let get = |plural: &str, name: &str| {
+            let resource = api.registry.resource("", "v1", plural).ok_or_else(Status::no_such_route)?;
+            let namespace = if resource.namespaced() { namespace } else { "" };
+            let stored = call.store().get(&store::key(resource, namespace, name))?;
+            stored.map(|stored| stored.object(resource)).transpose()
+        };
+        let Some(object) = get(resource, name)? else {
+            return Err(Status::not_found(Subject { group: "", kind: resource, name }));
+        };
+        let mut bound = Bound::default();
+        let found = Reference { name: name.to_owned(), uid: meta(&object, "uid").to_owned() };
+        let of_other_life = !uid.is_empty() && uid != found.uid;
+        match resource {
+            "pods" => {
+                let runs_as =
+                    at(&object, "spec.serviceAccountName").and_then(Value::as_str).unwrap_or_default();
+                if runs_as != account {
+                    return Err(Status::bad_request(format!(
+                        "cannot bind token for serviceaccount \"{account}\" to pod running with different serviceaccount \
+                         name."
+                    )));
+                }
+                let node = at(&object, "spec.nodeName").and_then(Value::as_str).unwrap_or_default();
+                if !node.is_empty() {
+                    let uid = get("nodes", node)?.map(|node| meta(&node, "uid").to_owned());
+                    bound.node = Some(Reference { name: node.to_owned(), uid: uid.unwrap_or_default() });
+                }
+                bound.pod = Some(found);
+            }
+            "secrets" => bound.secret = Some(found),
+            _ => bound.node = Some(found),
+        }
+        if of_other_life {
+            let why = format!(
+                "the UID in the bound object reference ({uid}) does not match the UID in record. The object might have \
+                 been deleted and then recreated"
+            );
+            return Err(Status::conflict(Subject { group, kind, name }, &why));
+        }
+        Ok(bound)
+    }
+}

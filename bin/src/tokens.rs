@@ -1,0 +1,47 @@
+//! Tokens of service accounts: what signs them here, and what is believed.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Context;
+use api::policy::EngineAccounts;
+use api::verbs::token::Tokens;
+use auth::authn::service_account::{ServiceAccountTokens, TokenIssuer};
+use auth::authn::{NameDomains, SigningKey, VerificationKey};
+use engine::Engine;
+
+use crate::config::Config;
+use crate::pki;
+
+/// How tokens are checked and made. Without a key of the operator's the server keeps one in its data directory, so that
+/// its tokens outlive it.
+pub fn prepare(
+    config: &Config,
+    engine: Engine,
+    domains: &NameDomains,
+) -> anyhow::Result<(ServiceAccountTokens, Tokens)> {
+    let told = &config.tokens;
+    let signing = match &told.signing_key {
+        Some(file) => SigningKey::from_pem(&file.bytes).with_context(|| file.path.display().to_string())?,
+        None => own_key(&config.data_dir.join("pki"))?,
+    };
+    let mut keys = vec![signing.public().clone()];
+    for file in &told.keys {
+        keys.extend(VerificationKey::from_pem(&file.bytes).with_context(|| file.path.display().to_string())?);
+    }
+    let accounts = Arc::new(EngineAccounts::new(engine));
+    let issuer = told.issuers.first().cloned().unwrap_or_default();
+    let verifier = ServiceAccountTokens::new(told.issuers.clone(), keys, accounts, domains.clone());
+    let tokens = Tokens {
+        issuer: TokenIssuer::new(issuer, signing, domains.clone()),
+        audiences: told.audiences.clone(),
+        lifetime_max: told.lifetime_max,
+        extends: told.extends,
+    };
+    Ok((verifier, tokens))
+}
+
+fn own_key(dir: &Path) -> anyhow::Result<SigningKey> {
+    let pem = pki::private_key(dir, "service-accounts")?;
+    SigningKey::from_pem(pem.as_bytes()).context("cannot use the key of service account tokens")
+}

@@ -1,0 +1,135 @@
+//! Objects whose bytes are damaged, and how they are got rid of. Spec §3.1, semantics §5.3, §16.5.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::json;
+use tests::Server;
+use tests::server::Options;
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+const OPTION: &str = "ignoreStoreReadErrorWithClusterBreakingPotential=true";
+
+/// Flips a bit of `marker` wherever a segment of the log has it.
+fn damage(data_dir: &Path, marker: &[u8]) {
+    let mut found = 0;
+    for entry in fs::read_dir(data_dir.join("log")).unwrap() {
+        let path = entry.unwrap().path();
+        let mut bytes = fs::read(&path).unwrap();
+        let places: Vec<usize> = (0..bytes.len().saturating_sub(marker.len()))
+            .filter(|&at| bytes[at] == marker[0] && bytes[at..].starts_with(marker))
+            .collect();
+        for at in &places {
+            bytes[*at] ^= 1;
+        }
+        if !places.is_empty() {
+            fs::write(&path, &bytes).unwrap();
+            found += places.len();
+        }
+    }
+    assert!(found > 0, "the marker is in the log");
+}
+
+async fn with_damage(gate: bool) -> Server {
+    let mut options = Options::default();
+    if gate {
+        options.flags.push("--feature-gates=AllowUnsafeMalformedObjectDeletion=true".to_owned());
+    }
+    options.flags.push("--token-auth-file=$dir/tokens.csv".to_owned());
+    options.files.push(("tokens.csv", "deleter-token,deleter,1\n".to_owned()));
+    let mut server = Server::start(options).await;
+    let client = server.client();
+    let broken = json!({"metadata": {"name": "broken", "finalizers": ["example.com/hold"]},
+        "data": {"marker": "MARKER-OF-THE-BROKEN-ONE"}});
+    assert_eq!(client.post(MAPS, &broken).await.status, 201);
+    assert_eq!(client.post(MAPS, &json!({"metadata": {"name": "whole"}})).await.status, 201);
+    let roles = "/apis/rbac.authorization.k8s.io/v1";
+    let role = json!({"metadata": {"name": "deleter"}, "rules": [
+        {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["delete"]}]});
+    assert_eq!(client.post(&format!("{roles}/clusterroles"), &role).await.status, 201);
+    let binding = json!({"metadata": {"name": "deleter"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "deleter"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "deleter"}]});
+    assert_eq!(client.post(&format!("{roles}/clusterrolebindings"), &binding).await.status, 201);
+    server.kill();
+    damage(server.data_dir(), b"MARKER-OF-THE-BROKEN-ONE");
+    server.restart().await;
+    server
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_object_nobody_can_read_is_removed_by_those_who_may_and_no_other_is() {
+    let server = with_damage(true).await;
+    let client = server.client();
+    let broken = format!("{MAPS}/broken");
+    let read = client.get(&broken).await;
+    assert_eq!(
+        (read.status, read.json()["reason"].as_str()),
+        (500, Some("StorageReadError")),
+        "{}",
+        read.text()
+    );
+    let ordinary = client.delete(&broken).await;
+    assert_eq!((ordinary.status, ordinary.json()["reason"].as_str()), (500, Some("StorageReadError")));
+    // Nothing may be said about an object that nobody can read.
+    for (option, named) in [
+        ("dryRun=All", ".dryRun"),
+        ("gracePeriodSeconds=0", ".gracePeriodSeconds"),
+        ("propagationPolicy=Background", ".propagationPolicy"),
+        ("orphanDependents=true", ".orphanDependents"),
+        ("uid=x", ".preconditions"),
+        ("resourceVersion=1", ".preconditions"),
+    ] {
+        let reply = client.delete(&format!("{broken}?{OPTION}&{option}")).await;
+        let want = format!(
+            "DeleteOptions.meta.k8s.io \"\" is invalid: ignoreStoreReadErrorWithClusterBreakingPotential: Invalid value: \
+             true: cannot be set together with {named}"
+        );
+        assert_eq!((reply.status, reply.json()["message"].as_str()), (422, Some(want.as_str())));
+    }
+    // Both permissions are needed.
+    let deleter = client.with_token("deleter-token");
+    let denied = deleter.delete(&format!("{broken}?{OPTION}")).await;
+    assert_eq!(denied.status, 403, "{}", denied.text());
+    let text = denied.json()["message"].as_str().unwrap().to_owned();
+    assert!(text.contains("not permitted to do \"unsafe-delete-ignore-read-errors\""), "{text}");
+    // What can be read, and what is not there, is refused.
+    for name in ["whole", "nobody"] {
+        let reply = client.delete(&format!("{MAPS}/{name}?{OPTION}")).await;
+        let want = format!(
+            "configmaps \"{name}\" is invalid: ignoreStoreReadErrorWithClusterBreakingPotential: Invalid value: true: is \
+             exclusively used to delete corrupt object(s), try again by removing this option"
+        );
+        assert_eq!((reply.status, reply.json()["message"].as_str()), (422, Some(want.as_str())));
+    }
+    assert_eq!(client.get(&format!("{MAPS}/whole")).await.status, 200);
+    let version = client.get(&format!("{MAPS}/whole")).await.json()["metadata"]["resourceVersion"].clone();
+    let mut watch =
+        client.watch(&format!("{MAPS}?watch=1&resourceVersion={}", version.as_str().unwrap())).await;
+    let body = json!({"ignoreStoreReadErrorWithClusterBreakingPotential": true}).to_string();
+    let json_type = [("content-type", "application/json")];
+    let removed = client.send("DELETE", &broken, &json_type, body.as_bytes()).await;
+    assert_eq!(removed.status, 200, "{}", removed.text());
+    assert_eq!(
+        removed.json(),
+        json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
+            "details": {"name": "broken", "kind": "ConfigMap"}, "code": 200})
+    );
+    assert_eq!(client.get(&broken).await.status, 404);
+    let event = watch.next().await.unwrap();
+    assert_eq!(
+        (event["type"].as_str(), event["object"]["metadata"]["name"].as_str()),
+        (Some("DELETED"), Some("broken"))
+    );
+    // The name is free again.
+    assert_eq!(client.post(MAPS, &json!({"metadata": {"name": "broken"}})).await.status, 201);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_the_gate_the_option_is_not_heard() {
+    let server = with_damage(false).await;
+    let client = server.client();
+    let reply = client.delete(&format!("{MAPS}/broken?{OPTION}")).await;
+    assert_eq!((reply.status, reply.json()["reason"].as_str()), (500, Some("StorageReadError")));
+    assert_eq!(client.delete(&format!("{MAPS}/whole?{OPTION}")).await.status, 200);
+}
