@@ -21,6 +21,7 @@ mod targets;
 
 pub use targets::accept::accept;
 pub use targets::attributes::attributes;
+pub use targets::codecs::{cbor_item, yaml_text};
 pub use targets::continue_token::continue_token;
 pub use targets::credentials::{certificates, credentials, token_file};
 pub use targets::engine_decode::engine_decode;
@@ -107,6 +108,7 @@ targets! {
         "q=0.5", "q=", "pretty=1", "stream=watch", "PartialObjectMetadata", "PartialObjectMetadataList",
     ];
     attributes: &["\u{1}\0", "\u{1}\u{1}", "\u{1}\u{4}", "app", "web", "\u{3}\u{3}"];
+    cbor_item: &["A", "Aa", "aa", "\0", "\u{18}", "\u{10}", "\u{20}"];
     certificates: &["-----BEGIN CERTIFICATE-----\n", "\n-----END CERTIFICATE-----\n", "MIIB", "\u{30}\u{82}"];
     continue_token: &["{\"v\":\"meta.example/v1\",\"rv\":", "\"start\":\"", "../", "\\u0000", "-1", "}"];
     credentials: &["Bearer ", "Basic ", "  ", "eyJhbGciOiJSUzI1NiJ9", "eyJpc3MiOiJpc3N1ZXIifQ", ".", "bearer"];
@@ -140,4 +142,8 @@ targets! {
     schema_text: OBJECT_WORDS;
     table: OBJECT_WORDS;
     token_file: &["token,user,uid", ",", "\"", "\"\"", "\r\n", "\n", "\"a,b\"", "\u{feff}", "user"];
+    yaml_text: &[
+        "a: ", "\n", "- ", "  ", "&a ", "*a", "<<: ", "|\n", ">-\n", "\"", "'", "{", "}", "[", "]", ", ", "? ", ": ", "---\n",
+        "!!int ", "yes", "0o17", "1_000", ".inf", "# c", "\t", "%YAML 1.1\n", "...\n", "~",
+    ];
 }

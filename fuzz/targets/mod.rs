@@ -2,6 +2,7 @@
 
 pub mod accept;
 pub mod attributes;
+pub mod codecs;
 pub mod continue_token;
 pub mod credentials;
 pub mod engine_decode;

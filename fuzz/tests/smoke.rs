@@ -205,6 +205,7 @@ macro_rules! smoke {
 smoke! {
     accept
     attributes
+    cbor_item
     certificates
     continue_token
     credentials
@@ -223,6 +224,7 @@ smoke! {
     schema_text
     table
     token_file
+    yaml_text
 }
 
 /// Each target has its test here, its corpus, and its entry point for cargo-fuzz; and none of these is left over.

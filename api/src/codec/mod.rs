@@ -3,3 +3,6 @@
 pub mod cbor;
 pub mod protobuf;
 pub mod yaml;
+
+#[cfg(test)]
+mod agreement_test;

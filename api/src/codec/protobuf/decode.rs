@@ -289,8 +289,7 @@ impl Decoder<'_> {
             Kind::IntOrString => int_or_string(parts),
             Kind::FieldsV1 => {
                 let raw = std::str::from_utf8(last_bytes(parts)?.unwrap_or_default()).map_err(fail)?;
-                // Anything but an object is no field set.
-                if !raw.starts_with('{') {
+                if raw.is_empty() {
                     return Ok(Value::Null);
                 }
                 // Compact is not the same as valid: what comes from outside is read once.

@@ -16,7 +16,7 @@ mod wire;
 #[cfg(test)]
 mod agreement_test;
 #[cfg(test)]
-mod generate;
+pub(super) mod generate;
 
 pub use decode::decode;
 pub use encode::{EncodeError, encode};

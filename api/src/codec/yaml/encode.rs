@@ -146,6 +146,8 @@ fn write_flat(value: &Value, level: usize, out: &mut Vec<u8>) {
         Value::Object(_) => out.extend_from_slice(b"{}"),
         Value::String(text) if is_literal(text) => write_literal(text, level, out),
         Value::String(text) => write_quotable(text, out),
+        // Without a fraction it would be an integer, and those know no such zero.
+        Value::Float(zero) if *zero == 0.0 && zero.is_sign_negative() => out.extend_from_slice(b"-0.0"),
         scalar => json::write(scalar, out),
     }
 }
