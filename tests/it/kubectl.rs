@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tests::server::TempDir;
 use tests::{Options, Server};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
@@ -781,4 +781,58 @@ async fn delete_cascades_as_it_is_told() {
             assert!(child.json()["metadata"].get("ownerReferences").is_none());
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn objects_are_waited_for_and_shown_in_every_form() {
+    let server = Server::start_upstream().await;
+    let Some(kubectl) = Kubectl::find(&server).await else { return };
+    let client = server.client();
+    let pods = "/api/v1/namespaces/default/pods";
+    let pod = json!({"metadata": {"name": "p"}, "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]}});
+    assert_eq!(client.post(pods, &pod).await.status, 201);
+
+    // Waits that are satisfied by a change, by what is there already, and by a deletion.
+    let condition = "wait pod/p --for=condition=Ready --timeout=60s";
+    let waiting = kubectl.ok(condition);
+    let change = async {
+        let ready =
+            json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}});
+        client.patch(&format!("{pods}/p/status"), "merge", &ready).await
+    };
+    let (waited, changed) = futures_util::join!(waiting, change);
+    assert_eq!((waited.as_str(), changed.status), ("pod/p condition met\n", 200));
+    let phase = kubectl.ok("wait pod/p '--for=jsonpath={.status.phase}=Running' --timeout=60s").await;
+    assert_eq!(phase, "pod/p condition met\n");
+
+    let yaml = kubectl.ok("get pod p -o yaml").await;
+    assert!(yaml.starts_with("apiVersion: v1\nkind: Pod\nmetadata:\n"), "{yaml}");
+    assert!(!yaml.contains("managedFields"), "{yaml}");
+    let managed: Value =
+        serde_json::from_str(&kubectl.ok("get pod p -o json --show-managed-fields").await).unwrap();
+    let stored = client.get(&format!("{pods}/p")).await.json();
+    assert_eq!(managed["metadata"]["managedFields"], stored["metadata"]["managedFields"]);
+    let wide = cells(&kubectl.ok("get pods -o wide").await);
+    assert_eq!(wide[0], "NAME READY STATUS RESTARTS AGE IP NODE NOMINATED NODE READINESS GATES");
+    let columns = kubectl.ok("get pods -o 'custom-columns=NAME:.metadata.name,NODE:.spec.nodeName'").await;
+    assert_eq!(cells(&columns), ["NAME NODE", "p n"]);
+
+    // A delete waits for the object to go, which a finalizer holds up.
+    let held = json!({"metadata": {"name": "held", "finalizers": ["example.com/hold"]}});
+    let maps = "/api/v1/namespaces/default/configmaps";
+    assert_eq!(client.post(maps, &held).await.status, 201);
+    let path = format!("{maps}/held");
+    let release = async {
+        let deleting =
+            async |path: &str| !client.get(path).await.json()["metadata"]["deletionTimestamp"].is_null();
+        while !deleting(&path).await {
+            tokio::task::yield_now().await;
+        }
+        client.patch(&path, "merge", &json!({"metadata": {"finalizers": null}})).await
+    };
+    let (said, released) = futures_util::join!(kubectl.ok("delete configmap held"), release);
+    assert_eq!(
+        (said.lines().next().unwrap_or_default(), released.status),
+        ("configmap \"held\" deleted", 200)
+    );
 }

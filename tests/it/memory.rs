@@ -1,0 +1,90 @@
+//! What slow readers cost: memory that does not grow with what they read, in any encoding (design §8.6, §8.7).
+
+use std::time::Duration;
+
+use http_body_util::BodyExt;
+use serde_json::json;
+use tests::{Options, Server};
+
+/// Clients that read a little and then stop.
+const CLIENTS: usize = 200;
+
+/// Objects, and bytes of each: 20 MiB, of which every client is sent its own copy.
+const OBJECTS: usize = 200;
+const OBJECT_BYTES: usize = 100 * 1024;
+
+/// What all of them together may add to the server's anonymous memory.
+const ADDED_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// Anonymous memory of a process in bytes.
+fn anonymous_bytes(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the server runs");
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("Linux tells it");
+    line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") * 1024
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_that_read_slowly_cost_a_chunk_each_whatever_they_read() {
+    let server = Server::start(Options::default()).await;
+    let path = "/api/v1/namespaces/default/configmaps";
+    let filler: String = "0123456789abcdef".repeat(OBJECT_BYTES / 16);
+    for n in 0..OBJECTS {
+        let map = json!({"metadata": {"name": format!("m{n:03}")}, "data": {"k": filler}});
+        assert_eq!(server.client().post(path, &map).await.status, 201);
+    }
+    let meta = "v=v1;g=meta.k8s.io";
+    let table = format!("application/json;as=Table;{meta}");
+    let metadata = format!("application/json;as=PartialObjectMetadataList;{meta}");
+    let forms = [
+        ("", "application/json", ""),
+        ("", "application/json", "gzip"),
+        ("?pretty=1", "application/json", ""),
+        ("", "application/yaml", ""),
+        ("", "application/vnd.kubernetes.protobuf", ""),
+        ("?includeObject=Object", table.as_str(), ""),
+        ("", metadata.as_str(), ""),
+        ("?watch=1", "application/json", ""),
+        ("?watch=1", "application/vnd.kubernetes.protobuf", ""),
+    ];
+    let before = anonymous_bytes(server.pid());
+    let mut readers = Vec::new();
+    for (query, accept, encoding) in forms.iter().cycle().take(CLIENTS) {
+        let headers = [("accept", *accept), ("accept-encoding", *encoding)];
+        let client = server.client().another();
+        let path = format!("{path}{query}");
+        let answer = client.open("GET", &path, &headers, b"");
+        let response =
+            tokio::time::timeout(Duration::from_secs(120), answer).await.expect("an answer begins");
+        assert_eq!(response.status(), 200, "{query} {accept}");
+        let mut body = response.into_body();
+        let piece = tokio::time::timeout(Duration::from_secs(120), body.frame()).await;
+        assert!(piece.expect("a body begins").expect("it has bytes").is_ok());
+        readers.push((client, body));
+    }
+    // Writers do not notice.
+    let written = server.client().post(path, &json!({"metadata": {"name": "meanwhile"}})).await;
+    assert_eq!(written.status, 201);
+    let added = anonymous_bytes(server.pid()).saturating_sub(before);
+    assert!(added < ADDED_BYTES_MAX, "{CLIENTS} slow readers added {} KiB", added / 1024);
+
+    // They lose nothing: one of each form goes on to its end, or to what was written meanwhile.
+    for ((_, mut body), (query, accept, encoding)) in readers.into_iter().zip(forms) {
+        let is_watch = query.contains("watch");
+        let mut all = 0;
+        let mut tail = Vec::new();
+        while let Some(frame) =
+            tokio::time::timeout(Duration::from_secs(120), body.frame()).await.expect("it goes on")
+        {
+            let data = frame.expect("it does not break off").into_data().unwrap_or_default();
+            all += data.len();
+            tail.extend_from_slice(&data);
+            if is_watch && tail.windows(9).any(|window| window == b"meanwhile") {
+                break;
+            }
+            tail.drain(..tail.len().saturating_sub(512));
+        }
+        if encoding.is_empty() && !accept.contains("PartialObject") {
+            assert!(all > OBJECTS * OBJECT_BYTES * 9 / 10, "{query} {accept}: {all} bytes");
+        }
+    }
+}
