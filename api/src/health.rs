@@ -101,6 +101,7 @@ pub fn respond(api: &Api, path: &str, query: &Query) -> Option<Response> {
 /// Paths outside the resource API that the list of paths shows.
 pub fn paths() -> Vec<String> {
     let mut paths = vec!["/openapi/v2".to_owned(), "/openapi/v3".to_owned(), "/version".to_owned()];
+    paths.push("/metrics".to_owned());
     for endpoint in ["healthz", "livez", "readyz"] {
         paths.push(format!("/{endpoint}"));
         let own = CHECKS.iter().filter(|check| check.live || endpoint != "livez");

@@ -27,6 +27,7 @@ pub mod field;
 pub mod health;
 pub mod json;
 pub mod loopback;
+pub mod metrics;
 pub mod names;
 pub mod naming;
 pub mod negotiate;

@@ -30,6 +30,7 @@ use crate::discovery::catalog::{Catalog, registry_groups};
 use crate::features::Features;
 use crate::health;
 use crate::loopback::Loopback;
+use crate::metrics::Metrics;
 use crate::naming::Naming;
 use crate::negotiate::{Formats, Offer, Output};
 use crate::openapi::OpenApi;
@@ -38,6 +39,7 @@ use crate::query::Query;
 use crate::request::{RequestError, RequestInfo};
 use crate::response::{Response, respond_status, respond_text};
 use crate::schema::registry::{Registry, Resource};
+use crate::server::websocket::Upgrade;
 use crate::server::{BODY_BYTES_MAX, BodyError, ConnectionInfo, Handler, Lifecycle, Request, read_body};
 use crate::status::{Reason, Status, Subject};
 use crate::strategy::Endpoint;
@@ -91,6 +93,8 @@ pub struct Api {
     pub discovery: Discovery,
     /// OpenAPI documents.
     pub openapi: OpenApi,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
     /// The resource every namespaced write looks at.
     pub namespaces: Arc<Resource>,
     /// Creations under way, for whoever must know that none is left that saw an older state.
@@ -157,6 +161,7 @@ impl Api {
         Ok(Api {
             discovery: Discovery::new(catalog.clone(), naming, address.to_string(), other_paths.clone()),
             openapi: OpenApi::new(catalog, naming, &other_paths),
+            metrics: Arc::default(),
             namespaces: namespaces.expect("a test holds that namespaces are built in"),
             allocations: Allocations::new(engine.clone(), &registry, parts.ranges),
             tokens: parts.tokens,
@@ -361,6 +366,7 @@ impl Api {
             headers: &parts.headers,
             user: proof.user(),
             output,
+            upgrade: parts.extensions.get::<Upgrade>().cloned(),
             warnings: Vec::new(),
         };
         if !resource.table.deprecated.is_empty() {
@@ -401,6 +407,9 @@ impl Api {
         if let Some(response) = health::respond(self, path, query) {
             return Ok(response);
         }
+        if let Some(response) = self.metrics.respond(path) {
+            return Ok(response);
+        }
         let is_read = matches!(parts.method, Method::GET | Method::HEAD);
         let response = if path == "/version" || path == "/version/" {
             Some(crate::version::respond().map(Into::into))
@@ -418,13 +427,16 @@ impl Api {
 }
 
 impl Handler for Api {
-    async fn handle(&self, request: Request, connection: &Arc<ConnectionInfo>) -> Response {
+    async fn handle(&self, mut request: Request, connection: &Arc<ConnectionInfo>) -> Response {
         const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
         let audit_id = match request.headers().get(&AUDIT_ID) {
             Some(given) => given.clone(),
             None => HeaderValue::from_str(&crate::names::uid()).unwrap_or(HeaderValue::from_static("")),
         };
         let is_head = request.method() == Method::HEAD;
+        if let Some(upgrade) = Upgrade::asked(&request, connection) {
+            request.extensions_mut().insert(upgrade);
+        }
         let mut response = self.respond(request, connection).await;
         let headers = response.headers_mut();
         headers.insert(AUDIT_ID, audit_id);

@@ -13,7 +13,10 @@
 mod cbor;
 mod json;
 mod protobuf;
+pub mod shared;
 mod yaml;
+
+pub use protobuf::FRAME_BYTES;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -23,6 +26,7 @@ use http::StatusCode;
 
 use crate::convert;
 use crate::json::Object;
+use crate::metrics::Metrics;
 use crate::naming::Naming;
 use crate::negotiate::{self, Output, Transform};
 use crate::response::{Response, respond};
@@ -129,6 +133,7 @@ pub struct Renderer {
     naming: &'static Naming,
     output: Output,
     encoding: Box<dyn Encoding>,
+    metrics: Arc<Metrics>,
 }
 
 impl Renderer {
@@ -141,7 +146,8 @@ impl Renderer {
             negotiate::Encoding::Cbor => Box::new(cbor::Cbor::for_call(call)?),
             negotiate::Encoding::Protobuf => Box::new(protobuf::Protobuf::for_call(call)),
         };
-        Ok(Renderer { resource: resource.clone(), naming, output, encoding })
+        let metrics = call.api.metrics.clone();
+        Ok(Renderer { resource: resource.clone(), naming, output, encoding, metrics })
     }
 
     /// The resource whose objects are rendered.

@@ -470,3 +470,121 @@ async fn tables_describe_their_columns_once() {
         assert_eq!(object["rows"][0]["cells"][0], "a", "§8.8");
     }
 }
+
+/// A counter of `/metrics`.
+async fn counted(server: &Server, name: &str) -> u64 {
+    let text = server.client().another().get("/metrics").await.text();
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.unwrap_or_else(|| panic!("no {name} in {text}")).parse().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_event_is_rendered_once_for_all_who_see_it_alike() {
+    const WATCHERS: u64 = 20;
+    const WRITES: u64 = 30;
+    let server = Server::start(Options::default()).await;
+    let path = "/api/v1/namespaces/default/secrets";
+    let start = version(&server.client().get(path).await.json());
+    let watch = format!("{path}?watch=1&resourceVersion={start}");
+    let forms = [
+        "application/json",
+        "application/vnd.kubernetes.protobuf",
+        "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
+    ];
+    let mut streams = Vec::new();
+    for accept in forms {
+        for _ in 0..WATCHERS {
+            let client = server.client().another();
+            let response = client.open("GET", &watch, &[("accept", accept)], b"").await;
+            streams.push((accept, response.into_body()));
+        }
+    }
+    let rendered = counted(&server, "apiserver_watch_events_rendered_total").await;
+    let sent = counted(&server, "apiserver_watch_events_sent_total").await;
+    for n in 0..WRITES {
+        assert_eq!(server.client().post(path, &map(&format!("m{n}"))).await.status, 201);
+    }
+    // Every watcher is sent the same bytes as the others of its form, up to the last object.
+    let last = format!("m{}", WRITES - 1);
+    let mut first_of: std::collections::HashMap<&str, Vec<u8>> = std::collections::HashMap::new();
+    for (accept, mut body) in streams {
+        let mut all = Vec::new();
+        while !all.windows(last.len()).any(|window| window == last.as_bytes()) {
+            let frame =
+                tokio::time::timeout(Duration::from_secs(60), http_body_util::BodyExt::frame(&mut body));
+            let frame = frame.await.expect("events come").expect("the watch goes on").unwrap();
+            all.extend_from_slice(&frame.into_data().unwrap());
+        }
+        let first = first_of.entry(accept).or_insert_with(|| all.clone());
+        let common = first.len().min(all.len());
+        assert_eq!(first[..common], all[..common], "§8.7: the same to everyone");
+    }
+    let rendered = counted(&server, "apiserver_watch_events_rendered_total").await - rendered;
+    let sent = counted(&server, "apiserver_watch_events_sent_total").await - sent;
+    assert_eq!(sent, WATCHERS * forms.len() as u64 * WRITES);
+    assert_eq!(rendered, forms.len() as u64 * WRITES, "once per form, not once per watcher");
+}
+
+/// The next frame of a WebSocket: its first byte and its payload.
+async fn frame(socket: &mut (impl tokio::io::AsyncRead + Unpin)) -> (u8, Vec<u8>) {
+    use tokio::io::AsyncReadExt;
+    let first = socket.read_u8().await.unwrap();
+    let len = match socket.read_u8().await.unwrap() {
+        126 => u64::from(socket.read_u16().await.unwrap()),
+        127 => socket.read_u64().await.unwrap(),
+        len => u64::from(len),
+    };
+    let mut payload = vec![0; usize::try_from(len).unwrap()];
+    socket.read_exact(&mut payload).await.unwrap();
+    (first, payload)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watch_may_be_a_websocket() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let place = Place::new("websocket").await;
+    place.make("$core/secrets", &[map("a")]).await;
+    for (accept, first_byte) in [("application/json", 0x81), ("application/vnd.kubernetes.protobuf", 0x82)] {
+        let mut socket = place.client.connect().await.unwrap();
+        let path = place.full("$core/secrets?watch=1");
+        let request = format!(
+            "GET {path} HTTP/1.1\r\nHost: x\r\nAccept: {accept}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+        );
+        socket.write_all(request.as_bytes()).await.unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(socket.read_u8().await.unwrap());
+        }
+        let head = String::from_utf8(head).unwrap().to_lowercase();
+        assert!(head.starts_with("http/1.1 101 "), "§8.8 {head}");
+        assert!(head.contains("sec-websocket-accept: s3pplmbitxaq9kygzzhzrbk+xoo=\r\n"), "§8.8 {head}");
+
+        let name = format!("new-{first_byte:x}");
+        place.make("$core/secrets", &[map(&name)]).await;
+        let mut seen: Vec<Vec<u8>> = Vec::new();
+        while !String::from_utf8_lossy(seen.last().unwrap_or(&Vec::new())).contains(&name) {
+            let (first, payload) = frame(&mut socket).await;
+            assert_eq!(first, first_byte, "§8.8: text in JSON, binary in protobuf");
+            seen.push(payload);
+        }
+        // One event a frame; protobuf begins with the event itself, not with a length.
+        for event in &seen {
+            match first_byte {
+                0x81 => assert_eq!(serde_json::from_slice::<Value>(event).unwrap()["type"], "ADDED", "§8.8"),
+                _ => assert_eq!(&event[..7], b"\x0a\x05ADDED", "§8.8"),
+            }
+        }
+        // The client closes, and is answered in kind.
+        socket.write_all(&[0x88, 0x80, 1, 2, 3, 4]).await.unwrap();
+        assert_eq!(frame(&mut socket).await, (0x88, 1000_u16.to_be_bytes().to_vec()), "§8.8");
+    }
+    // Whoever asks for less than all of it gets an ordinary watch.
+    let plain = place
+        .ask(
+            "GET $core/secrets?watch=1&timeoutSeconds=-1 | Upgrade: websocket | Sec-WebSocket-Version: 13",
+            "",
+        )
+        .await;
+    assert_eq!(plain.status, 200, "§8.8");
+}

@@ -112,19 +112,21 @@ impl Encoding for Protobuf {
     }
 }
 
+/// Length of what stands before each event of a watch and says how long it is.
+pub const FRAME_BYTES: usize = 4;
+
 /// One frame of a watch around the object that `object` appends.
 fn frame(
     kind: EventType,
     out: &mut Vec<u8>,
     object: impl FnOnce(&mut Vec<u8>) -> Result<(), EncodeError>,
 ) -> Result<(), EncodeError> {
-    const LENGTH_BYTES: usize = 4;
     let start = out.len();
-    out.extend_from_slice(&[0; LENGTH_BYTES]);
+    out.extend_from_slice(&[0; FRAME_BYTES]);
     write_bytes(1, kind.as_str().as_bytes(), out);
     write_delimited(2, out, |out| write_delimited(1, out, object))?;
-    let len = u32::try_from(out.len() - start - LENGTH_BYTES).unwrap_or(u32::MAX);
-    out[start..start + LENGTH_BYTES].copy_from_slice(&len.to_be_bytes());
+    let len = u32::try_from(out.len() - start - FRAME_BYTES).unwrap_or(u32::MAX);
+    out[start..start + FRAME_BYTES].copy_from_slice(&len.to_be_bytes());
     Ok(())
 }
 

@@ -17,6 +17,7 @@ mod connection;
 mod lifecycle;
 mod serve;
 mod tls;
+pub mod websocket;
 mod wire;
 
 use std::any::Any;

@@ -37,6 +37,7 @@ use crate::pipeline::Api;
 use crate::query::{FieldValidation, Query};
 use crate::request::RequestInfo;
 use crate::schema::registry::Resource;
+use crate::server::websocket::Upgrade;
 use crate::status::{Status, Subject};
 use crate::store::Store;
 
@@ -58,6 +59,8 @@ pub struct Call<'r> {
     pub user: &'r User,
     /// How to answer.
     pub output: Output,
+    /// The connection, where the client asks to speak WebSocket on it.
+    pub upgrade: Option<Upgrade>,
     /// Texts for `Warning` headers, in order.
     pub warnings: Vec<String>,
 }

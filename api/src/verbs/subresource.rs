@@ -120,6 +120,7 @@ pub async fn bind_from_collection(call: &mut Call<'_>, body: &[u8]) -> Result<Re
         headers: call.headers,
         user: call.user,
         output: call.output,
+        upgrade: None,
         warnings: Vec::new(),
     };
     let response = bind_pod(&mut on_pod, binding, &name, options.dry_run).await;

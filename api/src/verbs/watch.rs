@@ -5,12 +5,14 @@
 //! ```
 //!
 //! There is no queue per watcher: a client that reads slowly simply asks its tail later. What an event means to a
-//! watcher follows from the attributes before and after the change, so no body is parsed to filter.
+//! watcher follows from the attributes before and after the change, so no body is parsed to filter; what it looks like
+//! is made once for all who see it alike (`rendition::shared`).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use engine::{Event, EventKind, Scan, Tail, TailError};
+use engine::{Event, EventKind, Record, Scan, Tail, TailError};
 use futures_util::Stream;
 use http::HeaderValue;
 use http::header::CONTENT_TYPE;
@@ -19,17 +21,22 @@ use tokio::time::Instant;
 use super::Call;
 use super::options::{ListOptions, version_number};
 use crate::attributes::Selection;
-use crate::rendition::{EventType, Renderer};
+use crate::metrics::Metrics;
+use crate::negotiate::Encoding;
+use crate::rendition::shared::{self, Seen};
+use crate::rendition::{self, EventType, Renderer};
 use crate::response::Response;
+use crate::server::websocket::{Form, Upgrade};
 use crate::server::{Aborted, Body, Shutdown};
 use crate::status::{Reason, Status};
-use crate::store::{self, Stored};
+use crate::store;
 
 /// Bytes of events gathered into one chunk before it is handed on.
 const CHUNK_BYTES: usize = 64 * 1024;
 
-/// Most events taken from the tail at once; bounds the memory of one step.
-const EVENTS_MAX: usize = 256;
+/// Most events taken from the tail at once. A watcher that stops reading holds on to them and to what others made
+/// of them, which is at most [`shared::KEPT_BYTES_MAX`] each.
+const EVENTS_MAX: usize = 64;
 
 /// How often a quiet watch tells how far it has seen (semantics §8.7).
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
@@ -77,6 +84,7 @@ pub async fn watch(call: &mut Call<'_>) -> Result<Response, Status> {
         selection: options.selection,
         scan,
         tail,
+        events: Vec::new().into_iter(),
         pending_error,
         bookmarks: options.allow_bookmarks,
         initial_marker: options.allow_bookmarks && initial,
@@ -86,13 +94,30 @@ pub async fn watch(call: &mut Call<'_>) -> Result<Response, Status> {
         next_bookmark: Instant::now() + BOOKMARK_EVERY,
         last_bookmark_sent: false,
         shutdown: call.api.lifecycle.shutdown(),
+        metrics: call.api.metrics.clone(),
+        chunk_bytes: CHUNK_BYTES,
         buffer: Vec::new(),
         ended: false,
     };
+    if let Some(upgrade) = call.upgrade.take() {
+        return Ok(over_websocket(upgrade, state, call.output.encoding));
+    }
     let media_type = HeaderValue::from_str(&state.renderer.watch_media_type()).map_err(Status::internal)?;
     let mut response = http::Response::new(Body::stream(state.into_stream()));
     response.headers_mut().insert(CONTENT_TYPE, media_type);
     Ok(response)
+}
+
+/// The same events, each a message: of text in JSON, and without the frame that protobuf has elsewhere
+/// (semantics §8.8).
+fn over_websocket(upgrade: Upgrade, mut state: State, encoding: Encoding) -> Response {
+    state.chunk_bytes = 1; // so that a chunk is one event
+    let form = if encoding == Encoding::Json { Form::Text } else { Form::Binary };
+    let framed = if encoding == Encoding::Protobuf { rendition::FRAME_BYTES } else { 0 };
+    let messages = futures_util::StreamExt::map(state.into_stream(), move |chunk| {
+        chunk.map(|event| event.slice(framed..))
+    });
+    upgrade.accept(form, messages)
 }
 
 /// The client's choice, or a time between once and twice the server's minimum so that clients spread out.
@@ -125,6 +150,8 @@ struct State {
     scan: Option<Scan>,
     /// `None` when the start could not be served.
     tail: Option<Tail>,
+    /// Changes taken from the tail that are still to be sent.
+    events: std::vec::IntoIter<Arc<Event>>,
     pending_error: Option<Status>,
     bookmarks: bool,
     initial_marker: bool,
@@ -135,6 +162,9 @@ struct State {
     next_bookmark: Instant,
     last_bookmark_sent: bool,
     shutdown: Shutdown,
+    metrics: Arc<Metrics>,
+    /// How much is gathered before it is handed on.
+    chunk_bytes: usize,
     buffer: Vec<u8>,
     ended: bool,
 }
@@ -153,14 +183,18 @@ impl State {
             if self.ended {
                 return None;
             }
-            if let Some(status) = self.pending_error.take() {
-                self.fail(&status);
+            let filled = if let Some(status) = self.pending_error.take() {
+                Err(status)
             } else if self.scan.is_some() {
-                if let Err(status) = self.fill_initial() {
-                    self.fail(&status);
-                }
-            } else {
+                self.fill_initial()
+            } else if self.events.as_slice().is_empty() {
                 self.follow().await;
+                Ok(())
+            } else {
+                self.fill_changes()
+            };
+            if let Err(status) = filled {
+                self.fail(&status);
             }
         }
         Some(Bytes::from(std::mem::take(&mut self.buffer)))
@@ -174,7 +208,7 @@ impl State {
     /// One chunk of synthetic ADDED events; after the last one, the marker.
     fn fill_initial(&mut self) -> Result<(), Status> {
         let resource = self.renderer.resource().clone();
-        while self.buffer.len() < CHUNK_BYTES {
+        while self.buffer.len() < self.chunk_bytes {
             let Some(entry) = self.scan.as_mut().and_then(Iterator::next) else {
                 self.scan = None;
                 if self.initial_marker {
@@ -186,6 +220,16 @@ impl State {
             if store::is_selected(&resource, &self.selection, &stored.record)? {
                 self.renderer.event(EventType::Added, &stored.record.value, &mut self.buffer)?;
             }
+        }
+        Ok(())
+    }
+
+    /// One chunk of the changes at hand.
+    fn fill_changes(&mut self) -> Result<(), Status> {
+        while self.buffer.len() < self.chunk_bytes
+            && let Some(event) = self.events.next()
+        {
+            self.render(&event)?;
         }
         Ok(())
     }
@@ -209,14 +253,7 @@ impl State {
             }
         };
         match events {
-            Some(Ok(events)) => {
-                for event in events {
-                    if let Err(status) = self.render(&event) {
-                        self.fail(&status);
-                        return;
-                    }
-                }
-            }
+            Some(Ok(events)) => self.events = events.into_iter(),
             Some(Err(error)) => self.fail(&broken(self.sent_revision, &error)),
             None if Instant::now() >= self.deadline => self.ended = true,
             None => self.bookmark(last_bookmark),
@@ -237,31 +274,23 @@ impl State {
     /// What the change means to this watcher: entered, stayed in, or left the selection (semantics §8.7).
     fn render(&mut self, event: &Event) -> Result<(), Status> {
         let resource = self.renderer.resource().clone();
-        let current = store::read(event.entry.clone())?;
-        let selected = |stored: &Stored| store::is_selected(&resource, &self.selection, &stored.record);
-        let everything = self.selection.is_everything();
-        let is_in = event.kind == EventKind::Put && selected(&current)?;
-        let previous = match &event.previous {
-            Some(entry) if !everything => Some(store::read(entry.clone())?),
-            _ => None,
+        let is_selected = |record: &Record| store::is_selected(&resource, &self.selection, record);
+        let is_put = event.kind == EventKind::Put;
+        let (was_in, is_in) = if self.selection.is_everything() {
+            (event.previous.is_some(), is_put)
+        } else {
+            let was_in = shared::previous(event)?.map(|record| is_selected(&record)).transpose()?;
+            (was_in.unwrap_or(false), is_put && is_selected(&shared::current(event)?)?)
         };
-        let was_in = match &previous {
-            Some(previous) => selected(previous)?,
-            None => everything && event.previous.is_some(),
-        };
-        let (kind, value) = match (was_in, is_in) {
-            (false, true) => (EventType::Added, current.record.value),
-            (true, true) => (EventType::Modified, current.record.value),
-            // The final state of a deletion is stored with the deletion's revision already.
-            (true, false) if event.kind == EventKind::Delete => (EventType::Deleted, current.record.value),
-            (true, false) => {
-                let previous = previous.map(|stored| stored.record.value).unwrap_or_default();
-                let moved = crate::rendition::with_revision(&previous, event.revision);
-                (EventType::Deleted, moved)
-            }
+        let seen = match (was_in, is_in) {
+            (false, true) => Seen::Entered,
+            (true, true) => Seen::Changed,
+            (true, false) if is_put => Seen::Left,
+            (true, false) => Seen::Deleted,
             (false, false) => return Ok(()),
         };
-        self.renderer.event(kind, &value, &mut self.buffer)?;
+        self.renderer.change(event, seen, &mut self.buffer)?;
+        self.metrics.watch_events_sent.add(1);
         self.sent_revision = event.revision;
         Ok(())
     }

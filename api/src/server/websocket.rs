@@ -1,0 +1,345 @@
+//! WebSocket, as far as a stream of events to a client needs it (RFC 6455): the handshake, frames out, and of what
+//! comes in only pings and the end.
+//!
+//! ```text
+//! request ─Upgrade::asked─► Upgrade ─accept(messages)─► 101 ─► task: messages ──frames──► client
+//!                                                               └─ reads: ping → pong, close → close, data → nothing
+//! ```
+//!
+//! The task holds the connection's `ConnectionInfo`, so that it goes on counting as a connection. A client that takes
+//! nothing holds up its own task only, and for a bounded time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt};
+use http::header::{
+    CONNECTION, HeaderMap, HeaderValue, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION,
+    UPGRADE,
+};
+use http::{StatusCode, Version};
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+use super::{Aborted, Body, ConnectionInfo, Request, Response};
+
+/// What every server appends to the client's key (RFC 6455 §1.3).
+const MAGIC: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+
+/// Longest payload of a ping or a close (RFC 6455 §5.5).
+const CONTROL_BYTES_MAX: usize = 125;
+
+/// How long the client may take nothing of what waits for it; as long as on any other connection.
+const WRITE_STALL: Duration = Duration::from_secs(15 * 60);
+
+/// Kinds of frames.
+mod opcode {
+    pub(super) const TEXT: u8 = 1;
+    pub(super) const BINARY: u8 = 2;
+    pub(super) const CLOSE: u8 = 8;
+    pub(super) const PING: u8 = 9;
+    pub(super) const PONG: u8 = 10;
+}
+
+/// Status codes of a close (RFC 6455 §7.4.1).
+mod close {
+    pub(super) const NORMAL: u16 = 1000;
+    pub(super) const PROTOCOL_ERROR: u16 = 1002;
+    pub(super) const INTERNAL_ERROR: u16 = 1011;
+}
+
+/// How messages are marked.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Form {
+    /// UTF-8 text.
+    Text,
+    /// Anything.
+    Binary,
+}
+
+/// A connection whose client asked to speak WebSocket on it.
+#[derive(Clone)]
+pub struct Upgrade {
+    on: OnUpgrade,
+    accept: HeaderValue,
+    connection: Arc<ConnectionInfo>,
+}
+
+impl Upgrade {
+    /// What the request asks for, if that is WebSocket in the one version there is.
+    pub fn asked(request: &Request, connection: &Arc<ConnectionInfo>) -> Option<Self> {
+        if request.version() != Version::HTTP_11 || !is_asked(request.headers()) {
+            return None;
+        }
+        let key = request.headers().get(SEC_WEBSOCKET_KEY)?.to_str().ok()?;
+        let on = request.extensions().get::<OnUpgrade>()?.clone();
+        let accept = HeaderValue::from_str(&accept_key(key)).ok()?;
+        Some(Upgrade { on, accept, connection: connection.clone() })
+    }
+
+    /// Answers 101 and sends each of `messages` as one frame, until they or the client end.
+    pub fn accept(
+        self,
+        form: Form,
+        messages: impl Stream<Item = Result<Bytes, Aborted>> + Send + 'static,
+    ) -> Response {
+        let Upgrade { on, accept, connection } = self;
+        tokio::spawn(async move {
+            match on.await {
+                Ok(upgraded) => converse(TokioIo::new(upgraded), form, messages).await,
+                Err(error) => tracing::debug!(%error, "a connection was not upgraded"),
+            }
+            drop(connection);
+        });
+        let mut response = http::Response::new(Body::empty());
+        *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+        let headers = response.headers_mut();
+        headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+        headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
+        headers.insert(SEC_WEBSOCKET_ACCEPT, accept);
+        response
+    }
+}
+
+/// Whether the headers ask for an upgrade to WebSocket.
+fn is_asked(headers: &HeaderMap) -> bool {
+    let has = |name, token: &str| {
+        let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+        values.flat_map(|value| value.split(',')).any(|part| part.trim().eq_ignore_ascii_case(token))
+    };
+    has(CONNECTION, "upgrade") && has(UPGRADE, "websocket") && has(SEC_WEBSOCKET_VERSION, "13")
+}
+
+fn accept_key(key: &str) -> String {
+    STANDARD.encode(digest(&SHA1_FOR_LEGACY_USE_ONLY, format!("{key}{MAGIC}").as_bytes()))
+}
+
+/// Sends and listens until one side ends.
+async fn converse<I>(io: I, form: Form, messages: impl Stream<Item = Result<Bytes, Aborted>>)
+where
+    I: AsyncRead + AsyncWrite + Unpin,
+{
+    let (mut reader, mut writer) = tokio::io::split(io);
+    tokio::pin!(messages);
+    let data = match form {
+        Form::Text => opcode::TEXT,
+        Form::Binary => opcode::BINARY,
+    };
+    let mut incoming = Incoming::default();
+    loop {
+        let (frame, is_last) = tokio::select! {
+            message = messages.next() => match message {
+                Some(Ok(payload)) => (frame(data, &payload), false),
+                Some(Err(Aborted)) => (close_frame(close::INTERNAL_ERROR), true),
+                None => (close_frame(close::NORMAL), true),
+            },
+            heard = incoming.next(&mut reader) => match heard {
+                Heard::Ping(payload) => (frame(opcode::PONG, &payload), false),
+                Heard::Close => (close_frame(close::NORMAL), true),
+                Heard::Nonsense => (close_frame(close::PROTOCOL_ERROR), true),
+                Heard::Gone => return,
+            },
+        };
+        let sent = async {
+            writer.write_all(&frame).await?;
+            writer.flush().await
+        };
+        if !matches!(tokio::time::timeout(WRITE_STALL, sent).await, Ok(Ok(()))) {
+            return;
+        }
+        if is_last {
+            let _ = tokio::time::timeout(WRITE_STALL, writer.shutdown()).await;
+            return;
+        }
+    }
+}
+
+/// One unmasked, final frame.
+fn frame(opcode: u8, payload: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(payload.len() + 10);
+    out.push(0x80 | opcode);
+    match payload.len() {
+        len @ 0..=125 => out.push(len as u8),
+        len @ 126..=0xffff => {
+            out.push(126);
+            out.extend_from_slice(&(len as u16).to_be_bytes());
+        }
+        len => {
+            out.push(127);
+            out.extend_from_slice(&(len as u64).to_be_bytes());
+        }
+    }
+    out.extend_from_slice(payload);
+    out
+}
+
+fn close_frame(code: u16) -> Vec<u8> {
+    frame(opcode::CLOSE, &code.to_be_bytes())
+}
+
+/// What came from the client.
+enum Heard {
+    Ping(Vec<u8>),
+    Close,
+    /// Something that is no frame a client may send.
+    Nonsense,
+    /// The connection ended.
+    Gone,
+}
+
+/// Bytes from the client that are not a whole frame yet. A read that is given up loses nothing.
+#[derive(Default)]
+struct Incoming {
+    buffer: Vec<u8>,
+    /// Payload bytes of a data frame that are still to be thrown away.
+    skip: u64,
+}
+
+impl Incoming {
+    async fn next(&mut self, reader: &mut (impl AsyncRead + Unpin)) -> Heard {
+        loop {
+            match self.take() {
+                Some(heard) => return heard,
+                None => {
+                    let mut piece = [0; 4096];
+                    match reader.read(&mut piece).await {
+                        Ok(0) | Err(_) => return Heard::Gone,
+                        Ok(len) => self.buffer.extend_from_slice(&piece[..len]),
+                    }
+                }
+            }
+        }
+    }
+
+    /// The next frame that matters, of those that arrived whole.
+    fn take(&mut self) -> Option<Heard> {
+        loop {
+            let skipped = self.skip.min(self.buffer.len() as u64);
+            self.buffer.drain(..skipped as usize);
+            self.skip -= skipped;
+            let (first, second) = (*self.buffer.first()?, *self.buffer.get(1)?);
+            let number = |at: usize, len: usize| -> Option<u64> {
+                let bytes = self.buffer.get(at..at + len)?;
+                Some(bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)))
+            };
+            let (len, head) = match second & 0x7f {
+                126 => (number(2, 2)?, 4),
+                127 => (number(2, 8)?, 10),
+                len => (u64::from(len), 2),
+            };
+            let is_control = first & 0x08 != 0;
+            let is_final = first & 0x80 != 0;
+            let is_masked = second & 0x80 != 0;
+            let is_sound = is_masked && first & 0x70 == 0 && len >> 63 == 0;
+            if !is_sound || is_control && (!is_final || len > CONTROL_BYTES_MAX as u64) {
+                return Some(Heard::Nonsense);
+            }
+            let mask: [u8; 4] = self.buffer.get(head..head + 4)?.try_into().ok()?;
+            let payload_at = head + 4;
+            if !is_control {
+                self.buffer.drain(..payload_at);
+                self.skip = len;
+                continue;
+            }
+            let end = payload_at + len as usize;
+            let masked = self.buffer.get(payload_at..end)?;
+            let payload: Vec<u8> =
+                masked.iter().zip(mask.iter().cycle()).map(|(byte, mask)| byte ^ mask).collect();
+            self.buffer.drain(..end);
+            match first & 0x0f {
+                opcode::PING => return Some(Heard::Ping(payload)),
+                opcode::CLOSE => return Some(Heard::Close),
+                opcode::PONG => {}
+                _ => return Some(Heard::Nonsense),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A frame as a client sends it.
+    fn masked(first: u8, payload: &[u8]) -> Vec<u8> {
+        let mut out = frame(first, payload);
+        out[0] = first;
+        out[1] |= 0x80;
+        let head = out.len() - payload.len();
+        let mask = [1, 2, 3, 4];
+        out.splice(head..head, mask);
+        out.iter_mut().skip(head + 4).zip(mask.iter().cycle()).for_each(|(byte, mask)| *byte ^= mask);
+        out
+    }
+
+    async fn answers(sent: &[u8], messages: Vec<Result<Bytes, Aborted>>) -> Vec<u8> {
+        let (client, server) = tokio::io::duplex(1 << 20);
+        let (mut reader, mut writer) = tokio::io::split(client);
+        let waits = !sent.is_empty();
+        let messages = futures_util::stream::iter(messages).chain(futures_util::stream::once(async move {
+            if waits { std::future::pending().await } else { Err(Aborted) }
+        }));
+        writer.write_all(sent).await.unwrap();
+        let mut heard = Vec::new();
+        let (_, read) = tokio::join!(converse(server, Form::Text, messages), reader.read_to_end(&mut heard));
+        read.unwrap();
+        heard
+    }
+
+    #[test]
+    fn the_handshake_is_the_one_of_the_rfc() {
+        assert_eq!(accept_key("dGhlIHNhbXBsZSBub25jZQ=="), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="); // RFC 6455 §1.3
+        for (connection, upgrade, version, want) in [
+            ("Upgrade", "websocket", "13", true),
+            ("keep-alive, upgrade", "WebSocket", "13", true),
+            ("keep-alive", "websocket", "13", false),
+            ("Upgrade", "SPDY/3.1", "13", false),
+            ("Upgrade", "websocket", "8", false),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(CONNECTION, connection.parse().unwrap());
+            headers.insert(UPGRADE, upgrade.parse().unwrap());
+            headers.insert(SEC_WEBSOCKET_VERSION, version.parse().unwrap());
+            assert_eq!(is_asked(&headers), want, "{connection} {upgrade} {version}");
+        }
+    }
+
+    #[tokio::test]
+    async fn messages_are_frames_and_the_end_is_told() {
+        let long = Bytes::from(vec![b'x'; 70_000]);
+        let heard = answers(b"", vec![Ok("a".into()), Ok(vec![b'y'; 200].into()), Ok(long.clone())]).await;
+        let want =
+            [frame(1, b"a"), frame(1, &[b'y'; 200]), frame(1, &long), close_frame(close::INTERNAL_ERROR)]
+                .concat();
+        assert_eq!(heard, want);
+        assert_eq!((&heard[..3], &heard[3..7]), (&[0x81, 1, b'a'][..], &[0x81, 126, 0, 200][..]));
+    }
+
+    #[tokio::test]
+    async fn pings_are_answered_data_is_ignored_and_nonsense_ends_it() {
+        let close = |code: u16| frame(opcode::CLOSE, &code.to_be_bytes());
+        let (normal, wrong) = (close(close::NORMAL), close(close::PROTOCOL_ERROR));
+        for (sent, want) in [
+            (masked(0x88, b""), normal.clone()),
+            ([masked(0x89, b"hi"), masked(0x88, b"")].concat(), [frame(10, b"hi"), normal.clone()].concat()),
+            ([masked(0x82, &[0; 100_000]), masked(0x88, b"")].concat(), normal.clone()),
+            (
+                [masked(0x01, b"a"), masked(0x80, b"b"), masked(0x8a, b""), masked(0x88, b"")].concat(),
+                normal.clone(),
+            ),
+            (frame(9, b"unmasked"), wrong.clone()),
+            (masked(0x09, b"a control frame in pieces"), wrong.clone()),
+            (masked(0x89, &[0; 126]), wrong.clone()),
+            (masked(0xc2, b"reserved bit"), wrong.clone()),
+            (masked(0x8b, b"reserved opcode"), wrong.clone()),
+            (vec![0x82, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff], wrong.clone()),
+        ] {
+            assert_eq!(answers(&sent, Vec::new()).await, want, "{:?}", &sent[..sent.len().min(12)]);
+        }
+    }
+}
