@@ -18,32 +18,24 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use parking_lot::{Condvar, Mutex};
-use tokio::sync::{Semaphore, oneshot};
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
 
+use crate::chores::{self, Chore};
 use crate::error::{CommitError, ReadError, Refusal};
 use crate::history::{Place, Version};
 use crate::index::Tree;
 use crate::io::is_disk_full;
 use crate::log::{Keeper, Log};
+use crate::queue::{Proposal, Queue};
 use crate::record::{self, Draft, EventKind, Head};
 use crate::sabotage;
 use crate::segment::Segment;
 use crate::snapshot::{Entry, Root};
 use crate::time::{Times, expiry_s};
-use crate::types::{
-    ATTRIBUTES_BYTES_MAX, Change, Committed, Durability, Expected, KEY_BYTES_MAX, Payload, VALUE_BYTES_MAX,
-    Write,
-};
+use crate::types::{Change, Committed, Durability, Expected, Payload};
 use crate::watch::{Event, Hub, Memo};
 
-/// Bytes of proposals that may wait in the queue; callers beyond wait outside. As much again may be in the
-/// batch being written.
-const QUEUE_BYTES_MAX: usize = 32 * 1024 * 1024;
-/// What a proposal costs in the queue beside its bytes.
-const PROPOSAL_BYTES: usize = 4096;
-/// Most writes in one batch: they all wait for the last of them to be encoded.
-const BATCH_WRITES_MAX: usize = 1024;
 /// A batch that has grown to this size is written. A larger one would gain nothing: at 4 MiB the sync is a
 /// small part of the time.
 const BATCH_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -52,147 +44,20 @@ const DISK_FULL_RETRY: Duration = Duration::from_secs(1);
 /// How much room a disk that was full must have before writes are invited again.
 const ROOM_TRIED: usize = 32 * 1024;
 
-/// A write on its way, and where its answer goes.
-pub(crate) struct Proposal {
-    write: Write,
-    answer: oneshot::Sender<Result<Committed, CommitError>>,
-}
-
-/// Proposals on their way to the sequencer.
-pub(crate) struct Queue {
-    state: Mutex<QueueState>,
-    arrived: Condvar,
-    /// Room in the queue, in units of [`PROPOSAL_BYTES`].
-    room: Semaphore,
-}
-
-#[derive(Default)]
-struct QueueState {
-    proposals: VecDeque<Proposal>,
-    closed: bool,
-    /// The sequencer sleeps and must be woken.
-    idle: bool,
-}
-
-impl Queue {
-    pub fn new() -> Queue {
-        Queue {
-            state: Mutex::default(),
-            arrived: Condvar::new(),
-            room: Semaphore::new(QUEUE_BYTES_MAX / PROPOSAL_BYTES),
-        }
-    }
-
-    /// Hands `write` over and returns its outcome. Once it is in the queue it is carried out even if the
-    /// future is dropped.
-    pub async fn submit(&self, write: Write) -> Result<Committed, CommitError> {
-        check_limits(&write)?;
-        let permit = self.room.acquire_many(weight(&write)).await.map_err(|_| CommitError::Closed)?;
-        let (answer, outcome) = oneshot::channel();
-        {
-            let mut state = self.state.lock();
-            if state.closed {
-                return Err(CommitError::Closed);
-            }
-            permit.forget();
-            state.proposals.push_back(Proposal { write, answer });
-            if std::mem::take(&mut state.idle) {
-                self.arrived.notify_one();
-            }
-        }
-        outcome.await.unwrap_or(Err(CommitError::Closed))
-    }
-
-    /// Takes no more proposals; those waiting are still carried out.
-    pub fn close(&self) {
-        self.state.lock().closed = true;
-        self.room.close();
-        self.arrived.notify_one();
-    }
-
-    /// Closes the queue and lets go of what waits in it, whose callers then hear that the store is closed.
-    pub fn abandon(&self) {
-        self.close();
-        self.state.lock().proposals.clear();
-    }
-
-    /// Fills `batch` with what waits, or sleeps until something does, for at most `patience`. False once the
-    /// queue is closed and empty.
-    fn take(&self, batch: &mut VecDeque<Proposal>, patience: Option<Duration>) -> bool {
-        let mut state = self.state.lock();
-        while state.proposals.is_empty() {
-            if state.closed {
-                return false;
-            }
-            state.idle = true;
-            match patience {
-                None => self.arrived.wait(&mut state),
-                Some(patience) => {
-                    if self.arrived.wait_for(&mut state, patience).timed_out() {
-                        return true;
-                    }
-                }
-            }
-        }
-        state.idle = false;
-        let mut taken = 0;
-        let mut bytes = 0;
-        while let Some(proposal) = state.proposals.front() {
-            let weight = weight(&proposal.write) as usize;
-            if batch.len() == BATCH_WRITES_MAX
-                || (bytes > 0 && bytes + weight * PROPOSAL_BYTES > QUEUE_BYTES_MAX)
-            {
-                break;
-            }
-            bytes += weight * PROPOSAL_BYTES;
-            taken += weight;
-            batch.extend(state.proposals.pop_front());
-        }
-        drop(state);
-        self.room.add_permits(taken);
-        true
-    }
-}
-
-fn weight(write: &Write) -> u32 {
-    let payload = match &write.change {
-        Change::Put(payload) | Change::Delete(Some(payload)) => {
-            payload.attributes.len() + payload.value.len()
-        }
-        Change::Delete(None) => 0,
-    };
-    // Limits were checked: this is some thousands at most, and the queue has room for it when empty.
-    1 + (payload / PROPOSAL_BYTES) as u32
-}
-
-fn check_limits(write: &Write) -> Result<(), CommitError> {
-    let len = write.key.len();
-    if len == 0 || len > KEY_BYTES_MAX {
-        return Err(CommitError::KeyLength { len, max: KEY_BYTES_MAX });
-    }
-    if let Change::Put(payload) | Change::Delete(Some(payload)) = &write.change {
-        let len = payload.attributes.len();
-        if len > ATTRIBUTES_BYTES_MAX {
-            return Err(CommitError::AttributesTooLarge { len, max: ATTRIBUTES_BYTES_MAX });
-        }
-        let len = payload.value.len();
-        if len > VALUE_BYTES_MAX {
-            return Err(CommitError::ValueTooLarge { len, max: VALUE_BYTES_MAX });
-        }
-        if let Some(stamp_at) = payload.stamp_at.filter(|&at| at as usize > len) {
-            return Err(CommitError::StampOutOfRange { stamp_at, len });
-        }
-    }
-    Ok(())
-}
-
 /// What others may know about the sequencer's state.
 #[derive(Default)]
 pub(crate) struct Vitals {
     pub synced: AtomicU64,
     pub batches: AtomicU64,
     pub commits: AtomicU64,
-    pub record_bytes: AtomicU64,
+    /// Keys deleted because their time was over.
+    pub expired: AtomicU64,
+    /// Time of the newest record, in milliseconds since 1970.
+    pub time_ms: AtomicU64,
+    /// The checkpoint that opening would begin with, if it is sound; 0: none.
+    pub checkpoint: AtomicU64,
+    /// Bytes that reclaim has written since the store was opened.
+    pub rewritten_bytes: AtomicU64,
     /// Why writes are refused at present.
     pub refusal: Mutex<Option<Refusal>>,
     /// Held during a sync of the log, before the lock of `refusal`.
@@ -361,7 +226,18 @@ impl Sequencer {
         self.batch = batch;
         // A refusal has been answered and noted.
         let _ = self.flush();
+        if let Some(chore) = self.queue.take_chore() {
+            self.carry_out(chore);
+            self.queue.chore_done();
+        }
         true
+    }
+
+    /// Does a chore between two batches and publishes what it changed.
+    fn carry_out(&mut self, chore: Chore) {
+        let before = self.hub.root();
+        let oldest = chores::carry_out(chore, &mut self.tree, &mut self.log, before.oldest);
+        self.hub.publish(self.root(oldest), &[]);
     }
 
     /// Brings to disk what is not there yet, after the last turn, and notes that nothing is missing.
@@ -487,6 +363,17 @@ impl Sequencer {
         rolled.inspect_err(|refusal| self.vitals.refuse(refusal.clone()))
     }
 
+    /// What is committed, as readers are to see it.
+    fn root(&self, oldest: u64) -> Root {
+        Root {
+            revision: self.revision,
+            oldest,
+            tree: self.tree.clone(),
+            segments: self.log.segments().clone(),
+            end: self.log.position(),
+        }
+    }
+
     /// Writes the batch, publishes it and answers everybody in it.
     fn flush(&mut self) -> Result<(), Refusal> {
         let outcome = if self.buffer.is_empty() { Ok(()) } else { self.write() };
@@ -494,17 +381,12 @@ impl Sequencer {
         match &outcome {
             Ok(()) if self.buffer.is_empty() => self.answer(&before, Vec::new()),
             Ok(()) => {
-                let root = Root {
-                    revision: self.revision,
-                    oldest: before.oldest,
-                    tree: self.tree.clone(),
-                    segments: self.log.segments().clone(),
-                };
+                let root = self.root(before.oldest);
                 let events = self.events(&root);
                 self.hub.publish(root, &events);
+                self.vitals.time_ms.store(self.times.last_ms(), Ordering::Release);
                 self.vitals.batches.fetch_add(1, Ordering::Relaxed);
                 self.vitals.commits.fetch_add(events.len() as u64, Ordering::Relaxed);
-                self.vitals.record_bytes.fetch_add(self.buffer.len() as u64, Ordering::Relaxed);
                 self.vitals.room_again();
                 self.answer(&before, events);
             }
@@ -553,6 +435,8 @@ impl Sequencer {
         for pending in &self.pending {
             if let Outcome::Write { key, version, previous } = &pending.outcome {
                 segment.mark(version.revision, version.offset());
+                segment.add_live(version.len());
+                self.times.committed(version);
                 events.push(Arc::new(Event {
                     revision: version.revision,
                     kind: if version.is_delete() { EventKind::Delete } else { EventKind::Put },

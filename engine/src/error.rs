@@ -39,6 +39,12 @@ pub enum OpenError {
         /// Where it should be.
         path: PathBuf,
     },
+    /// A segment of another store lies in the directory.
+    #[error("{}: segment belongs to another store: put the right file back, or restore the store from a backup", path.display())]
+    OtherStore {
+        /// The segment.
+        path: PathBuf,
+    },
     /// The operating system said no.
     #[error("{}: cannot {operation}: {source}", path.display())]
     Io {
@@ -150,6 +156,26 @@ pub enum SnapshotError {
         /// The newest published revision.
         current: u64,
     },
+}
+
+/// Why history was not forgotten. Nothing was changed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum CompactError {
+    /// More is forgotten already.
+    #[error("revision is compacted, the oldest readable is {oldest}")]
+    Compacted {
+        /// The oldest revision that can be read.
+        oldest: u64,
+    },
+    /// That revision is not there yet.
+    #[error("revision lies in the future, the newest is {current}")]
+    Future {
+        /// The newest published revision.
+        current: u64,
+    },
+    /// The engine was closed meanwhile; it may have been forgotten or not.
+    #[error("store is closed")]
+    Closed,
 }
 
 /// Why a tail cannot go on: start again from a fresh snapshot.

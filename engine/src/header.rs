@@ -12,7 +12,8 @@
 //!          8  8  synced                        48  8  history forgotten up to here  |  was written to
 //!         16  8  oldest                        56  8  end of the records           /
 //!         24  8  zero                          64  8  store
-//!                                              72 52  zero
+//!                                              72  8  bytes of graves (rewritten)
+//!                                              80 44  zero
 //!                                             124  4  crc32 of bytes 0..124
 //! ```
 //!
@@ -27,6 +28,8 @@ use crate::record::REVISION_END;
 
 /// The format this release writes, and the newest it reads.
 pub(crate) const FORMAT_VERSION: u32 = 1;
+/// Numbers of segments stay below this, so that there is always a next one.
+pub(crate) const NUMBER_END: u32 = 1 << 31;
 /// Where records begin.
 pub(crate) const RECORDS_START: u64 = 4096;
 
@@ -64,6 +67,8 @@ pub(crate) struct Rewritten {
     pub records: u32,
     /// Where the last of them ends.
     pub end: u64,
+    /// Bytes of those that are graves.
+    pub grave_bytes: u64,
 }
 
 /// Why a file is not a segment.
@@ -77,8 +82,13 @@ impl Header {
     /// The header's block, without notes.
     pub fn block(&self) -> [u8; RECORDS_START as usize] {
         let mut header = [0; HEADER_BYTES];
-        let rewritten =
-            self.rewritten.unwrap_or(Rewritten { last_revision: 0, oldest: 0, records: 0, end: 0 });
+        let rewritten = self.rewritten.unwrap_or(Rewritten {
+            last_revision: 0,
+            oldest: 0,
+            records: 0,
+            end: 0,
+            grave_bytes: 0,
+        });
         header[..8].copy_from_slice(&MAGIC);
         header[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
         header[12..16].copy_from_slice(&self.number.to_le_bytes());
@@ -90,6 +100,7 @@ impl Header {
         header[48..56].copy_from_slice(&rewritten.oldest.to_le_bytes());
         header[56..64].copy_from_slice(&rewritten.end.to_le_bytes());
         header[64..72].copy_from_slice(&self.store.to_le_bytes());
+        header[72..80].copy_from_slice(&rewritten.grave_bytes.to_le_bytes());
         let crc = crc32fast::hash(&header[..HEADER_BYTES - 4]);
         header[HEADER_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
         let mut block = [0; RECORDS_START as usize];
@@ -126,6 +137,7 @@ impl Header {
             oldest: u64_at(bytes, 48),
             records: u32_at(bytes, 20),
             end: u64_at(bytes, 56),
+            grave_bytes: u64_at(bytes, 72),
         };
         let header = Header {
             number: u32_at(bytes, 12),
@@ -136,11 +148,13 @@ impl Header {
             rewritten: (rewritten.last_revision > 0).then_some(rewritten),
         };
         let sound = (1..REVISION_END).contains(&header.first_revision)
+            && (1..NUMBER_END).contains(&header.number)
             && header.after < header.number
             && header.rewritten.is_none_or(|rewritten| {
                 (header.first_revision..REVISION_END).contains(&rewritten.last_revision)
                     && (rewritten.last_revision..REVISION_END).contains(&rewritten.oldest)
                     && (RECORDS_START..=size).contains(&rewritten.end)
+                    && rewritten.grave_bytes <= rewritten.end - RECORDS_START
             });
         sound.then_some(header)
     }
@@ -195,11 +209,13 @@ impl Note {
     }
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
+/// The little-endian number at `at`.
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
+/// The little-endian number at `at`.
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
 }
 
@@ -214,7 +230,13 @@ mod tests {
     const HEADER: Header =
         Header { number: 7, after: 6, first_revision: 100, salt: 99, store: 55, rewritten: None };
     const REWRITTEN: Header = Header {
-        rewritten: Some(Rewritten { last_revision: 200, oldest: 250, records: 3, end: 5_000 }),
+        rewritten: Some(Rewritten {
+            last_revision: 200,
+            oldest: 250,
+            records: 3,
+            end: 5_000,
+            grave_bytes: 80,
+        }),
         ..HEADER
     };
 

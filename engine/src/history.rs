@@ -5,6 +5,8 @@
 //! since keeps seeing its own past. Each chunk also has a jump to one further back, chosen so that any depth is
 //! reached in a logarithmic number of steps (Myers, "An applicative random-access stack"): a key written every
 //! second for days has a long history, and reading far back must not walk all of it.
+//!
+//! What a compaction leaves of a history is decided here as well ([`kept`]).
 
 use std::sync::Arc;
 
@@ -41,6 +43,17 @@ impl Place {
         debug_assert!(offset.is_multiple_of(8) && len < DELETED as usize);
         let kind = if deleted { DELETED } else { 0 };
         Place { offset_units: (offset / 8) as u32, len_and_kind: len as u32 | kind }
+    }
+
+    /// As a checkpoint stores it.
+    pub fn to_bytes(self) -> [u8; 8] {
+        (u64::from(self.offset_units) | u64::from(self.len_and_kind) << 32).to_le_bytes()
+    }
+
+    /// From what a checkpoint stores.
+    pub fn from_bytes(bytes: [u8; 8]) -> Place {
+        let both = u64::from_le_bytes(bytes);
+        Place { offset_units: both as u32, len_and_kind: (both >> 32) as u32 }
     }
 }
 
@@ -136,6 +149,42 @@ pub(crate) fn at<'h>(
     chunk.versions.iter().rev().find(|version| version.revision <= revision)
 }
 
+/// The versions from the newest to the oldest.
+pub(crate) fn iter<'h>(
+    newest: &'h Version,
+    older: &'h Option<Arc<Older>>,
+) -> impl Iterator<Item = &'h Version> + Clone {
+    let chunks = std::iter::successors(older.as_deref(), |chunk| chunk.next.as_deref());
+    std::iter::once(newest).chain(chunks.flat_map(|chunk| chunk.versions.iter().rev()))
+}
+
+/// The history of `versions`, newest first; `None` when there are none.
+pub(crate) fn from_newest_first(versions: &[Version]) -> Option<(Version, Option<Arc<Older>>)> {
+    let (&newest, rest) = versions.split_first()?;
+    let mut older = None;
+    rest.iter().rev().for_each(|&version| push(&mut older, version));
+    Some((newest, older))
+}
+
+/// How many of the newest versions are needed to read at `oldest` and later; 0: the key need not be known at all.
+///
+/// All that are younger, and the one that `oldest` shows. That one may be a delete, which shows nothing; it is
+/// needed at its own revision only, where somebody may have been told that the key is gone.
+pub(crate) fn kept<'h>(newest_first: impl Iterator<Item = &'h Version>, oldest: u64) -> usize {
+    let mut count = 0;
+    for version in newest_first {
+        if version.revision > oldest {
+            count += 1;
+            continue;
+        }
+        if !version.is_delete() || version.revision == oldest {
+            count += 1;
+        }
+        break;
+    }
+    count
+}
+
 impl Drop for Older {
     /// Lets go of the chain link by link: the derived drop would recurse once per chunk.
     fn drop(&mut self) {
@@ -164,6 +213,48 @@ mod tests {
             assert_eq!((v.offset(), v.len(), v.is_delete()), ((1 << 34) + 8, 9_000_000, deleted));
         }
         assert_eq!(size_of::<Version>(), 32);
+    }
+
+    #[test]
+    fn compaction_keeps_what_readers_may_still_ask_for() {
+        // One key's history, as revision + p(ut) or d(elete).
+        for (history, oldest, left) in [
+            ("1p 2p 4p", 3, "2p 4p"), // 2p is the value at revision 3
+            ("1p 2p 4p", 4, "4p"),
+            ("1p 2p 4p", 0, "1p 2p 4p"),
+            ("1p 3d", 2, "1p 3d"),
+            ("1p 3d", 3, "3d"), // at its own revision a delete is still told
+            ("1p 3d", 4, ""),   // nothing left to say about this key
+            ("1p 3d 6p", 5, "6p"),
+            ("1p 3d 6p 9d", 7, "6p 9d"),
+            ("5p", 4, "5p"), // younger than the compaction: untouched
+            ("5p", 9, "5p"),
+        ] {
+            let versions: Vec<_> = history
+                .split(' ')
+                .map(|word| {
+                    let (revision, kind) = word.split_at(1);
+                    let place = Place::new(64, 100, kind == "d");
+                    Version { place, ..version(revision.parse().unwrap()) }
+                })
+                .rev()
+                .collect();
+            let count = kept(versions.iter(), oldest);
+            let words = versions[..count].iter().rev();
+            let words = words.map(|v| format!("{}{}", v.revision, if v.is_delete() { 'd' } else { 'p' }));
+            assert_eq!(words.collect::<Vec<_>>().join(" "), left, "{history} compacted at {oldest}");
+        }
+    }
+
+    #[test]
+    fn a_history_is_walked_from_its_newest_version_and_built_from_that_walk() {
+        for len in [1, 2, 9, 100] {
+            let versions: Vec<_> = (1..=len).rev().map(version).collect();
+            let (newest, older) = from_newest_first(&versions).unwrap();
+            assert!(iter(&newest, &older).eq(&versions));
+            assert_eq!(at(&newest, &older, 1).map(|v| v.revision), Some(1));
+        }
+        assert!(from_newest_first(&[]).is_none());
     }
 
     #[test]

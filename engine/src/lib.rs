@@ -9,16 +9,24 @@
 //! slices of mapped files. A tail is the log replayed and then followed. The layout of the files is described in
 //! `docs/format.md`. This crate knows bytes, revisions and files, and nothing of what they are used for.
 
+mod chain;
+mod checkpoint;
+mod chores;
 mod commit;
+mod compaction;
 mod error;
+mod expiry;
 #[cfg(feature = "fault")]
 pub mod fault;
 mod header;
 mod history;
+mod housekeeping;
 mod index;
 mod io;
 mod log;
 pub mod offline;
+mod queue;
+mod reclaim;
 mod record;
 mod recovery;
 mod sabotage;
@@ -35,14 +43,18 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
+use std::time::SystemTime;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use crate::commit::{Queue, Sequencer, Vitals};
-pub use crate::error::{CommitError, OpenError, ReadError, Refusal, SnapshotError, TailError};
+use crate::commit::{Sequencer, Vitals};
+pub use crate::error::{CommitError, CompactError, OpenError, ReadError, Refusal, SnapshotError, TailError};
+use crate::expiry::Expiry;
+use crate::housekeeping::{Housekeeper, Progress, Requests, Tools};
 use crate::io::{Clock, Dir, Storage, SystemClock};
-use crate::log::{Keeper, Log};
+use crate::log::{Keeper, Log, Numbers};
+use crate::queue::Queue;
 pub use crate::record::{EventKind, Record};
 pub use crate::snapshot::{Entry, Scan, Snapshot};
 use crate::time::Times;
@@ -63,6 +75,8 @@ struct Inner {
     queue: Arc<Queue>,
     hub: Arc<Hub>,
     vitals: Arc<Vitals>,
+    expiry: Arc<Expiry>,
+    requests: Arc<Requests>,
     lost_revisions: u64,
     durability: Durability,
     closed: tokio::sync::watch::Receiver<bool>,
@@ -109,15 +123,25 @@ impl Engine {
     ) -> Result<(Engine, Workers), OpenError> {
         let Options { segment_bytes, durability, .. } = *options;
         let found = recovery::recover(&*storage, segment_bytes)?;
-        // Recovery looked at every byte there is; what is wanted of them comes back from the page cache.
-        found.root.segments.iter().for_each(|segment| segment.file.let_go());
+        // Recovery may have looked at every byte there is; what is wanted of them comes back from the page cache.
+        found.root.segments.all().iter().for_each(|segment| segment.file.let_go());
         let vitals = Arc::new(Vitals::default());
         vitals.synced.store(found.root.revision, Ordering::Release);
-        vitals.record_bytes.store(found.record_bytes, Ordering::Relaxed);
+        vitals.time_ms.store(found.time_ms, Ordering::Release);
         let queue = Arc::new(Queue::new());
         let keeper = Arc::new(Keeper::new());
+        let numbers = Arc::new(Numbers::new(found.numbers_given));
+        let expiry = Arc::new(Expiry::new(found.expiring));
+        let requests = Arc::new(Requests::new());
         let segments = found.root.segments.clone();
-        let log = Log::new(storage.clone(), segment_bytes, segments, found.current, found.position);
+        let log = Log::new(
+            storage.clone(),
+            segment_bytes,
+            segments,
+            found.current,
+            found.position,
+            numbers.clone(),
+        );
         let hub = Arc::new(Hub::new(found.root, ring_events_max));
         let sequencer = Sequencer::new(
             queue.clone(),
@@ -126,19 +150,47 @@ impl Engine {
             keeper.clone(),
             log,
             durability,
-            Times::new(clock, found.time_ms),
+            Times::new(clock.clone(), found.time_ms, expiry.clone()),
         );
+        let tools = Tools {
+            queue: queue.clone(),
+            hub: hub.clone(),
+            vitals: vitals.clone(),
+            storage: storage.clone(),
+            clock,
+            numbers,
+            expiry: expiry.clone(),
+            requests: requests.clone(),
+            retention: options.history_retention,
+            segment_bytes,
+            lost_revisions: found.lost_revisions,
+        };
+        let housekeeper = Housekeeper::new(tools, found.checkpoint);
         let (closing, closed) = tokio::sync::watch::channel(false);
         let engine = Engine(Arc::new(Inner {
             queue: queue.clone(),
             hub: hub.clone(),
             vitals: vitals.clone(),
+            expiry,
+            requests: requests.clone(),
             lost_revisions: found.lost_revisions,
             durability,
             closed,
             thread: Mutex::new(None),
         }));
-        Ok((engine, Workers { sequencer, keeper, storage, segment_bytes, queue, hub, vitals, closing }))
+        let workers = Workers {
+            sequencer,
+            keeper,
+            housekeeper,
+            requests,
+            storage,
+            segment_bytes,
+            queue,
+            hub,
+            vitals,
+            closing,
+        };
+        Ok((engine, workers))
     }
 
     /// Commits `write` and returns its revision and stored state. Resolves after about one sync, shared with
@@ -200,21 +252,73 @@ impl Engine {
     /// Gives back the memory that reading has mapped. For whoever has just read everything once: what is wanted again
     /// comes back from the page cache.
     pub fn let_go(&self) {
-        self.0.hub.root().segments.iter().for_each(|segment| segment.file.let_go());
+        self.0.hub.root().segments.all().iter().for_each(|segment| segment.file.let_go());
+    }
+
+    /// Forgets history before `revision`, whatever the retention: it is the oldest readable revision then. Resolves
+    /// once the index has forgotten it and that is noted on disk; what it gives back of the disk comes back later.
+    pub async fn compact(&self, revision: u64) -> Result<(), CompactError> {
+        let root = self.0.hub.root();
+        if revision > root.revision {
+            return Err(CompactError::Future { current: root.revision });
+        }
+        if revision < root.oldest {
+            return Err(CompactError::Compacted { oldest: root.oldest });
+        }
+        self.0.requests.compact(revision);
+        self.progress(|progress| progress.compacted >= revision).await.ok_or(CompactError::Closed)
+    }
+
+    /// Resolves once a checkpoint of what is committed by now is on disk, or the store is closed.
+    pub async fn checkpoint(&self) {
+        let revision = self.revision();
+        self.0.requests.checkpoint(revision);
+        self.progress(|progress| progress.checkpoint >= revision).await;
+    }
+
+    /// Resolves once nothing is left to forget, to delete, to give back or to write down for the time being, or the
+    /// store is closed. Under steady writes this may take long.
+    pub async fn settled(&self) {
+        let rest = self.0.requests.rest();
+        self.progress(|progress| progress.rests >= rest).await;
+    }
+
+    /// Waits until the housekeeper is so far; `None` when it never will be.
+    async fn progress(&self, so_far: impl Fn(&Progress) -> bool) -> Option<()> {
+        let mut progress = self.0.requests.progress.subscribe();
+        let mut closed = self.0.closed.clone();
+        tokio::select! {
+            reached = progress.wait_for(|progress| so_far(progress)) => reached.ok().map(|_| ()),
+            _ = closed.wait_for(|closed| *closed) => None,
+        }
+    }
+
+    /// The newest revision committed at `time` or before; the oldest readable one when that is younger.
+    pub fn revision_at(&self, time: SystemTime) -> u64 {
+        let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        compaction::newest_until(&self.0.hub.root(), u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
     }
 
     /// Numbers about the store.
     pub fn stats(&self) -> Stats {
         let root = self.0.hub.root();
         let vitals = &self.0.vitals;
+        let segments = root.segments.all();
+        let size = root.tree.size();
         Stats {
             revision: root.revision,
             synced: vitals.synced.load(Ordering::Acquire),
             oldest: root.oldest,
+            checkpoint: vitals.checkpoint.load(Ordering::Relaxed),
             keys: root.tree.live(),
-            segments: root.segments.iter().count() as u64,
-            segment_bytes: root.segments.iter().map(|segment| segment.file.size()).sum(),
-            record_bytes: vitals.record_bytes.load(Ordering::Relaxed),
+            versions: size.versions,
+            expiring: self.0.expiry.len() as u64,
+            expired: vitals.expired.load(Ordering::Relaxed),
+            segments: segments.len() as u64,
+            segment_bytes: segments.iter().map(|segment| segment.file.size()).sum(),
+            record_bytes: segments.iter().map(|segment| segment.record_bytes()).sum(),
+            live_bytes: segments.iter().map(|segment| segment.live()).sum(),
+            rewritten_bytes: vitals.rewritten_bytes.load(Ordering::Relaxed),
             batches: vitals.batches.load(Ordering::Relaxed),
             commits: vitals.commits.load(Ordering::Relaxed),
             lost_revisions: self.0.lost_revisions,

@@ -7,10 +7,11 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use crate::header::{Header, RECORDS_START};
+use crate::header::{Header, NUMBER_END, RECORDS_START};
 use crate::io::{File, Storage};
 use crate::sabotage;
 use crate::segment::Segment;
@@ -22,33 +23,77 @@ pub(crate) const NEXT_NAME: &str = "next.segment";
 /// that recovery, which looks through it for torn records, does not notice.
 const FILL_AHEAD: u64 = 1024 * 1024;
 
-/// The segments of a log by number, which is also the order of their revisions. Cheap to clone.
+/// The segments of a log. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Segments(Arc<Vec<Arc<Segment>>>);
+pub(crate) struct Segments(Arc<Lists>);
+
+struct Lists {
+    /// Those that make the log, in its order.
+    in_order: Vec<Arc<Segment>>,
+    /// These, and those that the index refers to while records move, by number.
+    by_number: Vec<Arc<Segment>>,
+}
 
 impl Segments {
-    pub fn new(segments: Vec<Arc<Segment>>) -> Segments {
-        Segments(Arc::new(segments))
+    /// Segments in the order of the log.
+    pub fn new(in_order: Vec<Arc<Segment>>) -> Segments {
+        let by_number = in_order.clone();
+        Segments::from_lists(in_order, by_number)
+    }
+
+    fn from_lists(in_order: Vec<Arc<Segment>>, mut by_number: Vec<Arc<Segment>>) -> Segments {
+        by_number.sort_unstable_by_key(|segment| segment.header.number);
+        Segments(Arc::new(Lists { in_order, by_number }))
     }
 
     /// The segment with that number.
     pub fn get(&self, number: u32) -> Option<&Arc<Segment>> {
-        let at = self.0.binary_search_by_key(&number, |segment| segment.header.number).ok()?;
-        Some(&self.0[at])
+        let by_number = &self.0.by_number;
+        let at = by_number.binary_search_by_key(&number, |segment| segment.header.number).ok()?;
+        Some(&by_number[at])
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = &Arc<Segment>> {
-        self.0.iter()
+    /// Those that make the log, in its order.
+    pub fn in_order(&self) -> &[Arc<Segment>] {
+        &self.0.in_order
+    }
+
+    /// All that something may refer to.
+    pub fn all(&self) -> &[Arc<Segment>] {
+        &self.0.by_number
     }
 
     /// The segments from the one that has `revision`, if any has, to the last.
     pub fn starting_at(&self, revision: u64) -> &[Arc<Segment>] {
-        let after = self.0.partition_point(|segment| segment.header.first_revision <= revision);
-        &self.0[after.saturating_sub(1)..]
+        let in_order = &self.0.in_order;
+        let after = in_order.partition_point(|segment| segment.header.first_revision <= revision);
+        &in_order[after.saturating_sub(1)..]
     }
 
+    /// With one more at the end of the log.
     fn with(&self, segment: Arc<Segment>) -> Segments {
-        Segments(Arc::new(self.0.iter().cloned().chain([segment]).collect()))
+        let add = |list: &[Arc<Segment>]| list.iter().cloned().chain([segment.clone()]).collect();
+        Segments::from_lists(add(&self.0.in_order), add(&self.0.by_number))
+    }
+
+    /// With one that the index may refer to, and that is not part of the log yet.
+    pub fn with_rewritten(&self, segment: Arc<Segment>) -> Segments {
+        let by_number = self.0.by_number.iter().cloned().chain([segment]).collect();
+        Segments::from_lists(self.0.in_order.clone(), by_number)
+    }
+
+    /// With `segment` in the log in place of all that lies between its first and last revision.
+    pub fn replacing(&self, segment: &Arc<Segment>) -> Segments {
+        let header = &segment.header;
+        let last = header.rewritten.map_or(header.first_revision, |rewritten| rewritten.last_revision);
+        let replaced = |other: &Arc<Segment>| {
+            (header.first_revision..=last).contains(&other.header.first_revision)
+                && other.header.number != header.number
+        };
+        let mut in_order: Vec<_> = self.0.in_order.iter().filter(|s| !replaced(s)).cloned().collect();
+        let at = in_order.partition_point(|other| other.header.first_revision < header.first_revision);
+        in_order.insert(at, segment.clone());
+        Segments::new(in_order)
     }
 }
 
@@ -60,6 +105,28 @@ pub(crate) struct Log {
     current: Arc<Segment>,
     /// Where the next record goes in the current segment.
     position: u64,
+    numbers: Arc<Numbers>,
+}
+
+/// Gives numbers to segments, each once.
+pub(crate) struct Numbers(AtomicU32);
+
+impl Numbers {
+    /// `given` is the highest so far.
+    pub fn new(given: u32) -> Numbers {
+        Numbers(AtomicU32::new(given))
+    }
+
+    /// The highest given so far.
+    pub fn given(&self) -> u32 {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// The next one. Fails after two thousand million, which a segment every second reaches in 68 years.
+    pub fn next(&self) -> io::Result<u32> {
+        let next = self.0.fetch_add(1, Ordering::AcqRel) + 1;
+        if next < NUMBER_END { Ok(next) } else { Err(io::Error::other("no number is left for a segment")) }
+    }
 }
 
 impl Log {
@@ -70,8 +137,14 @@ impl Log {
         segments: Segments,
         current: Arc<Segment>,
         position: u64,
+        numbers: Arc<Numbers>,
     ) -> Log {
-        Log { storage, segment_bytes, segments, current, position }
+        Log { storage, segment_bytes, segments, current, position, numbers }
+    }
+
+    /// Has the log be made of `segments`, which end with the current one as before.
+    pub fn set_segments(&mut self, segments: Segments) {
+        self.segments = segments;
     }
 
     pub fn segments(&self) -> &Segments {
@@ -123,7 +196,7 @@ impl Log {
         };
         let last = &self.current.header;
         let header = Header {
-            number: last.number + 1,
+            number: self.numbers.next()?,
             after: last.number,
             first_revision,
             salt: self.storage.entropy(),
@@ -297,7 +370,8 @@ mod tests {
         let file = storage.create(NEXT_NAME, 1 << 16).unwrap();
         let header = Header { number: 1, after: 0, first_revision: 1, salt: 9, store: 5, rewritten: None };
         let first = install(&*storage, header, file).unwrap();
-        Log::new(storage, 1 << 16, Segments::new(vec![first.clone()]), first, RECORDS_START)
+        let numbers = Arc::new(Numbers::new(1));
+        Log::new(storage, 1 << 16, Segments::new(vec![first.clone()]), first, RECORDS_START, numbers)
     }
 
     fn names(temp: &TempDir) -> Vec<String> {

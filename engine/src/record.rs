@@ -258,7 +258,6 @@ pub(crate) fn append(out: &mut Vec<u8>, draft: &Draft<'_>, salt: u64, offset: u6
 
 /// Appends `record`, as it stands in another segment, for a new place. The body and its checksums stay as they
 /// are: one that is damaged still reads as damaged.
-#[cfg_attr(not(test), expect(dead_code, reason = "reclaim, which comes next, writes these"))]
 pub(crate) fn append_copy(out: &mut Vec<u8>, record: &[u8], head: &Head, salt: u64, offset: u64) {
     let start = out.len();
     out.extend_from_slice(record);
@@ -266,7 +265,6 @@ pub(crate) fn append_copy(out: &mut Vec<u8>, record: &[u8], head: &Head, salt: u
 }
 
 /// Appends what says that the key of `record`, a delete, was gone from its revision on, and no more.
-#[cfg_attr(not(test), expect(dead_code, reason = "reclaim, which comes next, writes these"))]
 pub(crate) fn append_grave(out: &mut Vec<u8>, record: &[u8], head: &Head, salt: u64, offset: u64) {
     let start = out.len();
     let end = start + HEAD_BYTES + head.key_len;

@@ -1,4 +1,7 @@
-//! Opening: segments in order → index, newest revision, and the place to go on writing.
+//! Opening: checkpoint and log → index, newest revision, and the place to go on writing.
+//!
+//! `files → which of them make the log (chain.rs) → index of the newest sound checkpoint, or none
+//!  → walk the log behind it → cut the torn end → remove what is superseded`
 //!
 //! Every record was written with the highest revision known to be on disk at that time (`synced`), and when the
 //! log rests that is noted in the segment's first block. Let S be the highest of these. Then
@@ -13,18 +16,25 @@
 //! memory only. That takes more than a sync: had one failed before, the kernel takes the pages for clean, shows them
 //! to us and has nothing to write. So what no record vouches for is written again, the zeros behind it as well, and
 //! the names of the files are synced like their bytes.
+//!
+//! In a rewritten segment, revisions are missing on purpose; it says how many records it has.
 
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::chain;
+use crate::checkpoint;
 use crate::error::OpenError;
+use crate::expiry::Due;
 use crate::header::{FORMAT_VERSION, Header, HeaderError, RECORDS_START};
+use crate::history;
 use crate::index::Tree;
 use crate::io::Storage;
 use crate::log::{NEXT_NAME, Segments, install};
+use crate::reclaim;
 use crate::sabotage;
-use crate::segment::Segment;
+use crate::segment::{Found, Segment};
 use crate::snapshot::Root;
 
 /// What was found on disk.
@@ -36,20 +46,34 @@ pub(crate) struct Recovered {
     pub position: u64,
     /// Revisions whose records are damaged so far that not even their keys are known.
     pub lost_revisions: u64,
-    pub record_bytes: u64,
     /// The highest time of a record; 0 when there is none.
     pub time_ms: u64,
+    /// The highest number of a segment so far.
+    pub numbers_given: u32,
+    /// The checkpoint that was used.
+    pub checkpoint: Option<Used>,
+    /// The live keys that are to be deleted some day.
+    pub expiring: Vec<Due>,
 }
 
-/// Reads the log in `storage`, makes one if there is none, and leaves it ready to be written to.
+/// A checkpoint that opening began with.
+pub(crate) struct Used {
+    pub revision: u64,
+    /// Bytes of its image.
+    pub bytes: u64,
+}
+
+/// Reads the store in `storage`, makes one if there is none, and leaves it ready to be written to.
 pub(crate) fn recover(storage: &dyn Storage, segment_bytes: u64) -> Result<Recovered, OpenError> {
     let failed = |name: &str, operation| {
         let path = storage.path(name);
         move |source| OpenError::Io { path: path.clone(), operation, source }
     };
     let names = storage.list().map_err(failed("", "list the store's directory"))?;
-    if names.iter().any(|name| name == NEXT_NAME) {
-        storage.remove(NEXT_NAME).map_err(failed(NEXT_NAME, "remove an unfinished segment"))?;
+    for unfinished in [NEXT_NAME, reclaim::NEXT_NAME, checkpoint::NEXT_NAME] {
+        if names.iter().any(|name| name == unfinished) {
+            storage.remove(unfinished).map_err(failed(unfinished, "remove an unfinished file"))?;
+        }
     }
     if !sabotage::recovery_without_sync() {
         // The process may have ended between giving a segment its name and syncing that.
@@ -57,40 +81,41 @@ pub(crate) fn recover(storage: &dyn Storage, segment_bytes: u64) -> Result<Recov
     }
     let mut numbers: Vec<u32> = names.iter().filter_map(|name| Segment::number(name)).collect();
     numbers.sort_unstable();
-    let mut segments = Vec::with_capacity(numbers.len());
-    for (at, &number) in numbers.iter().enumerate() {
-        let expected = 1 + at as u32;
-        if number != expected {
-            return Err(OpenError::MissingSegment { path: storage.path(&Segment::name(expected)) });
-        }
-        segments.push(open(storage, number)?);
+    let found: Vec<_> = numbers.iter().map(|&number| open(storage, number)).collect::<Result<_, _>>()?;
+    if let Some(stranger) = found.iter().find(|segment| segment.header.store != found[0].header.store) {
+        return Err(OpenError::OtherStore { path: storage.path(&Segment::name(stranger.header.number)) });
     }
-    if segments.is_empty() {
-        let create = || {
-            let file = storage.create(NEXT_NAME, segment_bytes)?;
-            let (salt, store) = (storage.entropy(), storage.entropy());
-            let header = Header { number: 1, after: 0, first_revision: 1, salt, store, rewritten: None };
-            install(storage, header, file)
-        };
-        segments.push(create().map_err(failed(&Segment::name(1), "create the first segment"))?);
-    }
+    let mut checkpoints: Vec<u64> = names.iter().filter_map(|name| checkpoint::revision(name)).collect();
+    checkpoints.sort_unstable();
 
-    let mut state = Scan {
-        tree: Tree::default(),
-        revision: 0,
-        time_ms: 0,
-        lost_revisions: 0,
-        record_bytes: 0,
-        doubtful: None,
+    let mut start = Start::from_checkpoints(storage, &found, &checkpoints);
+    if start.is_none() {
+        start = Some(Start::from_segments(storage, &found)?);
+    }
+    let Some(Start { mut segments, used, mut state, first_to_scan, numbers_given }) = start else {
+        unreachable!("one of the two was made")
     };
+    let numbers_given = numbers_given.max(numbers.last().copied().unwrap_or(0));
+    let goes_on = segments.last().is_some_and(|last| last.header.rewritten.is_none());
+    let next = (!goes_on).then(|| begin(storage, segment_bytes, segments.last(), numbers_given));
+    if let Some(next) = next {
+        let name = Segment::name(numbers_given + 1);
+        segments.push(next.map_err(failed(&name, "begin a segment"))?);
+    }
+    let numbers_given = numbers_given.max(segments.iter().map(|s| s.header.number).max().unwrap_or(0));
+
     let last = segments.len() - 1;
-    for (at, segment) in segments.iter().enumerate() {
+    for (at, segment) in segments.iter().enumerate().skip(first_to_scan) {
         let read_failed = failed(&Segment::name(segment.header.number), "read");
         // A segment says what came before it, so records missing at the end of the one before are noticed.
         state.missing_until(storage, segment, segment.header.first_revision);
-        let synced = if at < last { u64::MAX } else { last_synced(segment).map_err(&read_failed)? };
-        let end = state.scan(storage, segment, synced).map_err(&read_failed)?;
-        segment.advance(end);
+        if segment.header.rewritten.is_some() {
+            state.scan_rewritten(storage, segment).map_err(&read_failed)?;
+            continue;
+        }
+        let synced =
+            if at < last { u64::MAX } else { last_synced(segment, state.revision).map_err(&read_failed)? };
+        state.scan(storage, segment, synced).map_err(&read_failed)?;
         if at == last {
             state.missing_until(storage, segment, synced + 1);
         }
@@ -103,19 +128,159 @@ pub(crate) fn recover(storage: &dyn Storage, segment_bytes: u64) -> Result<Recov
     if !sabotage::recovery_without_sync() {
         current.file.sync_data().map_err(failed(&name, "sync"))?;
     }
+    remove_superseded(storage, &found, &segments, &checkpoints, used.as_ref());
+
+    let oldest = oldest(&segments).max(state.oldest).min(state.revision);
+    if oldest > state.oldest {
+        state.tree = state.tree.pruned(oldest);
+    }
+    let segments = Segments::new(segments);
+    let expiring = take_stock(&state.tree, &segments);
     Ok(Recovered {
-        root: Root {
-            revision: state.revision,
-            oldest: 0,
-            tree: state.tree,
-            segments: Segments::new(segments),
-        },
         position: current.end(),
+        root: Root { revision: state.revision, oldest, tree: state.tree, segments, end: current.end() },
         current,
         lost_revisions: state.lost_revisions,
-        record_bytes: state.record_bytes,
         time_ms: state.time_ms,
+        numbers_given,
+        checkpoint: used,
+        expiring,
     })
+}
+
+/// Begins the segment to be written to: the first of all, or the one behind `last`, which was rewritten.
+fn begin(
+    storage: &dyn Storage,
+    segment_bytes: u64,
+    last: Option<&Arc<Segment>>,
+    numbers_given: u32,
+) -> io::Result<Arc<Segment>> {
+    let before = last.map(|last| &last.header);
+    let after_last = |header: &Header| header.rewritten.map_or(1, |rewritten| rewritten.last_revision + 1);
+    let header = Header {
+        number: numbers_given + 1,
+        after: before.map_or(0, |header| header.number),
+        first_revision: before.map_or(1, after_last),
+        salt: storage.entropy(),
+        store: before.map_or_else(|| storage.entropy(), |header| header.store),
+        rewritten: None,
+    };
+    install(storage, header, storage.create(NEXT_NAME, segment_bytes)?)
+}
+
+/// Where the walk over the log begins.
+struct Start {
+    /// The log in order.
+    segments: Vec<Arc<Segment>>,
+    used: Option<Used>,
+    state: Scan,
+    /// The first of `segments` that is to be looked at.
+    first_to_scan: usize,
+    numbers_given: u32,
+}
+
+impl Start {
+    /// Without a checkpoint: at the beginning.
+    fn from_segments(storage: &dyn Storage, found: &[Arc<Segment>]) -> Result<Start, OpenError> {
+        let headers: Vec<_> = found.iter().map(|segment| segment.header).collect();
+        let log = chain::from_headers(&headers).map_err(|missing| OpenError::MissingSegment {
+            path: storage.path(&Segment::name(missing.number)),
+        })?;
+        let segments = log.iter().map(|&at| found[at].clone()).collect();
+        Ok(Start { segments, used: None, state: Scan::default(), first_to_scan: 0, numbers_given: 0 })
+    }
+
+    /// From the newest of `checkpoints` that is sound and fits the segments.
+    fn from_checkpoints(storage: &dyn Storage, found: &[Arc<Segment>], checkpoints: &[u64]) -> Option<Start> {
+        checkpoints.iter().rev().find_map(|&revision| {
+            let start = Start::from_checkpoint(storage, found, revision);
+            if start.is_none() {
+                tracing::warn!(
+                    path = %storage.path(&checkpoint::name(revision)).display(),
+                    "a checkpoint is damaged or does not fit the log; the log is read instead"
+                );
+            }
+            start
+        })
+    }
+
+    fn from_checkpoint(storage: &dyn Storage, found: &[Arc<Segment>], revision: u64) -> Option<Start> {
+        let file = storage.open(&checkpoint::name(revision)).ok()?;
+        let loading = checkpoint::load(revision, &*file)?;
+        let about = loading.about.clone();
+        let headers: Vec<_> = found.iter().map(|segment| segment.header).collect();
+        let log = chain::from_checkpoint(&headers, about.store, &about.segments, about.numbers_given)?;
+        let segments: Vec<_> = log.iter().map(|&at| found[at].clone()).collect();
+        let first_to_scan = about.segments.len() - 1;
+        let fits = about.segments.iter().zip(&segments).all(|(image, segment)| {
+            let end_is_right = segment.header.rewritten.is_none_or(|rewritten| rewritten.end == image.end);
+            end_is_right && image.end <= segment.file.size()
+        });
+        let goes_on_in = &segments[first_to_scan].header;
+        if !fits || goes_on_in.rewritten.is_some() || goes_on_in.first_revision > revision + 1 {
+            return None;
+        }
+        let oldest = oldest(&segments).max(about.oldest).min(revision);
+        let bytes = loading.bytes();
+        let tree = loading.tree(oldest)?;
+        for (image, segment) in about.segments.into_iter().zip(&segments) {
+            segment.advance(image.end);
+            segment.set_marks(image.marks);
+        }
+        let state = Scan {
+            tree,
+            revision,
+            time_ms: about.time_ms,
+            lost_revisions: about.lost_revisions,
+            oldest,
+            doubtful: None,
+        };
+        let used = Some(Used { revision, bytes });
+        Some(Start { segments, used, state, first_to_scan, numbers_given: about.numbers_given })
+    }
+}
+
+/// How far history is forgotten according to what the segments say.
+fn oldest(segments: &[Arc<Segment>]) -> u64 {
+    let said = segments.iter().map(|segment| {
+        let rewritten = segment.header.rewritten.map_or(0, |rewritten| rewritten.oldest);
+        rewritten.max(segment.note().oldest)
+    });
+    said.max().unwrap_or(0)
+}
+
+/// Removes the files that are no part of the store any more. What fails is tried again at the next opening.
+fn remove_superseded(
+    storage: &dyn Storage,
+    found: &[Arc<Segment>],
+    log: &[Arc<Segment>],
+    checkpoints: &[u64],
+    used: Option<&Used>,
+) {
+    let in_log = |number: u32| log.iter().any(|segment| segment.header.number == number);
+    let segments = found.iter().map(|segment| segment.header.number).filter(|&number| !in_log(number));
+    let stale = checkpoints.iter().filter(|&&revision| used.is_none_or(|used| used.revision != revision));
+    let names = segments.map(Segment::name).chain(stale.map(|&revision| checkpoint::name(revision)));
+    for name in names.collect::<Vec<_>>() {
+        if let Err(error) = storage.remove(&name) {
+            tracing::warn!(path = %storage.path(&name).display(), "cannot remove a superseded file: {error}");
+        }
+    }
+}
+
+/// Counts what the index refers to in each segment; returns the live keys that are to be deleted some day.
+fn take_stock(tree: &Tree, segments: &Segments) -> Vec<Due> {
+    let mut expiring = Vec::new();
+    let mut cursor = tree.cursor(b"");
+    while let Some((_, slot)) = cursor.next_slot() {
+        for version in history::iter(&slot.newest, &slot.older) {
+            if let Some(segment) = segments.get(version.segment) {
+                segment.add_live(version.len());
+            }
+        }
+        expiring.extend(Due::of(&slot.newest));
+    }
+    expiring
 }
 
 fn open(storage: &dyn Storage, number: u32) -> Result<Arc<Segment>, OpenError> {
@@ -129,11 +294,12 @@ fn open(storage: &dyn Storage, number: u32) -> Result<Arc<Segment>, OpenError> {
     })
 }
 
-/// What must have been on disk when the segment was last written to.
-fn last_synced(segment: &Segment) -> io::Result<u64> {
-    let mut walk = segment.walk(RECORDS_START, written_end(segment)?, segment.header.first_revision - 1)?;
+/// What must have been on disk when the segment was last written to, being at least up to `known`. Records before
+/// the segment's end are not looked at.
+fn last_synced(segment: &Segment, known: u64) -> io::Result<u64> {
+    let mut walk = segment.walk(segment.end(), written_end(segment)?, segment.header.first_revision - 1)?;
     // What is before the segment was synced before the segment was made.
-    let mut synced = (segment.header.first_revision - 1).max(segment.note().synced);
+    let mut synced = (segment.header.first_revision - 1).max(segment.note().synced).max(known);
     while let Some(found) = walk.next() {
         synced = synced.max(found.head.synced);
     }
@@ -153,6 +319,7 @@ fn written_end(segment: &Segment) -> io::Result<u64> {
 }
 
 /// The index in the making.
+#[derive(Default)]
 struct Scan {
     tree: Tree,
     /// The newest revision accounted for.
@@ -160,16 +327,17 @@ struct Scan {
     /// The highest time of a record.
     time_ms: u64,
     lost_revisions: u64,
-    record_bytes: u64,
     /// Where the first record of the last segment begins that nothing says is on disk.
     doubtful: Option<u64>,
+    /// What is not needed to read at this revision and later is not in the tree.
+    oldest: u64,
 }
 
 impl Scan {
-    /// Adds the records of `segment`; returns where they end. What is invalid above `synced` ends them.
-    fn scan(&mut self, storage: &dyn Storage, segment: &Arc<Segment>, synced: u64) -> io::Result<u64> {
-        let mut walk = segment.walk(RECORDS_START, written_end(segment)?, self.revision)?;
-        let mut end = RECORDS_START;
+    /// Adds the records of `segment` from its end on, which moves to where they end. What is invalid above `synced`
+    /// ends them.
+    fn scan(&mut self, storage: &dyn Storage, segment: &Arc<Segment>, synced: u64) -> io::Result<()> {
+        let mut walk = segment.walk(segment.end(), written_end(segment)?, self.revision)?;
         while let Some(found) = walk.next() {
             let revision = found.head.revision;
             if revision > self.revision + 1 {
@@ -182,26 +350,51 @@ impl Scan {
                 if revision > synced && !sabotage::torn_tail_kept() {
                     break;
                 }
-                tracing::error!(
-                    path = %storage.path(&Segment::name(segment.header.number)).display(),
-                    offset = found.offset,
-                    revision,
-                    key = %String::from_utf8_lossy(found.head.key(&found.bytes)),
-                    "a record is damaged; its key reads as damaged until it is written again"
-                );
+                tell_damage(storage, segment, &found);
             }
             if revision > synced && self.doubtful.is_none() {
                 self.doubtful = Some(found.offset);
             }
-            let len = found.bytes.len();
-            self.tree.push(found.head.key(&found.bytes), found.version(segment.header.number));
-            segment.mark(revision, found.offset);
-            self.revision = revision;
-            self.time_ms = self.time_ms.max(found.head.time_ms);
-            self.record_bytes += len as u64;
-            end = found.offset + len as u64;
+            self.add(segment, &found);
         }
-        Ok(end)
+        Ok(())
+    }
+
+    /// Adds the records of a segment that reclaim wrote.
+    fn scan_rewritten(&mut self, storage: &dyn Storage, segment: &Arc<Segment>) -> io::Result<()> {
+        let Some(rewritten) = segment.header.rewritten else { return Ok(()) };
+        let mut walk = segment.walk(RECORDS_START, rewritten.end, self.revision)?;
+        let mut records = 0;
+        while let Some(found) = walk.next() {
+            if found.head.revision > rewritten.last_revision {
+                break;
+            }
+            if !found.head.body_is_sound(&found.bytes) {
+                tell_damage(storage, segment, &found);
+            }
+            self.add(segment, &found);
+            records += 1;
+        }
+        let lost = u64::from(rewritten.records.saturating_sub(records));
+        if lost > 0 {
+            tracing::error!(
+                path = %storage.path(&Segment::name(segment.header.number)).display(),
+                records = lost,
+                "records are damaged beyond telling their keys; these show their states before, if they had any"
+            );
+            self.lost_revisions += lost;
+        }
+        segment.advance(rewritten.end);
+        self.revision = rewritten.last_revision;
+        Ok(())
+    }
+
+    fn add(&mut self, segment: &Arc<Segment>, found: &Found) {
+        self.tree.push(found.head.key(&found.bytes), found.version(segment.header.number));
+        segment.mark(found.head.revision, found.offset);
+        segment.advance(found.offset + found.bytes.len() as u64);
+        self.revision = found.head.revision;
+        self.time_ms = self.time_ms.max(found.head.time_ms);
     }
 
     /// Accounts for the revisions before `revision` that no record was found for.
@@ -219,6 +412,16 @@ impl Scan {
         self.lost_revisions += missing.end - missing.start;
         self.revision = missing.end - 1;
     }
+}
+
+fn tell_damage(storage: &dyn Storage, segment: &Segment, found: &Found) {
+    tracing::error!(
+        path = %storage.path(&Segment::name(segment.header.number)).display(),
+        offset = found.offset,
+        revision = found.head.revision,
+        key = %String::from_utf8_lossy(found.head.key(&found.bytes)),
+        "a record is damaged; its key reads as damaged until it is written again"
+    );
 }
 
 /// Writes what stands there once more, so that the next sync has to bring it to disk.

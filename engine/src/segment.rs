@@ -20,7 +20,7 @@ use crate::record::{ALIGN, EventKind, HEAD_BYTES, Head};
 /// Zeros written at a time. A sync running meanwhile has to wait for at most this much more.
 const FILL_STEP: u64 = 256 * 1024;
 /// Bytes between two marks: the most a reader walks over before it finds its place.
-const MARK_BYTES: u64 = 64 * 1024;
+pub(crate) const MARK_BYTES: u64 = 64 * 1024;
 
 /// A segment, with what the running engine knows about it.
 pub(crate) struct Segment {
@@ -34,6 +34,8 @@ pub(crate) struct Segment {
     filled: AtomicU64,
     /// Held while zeros are written.
     filling: Mutex<()>,
+    /// Bytes of its records that the newest index refers to.
+    live: AtomicU64,
     /// What was noted last. Held while a note is written.
     note: Mutex<Note>,
 }
@@ -78,6 +80,7 @@ impl Segment {
             marks: Mutex::new(Vec::new()),
             filled: AtomicU64::new(RECORDS_START),
             filling: Mutex::new(()),
+            live: AtomicU64::new(0),
             note: Mutex::new(note),
         }
     }
@@ -117,6 +120,38 @@ impl Segment {
         if marks.last().is_none_or(|last| offset >= last.offset + MARK_BYTES) {
             marks.push(Mark { revision, offset });
         }
+    }
+
+    /// The remembered records up to `revision`.
+    pub fn marks_until(&self, revision: u64) -> Vec<Mark> {
+        let marks = self.marks.lock();
+        marks[..marks.partition_point(|mark| mark.revision <= revision)].to_vec()
+    }
+
+    /// Takes over what was remembered when the store was open before.
+    pub fn set_marks(&self, marks: Vec<Mark>) {
+        *self.marks.lock() = marks;
+    }
+
+    /// Bytes of records, whether anything refers to them or not.
+    pub fn record_bytes(&self) -> u64 {
+        self.end() - RECORDS_START
+    }
+
+    /// Bytes of its records that the newest index refers to.
+    pub fn live(&self) -> u64 {
+        self.live.load(Ordering::Acquire)
+    }
+
+    /// The index refers to `len` bytes more.
+    pub fn add_live(&self, len: usize) {
+        self.live.fetch_add(len as u64, Ordering::AcqRel);
+    }
+
+    /// The index refers to `len` bytes less.
+    pub fn take_live(&self, len: usize) {
+        let before = self.live.fetch_sub(len as u64, Ordering::AcqRel);
+        debug_assert!(before >= len as u64, "more was let go than was there");
     }
 
     /// How far the file has been written with zeros or records.

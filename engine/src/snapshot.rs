@@ -24,9 +24,18 @@ pub(crate) struct Root {
     pub oldest: u64,
     pub tree: Tree,
     pub segments: Segments,
+    /// Where the records of the last segment end.
+    pub end: u64,
 }
 
 impl Root {
+    /// Where the records of `segment`, one of the log, end.
+    pub fn end_of(&self, segment: &Segment) -> u64 {
+        let last = self.segments.in_order().last();
+        let is_last = last.is_some_and(|last| last.header.number == segment.header.number);
+        if is_last { self.end } else { segment.end() }
+    }
+
     /// The entry for a version of a key.
     pub fn entry(&self, key: Bytes, version: Version) -> Option<Entry> {
         // A root never points into a segment it does not list.

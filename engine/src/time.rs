@@ -6,20 +6,35 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::expiry::{Due, Expiry};
+use crate::history::Version;
 use crate::io::Clock;
 use crate::record::TIME_MS_END;
 
-/// Gives each commit its time.
+/// Gives each commit its time, and remembers which of them expire.
 pub(crate) struct Times {
     clock: Arc<dyn Clock>,
+    expiry: Arc<Expiry>,
     /// The last time given, in milliseconds since 1970.
     last_ms: u64,
 }
 
 impl Times {
     /// Goes on from `last_ms`, the time of the newest record.
-    pub fn new(clock: Arc<dyn Clock>, last_ms: u64) -> Times {
-        Times { clock, last_ms }
+    pub fn new(clock: Arc<dyn Clock>, last_ms: u64, expiry: Arc<Expiry>) -> Times {
+        Times { clock, expiry, last_ms }
+    }
+
+    /// `version` is committed: if it expires, that will be seen to.
+    pub fn committed(&self, version: &Version) {
+        if let Some(due) = Due::of(version) {
+            self.expiry.add(due);
+        }
+    }
+
+    /// The last time given, in milliseconds since 1970.
+    pub fn last_ms(&self) -> u64 {
+        self.last_ms
     }
 
     /// The time of a commit that takes place now, in milliseconds since 1970.
@@ -54,7 +69,7 @@ mod tests {
     #[test]
     fn times_never_go_back() {
         let clock = Arc::new(Hand(AtomicU64::new(0)));
-        let mut times = Times::new(clock.clone(), 50);
+        let mut times = Times::new(clock.clone(), 50, Arc::new(Expiry::new(Vec::new())));
         for (shown, given) in [(60, 60), (55, 60), (0, 60), (61, 61), (u64::MAX, TIME_MS_END - 1)] {
             clock.0.store(shown, Ordering::Relaxed);
             assert_eq!(times.next_ms(), given, "{shown}");

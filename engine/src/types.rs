@@ -185,14 +185,26 @@ pub struct Stats {
     pub synced: u64,
     /// Lowest revision at which the whole store can be read.
     pub oldest: u64,
+    /// Revision of the checkpoint that opening would begin with; 0: there is none.
+    pub checkpoint: u64,
     /// Keys that exist at `revision`.
     pub keys: u64,
+    /// States of keys that the index knows, deletes included.
+    pub versions: u64,
+    /// Writes with a time to live that is not over, replaced ones included.
+    pub expiring: u64,
+    /// Keys deleted since the store was opened because their time was over.
+    pub expired: u64,
     /// Segment files.
     pub segments: u64,
-    /// Bytes of all segment files, including the part not yet written.
+    /// Bytes of all segment files, including the part not yet written, most of which takes no room on disk.
     pub segment_bytes: u64,
-    /// Bytes of all records, headers and superseded versions included.
+    /// Bytes of all records, headers and what nobody can ask for any more included.
     pub record_bytes: u64,
+    /// Bytes of the records that somebody can still ask for; the rest is given back in time.
+    pub live_bytes: u64,
+    /// Bytes that giving space back has copied since the store was opened.
+    pub rewritten_bytes: u64,
     /// Batches written since the store was opened; `commits / batches` is the gain of group commit.
     pub batches: u64,
     /// Writes committed since the store was opened.

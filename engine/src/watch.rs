@@ -129,6 +129,18 @@ impl Ring {
     }
 }
 
+impl Ring {
+    /// Lets go of the events up to `oldest`: they keep segments that would otherwise be given back.
+    fn forget(&mut self, oldest: u64) {
+        while self.first <= oldest
+            && let Some(gone) = self.events.pop_front()
+        {
+            self.bytes -= gone.entry.stored_len();
+            self.first += 1;
+        }
+    }
+}
+
 /// What a tail and the publisher share.
 #[derive(Default)]
 struct Slot {
@@ -218,6 +230,7 @@ impl Hub {
                 });
                 ring.push(event.clone());
             }
+            ring.forget(root.oldest);
             drop(ring);
             self.root.store(Arc::new(root));
             self.published.store(revision, Ordering::Release);
@@ -529,7 +542,13 @@ mod tests {
 
     #[tokio::test]
     async fn who_gives_up_waiting_for_a_revision_leaves_nothing_behind() {
-        let root = Root { revision: 0, oldest: 0, tree: Default::default(), segments: Segments::new(vec![]) };
+        let root = Root {
+            revision: 0,
+            oldest: 0,
+            tree: Default::default(),
+            segments: Segments::new(vec![]),
+            end: 0,
+        };
         let hub = Hub::new(root, 4);
         for revision in 1..100 {
             let wait = hub.reached(revision * 1_000);
@@ -540,7 +559,13 @@ mod tests {
 
     #[tokio::test]
     async fn what_was_compacted_cannot_be_followed() {
-        let root = Root { revision: 9, oldest: 5, tree: Default::default(), segments: Segments::new(vec![]) };
+        let root = Root {
+            revision: 9,
+            oldest: 5,
+            tree: Default::default(),
+            segments: Segments::new(vec![]),
+            end: 0,
+        };
         let hub = Arc::new(Hub::new(root, 4));
         assert_eq!(hub.tail(4, Bytes::new()).unwrap_err(), TailError::Compacted { oldest: 5 });
         assert!(hub.tail(5, Bytes::new()).is_ok());

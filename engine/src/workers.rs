@@ -1,8 +1,9 @@
-//! The work behind an open store, and how it ends: the sequencer, and the keeper beside it.
+//! The work behind an open store, and how it ends: the sequencer, and keeper and housekeeper beside it.
 //!
 //! ```text
 //! Engine ─ queue ─► sequencer ─ wishes ─► keeper
-//!                      └─ the queue is closed and empty ─► tails end, keeper ends, storage goes, "closed" is told
+//!                    ▲ │ └─ the queue is closed and empty ─► tails end, the others end, storage goes,
+//!          chores ───┘ └─ roots ─► housekeeper                "closed" is told
 //! ```
 //!
 //! Each worker does its work in turns and sleeps between them. In a server each has a thread; a simulation takes
@@ -13,15 +14,19 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use crate::commit::{Queue, Sequencer, Vitals};
+use crate::commit::{Sequencer, Vitals};
+use crate::housekeeping::{Housekeeper, Requests};
 use crate::io::Storage;
 use crate::log::Keeper;
+use crate::queue::Queue;
 use crate::watch::Hub;
 
 /// What works for an open store, not yet at work.
 pub(crate) struct Workers {
     pub sequencer: Sequencer,
     pub keeper: Arc<Keeper>,
+    pub housekeeper: Housekeeper,
+    pub requests: Arc<Requests>,
     pub storage: Arc<dyn Storage>,
     pub segment_bytes: u64,
     pub queue: Arc<Queue>,
@@ -45,9 +50,15 @@ impl Workers {
             };
             std::thread::Builder::new().name("engine-keeper".into()).spawn(run)?
         };
-        let keeper_at_failure = self.keeper.clone();
+        let Workers {
+            sequencer, keeper, housekeeper, requests, storage, queue, hub, vitals, closing, ..
+        } = self;
+        let keeper_at_failure = keeper.clone();
+        let housekeeper_thread =
+            std::thread::Builder::new().name("engine-housekeeper".into()).spawn(move || housekeeper.run());
+        let housekeeper_thread = housekeeper_thread.inspect_err(|_| keeper_at_failure.stop())?;
+        let requests_at_failure = requests.clone();
         let run = move || {
-            let Workers { sequencer, keeper, storage, queue, hub, vitals, closing, .. } = self;
             // A broken invariant ends the sequencer, but nobody may wait for it in vain.
             if std::panic::catch_unwind(AssertUnwindSafe(|| sequencer.run())).is_err() {
                 vitals.gave_up();
@@ -55,12 +66,17 @@ impl Workers {
             queue.abandon();
             hub.close();
             keeper.stop();
+            requests.stop();
             let _ = keeper_thread.join();
+            let _ = housekeeper_thread.join();
             // The lock goes with the storage, before anybody hears that the store is closed.
             drop(storage);
             let _ = closing.send(true);
         };
         let spawned = std::thread::Builder::new().name("engine-commit".into()).spawn(run);
-        spawned.inspect_err(|_| keeper_at_failure.stop())
+        spawned.inspect_err(|_| {
+            keeper_at_failure.stop();
+            requests_at_failure.stop();
+        })
     }
 }

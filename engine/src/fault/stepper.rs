@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::Disk;
 use crate::Engine;
 use crate::error::{CommitError, OpenError};
+use crate::housekeeping::Turn;
 use crate::segment::Segment;
 use crate::types::{Committed, Options, Write};
 use crate::workers::Workers;
@@ -78,6 +79,12 @@ impl Stepper {
         let vitals = &self.0.vitals;
         let sync = |segment: &Segment, revision| drop(vitals.sync(segment, revision));
         self.0.keeper.turn(&*self.0.storage, self.0.segment_bytes, &sync)
+    }
+
+    /// The housekeeper does one piece of work; false when there is nothing to do, or a chore that the sequencer has to
+    /// do first.
+    pub fn housekeep(&mut self) -> bool {
+        self.0.housekeeper.turn() == Turn::Worked
     }
 
     /// Closes the store in the way a server does.

@@ -27,6 +27,11 @@ impl Tree {
     pub fn push(&mut self, key: &[u8], version: Version) -> Option<Version> {
         let edited = push(&mut self.root, key, version);
         self.live = self.live.wrapping_add_signed(edited.live);
+        self.size.versions += 1;
+        if edited.previous.is_none() {
+            self.size.keys += 1;
+            self.size.key_bytes += key.len() as u64;
+        }
         if let Some(split) = edited.split {
             let left = Child { live: self.live - split.right.live, node: std::mem::take(&mut self.root) };
             self.root = Arc::new(Node::Branch(Branch::new(left, &split.separator, split.right)));
@@ -83,7 +88,7 @@ fn push(node: &mut Arc<Node>, key: &[u8], version: Version) -> Edited {
 }
 
 /// The shortest byte string greater than `left` and not greater than `right`.
-fn separator(left: &[u8], right: &[u8]) -> Vec<u8> {
+pub(super) fn separator(left: &[u8], right: &[u8]) -> Vec<u8> {
     let common = left.iter().zip(right).take_while(|(l, r)| l == r).count();
     right[..(common + 1).min(right.len())].to_vec()
 }

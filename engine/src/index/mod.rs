@@ -10,15 +10,19 @@
 //! only its tree refers to is edited in place, a shared one is copied first. Publishing a root shares all its
 //! nodes, so that a batch copies each node it touches once, however many of its writes land there.
 //!
-//! A deleted key stays in the tree as long as its history is retained; only live keys are counted.
+//! A deleted key stays in the tree as long as its history is retained; it is not counted among the live ones.
+//! Compaction takes out what nobody can ask for any more, key by key, under the same rules as any other edit.
 
+mod build;
 mod edit;
 mod node;
+mod prune;
 mod range;
 
 use std::sync::Arc;
 
-pub(crate) use node::Node;
+pub(crate) use build::Builder;
+pub(crate) use node::{Node, Slot};
 pub(crate) use range::Cursor;
 
 use crate::history::{self, Version};
@@ -28,12 +32,29 @@ use crate::history::{self, Version};
 pub(crate) struct Tree {
     root: Arc<Node>,
     live: u64,
+    size: Size,
+}
+
+/// What a tree holds.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Size {
+    /// Keys, deleted ones included.
+    pub keys: u64,
+    /// Bytes of all keys.
+    pub key_bytes: u64,
+    /// Versions of all keys.
+    pub versions: u64,
 }
 
 impl Tree {
     /// Keys that exist in the newest state.
     pub fn live(&self) -> u64 {
         self.live
+    }
+
+    /// What it holds.
+    pub fn size(&self) -> Size {
+        self.size
     }
 
     /// The newest version of `key`, which may be a delete.
@@ -47,6 +68,16 @@ impl Tree {
         let (leaf, slot) = self.find(key)?;
         let slot = &leaf.slots()[slot];
         history::at(&slot.newest, &slot.older, revision)
+    }
+
+    /// All that is known of `key`.
+    pub fn slot(&self, key: &[u8]) -> Option<&Slot> {
+        self.find(key).map(|(leaf, slot)| &leaf.slots()[slot])
+    }
+
+    /// The version of `key` that `revision` wrote, if it is retained.
+    pub fn exact(&self, key: &[u8], revision: u64) -> Option<&Version> {
+        self.at(key, revision).filter(|version| version.revision == revision)
     }
 
     fn find(&self, key: &[u8]) -> Option<(&node::Leaf, usize)> {

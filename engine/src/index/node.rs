@@ -79,6 +79,24 @@ impl Keys {
         }
     }
 
+    pub fn remove(&mut self, at: usize) {
+        let (start, end) = self.span(at);
+        self.bytes.drain(start..end);
+        self.ends.remove(at);
+        for later in &mut self.ends[at..] {
+            *later -= (end - start) as u32;
+        }
+    }
+
+    /// Adds the strings of `other`, all of which come after these.
+    pub fn append(&mut self, other: &Keys) {
+        let len = self.bytes.len() as u32;
+        self.bytes.reserve_exact(other.bytes.len());
+        self.bytes.extend_from_slice(&other.bytes);
+        self.ends.reserve_exact(other.ends.len());
+        self.ends.extend(other.ends.iter().map(|end| len + end));
+    }
+
     /// Cuts off and returns the strings from `at` on.
     pub fn split_off(&mut self, at: usize) -> Keys {
         let cut = if at == 0 { 0 } else { self.ends[at - 1] };
@@ -96,6 +114,16 @@ impl Keys {
 fn reserve<T>(vec: &mut Vec<T>, needed: usize, step: usize) {
     if vec.capacity() - vec.len() < needed {
         vec.reserve_exact(step.max(needed));
+    }
+}
+
+impl Node {
+    /// Keys of a leaf, children of a branch.
+    pub fn len(&self) -> usize {
+        match self {
+            Node::Leaf(leaf) => leaf.slots.len(),
+            Node::Branch(branch) => branch.children.len(),
+        }
     }
 }
 
@@ -134,6 +162,17 @@ impl Leaf {
         self.keys.insert(at, key);
         reserve(&mut self.slots, 1, 8);
         self.slots.insert(at, slot);
+    }
+
+    pub fn remove(&mut self, at: usize) {
+        self.keys.remove(at);
+        self.slots.remove(at);
+    }
+
+    /// Room for exactly `slots` keys of `bytes` in all.
+    pub fn with_capacity(slots: usize, bytes: usize) -> Leaf {
+        let keys = Keys { bytes: Vec::with_capacity(bytes), ends: Vec::with_capacity(slots) };
+        Leaf { keys, slots: Vec::with_capacity(slots) }
     }
 
     pub fn split_off(&mut self, at: usize) -> Leaf {
@@ -205,6 +244,56 @@ impl Branch {
         // The last separator on the left now has nothing to its right: it moves up.
         let up = self.separators.split_off(at - 1);
         (up.bytes, Branch { separators: right, children })
+    }
+
+    /// A branch over nodes, each with the separator before it; that of the first is not looked at.
+    pub fn over(nodes: Vec<(Vec<u8>, Child)>) -> Branch {
+        let mut branch = Branch { separators: Keys::default(), children: Vec::with_capacity(nodes.len()) };
+        for (separator, child) in nodes {
+            if !branch.children.is_empty() {
+                branch.separators.insert(branch.separators.len(), &separator);
+            }
+            branch.children.push(child);
+        }
+        branch
+    }
+
+    /// Takes out child `at`; what its separator kept apart now borders on each other.
+    pub fn remove(&mut self, at: usize) {
+        self.children.remove(at);
+        if self.separators.len() > 0 {
+            self.separators.remove(at.saturating_sub(1));
+        }
+    }
+
+    /// Makes one node of children `at` and `at + 1`.
+    pub fn merge(&mut self, at: usize) {
+        let right = self.children.remove(at + 1);
+        let separator = self.separators.get(at).to_vec();
+        self.separators.remove(at);
+        let left = &mut self.children[at];
+        left.live += right.live;
+        match (Arc::make_mut(&mut left.node), &*right.node) {
+            (Node::Leaf(left), Node::Leaf(right)) => {
+                left.keys.append(&right.keys);
+                left.slots.reserve_exact(right.slots.len());
+                left.slots.extend_from_slice(&right.slots);
+            }
+            (Node::Branch(left), Node::Branch(right)) => {
+                left.separators.insert(left.separators.len(), &separator);
+                left.separators.append(&right.separators);
+                left.children.extend_from_slice(&right.children);
+            }
+            _ => unreachable!("children of one branch are at the same depth"),
+        }
+    }
+
+    /// The only child, when there is one only.
+    pub fn only_child(&self) -> Option<&Arc<Node>> {
+        match &self.children[..] {
+            [child] => Some(&child.node),
+            _ => None,
+        }
     }
 
     /// Live keys below all children.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::Tree;
-use super::node::{Leaf, Node};
+use super::node::{Leaf, Node, Slot};
 use crate::history::{self, Version};
 
 /// A walk in key order. It holds on to the nodes on its path only.
@@ -25,6 +25,16 @@ struct LeafAt {
 impl Cursor {
     /// The next key and its version at `revision`, which may be a delete; keys younger than that are skipped.
     pub fn next(&mut self, revision: u64) -> Option<(Bytes, Version)> {
+        self.next_that(|slot| history::at(&slot.newest, &slot.older, revision).copied())
+    }
+
+    /// The next key and all its versions.
+    pub fn next_slot(&mut self) -> Option<(Bytes, Slot)> {
+        self.next_that(|slot| Some(slot.clone()))
+    }
+
+    /// The next key of which `pick` makes something.
+    fn next_that<T>(&mut self, pick: impl Fn(&Slot) -> Option<T>) -> Option<(Bytes, T)> {
         loop {
             if let Some(at) = &mut self.leaf {
                 if let Node::Leaf(leaf) = &*at.node {
@@ -32,8 +42,8 @@ impl Cursor {
                         let slot = &leaf.slots()[at.next];
                         let (start, end) = leaf.keys().span(at.next);
                         at.next += 1;
-                        if let Some(version) = history::at(&slot.newest, &slot.older, revision) {
-                            return Some((at.keys.slice(start..end), *version));
+                        if let Some(picked) = pick(slot) {
+                            return Some((at.keys.slice(start..end), picked));
                         }
                     }
                 }

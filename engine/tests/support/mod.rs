@@ -31,6 +31,17 @@ impl TempDir {
         files.sort();
         files
     }
+
+    /// Checkpoint files.
+    pub fn checkpoints(&self) -> Vec<PathBuf> {
+        let files = std::fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().path());
+        files.filter(|path| path.extension().is_some_and(|extension| extension == "checkpoint")).collect()
+    }
+
+    /// Takes the checkpoints away, so that the log must be read.
+    pub fn remove_checkpoints(&self) {
+        self.checkpoints().iter().for_each(|path| std::fs::remove_file(path).unwrap());
+    }
 }
 
 impl Drop for TempDir {

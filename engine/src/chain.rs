@@ -1,0 +1,181 @@
+//! Which of the segments in a directory make the log, and in which order. Pure; the rules and why they hold are in
+//! `docs/format.md`.
+
+use crate::checkpoint::SegmentImage;
+use crate::header::Header;
+
+/// A segment that should be there and is not.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Missing {
+    pub number: u32,
+}
+
+/// The log from what the segments say of themselves: indexes into `headers` in the order of the log. The rest is
+/// superseded.
+pub(crate) fn from_headers(headers: &[Header]) -> Result<Vec<usize>, Missing> {
+    let mut log: Vec<usize> = (0..headers.len()).filter(|&at| !is_superseded(headers, at)).collect();
+    // One without records, left because the next record did not fit, shares its first revision with the next.
+    log.sort_unstable_by_key(|&at| (headers[at].first_revision, headers[at].number));
+    if let Some(&first) = log.first()
+        && headers[first].first_revision != 1
+    {
+        return Err(Missing { number: headers[first].after.max(1) });
+    }
+    for pair in log.windows(2) {
+        let (before, next) = (&headers[pair[0]], &headers[pair[1]]);
+        let follows = match before.rewritten {
+            Some(rewritten) => next.first_revision == rewritten.last_revision + 1,
+            None => next.after == before.number,
+        };
+        if !follows {
+            return Err(Missing { number: next.after.max(1) });
+        }
+    }
+    Ok(log)
+}
+
+fn is_superseded(headers: &[Header], at: usize) -> bool {
+    let header = &headers[at];
+    headers.iter().any(|other| {
+        let covers = |last: u64| (other.first_revision..=last).contains(&header.first_revision);
+        other.number > header.number && other.rewritten.is_some_and(|r| covers(r.last_revision))
+    })
+}
+
+/// The log from what a checkpoint says and what was written behind it: indexes into `headers` in the order of the
+/// log. The rest was superseded before, or is reclaim's work since. `None`: the checkpoint does not fit.
+pub(crate) fn from_checkpoint(
+    headers: &[Header],
+    store: u64,
+    images: &[SegmentImage],
+    numbers_given: u32,
+) -> Option<Vec<usize>> {
+    let mut log = Vec::with_capacity(images.len() + 1);
+    for image in images {
+        let is_meant = |header: &Header| {
+            header.number == image.number && header.salt == image.salt && header.store == store
+        };
+        let at = headers.iter().position(is_meant)?;
+        let follows = log
+            .last()
+            .is_none_or(|&before: &usize| headers[before].first_revision < headers[at].first_revision);
+        if !follows {
+            return None;
+        }
+        log.push(at);
+    }
+    loop {
+        let last = &headers[*log.last()?];
+        let next = headers.iter().position(|header| {
+            header.after == last.number
+                && header.rewritten.is_none()
+                && header.first_revision >= last.first_revision
+                && !images.iter().any(|image| image.number == header.number)
+        });
+        match next {
+            Some(next) => log.push(next),
+            None => break,
+        }
+    }
+    // What reclaim did not make and nothing knew then was written to since: it must have its place.
+    let is_explained = |at: usize| {
+        headers[at].rewritten.is_some() || headers[at].number <= numbers_given || log.contains(&at)
+    };
+    (0..headers.len()).all(is_explained).then_some(log)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::header::Rewritten;
+
+    /// `n<a@r`: number, the one before, first revision; `n<a@r-l`: rewritten, up to that last revision.
+    fn header(text: &str) -> Header {
+        let (numbers, revisions) = text.split_once('@').unwrap();
+        let (number, after) = numbers.split_once('<').unwrap();
+        let (first, last) = match revisions.split_once('-') {
+            Some((first, last)) => (first, Some(last.parse().unwrap())),
+            None => (revisions, None),
+        };
+        let rewritten =
+            |last_revision| Rewritten { last_revision, oldest: 900, records: 0, end: 4096, grave_bytes: 0 };
+        Header {
+            number: number.parse().unwrap(),
+            after: after.parse().unwrap(),
+            first_revision: first.parse().unwrap(),
+            salt: 7,
+            store: 5,
+            rewritten: last.map(rewritten),
+        }
+    }
+
+    fn headers(text: &str) -> Vec<Header> {
+        text.split_whitespace().map(header).collect()
+    }
+
+    fn numbers(headers: &[Header], log: &[usize]) -> String {
+        let numbers: Vec<_> = log.iter().map(|&at| headers[at].number.to_string()).collect();
+        numbers.join(" ")
+    }
+
+    #[test]
+    fn the_newest_word_on_each_stretch_of_the_log_counts() {
+        for (files, log) in [
+            ("", Ok("")),
+            ("1<0@1", Ok("1")),
+            ("1<0@1 2<1@10 3<2@20", Ok("1 2 3")),
+            ("3<2@20 2<1@10 1<0@1", Ok("1 2 3")),
+            ("2<1@1 1<0@1", Ok("1 2")),
+            // Rewritten alone, with a neighbour, and once more; all or none of the old ones are still there.
+            ("1<0@1 2<1@10 3<2@20 4<0@1-9", Ok("4 2 3")),
+            ("2<1@10 3<2@20 4<0@1-9", Ok("4 2 3")),
+            ("1<0@1 3<2@20 4<0@1-19", Ok("4 3")),
+            ("1<0@1 2<1@10 3<2@20 4<0@1-9 5<0@1-19", Ok("5 3")),
+            ("1<0@1 2<1@10 3<2@20 4<1@10-19", Ok("1 4 3")),
+            ("5<2@30 3<2@20-29 2<1@10 1<0@1 6<1@10-29", Ok("1 6 5")),
+            // A store that begins with the work of a restore.
+            ("1<0@1-500", Ok("1")),
+            ("1<0@1-500 2<1@501", Ok("1 2")),
+            // Missing: the first, one in the middle, one behind a rewritten one.
+            ("2<1@10", Err(1)),
+            ("1<0@1 3<2@20", Err(2)),
+            ("4<0@1-9 3<2@20", Err(2)),
+            ("1<0@1 4<2@20-29", Err(2)),
+        ] {
+            let headers = headers(files);
+            let got = from_headers(&headers).map(|log| numbers(&headers, &log)).map_err(|m| m.number);
+            assert_eq!(got, log.map(str::to_owned), "{files}");
+        }
+    }
+
+    #[test]
+    fn a_checkpoint_and_what_was_written_since_make_the_log() {
+        for (files, images, given, log) in [
+            ("1<0@1", "1", 1, Some("1")),
+            ("1<0@1 2<1@10 3<2@20", "1", 1, Some("1 2 3")),
+            ("1<0@1 2<1@10 3<2@20", "1 2", 2, Some("1 2 3")),
+            // Reclaim was at work since: its work is lost, nothing else.
+            ("1<0@1 2<1@10 3<2@20 4<0@1-9", "1 2 3", 3, Some("1 2 3")),
+            ("1<0@1 2<1@10 3<2@20 4<0@1-19", "1 2", 2, Some("1 2 3")),
+            // It was at work before: what it superseded is of no use.
+            ("1<0@1 2<1@10 3<0@1-9", "3 2", 3, Some("3 2")),
+            ("2<1@10 3<0@1-9 4<2@20", "3 2", 3, Some("3 2 4")),
+            // A segment of the checkpoint is gone, or one written since.
+            ("2<1@10 3<2@20", "1 2", 2, None),
+            ("1<0@1 3<2@20", "1", 1, None),
+            ("1<0@1 2<1@10 4<3@30", "1 2", 2, None),
+        ] {
+            let headers = headers(files);
+            let images: Vec<_> = images
+                .split_whitespace()
+                .map(|n| SegmentImage { number: n.parse().unwrap(), salt: 7, end: 4096, marks: Vec::new() })
+                .collect();
+            let got = from_checkpoint(&headers, 5, &images, given).map(|log| numbers(&headers, &log));
+            assert_eq!(got, log.map(str::to_owned), "{files}");
+            assert_eq!(from_checkpoint(&headers, 6, &images, given), None, "another store");
+        }
+        let headers = headers("1<0@1");
+        let other = SegmentImage { number: 1, salt: 8, end: 4096, marks: Vec::new() };
+        assert_eq!(from_checkpoint(&headers, 5, &[other], 1), None, "another segment 1");
+    }
+}

@@ -1,0 +1,74 @@
+//! Which keys are to be deleted when.
+//!
+//! A version says when its key expires; here they stand in the order of that time, 16 bytes each. A write that
+//! replaces such a version leaves its entry where it is: when it comes due, the version is not the newest any
+//! more, and nothing happens. The delete itself is a write like any other, made by `housekeeping.rs`.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use parking_lot::Mutex;
+
+use crate::history::Version;
+
+/// A version and when its key expires.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) struct Due {
+    /// Seconds since 1970.
+    pub at_s: u32,
+    pub revision: u64,
+}
+
+impl Due {
+    /// When the key expires if `newest` stays its newest version; `None`: never.
+    pub fn of(newest: &Version) -> Option<Due> {
+        let expires = newest.expires_s > 0 && !newest.is_delete();
+        expires.then_some(Due { at_s: newest.expires_s, revision: newest.revision })
+    }
+}
+
+/// All that is due some day.
+pub(crate) struct Expiry(Mutex<BinaryHeap<Reverse<Due>>>);
+
+impl Expiry {
+    pub fn new(due: Vec<Due>) -> Expiry {
+        Expiry(Mutex::new(due.into_iter().map(Reverse).collect()))
+    }
+
+    pub fn add(&self, due: Due) {
+        self.0.lock().push(Reverse(due));
+    }
+
+    /// Takes up to `max` that are due at `now_s` or were before, the earliest first.
+    pub fn take_due(&self, now_s: u32, max: usize) -> Vec<Due> {
+        let mut heap = self.0.lock();
+        let mut due = Vec::new();
+        while due.len() < max && heap.peek().is_some_and(|Reverse(first)| first.at_s <= now_s) {
+            due.extend(heap.pop().map(|Reverse(first)| first));
+        }
+        due
+    }
+
+    /// How many there are, replaced ones included.
+    pub fn len(&self) -> usize {
+        self.0.lock().len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_due_comes_in_order_and_once() {
+        let due = |at_s, revision| Due { at_s, revision };
+        let expiry = Expiry::new(vec![due(30, 1), due(10, 2)]);
+        expiry.add(due(20, 3));
+        expiry.add(due(10, 1));
+        assert_eq!(expiry.len(), 4);
+        assert_eq!(expiry.take_due(9, 10), []);
+        assert_eq!(expiry.take_due(20, 2), [due(10, 1), due(10, 2)]);
+        assert_eq!(expiry.take_due(20, 2), [due(20, 3)]);
+        assert_eq!(expiry.len(), 1);
+    }
+}

@@ -1,0 +1,111 @@
+//! A tree from keys in ascending order, in one go.
+
+use std::sync::Arc;
+
+use super::edit::separator;
+use super::node::{Branch, Child, Leaf, NODE_LEN_MAX, Node, Slot};
+use super::{Size, Tree};
+use crate::history;
+
+/// Keys put into a leaf, and children into a branch: some room is left, or the first writes would split them all.
+const FILL: usize = NODE_LEN_MAX * 7 / 8;
+
+/// Takes keys in ascending order.
+#[derive(Default)]
+pub(crate) struct Builder {
+    /// The leaf in the making, its keys end to end.
+    key_bytes: Vec<u8>,
+    slots: Vec<(usize, Slot)>,
+    /// The last key of the leaf before.
+    last_key: Vec<u8>,
+    /// Finished leaves, each with the separator before it.
+    leaves: Vec<(Vec<u8>, Child)>,
+    size: Size,
+}
+
+impl Builder {
+    /// Adds a key that is greater than all before.
+    pub fn push(&mut self, key: &[u8], slot: Slot) {
+        if self.slots.len() == FILL {
+            self.finish_leaf();
+        }
+        self.size.keys += 1;
+        self.size.key_bytes += key.len() as u64;
+        self.size.versions += history::iter(&slot.newest, &slot.older).count() as u64;
+        self.key_bytes.extend_from_slice(key);
+        self.slots.push((key.len(), slot));
+    }
+
+    /// The tree of all that was added.
+    pub fn finish(mut self) -> Tree {
+        if self.slots.is_empty() {
+            return Tree::default();
+        }
+        self.finish_leaf();
+        let mut nodes = self.leaves;
+        while nodes.len() > 1 {
+            let mut above = Vec::with_capacity(nodes.len().div_ceil(FILL));
+            let mut rest = nodes.into_iter();
+            loop {
+                let children: Vec<_> = rest.by_ref().take(FILL).collect();
+                let Some((first, _)) = children.first() else { break };
+                let first = first.clone();
+                let branch = Branch::over(children);
+                above.push((first, Child { live: branch.live(), node: Arc::new(Node::Branch(branch)) }));
+            }
+            nodes = above;
+        }
+        let root = nodes.pop().map(|(_, child)| child);
+        let live = root.as_ref().map_or(0, |root| root.live);
+        Tree { root: root.map(|root| root.node).unwrap_or_default(), live, size: self.size }
+    }
+
+    fn finish_leaf(&mut self) {
+        let mut leaf = Leaf::with_capacity(self.slots.len(), self.key_bytes.len());
+        let mut start = 0;
+        for (at, (len, slot)) in self.slots.drain(..).enumerate() {
+            leaf.insert(at, &self.key_bytes[start..start + len], slot);
+            start += len;
+        }
+        self.key_bytes.clear();
+        let before = match self.leaves.is_empty() {
+            true => Vec::new(),
+            false => separator(&self.last_key, leaf.keys().get(0)),
+        };
+        self.last_key = leaf.keys().get(leaf.slots().len() - 1).to_vec();
+        self.leaves.push((before, Child { live: leaf.live(), node: Arc::new(Node::Leaf(leaf)) }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::{Place, Version};
+
+    #[test]
+    fn a_built_tree_is_like_one_that_grew() {
+        for keys in [0, 1, 55, 56, 57, 56 * 56, 56 * 56 + 1, 20_000u64] {
+            let mut builder = Builder::default();
+            let mut grown = Tree::default();
+            for n in 0..keys {
+                let place = Place::new(8 * n, 80, n % 5 == 0);
+                let version = Version { revision: n + 1, created: 1, segment: 1, expires_s: 0, place };
+                let key = format!("/key/{n:08}");
+                builder.push(key.as_bytes(), Slot { newest: version, older: None });
+                grown.push(key.as_bytes(), version);
+            }
+            let built = builder.finish();
+            assert_eq!((built.live(), built.size()), (grown.live(), grown.size()));
+            let walk = |tree: &Tree| {
+                let mut cursor = tree.cursor(b"");
+                std::iter::from_fn(move || cursor.next(u64::MAX)).collect::<Vec<_>>()
+            };
+            assert_eq!(walk(&built), walk(&grown), "{keys} keys");
+            for n in (0..keys + 3).step_by(97) {
+                let key = format!("/key/{n:08}");
+                assert_eq!(built.newest(key.as_bytes()), grown.newest(key.as_bytes()));
+                assert_eq!(built.live_before(key.as_bytes()), grown.live_before(key.as_bytes()));
+            }
+        }
+    }
+}

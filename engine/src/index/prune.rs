@@ -1,0 +1,274 @@
+//! Taking out what nobody can ask for any more, and telling a tree that a record has moved.
+//!
+//! Both look first and copy only the nodes of keys that change. Nodes that have become small are merged with a
+//! neighbour, so that a tree that shrinks gives its memory back.
+
+use std::sync::Arc;
+
+use super::Tree;
+use super::build::Builder;
+use super::node::{NODE_LEN_MAX, Node, Slot};
+use crate::history::{self, Version};
+
+/// A node with fewer entries looks for a neighbour to be merged with.
+const SMALL: usize = NODE_LEN_MAX / 4;
+/// Most entries of a merged node: it must not be split again by the next few keys.
+const MERGED_MAX: usize = NODE_LEN_MAX * 3 / 4;
+/// A history with more versions than this is shortened only when that halves it: shortening copies what is left.
+const SHORT: usize = 64;
+
+impl Tree {
+    /// Forgets the versions of `key` that are not needed to read at `oldest` and later, and tells `freed` each of
+    /// them. A long history may keep up to as many unneeded versions as it has needed ones.
+    pub fn prune(&mut self, key: &[u8], oldest: u64, freed: &mut dyn FnMut(&Version)) {
+        self.shorten(key, oldest, SHORT, freed);
+    }
+
+    /// [`Tree::prune`] that leaves no unneeded version, however long the history is.
+    pub fn prune_fully(&mut self, key: &[u8], oldest: u64, freed: &mut dyn FnMut(&Version)) {
+        self.shorten(key, oldest, usize::MAX, freed);
+    }
+
+    fn shorten(&mut self, key: &[u8], oldest: u64, short: usize, freed: &mut dyn FnMut(&Version)) {
+        let Some((leaf, at)) = self.find(key) else { return };
+        let slot = &leaf.slots()[at];
+        let kept = history::kept(history::iter(&slot.newest, &slot.older), oldest);
+        let all = history::iter(&slot.newest, &slot.older).count();
+        if kept == all || (kept > short && all < 2 * kept) {
+            return;
+        }
+        history::iter(&slot.newest, &slot.older).skip(kept).for_each(freed);
+        let left: Vec<_> = history::iter(&slot.newest, &slot.older).take(kept).copied().collect();
+        self.size.versions -= (all - kept) as u64;
+        match history::from_newest_first(&left) {
+            Some((newest, older)) => replace(&mut self.root, key, &Slot { newest, older }),
+            None => {
+                // Only a delete can be all that is known of a key and yet not be needed: nothing live goes.
+                self.size.keys -= 1;
+                self.size.key_bytes -= key.len() as u64;
+                remove(&mut self.root, key);
+                self.lower_root();
+            }
+        }
+    }
+
+    /// The tree without the versions that are not needed to read at `oldest` and later, built anew.
+    pub fn pruned(&self, oldest: u64) -> Tree {
+        let mut builder = Builder::default();
+        let mut cursor = self.cursor(b"");
+        let mut left = Vec::new();
+        while let Some((key, slot)) = cursor.next_slot() {
+            let kept = history::kept(history::iter(&slot.newest, &slot.older), oldest);
+            left.clear();
+            left.extend(history::iter(&slot.newest, &slot.older).take(kept));
+            if let Some((newest, older)) = history::from_newest_first(&left) {
+                builder.push(&key, Slot { newest, older });
+            }
+        }
+        builder.finish()
+    }
+
+    /// Has the version of `key` that is `from` say `to` instead, which stores the same state elsewhere. False when
+    /// there is no such version any more.
+    pub fn relocate(&mut self, key: &[u8], from: &Version, to: Version) -> bool {
+        let Some((leaf, at)) = self.find(key) else { return false };
+        let slot = &leaf.slots()[at];
+        if slot.newest == *from {
+            let slot = Slot { newest: to, older: slot.older.clone() };
+            replace(&mut self.root, key, &slot);
+            return true;
+        }
+        let mut versions: Vec<_> = history::iter(&slot.newest, &slot.older).copied().collect();
+        let Some(version) = versions.iter_mut().find(|version| *version == from) else { return false };
+        *version = to;
+        if let Some((newest, older)) = history::from_newest_first(&versions) {
+            replace(&mut self.root, key, &Slot { newest, older });
+        }
+        true
+    }
+
+    /// A branch with one child says nothing.
+    fn lower_root(&mut self) {
+        while let Node::Branch(branch) = &*self.root {
+            match branch.only_child().cloned() {
+                Some(child) => self.root = child,
+                None if branch.children().is_empty() => self.root = Arc::default(),
+                None => return,
+            }
+        }
+    }
+}
+
+/// Puts `slot` in the place of that of `key`, which is there and as live as before.
+fn replace(node: &mut Arc<Node>, key: &[u8], slot: &Slot) {
+    match Arc::make_mut(node) {
+        Node::Leaf(leaf) => {
+            if let Ok(at) = leaf.search(key) {
+                *leaf.slot_mut(at) = slot.clone();
+            }
+        }
+        Node::Branch(branch) => {
+            let at = branch.child_for(key);
+            replace(&mut branch.child_mut(at).node, key, slot);
+        }
+    }
+}
+
+/// Takes out `key`, which is not live.
+fn remove(node: &mut Arc<Node>, key: &[u8]) {
+    match Arc::make_mut(node) {
+        Node::Leaf(leaf) => {
+            if let Ok(at) = leaf.search(key) {
+                leaf.remove(at);
+            }
+        }
+        Node::Branch(branch) => {
+            let at = branch.child_for(key);
+            remove(&mut branch.child_mut(at).node, key);
+            let len = |at: usize| branch.children().get(at).map(|child| child.node.len());
+            match len(at) {
+                Some(0) => branch.remove(at),
+                Some(small) if small < SMALL => {
+                    let before = at.checked_sub(1);
+                    let fits = |neighbour: usize| len(neighbour).is_some_and(|l| l + small <= MERGED_MAX);
+                    if fits(at + 1) {
+                        branch.merge(at);
+                    } else if let Some(before) = before.filter(|&before| fits(before)) {
+                        branch.merge(before);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::history::Place;
+    use crate::testing::Random;
+
+    fn version(revision: u64, deleted: bool) -> Version {
+        let place = Place::new(revision * 8, 80, deleted);
+        Version { revision, created: 1, segment: 1, expires_s: 0, place }
+    }
+
+    type Model = BTreeMap<Vec<u8>, Vec<Version>>;
+
+    /// What each key has, oldest first.
+    fn content(tree: &Tree) -> Model {
+        let mut cursor = tree.cursor(b"");
+        let mut content = Model::new();
+        while let Some((key, slot)) = cursor.next_slot() {
+            let mut versions: Vec<_> = history::iter(&slot.newest, &slot.older).copied().collect();
+            versions.reverse();
+            content.insert(key.to_vec(), versions);
+        }
+        content
+    }
+
+    fn prune_model(model: &mut Model, oldest: u64) {
+        model.retain(|_, versions| {
+            let kept = history::kept(versions.iter().rev(), oldest);
+            versions.drain(..versions.len() - kept);
+            kept > 0
+        });
+    }
+
+    #[test]
+    fn a_pruned_tree_says_what_the_model_says_and_old_roots_say_what_they_said() {
+        for seed in 0..4 {
+            let mut random = Random::new(seed);
+            let keys = [30, 400, 3_000, 20_000][seed as usize];
+            let (mut tree, mut model) = (Tree::default(), Model::new());
+            let mut old = Vec::new();
+            let mut touched = Vec::new();
+            let mut freed = 0u64;
+            for revision in 1..=12_000u64 {
+                let key = format!("/k/{:x}", random.below(keys) * 7919 % 65_537).into_bytes();
+                let version = version(revision, random.below(2) == 0);
+                tree.push(&key, version);
+                model.entry(key.clone()).or_default().push(version);
+                touched.push(key);
+                if random.below(600) == 0 {
+                    old.push((tree.clone(), content(&tree)));
+                }
+                if random.below(1_000) == 0 {
+                    let oldest = revision - random.below(50).min(revision);
+                    prune_model(&mut model, oldest);
+                    for key in touched.iter().chain(std::iter::once(&b"/none".to_vec())) {
+                        tree.prune(key, oldest, &mut |_| freed += 1);
+                    }
+                    assert_eq!(content(&tree), model, "seed {seed} at {oldest}");
+                    let live = model.values().filter(|v| !v.last().unwrap().is_delete()).count();
+                    let versions: usize = model.values().map(Vec::len).sum();
+                    let key_bytes: usize = model.keys().map(Vec::len).sum();
+                    let size = tree.size();
+                    assert_eq!((tree.live(), tree.live_before(b"\xff")), (live as u64, live as u64));
+                    assert_eq!((size.keys, size.versions), (model.len() as u64, versions as u64));
+                    assert_eq!(size.key_bytes, key_bytes as u64);
+                    assert_eq!(freed + size.versions, revision);
+                    assert_eq!(content(&tree.pruned(oldest)), model);
+                    assert_eq!(tree.pruned(oldest).size(), size);
+                }
+            }
+            for (tree, expected) in old {
+                assert_eq!(content(&tree), expected, "seed {seed}");
+            }
+            // Everything is deleted, everything goes.
+            let mut revision = 12_000;
+            for key in model.keys() {
+                revision += 1;
+                tree.push(key, version(revision, true));
+            }
+            for key in model.keys() {
+                tree.prune(key, u64::MAX, &mut |_| ());
+            }
+            assert_eq!(
+                (content(&tree).len(), tree.size(), tree.live()),
+                (0, super::super::Size::default(), 0)
+            );
+            assert!(matches!(&*tree.root, Node::Leaf(_)));
+        }
+    }
+
+    #[test]
+    fn a_long_history_is_shortened_in_large_steps() {
+        let mut tree = Tree::default();
+        for revision in 1..=1_000 {
+            tree.push(b"k", version(revision, false));
+        }
+        let mut sizes = Vec::new();
+        for oldest in [100, 400, 500, 600, 970, 1_000] {
+            tree.prune(b"k", oldest, &mut |_| ());
+            sizes.push(tree.size().versions);
+        }
+        assert_eq!(sizes, [1_000, 1_000, 1_000, 401, 31, 1]);
+        for revision in 1_001..=2_000 {
+            tree.push(b"k", version(revision, false));
+        }
+        tree.prune_fully(b"k", 1_010, &mut |_| ());
+        assert_eq!(tree.size().versions, 991);
+    }
+
+    #[test]
+    fn a_moved_record_is_found_in_its_new_place_at_every_depth() {
+        let mut tree = Tree::default();
+        for revision in 1..=40 {
+            tree.push(b"k", version(revision, false));
+        }
+        let before = tree.clone();
+        for revision in [40, 39, 17, 1] {
+            let to = Version { segment: 2, ..version(revision, false) };
+            assert!(tree.relocate(b"k", &version(revision, false), to));
+            assert!(!tree.relocate(b"k", &version(revision, false), to), "it is not there any more");
+            assert_eq!(tree.exact(b"k", revision), Some(&to));
+            assert_eq!(before.exact(b"k", revision), Some(&version(revision, false)));
+        }
+        assert_eq!(tree.exact(b"k", 38), Some(&version(38, false)));
+        assert!(!tree.relocate(b"other", &version(1, false), version(1, false)));
+    }
+}

@@ -1,0 +1,217 @@
+//! What waits for the sequencer: proposals of callers, and chores of the housekeeper.
+//!
+//! `callers → room → proposals ─┬─► batch → sequencer`
+//! `housekeeper → one chore ────┘`
+//!
+//! Callers wait outside when too much is queued, so memory is bounded by bytes and not by callers. There is at most
+//! one chore, and its maker is told when it is done.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use tokio::sync::{Semaphore, oneshot};
+
+use crate::chores::Chore;
+use crate::error::CommitError;
+use crate::types::{ATTRIBUTES_BYTES_MAX, Change, Committed, KEY_BYTES_MAX, VALUE_BYTES_MAX, Write};
+
+/// Bytes of proposals that may wait in the queue; callers beyond wait outside. As much again may be in the
+/// batch being written.
+const QUEUE_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// What a proposal costs in the queue beside its bytes.
+const PROPOSAL_BYTES: usize = 4096;
+/// Most writes in one batch: they all wait for the last of them to be encoded.
+const BATCH_WRITES_MAX: usize = 1024;
+/// A write on its way, and where its answer goes.
+pub(crate) struct Proposal {
+    pub write: Write,
+    pub answer: oneshot::Sender<Result<Committed, CommitError>>,
+}
+
+/// Proposals on their way to the sequencer.
+pub(crate) struct Queue {
+    state: Mutex<QueueState>,
+    arrived: Condvar,
+    /// A chore was done, or will not be.
+    done: Condvar,
+    /// Room in the queue, in units of [`PROPOSAL_BYTES`].
+    room: Semaphore,
+}
+
+#[derive(Default)]
+struct QueueState {
+    proposals: VecDeque<Proposal>,
+    chore: Option<Chore>,
+    /// A chore was taken and is not done yet.
+    at_chore: bool,
+    closed: bool,
+    /// The sequencer sleeps and must be woken.
+    idle: bool,
+}
+
+impl Queue {
+    pub fn new() -> Queue {
+        Queue {
+            state: Mutex::default(),
+            arrived: Condvar::new(),
+            done: Condvar::new(),
+            room: Semaphore::new(QUEUE_BYTES_MAX / PROPOSAL_BYTES),
+        }
+    }
+
+    /// Hands `write` over and returns its outcome. Once it is in the queue it is carried out even if the
+    /// future is dropped.
+    pub async fn submit(&self, write: Write) -> Result<Committed, CommitError> {
+        check_limits(&write)?;
+        let permit = self.room.acquire_many(weight(&write)).await.map_err(|_| CommitError::Closed)?;
+        let outcome = self.push(write).ok_or(CommitError::Closed)?;
+        permit.forget();
+        outcome.await.unwrap_or(Err(CommitError::Closed))
+    }
+
+    /// Hands `write`, which is within the limits, over without waiting; `None` when there is no room or no more is
+    /// taken.
+    pub fn try_submit(&self, write: Write) -> Option<oneshot::Receiver<Result<Committed, CommitError>>> {
+        let permit = self.room.try_acquire_many(weight(&write)).ok()?;
+        let outcome = self.push(write)?;
+        permit.forget();
+        Some(outcome)
+    }
+
+    fn push(&self, write: Write) -> Option<oneshot::Receiver<Result<Committed, CommitError>>> {
+        let (answer, outcome) = oneshot::channel();
+        let mut state = self.state.lock();
+        if state.closed {
+            return None;
+        }
+        state.proposals.push_back(Proposal { write, answer });
+        if std::mem::take(&mut state.idle) {
+            self.arrived.notify_one();
+        }
+        Some(outcome)
+    }
+
+    /// Asks for `chore`; the one before must be done.
+    pub fn ask(&self, chore: Chore) {
+        let mut state = self.state.lock();
+        debug_assert!(state.chore.is_none() && !state.at_chore, "one chore at a time");
+        state.chore = Some(chore);
+        if std::mem::take(&mut state.idle) {
+            self.arrived.notify_one();
+        }
+    }
+
+    /// Whether a chore is asked for and not done yet.
+    pub fn has_chore(&self) -> bool {
+        let state = self.state.lock();
+        !state.closed && (state.chore.is_some() || state.at_chore)
+    }
+
+    /// Waits until there is no chore.
+    pub fn wait_for_chore(&self) {
+        let mut state = self.state.lock();
+        while !state.closed && (state.chore.is_some() || state.at_chore) {
+            self.done.wait(&mut state);
+        }
+    }
+
+    /// Takes the chore, if there is one; [`Queue::chore_done`] has to follow.
+    pub fn take_chore(&self) -> Option<Chore> {
+        let mut state = self.state.lock();
+        let chore = state.chore.take();
+        state.at_chore = chore.is_some();
+        chore
+    }
+
+    /// The chore taken is done.
+    pub fn chore_done(&self) {
+        self.state.lock().at_chore = false;
+        self.done.notify_all();
+    }
+
+    /// Takes no more proposals; those waiting are still carried out.
+    pub fn close(&self) {
+        self.state.lock().closed = true;
+        self.room.close();
+        self.arrived.notify_one();
+        self.done.notify_all();
+    }
+
+    /// Closes the queue and lets go of what waits in it, whose callers then hear that the store is closed.
+    pub fn abandon(&self) {
+        self.close();
+        let mut state = self.state.lock();
+        state.proposals.clear();
+        state.chore = None;
+    }
+
+    /// Fills `batch` with what waits, or sleeps until something does, for at most `patience`; a chore counts. False
+    /// once the queue is closed and empty.
+    pub fn take(&self, batch: &mut VecDeque<Proposal>, patience: Option<Duration>) -> bool {
+        let mut state = self.state.lock();
+        while state.proposals.is_empty() && (state.chore.is_none() || state.closed) {
+            if state.closed {
+                return false;
+            }
+            state.idle = true;
+            match patience {
+                None => self.arrived.wait(&mut state),
+                Some(patience) => {
+                    if self.arrived.wait_for(&mut state, patience).timed_out() {
+                        return true;
+                    }
+                }
+            }
+        }
+        state.idle = false;
+        let mut taken = 0;
+        let mut bytes = 0;
+        while let Some(proposal) = state.proposals.front() {
+            let weight = weight(&proposal.write) as usize;
+            if batch.len() == BATCH_WRITES_MAX
+                || (bytes > 0 && bytes + weight * PROPOSAL_BYTES > QUEUE_BYTES_MAX)
+            {
+                break;
+            }
+            bytes += weight * PROPOSAL_BYTES;
+            taken += weight;
+            batch.extend(state.proposals.pop_front());
+        }
+        drop(state);
+        self.room.add_permits(taken);
+        true
+    }
+}
+
+fn weight(write: &Write) -> u32 {
+    let payload = match &write.change {
+        Change::Put(payload) | Change::Delete(Some(payload)) => {
+            payload.attributes.len() + payload.value.len()
+        }
+        Change::Delete(None) => 0,
+    };
+    // Limits were checked: this is some thousands at most, and the queue has room for it when empty.
+    1 + (payload / PROPOSAL_BYTES) as u32
+}
+
+fn check_limits(write: &Write) -> Result<(), CommitError> {
+    let len = write.key.len();
+    if len == 0 || len > KEY_BYTES_MAX {
+        return Err(CommitError::KeyLength { len, max: KEY_BYTES_MAX });
+    }
+    if let Change::Put(payload) | Change::Delete(Some(payload)) = &write.change {
+        let len = payload.attributes.len();
+        if len > ATTRIBUTES_BYTES_MAX {
+            return Err(CommitError::AttributesTooLarge { len, max: ATTRIBUTES_BYTES_MAX });
+        }
+        let len = payload.value.len();
+        if len > VALUE_BYTES_MAX {
+            return Err(CommitError::ValueTooLarge { len, max: VALUE_BYTES_MAX });
+        }
+        if let Some(stamp_at) = payload.stamp_at.filter(|&at| at as usize > len) {
+            return Err(CommitError::StampOutOfRange { stamp_at, len });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,322 @@
+//! What the store does by itself: history is forgotten, space comes back, keys expire, opening is fast. Readers
+//! and tails notice none of it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use engine::{
+    Change, CompactError, Durability, Engine, EventKind, Expected, KeyRange, Options, Payload, SnapshotError,
+    TailError,
+};
+
+mod support;
+use support::{Random, TempDir, commit, delete, open, options, payload, put, value};
+
+type State = BTreeMap<String, (u64, u64, String)>;
+
+/// Every key with its revision, the revision that made it, and its value.
+fn state_at(engine: &Engine, revision: u64) -> State {
+    let snapshot = engine.snapshot_at(revision).unwrap();
+    let entries = snapshot.range(KeyRange::all()).map(|entry| {
+        let key = String::from_utf8(entry.key().to_vec()).unwrap();
+        (key, (entry.revision(), entry.created(), value(&entry)))
+    });
+    entries.collect()
+}
+
+fn state(engine: &Engine) -> State {
+    state_at(engine, engine.revision())
+}
+
+fn small(temp: &TempDir) -> Options {
+    options(temp, 64 * 1024, Durability::Relaxed)
+}
+
+/// Blocks that the store's files take on disk, in bytes.
+fn disk_bytes(temp: &TempDir) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let files = std::fs::read_dir(temp.path()).unwrap();
+    files.map(|file| file.unwrap().metadata().map_or(0, |metadata| metadata.blocks() * 512)).sum()
+}
+
+#[tokio::test]
+async fn what_was_compacted_cannot_be_read_and_everything_later_can() {
+    let temp = TempDir::new();
+    let engine = open(&temp);
+    for n in 1..=20 {
+        put(&engine, &format!("/{}", n % 4), &n.to_string()).await.unwrap();
+    }
+    delete(&engine, "/0").await.unwrap();
+    let before: Vec<_> = (0..=21).map(|revision| state_at(&engine, revision)).collect();
+    let old = engine.snapshot_at(3).unwrap();
+    let mut behind = engine.tail(2, Bytes::new()).unwrap();
+    assert_eq!(engine.compact(22).await, Err(CompactError::Future { current: 21 }));
+    engine.compact(15).await.unwrap();
+    assert_eq!(engine.compact(14).await, Err(CompactError::Compacted { oldest: 15 }));
+    engine.compact(15).await.unwrap();
+    for round in 0..2 {
+        let engine = if round == 0 {
+            engine.clone()
+        } else {
+            engine.close().await;
+            open(&temp)
+        };
+        assert_eq!(engine.stats().oldest, 15);
+        assert_eq!(engine.snapshot_at(14).unwrap_err(), SnapshotError::Compacted { oldest: 15 });
+        assert_eq!(engine.tail(14, Bytes::new()).unwrap_err(), TailError::Compacted { oldest: 15 });
+        for revision in 15..=21 {
+            assert_eq!(state_at(&engine, revision), before[revision as usize], "at {revision}");
+        }
+        let events = engine.tail(15, Bytes::new()).unwrap().next(100).await.unwrap();
+        assert!(events.iter().map(|event| event.revision).eq(16..=21));
+        assert_eq!(events[0].previous.as_ref().map(value), Some("12".into()));
+        assert_eq!(engine.stats().versions, 4 + 6);
+    }
+    // Who had a snapshot keeps it; a tail that fell behind is told.
+    assert_eq!(old.prefix(b"/").map(|entry| value(&entry)).collect::<Vec<_>>(), ["1", "2", "3"]);
+    assert_eq!(behind.next(1).await.unwrap_err(), TailError::Compacted { oldest: 15 });
+}
+
+#[tokio::test]
+async fn without_retention_only_the_present_is_kept() {
+    let temp = TempDir::new();
+    let engine = Engine::open(Options { history_retention: Duration::ZERO, ..small(&temp) }).unwrap();
+    for n in 0..50 {
+        put(&engine, &format!("/{}", n % 5), "x").await.unwrap();
+    }
+    delete(&engine, "/0").await.unwrap();
+    while engine.stats().versions > 5 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    engine.settled().await;
+    let stats = engine.stats();
+    assert_eq!((stats.oldest, stats.keys), (51, 4));
+    assert_eq!(engine.snapshot_at(50).unwrap_err(), SnapshotError::Compacted { oldest: 51 });
+}
+
+#[tokio::test]
+async fn space_comes_back_and_nothing_else_changes() {
+    for seed in 0..4 {
+        let mut random = Random(seed);
+        let temp = TempDir::new();
+        let mut engine = Engine::open(small(&temp)).unwrap();
+        let mut held = Vec::new();
+        for round in 0..8 {
+            for n in 0..500 {
+                let key = format!("/{}/{}", random.below(2), random.below(60));
+                if random.below(4) == 0 {
+                    let _ = delete(&engine, &key).await;
+                } else {
+                    let text = format!("{round}.{n} {}", "x".repeat(random.below(2_000) as usize));
+                    put(&engine, &key, &text).await.unwrap();
+                }
+            }
+            let expected = state(&engine);
+            held.push((engine.snapshot(), expected.clone()));
+            engine.compact(engine.revision() - random.below(100)).await.unwrap();
+            engine.settled().await;
+            assert_eq!(state(&engine), expected, "seed {seed}");
+            let stats = engine.stats();
+            // Everything dead is in segments that are mostly live, in the one being written, or in the retained part.
+            assert!(stats.record_bytes <= 2 * stats.live_bytes + 3 * 64 * 1024, "seed {seed}: {stats:?}");
+            assert!(round < 2 || stats.rewritten_bytes > 0, "{stats:?}");
+            match random.below(3) {
+                0 => continue,
+                1 => engine.close().await,
+                _ => {}
+            }
+            if random.below(2) == 0 {
+                temp.remove_checkpoints();
+            }
+            let oldest = stats.oldest;
+            drop(engine);
+            engine = Engine::open(small(&temp)).unwrap();
+            assert_eq!((engine.stats().oldest, engine.stats().lost_revisions), (oldest, 0), "seed {seed}");
+            assert_eq!(state(&engine), expected, "seed {seed}, opened again");
+            let again = engine.stats();
+            assert_eq!((again.live_bytes, again.versions), (stats.live_bytes, stats.versions), "seed {seed}");
+        }
+        // Old snapshots show what they showed, although their segments are gone from the directory.
+        for (snapshot, expected) in held {
+            let shown: State = snapshot
+                .range(KeyRange::all())
+                .map(|e| {
+                    (String::from_utf8(e.key().to_vec()).unwrap(), (e.revision(), e.created(), value(&e)))
+                })
+                .collect();
+            assert_eq!(shown, expected);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_deleted_key_does_not_come_back_while_its_put_is_still_on_disk() {
+    let temp = TempDir::new();
+    let engine = Engine::open(small(&temp)).unwrap();
+    // The put stands in a segment that stays mostly live; the delete in one that is mostly dead.
+    put(&engine, "/gone", "x").await.unwrap();
+    for n in 0..60 {
+        put(&engine, &format!("/live/{n}"), &"x".repeat(1_000)).await.unwrap();
+    }
+    delete(&engine, "/gone").await.unwrap();
+    for n in 0..200 {
+        put(&engine, "/churn", &format!("{n} {}", "x".repeat(1_000))).await.unwrap();
+    }
+    let expected = state(&engine);
+    engine.compact(engine.revision()).await.unwrap();
+    engine.settled().await;
+    assert!(engine.stats().rewritten_bytes > 0);
+    engine.close().await;
+    drop(engine);
+    temp.remove_checkpoints();
+    let engine = Engine::open(small(&temp)).unwrap();
+    assert_eq!(state(&engine), expected);
+    assert!(engine.snapshot().get(b"/gone").is_none());
+    assert_eq!(put(&engine, "/gone", "new").await.unwrap().entry.created(), engine.revision());
+}
+
+#[tokio::test]
+async fn a_tail_sees_each_event_once_while_history_is_forgotten_behind_it() {
+    let temp = TempDir::new();
+    let engine = Engine::open(small(&temp)).unwrap();
+    let mut tail = engine.tail(0, "/t/".into()).unwrap();
+    let mut expected = Vec::new();
+    let mut seen = Vec::new();
+    for n in 0..3_000u64 {
+        let key = format!("/{}/{}", if n % 3 == 0 { "t" } else { "u" }, n % 7);
+        let revision = put(&engine, &key, &"x".repeat(300)).await.unwrap().revision;
+        if n % 3 == 0 {
+            expected.push(revision);
+        }
+        if n % 500 == 499 {
+            // Read from the log, then let the store forget what was read.
+            while tail.progress() < engine.revision() {
+                seen.extend(tail.next(100).await.unwrap().iter().map(|event| event.revision));
+            }
+            engine.compact(engine.revision() - 100).await.unwrap();
+            engine.settled().await;
+        }
+    }
+    // Three thousand were written; about a hundred are still to be read.
+    assert!(engine.stats().record_bytes < 1_000 * 400, "{:?}", engine.stats());
+    assert_eq!(seen, expected);
+}
+
+#[tokio::test]
+async fn opening_from_a_checkpoint_shows_the_same_and_so_does_opening_without() {
+    let temp = TempDir::new();
+    // Segments so large that no checkpoint is written unasked.
+    let large = || Engine::open(Options::new(temp.path())).unwrap();
+    let engine = large();
+    for n in 0..3_000 {
+        put(&engine, &format!("/{:04}", n % 1_000), &n.to_string()).await.unwrap();
+        if n % 7 == 0 {
+            delete(&engine, &format!("/{:04}", n % 1_000)).await.unwrap();
+        }
+    }
+    engine.compact(1_000).await.unwrap();
+    engine.checkpoint().await;
+    let covered = engine.revision();
+    assert_eq!(engine.stats().checkpoint, covered);
+    put(&engine, "/after", "1").await.unwrap();
+    delete(&engine, "/0001").await.unwrap();
+    let now = state(&engine);
+    let then = state_at(&engine, 2_000);
+    let stats = engine.stats();
+    engine.close().await;
+    drop(engine);
+    let path = temp.checkpoints().pop().unwrap();
+    let image = std::fs::read(&path).unwrap();
+    let check = |checkpoint: u64| {
+        let engine = large();
+        assert_eq!(engine.stats().checkpoint, checkpoint);
+        assert_eq!((state(&engine), state_at(&engine, 2_000)), (now.clone(), then.clone()));
+        let again = engine.stats();
+        assert_eq!(
+            (again.oldest, again.keys, again.versions, again.live_bytes, again.record_bytes),
+            (stats.oldest, stats.keys, stats.versions, stats.live_bytes, stats.record_bytes)
+        );
+    };
+    check(covered);
+    let mut random = Random(5);
+    for _ in 0..40 {
+        // Anything may be wrong with it: the log is read instead, and the file removed.
+        let mut bad = image.clone();
+        match random.below(3) {
+            0 => bad.truncate(random.below(image.len() as u64) as usize),
+            1 => bad[random.below(120) as usize] ^= 1 << random.below(8),
+            _ => {
+                let at = 4_096 + random.below(20_000) as usize;
+                bad[at] ^= 1 << random.below(8);
+            }
+        }
+        std::fs::write(&path, &bad).unwrap();
+        check(0);
+        assert_eq!(temp.checkpoints().len(), 0);
+    }
+    std::fs::write(&path, &image).unwrap();
+    check(covered);
+}
+
+#[tokio::test]
+async fn a_key_expires_and_whoever_follows_sees_it_deleted() {
+    let temp = TempDir::new();
+    let short = |text: &str, ttl| Payload { ttl: Some(ttl), ..payload(text) };
+    let engine = open(&temp);
+    let put_for = async |key: &str, ttl| {
+        commit(&engine, key, Expected::Any, Change::Put(short("x", ttl))).await.unwrap()
+    };
+    put_for("/short", Duration::from_millis(10)).await;
+    put_for("/long", Duration::from_secs(3_600)).await;
+    put_for("/renewed", Duration::from_millis(10)).await;
+    put(&engine, "/renewed", "for good").await.unwrap();
+    put_for("/again", Duration::from_millis(10)).await;
+    put_for("/again", Duration::from_secs(3_600)).await;
+    let mut tail = engine.tail(engine.revision(), Bytes::new()).unwrap();
+    let event = tail.next(10).await.unwrap().remove(0);
+    assert_eq!((&event.key[..], event.kind), (&b"/short"[..], EventKind::Delete));
+    assert_eq!(event.previous.as_ref().map(|previous| previous.revision()), Some(1));
+    assert_eq!(value(&event.entry), "x");
+    // What expires while the store is closed is deleted once it is open, whether there is a checkpoint or not.
+    put_for("/down/1", Duration::from_millis(10)).await;
+    engine.checkpoint().await;
+    put_for("/down/2", Duration::from_millis(10)).await;
+    engine.close().await;
+    drop(engine);
+    tokio::time::sleep(Duration::from_millis(1_100)).await;
+    let engine = open(&temp);
+    while engine.snapshot().count_prefix(b"/down/") > 0 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    engine.settled().await;
+    let keys: Vec<_> = engine.snapshot().prefix(b"/").map(|entry| entry.key().clone()).collect();
+    assert_eq!(keys, ["/again", "/long", "/renewed"]);
+    assert_eq!((engine.stats().expired, engine.stats().expiring), (2, 2));
+}
+
+#[tokio::test]
+async fn disk_use_stays_bounded_under_churn() {
+    let temp = TempDir::new();
+    let options = Options {
+        segment_bytes: 1024 * 1024,
+        durability: Durability::Relaxed,
+        history_retention: Duration::ZERO,
+        ..Options::new(temp.path())
+    };
+    let engine = Engine::open(options).unwrap();
+    let mut random = Random(7);
+    let mut largest = 0.0f64;
+    for n in 0..40_000u64 {
+        let key = format!("/{}", random.below(2_000));
+        put(&engine, &key, &"x".repeat(2_000)).await.unwrap();
+        if n % 4_000 == 3_999 {
+            engine.settled().await;
+            let stats = engine.stats();
+            let allowed = 2 * stats.live_bytes + 6 * 1024 * 1024;
+            assert!(disk_bytes(&temp) <= allowed, "{} of {allowed}: {stats:?}", disk_bytes(&temp));
+            largest = largest.max(disk_bytes(&temp) as f64 / stats.live_bytes as f64);
+        }
+    }
+    assert!(largest > 1.0);
+}
