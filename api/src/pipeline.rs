@@ -59,6 +59,8 @@ pub struct Limits {
     pub min_request_timeout: Duration,
     /// How long unfinished start-up counts as alive.
     pub livez_grace_period: Duration,
+    /// How long an event lives after each write; zero: until somebody deletes it.
+    pub event_ttl: Duration,
 }
 
 impl Default for Limits {
@@ -67,6 +69,7 @@ impl Default for Limits {
             request_timeout: Duration::from_secs(60),
             min_request_timeout: Duration::from_secs(1800),
             livez_grace_period: Duration::ZERO,
+            event_ttl: Duration::from_secs(3_600),
         }
     }
 }
@@ -152,7 +155,8 @@ impl Api {
     /// The engine was closed meanwhile.
     pub fn assemble(parts: Parts, modes: &[Mode]) -> Result<Self, engine::TailError> {
         let Parts { naming, engine, authenticator, lifecycle, limits, address, root_ca, .. } = parts;
-        let registry = Registry::new(naming);
+        let event_ttl = Some(limits.event_ttl).filter(|ttl| !ttl.is_zero());
+        let registry = Registry::with_event_ttl(naming, event_ttl);
         let rbac_group = naming.group("rbac.authorization", true);
         let authorizer = Authorizer::new(modes, Arc::new(EnginePolicy::new(engine.clone())?), rbac_group);
         let catalog = Arc::new(Catalog::new(registry_groups(&registry, |_| true)));

@@ -88,7 +88,12 @@ pub fn decode_stored(resource: &Resource, value: &[u8]) -> Result<Object, Status
 pub fn payload(resource: &Resource, object: &Object) -> Payload {
     let (value, stamp_at) = encode_stamped(resource.stored().message, object);
     let attributes = attributes::encode(resource.stored().table, object);
-    Payload { attributes: attributes.into(), value: value.into(), stamp_at: Some(stamp_at), ttl: None }
+    Payload {
+        attributes: attributes.into(),
+        value: value.into(),
+        stamp_at: Some(stamp_at),
+        ttl: resource.stored().ttl,
+    }
 }
 
 /// The key of one object; `namespace` is empty for cluster-scoped resources.

@@ -86,7 +86,11 @@ fn open_store(config: &Config) -> anyhow::Result<Engine> {
         Durability::Sync => engine::Durability::Sync,
         Durability::Relaxed => engine::Durability::Relaxed,
     };
-    Ok(Engine::open(engine::Options { durability, ..engine::Options::new(config.data_dir.join("log")) })?)
+    Ok(Engine::open(engine::Options {
+        durability,
+        history_retention: config.history_retention,
+        ..engine::Options::new(config.data_dir.join("log"))
+    })?)
 }
 
 /// Puts the parts of the request handler together.
@@ -113,6 +117,7 @@ fn api_of(
         request_timeout: config.request_timeout,
         min_request_timeout: config.min_request_timeout,
         livez_grace_period: config.livez_grace_period,
+        event_ttl: config.event_ttl,
     };
     let root_ca = credentials.root_ca.clone();
     for warning in &config.features.warnings {

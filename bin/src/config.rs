@@ -52,6 +52,10 @@ pub struct Config {
     pub features: Features,
     /// When writes are acknowledged.
     pub durability: Durability,
+    /// How long history stays readable.
+    pub history_retention: Duration,
+    /// How long an event lives after each write; zero: until somebody deletes it.
+    pub event_ttl: Duration,
     /// Served but not ready for this long after the signal.
     pub shutdown_delay: Duration,
     /// Longest a short request may take.
@@ -172,6 +176,8 @@ impl Config {
             collects_garbage: flags.enable_garbage_collector,
             features: flags.feature_gates,
             durability: flags.durability,
+            history_retention: flags.history_retention,
+            event_ttl: flags.event_ttl,
             shutdown_delay: flags.shutdown_delay_duration,
             request_timeout: flags.request_timeout,
             min_request_timeout: Duration::from_secs(flags.min_request_timeout.into()),

@@ -162,6 +162,14 @@ pub struct Flags {
     #[arg(long, value_name = "WHEN", default_value = "sync", value_parser = durability)]
     pub durability: Durability,
 
+    /// How long what was can still be read and watched; older history is forgotten. 0: only the present is kept.
+    #[arg(long, value_name = "DURATION", default_value = "5m0s", value_parser = duration::parse)]
+    pub history_retention: Duration,
+
+    /// How long an event lives after it was last written. 0: until somebody deletes it.
+    #[arg(long, value_name = "DURATION", default_value = "1h0m0s", value_parser = duration::parse)]
+    pub event_ttl: Duration,
+
     /// How long everything is still served, though not ready, after being told to stop.
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration::parse)]
     pub shutdown_delay_duration: Duration,
@@ -386,6 +394,7 @@ mod tests {
         assert_eq!(flags.authorization_mode, Modes(vec![Mode::Rbac]));
         assert_eq!((flags.durability, flags.anonymous_auth), (Durability::Sync, None));
         assert_eq!(flags.request_timeout, Duration::from_secs(60));
+        assert_eq!((flags.history_retention.as_secs(), flags.event_ttl.as_secs()), (300, 3_600));
         assert_eq!((flags.min_request_timeout, flags.verbosity), (1800, 0));
         assert_eq!(flags.shutdown_delay_duration, Duration::ZERO);
     }
@@ -407,6 +416,10 @@ mod tests {
                 f.authorization_mode.0 == [Mode::AlwaysDeny, Mode::Rbac]
             }),
             ("--durability=relaxed", |f| f.durability == Durability::Relaxed),
+            ("--history-retention=0", |f| f.history_retention.is_zero()),
+            ("--history-retention=168h --event-ttl=2h", |f| {
+                (f.history_retention.as_secs(), f.event_ttl.as_secs()) == (7 * 24 * 3_600, 7_200)
+            }),
             ("--shutdown-delay-duration=1m30s", |f| f.shutdown_delay_duration.as_secs() == 90),
             ("--service-cluster-ip-range=10.1.0.0/16,fd00::/112", |f| {
                 f.service_cluster_ip_range.0.len() == 2

@@ -20,6 +20,7 @@ mod naming;
 mod process;
 mod protobuf;
 mod python;
+mod retention;
 mod routes;
 mod services;
 mod status;

@@ -9,6 +9,7 @@
 //! This module knows no requests and no store: of keys it only makes the prefix of a resource.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::builtin;
 use super::table::{GroupTable, Message, ResourceTable, Scope, StorageTable, SubresourceTable, VersionTable};
@@ -83,6 +84,8 @@ pub struct Storage {
     /// Start of all its keys, `/<group>/<resource>/`. The group is written without the vendor's suffix (`core` for
     /// the core group), so that a data directory does not depend on the vocabulary.
     pub key_prefix: String,
+    /// How long an object lives after each write; `None`: for ever.
+    pub ttl: Option<Duration>,
 }
 
 /// One subresource.
@@ -97,10 +100,17 @@ pub struct Subresource {
 }
 
 impl Registry {
-    /// The built-in types under the names of `naming`.
+    /// The built-in types under the names of `naming`, none of whose objects expire.
     pub fn new(naming: &'static Naming) -> Registry {
+        Registry::with_event_ttl(naming, None)
+    }
+
+    /// The built-in types under the names of `naming`. Events live for `event_ttl` after each write; `None`: until
+    /// somebody deletes them.
+    pub fn with_event_ttl(naming: &'static Naming, event_ttl: Option<Duration>) -> Registry {
         let tables = builtin::groups(naming);
-        let mut groups: Vec<_> = tables.iter().map(|table| Arc::new(group(naming, table, tables))).collect();
+        let group = |table| Arc::new(group(naming, table, tables, event_ttl));
+        let mut groups: Vec<_> = tables.iter().map(group).collect();
         groups.sort_by(|a, b| b.table.priority.cmp(&a.table.priority).then_with(|| a.name.cmp(&b.name)));
         let mut by_name: Vec<_> = (0..groups.len()).collect();
         by_name.sort_by(|&a, &b| groups[a].name.cmp(&groups[b].name));
@@ -191,7 +201,12 @@ impl Resource {
     }
 }
 
-fn group(naming: &Naming, table: &'static GroupTable, tables: &'static [GroupTable]) -> Group {
+fn group(
+    naming: &Naming,
+    table: &'static GroupTable,
+    tables: &'static [GroupTable],
+    event_ttl: Option<Duration>,
+) -> Group {
     let name = naming.group(table.stem, table.suffixed);
     let versions = table
         .versions
@@ -204,7 +219,7 @@ fn group(naming: &Naming, table: &'static GroupTable, tables: &'static [GroupTab
                     group: name.clone(),
                     version: version.version,
                     api_version: api_version.clone(),
-                    storage: resource.storage.as_ref().map(|home| storage(naming, home, tables)),
+                    storage: resource.storage.as_ref().map(|home| storage(naming, home, tables, event_ttl)),
                     subresources: resource
                         .subresources
                         .iter()
@@ -225,7 +240,12 @@ fn group(naming: &Naming, table: &'static GroupTable, tables: &'static [GroupTab
     Group { name, table, versions }
 }
 
-fn storage(naming: &Naming, home: &StorageTable, tables: &'static [GroupTable]) -> Storage {
+fn storage(
+    naming: &Naming,
+    home: &StorageTable,
+    tables: &'static [GroupTable],
+    event_ttl: Option<Duration>,
+) -> Storage {
     let stored = tables
         .iter()
         .filter(|group| group.stem == home.group)
@@ -242,6 +262,8 @@ fn storage(naming: &Naming, home: &StorageTable, tables: &'static [GroupTable]) 
         message: stored.message,
         table: stored,
         key_prefix: format!("/{stem}/{}/", home.resource),
+        // Both groups of events are stored as one.
+        ttl: event_ttl.filter(|_| home.group.is_empty() && home.resource == "events"),
     }
 }
 
