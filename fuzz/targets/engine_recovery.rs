@@ -256,6 +256,7 @@ fn forge_record(content: &mut [u8], input: &mut Input) {
     if at + HEAD_BYTES > content.len() {
         return;
     }
+    // Not when it expires: the store would delete the key while it is looked at.
     let (field, size) = input.pick(&[
         (8, 8),
         (16, 8),
@@ -266,7 +267,6 @@ fn forge_record(content: &mut [u8], input: &mut Input) {
         (52, 4),
         (56, 4),
         (60, 4),
-        (64, 4),
         (68, 2),
         (70, 1),
         (71, 1),
