@@ -125,6 +125,10 @@ impl Requests {
     }
 }
 
+/// The parts of the work, each given the time in milliseconds since 1970.
+const PARTS: [fn(&mut Housekeeper, u64) -> Turn; 4] =
+    [Housekeeper::expire, Housekeeper::compact, Housekeeper::reclaim, Housekeeper::checkpoint];
+
 /// What a turn came to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Turn {
@@ -154,6 +158,8 @@ pub(crate) struct Tools {
 /// See the module.
 pub(crate) struct Housekeeper {
     tools: Tools,
+    /// Which part of the work is looked at next.
+    next_part: usize,
     /// Deletes of expired keys under way.
     deletes: Vec<(Due, oneshot::Receiver<Result<Committed, CommitError>>)>,
     /// When history is looked at next, in milliseconds since 1970.
@@ -207,6 +213,7 @@ impl Housekeeper {
         tools.requests.progress.send_replace(progress);
         tools.vitals.checkpoint.store(progress.checkpoint, Ordering::Relaxed);
         Housekeeper {
+            next_part: 0,
             deletes: Vec::new(),
             compact_at_ms: 0,
             pruned: root.oldest,
@@ -253,23 +260,28 @@ impl Housekeeper {
         }
         let now_ms = self.tools.clock.now_ms();
         let mut nap = NAP_MAX;
-        for part in [Housekeeper::expire, Housekeeper::compact, Housekeeper::reclaim, Housekeeper::checkpoint]
-        {
+        // Who asks from here on may have something that is not looked at any more in this turn.
+        let rests = self.tools.requests.wanted.lock().rests;
+        for _ in PARTS {
+            // Each begins where the last one ended: none keeps the others from their work.
+            let part = PARTS[self.next_part];
+            self.next_part = (self.next_part + 1) % PARTS.len();
             match part(self, now_ms) {
                 Turn::Idle(until) => nap = nap.min(until),
                 worked => return worked,
             }
         }
-        if self.is_at_rest() {
-            let rests = self.tools.requests.wanted.lock().rests;
+        if self.is_at_rest(now_ms) {
             self.tell(|progress| progress.rests = rests);
         }
         Turn::Idle(nap)
     }
 
     /// Whether nothing is left to do but what time brings.
-    fn is_at_rest(&self) -> bool {
-        matches!(self.reclaim, Reclaim::Resting) && self.writer.is_none() && self.deletes.is_empty()
+    fn is_at_rest(&self, now_ms: u64) -> bool {
+        let pausing = now_ms < self.reclaim_at_ms || now_ms < self.checkpoint_at_ms;
+        let working = !matches!(self.reclaim, Reclaim::Resting) || self.writer.is_some();
+        !pausing && !working && self.deletes.is_empty()
     }
 
     fn tell(&self, change: impl FnOnce(&mut Progress)) {
@@ -496,6 +508,7 @@ impl Housekeeper {
         };
         outcome.unwrap_or_else(|error| {
             self.checkpoint_at_ms = now_ms + RETRY.as_millis() as u64;
+            self.log_bytes_then = 0;
             tracing::warn!("cannot write a checkpoint at present: {error}");
             let _ = self.tools.storage.remove(checkpoint::NEXT_NAME);
             if is_disk_full(&error) && !self.retired.is_empty() {

@@ -60,7 +60,7 @@ mod tests {
         let (first, last) = revisions.split_once('-').map_or((revisions, None), |(f, l)| (f, Some(l)));
         let rewritten = last.map(|last| {
             let last_revision = last.parse().unwrap();
-            Rewritten { last_revision, oldest: last_revision, records: 0, end: 4096 }
+            Rewritten { last_revision, oldest: last_revision, records: 0, end: 4096, grave_bytes: 0 }
         });
         Header {
             number: number.parse().unwrap(),
