@@ -34,6 +34,7 @@ pub use targets::scalars::scalars;
 pub use targets::schema::{schema_objects, schema_text};
 pub use targets::selectors::{field_selector, label_selector};
 pub use targets::table::{printer_columns, table};
+pub use targets::validation::validate;
 
 /// One target.
 #[derive(Clone, Copy, Debug)]
@@ -142,6 +143,7 @@ targets! {
     schema_text: OBJECT_WORDS;
     table: OBJECT_WORDS;
     token_file: &["token,user,uid", ",", "\"", "\"\"", "\r\n", "\n", "\"a,b\"", "\u{feff}", "user"];
+    validate: &[];
     yaml_text: &[
         "a: ", "\n", "- ", "  ", "&a ", "*a", "<<: ", "|\n", ">-\n", "\"", "'", "{", "}", "[", "]", ", ", "? ", ": ", "---\n",
         "!!int ", "yes", "0o17", "1_000", ".inf", "# c", "\t", "%YAML 1.1\n", "...\n", "~",

@@ -15,6 +15,7 @@ pub mod scalars;
 pub mod schema;
 pub mod selectors;
 pub mod table;
+pub mod validation;
 
 use api::json::{Value, write};
 use api::status::Status;

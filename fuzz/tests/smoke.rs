@@ -224,6 +224,7 @@ smoke! {
     schema_text
     table
     token_file
+    validate
     yaml_text
 }
 

@@ -1,12 +1,18 @@
 //! Checks in code, which types name in the schema files (option `rule`), and what single kinds do on update. One topic a
 //! file; what a line in a schema can say is not here.
 
+mod admission;
 mod autoscaling;
+mod certificates;
 mod common;
 mod config;
 mod container;
 mod cron;
+mod devices;
+mod endpoints;
 mod environment;
+mod extension;
+mod flow;
 mod job;
 mod networking;
 mod placement;
@@ -19,6 +25,7 @@ mod security;
 mod selector;
 mod service;
 mod storage;
+mod storage_class;
 mod various;
 pub(super) mod view;
 mod volume;
@@ -65,6 +72,10 @@ pub(super) fn on_update(message: &Message) -> &'static [UpdateRule] {
         ("api.apps.v1", "StatefulSet") => &[workload::stateful_set_update],
         ("api.batch.v1", "Job") => &[job::job_update],
         ("api.networking.v1", "ServiceCIDR") => &[networking::service_networks_update],
+        ("api.storage.v1", "CSINode") => &[storage_class::node_drivers_update],
+        (package, "CustomResourceDefinition") if package.ends_with(".apiextensions.v1") => {
+            &[extension::definition_update]
+        }
         ("api.rbac.v1", "RoleBinding" | "ClusterRoleBinding") => &[rbac::binding_update],
         _ => &[],
     }

@@ -11,6 +11,7 @@ use super::container::{self, Surroundings};
 use super::resources::{self, Owner};
 use super::view::quantity;
 use super::{View, placement, security};
+use crate::json::Value;
 use crate::schema::scalars::quantity::Quantity;
 
 /// Most name servers, and most domains to search, that resolvers take.
@@ -163,7 +164,7 @@ pub(super) fn specification(validator: &mut Validator, path: &Path, spec: View) 
     if spec.child("resources").is_there() {
         consistent_resources(validator, &path.child("resources"), spec);
     }
-    overhead(validator, &path.child("overhead"), spec);
+    overhead(validator, &path.child("overhead"), spec.map("overhead"));
     host_ports(validator, &path.child("containers"), spec);
     scheduling_gates(validator, &path.child("schedulingGates"), spec);
     names_resolution(validator, &path.child("dnsConfig"), spec);
@@ -268,9 +269,14 @@ fn aggregate_requests(spec: View<'_>) -> Vec<(&str, Quantity)> {
     running.into_iter().collect()
 }
 
-fn overhead(validator: &mut Validator, path: &Path, spec: View) {
+/// What a runtime takes beyond the containers.
+pub(super) fn overhead<'v>(
+    validator: &mut Validator,
+    path: &Path,
+    amounts: impl Iterator<Item = (&'v str, &'v Value)>,
+) {
     let limits = path.child("limits"); // the reference server judges overhead as limits
-    for (name, value) in spec.map("overhead") {
+    for (name, value) in amounts {
         if validator.has_enough() {
             break;
         }

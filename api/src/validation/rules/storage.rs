@@ -33,6 +33,9 @@ fn access_modes(validator: &mut Validator, path: &Path, spec: View) {
 
 pub(super) fn volume(validator: &mut Validator, path: &Path, spec: View) {
     access_modes(validator, path, spec);
+    if validator.kind == "VolumeAttachment" {
+        return inline_volume(validator, path, spec);
+    }
     let capacity = path.child("capacity");
     let list = spec.child("capacity");
     let count = list.members().count();
@@ -70,6 +73,22 @@ pub(super) fn volume(validator: &mut Validator, path: &Path, spec: View) {
             let detail = "has to be specified when using volumeAttributesClassName";
             validator.required(path.child("csi"), detail);
         }
+    }
+}
+
+/// A volume that an attachment describes itself is its driver's, and nothing but that.
+fn inline_volume(validator: &mut Validator, path: &Path, spec: View) {
+    const DETAIL: &str = "may not be specified in the context of inline volumes";
+    for name in ["claimRef", "capacity", "nodeAffinity"] {
+        if spec.has(name) {
+            validator.forbidden(path.child(name), DETAIL);
+        }
+    }
+    if !spec.text("storageClassName").is_empty() {
+        validator.forbidden(path.child("storageClassName"), DETAIL);
+    }
+    if !spec.has("csi") {
+        validator.required(path.child("csi"), "has to be specified in the context of inline volumes");
     }
 }
 

@@ -4,7 +4,7 @@ use hashbrown::HashSet;
 
 use super::super::path::Path;
 use super::super::{Validator, is_same, names};
-use super::View;
+use super::{View, pod};
 
 /// Highest priority that users may define.
 const USER_PRIORITY_MAX: i64 = 1_000_000_000;
@@ -83,13 +83,19 @@ pub(super) fn priority_class(validator: &mut Validator, path: &Path, class: View
     }
 }
 
-pub(super) fn api_service(validator: &mut Validator, path: &Path, service: View) {
-    let spec = service.child("spec");
-    let name = service.child("metadata").text("name");
-    let wanted = format!("{}.{}", spec.text("version"), spec.text("group"));
-    if name != wanted {
-        let metadata = path.child("metadata");
-        let detail = format!("must be `spec.version+\".\"+spec.group`: {}", crate::field::go_quote(&wanted));
-        validator.invalid(metadata.child("name"), name, detail);
+/// What pods of a class take and where they can run.
+pub(super) fn runtime_class(validator: &mut Validator, path: &Path, class: View) {
+    pod::overhead(validator, &path.child("overhead"), class.child("overhead").map("podFixed"));
+    let scheduling = path.child("scheduling");
+    let list = scheduling.child("tolerations");
+    let mut seen = HashSet::new();
+    for (at, toleration) in class.child("scheduling").structs("tolerations").enumerate() {
+        if validator.has_enough() {
+            return;
+        }
+        let texts = ["key", "operator", "value", "effect"].map(|name| toleration.text(name));
+        if !seen.insert((texts, toleration.int("tolerationSeconds"))) {
+            validator.duplicate(list.index(at), toleration.to_value());
+        }
     }
 }

@@ -1,0 +1,328 @@
+//! Webhooks and policies that judge requests.
+
+use hashbrown::HashSet;
+
+use super::super::path::Path;
+use super::super::{Validator, names};
+use super::View;
+use super::common::Seen;
+use crate::field::FieldError;
+use crate::json::Value;
+
+const CONDITIONS_MAX: usize = 64;
+const URL_FORM: &str = "desired format: https://host[/path]";
+
+/// The webhooks of a configuration have different names.
+pub(super) fn configuration(validator: &mut Validator, path: &Path, configuration: View) {
+    let list = path.child("webhooks");
+    let mut seen = Seen::new();
+    for (at, webhook) in configuration.structs("webhooks").enumerate() {
+        if validator.has_enough() {
+            return;
+        }
+        let place = list.index(at);
+        let name = webhook.text("name");
+        let faults = names::subdomain(name);
+        if name.is_empty() {
+            continue; // refused by schema
+        }
+        if !faults.is_empty() {
+            validator.invalid(place.child("name"), name, faults.join(","));
+        } else if name.split('.').count() < 3 {
+            let detail = "should be a domain with at least three segments separated by dots";
+            validator.invalid(place.child("name"), name, detail);
+        }
+        if !seen.insert(name) {
+            validator.duplicate(place.child("name"), name);
+        }
+    }
+}
+
+pub(super) fn webhook(validator: &mut Validator, path: &Path, webhook: View) {
+    let effects = webhook.text("sideEffects");
+    let place = path.child("sideEffects");
+    match effects {
+        "None" | "NoneOnDryRun" => {}
+        "" => validator.required(place, "must specify one of None, NoneOnDryRun"),
+        other => validator.not_supported(place, other, &["None", "NoneOnDryRun"]),
+    }
+    review_versions(validator, &path.child("admissionReviewVersions"), webhook, "admissionReviewVersions");
+    conditions(validator, &path.child("matchConditions"), webhook);
+}
+
+/// Versions that a webhook understands: one of them must be known here.
+pub(super) fn review_versions(validator: &mut Validator, path: &Path, owner: View, list: &str) {
+    let versions = owner.texts(list);
+    if versions.len() == 0 {
+        return validator.required(path, "must specify one of v1, v1beta1");
+    }
+    let mut seen = Seen::new();
+    for (at, version) in versions.clone().enumerate() {
+        if validator.has_enough() {
+            return;
+        }
+        let place = path.index(at);
+        if !seen.insert(version) {
+            validator.invalid(place, version, "duplicate version");
+        } else {
+            validator.refuse(&place, version, names::label_1035(version));
+        }
+    }
+    if !versions.clone().any(|version| matches!(version, "v1" | "v1beta1")) {
+        let value = owner.get(list).cloned().unwrap_or_default();
+        validator.invalid(path, value, "must include at least one of v1, v1beta1");
+    }
+}
+
+fn conditions(validator: &mut Validator, path: &Path, owner: View) {
+    let conditions = owner.structs("matchConditions");
+    if conditions.len() > CONDITIONS_MAX {
+        validator.errors.push(FieldError::too_many(path, conditions.len(), CONDITIONS_MAX));
+    }
+    let mut seen = Seen::new();
+    for (at, condition) in conditions.enumerate() {
+        if validator.has_enough() {
+            return;
+        }
+        let place = path.index(at);
+        let name = condition.text("name");
+        if !name.is_empty() {
+            validator.refuse(&place.child("name"), name, names::qualified(name));
+            if !seen.insert(name) {
+                validator.duplicate(place.child("name"), name);
+            }
+        }
+    }
+}
+
+/// Where a webhook is: a URL or a service.
+pub(super) fn client(validator: &mut Validator, path: &Path, client: View) {
+    match (client.get("url").and_then(Value::as_str), client.has("service")) {
+        (Some(_), true) | (None, false) => {
+            validator.required(path, "exactly one of url or service is required");
+        }
+        (Some(url), false) => self::url(validator, &path.child("url"), url),
+        (None, true) => {}
+    }
+}
+
+fn url(validator: &mut Validator, path: &Path, url: &str) {
+    let Some((scheme, rest)) = url.split_once("://") else {
+        let detail = format!("'https' is the only allowed URL scheme; {URL_FORM}");
+        return validator.invalid(path, "", detail);
+    };
+    if scheme != "https" {
+        let detail = format!("'https' is the only allowed URL scheme; {URL_FORM}");
+        validator.invalid(path, scheme, detail);
+    }
+    let (rest, fragment) = rest.split_once('#').unwrap_or((rest, ""));
+    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let authority = rest.split('/').next().unwrap_or_default();
+    let (user, host) = authority.rsplit_once('@').unwrap_or(("", authority));
+    if host.is_empty() {
+        validator.invalid(path, host, format!("host must be specified; {URL_FORM}"));
+    }
+    for (part, what) in [
+        (user, "user information is not permitted in the URL"),
+        (fragment, "fragments are not permitted in the URL"),
+        (query, "query parameters are not permitted in the URL"),
+    ] {
+        if !part.is_empty() {
+            validator.invalid(path, part, what);
+        }
+    }
+}
+
+/// A service that is called.
+pub(super) fn service(validator: &mut Validator, path: &Path, service: View) {
+    if let Some(target) = service.get("path").and_then(Value::as_str) {
+        let place = path.child("path");
+        if target == "/" || target.is_empty() {
+            return;
+        }
+        if target == "//" {
+            validator.invalid(place, target, "segment[0] may not be empty");
+        } else if !target.starts_with('/') {
+            validator.invalid(place, target, "must start with a '/'");
+        }
+    }
+    if let Some(port) = service.int("port").filter(|port| !(1..=65535).contains(port)) {
+        let detail = "port is not valid: must be between 1 and 65535, inclusive";
+        validator.invalid(path.child("port"), port, detail);
+    }
+}
+
+/// What requests a webhook or policy is about.
+pub(super) fn requests(validator: &mut Validator, path: &Path, rule: View) {
+    for (list, what) in
+        [("operations", "operations"), ("apiGroups", "API groups"), ("apiVersions", "API versions")]
+    {
+        let place = path.child(list);
+        let items = rule.texts(list);
+        if items.len() == 0 {
+            validator.required(place, "");
+        }
+        if items.len() > 1 && items.clone().any(|item| item == "*") {
+            let value = rule.get(list).cloned().unwrap_or_default();
+            let detail = format!("if '*' is present, must not specify other {what}");
+            validator.invalid(place, value, detail);
+        }
+        for (at, item) in items.enumerate() {
+            if item.is_empty() && list != "apiGroups" && !validator.has_enough() {
+                validator.required(place.index(at), "");
+            }
+        }
+    }
+    let place = path.child("resources");
+    let resources = rule.texts("resources");
+    if resources.len() == 0 {
+        validator.required(place, "");
+    }
+    let all: HashSet<&str> = resources.clone().collect();
+    let shown = || rule.get("resources").cloned().unwrap_or_default();
+    if all.len() > 1 && all.contains("*/*") {
+        let detail = "if '*/*' is present, must not specify other resources";
+        validator.invalid(place, shown(), detail);
+    }
+    if all.contains("*") && all.iter().any(|one| *one != "*" && !one.contains('/')) {
+        let detail = "if '*' is present, must not specify other resources without subresources";
+        validator.invalid(place, shown(), detail);
+    }
+    for (at, resource) in resources.enumerate() {
+        if validator.has_enough() {
+            return;
+        }
+        if resource.is_empty() {
+            validator.required(place.index(at), "");
+        } else if let Some((main, sub)) = resource.split_once('/') {
+            for (wide, is_covered) in [(format!("*/{sub}"), main != "*"), (format!("{main}/*"), sub != "*")] {
+                if is_covered && all.contains(wide.as_str()) {
+                    let detail = format!("if '{wide}' is present, must not specify {resource}");
+                    validator.invalid(place.index(at), resource, detail);
+                }
+            }
+        }
+    }
+}
+
+pub(super) fn policy(validator: &mut Validator, path: &Path, spec: View) {
+    if !spec.has("matchConstraints") {
+        validator.required(path.child("matchConstraints"), "");
+    } else if spec.child("matchConstraints").items("resourceRules").is_empty() {
+        let place = path.child("matchConstraints");
+        validator.required(place.child("resourceRules"), "");
+    }
+    if spec.items("validations").is_empty() && spec.items("auditAnnotations").is_empty() {
+        let detail = "validations or auditAnnotations must be non-empty; neither specified";
+        validator.required(path.child("validations"), detail);
+    }
+    conditions(validator, &path.child("matchConditions"), spec);
+    let mut seen = Seen::new();
+    let list = path.child("variables");
+    for (at, variable) in spec.structs("variables").enumerate() {
+        if validator.has_enough() {
+            return;
+        }
+        let place = list.index(at);
+        let name = variable.text("name");
+        if name.is_empty() {
+            continue; // refused by schema
+        }
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+        if !name.bytes().all(fits) || name.starts_with(|c: char| c.is_ascii_digit()) {
+            validator.invalid(place.child("name"), name, "name is not a valid CEL identifier");
+        }
+        if !seen.insert(name) {
+            validator.duplicate(place.child("name"), name);
+        }
+    }
+    let list = path.child("auditAnnotations");
+    let mut keys = Seen::new();
+    for (at, annotation) in spec.structs("auditAnnotations").enumerate() {
+        let key = annotation.text("key");
+        if !key.is_empty() && !keys.insert(key) && !validator.has_enough() {
+            let place = list.index(at);
+            validator.duplicate(place.child("key"), key);
+        }
+    }
+}
+
+/// One expression that must hold.
+pub(super) fn validation(validator: &mut Validator, path: &Path, validation: View) {
+    if validation.text("expression").trim().is_empty() && !validation.text("expression").is_empty() {
+        validator.required(path.child("expression"), "expression is not specified");
+    }
+    let message = validation.text("message");
+    if !message.is_empty() && message.trim().is_empty() {
+        validator.invalid(path.child("message"), message, "message must be non-empty if specified");
+    } else if message.contains('\n') {
+        validator.invalid(path.child("message"), message, "message must not contain line breaks");
+    }
+    const REASONS: [&str; 3] = ["Forbidden", "Invalid", "RequestEntityTooLarge"];
+    if let Some(reason) = validation.get("reason").and_then(Value::as_str)
+        && !REASONS.contains(&reason)
+    {
+        validator.not_supported(path.child("reason"), reason, &REASONS);
+    }
+}
+
+/// The kind of a policy's parameters.
+pub(super) fn parameters(validator: &mut Validator, path: &Path, kind: View) {
+    let version = kind.text("apiVersion");
+    if version.is_empty() {
+        validator.required(path.child("apiVersion"), "");
+    } else {
+        let place = path.child("apiVersion");
+        let (group, version) = version.split_once('/').unwrap_or(("", version));
+        if !group.is_empty() {
+            validator.refuse(&place, group, names::subdomain(group));
+        }
+        validator.refuse(&place, version, names::label_1035(version));
+    }
+    let name = kind.text("kind");
+    if name.is_empty() {
+        validator.required(path.child("kind"), "");
+    } else {
+        let faults = names::label_1035(&name.to_lowercase());
+        if !faults.is_empty() {
+            validator.invalid(path.child("kind"), name, faults.join(", "));
+        }
+    }
+}
+
+/// What happens to what a policy refuses.
+pub(super) fn binding(validator: &mut Validator, path: &Path, spec: View) {
+    let place = path.child("validationActions");
+    let mut seen = Seen::new();
+    for (at, action) in spec.texts("validationActions").enumerate() {
+        if !seen.insert(action) && !validator.has_enough() {
+            validator.duplicate(place.index(at), action);
+        }
+    }
+    if seen.contains("Deny") && seen.contains("Warn") {
+        let value = spec.get("validationActions").cloned().unwrap_or_default();
+        let detail = "must not contain both Deny and Warn (repeating the same validation failure information in the \
+                      API response and headers serves no purpose)";
+        validator.invalid(place, value, detail);
+    }
+}
+
+/// Which objects are a policy's parameters: one by name, or some by selector.
+pub(super) fn parameter_reference(validator: &mut Validator, path: &Path, reference: View) {
+    let name = reference.text("name");
+    match (name.is_empty(), reference.has("selector")) {
+        (false, true) => {
+            validator.forbidden(path.child("name"), "name and selector are mutually exclusive");
+        }
+        (true, false) => validator.required(path, "one of name or selector must be specified"),
+        (false, false) => validator.refuse(&path.child("name"), name, names::path_segment(name)),
+        (true, true) => {}
+    }
+    match reference.get("parameterNotFoundAction").and_then(Value::as_str) {
+        None => validator.required(path.child("parameterNotFoundAction"), ""),
+        Some("Allow" | "Deny") => {}
+        Some(other) => {
+            validator.not_supported(path.child("parameterNotFoundAction"), other, &["Deny", "Allow"]);
+        }
+    }
+}

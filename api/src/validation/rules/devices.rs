@@ -1,0 +1,181 @@
+//! Devices: claims to them, classes and slices of them.
+
+use super::super::Validator;
+use super::super::path::Path;
+use super::View;
+use super::common::Seen;
+use crate::field::FieldError;
+
+/// Most requests, constraints, configurations or selectors of one claim, and alternatives of one request.
+const LIST_MAX: usize = 32;
+const ALTERNATIVES_MAX: usize = 8;
+const DEVICES_MAX: usize = 128;
+const ATTRIBUTES_MAX: usize = 32;
+
+fn at_most(validator: &mut Validator, path: &Path, owner: View, list: &str, max: usize) {
+    let count = owner.items(list).len();
+    if count > max {
+        validator.errors.push(FieldError::too_many(path.child(list), count, max));
+    }
+}
+
+/// What a claim asks for; each request has its own name.
+pub(super) fn claim(validator: &mut Validator, path: &Path, claim: View) {
+    for list in ["requests", "constraints", "config"] {
+        at_most(validator, path, claim, list, LIST_MAX);
+    }
+    let list = path.child("requests");
+    let mut names = Seen::new();
+    for (at, request) in claim.structs("requests").enumerate() {
+        let name = request.text("name");
+        if !name.is_empty() && !names.insert(name) && !validator.has_enough() {
+            let place = list.index(at);
+            validator.duplicate(place.child("name"), name);
+        }
+    }
+    for kind in ["constraints", "config"] {
+        let list = path.child(kind);
+        for (at, one) in claim.structs(kind).enumerate() {
+            let place = list.index(at);
+            let requests = place.child("requests");
+            for (at, request) in one.texts("requests").enumerate() {
+                let base = request.split('/').next().unwrap_or_default();
+                if !names.contains(base) && !validator.has_enough() {
+                    let detail = "must be the name of a request in the claim or the name of a request and a \
+                                  subrequest separated by '/'";
+                    validator.invalid(requests.index(at), request, detail);
+                }
+            }
+        }
+    }
+}
+
+/// A request is for one thing exactly, or for the first of some.
+pub(super) fn request(validator: &mut Validator, path: &Path, request: View) {
+    match (request.has("exactly"), !request.items("firstAvailable").is_empty()) {
+        (false, false) => {
+            validator.required(path, "exactly one of `exactly` or `firstAvailable` is required")
+        }
+        (true, true) => {
+            let detail =
+                "exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set";
+            validator.invalid(path, request.to_value(), detail);
+        }
+        _ => {}
+    }
+    at_most(validator, path, request, "firstAvailable", ALTERNATIVES_MAX);
+    let list = path.child("firstAvailable");
+    let mut names = Seen::new();
+    for (at, one) in request.structs("firstAvailable").enumerate() {
+        let name = one.text("name");
+        if !name.is_empty() && !names.insert(name) && !validator.has_enough() {
+            let place = list.index(at);
+            validator.duplicate(place.child("name"), name);
+        }
+    }
+}
+
+/// How many devices of a class.
+pub(super) fn amount(validator: &mut Validator, path: &Path, request: View) {
+    at_most(validator, path, request, "selectors", LIST_MAX);
+    let count = request.int("count").unwrap_or(0);
+    let place = path.child("count");
+    match request.text("allocationMode") {
+        "All" if count != 0 => {
+            let detail = "must not be specified when allocationMode is 'All'";
+            validator.invalid(place, count, detail);
+        }
+        "ExactCount" if count <= 0 => validator.invalid(place, count, "must be greater than zero"),
+        _ => {}
+    }
+}
+
+/// What devices must have in common, or must not.
+pub(super) fn constraint(validator: &mut Validator, path: &Path, constraint: View) {
+    let (common, distinct) = (constraint.has("matchAttribute"), constraint.has("distinctAttribute"));
+    if !common && !distinct {
+        validator.required(path, "exactly one of `matchAttribute` or `distinctAttribute` is required");
+    } else if common && distinct {
+        let detail =
+            "exactly one of `matchAttribute` or `distinctAttribute` is required, but multiple fields are set";
+        validator.invalid(path, constraint.to_value(), detail);
+    }
+    for name in ["matchAttribute", "distinctAttribute"] {
+        let attribute = constraint.text(name);
+        if constraint.has(name) && attribute.is_empty() {
+            validator.required(path.child(name), "name required");
+        } else if constraint.has(name) && !attribute.contains('/') {
+            validator.invalid(path.child(name), attribute, "must include a domain");
+        }
+    }
+}
+
+/// A selector says how it selects.
+pub(super) fn selector(validator: &mut Validator, path: &Path, selector: View) {
+    if !selector.has("cel") {
+        validator.required(path.child("cel"), "");
+    }
+}
+
+/// A configuration says for which driver.
+pub(super) fn configuration(validator: &mut Validator, path: &Path, configuration: View) {
+    if !configuration.has("opaque") {
+        validator.required(path.child("opaque"), "");
+    }
+}
+
+/// Devices of a node, or of some, or of all.
+pub(super) fn slice(validator: &mut Validator, path: &Path, spec: View) {
+    let places = [
+        !spec.text("nodeName").is_empty(),
+        spec.has("nodeSelector"),
+        spec.is_true("allNodes"),
+        spec.is_true("perDeviceNodeSelection"),
+    ];
+    const NAMES: &str = "`nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection`";
+    match places.into_iter().filter(|is_set| *is_set).count() {
+        0 => validator.required(path, &format!("exactly one of {NAMES} is required")),
+        1 => {}
+        _ => {
+            let detail = format!("exactly one of {NAMES} is required, but multiple fields are set");
+            validator.errors.push(super::common::invalid_without_value(path, detail));
+        }
+    }
+    at_most(validator, path, spec, "devices", DEVICES_MAX);
+    let list = path.child("devices");
+    let mut names = Seen::new();
+    for (at, device) in spec.structs("devices").enumerate() {
+        if validator.has_enough() {
+            return;
+        }
+        let place = list.index(at);
+        let name = device.text("name");
+        if !name.is_empty() && !names.insert(name) {
+            validator.duplicate(place.child("name"), name);
+        }
+        let count = device.child("attributes").members().count() + device.child("capacity").members().count();
+        if count > ATTRIBUTES_MAX {
+            let detail =
+                format!("the total number of attributes and capacities must not exceed {ATTRIBUTES_MAX}");
+            validator.invalid(place, i64::try_from(count).unwrap_or(i64::MAX), detail);
+        }
+    }
+    let pool = spec.child("pool");
+    let place = path.child("pool");
+    if pool.int("resourceSliceCount").unwrap_or(0) <= 0 {
+        let count = pool.int("resourceSliceCount").unwrap_or(0);
+        validator.invalid(place.child("resourceSliceCount"), count, "must be greater than zero");
+    }
+    if let Some(generation) = pool.int("generation").filter(|generation| *generation < 0) {
+        validator.invalid(place.child("generation"), generation, "must be greater than or equal to zero");
+    }
+}
+
+/// An attribute has one value.
+pub(super) fn attribute(validator: &mut Validator, path: &Path, attribute: View) {
+    match attribute.members().count() {
+        0 => validator.required(path, "exactly one value must be specified"),
+        1 => {}
+        _ => validator.invalid(path, attribute.to_value(), "exactly one value must be specified"),
+    }
+}

@@ -1,0 +1,45 @@
+//! Validation: whatever an object of a built-in kind holds, judging it ends, in sentences.
+
+use api::field::FieldError;
+use api::naming::CLUSTER;
+use api::schema::decode::decode;
+use api::schema::defaults;
+use api::schema::table::ResourceTable;
+use api::validation;
+
+use super::selectors::some_resource;
+use crate::document;
+use crate::input::Input;
+
+/// Most faults that are collected before validation stops, and those of the step in which it notices.
+const FAULTS_MAX: usize = 1000;
+
+/// Two objects of one resource, made by schema: each as a new object, and the second as an update of the first.
+pub fn validate(data: &[u8]) {
+    let mut input = Input::new(data);
+    let resource = some_resource(&mut input);
+    let Some(first) = object(resource, &mut input) else { return };
+    check(&validation::create(resource, &CLUSTER, &first));
+    check(&validation::update(resource, &CLUSTER, &first, &first));
+    let Some(mut second) = object(resource, &mut input) else { return };
+    validation::prepare(resource, &mut second, Some(&first));
+    check(&validation::create(resource, &CLUSTER, &second));
+    check(&validation::update(resource, &CLUSTER, &second, &first));
+    for subresource in resource.subresources {
+        check(&validation::update_through(subresource.name, resource, &CLUSTER, &second, &first));
+    }
+}
+
+fn object(resource: &ResourceTable, input: &mut Input) -> Option<api::json::Object> {
+    let mut object = decode(resource.message, &document::object(resource.message, input)).ok()?.object;
+    defaults::apply(resource.message, &mut object, &CLUSTER);
+    validation::prepare(resource, &mut object, None);
+    Some(object)
+}
+
+fn check(faults: &[FieldError]) {
+    assert!(faults.len() <= FAULTS_MAX, "{} faults", faults.len());
+    for fault in faults {
+        assert!(!fault.to_string().is_empty());
+    }
+}
