@@ -18,6 +18,7 @@ use crate::history::{self, Place, Version};
 use crate::index::{Builder, Cursor, Size, Slot, Tree};
 use crate::io::{File, Storage};
 use crate::record::{ALIGN, HEAD_BYTES, REVISION_END, TIME_MS_END};
+use crate::sabotage;
 use crate::segment::Mark;
 use crate::snapshot::Root;
 use crate::types::KEY_BYTES_MAX;
@@ -136,7 +137,9 @@ impl Writer {
     pub fn finish(self, storage: &dyn Storage) -> io::Result<String> {
         debug_assert_eq!(self.written, self.root.tree.size(), "a tree knows its size");
         self.file.write_at(0, &self.header())?;
-        self.file.sync_data()?;
+        if !sabotage::checkpoint_named_before_sync() {
+            self.file.sync_data()?;
+        }
         let name = name(self.root.revision);
         storage.rename(NEXT_NAME, &name)?;
         storage.sync_dir()?;

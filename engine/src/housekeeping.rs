@@ -31,6 +31,7 @@ use crate::log::Numbers;
 use crate::queue::Queue;
 use crate::reclaim::{self, Candidate, Finished, Rewrite, Step};
 use crate::recovery::Used;
+use crate::sabotage;
 use crate::segment::{Segment, Walk};
 use crate::snapshot::Root;
 use crate::types::{Change, Committed, Expected, Write};
@@ -417,6 +418,9 @@ impl Housekeeper {
                 if root.segments.in_order().iter().any(|segment| segment.header.number == number) {
                     let retired = finished.sources.into_iter().map(|source| (source, self.begun));
                     self.retired.extend(retired);
+                    if sabotage::retired_before_checkpoint() {
+                        self.remove_retired(u64::MAX);
+                    }
                 } else {
                     debug_assert!(false, "the index refers to a segment that was written anew");
                     tracing::error!(number, "the index refers to a segment that was written anew; it stays");
@@ -551,7 +555,7 @@ impl Housekeeper {
     fn finish_checkpoint(&mut self, writer: checkpoint::Writer) -> io::Result<Turn> {
         let root = writer.root().clone();
         let vitals = &self.tools.vitals;
-        if vitals.synced.load(Ordering::Acquire) < root.revision {
+        if vitals.synced.load(Ordering::Acquire) < root.revision && !sabotage::checkpoint_of_unsynced() {
             // It must not speak of what is not on disk. Earlier segments were synced when they were left.
             let last = root.segments.in_order().last();
             let synced = last.map_or(Ok(()), |last| vitals.sync(last, root.revision));

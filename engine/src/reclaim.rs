@@ -22,6 +22,7 @@ use crate::history::{self, Version};
 use crate::io::{File, Storage};
 use crate::log::Numbers;
 use crate::record::{self, EventKind, Head};
+use crate::sabotage;
 use crate::segment::{Found, Mark, Segment, Walk};
 use crate::snapshot::Root;
 
@@ -253,7 +254,9 @@ impl Rewrite {
         let segment = Segment::create(header, self.file)?;
         segment.advance(self.position);
         segment.set_marks(self.marks);
-        segment.file.sync_data()?;
+        if !sabotage::rewrite_named_before_sync() {
+            segment.file.sync_data()?;
+        }
         storage.rename(NEXT_NAME, &Segment::name(header.number))?;
         storage.sync_dir()?;
         Ok(Finished {

@@ -61,6 +61,14 @@ sabotages! {
     RecoveryWithoutSync recovery_without_sync;
     /// Opening takes what it can read for what a sync will bring to disk.
     TailNotRewritten tail_not_rewritten;
+    /// A rewritten segment gets its name before its contents are on disk.
+    RewriteNamedBeforeSync rewrite_named_before_sync;
+    /// A checkpoint gets its name before its contents are on disk.
+    CheckpointNamedBeforeSync checkpoint_named_before_sync;
+    /// A checkpoint speaks of what is not on disk yet.
+    CheckpointOfUnsynced checkpoint_of_unsynced;
+    /// Superseded segments are removed before there is a checkpoint that does without them.
+    RetiredBeforeCheckpoint retired_before_checkpoint;
     /// A tail passes over revisions that it cannot read.
     HolePassedOver hole_passed_over;
 }

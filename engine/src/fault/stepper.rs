@@ -34,7 +34,8 @@ pub fn open_with_threads(disk: &Disk, options: &Options) -> Result<Engine, OpenE
     Engine::open_on(disk.clone(), disk, options, RING_EVENTS_MAX)
 }
 
-/// The result of a future that is ready, or becomes so when it is asked again at once.
+/// The result of a future that is ready, or becomes so when it is asked again at once. Not for use inside of an
+/// asynchronous task: there tokio wants to be given way after a while.
 pub fn now<T>(future: impl Future<Output = T>) -> Option<T> {
     struct Flag(AtomicBool);
     impl Wake for Flag {
@@ -64,14 +65,20 @@ impl Stepper {
         self.0.sequencer.turn(Some(Duration::ZERO))
     }
 
-    /// Commits a write in the next turn of the sequencer, together with whatever waits.
+    /// Commits a write, together with whatever waits.
     pub fn write(&mut self, engine: &Engine, write: Write) -> Result<Committed, CommitError> {
         let mut outcome = pin!(engine.commit(write));
         if let Some(outcome) = now(outcome.as_mut()) {
             return outcome;
         }
-        self.commit();
-        now(outcome).expect("a turn answers everybody who waits")
+        // Chores have their turn first.
+        for _ in 0..100 {
+            self.commit();
+            if let Some(outcome) = now(outcome.as_mut()) {
+                return outcome;
+            }
+        }
+        panic!("the sequencer answers everybody who waits");
     }
 
     /// The keeper does one of the things wished of it; false when nothing is.

@@ -1,6 +1,7 @@
 //! Power losses and killed processes: at every operation that can matter, and at random ones in long lives.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use engine::Durability;
 use engine::fault::{Kind, Verdict};
@@ -34,7 +35,12 @@ fn world_of(seed: u64) -> Setup {
         _ => often,
     };
     let durability = if seed % 5 == 4 { Durability::Relaxed } else { Durability::Sync };
-    Setup { rates, durability, ..Setup::new(seed) }
+    let retention = match seed % 3 {
+        0 => Duration::MAX,
+        1 => Duration::from_secs(30),
+        _ => Duration::ZERO,
+    };
+    Setup { rates, durability, retention, ..Setup::new(seed) }
 }
 
 /// `FAULT_SEED` lives one life only, to see a failure again; `FAULT_CYCLES` asks for more of them.
@@ -58,7 +64,7 @@ fn no_life_full_of_crashes_breaks_a_promise() {
 /// A short life with a cut: what was cut, `None` when the life was over before; and how often it was opened.
 fn cut_life(setup: Setup) -> Checked<(Option<(Kind, String)>, u64)> {
     let mut world = World::new(setup)?;
-    for _ in 0..60 {
+    for _ in 0..110 {
         world.act()?;
         // What was left has been looked through; a few acts more, and that is it.
         if world.cycles > 3 {
@@ -77,9 +83,10 @@ fn sort((kind, name): (Kind, String)) -> (Kind, String) {
 #[test]
 fn the_power_may_go_at_every_operation() {
     let (mut cycles, mut cuts) = (0, BTreeMap::new());
-    for life in 0..6 {
+    for life in 0..8 {
         let durability = if life % 3 == 2 { Durability::Relaxed } else { Durability::Sync };
-        let base = Setup { durability, ..Setup::new(1_000 + life) };
+        let retention = if life % 2 == 0 { Duration::MAX } else { Duration::from_secs(life) };
+        let base = Setup { durability, retention, ..Setup::new(1_000 + life) };
         for at in 0.. {
             let mut cut = None;
             // Seven times the power goes once more, at each step of the opening.
@@ -106,6 +113,13 @@ fn the_power_may_go_at_every_operation() {
         (Kind::Write, ".segment"),
         (Kind::Sync, ".segment"),
         (Kind::Remove, "next.segment"),
+        (Kind::Write, "next.checkpoint"),
+        (Kind::Sync, "next.checkpoint"),
+        (Kind::Rename, ".checkpoint"),
+        (Kind::Remove, ".checkpoint"),
+        (Kind::Write, "rewrite.segment"),
+        (Kind::Sync, "rewrite.segment"),
+        (Kind::Remove, ".segment"),
         (Kind::SyncDir, ""),
     ] {
         let count = cuts.get(&(kind, name.to_owned())).copied().unwrap_or(0);

@@ -225,9 +225,10 @@ fn after_a_lying_sync_nothing_is_served_that_was_not_written() {
 }
 
 fn write(engine: &Engine, stepper: &mut engine::fault::Stepper, key: &str, value: Vec<u8>) -> Proposal {
-    let content = Content { attributes: Bytes::new(), value: value.into(), rest: None };
+    let content = Content { attributes: Bytes::new(), value: value.into(), rest: None, ttl: None };
     let key = Bytes::copy_from_slice(key.as_bytes());
-    let proposal = Proposal { key, expected: Expected::Any, content: Some(content), deleting: false };
+    let proposal =
+        Proposal { key, expected: Expected::Any, content: Some(content), deleting: false, time_ms: 0 };
     stepper.write(engine, proposal.write()).unwrap();
     proposal
 }

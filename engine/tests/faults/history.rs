@@ -2,10 +2,14 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use engine::fault::now;
-use engine::{Change, Engine, Entry, Event, EventKind, Expected, KeyRange, Payload, Snapshot, Tail};
+use engine::{
+    Change, Engine, Entry, Event, EventKind, Expected, KeyRange, Payload, Snapshot, Tail, TailError,
+};
 
 /// What a store promises.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -20,6 +24,8 @@ pub enum Guarantee {
     ExactVersion,
     /// Whoever follows from a revision sees every event after it once, or is told that it cannot.
     Resumable,
+    /// Opening begins with the newest checkpoint.
+    QuickOpen,
     /// Nothing is there that nobody asked for, that was refused, or that was gone already.
     NoGhost,
 }
@@ -51,6 +57,7 @@ pub struct Content {
     pub value: Bytes,
     /// The value's second part, when it is stamped.
     pub rest: Option<Bytes>,
+    pub ttl: Option<Duration>,
 }
 
 impl Content {
@@ -68,7 +75,7 @@ impl Content {
             attributes: self.attributes.clone(),
             value: [&self.value[..], self.rest.as_deref().unwrap_or_default()].concat().into(),
             stamp_at: self.rest.as_ref().map(|_| self.value.len() as u32),
-            ..Payload::default()
+            ttl: self.ttl,
         }
     }
 }
@@ -81,6 +88,8 @@ pub struct Proposal {
     /// `None` with `deleting`: the stored state is kept.
     pub content: Option<Content>,
     pub deleting: bool,
+    /// When it may have been committed, in milliseconds since 1970.
+    pub time_ms: u64,
 }
 
 impl Proposal {
@@ -104,6 +113,16 @@ pub struct Happened {
     /// Revision of the state before; `None` when the key did not exist.
     pub previous: Option<u64>,
     pub content: Content,
+    /// When it was committed, in milliseconds since 1970.
+    pub time_ms: u64,
+}
+
+impl Happened {
+    /// Whether the store may delete the key of this state by itself.
+    pub fn is_over(&self, now_ms: u64) -> bool {
+        let over = |ttl: Duration| (self.time_ms + ttl.as_millis() as u64).div_ceil(1000) <= now_ms / 1000;
+        !self.deleted && self.content.ttl.is_some_and(over)
+    }
 }
 
 /// Everything that is known to have happened, and what may have.
@@ -115,6 +134,8 @@ pub struct History {
     keys: BTreeMap<Bytes, Vec<u64>>,
     /// Proposals whose outcome nobody was told, in the order in which they were made.
     pub unknown: VecDeque<Proposal>,
+    /// History up to here may be forgotten.
+    pub forgettable: u64,
     /// Whether some of those may have been refused while others were not.
     pub refusals: bool,
 }
@@ -176,6 +197,7 @@ impl History {
             created: current.map_or(revision, |state| state.created),
             previous: current.map(|state| state.revision),
             content: proposal.content.clone().or_else(kept).expect("only what exists is deleted"),
+            time_ms: proposal.time_ms,
         }
     }
 
@@ -185,6 +207,11 @@ impl History {
         self.keys.entry(happened.key.clone()).or_default().push(happened.revision);
         self.happened.push(happened);
         &self.happened[self.happened.len() - 1]
+    }
+
+    /// The newest revision committed at `time_ms` or before.
+    pub fn newest_at(&self, time_ms: u64) -> u64 {
+        self.happened.partition_point(|happened| happened.time_ms <= time_ms) as u64
     }
 
     /// What came after `revision` did not happen after all.
@@ -197,30 +224,44 @@ impl History {
     }
 
     /// Learns from a store that was just opened which of the unknown proposals happened: all up to some place.
-    pub fn learn(&mut self, engine: &Engine) -> Checked {
+    pub fn learn(&mut self, engine: &Engine, now_ms: u64) -> Checked {
         let newest = engine.revision();
         let known = self.revision();
         check(Guarantee::Durable, newest >= known, || format!("the store ends at {newest}, not at {known}"))?;
         let lost = engine.stats().lost_revisions;
         check(Guarantee::Durable, lost == 0, || format!("{lost} revisions are lost"))?;
-        let mut tail = engine.tail(known, Bytes::new()).expect("the newest that is known can be followed");
-        while self.revision() < newest {
-            let events = now(tail.next(64));
-            let Some(Ok(events)) = events else {
-                let what = format!("the tail of {newest} stops at {}: {events:?}", self.revision());
-                return Err(Violation { guarantee: Guarantee::Resumable, what });
-            };
-            for event in events {
-                self.learn_event(&event)?;
-            }
+        for event in news(engine, known)? {
+            self.learn_event(&event, now_ms)?;
         }
         self.unknown.clear();
         Ok(())
     }
 
-    fn learn_event(&mut self, event: &Event) -> Checked {
+    /// Lets the store delete a key at `time_ms` or later because its time is over; false when the event is something
+    /// else.
+    pub fn expire(&mut self, event: &Event, now_ms: u64, time_ms: u64) -> Checked<bool> {
+        let over = self.now(&event.key).is_some_and(|state| state.is_over(now_ms));
+        if !over || event.kind != EventKind::Delete || event.revision != self.revision() + 1 {
+            return Ok(false);
+        }
+        let (key, expected) = (event.key.clone(), Expected::Any);
+        let delete = Proposal { key, expected, content: None, deleting: true, time_ms };
+        if check_entry(&event.entry, &self.outcome(&delete)).is_err() {
+            return Ok(false);
+        }
+        self.apply(&delete);
+        check_previous(event, self)?;
+        Ok(true)
+    }
+
+    fn learn_event(&mut self, event: &Event, now_ms: u64) -> Checked {
         let revision = self.revision() + 1;
         check(Guarantee::Ordered, event.revision == revision, || format!("{event:?} instead of {revision}"))?;
+        // It may have been some time before the store was opened.
+        let since_ms = self.happened.last().map_or(0, |last| last.time_ms);
+        if self.expire(event, now_ms, since_ms)? {
+            return Ok(());
+        }
         while let Some(proposal) = self.unknown.pop_front() {
             if !self.holds(&proposal) {
                 continue;
@@ -270,6 +311,23 @@ impl History {
     }
 }
 
+/// The events of a store after `known`.
+pub fn news(engine: &Engine, known: u64) -> Checked<Vec<Arc<Event>>> {
+    let newest = engine.revision();
+    let mut tail = engine.tail(known, Bytes::new()).expect("the newest that is known can be followed");
+    let mut news = Vec::new();
+    while known + (news.len() as u64) < newest {
+        match now(tail.next(64)) {
+            Some(Ok(events)) => news.extend(events),
+            other => {
+                let what = format!("the tail from {known} does not reach {newest}: {other:?}");
+                return Err(Violation { guarantee: Guarantee::Resumable, what });
+            }
+        }
+    }
+    Ok(news)
+}
+
 /// An entry is the state that `expected` made.
 pub fn check_entry(entry: &Entry, expected: &Happened) -> Checked {
     let right = (entry.revision(), entry.created()) == (expected.revision, expected.created);
@@ -303,8 +361,22 @@ pub struct Follower {
 
 impl Follower {
     /// Goes on after what was seen, on a store that was opened anew.
-    pub fn resume(&mut self, engine: &Engine) {
-        self.tail = Some(engine.tail(self.seen, self.prefix.clone()).expect("what was not seen is retained"));
+    pub fn resume(&mut self, engine: &Engine, history: &History) -> Checked {
+        match engine.tail(self.seen, self.prefix.clone()) {
+            Ok(tail) => self.tail = Some(tail),
+            Err(error) => self.start_over(error, history)?,
+        }
+        Ok(())
+    }
+
+    /// What comes next is said to be forgotten; then somebody who follows begins with the present.
+    fn start_over(&mut self, error: TailError, history: &History) -> Checked {
+        let told = matches!(error, TailError::Compacted { oldest } if self.seen < oldest);
+        let allowed = told && self.seen < history.forgettable;
+        check(Guarantee::Resumable, allowed, || format!("a tail from {} ended: {error}", self.seen))?;
+        self.tail = None;
+        self.seen = history.revision();
+        Ok(())
     }
 
     /// Looks at what there is, at most `max` events. Expects all that is known to have happened.
@@ -317,10 +389,7 @@ impl Follower {
                 return check(Guarantee::Resumable, missing.is_none(), what);
             }
             Some(Ok(events)) => events,
-            Some(Err(error)) => {
-                let what = format!("a tail from {} on {:?} ended: {error}", self.seen, self.prefix);
-                return Err(Violation { guarantee: Guarantee::Resumable, what });
-            }
+            Some(Err(error)) => return self.start_over(error, history),
         };
         for event in events {
             let (revision, seen) = (event.revision, self.seen);

@@ -1,5 +1,7 @@
 //! Each protection is taken away in turn, and somebody has to notice: a test of the tests.
 
+use std::time::Duration;
+
 use engine::Durability;
 use engine::fault::{Sabotage, Sabotaged};
 
@@ -28,24 +30,38 @@ fn relaxed(seed: u64) -> Checked {
     live(Setup { durability: Durability::Relaxed, ..Setup::new(seed) }, 150).map(drop)
 }
 
+fn forgetful(seed: u64) -> Checked {
+    let retention = Duration::from_secs(seed % 2 * 20);
+    live(Setup { retention, ..Setup::new(seed) }, 250).map(drop)
+}
+
+fn forgetful_relaxed(seed: u64) -> Checked {
+    let durability = Durability::Relaxed;
+    live(Setup { durability, retention: Duration::from_secs(20), ..Setup::new(seed) }, 250).map(drop)
+}
+
 #[test]
 fn no_protection_can_be_taken_away_unnoticed() {
-    use Guarantee::{Atomic, Durable, ExactVersion, NoGhost, Ordered, Resumable};
+    use Guarantee::{Atomic, Durable, ExactVersion, NoGhost, Ordered, QuickOpen, Resumable};
     type World = fn(u64) -> Checked;
     let mutations: &[(Sabotage, World, &[Guarantee])] = &[
         (Sabotage::AckBeforeSync, crashes, &[Durable]),
         (Sabotage::WritesAfterFailedSync, failing_syncs, &[Durable, Ordered, NoGhost, Atomic]),
         (Sabotage::ExpectationSkipped, crashes, &[ExactVersion]),
-        (Sabotage::RefusedWriteLeft, copy_on_write, &[NoGhost]),
+        (Sabotage::RefusedWriteLeft, copy_on_write, &[NoGhost, Durable]),
         (Sabotage::CrcIgnored, crashes, &[Atomic]),
         (Sabotage::SaltIgnored, damage::record_in_a_value, &[NoGhost, ExactVersion]),
         (Sabotage::RollWithoutSync, relaxed, &[Durable]),
         (Sabotage::RenameBeforeSync, crashes, &[Durable]),
         (Sabotage::NoDirSync, crashes, &[Durable]),
         (Sabotage::TornTailKept, crashes, &[Durable]),
-        (Sabotage::TornTailNotCleared, crashes, &[NoGhost, Ordered, Atomic]),
+        (Sabotage::TornTailNotCleared, crashes, &[NoGhost, Ordered, Atomic, ExactVersion, Durable]),
         (Sabotage::RecoveryWithoutSync, crashes, &[Durable]),
         (Sabotage::TailNotRewritten, failing_syncs, &[Durable]),
+        (Sabotage::RewriteNamedBeforeSync, forgetful, &[Durable]),
+        (Sabotage::CheckpointNamedBeforeSync, forgetful, &[QuickOpen]),
+        (Sabotage::CheckpointOfUnsynced, forgetful_relaxed, &[Durable]),
+        (Sabotage::RetiredBeforeCheckpoint, forgetful, &[QuickOpen]),
         (Sabotage::HolePassedOver, damage::hole_in_the_log, &[Resumable]),
     ];
     for &sabotage in Sabotage::ALL {

@@ -2,17 +2,21 @@
 //!
 //! `act ─► propose, take turns, read, follow ─► the power goes ─► what is left ─► open ─► compare ─► act …`
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use bytes::Bytes;
 use engine::fault::{self, Disk, Kind, Operation, Random, Stepper, Verdict};
-use engine::{CommitError, Committed, Durability, Engine, Expected, Options, Refusal, Snapshot};
+use engine::{
+    CommitError, Committed, Durability, Engine, Event, Expected, Options, Refusal, Snapshot, SnapshotError,
+};
 
 use crate::history::{
-    Checked, Content, Follower, Guarantee, History, Proposal, Violation, check, check_entry,
+    Checked, Content, Follower, Guarantee, Happened, History, Proposal, Violation, check, check_entry, news,
 };
 
 /// What goes wrong beside power losses: each happens to one operation in so many; 0: never.
@@ -35,6 +39,8 @@ pub struct Setup {
     pub seed: u64,
     pub durability: Durability,
     pub segment_bytes: u64,
+    /// How long history is kept; some writes have a time to live unless it is kept for ever.
+    pub retention: Duration,
     pub rates: Rates,
     /// The operation at which the power goes, and whether it is done by then. Otherwise it goes at random.
     pub cut: Option<(u64, Verdict)>,
@@ -50,6 +56,7 @@ impl Setup {
             seed,
             durability: Durability::Sync,
             segment_bytes: 16 * 1024,
+            retention: Duration::MAX,
             rates: Rates::default(),
             cut: None,
             again: 0,
@@ -73,6 +80,8 @@ pub struct World {
     /// The newest revision that was said to be on disk.
     synced: u64,
     proposals: u64,
+    /// Revision of the checkpoint that opening has to begin with.
+    checkpoint: u64,
     /// How often the store was opened after it had stopped in any way.
     pub cycles: u64,
 }
@@ -91,6 +100,7 @@ impl World {
             held: Vec::new(),
             synced: 0,
             proposals: 0,
+            checkpoint: 0,
             cycles: 0,
         };
         world.plan();
@@ -138,10 +148,11 @@ impl World {
                 }
             }
             50..60 => self.commit()?,
-            60..72 => {
+            60..68 => {
                 self.stepper().keep();
             }
-            72..80 => self.read()?,
+            68..76 => self.keep_house()?,
+            76..80 => self.read()?,
             80..88 => self.follow()?,
             88..91 => {
                 let snapshot = self.engine().snapshot();
@@ -172,6 +183,12 @@ impl World {
         self.disk.behave();
         self.commit()?;
         self.close()?;
+        self.disk.behave();
+        if !self.disk.has_power() {
+            self.crash()?;
+            self.disk.behave();
+        }
+        self.outlive()?;
         for follower in &mut self.followers {
             while follower.seen < self.history.revision() {
                 let before = follower.seen;
@@ -181,9 +198,77 @@ impl World {
                 }
             }
         }
-        (0..=self.history.revision()).rev().step_by(7).try_for_each(|revision| {
-            let snapshot = self.engine().snapshot_at(revision).expect("everything is retained");
-            self.history.check_snapshot(&snapshot)
+        (0..=self.history.revision()).rev().step_by(7).try_for_each(|revision| self.check_at(revision))
+    }
+
+    /// Lets time pass until everything that has a time to live is gone.
+    fn outlive(&mut self) -> Checked {
+        let lives = |happened: &Happened| happened.content.ttl.is_some();
+        if !self.history.state(self.history.revision()).any(lives) {
+            return Ok(());
+        }
+        self.disk.pass(Duration::from_secs(3_600));
+        for _ in 0..50 {
+            while self.housekeep() {}
+            self.commit()?;
+        }
+        let left = self.history.state(self.history.revision()).find(|happened| lives(happened));
+        check(Guarantee::ExactVersion, left.is_none(), || format!("{left:?} is still there"))
+    }
+
+    /// The housekeeper takes a turn; what is older than the retention may be gone after it.
+    fn housekeep(&mut self) -> bool {
+        let since = self.disk.time_ms().saturating_sub(self.setup.retention.as_millis() as u64);
+        let old = match self.setup.retention {
+            Duration::MAX => 0,
+            Duration::ZERO => self.engine().revision(),
+            _ => self.history.newest_at(since),
+        };
+        self.history.forgettable = self.history.forgettable.max(old);
+        self.stepper().housekeep()
+    }
+
+    /// What is there at a revision, or that it is forgotten.
+    fn check_at(&self, revision: u64) -> Checked {
+        match self.engine().snapshot_at(revision) {
+            Ok(snapshot) => self.history.check_snapshot(&snapshot),
+            Err(error) => {
+                let told = matches!(error, SnapshotError::Compacted { oldest } if revision < oldest);
+                let allowed = told && revision < self.history.forgettable;
+                check(Guarantee::ExactVersion, allowed, || format!("revision {revision}: {error}"))
+            }
+        }
+    }
+
+    /// The housekeeper works for a while; somebody may ask it to, or time pass.
+    fn keep_house(&mut self) -> Checked {
+        if self.setup.retention < Duration::MAX {
+            let engine = self.engine().clone();
+            match self.random.below(8) {
+                0 => {
+                    let revision = self.random.below(engine.revision() + 1);
+                    // To be asked is enough; nobody waits for it.
+                    if fault::now(engine.compact(revision)).is_none() {
+                        self.history.forgettable = self.history.forgettable.max(revision);
+                    }
+                }
+                1 => drop(fault::now(engine.checkpoint())),
+                2..5 => {
+                    let seconds = self.random.below(40);
+                    self.disk.pass(Duration::from_secs(seconds));
+                }
+                _ => {}
+            }
+        }
+        for _ in 0..self.random.below(20) {
+            if !self.housekeep() || self.random.one_in(4) {
+                self.commit()?;
+            }
+        }
+        self.checkpoint = self.engine().stats().checkpoint;
+        let (oldest, allowed) = (self.engine().stats().oldest, self.history.forgettable);
+        check(Guarantee::ExactVersion, oldest <= allowed, || {
+            format!("forgotten up to {oldest}, not {allowed}")
         })
     }
 
@@ -219,7 +304,9 @@ impl World {
         let len = [8, 8, 8, 40, 700, 2_500][self.random.below(6) as usize];
         let value: String = id.chars().cycle().take(len).collect();
         let rest = self.random.one_in(3).then(|| Bytes::from(id.clone()));
-        Content { attributes: id.into(), value: value.into(), rest }
+        let lives = self.setup.retention < Duration::MAX && self.random.one_in(6);
+        let ttl = lives.then(|| Duration::from_millis(self.random.below(60_000)));
+        Content { attributes: id.into(), value: value.into(), rest, ttl }
     }
 
     fn propose(&mut self) {
@@ -233,7 +320,7 @@ impl World {
         };
         let deleting = self.random.one_in(5);
         let content = if deleting && self.random.one_in(2) { None } else { Some(self.content()) };
-        let proposal = Proposal { key, expected, content, deleting };
+        let proposal = Proposal { key, expected, content, deleting, time_ms: 0 };
         let engine = self.engine().clone();
         let write = proposal.write();
         let mut answer: Answer = Box::pin(async move { engine.commit(write).await });
@@ -252,10 +339,19 @@ impl World {
     }
 
     fn hear(&mut self) -> Checked {
+        let now_ms = self.disk.time_ms();
+        // Nobody is told of what the store does by itself; but it is in the log.
+        let mut news = match &self.running {
+            Some((engine, _)) => VecDeque::from(news(engine, self.history.revision())?),
+            None => VecDeque::new(),
+        };
         let mut waiting = std::mem::take(&mut self.waiting).into_iter();
-        for (proposal, mut answer) in waiting.by_ref() {
+        for (mut proposal, mut answer) in waiting.by_ref() {
             match answer.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-                Poll::Ready(outcome) => self.answered(proposal, outcome)?,
+                Poll::Ready(outcome) => {
+                    proposal.time_ms = now_ms;
+                    self.answered(proposal, outcome, &mut news)?;
+                }
                 Poll::Pending => {
                     self.waiting.push((proposal, answer));
                     break;
@@ -263,13 +359,43 @@ impl World {
             }
         }
         self.waiting.extend(waiting);
-        Ok(())
+        while self.expire(&mut news)? {}
+        check(Guarantee::NoGhost, news.is_empty(), || format!("nobody asked for {news:?}"))
     }
 
-    fn answered(&mut self, proposal: Proposal, outcome: Result<Committed, CommitError>) -> Checked {
+    /// Lets the next of the news happen if the store did it by itself.
+    fn expire(&mut self, news: &mut VecDeque<Arc<Event>>) -> Checked<bool> {
+        let Some(event) = news.front() else { return Ok(false) };
+        let now_ms = self.disk.time_ms();
+        let expired = self.history.expire(event, now_ms, now_ms)?;
+        if expired {
+            news.pop_front();
+        }
+        Ok(expired)
+    }
+
+    fn answered(
+        &mut self,
+        proposal: Proposal,
+        outcome: Result<Committed, CommitError>,
+        news: &mut VecDeque<Arc<Event>>,
+    ) -> Checked {
+        let ours = |news: &VecDeque<Arc<Event>>, done: &Committed| {
+            news.front().is_none_or(|event| event.revision >= done.revision)
+        };
+        match &outcome {
+            Ok(done) => while !ours(news, done) && self.expire(news)? {},
+            Err(CommitError::Conflict { current }) => {
+                let told = current.as_ref().map(|entry| entry.revision());
+                let newest = |history: &History| history.now(&proposal.key).map(|state| state.revision);
+                while newest(&self.history) != told && self.expire(news)? {}
+            }
+            Err(_) => {}
+        }
         let holds = self.history.holds(&proposal);
         match outcome {
             Ok(done) => {
+                news.pop_front();
                 check(Guarantee::ExactVersion, holds, || format!("{proposal:?} came true: {done:?}"))?;
                 let next = self.history.revision() + 1;
                 check(Guarantee::Ordered, done.revision == next, || format!("{done:?} instead of {next}"))?;
@@ -298,8 +424,7 @@ impl World {
 
     fn read(&mut self) -> Checked {
         let revision = self.random.below(self.history.revision() + 1);
-        let snapshot = self.engine().snapshot_at(revision).expect("everything is retained");
-        self.history.check_snapshot(&snapshot)?;
+        self.check_at(revision)?;
         self.history.check_snapshot(&self.engine().snapshot())?;
         self.held.iter().try_for_each(|held| self.history.check_snapshot(held))
     }
@@ -308,9 +433,11 @@ impl World {
         if self.followers.len() < 4 {
             let prefix = [&b""[..], b"/", b"/0", b"/1/3"][self.random.below(4) as usize];
             let seen = self.random.below(self.history.revision() + 1);
-            let mut follower = Follower { tail: None, prefix: Bytes::from_static(prefix), seen };
-            follower.resume(self.engine());
-            self.followers.push(follower);
+            self.followers.push(Follower { tail: None, prefix: Bytes::from_static(prefix), seen });
+        }
+        let engine = &self.running.as_ref().expect("it is open").0;
+        for follower in self.followers.iter_mut().filter(|follower| follower.tail.is_none()) {
+            follower.resume(engine, &self.history)?;
         }
         let at = self.random.below(self.followers.len() as u64) as usize;
         let max = 1 + self.random.below(9) as usize;
@@ -319,6 +446,10 @@ impl World {
 
     /// Closes in good order, and opens again.
     fn close(&mut self) -> Checked {
+        if self.setup.retention < Duration::MAX {
+            // What expires among the writes could not be looked up once it is closed.
+            self.commit()?;
+        }
         self.stop();
         if let Some((_, stepper)) = self.running.take() {
             stepper.close();
@@ -337,8 +468,9 @@ impl World {
         self.hear()?;
         self.stop();
         self.running = None;
-        let unheard = std::mem::take(&mut self.waiting).into_iter().map(|(proposal, _)| proposal);
-        self.history.unknown.extend(unheard);
+        let time_ms = self.disk.time_ms();
+        let unheard = std::mem::take(&mut self.waiting).into_iter();
+        self.history.unknown.extend(unheard.map(|(proposal, _)| Proposal { time_ms, ..proposal }));
         let mut floor = self.history.revision();
         if self.random.one_in(4) {
             self.disk.restart();
@@ -371,6 +503,7 @@ impl World {
             let options = Options {
                 segment_bytes: self.setup.segment_bytes,
                 durability: self.setup.durability,
+                history_retention: self.setup.retention,
                 ..Options::new("/simulated")
             };
             match fault::open(&self.disk, &options) {
@@ -400,15 +533,24 @@ impl World {
             self.followers.retain(|follower| follower.seen <= newest);
         }
         let engine = self.running.as_ref().expect("it was just opened").0.clone();
-        self.history.learn(&engine)?;
-        self.history.refusals = self.setup.rates.write_full > 0 || self.setup.rates.disk_full > 0;
+        self.history.learn(&engine, self.disk.time_ms())?;
+        self.history.refusals = self.is_short_of_space();
         self.synced = newest;
         self.history.check_snapshot(&engine.snapshot())?;
+        let checkpoint = engine.stats().checkpoint;
+        // On a full disk room comes before speed.
+        let kept = checkpoint >= self.checkpoint || self.is_short_of_space();
+        check(Guarantee::QuickOpen, kept, || {
+            format!("checkpoint {checkpoint} instead of {}", self.checkpoint)
+        })?;
         let keys = engine.stats().keys;
         let expected = self.history.state(newest).count() as u64;
         check(Guarantee::ExactVersion, keys == expected, || format!("{keys} keys, not {expected}"))?;
-        self.followers.iter_mut().for_each(|follower| follower.resume(&engine));
-        Ok(())
+        self.followers.iter_mut().try_for_each(|follower| follower.resume(&engine, &self.history))
+    }
+
+    fn is_short_of_space(&self) -> bool {
+        self.setup.rates.write_full + self.setup.rates.disk_full > 0
     }
 
     fn is_faulty(&self) -> bool {

@@ -1,0 +1,177 @@
+//! The store that format version 1 began with: whatever is released later opens it and reads every value.
+//!
+//! `tests/fixtures/store_v1/` has its files, without the zeros at their ends, and `contents.txt`, which says how long
+//! they are and what is in them. `REWRITE_FIXTURES=1 cargo test --package engine --test fixture what_is_written` writes
+//! it anew. That is for the time before a release: afterwards the fixture stays as it is, and a new format gets a
+//! fixture of its own.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bytes::Bytes;
+use engine::fault::{self, Disk, Stepper};
+use engine::{Change, Engine, Expected, KeyRange, Options, Payload, Write};
+
+mod support;
+use support::TempDir;
+
+/// The largest the fixture may be.
+const FIXTURE_BYTES_MAX: usize = 100_000;
+
+type Files = BTreeMap<String, Vec<u8>>;
+
+fn fixture() -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/store_v1"))
+}
+
+/// A store with everything that the format knows, the same on every run: states with and without stamps, attributes and
+/// times to live; deletes; several segments, one of them rewritten; forgotten history; a checkpoint, and a log behind it.
+fn make() -> Files {
+    let disk = Disk::new(1);
+    let options = Options { segment_bytes: 8 * 1024, ..Options::new("/simulated") };
+    let (engine, mut stepper) = fault::open(&disk, &options).unwrap();
+    for n in 0..140u64 {
+        let key = Bytes::from(format!("/{}/{:02}", n % 3, n * 7 % 23));
+        let value = format!(
+            "{{\"revision\":\"\",\"number\":{n},\"fill\":\"{}\"}}",
+            "x".repeat(n as usize * 13 % 190)
+        );
+        let payload = Payload {
+            attributes: Bytes::from(if n % 4 == 0 { String::new() } else { format!("n={n}") }),
+            value: value.into(),
+            stamp_at: (n % 5 != 0).then_some(13),
+            ttl: (n % 11 == 0).then_some(Duration::from_secs(100_000)),
+        };
+        let change = match n % 9 {
+            7 => Change::Delete(None),
+            8 => Change::Delete(Some(payload)),
+            _ => Change::Put(payload),
+        };
+        // A delete of what is not there is refused, which is as good.
+        let _ = stepper.write(&engine, Write { key, expected: Expected::Any, change });
+        disk.pass(Duration::from_millis(700));
+        match n {
+            100 => work(&engine, &mut stepper, Some(engine.revision() - 20)),
+            110 => work(&engine, &mut stepper, None),
+            _ => {}
+        }
+    }
+    stepper.close();
+    disk.files()
+}
+
+/// History before `revision` is forgotten and space given back, and a checkpoint is written.
+fn work(engine: &Engine, stepper: &mut Stepper, revision: Option<u64>) {
+    if let Some(revision) = revision {
+        assert!(fault::now(engine.compact(revision)).is_none());
+    }
+    assert!(fault::now(engine.checkpoint()).is_none());
+    for _ in 0..200 {
+        while stepper.housekeep() {}
+        stepper.commit();
+    }
+}
+
+/// What a store shows at the oldest readable revision, at one in the middle, and at `newest`.
+fn contents(engine: &Engine, newest: u64) -> String {
+    let mut text = String::new();
+    let oldest = engine.stats().oldest;
+    for revision in [oldest, (oldest + newest) / 2, newest] {
+        let snapshot = engine.snapshot_at(revision).unwrap();
+        for entry in snapshot.range(KeyRange::all()) {
+            let record = entry.read().unwrap();
+            let (key, attributes) = (record.key.escape_ascii(), record.attributes.escape_ascii());
+            let (created, value) = (entry.created(), record.value.escape_ascii());
+            let at = entry.revision();
+            writeln!(
+                text,
+                "at {revision}: {key} created {created} revision {at} attributes [{attributes}] {value}"
+            )
+            .unwrap();
+        }
+    }
+    text
+}
+
+fn trimmed(bytes: &[u8]) -> &[u8] {
+    let end = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+    &bytes[..end]
+}
+
+fn rewrite() {
+    let files = make();
+    let disk = Disk::with_files(1, &files);
+    let (engine, _stepper) = fault::open(&disk, &Options::new("/simulated")).unwrap();
+    let mut text = String::new();
+    for (name, bytes) in &files {
+        writeln!(text, "file {name} {} bytes", bytes.len()).unwrap();
+    }
+    writeln!(text, "newest {}", engine.revision()).unwrap();
+    text.push_str(&contents(&engine, engine.revision()));
+    let _ = std::fs::remove_dir_all(fixture());
+    std::fs::create_dir_all(fixture()).unwrap();
+    for (name, bytes) in &files {
+        std::fs::write(fixture().join(name), trimmed(bytes)).unwrap();
+    }
+    std::fs::write(fixture().join("contents.txt"), text).unwrap();
+}
+
+/// What the fixture says about itself: lengths of files, newest revision, and what is in it.
+fn read() -> (BTreeMap<String, u64>, u64, String) {
+    let text = std::fs::read_to_string(fixture().join("contents.txt")).unwrap();
+    let (mut files, mut newest, mut rest) = (BTreeMap::new(), 0, String::new());
+    for line in text.lines() {
+        match line.split(' ').collect::<Vec<_>>()[..] {
+            ["file", name, len, "bytes"] => drop(files.insert(name.to_owned(), len.parse().unwrap())),
+            ["newest", revision] => newest = revision.parse().unwrap(),
+            _ => {
+                rest.push_str(line);
+                rest.push('\n');
+            }
+        }
+    }
+    (files, newest, rest)
+}
+
+#[tokio::test]
+async fn a_store_of_format_version_1_opens_and_every_value_is_read() {
+    let (files, newest, expected) = read();
+    let temp = TempDir::new();
+    let mut total = 0;
+    for (name, &len) in &files {
+        let bytes = std::fs::read(fixture().join(name)).unwrap();
+        total += bytes.len();
+        std::fs::write(temp.path().join(name), bytes).unwrap();
+        let file = std::fs::OpenOptions::new().write(true).open(temp.path().join(name)).unwrap();
+        file.set_len(len).unwrap();
+    }
+    assert!(total <= FIXTURE_BYTES_MAX && files.len() > 4, "{total} bytes in {files:?}");
+    // With its checkpoint and without.
+    for round in 0..2 {
+        let engine = Engine::open(Options::new(temp.path())).unwrap();
+        assert_eq!((engine.stats().lost_revisions, engine.revision() >= newest), (0, true));
+        assert_eq!(contents(&engine, newest), expected, "round {round}");
+        engine.close().await;
+        drop(engine);
+        for file in std::fs::read_dir(temp.path()).unwrap() {
+            let path = file.unwrap().path();
+            if path.extension().is_some_and(|extension| extension == "checkpoint") {
+                std::fs::remove_file(path).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_written_today_is_what_the_fixture_has() {
+    if std::env::var_os("REWRITE_FIXTURES").is_some() {
+        rewrite();
+    }
+    // A change of the bytes is a change of the format: it needs a version, or another fixture before a release.
+    for (name, bytes) in make() {
+        let fixture = std::fs::read(fixture().join(&name)).unwrap_or_default();
+        assert!(fixture == trimmed(&bytes), "{name} differs from the fixture; see the head of this file");
+    }
+}
