@@ -39,7 +39,11 @@ pub struct Server {
 impl Server {
     /// Starts a server with an empty data directory and waits until it is ready.
     pub async fn start(options: Options) -> Server {
-        let directory = TempDir::new();
+        Self::start_in(TempDir::new(), options).await
+    }
+
+    /// Starts a server with that data directory and waits until it is ready.
+    pub async fn start_in(directory: TempDir, options: Options) -> Server {
         for (name, content) in &options.files {
             std::fs::write(directory.path().join(name), content).expect("the data directory is writable");
         }

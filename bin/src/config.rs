@@ -250,7 +250,7 @@ fn named(flag: &str, path: Option<PathBuf>) -> anyhow::Result<Option<NamedFile>>
 }
 
 /// Where a store remembers the vocabulary its objects are written in.
-const PROFILE_FILE: &str = "profile";
+pub const PROFILE_FILE: &str = "profile";
 
 /// Refuses a store that was made under another vocabulary: its keys and objects spell other names.
 fn check_profile(data_dir: &Path, naming: Profile) -> anyhow::Result<()> {

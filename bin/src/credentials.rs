@@ -19,6 +19,12 @@ use crate::{files, host};
 /// User and group of the administrator's certificate. The group is the one that may do everything.
 const ADMIN: (&str, &str) = ("cluster-admin", "system:masters");
 
+/// Name of the administrator's kubeconfig in the data directory.
+pub const KUBECONFIG_FILE: &str = "admin.kubeconfig";
+
+/// Name of the directory of certificates and keys in the data directory.
+pub const PKI_DIR: &str = "pki";
+
 /// Between two looks at whether our own certificates are about to expire.
 const RENEWAL_INTERVAL: Duration = Duration::from_secs(60 * 60);
 
@@ -93,13 +99,13 @@ impl Credentials {
 }
 
 fn kubeconfig_path(config: &Config) -> PathBuf {
-    config.data_dir.join("admin.kubeconfig")
+    config.data_dir.join(KUBECONFIG_FILE)
 }
 
 /// One look at everything; renews what is ours and due.
 fn texts(config: &Config, address: SocketAddr) -> anyhow::Result<Texts> {
     let now = SystemTime::now();
-    let pki = Pki::open(&config.data_dir.join("pki"), now)?;
+    let pki = Pki::open(&config.data_dir.join(PKI_DIR), now)?;
     let local = host::local_address(address);
     let (chain, key, vouching, server_name) = match &config.tls_files {
         Some(files) => {
@@ -134,7 +140,7 @@ fn texts(config: &Config, address: SocketAddr) -> anyhow::Result<Texts> {
     };
     let kubeconfig = connection.render();
     if files::write_private(&kubeconfig_path(config), kubeconfig.as_bytes())? {
-        files::sync_dir(&config.data_dir.join("pki"))?;
+        files::sync_dir(&config.data_dir.join(PKI_DIR))?;
         files::sync_dir(&config.data_dir)?;
     }
     Ok(Texts { chain, key, ca: pki.ca_pem().into(), vouching })

@@ -312,3 +312,261 @@ fn crc32(bytes: &[u8]) -> u32 {
         (0..8).fold(crc ^ u32::from(*byte), |crc, _| (crc >> 1) ^ (0xedb8_8320 & (crc & 1).wrapping_neg()))
     })
 }
+
+/// The fields of records that a copy must have: revision, kind, key, value.
+fn records(data: &Path) -> Vec<Value> {
+    let output = run(&["inspect", "--values", "-o=json"], data);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let lines = text(&output);
+    let record = |line: &str| {
+        let all: Value = serde_json::from_str(line).unwrap();
+        serde_json::json!([all["revision"], all["kind"], all["key"], all["value"], all["time"]])
+    };
+    lines.lines().map(record).collect()
+}
+
+fn backup(dir: &Dir, to: &Path) -> Output {
+    run(&["backup", "-o=json", &format!("--to={}", to.display())], &dir.data())
+}
+
+#[tokio::test]
+async fn a_backup_is_the_same_log_and_the_next_one_copies_what_is_new() {
+    let dir = Dir::new();
+    fill(&dir).await;
+    let to = dir.0.join("backup");
+    let first = json(&backup(&dir, &to));
+    assert_eq!(first["revision"], 17);
+    assert_eq!(
+        (&first["copied_segments"], &first["kept_segments"], &first["pki"]),
+        (&Value::from(3), &Value::from(0), &Value::from(false))
+    );
+    assert_eq!(records(&to), records(&dir.data()));
+    assert_eq!(run(&["verify"], &to).status.code(), Some(0));
+
+    // Beside an open engine, with what it has just acknowledged.
+    let engine = open(&dir).await;
+    let mut newest = 0;
+    for n in 0..8 {
+        newest = put(&engine, &format!("/core/pods/default/n{n}"), &"v".repeat(8_000)).await;
+    }
+    let inode = |path: &Path| std::os::unix::fs::MetadataExt::ino(&fs::metadata(path).unwrap());
+    let kept = to.join("log/0000000001.segment");
+    let before = inode(&kept);
+    let second = json(&backup(&dir, &to));
+    assert_eq!(second["revision"], newest);
+    assert_eq!((&second["copied_segments"], &second["kept_segments"]), (&Value::from(2), &Value::from(2)));
+    assert_eq!(inode(&kept), before, "it was not copied again");
+    assert!(!to.join("log.next").exists());
+    engine.close().await;
+    assert_eq!(records(&to), records(&dir.data()));
+
+    // A kept file that rots is noticed and copied again.
+    flip(&kept, 4096 + 5_000);
+    assert_eq!(run(&["verify"], &to).status.code(), Some(2));
+    let third = json(&backup(&dir, &to));
+    assert_eq!((&third["copied_segments"], &third["kept_segments"]), (&Value::from(2), &Value::from(2)));
+    assert_eq!(run(&["verify"], &to).status.code(), Some(0));
+
+    // What an interrupted backup left is in nobody's way.
+    fs::create_dir(to.join("log.next")).unwrap();
+    fs::write(to.join("log.next/0000000001.segment"), "half").unwrap();
+    assert_eq!(json(&backup(&dir, &to))["kept_segments"], 3);
+    assert!(!to.join("log.next").exists());
+    // An engine can be opened on a backup: it is a store.
+    let copy = Engine::open(Options::new(to.join("log"))).unwrap();
+    assert_eq!(copy.revision(), newest);
+    // And is not replaced under it.
+    let output = backup(&dir, &to);
+    assert_eq!(output.status.code(), Some(1));
+    let error = format!("error: {} is in use by another process\n", to.join("log").display());
+    assert_eq!(String::from_utf8_lossy(&output.stderr), error);
+}
+
+#[tokio::test]
+async fn a_backup_of_what_is_damaged_says_so_and_one_of_what_is_incomplete_is_refused() {
+    let (dir, other) = (Dir::new(), Dir::new());
+    fill(&dir).await;
+    fill(&other).await;
+    let to = dir.0.join("backup");
+    flip(&dir.segments()[0], 4096 + 5_000);
+    let output = backup(&dir, &to);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let report = json(&output);
+    assert_eq!(
+        (&report["damages"], &report["damage"][0]["first_revision"]),
+        (&Value::from(1), &Value::from(1))
+    );
+    assert_eq!(records(&to), records(&dir.data()));
+    // The earlier backup stays where the next one cannot be made.
+    let before = records(&to);
+    let last = dir.segments()[2].clone();
+    for (what, harm) in
+        [("is missing", dir.segments()[1].clone()), ("no store in", dir.segments()[0].clone())]
+    {
+        fs::rename(&harm, dir.0.join("away")).unwrap();
+        if what == "no store in" {
+            fs::rename(&last, dir.0.join("last")).unwrap();
+        }
+        let output = backup(&dir, &to);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(error.contains(what) && error.lines().count() == 1, "{error}");
+        assert_eq!(records(&to), before);
+        assert!(!to.join("log.next").exists());
+    }
+    let refused = |data: &Path, to: &Path, want: &str| {
+        let output = run(&["backup", &format!("--to={}", to.display())], data);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), format!("error: {want}\n"));
+    };
+    let log = to.join("log");
+    refused(&other.data(), &to, &format!("{} has another store: choose an empty directory", log.display()));
+    let own = other.data().join("log");
+    refused(&other.data(), &other.data(), &format!("{} cannot be copied to itself", own.display()));
+    assert_eq!(run(&["verify"], &other.data()).status.code(), Some(0));
+}
+
+#[tokio::test]
+async fn what_is_restored_is_the_state_at_the_revision_or_time_asked_for() {
+    let dir = Dir::new();
+    let last = fill(&dir).await;
+    let all = records(&dir.data());
+    let restore = |name: &str, flags: &[&str]| {
+        let from = format!("--from={}", dir.data().display());
+        let arguments: Vec<&str> = ["restore", "-o=json", &from].iter().chain(flags).copied().collect();
+        run(&arguments, &dir.0.join(name))
+    };
+    // All revisions but the deletion of key 0.
+    let state_at = |revision: usize| -> Vec<Value> {
+        let states = all[..revision.min(16)].iter().filter(|record| revision < 17 || record[2] != all[0][2]);
+        states.cloned().collect()
+    };
+    for revision in [1, 9, 16, 17] {
+        let name = format!("at-{revision}");
+        let report = json(&restore(&name, &[&format!("--revision={revision}")]));
+        assert_eq!(report["from_revision"], revision);
+        assert_eq!(records(&dir.0.join(&name)), state_at(revision), "{revision}");
+        let verified = json(&run(&["verify", "-o=json"], &dir.0.join(&name)));
+        assert_eq!(
+            (&verified["damages"], &verified["revision"], &verified["oldest"]),
+            (&Value::from(0), &report["revision"], &report["revision"])
+        );
+        assert!(report["revision"].as_u64().unwrap() > last + 1_000_000, "{report}");
+    }
+    // At the time of a revision: the newest of that millisecond.
+    let time = all[8][4].as_str().unwrap();
+    let newest = all.iter().filter(|record| record[4].as_str().unwrap() <= time).count();
+    let report = json(&restore("time", &["--time", time]));
+    assert_eq!(report["from_revision"], newest);
+    assert_eq!(json(&restore("future", &["--time=2100-01-01T00:00:00Z"]))["from_revision"], last);
+    let early = restore("early", &["--time=1990-01-01T00:00:00Z"]);
+    assert_eq!(json(&early)["keys"], 0, "there was nothing yet");
+
+    for (name, flags, want) in [
+        (
+            "at-1",
+            &[][..],
+            format!("{} is not empty: restore into a new directory", dir.0.join("at-1").display()),
+        ),
+        ("new", &["--revision=18"], "revision 18 is not there, the newest is 17".to_owned()),
+        (
+            "new",
+            &["--time=yesterday"],
+            "invalid argument \"yesterday\" for --time: not a time such as 2026-01-31T12:00:00Z".to_owned(),
+        ),
+    ] {
+        let output = restore(name, flags);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), format!("error: {want}\n"));
+    }
+    // What was restored can be backed up and restored in turn, but not to what is forgotten.
+    let from = format!("--from={}", dir.0.join("at-9").display());
+    let again = run(&["restore", "-o=json", &from], &dir.0.join("again"));
+    assert_eq!(records(&dir.0.join("again")), state_at(9), "{again:?}");
+    let output = run(&["restore", &from, "--revision=9"], &dir.0.join("forgotten"));
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        String::from_utf8_lossy(&output.stderr)
+            .starts_with("error: revision 9 is no longer there, the oldest is ")
+    );
+}
+
+#[tokio::test]
+async fn a_damaged_backup_is_restored_only_when_that_is_asked_for() {
+    let dir = Dir::new();
+    fill(&dir).await;
+    let from = format!("--from={}", dir.data().display());
+    // The state of key 0 at revision 1, which is deleted at 17, and that of key 4.
+    flip(&dir.segments()[0], 4096 + 5_000);
+    let restored = run(&["restore", "-o=json", &from], &dir.0.join("unharmed"));
+    assert_eq!((restored.status.code(), &json(&restored)["keys"]), (Some(0), &Value::from(15)));
+    let restored = run(&["restore", &from, "--revision=16"], &dir.0.join("harmed"));
+    assert_eq!(restored.status.code(), Some(1));
+    let error = String::from_utf8_lossy(&restored.stderr).into_owned();
+    assert!(error.contains("one damage in ") && error.contains("key \"/core/pods/default/0\""), "{error}");
+    assert!(!dir.0.join("harmed/log").exists());
+    let restored = run(&["restore", &from, "--revision=16", "--skip-damaged"], &dir.0.join("harmed"));
+    assert_eq!(restored.status.code(), Some(2), "{restored:?}");
+    assert!(text(&restored).starts_with("left out: 0000000001.segment at byte 4096: "), "{restored:?}");
+    assert_eq!(records(&dir.0.join("harmed")).len(), 15);
+}
+
+#[tokio::test]
+async fn compaction_of_a_stopped_store_gives_space_back_and_keeps_what_was_asked_for() {
+    let dir = Dir::new();
+    let engine = open(&dir).await;
+    let mut newest = 0;
+    for n in 0..60 {
+        newest =
+            put(&engine, &format!("/core/pods/default/{}", n % 3), &format!("{n:06}").repeat(1_000)).await;
+    }
+    let in_use = run(&["compact"], &dir.data());
+    assert_eq!(in_use.status.code(), Some(1));
+    let error = format!("error: store {} is in use by another process\n", dir.data().join("log").display());
+    assert_eq!(String::from_utf8_lossy(&in_use.stderr), error);
+    engine.close().await;
+
+    let future = run(&["compact", "--revision=61"], &dir.data());
+    assert_eq!(future.status.code(), Some(1));
+    assert_eq!(
+        String::from_utf8_lossy(&future.stderr),
+        "error: revision 61: revision lies in the future, the newest is 60\n"
+    );
+    // Everything is younger than that.
+    let kept = json(&run(&["compact", "-o=json", "--keep=1h"], &dir.data()));
+    assert_eq!(kept["before_bytes"], kept["after_bytes"]);
+    let report = json(&run(&["compact", "-o=json", "--revision=55"], &dir.data()));
+    assert_eq!((&report["oldest"], &report["revision"]), (&Value::from(55), &Value::from(newest)));
+    let bytes = |name: &str| report[name].as_u64().unwrap();
+    assert!(bytes("after_bytes") < bytes("before_bytes") / 2, "{report}");
+    let kept: Vec<_> = records(&dir.data()).iter().map(|record| record[0].as_u64().unwrap()).collect();
+    assert!([53, 54, 55, 56, 57, 58, 59, 60].iter().all(|revision| kept.contains(revision)), "{kept:?}");
+
+    // The store that is left agrees with itself, its checkpoint included, and can be copied and restored.
+    let verified = run(&["verify", "-o=json"], &dir.data());
+    assert_eq!(verified.status.code(), Some(0), "{verified:?}");
+    let stats = json(&run(&["stats", "-o=json"], &dir.data()));
+    assert_eq!((&stats["checkpoint"], &stats["oldest"]), (&Value::from(60), &Value::from(55)));
+    assert!(
+        stats["segments"].as_array().unwrap().iter().any(|segment| segment["rewritten"] == true),
+        "{stats}"
+    );
+    let to = dir.0.join("backup");
+    assert_eq!(json(&backup(&dir, &to))["oldest"], 55);
+    assert_eq!(records(&to), records(&dir.data()));
+    let from = format!("--from={}", to.display());
+    let at = |revision: &str| run(&["restore", "-o=json", &from, revision], &dir.0.join(&revision[2..]));
+    assert_eq!(json(&at("--revision=55"))["keys"], 3);
+    assert_eq!(at("--revision=54").status.code(), Some(1));
+
+    // A checkpoint that is damaged is told of and costs nothing.
+    let log = fs::read_dir(dir.data().join("log")).unwrap().map(|file| file.unwrap().path());
+    let mut log = log.filter(|path| path.extension().is_some_and(|e| e == "checkpoint"));
+    let checkpoint = log.next().unwrap();
+    flip(&checkpoint, 4096 + 60);
+    let output = run(&["verify"], &dir.data());
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output).contains(".checkpoint: the checkpoint is damaged, which costs time"), "{output:?}");
+    let engine = open(&dir).await;
+    assert_eq!(engine.revision(), newest);
+}

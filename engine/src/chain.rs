@@ -13,14 +13,28 @@ pub(crate) struct Missing {
 /// The log from what the segments say of themselves: indexes into `headers` in the order of the log. The rest is
 /// superseded.
 pub(crate) fn from_headers(headers: &[Header]) -> Result<Vec<usize>, Missing> {
+    let Order { log, gaps } = order(headers);
+    match gaps.first() {
+        None => Ok(log),
+        Some(&behind) => Err(Missing { number: headers[behind].after.max(1) }),
+    }
+}
+
+/// What can be told of a log of which segments may be missing.
+pub(crate) struct Order {
+    /// Indexes into the headers, in the order of the log.
+    pub log: Vec<usize>,
+    /// Those of the log before which a segment is missing.
+    pub gaps: Vec<usize>,
+}
+
+/// [`from_headers`], with everything that is missing.
+pub(crate) fn order(headers: &[Header]) -> Order {
     let mut log: Vec<usize> = (0..headers.len()).filter(|&at| !is_superseded(headers, at)).collect();
     // One without records, left because the next record did not fit, shares its first revision with the next.
     log.sort_unstable_by_key(|&at| (headers[at].first_revision, headers[at].number));
-    if let Some(&first) = log.first()
-        && headers[first].first_revision != 1
-    {
-        return Err(Missing { number: headers[first].after.max(1) });
-    }
+    let mut gaps: Vec<usize> =
+        log.first().copied().filter(|&first| headers[first].first_revision != 1).into_iter().collect();
     for pair in log.windows(2) {
         let (before, next) = (&headers[pair[0]], &headers[pair[1]]);
         let follows = match before.rewritten {
@@ -28,10 +42,10 @@ pub(crate) fn from_headers(headers: &[Header]) -> Result<Vec<usize>, Missing> {
             None => next.after == before.number,
         };
         if !follows {
-            return Err(Missing { number: next.after.max(1) });
+            gaps.push(pair[1]);
         }
     }
-    Ok(log)
+    Order { log, gaps }
 }
 
 fn is_superseded(headers: &[Header], at: usize) -> bool {

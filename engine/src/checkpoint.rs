@@ -27,7 +27,7 @@ use crate::types::KEY_BYTES_MAX;
 pub(crate) const NEXT_NAME: &str = "next.checkpoint";
 
 const MAGIC: [u8; 8] = *b"REVCKPT\n";
-const HEADER_BYTES: usize = 128;
+pub(crate) const HEADER_BYTES: usize = 128;
 const BLOCKS_START: u64 = 4096;
 const BLOCK_HEAD_BYTES: usize = 8;
 /// A block that has grown to this is written.

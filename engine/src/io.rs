@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use rustix::fs::{FlockOperation, SeekFrom, flock, seek};
@@ -86,6 +86,10 @@ pub fn is_disk_full(error: &io::Error) -> bool {
 /// Name of the file whose lock says that a store is in use. It stays empty.
 pub(crate) const LOCK_NAME: &str = "lock";
 
+/// How often, and how far apart, the lock is tried before the store counts as in use.
+const LOCK_LOOKS_MAX: u32 = 5;
+const LOCK_LOOK_INTERVAL: Duration = Duration::from_millis(10);
+
 /// A real directory, locked against being opened twice for as long as this lives.
 pub struct Dir {
     path: PathBuf,
@@ -107,10 +111,16 @@ impl Dir {
             .open(path.join(LOCK_NAME))
             .map_err(|e| ("open the lock file", e))?;
         // flock, not fcntl: it belongs to the open file, so that a second open in this process fails as well.
-        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Some(Dir { path: path.to_owned(), handle, _lock: lock })),
-            Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
-            Err(e) => Err(("lock the store", e.into())),
+        let mut looks = 0;
+        loop {
+            match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(Some(Dir { path: path.to_owned(), handle, _lock: lock })),
+                // Perhaps somebody only looks whether the store is in use, which takes the lock for a moment.
+                Err(rustix::io::Errno::WOULDBLOCK) if looks < LOCK_LOOKS_MAX => looks += 1,
+                Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
+                Err(e) => return Err(("lock the store", e.into())),
+            }
+            std::thread::sleep(LOCK_LOOK_INTERVAL);
         }
     }
 }

@@ -4,6 +4,7 @@ mod place;
 mod support;
 
 mod auth;
+mod backups;
 mod basics;
 mod controllers;
 mod crash;

@@ -1,8 +1,12 @@
 //! The commands and their flags.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use jiff::Timestamp;
+
+use crate::duration;
 
 /// What can be done with a store besides serving it.
 #[derive(Clone, Debug, Subcommand)]
@@ -15,6 +19,22 @@ pub enum Command {
     Inspect(Inspect),
     /// Says how much of what is in a store
     Stats(Stats),
+    /// Copies a store as of one revision, also beside a running server
+    ///
+    /// Every write acknowledged before it began is in it. An earlier backup of the same store in that directory is
+    /// replaced in one step, and segments it has already are not copied again. Exit code 2: made, but the store has
+    /// damaged records, which were copied as they are.
+    Backup(Backup),
+    /// Forgets history of a stopped store and gives its space back
+    ///
+    /// A running server does both by itself, in the background. Without --revision and --keep nothing but the present
+    /// is kept.
+    Compact(Compact),
+    /// Makes a new data directory from a backup
+    ///
+    /// The store goes on from a revision far above all old ones, so that no client can mistake old for new. Exit
+    /// code 2: made, but without what is damaged (--skip-damaged).
+    Restore(Restore),
 }
 
 /// What all commands take.
@@ -79,12 +99,69 @@ pub struct Inspect {
     pub values: bool,
 }
 
+/// Flags of `backup`.
+#[derive(Clone, Debug, Args)]
+pub struct Backup {
+    #[command(flatten)]
+    pub common: Common,
+
+    /// Directory of the backup, made if absent.
+    #[arg(long, value_name = "DIR")]
+    pub to: PathBuf,
+
+    /// Copies the certificates, keys and the administrator's kubeconfig as well.
+    #[arg(long)]
+    pub with_pki: bool,
+}
+
+/// Flags of `compact`.
+#[derive(Clone, Debug, Args)]
+pub struct Compact {
+    #[command(flatten)]
+    pub common: Common,
+
+    /// Forgets what was before this revision.
+    #[arg(long, value_name = "REVISION", value_parser = revision, conflicts_with = "keep")]
+    pub revision: Option<u64>,
+
+    /// Forgets what is older than this, such as 5m or 24h.
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    pub keep: Option<Duration>,
+}
+
+/// Flags of `restore`.
+#[derive(Clone, Debug, Args)]
+pub struct Restore {
+    #[command(flatten)]
+    pub common: Common,
+
+    /// The backup, or any data directory.
+    #[arg(long, value_name = "DIR")]
+    pub from: PathBuf,
+
+    /// Restores the state at this revision instead of the newest.
+    #[arg(long, value_name = "REVISION", value_parser = revision, conflicts_with = "time")]
+    pub revision: Option<u64>,
+
+    /// Restores the state at this time, such as 2026-01-31T12:00:00Z, instead of the newest.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub time: Option<Timestamp>,
+
+    /// Leaves out what is damaged instead of refusing to restore.
+    #[arg(long)]
+    pub skip_damaged: bool,
+}
+
 fn format(text: &str) -> Result<Format, String> {
     match text {
         "text" => Ok(Format::Text),
         "json" => Ok(Format::Json),
         _ => Err("must be text or json".to_owned()),
     }
+}
+
+fn time(text: &str) -> Result<Timestamp, String> {
+    text.parse().map_err(|_| "not a time such as 2026-01-31T12:00:00Z".to_owned())
 }
 
 fn revision(text: &str) -> Result<u64, String> {

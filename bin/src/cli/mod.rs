@@ -5,9 +5,12 @@
 //! (`engine::offline`), which knows no resources and no formats of output.
 
 pub mod args;
+mod backup;
+mod compact;
 mod inspect;
 mod progress;
 mod report;
+mod restore;
 mod stats;
 mod verify;
 
@@ -36,6 +39,9 @@ pub fn run(command: Command) -> ExitCode {
         Command::Verify(flags) => verify::run(&flags, &mut out),
         Command::Inspect(flags) => inspect::run(&flags, &mut out),
         Command::Stats(flags) => stats::run(&flags, &mut out),
+        Command::Backup(flags) => backup::run(&flags, &mut out),
+        Command::Compact(flags) => compact::run(&flags, &mut out),
+        Command::Restore(flags) => restore::run(&flags, &mut out),
     };
     match result.and_then(|outcome| Ok(out.flush().map(|()| outcome)?)) {
         Ok(Outcome::Fine) => ExitCode::SUCCESS,

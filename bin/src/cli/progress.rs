@@ -46,6 +46,12 @@ impl Progress {
         );
     }
 
+    /// `done` of `total` bytes are done.
+    pub fn update_of(&mut self, done: u64, total: u64) {
+        self.total = total;
+        self.update(done);
+    }
+
     /// Takes the line away, so that something else can be printed.
     pub fn clear(&mut self) {
         if std::mem::take(&mut self.visible) {

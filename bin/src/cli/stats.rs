@@ -16,6 +16,8 @@ struct Report {
     revision: u64,
     time: Option<String>,
     oldest: u64,
+    /// Revision of the newest checkpoint.
+    checkpoint: Option<u64>,
     records: u64,
     keys: u64,
     live_bytes: u64,
@@ -92,6 +94,7 @@ fn report_of(store: &Store, survey: Survey) -> Report {
         revision: survey.revision,
         time: (survey.records > 0).then(|| report::time(survey.time_ms)),
         oldest: survey.oldest,
+        checkpoint: store.checkpoint(),
         records: survey.records,
         keys: survey.live_keys(),
         live_bytes: survey.live_bytes,
@@ -124,6 +127,10 @@ fn write_text(report: &Report, out: &mut impl Write) -> io::Result<()> {
         }
     )?;
     writeln!(out, "oldest     {}", report.oldest)?;
+    match report.checkpoint {
+        Some(revision) => writeln!(out, "checkpoint {revision}")?,
+        None => writeln!(out, "checkpoint none")?,
+    }
     writeln!(out, "keys       {}", report.keys)?;
     writeln!(out, "records    {}", report.records)?;
     writeln!(out, "live       {}", bytes(report.live_bytes))?;

@@ -30,6 +30,12 @@ pub enum Problem {
     MissingBefore,
     /// There is no segment whose header can be read.
     NoSegment,
+    /// The file belongs to another store than the rest.
+    OtherStore,
+    /// A checkpoint is damaged. Opening takes longer and loses nothing.
+    Checkpoint,
+    /// A checkpoint does not say what the log says.
+    Index,
     /// The operating system cannot read it.
     Unreadable(String),
     /// A record's attributes or value do not match their checksums: the key reads as damaged at this revision.
@@ -55,6 +61,9 @@ impl fmt::Display for Problem {
             Problem::Header => "the header is damaged: none of the records in this file can be checked",
             Problem::MissingBefore => "a segment is missing before this one",
             Problem::NoSegment => "there is no segment with a sound header",
+            Problem::OtherStore => "the file belongs to another store",
+            Problem::Checkpoint => "the checkpoint is damaged, which costs time on opening and nothing else",
+            Problem::Index => "the checkpoint does not say what the log says",
             Problem::Unreadable(reason) => return write!(f, "cannot be read: {reason}"),
             Problem::Body => "the record does not match its checksum",
             Problem::Lost => "records are damaged beyond telling their keys",

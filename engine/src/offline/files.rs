@@ -49,7 +49,10 @@ impl File for ReadFile {
     }
 
     fn read(&self, offset: u64, len: usize) -> io::Result<Bytes> {
-        let mut bytes = vec![0; len];
+        // A length may come from a file made to exhaust memory.
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(len).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        bytes.resize(len, 0);
         self.file.read_exact_at(&mut bytes, offset)?;
         Ok(bytes.into())
     }

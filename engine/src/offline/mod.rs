@@ -12,22 +12,28 @@
 //! anything: all of it works on damaged stores and beside a running engine. What it may believe of a log that is
 //! being written to is what recovery would believe: all that is known to be on disk (`docs/format.md`).
 
-mod chain;
+mod backup;
+mod checkpoints;
 mod damage;
 mod files;
+mod making;
 mod records;
+mod restore;
 mod survey;
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::chain::{self, Order};
+use crate::checkpoint;
 use crate::header::{FORMAT_VERSION, HeaderError, RECORDS_START};
 use crate::io::File;
-use crate::offline::chain::Chain;
+pub use crate::offline::backup::{BackedUp, backup};
 pub use crate::offline::damage::{Damage, Problem};
 use crate::offline::files::ReadFile;
 pub use crate::offline::records::{Found, LogRecord, RecordKind, Records};
+pub use crate::offline::restore::{Point, Restored, restore};
 pub use crate::offline::survey::{KeyState, SegmentSummary, Survey, survey};
 use crate::segment::Segment;
 
@@ -50,6 +56,70 @@ pub enum OfflineError {
         /// The newest format version this release reads.
         supported: u32,
     },
+    /// An engine, or another tool, has the directory open.
+    #[error("{} is in use by another process", dir.display())]
+    InUse {
+        /// The directory.
+        dir: PathBuf,
+    },
+    /// The target of a copy is its source.
+    #[error("{} cannot be copied to itself", dir.display())]
+    SameDirectory {
+        /// The directory.
+        dir: PathBuf,
+    },
+    /// What is there already is not an earlier backup of this store.
+    #[error("{} has another store: choose an empty directory", dir.display())]
+    OtherStore {
+        /// The directory.
+        dir: PathBuf,
+    },
+    /// A file of the log is missing, or damaged as a whole, so that no state can be made of the rest.
+    #[error("{}: {damage}", dir.display())]
+    Incomplete {
+        /// The store's directory.
+        dir: PathBuf,
+        /// What is missing.
+        damage: Box<Damage>,
+    },
+    /// Something is there where a new store is to be made.
+    #[error("{} is there already", dir.display())]
+    NotEmpty {
+        /// Where the new store was to be made.
+        dir: PathBuf,
+    },
+    /// Damage makes the states that were asked for uncertain. Nothing was made.
+    #[error("{} in {}, the first: {damage}", match damages { 1 => "one damage".to_owned(), n => format!("{n} damages") }, dir.display())]
+    Damaged {
+        /// The store's directory.
+        dir: PathBuf,
+        /// How many damages there are.
+        damages: u64,
+        /// The first of them.
+        damage: Box<Damage>,
+    },
+    /// The history of that long ago is forgotten.
+    #[error("revision {asked} is no longer there, the oldest is {oldest}")]
+    Compacted {
+        /// The revision asked for.
+        asked: u64,
+        /// The oldest one that can be read.
+        oldest: u64,
+    },
+    /// That revision was never written.
+    #[error("revision {asked} is not there, the newest is {newest}")]
+    Future {
+        /// The revision asked for.
+        asked: u64,
+        /// The newest one.
+        newest: u64,
+    },
+    /// The store's revisions are so high that there are none above them to begin with.
+    #[error("{} has used up its revisions", dir.display())]
+    NoRevisionsLeft {
+        /// The store's directory.
+        dir: PathBuf,
+    },
     /// The operating system said no.
     #[error("{}: cannot {operation}: {source}", path.display())]
     Io {
@@ -63,7 +133,7 @@ pub enum OfflineError {
 }
 
 impl OfflineError {
-    fn io(path: &Path, operation: &'static str) -> impl FnOnce(io::Error) -> OfflineError {
+    fn io(path: &Path, operation: &'static str) -> impl FnOnce(io::Error) -> OfflineError + use<> {
         let path = path.to_owned();
         move |source| OfflineError::Io { path, operation, source }
     }
@@ -80,7 +150,11 @@ pub struct Store {
     /// The log, in order.
     segments: Vec<Arc<Segment>>,
     /// Files that others stand for, waiting to be removed.
-    superseded: u32,
+    superseded: Vec<Arc<Segment>>,
+    /// Images of the index: revision and file.
+    checkpoints: Vec<(u64, ReadFile)>,
+    /// The highest revision of a checkpoint whose header is sound: the log was synced up to it first.
+    vouched: u64,
     /// What is wrong with files as wholes.
     damage: Vec<Damage>,
     oldest: u64,
@@ -114,11 +188,16 @@ impl Store {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(no_store()),
             Err(error) => return Err(OfflineError::io(dir, "list the directory")(error)),
         };
-        let mut numbers = Vec::new();
+        let (mut numbers, mut checkpoints) = (Vec::new(), Vec::new());
         for entry in list {
             let entry = entry.map_err(OfflineError::io(dir, "list the directory"))?;
             // A name that is not UTF-8 is none of ours.
-            numbers.extend(entry.file_name().to_str().and_then(Segment::number));
+            let name = entry.file_name();
+            let Some(name) = name.to_str() else { continue };
+            numbers.extend(Segment::number(name));
+            // One that cannot be opened was replaced by a newer one, or costs no more than time.
+            let checkpoint = checkpoint::revision(name).zip(ReadFile::open(&entry.path()).ok());
+            checkpoints.extend(checkpoint);
         }
         if numbers.is_empty() {
             return Err(no_store());
@@ -148,14 +227,36 @@ impl Store {
                 }
             }
         }
-        let Chain { log, superseded, missing } = chain::chain(segments, |segment| segment.header);
-        damage.extend(missing.into_iter().map(|before| match before {
-            Some(before) => Damage::of_file(&Segment::name(before), Problem::MissingBefore),
-            None => Damage::of_file("", Problem::NoSegment),
-        }));
+        let headers: Vec<_> = segments.iter().map(|segment| segment.header).collect();
+        let Order { log, gaps } = chain::order(&headers);
+        let missing = gaps.into_iter().map(|behind| Segment::name(headers[behind].number));
+        damage.extend(missing.map(|behind| Damage::of_file(&behind, Problem::MissingBefore)));
+        if log.is_empty() {
+            damage.push(Damage::of_file("", Problem::NoSegment));
+        }
+        let strangers = headers.iter().filter(|header| header.store != headers[0].store);
+        damage.extend(
+            strangers.map(|stranger| Damage::of_file(&Segment::name(stranger.number), Problem::OtherStore)),
+        );
+        let superseded = (0..segments.len()).filter(|at| !log.contains(at)).map(|at| segments[at].clone());
+        let superseded = superseded.collect();
+        let log: Vec<_> = log.into_iter().map(|at| segments[at].clone()).collect();
         let rewritten = log.iter().filter_map(|segment| segment.header.rewritten).map(|it| it.oldest);
         let oldest = rewritten.chain(log.iter().map(|segment| segment.note().oldest)).max().unwrap_or(0);
-        Ok(Some(Store { dir: dir.to_owned(), in_use, segments: log, superseded, damage, oldest }))
+        checkpoints.sort_unstable_by_key(|(revision, _)| *revision);
+        let sound =
+            checkpoints.iter().rev().find(|(revision, file)| checkpoints::vouches_for(*revision, file));
+        let vouched = sound.map_or(0, |(revision, _)| *revision);
+        Ok(Some(Store {
+            dir: dir.to_owned(),
+            in_use,
+            segments: log,
+            superseded,
+            checkpoints,
+            vouched,
+            damage,
+            oldest,
+        }))
     }
 
     /// Where it is.
@@ -180,7 +281,31 @@ impl Store {
 
     /// Whether no file of the log is missing, or damaged as a whole.
     fn is_whole(&self) -> bool {
-        self.damage.iter().all(|damage| damage.problem == Problem::HeaderCopy)
+        self.must_be_whole().is_ok()
+    }
+
+    /// The highest revision known to be on disk: the last segment says so, looked at anew, or a checkpoint does.
+    fn synced(&self) -> u64 {
+        self.segments.last().map_or(0, records::said_synced).max(self.vouched)
+    }
+
+    /// The files of the log in order, then the superseded ones.
+    fn all(&self) -> impl Iterator<Item = &Arc<Segment>> {
+        self.segments.iter().chain(&self.superseded)
+    }
+
+    fn must_be_whole(&self) -> Result<(), OfflineError> {
+        match self.damage.iter().find(|damage| damage.problem != Problem::HeaderCopy) {
+            None => Ok(()),
+            Some(damage) => {
+                Err(OfflineError::Incomplete { dir: self.dir.clone(), damage: Box::new(damage.clone()) })
+            }
+        }
+    }
+
+    /// Revision of the newest checkpoint, if there is one.
+    pub fn checkpoint(&self) -> Option<u64> {
+        self.checkpoints.last().map(|(revision, _)| *revision)
     }
 
     /// Bytes in which there may be records: what a walk over all of them reads.

@@ -131,6 +131,10 @@ impl LogRecord {
         self.sound
     }
 
+    pub(super) fn into_segment(self) -> Arc<Segment> {
+        self.segment
+    }
+
     pub(super) fn previous(&self) -> u64 {
         self.head.previous
     }
@@ -201,7 +205,7 @@ impl<'s> Records<'s> {
         self.lost_until(segment, None, segment.header.first_revision);
         let is_last = self.next == self.store.segments.len();
         let written_to = is_last && segment.header.rewritten.is_none();
-        let synced = if written_to { synced(segment) } else { u64::MAX };
+        let synced = if written_to { self.store.synced() } else { u64::MAX };
         let scanner = Scanner::new(segment.clone(), self.revision);
         self.current = Some(Part { scanner, synced, is_last, records: 0 });
     }
@@ -260,7 +264,9 @@ impl<'s> Records<'s> {
             }
             self.revision = self.revision.max(rewritten.last_revision);
         } else if part.is_last {
-            self.lost_until(segment, None, part.synced + 1);
+            // A checkpoint may speak of a segment that was made after the look at the directory.
+            let there = if self.store.in_use { said_synced(segment) } else { part.synced };
+            self.lost_until(segment, None, there + 1);
         }
         self.bytes_before += part.scanner.end - RECORDS_START;
     }
@@ -329,7 +335,7 @@ impl Iterator for Records<'_> {
 }
 
 /// The highest revision that the log's last segment says to be on disk. Looks at the file anew.
-pub(super) fn synced(segment: &Arc<Segment>) -> u64 {
+pub(super) fn said_synced(segment: &Arc<Segment>) -> u64 {
     let before = segment.header.first_revision - 1;
     let noted = Note::read(&*segment.file, segment.header.salt).map_or(0, |note| note.synced);
     let mut scanner = Scanner::new(segment.clone(), before);
@@ -338,6 +344,30 @@ pub(super) fn synced(segment: &Arc<Segment>) -> u64 {
         synced = synced.max(raw.head.synced);
     }
     synced
+}
+
+/// The newest revision of at most `until` that recovery would find in the log's last segment, and where its record
+/// ends.
+pub(super) fn tail(store: &Store, until: u64) -> (u64, u64) {
+    let Some(segment) = store.segments.last() else { return (0, RECORDS_START) };
+    let mut revision = segment.header.first_revision - 1;
+    if let Some(rewritten) = segment.header.rewritten {
+        return (rewritten.last_revision, rewritten.end);
+    }
+    let synced = store.synced();
+    let mut scanner = Scanner::new(segment.clone(), revision);
+    let mut end = RECORDS_START;
+    while let Some(raw) = scanner.next() {
+        let follows = raw.head.revision == revision + 1 || revision < synced;
+        let sound = raw.head.revision <= synced || raw.head.body_is_sound(&raw.bytes);
+        if raw.head.revision > until || !follows || !sound {
+            break;
+        }
+        revision = raw.head.revision;
+        end = scanner.expected;
+    }
+    let lost = if store.in_use { said_synced(segment) } else { synced };
+    (revision.max(lost.min(until)), end)
 }
 
 /// Where the part of a file ends that may hold anything.

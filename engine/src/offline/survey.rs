@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use crate::offline::Store;
 use crate::offline::damage::{Damage, Problem};
 use crate::offline::records::{Found, LogRecord, RecordKind};
+use crate::offline::{Store, checkpoints};
 
 /// What a store holds.
 #[derive(Debug, Default)]
@@ -81,7 +81,7 @@ pub fn survey(store: &Store, mut on_damage: impl FnMut(&Damage), mut on_progress
     let mut survey = Survey {
         oldest: store.oldest(),
         segments: segments.collect(),
-        superseded: store.superseded,
+        superseded: store.superseded.len() as u32,
         ..Survey::default()
     };
     let mut damages = 0;
@@ -115,6 +115,9 @@ pub fn survey(store: &Store, mut on_damage: impl FnMut(&Damage), mut on_progress
     }
     survey.revision = records.revision();
     survey.settle();
+    for (revision, file) in &store.checkpoints {
+        checkpoints::check(store, *revision, file, &survey, &lost, &mut tell);
+    }
     survey.damages = damages;
     survey
 }

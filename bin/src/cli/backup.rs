@@ -1,0 +1,128 @@
+//! `backup`: a consistent copy of a data directory's store, hot or cold, into a directory of its own.
+//!
+//! The backup is laid out like a data directory: `log` (the store), `profile` (the vocabulary it is written in), and
+//! with `--with-pki` the certificates, keys and the administrator's kubeconfig.
+
+use std::cell::RefCell;
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use engine::offline::BackedUp;
+use serde::Serialize;
+
+use crate::cli::args::{Backup, Format};
+use crate::cli::progress::Progress;
+use crate::cli::report::{self, DamageReport, bytes};
+use crate::cli::{Outcome, store_dir};
+use crate::config::PROFILE_FILE;
+use crate::credentials::{KUBECONFIG_FILE, PKI_DIR};
+use crate::files;
+
+#[derive(Serialize)]
+struct Report {
+    revision: u64,
+    oldest: u64,
+    copied_segments: u64,
+    copied_bytes: u64,
+    kept_segments: u64,
+    kept_bytes: u64,
+    /// Whether certificates and keys are part of it.
+    pki: bool,
+    damage: Vec<DamageReport>,
+    damages: u64,
+}
+
+/// Damages listed in the report; `verify` lists all.
+const LISTED_MAX: usize = 100;
+
+/// Runs the command.
+pub fn run(flags: &Backup, out: &mut impl Write) -> anyhow::Result<Outcome> {
+    let (data_dir, to) = (&flags.common.data_dir, &flags.to);
+    files::private_dir(to)?;
+    let profile = files::read_if_there(&data_dir.join(PROFILE_FILE))?;
+    // Before the store, so that a backup that counts is never without it.
+    if let Some(profile) = &profile {
+        files::write_private(&to.join(PROFILE_FILE), profile)?;
+    }
+    if flags.with_pki {
+        copy_pki(data_dir, to)?;
+    }
+    files::sync_dir(to)?;
+    let progress = RefCell::new(Progress::new("backup", 0));
+    let mut listed = Vec::new();
+    let done = engine::offline::backup(
+        &store_dir(data_dir),
+        &store_dir(to),
+        |damage| {
+            if listed.len() < LISTED_MAX {
+                listed.push(damage.clone());
+            }
+        },
+        |done, total| progress.borrow_mut().update_of(done, total),
+    )?;
+    drop(progress);
+    let outcome = if done.damages > 0 { Outcome::Damaged } else { Outcome::Fine };
+    let BackedUp { revision, oldest, copied, kept, damages } = done;
+    if flags.common.output == Format::Json {
+        let damage = listed.iter().map(DamageReport::from).collect();
+        let report = Report {
+            revision,
+            oldest,
+            copied_segments: copied.0,
+            copied_bytes: copied.1,
+            kept_segments: kept.0,
+            kept_bytes: kept.1,
+            pki: flags.with_pki,
+            damage,
+            damages,
+        };
+        serde_json::to_writer(&mut *out, &report)?;
+        writeln!(out)?;
+        return Ok(outcome);
+    }
+    for damage in &listed {
+        writeln!(out, "damage: {damage}")?;
+    }
+    let segments = |count| report::count(count, "segment", "segments");
+    write!(
+        out,
+        "{}: revision {revision}, {} copied ({})",
+        to.display(),
+        segments(copied.0),
+        bytes(copied.1)
+    )?;
+    if kept.0 > 0 {
+        write!(out, ", {} there already ({})", segments(kept.0), bytes(kept.1))?;
+    }
+    if damages > 0 {
+        write!(out, ", {} copied as they are", report::count(damages, "damaged record", "damaged records"))?;
+    }
+    writeln!(out)?;
+    if !flags.with_pki {
+        writeln!(out, "certificates, keys and kubeconfig are not part of it; --with-pki makes them so")?;
+    }
+    Ok(outcome)
+}
+
+/// Copies certificates, keys and the administrator's kubeconfig, each whole or not at all.
+pub fn copy_pki(from: &Path, to: &Path) -> anyhow::Result<()> {
+    let pki = from.join(PKI_DIR);
+    if !pki.is_dir() {
+        bail!("there are no certificates in {}", pki.display());
+    }
+    files::private_dir(&to.join(PKI_DIR))?;
+    let list = fs::read_dir(&pki).with_context(|| format!("cannot read {}", pki.display()))?;
+    for entry in list {
+        let entry = entry.with_context(|| format!("cannot read {}", pki.display()))?;
+        let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
+        if let Some(bytes) = files::read_if_there(&entry.path())?.filter(|_| is_file) {
+            files::write_private(&to.join(PKI_DIR).join(entry.file_name()), &bytes)?;
+        }
+    }
+    if let Some(bytes) = files::read_if_there(&from.join(KUBECONFIG_FILE))? {
+        files::write_private(&to.join(KUBECONFIG_FILE), &bytes)?;
+    }
+    files::sync_dir(&to.join(PKI_DIR))
+}

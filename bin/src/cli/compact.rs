@@ -1,0 +1,79 @@
+//! `compact`: forgets history of a stopped store and gives its space back at once. A running server does both by
+//! itself, in the background (`--history-retention`).
+
+use std::io::Write;
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context, bail};
+use engine::{CompactError, Engine, Options};
+use serde::Serialize;
+
+use crate::cli::args::{Compact, Format};
+use crate::cli::report::bytes;
+use crate::cli::{Outcome, store_dir};
+
+#[derive(Serialize)]
+struct Report {
+    /// The newest revision.
+    revision: u64,
+    /// The oldest one that can still be read.
+    oldest: u64,
+    /// Bytes of all records before and after.
+    before_bytes: u64,
+    after_bytes: u64,
+}
+
+/// Runs the command.
+pub fn run(flags: &Compact, out: &mut impl Write) -> anyhow::Result<Outcome> {
+    let dir = store_dir(&flags.common.data_dir);
+    // Opening would make a store where there is none.
+    engine::offline::Store::open(&dir)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let report = runtime.context("cannot start the runtime")?.block_on(compact(flags, Options::new(dir)))?;
+    if flags.common.output == Format::Json {
+        serde_json::to_writer(&mut *out, &report)?;
+        writeln!(out)?;
+    } else {
+        writeln!(
+            out,
+            "the oldest readable revision is {} of {}; records take {}, {} before",
+            report.oldest,
+            report.revision,
+            bytes(report.after_bytes),
+            bytes(report.before_bytes)
+        )?;
+    }
+    Ok(Outcome::Fine)
+}
+
+async fn compact(flags: &Compact, options: Options) -> anyhow::Result<Report> {
+    let engine = Engine::open(Options { history_retention: Duration::MAX, ..options })?;
+    let before = engine.stats();
+    let revision = match (flags.revision, flags.keep) {
+        (Some(revision), _) => revision,
+        (None, Some(keep)) => {
+            let time = SystemTime::now().checked_sub(keep).unwrap_or(SystemTime::UNIX_EPOCH);
+            engine.revision_at(time)
+        }
+        (None, None) => before.revision,
+    };
+    match engine.compact(revision).await {
+        Ok(()) => {}
+        Err(error @ CompactError::Future { .. }) => bail!("revision {revision}: {error}"),
+        // Forgotten already; there may still be space to give back.
+        Err(CompactError::Compacted { .. }) if flags.revision.is_none() => {}
+        Err(error) => bail!("revision {revision}: {error}"),
+    }
+    engine.settled().await;
+    engine.checkpoint().await;
+    let after = engine.stats();
+    let refused = engine.health();
+    engine.close().await;
+    refused?;
+    Ok(Report {
+        revision: after.revision,
+        oldest: after.oldest,
+        before_bytes: before.record_bytes,
+        after_bytes: after.record_bytes,
+    })
+}

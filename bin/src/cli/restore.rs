@@ -1,0 +1,109 @@
+//! `restore`: a new data directory from a backup, as of its newest revision or an earlier one.
+
+use std::cell::RefCell;
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use engine::offline::{Point, Restored};
+use serde::Serialize;
+
+use crate::cli::args::{Format, Restore};
+use crate::cli::backup::copy_pki;
+use crate::cli::progress::Progress;
+use crate::cli::report::{self, bytes};
+use crate::cli::{Outcome, store_dir};
+use crate::config::PROFILE_FILE;
+use crate::credentials::PKI_DIR;
+use crate::files;
+
+#[derive(Serialize)]
+struct Report {
+    /// The revision whose state was restored.
+    from_revision: u64,
+    /// The revision the new store begins with.
+    revision: u64,
+    keys: u64,
+    bytes: u64,
+    /// Whether the backup had certificates and keys.
+    pki: bool,
+    damages: u64,
+}
+
+/// Runs the command.
+pub fn run(flags: &Restore, out: &mut impl Write) -> anyhow::Result<Outcome> {
+    let (from, to) = (&flags.from, &flags.common.data_dir);
+    let point = match (flags.revision, flags.time) {
+        (Some(revision), _) => Point::Revision(revision),
+        (None, Some(time)) => Point::Time(u64::try_from(time.as_millisecond()).unwrap_or(0)),
+        (None, None) => Point::Newest,
+    };
+    must_be_empty(to)?;
+    let json = flags.common.output == Format::Json;
+    files::private_dir(to)?;
+    // Before the store, so that no server makes another one of it.
+    if let Some(profile) = files::read_if_there(&from.join(PROFILE_FILE))? {
+        files::write_private(&to.join(PROFILE_FILE), &profile)?;
+    }
+    let progress = RefCell::new(Progress::new("restore", 0));
+    let mut failed = None;
+    let restored = engine::offline::restore(
+        &store_dir(from),
+        &store_dir(to),
+        point,
+        flags.skip_damaged,
+        |damage| {
+            progress.borrow_mut().clear();
+            if flags.skip_damaged && !json {
+                failed = failed.take().or(writeln!(out, "left out: {damage}").err());
+            }
+        },
+        |done, total| progress.borrow_mut().update_of(done, total),
+    )?;
+    drop(progress);
+    if let Some(error) = failed {
+        return Err(error.into());
+    }
+    let pki = from.join(PKI_DIR).is_dir();
+    if pki {
+        copy_pki(from, to)?;
+    }
+    files::sync_dir(to)?;
+    let Restored { from_revision, revision, keys, bytes: stored, damages } = restored;
+    if json {
+        let report = Report { from_revision, revision, keys, bytes: stored, pki, damages };
+        serde_json::to_writer(&mut *out, &report)?;
+        writeln!(out)?;
+    } else {
+        writeln!(
+            out,
+            "{}: {} ({}) as of revision {from_revision}; the store goes on from revision {revision}",
+            to.display(),
+            report::count(keys, "key", "keys"),
+            bytes(stored)
+        )?;
+        if !pki {
+            writeln!(
+                out,
+                "certificates and keys are not in the backup: the server makes new ones, and clients need the new kubeconfig"
+            )?;
+        }
+    }
+    Ok(if damages > 0 { Outcome::Damaged } else { Outcome::Fine })
+}
+
+/// Refuses a directory with anything in it but what an interrupted restore leaves.
+fn must_be_empty(to: &Path) -> anyhow::Result<()> {
+    if !to.exists() {
+        return Ok(());
+    }
+    let list = fs::read_dir(to).with_context(|| format!("cannot read {}", to.display()))?;
+    for entry in list {
+        let entry = entry.with_context(|| format!("cannot read {}", to.display()))?;
+        if entry.file_name() != "log.next" && entry.file_name() != PROFILE_FILE {
+            bail!("{} is not empty: restore into a new directory", to.display());
+        }
+    }
+    Ok(())
+}

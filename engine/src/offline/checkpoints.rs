@@ -1,0 +1,92 @@
+//! Whether a checkpoint says what the log says.
+
+use crate::chain;
+use crate::checkpoint;
+use crate::header::{u32_at, u64_at};
+use crate::history::{self, Version};
+use crate::io::File;
+use crate::offline::Store;
+use crate::offline::damage::{Damage, Problem};
+use crate::offline::files::ReadFile;
+use crate::offline::survey::Survey;
+use crate::record::Head;
+
+/// Checks the checkpoint of `revision`: its own bytes, that each state in it is the record in the place it names, and
+/// that it has the newest state of every key. `survey` has walked over the log; revisions in `lost` have no record.
+pub(super) fn check(
+    store: &Store,
+    revision: u64,
+    file: &ReadFile,
+    survey: &Survey,
+    lost: &[(u64, u64)],
+    tell: &mut impl FnMut(&Damage),
+) {
+    let name = checkpoint::name(revision);
+    let whole = |problem| Damage { revisions: Some((revision, revision)), ..Damage::of_file(&name, problem) };
+    let Some(loading) = checkpoint::load(revision, file) else { return tell(&whole(Problem::Checkpoint)) };
+    let about = &loading.about;
+    let headers: Vec<_> = store.all().map(|segment| segment.header).collect();
+    if chain::from_checkpoint(&headers, about.store, &about.segments, about.numbers_given).is_none() {
+        return tell(&whole(Problem::Index));
+    }
+    let Some(tree) = loading.tree(0) else { return tell(&whole(Problem::Checkpoint)) };
+    let is_lost = |revision: u64| lost.iter().any(|range| (range.0..=range.1).contains(&revision));
+    let differs = |key: &[u8], revision: u64| Damage {
+        revisions: Some((revision, revision)),
+        key: Some(bytes::Bytes::copy_from_slice(key)),
+        ..Damage::of_file(&name, Problem::Index)
+    };
+    let mut agreeing = 0;
+    let mut cursor = tree.cursor(b"");
+    while let Some((key, slot)) = cursor.next_slot() {
+        if slot.newest.revision > survey.revision && store.in_use {
+            // In a segment that was made after the look at the directory.
+            agreeing += u64::from(survey.keys.get(&key[..]).is_some_and(|state| !state.deleted));
+            continue;
+        }
+        for version in history::iter(&slot.newest, &slot.older) {
+            if !is_in_place(store, &key, version) && !is_lost(version.revision) {
+                tell(&differs(&key, version.revision));
+            }
+        }
+        match survey.keys.get(&key[..]) {
+            Some(state) if state.revision == slot.newest.revision => {
+                agreeing += u64::from(!state.deleted);
+                if state.deleted != slot.newest.is_delete() || state.created != slot.newest.created {
+                    tell(&differs(&key, state.revision));
+                }
+            }
+            // Written again since.
+            Some(state) if state.revision > revision => {}
+            // Deleted, and reclaimed since.
+            None if slot.newest.is_delete() || slot.newest.revision < store.oldest() => {}
+            _ if is_lost(slot.newest.revision) => {}
+            _ => tell(&differs(&key, slot.newest.revision)),
+        }
+    }
+    // What it does not have at all.
+    let known =
+        survey.keys.values().filter(|state| !state.deleted && state.revision <= revision).count() as u64;
+    if agreeing < known {
+        tell(&whole(Problem::Index));
+    }
+}
+
+/// Whether the header of a checkpoint is sound and of that revision.
+pub(super) fn vouches_for(revision: u64, file: &ReadFile) -> bool {
+    let header = file.read(0, checkpoint::HEADER_BYTES);
+    header.is_ok_and(|header| {
+        crc32fast::hash(&header[..124]) == u32_at(&header, 124) && u64_at(&header, 32) == revision
+    })
+}
+
+/// Whether the record of that version of `key` stands where the version says.
+fn is_in_place(store: &Store, key: &[u8], version: &Version) -> bool {
+    let segment = store.all().find(|segment| segment.header.number == version.segment);
+    segment.is_some_and(|segment| {
+        let Ok(bytes) = segment.file.read(version.offset(), version.len()) else { return false };
+        Head::read(&bytes, segment.header.salt, version.offset()).is_some_and(|head| {
+            head.revision == version.revision && head.record_len() == version.len() && head.key(&bytes) == key
+        })
+    })
+}

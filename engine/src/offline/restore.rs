@@ -1,0 +1,299 @@
+//! A new store with the states that another one had at a revision.
+//!
+//! ```text
+//! records up to the revision ─► newest state of each key ─► rewritten segments (docs/format.md), and nothing else
+//! ```
+//!
+//! Every state keeps its revision, so that what is stored stays as it is. But the store itself goes on far above
+//! everything that the old one, or another store restored from it, can have given: nothing older is readable, so
+//! whoever comes with an old revision is told that it is compacted and reads again.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+
+use crate::header::{Header, RECORDS_START, Rewritten};
+use crate::io::{File, Storage};
+use crate::offline::damage::{Damage, Problem};
+use crate::offline::making::Making;
+use crate::offline::records::{Found, RecordKind, tail};
+use crate::offline::{OfflineError, Store};
+use crate::record::{self, Head, REVISION_END};
+use crate::segment::Segment;
+use crate::types::SEGMENT_BYTES_DEFAULT;
+
+/// Which state to restore.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Point {
+    /// The newest.
+    Newest,
+    /// The one right after this revision was committed.
+    Revision(u64),
+    /// The newest at this time, in milliseconds since 1970.
+    Time(u64),
+}
+
+/// What a restore did.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Restored {
+    /// The revision of the old store whose state was restored.
+    pub from_revision: u64,
+    /// The revision the new store begins with, and the oldest one that can be read from it.
+    pub revision: u64,
+    /// Keys that exist.
+    pub keys: u64,
+    /// Bytes of their records.
+    pub bytes: u64,
+    /// How many damages were told of: states and revisions that are not in the new store.
+    pub damages: u64,
+}
+
+/// Where the state of a key is.
+struct Place {
+    segment: Arc<Segment>,
+    offset: u64,
+    len: usize,
+    revision: u64,
+    sound: bool,
+}
+
+/// Makes a store in `target`, which must not exist, with the states that the one in `source` had at `point`.
+///
+/// Where damage makes these states uncertain, nothing is made, unless `skip_damaged`: then each damage is told
+/// to `on_damage`, and what it hit is left out. `on_progress` hears the bytes done and the bytes there are.
+pub fn restore(
+    source: &Path,
+    target: &Path,
+    point: Point,
+    skip_damaged: bool,
+    mut on_damage: impl FnMut(&Damage),
+    mut on_progress: impl FnMut(u64, u64),
+) -> Result<Restored, OfflineError> {
+    if target.exists() {
+        return Err(OfflineError::NotEmpty { dir: target.to_owned() });
+    }
+    let store = Store::open(source)?;
+    let mut first_damage = None;
+    let mut damages = 0;
+    let mut tell = |damage: &Damage| {
+        damages += 1;
+        first_damage.get_or_insert_with(|| damage.clone());
+        on_damage(damage);
+    };
+    store.damage().iter().filter(|damage| damage.problem != Problem::HeaderCopy).for_each(&mut tell);
+    let total = store.data_bytes();
+    let (from_revision, states) = states(&store, point, &mut tell, |done| on_progress(done, total * 2))?;
+    for (key, place) in states.iter().filter(|(_, place)| !place.sound) {
+        tell(&Damage {
+            file: Segment::name(place.segment.header.number),
+            offset: Some(place.offset),
+            revisions: Some((place.revision, place.revision)),
+            key: Some(key.clone()),
+            problem: Problem::Body,
+        });
+    }
+    if let Some(damage) = first_damage.filter(|_| !skip_damaged) {
+        return Err(OfflineError::Damaged { dir: source.to_owned(), damages, damage: Box::new(damage) });
+    }
+    let mut places: Vec<Place> = states.into_values().filter(|place| place.sound).collect();
+    places.sort_unstable_by_key(|place| place.revision);
+
+    let newest = tail(&store, u64::MAX).0.max(from_revision);
+    let revision = bump(newest, SystemTime::now());
+    if revision >= REVISION_END - 1 {
+        return Err(OfflineError::NoRevisionsLeft { dir: source.to_owned() });
+    }
+    let making = Making::begin(target)?;
+    let bytes = write(&making, &places, revision, |done| on_progress(total + done, total * 2))?;
+    making.finish()?;
+    Ok(Restored { from_revision, revision, keys: places.len() as u64, bytes, damages })
+}
+
+/// The revision at `point`, and where the state of each key that exists then is.
+fn states(
+    store: &Store,
+    point: Point,
+    tell: &mut impl FnMut(&Damage),
+    mut on_progress: impl FnMut(u64),
+) -> Result<(u64, HashMap<Bytes, Place>), OfflineError> {
+    let mut states = HashMap::new();
+    let mut records = store.records();
+    // The newest revision accounted for before what lies behind the point.
+    let mut revision = 0;
+    let mut reached = false;
+    while let Some(found) = records.next() {
+        match found {
+            Found::Record(record) => {
+                reached = match point {
+                    Point::Newest => false,
+                    Point::Revision(until) => record.revision() > until,
+                    Point::Time(until) => record.time_ms() > until,
+                };
+                if reached {
+                    break;
+                }
+                revision = record.revision();
+                let key = Bytes::copy_from_slice(&record.key());
+                match record.kind() {
+                    RecordKind::Put => states.insert(
+                        key,
+                        Place {
+                            offset: record.offset(),
+                            len: record.stored_len(),
+                            revision: record.revision(),
+                            sound: record.is_sound(),
+                            segment: record.into_segment(),
+                        },
+                    ),
+                    RecordKind::Delete | RecordKind::Grave => states.remove(&key),
+                };
+                on_progress(records.bytes_done());
+            }
+            Found::Damage(damage) => {
+                let behind = match (point, damage.revisions) {
+                    (Point::Revision(until), Some((first, _))) => first > until,
+                    _ => false,
+                };
+                if !behind && damage.problem == Problem::Lost {
+                    tell(&damage);
+                }
+            }
+            Found::Torn { .. } => {}
+        }
+    }
+    let revision = match point {
+        Point::Revision(asked) if reached || asked <= records.revision() => asked,
+        Point::Revision(asked) => {
+            return Err(OfflineError::Future { asked, newest: records.revision() });
+        }
+        Point::Newest => records.revision(),
+        Point::Time(_) if !reached => records.revision(),
+        Point::Time(_) => revision,
+    };
+    if revision < store.oldest() {
+        return Err(OfflineError::Compacted { asked: revision, oldest: store.oldest() });
+    }
+    Ok((revision, states))
+}
+
+/// A revision that no client of the old store has seen, nor of any other store restored from it.
+///
+/// As many as microseconds have passed since 1970, in full seconds. A store gives less than a million revisions a
+/// second: so one that was never restored stays below that, and one that was and began with it does as well. Where a
+/// clock has been wrong there is room for ten billion writes since the backup. Numbers stay below 2⁵³ until the year
+/// 2255, for clients that know no higher ones.
+fn bump(newest: u64, now: SystemTime) -> u64 {
+    let micros = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64);
+    let least = if micros > newest { micros } else { newest.saturating_add(10_000_000_000) };
+    least.checked_next_multiple_of(1_000_000).unwrap_or(u64::MAX)
+}
+
+/// Writes the records at `places`, ascending by revision, as the whole log up to `revision`. Returns their bytes.
+fn write(
+    making: &Making,
+    places: &[Place],
+    revision: u64,
+    mut on_progress: impl FnMut(u64),
+) -> Result<u64, OfflineError> {
+    let dir = making.dir();
+    let store = dir.entropy();
+    let (mut number, mut first_revision, mut done) = (0, 1, 0);
+    let mut rest = places;
+    loop {
+        number += 1;
+        let mut bytes = 0;
+        let fit = rest.iter().take_while(|place| {
+            bytes += place.len as u64;
+            bytes <= SEGMENT_BYTES_DEFAULT - RECORDS_START
+        });
+        let count = fit.count().max(1).min(rest.len());
+        let (now, later) = rest.split_at(count);
+        let last_revision = match now.last() {
+            Some(last) if !later.is_empty() => last.revision,
+            _ => revision,
+        };
+        let end = RECORDS_START + now.iter().map(|place| place.len as u64).sum::<u64>();
+        let rewritten =
+            Rewritten { last_revision, oldest: revision, records: count as u32, end, grave_bytes: 0 };
+        let header = Header {
+            number,
+            after: number - 1,
+            first_revision,
+            salt: dir.entropy(),
+            store,
+            rewritten: Some(rewritten),
+        };
+        let name = Segment::name(number);
+        let create = || {
+            let file = dir.create(&name, end)?;
+            file.write_at(0, &header.block())?;
+            Ok(file)
+        };
+        let file = create().map_err(OfflineError::io(&dir.path(&name), "create"))?;
+        write_records(&*file, header.salt, now, |copied| on_progress(done + copied))
+            .and_then(|()| file.sync_data())
+            .map_err(OfflineError::io(&dir.path(&name), "write"))?;
+        done += end - RECORDS_START;
+        if later.is_empty() {
+            return Ok(done);
+        }
+        (rest, first_revision) = (later, last_revision + 1);
+    }
+}
+
+fn write_records(
+    file: &dyn File,
+    salt: u64,
+    places: &[Place],
+    mut on_progress: impl FnMut(u64),
+) -> std::io::Result<()> {
+    /// Written at a time.
+    const BATCH_BYTES: usize = 1024 * 1024;
+    let mut batch = Vec::new();
+    let mut start = RECORDS_START;
+    for place in places {
+        let bytes = place.segment.file.read(place.offset, place.len)?;
+        // It was sound when it was found.
+        let head = Head::read(&bytes, place.segment.header.salt, place.offset)
+            .filter(|head| head.body_is_sound(&bytes))
+            .ok_or(std::io::ErrorKind::InvalidData)?;
+        let offset = start + batch.len() as u64;
+        record::append_copy(&mut batch, &bytes, &head, salt, offset);
+        if batch.len() >= BATCH_BYTES {
+            file.write_at(start, &batch)?;
+            start += batch.len() as u64;
+            batch.clear();
+            on_progress(start - RECORDS_START);
+        }
+    }
+    file.write_at(start, &batch)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn the_new_revisions_lie_above_all_that_were_ever_given() {
+        let at = |seconds| UNIX_EPOCH + Duration::from_secs(seconds);
+        for (newest, now, want) in [
+            (12_345, at(1_795_000_000), 1_795_000_000_000_000),
+            // Restored again a second later, from the same backup.
+            (12_345, at(1_795_000_001), 1_795_000_001_000_000),
+            // From a backup of a store that was restored.
+            (1_795_000_000_000_500, at(1_795_003_600), 1_795_003_600_000_000),
+            // A clock that stands at its beginning, or before.
+            (12_345, at(0), 10_000_012_345_u64.next_multiple_of(1_000_000)),
+            (12_345, UNIX_EPOCH - Duration::from_secs(9), 10_000_012_345_u64.next_multiple_of(1_000_000)),
+        ] {
+            let got = bump(newest, now);
+            assert_eq!(got, want, "{newest}");
+            assert!(got > newest && got.is_multiple_of(1_000_000));
+        }
+    }
+}
