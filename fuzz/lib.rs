@@ -20,6 +20,7 @@ mod input;
 mod targets;
 
 pub use targets::accept::accept;
+pub use targets::apply::{apply, field_set};
 pub use targets::attributes::attributes;
 pub use targets::codecs::{cbor_item, yaml_text};
 pub use targets::continue_token::continue_token;
@@ -108,6 +109,7 @@ targets! {
         "application/json", "application/*", "*/*", "as=Table", "v=v1", "v=v1beta1", "g=meta.cluster.io", ";", ",",
         "q=0.5", "q=", "pretty=1", "stream=watch", "PartialObjectMetadata", "PartialObjectMetadataList",
     ];
+    apply: &[];
     attributes: &["\u{1}\0", "\u{1}\u{1}", "\u{1}\u{4}", "app", "web", "\u{3}\u{3}"];
     cbor_item: &["A", "Aa", "aa", "\0", "\u{18}", "\u{10}", "\u{20}"];
     certificates: &["-----BEGIN CERTIFICATE-----\n", "\n-----END CERTIFICATE-----\n", "MIIB", "\u{30}\u{82}"];
@@ -117,6 +119,10 @@ targets! {
     engine_model: &[];
     engine_recovery: &[];
     field_selector: &["metadata.name", "metadata.namespace", "spec.nodeName", "=", "==", "!=", ",", "\\", "\\=", "\\,"];
+    field_set: &[
+        "\0", "{\"f:a\":{}}", "\"f:metadata\":", "\".\":{}", "\"k:{\\\"name\\\":\\\"a\\\"}\":{}", "\"v:1\":{}", "\"i:0\":{}", "{", "}", ",",
+        "null", "\"x:y\":{}",
+    ];
     json_text: JSON_WORDS;
     label_selector: &[
         "in", "notin", " in (", ")", "(", ",", "=", "==", "!=", "!", "<", ">", "a", "app", "example.com/a", "1", " ",

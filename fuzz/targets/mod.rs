@@ -1,6 +1,7 @@
 //! The target bodies, one file for each thing that is tried.
 
 pub mod accept;
+pub mod apply;
 pub mod attributes;
 pub mod codecs;
 pub mod continue_token;

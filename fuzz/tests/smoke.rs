@@ -204,6 +204,7 @@ macro_rules! smoke {
 
 smoke! {
     accept
+    apply
     attributes
     cbor_item
     certificates
@@ -213,6 +214,7 @@ smoke! {
     engine_model
     engine_recovery
     field_selector
+    field_set
     json_text
     label_selector
     patch

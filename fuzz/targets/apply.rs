@@ -1,0 +1,107 @@
+//! Field sets and server-side apply: no panic, and the laws of ownership.
+
+use std::sync::LazyLock;
+
+use api::apply::{ApplyError, Managed, Reset, Versions, Writer, apply as apply_configuration};
+use api::field::FieldSet;
+use api::json::{Object, Value, parse};
+use api::naming::CLUSTER;
+use api::schema::conform::conform;
+use api::schema::registry::{Registry, Resource};
+use api::strategy::Endpoint;
+
+use super::{check_refusal, schema, text};
+use crate::document;
+use crate::input::Input;
+
+static REGISTRY: LazyLock<Registry> = LazyLock::new(|| Registry::new(&CLUSTER));
+
+/// Kinds with lists of every sort, maps, and parts without a schema.
+const KINDS: &[(&str, &str)] = &[
+    ("", "pods"),
+    ("apps", "deployments"),
+    ("", "services"),
+    ("", "configmaps"),
+    ("apps", "controllerrevisions"),
+    ("", "nodes"),
+];
+
+/// Two texts of field sets with a zero byte between.
+pub fn field_set(data: &[u8]) {
+    let mut input = Input::new(data);
+    let (Ok(a), Ok(b)) = (std::str::from_utf8(input.section()), std::str::from_utf8(input.rest())) else {
+        return;
+    };
+    let (Ok(a), Ok(b)) = (FieldSet::parse(a), FieldSet::parse(b)) else { return };
+    for set in [&a, &b] {
+        let written = set.text();
+        assert_eq!(FieldSet::parse(&written).as_ref(), Ok(set), "{written}");
+        assert!(parse(written.as_bytes()).is_ok(), "{written}");
+    }
+    // Inclusion and exclusion: nothing gets lost and nothing comes of nothing.
+    let (union, both) = (a.clone().union(b.clone()), a.clone().intersection(&b));
+    assert_eq!(union.len() + both.len(), a.len() + b.len());
+    assert_eq!(union, b.clone().union(a.clone()));
+    assert_eq!(a.clone().difference(&b).union(both.clone()), a);
+    assert_eq!(a.intersects(&b), !both.is_empty());
+    assert!(a.clone().recursive_difference(&b).difference(&a.clone().difference(&b)).is_empty());
+    assert_eq!(a.clone().recursive_difference(&b).union(a.clone().within(&b)), a);
+    assert!(a.leaves().difference(&a).is_empty());
+}
+
+/// A kind and two configurations for it, made from choices: one manager applies each, the second by force.
+pub fn apply(data: &[u8]) {
+    let mut input = Input::new(data);
+    let (group, plural) = input.pick(KINDS);
+    let resource = REGISTRY.resource(group, "v1", plural).expect("a built-in resource");
+    let mut make = || match parse(&document::object(resource.table.message, &mut input)) {
+        Ok(Value::Object(config)) => config,
+        _ => Object::new(),
+    };
+    let (first, second) = (make(), make());
+    let Ok(nothing) = conform(resource.table.message, Value::Object(Object::new())) else { return };
+    let Some(one) = lay(resource, &nothing.object, "one", &first, false) else { return };
+    let Some(both) = lay(resource, &one, "two", &second, true) else { return };
+    schema::check_canonical(resource.table.message, both.clone());
+    // Nobody is given anything by what others apply, unless they had it as a whole.
+    let (before, after) = (owned(&one, "one"), owned(&both, "one"));
+    assert_eq!(after.clone().within(&before), after);
+    // What was applied can be applied again, without force and without effect, as long as it is there: what the schema
+    // reads as nothing (`null`, an empty key) is owned but not stored.
+    let Ok(stored) = conform(resource.table.message, Value::Object(second.clone())) else { return };
+    let Some(alone) = lay(resource, &nothing.object, "two", &stored.object, true) else { return };
+    if owned(&both, "two").difference(&owned(&alone, "two")).is_empty()
+        && let Some(again) = lay(resource, &both, "two", &second, false)
+    {
+        assert_eq!(shown(&again), shown(&both));
+    }
+}
+
+/// The object after an apply; `None` where the configuration, or what comes of it, does not fit.
+fn lay(resource: &Resource, live: &Object, manager: &str, config: &Object, force: bool) -> Option<Object> {
+    let versions = Versions::of(&REGISTRY, resource);
+    let reset = Reset::of(resource, Endpoint::Main);
+    let writer = Writer { manager, subresource: "", now: "2024-01-01T00:00:00Z" };
+    match apply_configuration(&versions, &writer, &reset, live, config, force) {
+        Ok(merged) => Some(conform(resource.table.message, Value::Object(merged)).ok()?.object),
+        Err(ApplyError::Conflicts(conflicts)) => {
+            assert!(!force, "an apply with force has no conflicts");
+            check_refusal(&conflicts.to_status(), &[409]);
+            None
+        }
+        Err(ApplyError::Configuration(errors) | ApplyError::Live(errors)) => {
+            assert!(!errors.is_empty());
+            None
+        }
+    }
+}
+
+fn owned(object: &Object, manager: &str) -> FieldSet<'static> {
+    let managed = Managed::stored(object);
+    let entry = managed.entries().iter().find(|entry| entry.manager.name == manager);
+    entry.map(|entry| entry.set().into_owned().into_owned()).unwrap_or_default()
+}
+
+fn shown(object: &Object) -> String {
+    String::from_utf8_lossy(&text(&object.clone().into())).into_owned()
+}
