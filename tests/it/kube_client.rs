@@ -695,3 +695,27 @@ async fn a_raw_watch_tells_additions_changes_and_deletions() {
     let silent = tokio::time::timeout(std::time::Duration::from_millis(300), old.next()).await;
     assert!(silent.is_err(), "a watch from the future waits: {silent:?}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_apply_is_the_whole_intent_of_one_manager() {
+    let (_server, client) = upstream().await;
+    let maps: Api<ConfigMap> = Api::namespaced(client, "default");
+    let intent = |data: Value| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": data});
+    let apply = async |manager: &str, data: Value| {
+        maps.patch("a", &PatchParams::apply(manager), &Patch::Apply(intent(data))).await
+    };
+    let created = apply("one", json!({"a": "1", "b": "1"})).await.unwrap();
+    assert_eq!(created.data, Some(BTreeMap::from([("a".into(), "1".into()), ("b".into(), "1".into())])));
+    let again = apply("one", json!({"a": "1", "b": "1"})).await.unwrap();
+    assert_eq!(again.resource_version(), created.resource_version());
+    let status = refusal(apply("two", json!({"a": "2"})).await);
+    assert_eq!((status.code, status.reason.as_str()), (409, "Conflict"));
+    let causes = status.details.unwrap().causes;
+    assert_eq!((causes[0].reason.as_str(), causes[0].field.as_str()), ("FieldManagerConflict", ".data.a"));
+    let forced = PatchParams::apply("two").force();
+    maps.patch("a", &forced, &Patch::Apply(intent(json!({"a": "2"})))).await.unwrap();
+    let left = apply("one", json!({"b": "1"})).await.unwrap();
+    assert_eq!(left.data, Some(BTreeMap::from([("a".into(), "2".into()), ("b".into(), "1".into())])));
+    let managers: Vec<_> = left.managed_fields().iter().filter_map(|entry| entry.manager.clone()).collect();
+    assert_eq!(managers, ["one", "two"]);
+}

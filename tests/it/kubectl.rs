@@ -835,4 +835,50 @@ async fn objects_are_waited_for_and_shown_in_every_form() {
         (said.lines().next().unwrap_or_default(), released.status),
         ("configmap \"held\" deleted", 200)
     );
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn apply_on_the_server_knows_owners_and_changes_nothing_twice() {
+    let server = Server::start_upstream().await;
+    let Some(kubectl) = Kubectl::find(&server).await else { return };
+    const SERVER_SIDE: &str = "apply --server-side -f -";
+    let web = |replicas: u32, image: &str| {
+        format!(
+            "apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: web, labels: {{app: web}}}}\nspec:\n  \
+             replicas: {replicas}\n  selector: {{matchLabels: {{app: web}}}}\n  template:\n    \
+             metadata: {{labels: {{app: web}}}}\n    spec: {{containers: [{{name: web, image: {image}}}]}}\n"
+        )
+    };
+    let version = "get deployment web -o jsonpath={.metadata.resourceVersion}";
+    let first = kubectl.ok_with(SERVER_SIDE, &web(1, "a:1")).await;
+    assert_eq!(first.trim(), "deployment.apps/web serverside-applied");
+    let before = kubectl.ok(version).await;
+    let second = kubectl.ok_with(SERVER_SIDE, &web(1, "a:1")).await;
+    assert_eq!(second.trim(), "deployment.apps/web serverside-applied");
+    assert_eq!(kubectl.ok(version).await, before, "applied twice, written once");
+
+    let managers =
+        "get deployment web --show-managed-fields -o jsonpath={.metadata.managedFields[*].manager}";
+    assert_eq!(kubectl.ok(managers).await, "kubectl");
+    let hidden = kubectl.ok("get deployment web -o yaml").await;
+    assert!(!hidden.contains("managedFields") && hidden.contains("image: a:1"), "{hidden}");
+
+    // Somebody scales; kubectl's next apply says whose the count is, and takes it when told to.
+    kubectl.ok("scale deployment web --replicas=5").await;
+    let refused = kubectl.run(SERVER_SIDE, &web(1, "a:1")).await;
+    assert_ne!(refused.code, Some(0));
+    assert!(refused.err.contains("Apply failed with 1 conflict"), "{}", refused.err);
+    assert!(refused.err.contains(".spec.replicas"), "{}", refused.err);
+    kubectl.ok_with("apply --server-side --force-conflicts -f -", &web(1, "a:1")).await;
+    assert_eq!(kubectl.ok("get deployment web -o jsonpath={.spec.replicas}").await, "1");
+
+    // What was applied on the client's side moves over without a conflict.
+    let map = |value: &str| {
+        format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: old}}\ndata: {{k: {value}}}\n")
+    };
+    kubectl.ok_with("apply -f -", &map("one")).await;
+    kubectl.ok_with(SERVER_SIDE, &map("two")).await;
+    assert_eq!(kubectl.ok("get configmap old -o jsonpath={.data.k}").await, "two");
+    let dry = kubectl.ok_with("apply --server-side --dry-run=server -f -", &map("three")).await;
+    assert_eq!(dry.trim(), "configmap/old serverside-applied (server dry run)");
+    assert_eq!(kubectl.ok("get configmap old -o jsonpath={.data.k}").await, "two");
 }

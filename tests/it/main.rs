@@ -24,6 +24,7 @@ mod python;
 mod retention;
 mod routes;
 mod services;
+mod scenario;
 mod status;
 mod tokens;
 mod unreadable;

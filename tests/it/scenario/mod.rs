@@ -1,0 +1,217 @@
+//! Stories of ownership: who writes what, and whose the fields are afterwards (semantics §7).
+//!
+//! A story is text. Its steps are separated by empty lines:
+//!
+//! ```text
+//! kubectl applies $core/configmaps/a          who, how, what
+//!   {"data":{"k":"v"}}                        the body; kind, version and name are filled in
+//! = 201                                       the answer; `same` behind it: the version did not change
+//! ! message                                   what a refusal says, line by line
+//! ? data.k "v"                                what is at a path now; `none` for nothing
+//! kubectl Apply v1: .data.k                   all owners, in order, with all their fields
+//! ```
+//!
+//! `creates` POSTs on the collection, `puts`, `merges` (merge patch), `patches` (JSON patch), `strategic` (strategic
+//! merge), `applies`, `forces` (apply with force) and `deletes` go to the object. `puts` takes `{...}` for the object
+//! as it is; `with` and a merge patch change it first. A subresource of an owner follows its version: `apps/v1/scale`.
+
+mod autoscaler;
+mod lists;
+mod migration;
+mod ownership;
+mod resets;
+mod subresources;
+mod updates;
+
+use api::field::{FieldSet, display};
+use serde_json::{Value, json};
+
+use crate::place::Place;
+
+/// Tells a story in a namespace of its own.
+pub async fn tell(story: &str) {
+    let place = Place::new("story").await;
+    for step in story.split("\n\n").filter(|step| !step.trim().is_empty()) {
+        take(&place, step).await;
+    }
+}
+
+/// One step: the request, and what must come of it.
+async fn take(place: &Place, step: &str) {
+    let mut lines =
+        step.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')).peekable();
+    let head = lines.next().expect("a step has a first line");
+    let mut words = head.splitn(3, ' ');
+    let (manager, verb, path) =
+        (words.next().unwrap(), words.next().expect("a verb"), words.next().expect("a path"));
+    let (path, query) = path.split_once('?').unwrap_or((path, ""));
+    let path = place.full(path);
+    let mut body = String::new();
+    while let Some(line) = lines.next_if(|line| !line.starts_with('=')) {
+        body.push_str(line);
+        body.push('\n');
+    }
+    let before = current(place, &path).await;
+    let (method, kind) = match verb {
+        "creates" => ("POST", "application/json"),
+        "puts" => ("PUT", "application/json"),
+        "merges" => ("PATCH", "application/merge-patch+json"),
+        "patches" => ("PATCH", "application/json-patch+json"),
+        "strategic" => ("PATCH", "application/strategic-merge-patch+json"),
+        "applies" | "forces" => ("PATCH", "application/apply-patch+yaml"),
+        "deletes" => ("DELETE", "application/json"),
+        other => panic!("no verb {other} in {head}"),
+    };
+    let body = match verb {
+        "creates" | "applies" | "forces" => filled(&path, &body).to_string(),
+        "puts" => put_body(place, &path, &body, &before).await,
+        _ => body,
+    };
+    let force = if verb == "forces" { "&force=true" } else { "" };
+    let target =
+        if verb == "creates" { parent(&path).0.rsplit_once('/').unwrap().0.to_owned() } else { path.clone() };
+    let url = format!("{target}?fieldManager={manager}{force}&{query}");
+    let reply = place.client.send(method, &url, &[("content-type", kind)], body.as_bytes()).await;
+
+    let outcome = lines.next().unwrap_or_else(|| panic!("{head} says no outcome"));
+    let mut outcome = outcome.trim_start_matches('=').split_whitespace();
+    let code: u16 = outcome.next().and_then(|code| code.parse().ok()).expect("a status code");
+    assert_eq!(reply.status, code, "{head}\n{body}\n{}", reply.text());
+    let after = current(place, &path).await;
+    if outcome.next() == Some("same") {
+        assert_eq!(after["metadata"]["resourceVersion"], before["metadata"]["resourceVersion"], "{head}");
+        assert_eq!(after, before, "{head}");
+    }
+    let rest: Vec<&str> = lines.collect();
+    let said: Vec<&str> = rest.iter().filter_map(|line| line.strip_prefix("! ")).collect();
+    if !said.is_empty() {
+        assert_eq!(reply.json()["message"].as_str().unwrap_or_default(), said.join("\n"), "{head}");
+    }
+    for line in rest.iter().filter_map(|line| line.strip_prefix("? ")) {
+        let (path, wanted) = line.split_once(' ').expect("a path and a value");
+        let found = after.pointer(&format!("/{}", path.replace('.', "/"))).cloned().unwrap_or(json!("none"));
+        let wanted = if wanted == "none" { json!("none") } else { serde_json::from_str(wanted).unwrap() };
+        assert_eq!(found, wanted, "{head}: {path}");
+    }
+    let wanted: Vec<&str> =
+        rest.iter().copied().filter(|line| !line.starts_with(['!', '?']) && *line != "nobody").collect();
+    if !wanted.is_empty() || rest.contains(&"nobody") {
+        assert_eq!(owners(&after), wanted, "{head}\n{}", owners(&after).join("\n"));
+    }
+}
+
+/// Item and subresource of a path.
+fn parent(path: &str) -> (String, String) {
+    let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
+    // /api/v1/namespaces/<ns>/<plural>/<name>[/<subresource>], with one part more outside of the core group.
+    let item = if parts[0] == "api" { 6 } else { 7 };
+    (format!("/{}", parts[..item.min(parts.len())].join("/")), parts[item.min(parts.len())..].join("/"))
+}
+
+async fn current(place: &Place, path: &str) -> Value {
+    let reply = place.client.get(&parent(path).0).await;
+    if reply.status == 200 { reply.json() } else { Value::Null }
+}
+
+/// A body with kind, version and name, as the path says them.
+fn filled(path: &str, body: &str) -> Value {
+    let mut body: Value = serde_json::from_str(body).unwrap_or_else(|error| panic!("{error} in {body}"));
+    let (item, subresource) = parent(path);
+    let parts: Vec<&str> = item.trim_start_matches('/').split('/').collect();
+    let (version, plural) = if parts[0] == "api" {
+        (parts[1].to_owned(), parts[4])
+    } else {
+        (format!("{}/{}", parts[1], parts[2]), parts[5])
+    };
+    let kind = match plural {
+        "configmaps" => "ConfigMap",
+        "secrets" => "Secret",
+        "services" => "Service",
+        "pods" => "Pod",
+        "events" => "Event",
+        "deployments" => "Deployment",
+        "statefulsets" => "StatefulSet",
+        "cronjobs" => "CronJob",
+        "horizontalpodautoscalers" => "HorizontalPodAutoscaler",
+        "replicationcontrollers" => "ReplicationController",
+        other => panic!("no kind for {other}"),
+    };
+    let (kind, version) =
+        if subresource == "scale" { ("Scale", "autoscaling/v1".to_owned()) } else { (kind, version) };
+    for (name, value) in [("kind", kind), ("apiVersion", version.as_str())] {
+        if body.get(name).is_none() {
+            body[name] = json!(value);
+        }
+    }
+    if body["metadata"].get("name").is_none() {
+        body["metadata"]["name"] = json!(item.rsplit('/').next().unwrap());
+    }
+    body
+}
+
+/// What a PUT sends: the body, or with `with` the object as it is, changed by the merge patch that follows.
+async fn put_body(place: &Place, path: &str, body: &str, before: &Value) -> String {
+    let Some(change) = body.trim().strip_prefix("with ") else { return filled(path, body).to_string() };
+    let mut object = match parent(path).1.as_str() {
+        "scale" => place.client.get(path).await.json(),
+        _ => before.clone(),
+    };
+    merge(&mut object, &serde_json::from_str(change).unwrap());
+    object["metadata"].as_object_mut().unwrap().remove("resourceVersion");
+    object.to_string()
+}
+
+fn merge(target: &mut Value, change: &Value) {
+    let Value::Object(change) = change else {
+        *target = change.clone();
+        return;
+    };
+    if !target.is_object() {
+        *target = json!({});
+    }
+    for (name, value) in change {
+        if value.is_null() {
+            target.as_object_mut().unwrap().remove(name);
+        } else {
+            merge(&mut target[name], value);
+        }
+    }
+}
+
+/// All owners with all their fields: `manager operation version: path path`.
+fn owners(object: &Value) -> Vec<String> {
+    let entries = object["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
+    let shown = entries.iter().map(|entry| {
+        let text = |name: &str| entry[name].as_str().unwrap_or_default();
+        let fields = entry["fieldsV1"].to_string();
+        let set = FieldSet::parse(&fields).unwrap();
+        let mut paths = Vec::new();
+        set.for_each(&mut |path| paths.push(display(path)));
+        paths.sort();
+        assert_eq!(text("fieldsType"), "FieldsV1");
+        assert_eq!(
+            serde_json::from_str::<Value>(&set.text()).unwrap(),
+            entry["fieldsV1"],
+            "written canonically"
+        );
+        let subresource = match text("subresource") {
+            "" => String::new(),
+            name => format!("/{name}"),
+        };
+        let time = if text("time").is_empty() { " (no time)" } else { "" };
+        let (manager, operation, version) = (text("manager"), text("operation"), text("apiVersion"));
+        format!("{manager} {operation} {version}{subresource}{time}: {}", paths.join(" "))
+    });
+    shown.collect()
+}
+
+/// Stories by name: each is a test.
+macro_rules! stories {
+    ($($name:ident: $story:expr;)*) => {$(
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $name() {
+            crate::scenario::tell($story).await;
+        }
+    )*};
+}
+pub(crate) use stories;
