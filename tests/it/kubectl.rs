@@ -835,6 +835,7 @@ async fn objects_are_waited_for_and_shown_in_every_form() {
         (said.lines().next().unwrap_or_default(), released.status),
         ("configmap \"held\" deleted", 200)
     );
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn apply_on_the_server_knows_owners_and_changes_nothing_twice() {

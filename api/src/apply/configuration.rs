@@ -66,7 +66,7 @@ pub fn apply(
     }
     for entry in managed.entries_mut() {
         if entry.manager.api_version == versions.own.api_version {
-            let set = reconcile(message, entry.set().into_owned(), live);
+            let set = reconcile(message, entry.manager.operation, entry.set().into_owned(), live);
             entry.set_fields(set);
         }
     }

@@ -230,7 +230,11 @@ fn without(of: Type, value: &Value, fields: &FieldSet<'_>) -> Value {
             for value in values {
                 match item_element(item, list, value).ok().and_then(|element| fields.get(&element)) {
                     Some(node) if node.member => {}
-                    Some(node) => kept.push(without(of, value, &node.children)),
+                    Some(node) => kept.push(match without(of, value, &node.children) {
+                        // Still the element with the keys that it has by default.
+                        Value::Null => Object::new().into(),
+                        left => left,
+                    }),
                     None => kept.push(value.clone()),
                 }
             }

@@ -1,29 +1,38 @@
 //! Field sets after a change of the schema (semantics §7.4 step 13).
 //!
 //! A set was written when a struct, map or list was granular, and now it is atomic: whoever owned a part owns the
-//! whole. Or it was atomic and is granular now: whoever owned the whole owns all there is in it.
+//! whole. Or a list was atomic and is granular now: whoever applied the whole owns all there is in it. A struct or map
+//! that is owned as one cannot be told from one that was applied empty, nor can what updaters own from what they
+//! emptied; these stay as they are.
 
 use super::collect::field_set;
+use super::managed::Operation;
 use super::typed::Type;
 use crate::field::{Element, FieldSet, Node};
 use crate::json::Object;
 use crate::schema::table::{ListType, Message};
 
 /// `set` as the schema of `message` has it now, for an object that looks like `live`.
-pub fn reconcile<'t>(message: &'static Message, set: FieldSet<'t>, live: &'t Object) -> FieldSet<'t> {
+pub fn reconcile<'t>(
+    message: &'static Message,
+    operation: Operation,
+    set: FieldSet<'t>,
+    live: &'t Object,
+) -> FieldSet<'t> {
     let of = Type::of_message(message);
-    if !set.nodes().iter().any(|node| is_outdated(of.step(&node.element), node)) {
+    if !set.nodes().iter().any(|node| is_outdated(of.step(&node.element), operation, node)) {
         return set;
     }
     let all = field_set(message, live);
-    below(of, &set, Some(&all))
+    below(of, operation, &set, Some(&all))
 }
 
 /// Whether something at `node` or below it is owned in a way that the schema no longer has.
-fn is_outdated(of: Option<Type>, node: &Node<'_>) -> bool {
+fn is_outdated(of: Option<Type>, operation: Operation, node: &Node<'_>) -> bool {
     let Some(of) = of else { return false };
-    shape(of, node) != Shape::AsItIs
-        || node.children.nodes().iter().any(|child| is_outdated(of.step(&child.element), child))
+    let mut children = node.children.nodes().iter();
+    shape(of, operation, node) != Shape::AsItIs
+        || children.any(|child| is_outdated(of.step(&child.element), operation, child))
 }
 
 #[derive(Clone, Copy, Eq, PartialEq)]
@@ -35,7 +44,7 @@ enum Shape {
     Expand,
 }
 
-fn shape(of: Type, node: &Node<'_>) -> Shape {
+fn shape(of: Type, operation: Operation, node: &Node<'_>) -> Shape {
     let has_parts = !node.children.is_empty();
     match of {
         Type::Struct { atomic: true, .. }
@@ -45,11 +54,11 @@ fn shape(of: Type, node: &Node<'_>) -> Shape {
         {
             Shape::Collapse
         }
-        // An empty struct or map is a leaf, and looks the same; expanding it brings nothing.
-        Type::Struct { atomic: false, .. }
-        | Type::Map { atomic: false, .. }
-        | Type::List { list: ListType::Set | ListType::Map(_), .. }
-            if node.member && !has_parts && !matches!(node.element, Element::Key(_) | Element::Value(_)) =>
+        Type::List { list: ListType::Set | ListType::Map(_), .. }
+            if operation == Operation::Apply
+                && node.member
+                && !has_parts
+                && !matches!(node.element, Element::Key(_) | Element::Value(_)) =>
         {
             Shape::Expand
         }
@@ -57,16 +66,21 @@ fn shape(of: Type, node: &Node<'_>) -> Shape {
     }
 }
 
-fn below<'t>(of: Type, set: &FieldSet<'t>, live: Option<&FieldSet<'t>>) -> FieldSet<'t> {
+fn below<'t>(
+    of: Type,
+    operation: Operation,
+    set: &FieldSet<'t>,
+    live: Option<&FieldSet<'t>>,
+) -> FieldSet<'t> {
     let nodes = set.nodes().iter().map(|node| {
         let found = live.and_then(|live| live.get(&node.element)).map(|found| &found.children);
         let Some(of) = of.step(&node.element) else { return node.clone() };
-        let children = match shape(of, node) {
+        let children = match shape(of, operation, node) {
             Shape::Collapse => {
                 return Node { member: true, children: FieldSet::new(), element: node.element.clone() };
             }
             Shape::Expand => found.cloned().unwrap_or_default(),
-            Shape::AsItIs => below(of, &node.children, found),
+            Shape::AsItIs => below(of, operation, &node.children, found),
         };
         Node { element: node.element.clone(), member: node.member, children }
     });
@@ -93,11 +107,9 @@ mod tests {
             (r#"{"f:spec":{"f:selector":{}}}"#, r#"{"f:spec":{"f:selector":{}}}"#),
             // Granular once, atomic now.
             (r#"{"f:spec":{"f:selector":{"f:matchLabels":{"f:x":{}}}}}"#, r#"{"f:spec":{"f:selector":{}}}"#),
+            // What may have been applied empty stays.
+            (r#"{"f:metadata":{"f:labels":{}}}"#, r#"{"f:metadata":{"f:labels":{}}}"#),
             // Atomic once, granular now.
-            (
-                r#"{"f:metadata":{"f:labels":{}}}"#,
-                r#"{"f:metadata":{"f:labels":{".":{},"f:a":{},"f:b":{}}}}"#,
-            ),
             (
                 r#"{"f:spec":{"f:template":{"f:spec":{"f:containers":{}}}}}"#,
                 r#"{"f:spec":{"f:template":{"f:spec":{"f:containers":{".":{},"k:{\"name\":\"c\"}":{".":{},"f:image":{},"f:name":{}}}}}}}"#,
@@ -106,7 +118,11 @@ mod tests {
             (r#"{"f:old":{"f:x":{}}}"#, r#"{"f:old":{"f:x":{}}}"#),
         ] {
             let set = FieldSet::parse(set).unwrap();
-            assert_eq!(reconcile(message, set, live.as_object().unwrap()).text(), want);
+            let live = live.as_object().unwrap();
+            assert_eq!(reconcile(message, Operation::Apply, set.clone(), live).text(), want);
+            let expands = want.len() > set.text().len();
+            let updated = reconcile(message, Operation::Update, set.clone(), live).text();
+            assert_eq!(updated, if expands { set.text() } else { want.to_owned() });
         }
     }
 }

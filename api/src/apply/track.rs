@@ -162,10 +162,11 @@ pub(super) fn take_back<'t>(
         if !lost.iter().any(|lost| set.intersects(lost)) {
             return !set.is_empty();
         }
-        let mut left = lost.iter().fold(set.into_owned(), |left, lost| left.difference(lost));
+        let mut set = set.into_owned();
         if entry.manager.api_version == own.api_version {
-            left = reconcile(own.message, left, live);
+            set = reconcile(own.message, entry.manager.operation, set, live);
         }
+        let left = lost.iter().fold(set, |left, lost| left.difference(lost));
         let is_empty = left.is_empty();
         entry.set_fields(left);
         !is_empty

@@ -11,6 +11,7 @@ use http::StatusCode;
 
 use super::Call;
 use crate::admission;
+use crate::apply::take_managed_fields;
 use crate::clock;
 use crate::convert;
 use crate::field::FieldError;
@@ -96,7 +97,7 @@ pub async fn create_object(
         confirm_no_escalation(call, None, &candidate).await?;
         let namespace = meta(&candidate, "namespace");
         let key = store::key(call.resource, namespace, &name);
-        let payload = store::payload(call.resource, &candidate);
+        let payload = fitting_payload(call.resource, &mut candidate, owners);
         let taken = if options.dry_run {
             match call.store().get(&key)? {
                 None => return Ok(unversioned(call, &candidate)),
@@ -117,6 +118,17 @@ pub async fn create_object(
         }
     }
     Err(Status::generated_name_taken(call.subject(generated_from.as_deref().unwrap_or_default())))
+}
+
+/// Encodes an object for storage. One that would be too large is stored without its managed fields, which nobody asked
+/// for; an apply has asked for them (semantics §7.2).
+fn fitting_payload(resource: &Resource, object: &mut Object, owners: Owners) -> engine::Payload {
+    let payload = store::payload(resource, object);
+    if payload.value.len() <= engine::VALUE_BYTES_MAX || owners == Owners::AsGiven {
+        return payload;
+    }
+    take_managed_fields(object);
+    store::payload(resource, object)
 }
 
 /// What a dry run of a create answers with: the object, which has no version.
@@ -209,7 +221,7 @@ where
         }
         confirm_no_escalation(call, Some(&old), &new).await?;
         let expected = Expected::Revision(stored.entry.revision());
-        let payload = store::payload(call.resource, &new);
+        let payload = fitting_payload(call.resource, &mut new, owners);
         let deletes = completes_deletion(call.resource, &new, &old);
         if !deletes && is_same(&payload, &stored) {
             return Ok(stored.record.value);
