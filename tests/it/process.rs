@@ -64,13 +64,17 @@ async fn a_store_of_a_later_release_is_refused_and_left_alone() {
     // Both copies of the header, as a later release would write them: magic, version, and a checksum that fits.
     let path = server.data_dir().join("log/0000000001.segment");
     let file = std::fs::File::options().read(true).write(true).open(&path).unwrap();
-    let mut original = [0; 64];
+    let mut original = [0; 128];
     file.read_exact_at(&mut original, 0).unwrap();
     let mut later = original;
     later[8..12].copy_from_slice(&7u32.to_le_bytes());
-    let crc = crc32(&later[..60]);
-    later[60..].copy_from_slice(&crc.to_le_bytes());
-    assert_eq!(crc32(&original[..60]).to_le_bytes(), original[60..], "the header's layout is as documented");
+    let crc = crc32(&later[..124]);
+    later[124..].copy_from_slice(&crc.to_le_bytes());
+    assert_eq!(
+        crc32(&original[..124]).to_le_bytes(),
+        original[124..],
+        "the header's layout is as documented"
+    );
     for copy in [0, 2048] {
         file.write_all_at(&later, copy).unwrap();
     }

@@ -11,26 +11,30 @@ use super::decode::plain_number;
 use super::decode_report::{At, Report};
 use crate::json::{self, Key, MemberCollector, ParseError, Value};
 
-/// Reads a field set as its JSON text; `None` for `null`. In a tree it may be text already.
+/// Reads a field set as its JSON text. In a tree it may be text already, so a string that holds an object counts as one
+/// everywhere; anything else is no field set, and like `null` it is `None`.
 pub(super) fn field_set_text<'de, D: Deserializer<'de>>(
     report: &Report,
     path: At<'_>,
     source: D,
 ) -> Result<Option<Value>, D::Error> {
-    let text = if report.is_text() {
-        match <Option<&RawValue>>::deserialize(source)? {
-            None => return Ok(None),
-            Some(raw) => compact(raw.get()),
+    let given = if report.is_text() {
+        match <Option<&RawValue>>::deserialize(source)?.map(RawValue::get) {
+            Some(raw) if raw.starts_with('{') => Some(compact(raw)),
+            Some(raw) if raw.starts_with('"') => {
+                serde_json::from_str(raw).ok().filter(is_object).map(|text: String| compact(&text))
+            }
+            _ => None,
         }
     } else {
         match Raw.deserialize(source)? {
-            Value::Null => return Ok(None),
-            Value::String(text) if text.starts_with('{') => compact(&text),
-            other => Ok(written(&other)),
+            Value::String(text) => Some(text).filter(is_object).map(|text| compact(&text)),
+            Value::Object(set) => Some(compact(&written(&Value::Object(set)))),
+            _ => None,
         }
     };
-    match text {
-        Ok(text) => Ok(Some(Value::String(text))),
+    match given.transpose() {
+        Ok(text) => Ok(text.map(Value::String)),
         Err(error) => Err(report.fail::<D::Error>(path, error.to_string())),
     }
 }
@@ -38,10 +42,11 @@ pub(super) fn field_set_text<'de, D: Deserializer<'de>>(
 /// Deepest nesting of a field set that is kept, which leaves room for what it is nested in.
 const NESTING_MAX: usize = crate::field::NESTING_MAX;
 
-/// JSON text without white space and with the reference server's escapes; text that is so already is not read.
+/// JSON text without white space and with the reference server's escapes. Text that seems to be so already is not
+/// read: whoever cannot vouch for its being JSON reads it first.
 ///
 /// # Errors
-/// Text that is no JSON or nested too deep.
+/// Text nested too deep, or that is read and turns out to be no JSON.
 pub(crate) fn compact(text: &str) -> Result<String, CompactError> {
     if nesting(text.as_bytes()) > NESTING_MAX {
         return Err(CompactError::Depth);
@@ -59,6 +64,12 @@ pub(crate) enum CompactError {
     Text(#[from] ParseError),
     #[error("exceeded max depth")]
     Depth,
+}
+
+/// Whether a text is one JSON object.
+#[expect(clippy::ptr_arg, reason = "a filter of owned texts")]
+fn is_object(text: &String) -> bool {
+    text.starts_with('{') && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
 }
 
 /// How deep a JSON text is nested at most: brackets inside strings count as if they were outside.

@@ -252,3 +252,28 @@ fn every_builtin_type_survives_writing_and_reading_nothing() {
         assert_eq!(decoded, Decoded { object: nothing, strict: Vec::new() }, "{}", message.name);
     }
 }
+
+#[test]
+fn a_field_set_is_kept_as_text_and_nothing_else_gets_past_as_json() {
+    let entry = message("apimachinery.pkg.apis.meta.v1.ManagedFieldsEntry");
+    for (given, kept) in [
+        ("{}", Some("{}")),
+        (r#"{ "f:a": {} }"#, Some(r#"{"f:a":{}}"#)),
+        (r#""{\"f:a\":{}}""#, Some(r#"{"f:a":{}}"#)),
+        (r#""{ \"f:a\": {} }""#, Some(r#"{"f:a":{}}"#)),
+        // However much a string looks like a part of a document.
+        (r#""{\"f:a\":{}},\"x\":{""#, None),
+        (r#""{bad}""#, None),
+        (r#""""#, None),
+        ("[]", None),
+        ("-1", None),
+        ("null", None),
+    ] {
+        let document = format!(r#"{{"manager":"m","fieldsV1":{given}}}"#);
+        let wanted = kept.map_or_else(
+            || r#"{"manager":"m"}"#.to_owned(),
+            |kept| format!(r#"{{"manager":"m","fieldsV1":{kept}}}"#),
+        );
+        assert_eq!(read(entry, &document).unwrap(), (wanted, vec![]), "{document}");
+    }
+}

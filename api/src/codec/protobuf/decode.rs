@@ -289,7 +289,8 @@ impl Decoder<'_> {
             Kind::IntOrString => int_or_string(parts),
             Kind::FieldsV1 => {
                 let raw = std::str::from_utf8(last_bytes(parts)?.unwrap_or_default()).map_err(fail)?;
-                if raw.is_empty() {
+                // Anything but an object is no field set.
+                if !raw.starts_with('{') {
                     return Ok(Value::Null);
                 }
                 // Compact is not the same as valid: what comes from outside is read once.
