@@ -428,7 +428,8 @@ async fn objects_are_changed_in_every_way_there_is() {
             ("taint node node-1 a=b:NoSchedule", "node/node-1 tainted"),
             ("run more --image=i", "pod/more created"),
             ("delete pod more", r#"pod "more" deleted"#),
-            ("logs new", "Error from server (BadRequest): pod new does not have a host assigned"),
+            ("logs new", ""),
+            ("exec new -- true", "Error from server (BadRequest): pod new does not have a host assigned"),
         ])
         .await;
     let now = kubectl.ok("get deploy web -o json").await;

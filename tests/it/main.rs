@@ -27,6 +27,7 @@ mod scenario;
 mod services;
 mod status;
 mod tokens;
+mod unreachable;
 mod unreadable;
 mod watches;
 mod yaml;

@@ -14,6 +14,7 @@ pub mod delete;
 mod eviction;
 mod force_delete;
 pub mod list;
+mod node;
 pub mod options;
 pub mod ownership;
 pub mod patch;

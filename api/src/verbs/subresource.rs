@@ -5,7 +5,7 @@ use http::StatusCode;
 
 use super::delete::success;
 use super::write::update_object;
-use super::{Call, eviction, patch, read, scale, token, write};
+use super::{Call, eviction, node, patch, read, scale, token, write};
 use crate::body::Expected;
 use crate::json::{Object, Value};
 use crate::object::{at, meta, set_meta};
@@ -13,7 +13,6 @@ use crate::query::WriteOptions;
 use crate::response::{Response, respond_success};
 use crate::schema::table::SubresourceTable;
 use crate::status::{Details, Status};
-use crate::store;
 use crate::strategy::Endpoint;
 
 /// Runs a permitted request on a subresource.
@@ -35,34 +34,9 @@ pub async fn serve(call: &mut Call<'_>, body: &Bytes) -> Result<Response, Status
         ("binding", "create", _) => bind(call, table, body).await,
         ("eviction", "create", _) => eviction::evict(call, table, body).await,
         ("token", "create", _) => token::request(call, table, body).await,
-        _ if table.connect || name == "log" => unreachable_node(call),
+        _ if table.connect || name == "log" => node::connect(call).await,
         _ => Err(Status::no_such_route()),
     }
-}
-
-/// The answer of connections into a node, when there is no node to reach (semantics §5.8): the object must
-/// exist, a pod must have a host, and then the host does not answer.
-fn unreachable_node(call: &Call<'_>) -> Result<Response, Status> {
-    let name = &call.info.name;
-    let key = store::key(call.resource, call.info.namespace_of(call.resource), name);
-    let Some(stored) = call.store().get(&key)? else {
-        return Err(Status::not_found(call.subject(name)));
-    };
-    let object = stored.object(call.resource)?;
-    if call.resource.table.kind == "Pod" {
-        let host = at(&object, "spec.nodeName").and_then(Value::as_str).unwrap_or_default();
-        if host.is_empty() {
-            return Err(Status::bad_request(format!("pod {name} does not have a host assigned")));
-        }
-        return Err(Status::new(
-            crate::status::Reason::ServiceUnavailable,
-            format!("error trying to reach service: no route to node {host}"),
-        ));
-    }
-    Err(Status::new(
-        crate::status::Reason::ServiceUnavailable,
-        format!("no endpoints available for {} \"{name}\"", call.resource.table.singular),
-    ))
 }
 
 /// Reads the body of a subresource that is an object of its own.

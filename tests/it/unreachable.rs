@@ -1,0 +1,73 @@
+//! Connections into nodes, when no node can be reached. Semantics §5.8.
+
+use serde_json::json;
+use tests::Server;
+use tests::server::Options;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_nodes_agent_would_answer_fails_as_it_does_when_there_is_none() {
+    let flags = vec!["--token-auth-file=$dir/tokens.csv".to_owned()];
+    let files = vec![("tokens.csv", "viewer-token,viewer,1\n".to_owned())];
+    let server = Server::start(Options { flags, files, ..Options::default() }).await;
+    let client = server.client();
+    let pods = "/api/v1/namespaces/default/pods";
+    for (name, node, containers) in
+        [("new", "", 1), ("lost", "nowhere", 1), ("bare", "bare", 1), ("two", "", 2), ("run", "known", 1)]
+    {
+        let containers: Vec<_> =
+            (0..containers).map(|n| json!({"name": format!("c{n}"), "image": "i"})).collect();
+        let pod = json!({"metadata": {"name": name}, "spec": {"nodeName": node, "containers": containers}});
+        let made = client.post(pods, &pod).await;
+        assert_eq!(made.status, 201, "{}", made.text());
+    }
+    for (name, addresses) in
+        [("bare", json!([])), ("known", json!([{"type": "InternalIP", "address": "192.0.2.7"}]))]
+    {
+        let node = json!({"metadata": {"name": name}, "status": {"addresses": addresses}});
+        assert_eq!(client.post("/api/v1/nodes", &node).await.status, 201);
+    }
+    let dial = "error dialing backend: dial tcp 192.0.2.7:10250: connect: no route to host";
+    for (method, path, status, want) in [
+        ("GET", "pods/new/log", 204, ""),
+        ("GET", "pods/nobody/log", 404, "pods \"nobody\" not found"),
+        ("GET", "pods/new/log?container=x", 400, "container x is not valid for pod new"),
+        (
+            "GET",
+            "pods/two/log",
+            400,
+            "a container name must be specified for pod two, choose one of: [c0 c1]",
+        ),
+        ("GET", "pods/two/log?container=c1", 204, ""),
+        ("GET", "pods/lost/log", 404, "nodes \"nowhere\" not found"),
+        ("GET", "pods/bare/log", 500, "no preferred addresses found; known addresses: []"),
+        ("GET", "pods/run/log", 500, dial),
+        ("POST", "pods/new/exec?command=true", 400, "pod new does not have a host assigned"),
+        ("POST", "pods/run/exec?command=true", 500, dial),
+        ("GET", "pods/run/attach", 500, dial),
+        ("POST", "pods/run/portforward", 500, dial),
+        ("GET", "pods/new/proxy", 400, "address not allowed"),
+        ("GET", "services/kubernetes/proxy", 503, "no endpoints available for service \"kubernetes\""),
+    ] {
+        let reply = client.send(method, &format!("/api/v1/namespaces/default/{path}"), &[], b"").await;
+        assert_eq!(reply.status, status, "{path}: {}", reply.text());
+        let said = if reply.body.is_empty() {
+            String::new()
+        } else {
+            reply.json()["message"].as_str().unwrap().to_owned()
+        };
+        assert_eq!(said, want, "{path}");
+    }
+    assert_eq!(client.get("/api/v1/nodes/known/proxy").await.json()["message"], dial);
+    // Looking is not acting: a GET that opens a shell needs the permission to create one.
+    let roles = "/apis/rbac.authorization.k8s.io/v1";
+    let role = json!({"metadata": {"name": "viewer"}, "rules": [
+        {"apiGroups": [""], "resources": ["pods/exec", "pods/log"], "verbs": ["get"]}]});
+    assert_eq!(client.post(&format!("{roles}/clusterroles"), &role).await.status, 201);
+    let binding = json!({"metadata": {"name": "viewer"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "viewer"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "viewer"}]});
+    assert_eq!(client.post(&format!("{roles}/clusterrolebindings"), &binding).await.status, 201);
+    let viewer = client.with_token("viewer-token");
+    assert_eq!(viewer.get(&format!("{pods}/new/log")).await.status, 204);
+    assert_eq!(viewer.get(&format!("{pods}/run/exec?command=true")).await.status, 403);
+}
