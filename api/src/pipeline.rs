@@ -27,7 +27,7 @@ use crate::compress;
 use crate::controllers;
 use crate::discovery::Discovery;
 use crate::discovery::catalog::{Catalog, registry_groups};
-use crate::features::Features;
+use crate::features::{Feature, Features};
 use crate::health;
 use crate::loopback::Loopback;
 use crate::metrics::Metrics;
@@ -169,6 +169,7 @@ impl Api {
             namespaces: namespaces.expect("a test holds that namespaces are built in"),
             allocations: Allocations::new(engine.clone(), &registry, parts.ranges),
             tokens: parts.tokens,
+            formats: Formats { naming, cbor: parts.features.has(Feature::CborServingAndStorage) },
             features: parts.features,
             advertised: parts.advertised,
             collects_garbage: parts.collects_garbage,
@@ -176,7 +177,6 @@ impl Api {
             engine,
             registry,
             naming,
-            formats: Formats { naming, cbor: false },
             authenticator,
             authorizer,
             lifecycle,
@@ -379,7 +379,13 @@ impl Api {
         let result = run(&mut call, &body).await;
         let warnings = std::mem::take(&mut call.warnings);
         let mut response = match result {
-            Ok(response) if info.is_long_running() || !compress::is_accepted(&parts.headers) => response,
+            Ok(response)
+                if info.is_long_running()
+                    || !self.features.has(Feature::ApiResponseCompression)
+                    || !compress::is_accepted(&parts.headers) =>
+            {
+                response
+            }
             Ok(response) => compress::gzip(response).await,
             Err(status) => respond_status(&status, errors),
         };

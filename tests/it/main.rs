@@ -6,6 +6,7 @@ mod support;
 mod auth;
 mod backups;
 mod basics;
+mod cbor;
 mod controllers;
 mod crash;
 mod evictions;

@@ -1,0 +1,160 @@
+//! CBOR behind its gate (semantics §9.6): bodies, answers, lists and watches.
+
+use api::codec::cbor;
+use api::json::{self, Value as Tree};
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use tests::{Options, Reply, Server};
+
+use crate::place::Place;
+
+const CBOR: &str = "application/cbor";
+const SECRETS: &str = "/api/v1/namespaces/default/secrets";
+
+fn item(object: &Value) -> Vec<u8> {
+    let tree: Tree = json::parse(object.to_string().as_bytes()).unwrap();
+    let mut out = cbor::SELF_DESCRIBED.to_vec();
+    cbor::write(&tree, &mut out);
+    out
+}
+
+fn read(bytes: &[u8]) -> Value {
+    assert_eq!(bytes[..3], cbor::SELF_DESCRIBED, "§9.6: self-described");
+    let tree = cbor::parse(bytes).unwrap_or_else(|error| panic!("{error}: {bytes:?}"));
+    let mut text = Vec::new();
+    json::write(&tree, &mut text);
+    serde_json::from_slice(&text).unwrap()
+}
+
+fn answer(reply: &Reply) -> Value {
+    assert_eq!(reply.header_all("content-type"), [CBOR], "{}", reply.text());
+    read(&reply.body)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_the_gate_open_everything_may_be_cbor() {
+    let flags = vec!["--feature-gates=CBORServingAndStorage=true".to_owned()];
+    let server = Server::start(Options { flags, ..Options::default() }).await;
+    let client = server.client();
+    let both = [("content-type", CBOR), ("accept", CBOR)];
+    let accept = [("accept", CBOR)];
+    for name in ["a", "b"] {
+        let secret =
+            json!({"kind": "Secret", "apiVersion": "v1", "metadata": {"name": name}, "data": {"k": "AP8="}});
+        let created = client.send("POST", SECRETS, &both, &item(&secret)).await;
+        assert_eq!((created.status, &answer(&created)["data"]), (201, &json!({"k": "AP8="})));
+        // Byte fields are bytes, base64 expected later.
+        let bytes = [0xd6, 0x42, 0x00, 0xff];
+        assert!(created.body.windows(bytes.len()).any(|window| window == bytes), "§9.6");
+    }
+    for path in [
+        format!("{SECRETS}/a"),
+        SECRETS.to_owned(),
+        format!("{SECRETS}?limit=1"),
+        format!("{SECRETS}?fieldSelector=metadata.name%21%3Da"),
+        format!("{SECRETS}?labelSelector=none"),
+        format!("{SECRETS}/none"),
+        "/api/v1/namespaces".to_owned(),
+    ] {
+        let (got, want) = (client.send("GET", &path, &accept, b"").await, client.get(&path).await);
+        assert_eq!((got.status, answer(&got)), (want.status, want.json()), "§9.6 {path}");
+    }
+    let metadata = format!("{CBOR};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1");
+    let list = answer(&client.send("GET", SECRETS, &[("accept", &metadata)], b"").await);
+    assert_eq!(
+        (&list["kind"], &list["items"][0]["data"]),
+        (&json!("PartialObjectMetadataList"), &Value::Null)
+    );
+    let table = format!("{CBOR};as=Table;g=meta.k8s.io;v=v1");
+    assert_eq!(client.send("GET", SECRETS, &[("accept", &table)], b"").await.status, 406, "§9.1");
+
+    // A watch is a sequence of items.
+    let response = client.another().open("GET", &format!("{SECRETS}?watch=1"), &accept, b"").await;
+    assert_eq!(response.headers()["content-type"], "application/cbor-seq", "§8.8");
+    let (mut body, mut all) = (response.into_body(), Vec::new());
+    let events = loop {
+        all.extend_from_slice(&body.frame().await.unwrap().unwrap().into_data().unwrap());
+        let starts: Vec<usize> =
+            (0..all.len()).filter(|at| all[*at..].starts_with(&cbor::SELF_DESCRIBED)).collect();
+        if starts.len() == 2 {
+            break [read(&all[..starts[1]]), read(&all[starts[1]..])];
+        }
+    };
+    let told = events.map(|event| (event["type"].clone(), event["object"]["metadata"]["name"].clone()));
+    assert_eq!(told, [(json!("ADDED"), json!("a")), (json!("ADDED"), json!("b"))], "§8.8");
+
+    for (section, method, path, body, want) in [
+        (
+            "9.6",
+            "POST",
+            SECRETS.to_owned(),
+            item(&json!({"metadata": {"name": "c"}, "more": 1})),
+            "400 strict decoding error: unknown field \"more\"",
+        ),
+        (
+            "9.6",
+            "POST",
+            SECRETS.to_owned(),
+            vec![0xa2, 0x41, b'a', 1, 0x61, b'a', 2],
+            "400 cbor: found duplicate map key \"a\"",
+        ),
+        (
+            "9.6",
+            "POST",
+            SECRETS.to_owned(),
+            item(&json!({"kind": "Pod", "apiVersion": "v1"})),
+            "400 Pod in version \"v1\" cannot be handled as a Secret",
+        ),
+        ("4.2", "DELETE", format!("{SECRETS}/a"), item(&json!({"preconditions": {"uid": "other"}})), "409 "),
+        (
+            "4.2",
+            "DELETE",
+            format!("{SECRETS}/a"),
+            item(&json!({"kind": "DeleteOptions", "apiVersion": "v1"})),
+            "200 ",
+        ),
+    ] {
+        let separator = if method == "POST" { "?fieldValidation=Strict" } else { "" };
+        let reply = client.send(method, &format!("{path}{separator}"), &both, &body).await;
+        let (code, message) = want.split_once(' ').unwrap();
+        let said = answer(&reply);
+        let given = said["message"].as_str().unwrap_or_default();
+        assert!(
+            reply.status.to_string() == code && given.contains(message),
+            "§{section} {method} {path}: {said}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_the_gate_closed_there_is_no_cbor() {
+    let place = Place::new("nocbor").await;
+    place
+        .check(&[
+            (
+                "20.1",
+                "GET $core/secrets | Accept: application/cbor",
+                "",
+                "406 NotAcceptable: 406: Not Acceptable…",
+            ),
+            (
+                "20.1",
+                "GET $core/secrets?watch=1 | Accept: application/cbor-seq",
+                "",
+                "406 NotAcceptable: 406: …",
+            ),
+            (
+                "9.6",
+                "GET $core/secrets | Accept: application/cbor, application/json;q=0.1",
+                "",
+                "200 SecretList",
+            ),
+            (
+                "9.6",
+                "POST $core/secrets | Content-Type: application/cbor",
+                "x",
+                "415 UnsupportedMediaType: …",
+            ),
+        ])
+        .await;
+}
