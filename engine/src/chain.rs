@@ -30,7 +30,8 @@ pub(crate) struct Order {
 
 /// [`from_headers`], with everything that is missing.
 pub(crate) fn order(headers: &[Header]) -> Order {
-    let mut log: Vec<usize> = (0..headers.len()).filter(|&at| !is_superseded(headers, at)).collect();
+    let superseded = superseded(headers);
+    let mut log: Vec<usize> = (0..headers.len()).filter(|&at| !superseded[at]).collect();
     // One without records, left because the next record did not fit, shares its first revision with the next.
     log.sort_unstable_by_key(|&at| (headers[at].first_revision, headers[at].number));
     let mut gaps: Vec<usize> =
@@ -48,12 +49,21 @@ pub(crate) fn order(headers: &[Header]) -> Order {
     Order { log, gaps }
 }
 
-fn is_superseded(headers: &[Header], at: usize) -> bool {
-    let header = &headers[at];
-    headers.iter().any(|other| {
-        let covers = |last: u64| (other.first_revision..=last).contains(&header.first_revision);
-        other.number > header.number && other.rewritten.is_some_and(|r| covers(r.last_revision))
-    })
+/// Which of the segments have had their stretch of the log written anew. What was superseded itself supersedes
+/// nothing: reclaim's work can be lost after its file got its name, and then other work is done on the same segments.
+fn superseded(headers: &[Header]) -> Vec<bool> {
+    let mut newest_first: Vec<usize> = (0..headers.len()).collect();
+    newest_first.sort_unstable_by_key(|&at| std::cmp::Reverse(headers[at].number));
+    let mut superseded = vec![false; headers.len()];
+    let mut rewritten: Vec<std::ops::RangeInclusive<u64>> = Vec::new();
+    for at in newest_first {
+        let header = &headers[at];
+        superseded[at] = rewritten.iter().any(|stretch| stretch.contains(&header.first_revision));
+        if let Some(it) = header.rewritten.filter(|_| !superseded[at]) {
+            rewritten.push(header.first_revision..=it.last_revision);
+        }
+    }
+    superseded
 }
 
 /// The log from what a checkpoint says and what was written behind it: indexes into `headers` in the order of the
@@ -147,6 +157,9 @@ mod tests {
             ("1<0@1 2<1@10 3<2@20 4<0@1-9 5<0@1-19", Ok("5 3")),
             ("1<0@1 2<1@10 3<2@20 4<1@10-19", Ok("1 4 3")),
             ("5<2@30 3<2@20-29 2<1@10 1<0@1 6<1@10-29", Ok("1 6 5")),
+            // 4 was lost to whoever wrote it; 6 was made of 1 alone, and 2 still counts.
+            ("1<0@1 2<1@10 3<2@20 4<0@1-19 6<0@1-9", Ok("6 2 3")),
+            ("2<1@10 3<2@20 4<0@1-19 6<0@1-9", Ok("6 2 3")),
             // A store that begins with the work of a restore.
             ("1<0@1-500", Ok("1")),
             ("1<0@1-500 2<1@501", Ok("1 2")),

@@ -87,7 +87,8 @@ struct Inner {
 impl Engine {
     /// Opens the store in `options.dir`, making it if there is none, and recovers what a crash left.
     ///
-    /// Reads the whole log once: a gigabyte takes about a second when it is cached, else as long as the disk.
+    /// Reads the newest sound checkpoint and the log behind it; without a checkpoint all of the log, where a gigabyte
+    /// takes about a second when it is cached, else as long as the disk.
     pub fn open(options: Options) -> Result<Engine, OpenError> {
         let failed = |operation, source| OpenError::Io { path: options.dir.clone(), operation, source };
         let dir = Dir::open(&options.dir).map_err(|(operation, source)| failed(operation, source))?;

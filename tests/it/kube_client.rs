@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::apps::v1::Deployment;
@@ -364,6 +365,10 @@ async fn a_list_in_chunks_is_one_point_in_time() {
     const CHUNK: u32 = 100;
     let (server, client) = upstream().await;
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), "kube-public");
+    // What a controller puts into every namespace comes when it comes; from then on nobody else writes.
+    while api.get_opt("kube-root-ca.crt").await.unwrap().is_none() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
     let before: BTreeSet<String> =
         api.list(&ListParams::default()).await.unwrap().into_iter().map(|map| map.name_any()).collect();
     // Eight connections, so that writes share syncs.
