@@ -299,7 +299,7 @@ impl<'t> Managed<'t> {
         self.entries.push(Entry::new(manager, time, fields));
     }
 
-    /// Merges the oldest updaters, one bucket for each version, until no more than [`UPDATERS_MAX`] are left
+    /// Merges the oldest updaters, one bucket for each version, until no more than `UPDATERS_MAX` are left
     /// (semantics §7.3 step 5).
     pub fn cap(&mut self) {
         let mut updaters: Vec<Manager<'t>> = Vec::new();
