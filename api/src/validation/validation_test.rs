@@ -295,13 +295,19 @@ fn files_below(directory: &std::path::Path) -> Vec<std::path::PathBuf> {
 
 /// Manifests that run elsewhere are objects, keep what they say, and may be written again as they are.
 ///
-/// They are beside the project, not in it: `MANIFESTS` names another directory, and without any the test is empty.
+/// They are beside the project, not in it; without them the test says so and passes.
 #[test]
 fn manifests_of_users_are_valid_and_round_trip() {
-    let directory =
-        std::env::var("MANIFESTS").unwrap_or_else(|_| "/work/shared/manifests/workloads".to_owned());
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let places = ["../shared/manifests/workloads", "../../shared/manifests/workloads"];
+    let Some(directory) = places.iter().map(|place| root.join(place)).find(|place| place.is_dir()) else {
+        eprintln!("skipped: manifests not found");
+        return;
+    };
+    let files = files_below(&directory);
+    assert!(files.len() > 10, "{}", directory.display());
     let mut faults = Vec::new();
-    for file in files_below(std::path::Path::new(&directory)) {
+    for file in files {
         let text = std::fs::read_to_string(&file).unwrap();
         for (at, document) in text.split("\n---").enumerate() {
             let place = format!("{} ({at})", file.display());
