@@ -46,6 +46,14 @@ pub enum OfflineError {
         /// Where one was looked for.
         dir: PathBuf,
     },
+    /// A backup was about to be replaced when the machine stopped; it is complete, under another name.
+    #[error("no store in {}: replacing it was interrupted, and {} is what was there", dir.display(), replaced.display())]
+    Interrupted {
+        /// Where a store was looked for.
+        dir: PathBuf,
+        /// Where it is.
+        replaced: PathBuf,
+    },
     /// A later release wrote this store.
     #[error("{}: store format {found} is newer than {supported}, the newest this release reads", path.display())]
     NewerFormat {
@@ -185,7 +193,12 @@ impl Store {
         };
         let list = match std::fs::read_dir(dir) {
             Ok(list) => list,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(no_store()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(match making::interrupted(dir) {
+                    Some(replaced) => OfflineError::Interrupted { dir: dir.to_owned(), replaced },
+                    None => no_store(),
+                });
+            }
             Err(error) => return Err(OfflineError::io(dir, "list the directory")(error)),
         };
         let (mut numbers, mut checkpoints) = (Vec::new(), Vec::new());
