@@ -102,6 +102,7 @@ pub fn respond(api: &Api, path: &str, query: &Query) -> Option<Response> {
 pub fn paths() -> Vec<String> {
     let mut paths = vec!["/openapi/v2".to_owned(), "/openapi/v3".to_owned(), "/version".to_owned()];
     paths.push("/metrics".to_owned());
+    paths.push(crate::backup::PATH.to_owned());
     for endpoint in ["healthz", "livez", "readyz"] {
         paths.push(format!("/{endpoint}"));
         let own = CHECKS.iter().filter(|check| check.live || endpoint != "livez");

@@ -14,6 +14,7 @@ pub mod admission;
 pub mod allocation;
 pub mod apply;
 pub mod attributes;
+pub mod backup;
 pub mod body;
 pub mod bootstrap;
 pub mod clock;

@@ -22,6 +22,7 @@ use http::{HeaderValue, Method, StatusCode};
 
 use crate::admission::namespace_lifecycle::Creations;
 use crate::allocation::{Allocations, Ranges};
+use crate::backup::{self, Backups};
 use crate::bootstrap;
 use crate::compress;
 use crate::controllers;
@@ -98,6 +99,8 @@ pub struct Api {
     pub openapi: OpenApi,
     /// What is counted.
     pub metrics: Arc<Metrics>,
+    /// Backups under way.
+    pub backups: Backups,
     /// The resource every namespaced write looks at.
     pub namespaces: Arc<Resource>,
     /// Creations under way, for whoever must know that none is left that saw an older state.
@@ -166,6 +169,7 @@ impl Api {
             discovery: Discovery::new(catalog.clone(), naming, address.to_string(), other_paths.clone()),
             openapi: OpenApi::new(catalog, naming, &other_paths),
             metrics: Arc::default(),
+            backups: Backups::default(),
             namespaces: namespaces.expect("a test holds that namespaces are built in"),
             allocations: Allocations::new(engine.clone(), &registry, parts.ranges),
             tokens: parts.tokens,
@@ -296,7 +300,7 @@ impl Api {
             if info.is_resource {
                 self.serve_resource(&parts, incoming, &query, &info, &proof, errors).await
             } else {
-                self.serve_document(&parts, &query, &info, pretty).await
+                self.serve_document(&parts, incoming, &query, &info, pretty).await
             }
         };
         let result = if info.is_long_running() {
@@ -409,11 +413,15 @@ impl Api {
     async fn serve_document(
         &self,
         parts: &Head,
+        incoming: crate::server::Incoming,
         query: &Query,
         info: &RequestInfo,
         pretty: bool,
     ) -> Result<Response, Status> {
         let path = info.path.as_str();
+        if path == backup::PATH {
+            return backup::respond(self, &parts.method, &self.read(incoming).await?).await;
+        }
         if let Some(response) = health::respond(self, path, query) {
             return Ok(response);
         }

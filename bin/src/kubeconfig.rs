@@ -1,8 +1,18 @@
-//! The file that lets the administrator's client connect: address, CA and client certificate in one.
+//! The file that lets a client connect: written for the administrator with address, CA and client certificate in one,
+//! and read by commands that ask a running server.
+//!
+//! Read is the current context, and of it what leads to this server: certificates, keys and tokens, in the file or
+//! beside it. What would have other programs run or skip checks is refused by name.
 
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use api::codec::yaml;
+use api::json::Value;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
+use crate::files;
 use crate::pki::PemPair;
 
 /// What a kubeconfig says.
@@ -38,9 +48,133 @@ impl Connection<'_> {
     }
 }
 
+/// How a server is reached, and as whom.
+// Its keys and tokens are for nobody's log.
+#[cfg_attr(test, derive(Debug, PartialEq))]
+pub struct Access {
+    /// `https://host:port`, perhaps with a path that stands before all others.
+    pub server: String,
+    /// Name to expect in the server's certificate, when it is not the host of the address.
+    pub server_name: Option<String>,
+    /// PEM certificates that vouch for the server.
+    pub ca_pem: Vec<u8>,
+    /// PEM of a client certificate and its key.
+    pub certificate: Option<(Vec<u8>, Vec<u8>)>,
+    /// Bearer token.
+    pub token: Option<String>,
+}
+
+impl Access {
+    /// What the current context of a kubeconfig says.
+    ///
+    /// # Errors
+    /// One line, with the path, for whatever is missing, unreadable, or not for this program.
+    pub fn read(path: &Path) -> anyhow::Result<Access> {
+        let text = files::read_if_there(path)?.with_context(|| format!("{} is not there", path.display()))?;
+        let reading = Reading { dir: path.parent().unwrap_or(Path::new("")) };
+        reading.access(&text).with_context(|| path.display().to_string())
+    }
+}
+
+/// A kubeconfig that is being read.
+struct Reading<'p> {
+    /// Where relative names in it begin.
+    dir: &'p Path,
+}
+
+/// What a user or a cluster may say that is not done here, and what to use instead.
+const REFUSED: [(&str, &str); 6] = [
+    ("exec", "put a token or a client certificate into the file"),
+    ("auth-provider", "put a token or a client certificate into the file"),
+    ("username", "use a token or a client certificate"),
+    ("as", "connect as yourself"),
+    ("insecure-skip-tls-verify", "use certificate-authority"),
+    ("proxy-url", "connect directly"),
+];
+
+impl Reading<'_> {
+    fn access(&self, text: &[u8]) -> anyhow::Result<Access> {
+        let config = yaml::parse(text)?.value;
+        let current = config.str_at(&["current-context"]);
+        if current.is_empty() {
+            bail!("current-context is not set");
+        }
+        let context = named(&config, "contexts", "context", current)?;
+        let (cluster_name, user_name) = (context.str_at(&["cluster"]), context.str_at(&["user"]));
+        let cluster = named(&config, "clusters", "cluster", cluster_name)?;
+        let nobody = Value::Null;
+        let user = if user_name.is_empty() { &nobody } else { named(&config, "users", "user", user_name)? };
+        for (who, said) in [(cluster_name, cluster), (user_name, user)] {
+            let refused = REFUSED.iter().find(|(name, _)| is_set(said, name));
+            if let Some((name, instead)) = refused {
+                bail!("{name} of {who:?} is not supported here: {instead}");
+            }
+        }
+        let text =
+            |value: &Value, name: &str| Some(value.str_at(&[name]).to_owned()).filter(|it| !it.is_empty());
+        let Some(ca_pem) = self.bytes(cluster, "certificate-authority")? else {
+            bail!("cluster {cluster_name:?} has no certificate-authority to check the server with");
+        };
+        let pair = (self.bytes(user, "client-certificate")?, self.bytes(user, "client-key")?);
+        let certificate = match pair {
+            (Some(certificate), Some(key)) => Some((certificate, key)),
+            (None, None) => None,
+            _ => bail!("user {user_name:?} has only one of client-certificate and client-key"),
+        };
+        let token = match (text(user, "token"), text(user, "tokenFile")) {
+            (Some(token), _) => Some(token),
+            (None, Some(file)) => {
+                let token = String::from_utf8(self.file(&file)?).ok().context("tokenFile is no text")?;
+                Some(token.trim().to_owned())
+            }
+            (None, None) => None,
+        };
+        Ok(Access {
+            server: text(cluster, "server")
+                .with_context(|| format!("cluster {cluster_name:?} has no server"))?,
+            server_name: text(cluster, "tls-server-name"),
+            ca_pem,
+            certificate,
+            token,
+        })
+    }
+
+    /// What `NAME-data` has in base64, or the file that `NAME` names.
+    fn bytes(&self, from: &Value, name: &str) -> anyhow::Result<Option<Vec<u8>>> {
+        let (data, file) = (from.str_at(&[&format!("{name}-data")]), from.str_at(&[name]));
+        if !data.is_empty() {
+            return Ok(Some(STANDARD.decode(data).with_context(|| format!("{name}-data is no base64"))?));
+        }
+        if file.is_empty() { Ok(None) } else { self.file(file).map(Some) }
+    }
+
+    fn file(&self, name: &str) -> anyhow::Result<Vec<u8>> {
+        let path = self.dir.join(name);
+        files::read_if_there(&path)?.with_context(|| format!("{} is not there", path.display()))
+    }
+}
+
+/// The entry of that name in one of the lists.
+fn named<'c>(config: &'c Value, list: &str, kind: &str, name: &str) -> anyhow::Result<&'c Value> {
+    let entries = config.get(list).and_then(Value::as_array).unwrap_or_default();
+    let entry = entries.iter().find(|entry| entry.str_at(&["name"]) == name);
+    entry.and_then(|entry| entry.get(kind)).with_context(|| format!("there is no {kind} {name:?}"))
+}
+
+/// Whether it says anything there: false and empty texts are nothing.
+fn is_set(value: &Value, name: &str) -> bool {
+    match value.get(name) {
+        None | Some(Value::Null | Value::Bool(false)) => false,
+        Some(value) => value.as_str() != Some(""),
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
+    use crate::files::scratch::Scratch;
 
     #[test]
     fn a_kubeconfig_holds_all_a_client_needs() {
@@ -73,6 +207,107 @@ contexts:
 current-context: local
 ";
         assert_eq!(connection.render(), want);
+        let dir = Scratch::new();
+        fs::write(dir.join("config"), want).unwrap();
+        let read = Access::read(&dir.join("config")).unwrap();
+        let certificate = Some((b"CERT".to_vec(), b"KEY".to_vec()));
+        let server_name = Some("api.example".to_owned());
+        let server = "https://127.0.0.1:6443".to_owned();
+        assert_eq!(read, Access { server, server_name, ca_pem: b"CA".into(), certificate, token: None });
         assert!(!Connection { server_name: None, ..connection }.render().contains("tls-server-name"));
+    }
+
+    const CONFIG: &str = "\
+current-context: b
+contexts:
+- {name: a, context: {cluster: none, user: none}}
+- {name: b, context: {cluster: c, user: u}}
+clusters:
+- name: c
+  cluster: {server: 'https://api.example/base', certificate-authority: ca.pem}
+users:
+- name: u
+  user: {tokenFile: sub/token}
+";
+
+    #[test]
+    fn files_are_found_beside_the_kubeconfig_and_json_will_do() {
+        let dir = Scratch::new();
+        fs::create_dir(dir.join("sub")).unwrap();
+        for (name, text) in [("config", CONFIG), ("ca.pem", "CA"), ("sub/token", "secret\n")] {
+            fs::write(dir.join(name), text).unwrap();
+        }
+        let want = Access {
+            server: "https://api.example/base".to_owned(),
+            server_name: None,
+            ca_pem: b"CA".to_vec(),
+            certificate: None,
+            token: Some("secret".to_owned()),
+        };
+        assert_eq!(Access::read(&dir.join("config")).unwrap(), want);
+        let json = r#"{"current-context": "x", "contexts": [{"name": "x", "context": {"cluster": "c", "user": ""}}],
+            "clusters": [{"name": "c", "cluster": {"server": "https://api.example/base",
+            "certificate-authority-data": "Q0E="}}]}"#;
+        fs::write(dir.join("config"), json).unwrap();
+        assert_eq!(Access::read(&dir.join("config")).unwrap(), Access { token: None, ..want });
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_named_in_one_line() {
+        let dir = Scratch::new();
+        fs::write(dir.join("ca.pem"), "CA").unwrap();
+        let path = dir.join("config");
+        for (from, to, want) in [
+            ("", "", "DIR/sub/token is not there"),
+            ("current-context: b", "", "current-context is not set"),
+            ("current-context: b", "current-context: d", "there is no context \"d\""),
+            ("current-context: b", "current-context: a", "there is no cluster \"none\""),
+            ("user: u}", "user: v}", "there is no user \"v\""),
+            ("users:", "users: 7\nothers:", "there is no user \"u\""),
+            ("server: 'https://api.example/base', ", "", "cluster \"c\" has no server"),
+            (
+                ", certificate-authority: ca.pem",
+                "",
+                "cluster \"c\" has no certificate-authority to check the server with",
+            ),
+            (
+                "certificate-authority: ca.pem",
+                "certificate-authority-data: '!'",
+                "certificate-authority-data is no base64: Invalid symbol 33, offset 0.",
+            ),
+            (
+                "certificate-authority: ca.pem",
+                "insecure-skip-tls-verify: true",
+                "insecure-skip-tls-verify of \"c\" is not supported here: use certificate-authority",
+            ),
+            (
+                "tokenFile: sub/token",
+                "exec: {command: rm}",
+                "exec of \"u\" is not supported here: put a token or a client certificate into the file",
+            ),
+            (
+                "tokenFile: sub/token",
+                "client-key-data: Q0E=",
+                "user \"u\" has only one of client-certificate and client-key",
+            ),
+        ] {
+            let text = CONFIG.replacen(from, to, 1);
+            fs::write(&path, if from.is_empty() { CONFIG } else { &text }).unwrap();
+            let error = format!("{:#}", Access::read(&path).unwrap_err());
+            let told = error.replace(&dir.display().to_string(), "DIR");
+            let told = told.strip_prefix("DIR/config: ").unwrap_or(&told);
+            assert_eq!(told, want);
+            if from.is_empty() {
+                fs::create_dir(dir.join("sub")).unwrap();
+                fs::write(dir.join("sub/token"), "secret").unwrap();
+            }
+        }
+        fs::write(&path, "users: [").unwrap();
+        let error = format!("{:#}", Access::read(&path).unwrap_err());
+        assert!(error.contains("config: yaml: line ") && error.lines().count() == 1, "{error}");
+        assert_eq!(
+            format!("{:#}", Access::read(&dir.join("none")).unwrap_err()),
+            format!("{} is not there", dir.join("none").display())
+        );
     }
 }

@@ -3,6 +3,7 @@
 
 mod assemble;
 mod cli;
+mod client;
 mod config;
 mod credentials;
 mod duration;

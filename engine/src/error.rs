@@ -128,6 +128,17 @@ pub enum Refusal {
     },
 }
 
+/// Why a backup was not begun.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum BackupError {
+    /// What is said to be held already is something else.
+    #[error("the list of what is held already is none")]
+    Held,
+    /// What was acknowledged cannot be brought to disk.
+    #[error("{0}")]
+    Refused(Refusal),
+}
+
 /// Why a stored state could not be read. Other keys are unaffected.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum ReadError {

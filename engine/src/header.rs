@@ -23,6 +23,8 @@
 
 use std::io;
 
+use bytes::Bytes;
+
 use crate::io::File;
 use crate::record::REVISION_END;
 
@@ -79,8 +81,8 @@ pub(crate) enum HeaderError {
 }
 
 impl Header {
-    /// The header's block, without notes.
-    pub fn block(&self) -> [u8; RECORDS_START as usize] {
+    /// The header itself.
+    pub fn bytes(&self) -> [u8; HEADER_BYTES] {
         let mut header = [0; HEADER_BYTES];
         let rewritten = self.rewritten.unwrap_or(Rewritten {
             last_revision: 0,
@@ -103,6 +105,12 @@ impl Header {
         header[72..80].copy_from_slice(&rewritten.grave_bytes.to_le_bytes());
         let crc = crc32fast::hash(&header[..HEADER_BYTES - 4]);
         header[HEADER_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
+        header
+    }
+
+    /// The header's block, without notes.
+    pub fn block(&self) -> [u8; RECORDS_START as usize] {
+        let header = self.bytes();
         let mut block = [0; RECORDS_START as usize];
         block[..HEADER_BYTES].copy_from_slice(&header);
         block[SECOND_HEADER..SECOND_HEADER + HEADER_BYTES].copy_from_slice(&header);
@@ -116,18 +124,24 @@ impl Header {
         }
         for at in [0, SECOND_HEADER as u64] {
             let bytes = file.read(at, HEADER_BYTES).map_err(HeaderError::Io)?;
-            if bytes[..8] != MAGIC || crc32fast::hash(&bytes[..HEADER_BYTES - 4]) != u32_at(&bytes, 124) {
-                continue;
-            }
-            if u32_at(&bytes, 8) > FORMAT_VERSION {
-                return Err(HeaderError::Newer(u32_at(&bytes, 8)));
-            }
-            if let Some(header) = Header::parse(&bytes, file.size()).filter(|header| header.number == number)
-            {
-                return Ok(header);
+            match Header::from_bytes(&bytes, file.size()) {
+                Ok(header) if header.number == number => return Ok(header),
+                Err(error @ HeaderError::Newer(_)) => return Err(error),
+                _ => {}
             }
         }
         Err(HeaderError::Damaged)
+    }
+
+    /// The header of a file of `size` bytes from one copy, 128 bytes long.
+    pub fn from_bytes(bytes: &[u8], size: u64) -> Result<Header, HeaderError> {
+        if bytes[..8] != MAGIC || crc32fast::hash(&bytes[..HEADER_BYTES - 4]) != u32_at(bytes, 124) {
+            return Err(HeaderError::Damaged);
+        }
+        match u32_at(bytes, 8) {
+            newer if newer > FORMAT_VERSION => Err(HeaderError::Newer(newer)),
+            _ => Header::parse(bytes, size).ok_or(HeaderError::Damaged),
+        }
     }
 
     /// The fields, if they make sense in a file of that size.
@@ -175,13 +189,29 @@ pub(crate) struct Note {
 impl Note {
     /// Writes it over the older of the segment's two. The caller syncs.
     pub fn write(&self, file: &dyn File, salt: u64) -> io::Result<()> {
+        file.write_at(self.place(), &self.bytes(salt))
+    }
+
+    /// The first block of a new segment that has this note already.
+    pub fn block(&self, header: &Header) -> Bytes {
+        let mut block = header.block();
+        let at = self.place() as usize;
+        block[at..at + NOTE_BYTES].copy_from_slice(&self.bytes(header.salt));
+        Bytes::copy_from_slice(&block)
+    }
+
+    fn place(&self) -> u64 {
+        NOTES[self.sequence as usize % 2]
+    }
+
+    fn bytes(&self, salt: u64) -> [u8; NOTE_BYTES] {
         let mut bytes = [0; NOTE_BYTES];
         bytes[4..8].copy_from_slice(&self.sequence.to_le_bytes());
         bytes[8..16].copy_from_slice(&self.synced.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.oldest.to_le_bytes());
         let crc = Note::crc(&bytes, salt);
         bytes[..4].copy_from_slice(&crc.to_le_bytes());
-        file.write_at(NOTES[self.sequence as usize % 2], &bytes)
+        bytes
     }
 
     /// The newest note of a segment; the empty one when there is none.

@@ -51,6 +51,12 @@ pub trait File: Send + Sync {
     /// The bytes at `offset..offset + len`, without copying where the disk is real. They keep the file's
     /// contents alive. An error when the range does not lie within the size.
     fn read(&self, offset: u64, len: usize) -> io::Result<Bytes>;
+    /// [`File::read`] into memory of the caller's, and nowhere else: for bytes that nobody will want again soon, and for
+    /// a disk that may fail under a mapping.
+    fn read_into(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        out.copy_from_slice(&self.read(offset, out.len())?);
+        Ok(())
+    }
     /// What was read so far will hardly be read again soon: it need not stay in the process's memory. Bytes that
     /// are still held stay valid.
     fn let_go(&self) {}
@@ -248,6 +254,10 @@ impl File for RealFile {
             Some(end) => Ok(self.map()?.slice(offset as usize..end as usize)),
             None => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "read past the end of the file")),
         }
+    }
+
+    fn read_into(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.file.read_exact_at(out, offset)
     }
 
     fn let_go(&self) {

@@ -9,6 +9,7 @@
 //! slices of mapped files. A tail is the log replayed and then followed. The layout of the files is described in
 //! `docs/format.md`. This crate knows bytes, revisions and files, and nothing of what they are used for.
 
+mod backup;
 mod chain;
 mod checkpoint;
 mod chores;
@@ -35,6 +36,7 @@ mod snapshot;
 #[cfg(test)]
 mod testing;
 mod time;
+mod transfer;
 mod types;
 mod watch;
 mod workers;
@@ -48,8 +50,11 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use parking_lot::Mutex;
 
+pub use crate::backup::Outgoing;
 use crate::commit::{Sequencer, Vitals};
-pub use crate::error::{CommitError, CompactError, OpenError, ReadError, Refusal, SnapshotError, TailError};
+pub use crate::error::{
+    BackupError, CommitError, CompactError, OpenError, ReadError, Refusal, SnapshotError, TailError,
+};
 use crate::expiry::Expiry;
 use crate::housekeeping::{Housekeeper, Progress, Requests, Tools};
 use crate::io::{Clock, Dir, Storage, SystemClock};
@@ -58,6 +63,7 @@ use crate::queue::Queue;
 pub use crate::record::{EventKind, Record};
 pub use crate::snapshot::{Entry, Scan, Snapshot};
 use crate::time::Times;
+use crate::transfer::Held;
 pub use crate::types::{
     ATTRIBUTES_BYTES_MAX, Change, Committed, Durability, Expected, KEY_BYTES_MAX, KeyRange, Options, Payload,
     SEGMENT_BYTES_DEFAULT, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, Stats, VALUE_BYTES_MAX, Write,
@@ -292,6 +298,22 @@ impl Engine {
             reached = progress.wait_for(|progress| so_far(progress)) => reached.ok().map(|_| ()),
             _ = closed.wait_for(|closed| *closed) => None,
         }
+    }
+
+    /// Begins a backup of the store as of its newest revision, for somebody who has `held` already (what
+    /// [`offline::Receiver::held`] says; nothing is fine). Whoever carries the frames holds up nobody. With relaxed
+    /// durability this waits for a sync, else for nothing.
+    pub fn backup(&self, held: &[u8]) -> Result<Outgoing, BackupError> {
+        let held = Held::decode(held).ok_or(BackupError::Held)?;
+        let root = self.0.hub.root();
+        let vitals = &self.0.vitals;
+        if let Some(last) = root.segments.in_order().last()
+            && vitals.synced.load(Ordering::Acquire) < root.revision
+        {
+            // What a crash takes back must not live on in a backup.
+            vitals.sync(last, root.revision).map_err(BackupError::Refused)?;
+        }
+        Ok(Outgoing::new(&root, held))
     }
 
     /// The newest revision committed at `time` or before; the oldest readable one when that is younger.

@@ -16,27 +16,27 @@ use crate::support::Random;
 /// Writers in parallel, each with a connection and objects of its own.
 const WRITERS: usize = 64;
 
-const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+pub const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 /// Name and version of each object, and what it holds.
 type State = BTreeMap<String, (u64, Value)>;
 
-fn tool(arguments: &[&str]) -> Output {
+pub fn tool(arguments: &[&str]) -> Output {
     Command::new(binary()).args(arguments).output().expect("the binary runs")
 }
 
 #[track_caller]
-fn report(arguments: &[&str]) -> Value {
+pub fn report(arguments: &[&str]) -> Value {
     let output = tool(&[arguments, &["--output=json"]].concat());
     assert_eq!(output.status.code(), Some(0), "{arguments:?}: {output:?}");
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
 }
 
-fn flag(name: &str, path: &Path) -> String {
+pub fn flag(name: &str, path: &Path) -> String {
     format!("--{name}={}", path.display())
 }
 
-fn version(object: &Value) -> u64 {
+pub fn version(object: &Value) -> u64 {
     object["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap()
 }
 
@@ -103,15 +103,18 @@ async fn a_backup_under_full_load_restores_to_exactly_the_state_at_its_revision(
         let marked = server.client().post(MAPS, &marker).await;
         assert_eq!(marked.status, 201, "{}", marked.text());
         let marked = version(&marked.json());
-        let (from, to) = (flag("data-dir", server.data_dir()), flag("to", &backups.path().join("b")));
+        // In turns over the network and from the directory, each on top of its own.
+        let (place, source, flags) = match round % 2 {
+            0 => ("network", flag("kubeconfig", &server.kubeconfig()), &[][..]),
+            _ => ("directory", flag("data-dir", server.data_dir()), &["--with-pki"][..]),
+        };
+        let place = backups.path().join(place);
         let target = flag("data-dir", &restored.path().join(round.to_string()));
-        let (backup, verify, restore) = tokio::task::spawn_blocking({
-            let source = flag("from", &backups.path().join("b"));
-            let own = flag("data-dir", &backups.path().join("b"));
-            move || {
-                let backup = report(&["backup", "--with-pki", &from, &to]);
-                (backup, report(&["verify", &own]), report(&["restore", &source, &target]))
-            }
+        let (backup, verify, restore) = tokio::task::spawn_blocking(move || {
+            let to = flag("to", &place);
+            let backup = report(&[&["backup", &source, &to], flags].concat());
+            let verify = report(&["verify", &flag("data-dir", &place)]);
+            (backup, verify, report(&["restore", &flag("from", &place), &target]))
         })
         .await
         .unwrap();

@@ -19,6 +19,7 @@ mod lists;
 mod memory;
 mod namespaces;
 mod naming;
+mod network_backups;
 mod process;
 mod protobuf;
 mod python;

@@ -19,7 +19,7 @@ pub enum Command {
     Inspect(Inspect),
     /// Says how much of what is in a store
     Stats(Stats),
-    /// Copies a store as of one revision, also beside a running server
+    /// Copies a store as of one revision, also beside a running server or, with --kubeconfig, over the network
     ///
     /// Every write acknowledged before it began is in it. An earlier backup of the same store in that directory is
     /// replaced in one step, and segments it has already are not copied again. Exit code 2: made, but the store has
@@ -109,7 +109,16 @@ pub struct Backup {
     #[arg(long, value_name = "DIR")]
     pub to: PathBuf,
 
-    /// Copies the certificates, keys and the administrator's kubeconfig as well.
+    /// Asks the running server of this kubeconfig's current context, instead of reading --data-dir. Whom it names must
+    /// be allowed to post to /backup.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["data_dir", "with_pki"])]
+    pub kubeconfig: Option<PathBuf>,
+
+    /// Address of that server, instead of the one in the kubeconfig.
+    #[arg(long, value_name = "URL", requires = "kubeconfig")]
+    pub server: Option<String>,
+
+    /// Copies the certificates, keys and the administrator's kubeconfig as well; not over the network.
     #[arg(long)]
     pub with_pki: bool,
 }

@@ -1,19 +1,20 @@
-//! `backup`: a consistent copy of a data directory's store, hot or cold, into a directory of its own.
+//! `backup`: a consistent copy of a data directory's store, hot or cold, or of a running server's over the network, into
+//! a directory of its own.
 //!
 //! The backup is laid out like a data directory: `log` (the store), `profile` (the vocabulary it is written in), and
 //! with `--with-pki` the certificates, keys and the administrator's kubeconfig.
 
-use std::cell::RefCell;
 use std::fs;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use engine::offline::BackedUp;
+use engine::offline::{BackedUp, Damage};
 use serde::Serialize;
 
 use crate::cli::args::{Backup, Format};
 use crate::cli::progress::Progress;
+use crate::cli::receive::receive;
 use crate::cli::report::{self, DamageReport, bytes};
 use crate::cli::{Outcome, store_dir};
 use crate::config::PROFILE_FILE;
@@ -39,30 +40,42 @@ const LISTED_MAX: usize = 100;
 
 /// Runs the command.
 pub fn run(flags: &Backup, out: &mut impl Write) -> anyhow::Result<Outcome> {
-    let (data_dir, to) = (&flags.common.data_dir, &flags.to);
-    files::private_dir(to)?;
-    let profile = files::read_if_there(&data_dir.join(PROFILE_FILE))?;
+    let to = &flags.to;
+    if flags.with_pki {
+        must_have_pki(&flags.common.data_dir)?;
+    }
+    let mut listed = Vec::new();
+    let on_damage = |damage: &Damage| {
+        if listed.len() < LISTED_MAX {
+            listed.push(damage.clone());
+        }
+    };
+    let (ready, profile) = match &flags.kubeconfig {
+        Some(kubeconfig) => {
+            let (ready, profile) = receive(kubeconfig, flags.server.as_deref(), &store_dir(to), on_damage)?;
+            (ready, Some(format!("{profile}\n").into_bytes()))
+        }
+        None => {
+            let data_dir = &flags.common.data_dir;
+            let profile = files::read_if_there(&data_dir.join(PROFILE_FILE))?;
+            let mut progress = Progress::new("backup", 0);
+            let update = |done, total| progress.update_of(done, total);
+            (engine::offline::backup(&store_dir(data_dir), &store_dir(to), on_damage, update)?, profile)
+        }
+    };
     // Before the store, so that a backup that counts is never without it.
-    if let Some(profile) = &profile {
-        files::write_private(&to.join(PROFILE_FILE), profile)?;
+    if let Some(profile) = profile {
+        files::write_private(&to.join(PROFILE_FILE), &profile)?;
     }
     if flags.with_pki {
-        copy_pki(data_dir, to)?;
+        copy_pki(&flags.common.data_dir, to)?;
     }
     files::sync_dir(to)?;
-    let progress = RefCell::new(Progress::new("backup", 0));
-    let mut listed = Vec::new();
-    let done = engine::offline::backup(
-        &store_dir(data_dir),
-        &store_dir(to),
-        |damage| {
-            if listed.len() < LISTED_MAX {
-                listed.push(damage.clone());
-            }
-        },
-        |done, total| progress.borrow_mut().update_of(done, total),
-    )?;
-    drop(progress);
+    let done = ready.place()?;
+    tell(flags, done, &listed, out)
+}
+
+fn tell(flags: &Backup, done: BackedUp, listed: &[Damage], out: &mut impl Write) -> anyhow::Result<Outcome> {
     let outcome = if done.damages > 0 { Outcome::Damaged } else { Outcome::Fine };
     let BackedUp { revision, oldest, copied, kept, damages } = done;
     if flags.common.output == Format::Json {
@@ -82,14 +95,14 @@ pub fn run(flags: &Backup, out: &mut impl Write) -> anyhow::Result<Outcome> {
         writeln!(out)?;
         return Ok(outcome);
     }
-    for damage in &listed {
+    for damage in listed {
         writeln!(out, "damage: {damage}")?;
     }
     let segments = |count| report::count(count, "segment", "segments");
     write!(
         out,
         "{}: revision {revision}, {} copied ({})",
-        to.display(),
+        flags.to.display(),
         segments(copied.0),
         bytes(copied.1)
     )?;
@@ -100,18 +113,19 @@ pub fn run(flags: &Backup, out: &mut impl Write) -> anyhow::Result<Outcome> {
         write!(out, ", {} copied as they are", report::count(damages, "damaged record", "damaged records"))?;
     }
     writeln!(out)?;
-    if !flags.with_pki {
-        writeln!(out, "certificates, keys and kubeconfig are not part of it; --with-pki makes them so")?;
+    match flags.kubeconfig {
+        Some(_) => writeln!(out, "certificates and keys are not part of it: they stay with the server")?,
+        None if flags.with_pki => {}
+        None => {
+            writeln!(out, "certificates, keys and kubeconfig are not part of it; --with-pki makes them so")?
+        }
     }
     Ok(outcome)
 }
 
 /// Copies certificates, keys and the administrator's kubeconfig, each whole or not at all.
 pub fn copy_pki(from: &Path, to: &Path) -> anyhow::Result<()> {
-    let pki = from.join(PKI_DIR);
-    if !pki.is_dir() {
-        bail!("there are no certificates in {}", pki.display());
-    }
+    let pki = must_have_pki(from)?;
     files::private_dir(&to.join(PKI_DIR))?;
     let list = fs::read_dir(&pki).with_context(|| format!("cannot read {}", pki.display()))?;
     for entry in list {
@@ -125,4 +139,10 @@ pub fn copy_pki(from: &Path, to: &Path) -> anyhow::Result<()> {
         files::write_private(&to.join(KUBECONFIG_FILE), &bytes)?;
     }
     files::sync_dir(&to.join(PKI_DIR))
+}
+
+/// Where the certificates are, if there are any.
+fn must_have_pki(data_dir: &Path) -> anyhow::Result<PathBuf> {
+    let pki = data_dir.join(PKI_DIR);
+    if pki.is_dir() { Ok(pki) } else { bail!("there are no certificates in {}", pki.display()) }
 }

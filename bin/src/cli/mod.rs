@@ -9,6 +9,7 @@ mod backup;
 mod compact;
 mod inspect;
 mod progress;
+mod receive;
 mod report;
 mod restore;
 mod stats;

@@ -17,9 +17,11 @@ mod checkpoints;
 mod damage;
 mod files;
 mod making;
+mod receive;
 mod records;
 mod restore;
 mod survey;
+mod target;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -29,12 +31,14 @@ use crate::chain::{self, Order};
 use crate::checkpoint;
 use crate::header::{FORMAT_VERSION, HeaderError, RECORDS_START};
 use crate::io::File;
-pub use crate::offline::backup::{BackedUp, backup};
+pub use crate::offline::backup::backup;
 pub use crate::offline::damage::{Damage, Problem};
 use crate::offline::files::ReadFile;
+pub use crate::offline::receive::Receiver;
 pub use crate::offline::records::{Found, LogRecord, RecordKind, Records};
 pub use crate::offline::restore::{Point, Restored, restore};
 pub use crate::offline::survey::{KeyState, SegmentSummary, Survey, survey};
+pub use crate::offline::target::{BackedUp, Ready};
 use crate::segment::Segment;
 
 /// Why a tool could not do its work. Each text is one line and names the path.
@@ -127,6 +131,34 @@ pub enum OfflineError {
     NoRevisionsLeft {
         /// The store's directory.
         dir: PathBuf,
+    },
+    /// What was received is not what a server sends: another program answered, or something on the way changed it.
+    #[error("what was received is no backup: {what}")]
+    NoBackup {
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// A later release sent this.
+    #[error("the server sends a backup of version {found}, and {supported} is the newest this release reads")]
+    NewerTransfer {
+        /// The version found.
+        found: u32,
+        /// The newest version this release reads.
+        supported: u32,
+    },
+    /// The transfer ended before the backup did.
+    #[error("the transfer ended early: {received} of {total} bytes came")]
+    CutShort {
+        /// Bytes of records received.
+        received: u64,
+        /// How many there are; 0 when not even that came.
+        total: u64,
+    },
+    /// The sender cannot go on, and says so.
+    #[error("the server gave up: {reason}")]
+    GivenUp {
+        /// What it says.
+        reason: String,
     },
     /// The operating system said no.
     #[error("{}: cannot {operation}: {source}", path.display())]

@@ -1,0 +1,50 @@
+//! A backup over the network: `what is there already ─► POST /backup ─► frames ─► a directory beside the place`.
+
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use api::backup;
+use api::naming;
+use api::server::BODY_BYTES_MAX;
+use engine::offline::{Damage, Ready, Receiver};
+
+use crate::cli::progress::Progress;
+use crate::client::{self, Client};
+use crate::kubeconfig::Access;
+
+/// Receives a backup from the server of `kubeconfig`, or from `server` as whom that names, for the place `store`.
+/// Returns it with the vocabulary of its server.
+pub fn receive(
+    kubeconfig: &Path,
+    server: Option<&str>,
+    store: &Path,
+    on_damage: impl FnMut(&Damage),
+) -> anyhow::Result<(Ready, &'static str)> {
+    let client = Client::new(Access::read(kubeconfig)?, server)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.context("cannot start the runtime")?.block_on(transfer(&client, store, on_damage))
+}
+
+async fn transfer(
+    client: &Client,
+    store: &Path,
+    mut on_damage: impl FnMut(&Damage),
+) -> anyhow::Result<(Ready, &'static str)> {
+    let mut receiver = Receiver::begin(store)?;
+    let mut progress = Progress::new("check what is there", 0);
+    let held = receiver.held(BODY_BYTES_MAX, |done, total| progress.update_of(done, total));
+    drop(progress);
+    let response = client.post(backup::PATH, held).await?;
+    let profile = response.headers().get(backup::NAMING).and_then(|value| value.to_str().ok());
+    let Some(naming) = naming::ALL.iter().find(|naming| Some(naming.profile) == profile) else {
+        bail!("the server does not say in which vocabulary its store is written");
+    };
+    let mut body = response.into_body();
+    let mut progress = Progress::new("backup", 0);
+    while let Some(bytes) = client::next(&mut body).await? {
+        receiver.take(&bytes, &mut on_damage)?;
+        let (done, total) = receiver.progress();
+        progress.update_of(done, total);
+    }
+    Ok((receiver.ready()?, naming.profile))
+}

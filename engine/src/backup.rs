@@ -1,0 +1,118 @@
+//! A running store on its way to a backup: its segments at one revision, frame by frame.
+//!
+//! A published root names the segments of the log and where the last of them ends; completed ones never change and
+//! the last one only grows. So the root says all, nothing waits for whoever takes the frames, and reclaim may remove
+//! the files meanwhile: they are held open until their last byte is out. One frame is in memory at a time, and bytes
+//! are read into it past the mappings: a backup looks at everything once, which readers should not pay for.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::header::RECORDS_START;
+use crate::segment::Segment;
+use crate::snapshot::Root;
+use crate::transfer::{self, Coming, Frame, Held, Start};
+
+/// What is left of a backup to be sent.
+pub struct Outgoing {
+    revision: u64,
+    start: Option<Start>,
+    segments: VecDeque<Part>,
+    /// The one whose records are being sent, and where the next of them stand.
+    current: Option<(Part, u64)>,
+    /// Frames made so far.
+    frames: u32,
+    ended: bool,
+}
+
+struct Part {
+    segment: Arc<Segment>,
+    end: u64,
+    held: bool,
+}
+
+impl Outgoing {
+    /// The log as `root` shows it, all of which is on disk, to somebody who has `held` already.
+    pub(crate) fn new(root: &Root, held: Vec<Held>) -> Outgoing {
+        let in_order = root.segments.in_order();
+        let held: HashMap<u32, Held> = held.into_iter().map(|held| (held.header.number, held)).collect();
+        let parts = in_order.iter().enumerate().map(|(at, segment)| {
+            let end = root.end_of(segment);
+            // The last one may go on where a copy of it ended.
+            let is_complete = at + 1 < in_order.len() || segment.header.rewritten.is_some();
+            let held =
+                held.get(&segment.header.number).is_some_and(|held| is_complete && held.is(segment, end));
+            Part { segment: segment.clone(), end, held }
+        });
+        let segments: VecDeque<Part> = parts.collect();
+        let sent = segments.iter().filter(|part| !part.held);
+        let start = Start {
+            segments: segments.len() as u32,
+            store: in_order.first().map_or(0, |segment| segment.header.store),
+            revision: root.revision,
+            oldest: root.oldest,
+            bytes: sent.map(|part| part.end - RECORDS_START).sum(),
+        };
+        Outgoing {
+            revision: root.revision,
+            start: Some(start),
+            segments,
+            current: None,
+            frames: 0,
+            ended: false,
+        }
+    }
+
+    /// The revision at which the backup is consistent: the newest when it was begun.
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// The next frame, of at most some 256 KiB; `None` behind the last. Blocks on the disk.
+    ///
+    /// # Errors
+    /// A segment cannot be read. Nothing comes after that but [`Outgoing::give_up`].
+    pub fn next_frame(&mut self) -> io::Result<Option<Bytes>> {
+        if self.ended {
+            return Ok(None);
+        }
+        let number = self.frames;
+        if let Some((part, at)) = &mut self.current {
+            let read = transfer::data(&part.segment, *at, part.end, number);
+            let frame = read.inspect_err(|_| self.ended = true)?;
+            *at += (frame.len() - transfer::FRAME_HEAD) as u64;
+            if *at == part.end {
+                self.current = None;
+            }
+            self.frames += 1;
+            return Ok(Some(frame));
+        }
+        let frame = if let Some(start) = self.start.take() {
+            Frame::Start(start)
+        } else if let Some(part) = self.segments.pop_front() {
+            let Part { segment, end, held } = &part;
+            let (header, size) = (segment.header, segment.file.size());
+            let coming = Coming { header, size, end: *end, held: *held };
+            if !held && *end > RECORDS_START {
+                self.current = Some((part, RECORDS_START));
+            }
+            Frame::Segment(coming)
+        } else {
+            self.ended = true;
+            Frame::End
+        };
+        self.frames += 1;
+        Ok(Some(frame.encode(number)))
+    }
+
+    /// The last frame in place of all that is missing: there will be no more, because of `reason`.
+    pub fn give_up(&mut self, reason: &str) -> Bytes {
+        self.ended = true;
+        self.current = None;
+        self.segments.clear();
+        Frame::Failed(reason.to_owned()).encode(self.frames)
+    }
+}

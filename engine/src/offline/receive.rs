@@ -1,0 +1,207 @@
+//! The receiving end of a backup of a running store: frames (`transfer.rs`) to a directory.
+//!
+//! ```text
+//! frames ─► start ─► segment ─► data … ─► segment (held: taken over from the backup before) … ─► end ─► Ready
+//! ```
+//!
+//! It believes nothing: frames must come in order and make a log, records must match their checksums, and what is
+//! said to be held must be what this end said that it has. Until the last frame has come there is nothing but a
+//! directory in the making; memory is one frame.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::chain::{self, Order};
+use crate::header::{Header, Note, RECORDS_START};
+use crate::io::File;
+use crate::offline::OfflineError;
+use crate::offline::damage::Damage;
+use crate::offline::target::{Ready, Target};
+use crate::record::RECORD_BYTES_MAX;
+use crate::transfer::{Broken, Coming, Frame, Held, Start, TRANSFER_VERSION};
+use crate::types::SEGMENT_BYTES_MAX;
+
+/// Largest file of a segment: one record may need a larger one than was asked for.
+const FILE_BYTES_MAX: u64 = SEGMENT_BYTES_MAX + RECORDS_START + RECORD_BYTES_MAX as u64;
+
+/// A backup that is being received.
+pub struct Receiver {
+    target: Target,
+    /// What this end has said to have already.
+    held: HashMap<u32, Held>,
+    /// The beginning of a frame.
+    buffer: Vec<u8>,
+    /// Frames taken so far.
+    frames: u32,
+    start: Option<Start>,
+    headers: Vec<Header>,
+    numbers: HashSet<u32>,
+    /// The segment whose records come, or whose end is not known yet.
+    arriving: Option<Arriving>,
+    received: u64,
+    ended: bool,
+}
+
+struct Arriving {
+    coming: Coming,
+    file: Arc<dyn File>,
+    at: u64,
+}
+
+impl Receiver {
+    /// Begins to receive a backup for `target`, where an earlier one of the same store may be.
+    pub fn begin(target: &Path) -> Result<Receiver, OfflineError> {
+        Ok(Receiver {
+            target: Target::begin(target)?,
+            held: HashMap::new(),
+            buffer: Vec::new(),
+            frames: 0,
+            start: None,
+            headers: Vec::new(),
+            numbers: HashSet::new(),
+            arriving: None,
+            received: 0,
+            ended: false,
+        })
+    }
+
+    /// What the earlier backup has, as [`Engine::backup`](crate::Engine::backup) wants to know it, in at most
+    /// `bytes_max` bytes: 152 for each segment; what does not fit is sent again. Reads and checks all of it;
+    /// `on_progress` hears the bytes done and the bytes there are.
+    pub fn held(&mut self, bytes_max: usize, on_progress: impl FnMut(u64, u64)) -> Vec<u8> {
+        let held = self.target.held(on_progress);
+        let told = Held::encode(&held, bytes_max);
+        self.held = held.into_iter().map(|held| (held.header.number, held)).collect();
+        told
+    }
+
+    /// Takes the next bytes, of any number; blocks on the disk. After an error there is nothing to go on with. Tells
+    /// `on_damage` of records that are damaged in the store itself.
+    pub fn take(&mut self, bytes: &[u8], mut on_damage: impl FnMut(&Damage)) -> Result<(), OfflineError> {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        buffer.extend_from_slice(bytes);
+        let mut at = 0;
+        loop {
+            let decoded = Frame::decode(&buffer[at..], self.frames).map_err(|broken| match broken {
+                Broken::Nonsense => no_backup("a frame is damaged or missing"),
+                Broken::Newer(found) => OfflineError::NewerTransfer { found, supported: TRANSFER_VERSION },
+            })?;
+            let Some((frame, len)) = decoded else { break };
+            if self.ended {
+                return Err(no_backup("something comes behind its end"));
+            }
+            self.frame(frame, &mut on_damage)?;
+            self.frames = self.frames.wrapping_add(1);
+            at += len;
+        }
+        if self.ended && at < buffer.len() {
+            return Err(no_backup("something comes behind its end"));
+        }
+        buffer.drain(..at);
+        self.buffer = buffer;
+        Ok(())
+    }
+
+    /// Bytes of records received, and how many will be in all, once that is known.
+    pub fn progress(&self) -> (u64, u64) {
+        (self.received, self.start.map_or(0, |start| start.bytes))
+    }
+
+    /// The whole of it, if the whole has come.
+    pub fn ready(self) -> Result<Ready, OfflineError> {
+        let (received, total) = self.progress();
+        if self.ended { Ok(self.target.ready()) } else { Err(OfflineError::CutShort { received, total }) }
+    }
+
+    fn frame(&mut self, frame: Frame<'_>, on_damage: &mut dyn FnMut(&Damage)) -> Result<(), OfflineError> {
+        let start = match (frame, self.start) {
+            (Frame::Failed(reason), _) => return Err(OfflineError::GivenUp { reason: printable(&reason) }),
+            (Frame::Start(start), None) => {
+                self.target.must_be_of(start.store)?;
+                (self.target.done.revision, self.target.done.oldest) = (start.revision, start.oldest);
+                self.start = Some(start);
+                return Ok(());
+            }
+            (Frame::Segment(coming), Some(start)) => {
+                self.complete(coming.header.first_revision, on_damage)?;
+                return self.begin_segment(coming, &start);
+            }
+            (Frame::Data(bytes), Some(_)) => return self.data(bytes),
+            (Frame::End, Some(start)) => start,
+            _ => return Err(no_backup("its frames come in no order")),
+        };
+        self.complete(start.revision + 1, on_damage)?;
+        let Order { log, gaps } = chain::order(&self.headers);
+        let is_log = gaps.is_empty()
+            && log.len() == self.headers.len()
+            && start.segments as usize == self.headers.len();
+        self.ended = is_log && !self.headers.is_empty();
+        if self.ended { Ok(()) } else { Err(no_backup("its segments make no log")) }
+    }
+
+    fn begin_segment(&mut self, coming: Coming, start: &Start) -> Result<(), OfflineError> {
+        let Coming { header, size, end, held } = coming;
+        let follows = self.headers.last().is_none_or(|last| last.first_revision <= header.first_revision);
+        let fits = self.headers.len() < start.segments as usize && size <= FILE_BYTES_MAX;
+        if header.store != start.store || !follows || !fits || !self.numbers.insert(header.number) {
+            return Err(no_backup("a segment does not belong to the others"));
+        }
+        self.headers.push(header);
+        let is_last = self.headers.len() == start.segments as usize;
+        if held {
+            let told = self.held.get(&header.number).filter(|told| told.header == header && told.end == end);
+            let had = told.and_then(|told| self.target.earlier(&told.header));
+            let had = had.ok_or_else(|| no_backup("a segment is left out that is not there"))?;
+            return self.target.keep(&had, end);
+        }
+        let block = match is_last {
+            // What it says of the log must hold for the copy.
+            true => Note { sequence: 1, synced: start.revision, oldest: start.oldest }.block(&header),
+            false => header.block().to_vec().into(),
+        };
+        let file = self.target.create(header.number, size, &block)?;
+        self.arriving = Some(Arriving { coming, file, at: RECORDS_START });
+        Ok(())
+    }
+
+    fn data(&mut self, bytes: &[u8]) -> Result<(), OfflineError> {
+        let Some(Arriving { coming, file, at }) = &mut self.arriving else {
+            return Err(no_backup("records come without their segment"));
+        };
+        if bytes.len() as u64 > coming.end - *at {
+            return Err(no_backup("a segment has more records than it was said to have"));
+        }
+        file.write_at(*at, bytes).map_err(self.target.failed(coming.header.number))?;
+        *at += bytes.len() as u64;
+        self.received += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// The segment that was coming has all its revisions before `end_revision`.
+    fn complete(
+        &mut self,
+        end_revision: u64,
+        on_damage: &mut dyn FnMut(&Damage),
+    ) -> Result<(), OfflineError> {
+        let Some(Arriving { coming, file, at }) = self.arriving.take() else { return Ok(()) };
+        if at != coming.end {
+            return Err(no_backup("a segment has fewer records than it was said to have"));
+        }
+        file.sync_data().map_err(self.target.failed(coming.header.number))?;
+        self.target.copied(&coming.header, file, end_revision, at - RECORDS_START, on_damage)
+    }
+}
+
+fn no_backup(what: &'static str) -> OfflineError {
+    OfflineError::NoBackup { what }
+}
+
+/// A reason from elsewhere, as part of a line.
+fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+#[cfg(test)]
+#[path = "receive_test.rs"]
+mod tests;

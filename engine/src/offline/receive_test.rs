@@ -1,0 +1,338 @@
+//! Backups sent from an open engine: whole, in pieces, on top of earlier ones, cut off, changed on their way, and
+//! while reclaim removes what is being sent.
+
+use std::fs;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::*;
+use crate::offline::{BackedUp, Found, Store, survey};
+use crate::testing::{Random, TempDir};
+use crate::transfer::{DATA_BYTES, FRAME_HEAD};
+use crate::{BackupError, Change, Engine, Expected, Options, Outgoing, Payload, SEGMENT_BYTES_MIN, Write};
+
+/// Enough for everything that is held.
+const HELD_MAX: usize = 1 << 20;
+
+fn open(temp: &TempDir) -> Engine {
+    open_dir(&temp.path().join("store"))
+}
+
+fn open_dir(dir: &Path) -> Engine {
+    Engine::open(Options { segment_bytes: SEGMENT_BYTES_MIN, ..Options::new(dir) }).unwrap()
+}
+
+async fn put(engine: &Engine, key: &str, value: &[u8]) -> u64 {
+    let (key, value) = (Bytes::copy_from_slice(key.as_bytes()), Bytes::copy_from_slice(value));
+    let change = Change::Put(Payload { value, ..Payload::default() });
+    engine.commit(Write { key, expected: Expected::Any, change }).await.unwrap().revision
+}
+
+/// As many puts of 8 kB to as many keys; seven of them fill a segment.
+async fn fill(engine: &Engine, puts: u64, keys: u64) {
+    for n in 0..puts {
+        put(engine, &format!("/k/{}", n % keys), format!("{n:08}").repeat(1_000).as_bytes()).await;
+    }
+}
+
+fn frames(mut outgoing: Outgoing) -> Vec<Bytes> {
+    std::iter::from_fn(|| outgoing.next_frame().unwrap()).collect()
+}
+
+fn receive(target: &Path, pieces: impl IntoIterator<Item = Bytes>) -> Result<BackedUp, OfflineError> {
+    let mut receiver = Receiver::begin(target)?;
+    receiver.held(HELD_MAX, |_, _| ());
+    for piece in pieces {
+        receiver.take(&piece, |_| ())?;
+    }
+    receiver.ready()?.place()
+}
+
+/// Takes a backup of an open store.
+fn back_up(engine: &Engine, target: &Path) -> BackedUp {
+    let mut receiver = Receiver::begin(target).unwrap();
+    let held = receiver.held(HELD_MAX, |_, _| ());
+    for frame in frames(engine.backup(&held).unwrap()) {
+        receiver.take(&frame, |damage| panic!("{damage}")).unwrap();
+    }
+    receiver.ready().unwrap().place().unwrap()
+}
+
+/// Revision, key and value of every record.
+fn records(dir: &Path) -> Vec<(u64, Bytes, Option<Bytes>)> {
+    let store = Store::open(dir).unwrap();
+    let records = store.records().filter_map(|found| match found {
+        Found::Record(record) => Some((record.revision(), record.key(), record.value())),
+        Found::Damage(damage) => panic!("{damage}"),
+        Found::Torn { .. } => None,
+    });
+    records.collect()
+}
+
+/// Key and value of everything that exists at `revision`.
+fn states(engine: &Engine, revision: u64) -> Vec<(Bytes, Bytes)> {
+    let snapshot = engine.snapshot_at(revision).unwrap();
+    snapshot.prefix(b"").map(|entry| (entry.key().clone(), entry.read().unwrap().value)).collect()
+}
+
+fn inode(path: &Path) -> u64 {
+    fs::metadata(path).unwrap().ino()
+}
+
+#[tokio::test]
+async fn what_arrives_is_the_log_and_the_next_time_only_what_is_new() {
+    let temp = TempDir::new();
+    let (engine, target) = (open(&temp), temp.path().join("backup"));
+    fill(&engine, 20, 15).await;
+    let first = back_up(&engine, &target);
+    assert_eq!((first.revision, first.copied.0, first.kept.0), (20, 3, 0));
+    assert_eq!(records(&target).len(), 20);
+    fill(&engine, 9, 9).await;
+    let kept = target.join("0000000001.segment");
+    let before = inode(&kept);
+    let second = back_up(&engine, &target);
+    assert_eq!((second.revision, second.copied.0, second.kept.0), (29, 3, 2));
+    assert!(second.copied.1 < first.copied.1, "only what is new: {second:?}");
+    assert_eq!(inode(&kept), before);
+    assert!(!temp.path().join("backup.next").exists());
+    engine.close().await;
+    assert_eq!(records(&target), records(&temp.path().join("store")));
+    let surveyed = survey(&Store::open(&target).unwrap(), |damage| panic!("{damage}"), |_| ());
+    assert_eq!((surveyed.revision, surveyed.damages), (29, 0));
+    assert_eq!(open_dir(&target).revision(), 29, "it is a store like any other");
+}
+
+#[tokio::test]
+async fn pieces_may_have_any_size() {
+    let temp = TempDir::new();
+    let engine = open(&temp);
+    fill(&engine, 20, 15).await;
+    let stream = frames(engine.backup(b"").unwrap()).concat();
+    for len in [1, 15, 17, 4_096, DATA_BYTES + FRAME_HEAD, stream.len()] {
+        let target = temp.path().join(format!("in-{len}"));
+        let pieces = stream.chunks(len).map(Bytes::copy_from_slice);
+        assert_eq!(receive(&target, pieces).unwrap().revision, 20);
+        assert_eq!(records(&target).len(), 20);
+    }
+}
+
+#[tokio::test]
+async fn a_transfer_that_is_cut_or_changed_anywhere_is_no_backup_and_leaves_the_one_before() {
+    let temp = TempDir::new();
+    let (engine, target) = (open(&temp), temp.path().join("backup"));
+    fill(&engine, 8, 4).await;
+    back_up(&engine, &target);
+    let before = records(&target);
+    fill(&engine, 8, 4).await;
+    let frames = frames(engine.backup(b"").unwrap());
+    let stream = frames.concat();
+    let mut random = Random::new(7);
+    let boundaries = frames.iter().scan(0, |end, frame| {
+        *end += frame.len();
+        Some(*end)
+    });
+    let mut cuts: Vec<usize> = boundaries.filter(|end| *end < stream.len()).chain([0, 1]).collect();
+    cuts.extend((0..30).map(|_| random.below(stream.len() as u64) as usize));
+    for cut in cuts {
+        let error = receive(&target, [Bytes::copy_from_slice(&stream[..cut])]).unwrap_err();
+        assert!(matches!(error, OfflineError::CutShort { .. }), "{cut}: {error}");
+    }
+    for _ in 0..30 {
+        let mut changed = stream.clone();
+        let at = random.below(stream.len() as u64) as usize;
+        changed[at] ^= 1 << random.below(8);
+        let error = receive(&target, [changed.into()]).unwrap_err();
+        // A length may be changed such that more has to come.
+        let is_told = matches!(error, OfflineError::NoBackup { .. } | OfflineError::CutShort { .. });
+        assert!(is_told, "{at}: {error}");
+    }
+    for left_out in 0..frames.len() {
+        let pieces = frames.iter().enumerate().filter(|(at, _)| *at != left_out);
+        receive(&target, pieces.map(|(_, frame)| frame.clone())).unwrap_err();
+    }
+    assert_eq!(records(&target), before);
+    assert!(!temp.path().join("backup.next").exists());
+}
+
+#[tokio::test]
+async fn a_sender_that_gives_up_is_quoted() {
+    let temp = TempDir::new();
+    let engine = open(&temp);
+    fill(&engine, 8, 4).await;
+    let mut outgoing = engine.backup(b"").unwrap();
+    let begun: Vec<_> = (0..3).map(|_| outgoing.next_frame().unwrap().unwrap()).collect();
+    let last = outgoing.give_up("the server\nis shutting down");
+    assert_eq!(outgoing.next_frame().unwrap(), None);
+    let error = receive(&temp.path().join("backup"), begun.into_iter().chain([last])).unwrap_err();
+    assert_eq!(error.to_string(), "the server gave up: the server is shutting down");
+}
+
+#[tokio::test]
+async fn what_reclaim_removes_meanwhile_is_sent_to_its_end() {
+    let temp = TempDir::new();
+    let (engine, target) = (open(&temp), temp.path().join("backup"));
+    fill(&engine, 30, 3).await;
+    let want = states(&engine, 30);
+    let mut outgoing = engine.backup(b"").unwrap();
+    let mut stream = vec![outgoing.next_frame().unwrap().unwrap()];
+    fill(&engine, 30, 3).await;
+    engine.compact(60).await.unwrap();
+    engine.settled().await;
+    engine.checkpoint().await;
+    assert!(!temp.path().join("store/0000000001.segment").exists(), "reclaim has done its work");
+    stream.extend(frames(outgoing));
+    let done = receive(&target, stream).unwrap();
+    assert_eq!(done.revision, 30);
+    let copy = open_dir(&target);
+    assert_eq!((copy.revision(), states(&copy, 30)), (30, want));
+    copy.close().await;
+    // What is there now has nothing in common with it, and is received all the same.
+    let now = back_up(&engine, &target);
+    assert_eq!((now.revision, now.oldest), (60, 60));
+    assert_eq!(states(&open_dir(&target), 60), states(&engine, 60));
+}
+
+#[tokio::test]
+async fn segments_are_the_same_only_if_everything_says_so() {
+    let temp = TempDir::new();
+    let (engine, target) = (open(&temp), temp.path().join("backup"));
+    fill(&engine, 20, 15).await;
+    back_up(&engine, &target);
+    let path = target.join("0000000001.segment");
+    let flip = |at: u64| {
+        let file = fs::File::options().read(true).write(true).open(&path).unwrap();
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, at).unwrap();
+        file.write_all_at(&[byte[0] ^ 1], at).unwrap();
+    };
+    // A value that rotted; a header that says another salt than the server's.
+    for at in [4_096 + 5_000, 24] {
+        flip(at);
+        if at == 24 {
+            flip(2_048 + at);
+        }
+        assert_eq!(back_up(&engine, &target).kept.0, 1, "{at}");
+        assert_eq!(records(&target).len(), 20);
+    }
+    // The same segment, and its last record another one.
+    let mut receiver = Receiver::begin(&target).unwrap();
+    let held = Held::decode(&receiver.held(HELD_MAX, |_, _| ())).unwrap();
+    assert_eq!(held.len(), 2);
+    let is_sent = |changed: Held| {
+        let outgoing = engine.backup(&Held::encode(&[changed], HELD_MAX)).unwrap();
+        frames(outgoing).len()
+    };
+    let none = is_sent(Held { end: 1, ..held[0] });
+    assert_eq!(is_sent(held[0]), none - 1, "its records are one frame");
+    let (offset, checksums) = held[0].last.unwrap();
+    for last in [
+        None,
+        Some((offset, [0; 8])),
+        Some((offset + 8, checksums)),
+        Some((1, checksums)),
+        Some((u64::MAX, checksums)),
+    ] {
+        assert_eq!(is_sent(Held { last, ..held[0] }), none, "{last:?}");
+    }
+    assert_eq!(is_sent(Held { header: Header { store: 1, ..held[0].header }, ..held[0] }), none);
+    assert!(matches!(engine.backup(b"nonsense"), Err(BackupError::Held)));
+}
+
+#[tokio::test]
+async fn senders_that_lie_are_refused() {
+    let temp = TempDir::new();
+    let engine = open(&temp);
+    fill(&engine, 20, 15).await;
+    let honest = frames(engine.backup(b"").unwrap());
+    let decoded: Vec<Frame<'_>> = honest
+        .iter()
+        .enumerate()
+        .map(|(number, bytes)| Frame::decode(bytes, number as u32).unwrap().unwrap().0)
+        .collect();
+    let Frame::Segment(second) = decoded[3] else { panic!("{decoded:?}") };
+    let kind = std::mem::discriminant::<Frame<'_>>;
+    let try_with = |what: &str, want: &str, change: &dyn Fn(&mut Vec<Frame<'_>>)| {
+        let mut frames = decoded.clone();
+        change(&mut frames);
+        let bytes = frames.iter().enumerate().map(|(number, frame)| frame.encode(number as u32));
+        let error = receive(&temp.path().join("backup"), bytes).unwrap_err();
+        assert_eq!(error.to_string(), format!("what was received is no backup: {want}"), "{what}");
+    };
+    assert_eq!(kind(&decoded[2]), kind(&Frame::Data(b"")));
+    let (order, belong) = ("its frames come in no order", "a segment does not belong to the others");
+    try_with("no start", order, &|frames| drop(frames.remove(0)));
+    try_with("two starts", order, &|frames| frames.insert(0, frames[0].clone()));
+    try_with("records first", "records come without their segment", &|frames| drop(frames.remove(1)));
+    try_with("fewer records", "a segment has fewer records than it was said to have", &|frames| {
+        frames.remove(2);
+    });
+    try_with("more records", "a segment has more records than it was said to have", &|frames| {
+        frames.insert(2, frames[2].clone());
+    });
+    try_with("twice the same", belong, &|frames| frames[5] = frames[3].clone());
+    try_with("out of order", belong, &|frames| frames[3] = frames[1].clone());
+    try_with("of another store", belong, &|frames| {
+        let header = Header { store: 1, ..second.header };
+        frames[3] = Frame::Segment(Coming { header, ..second });
+    });
+    try_with("a huge file", belong, &|frames| {
+        frames[3] = Frame::Segment(Coming { size: u64::MAX, ..second });
+    });
+    try_with("left out", "a segment is left out that is not there", &|frames| {
+        frames[3] = Frame::Segment(Coming { held: true, ..second });
+    });
+    try_with("one less", "its segments make no log", &|frames| drop(frames.drain(3..5)));
+    try_with("none", "its segments make no log", &|frames| drop(frames.drain(1..frames.len() - 1)));
+    try_with("more behind the end", "something comes behind its end", &|frames| frames.push(Frame::End));
+    assert!(!temp.path().join("backup").exists());
+    let error =
+        receive(&temp.path().join("backup"), [Bytes::from("HTTP/1.1 200 OK\r\n\r\nHello")]).unwrap_err();
+    assert_eq!(error.to_string(), "what was received is no backup: a frame is damaged or missing");
+}
+
+#[tokio::test]
+async fn another_store_is_not_replaced_and_damage_is_copied_and_told() {
+    let (temp, other) = (TempDir::new(), TempDir::new());
+    let target = temp.path().join("backup");
+    let (engine, stranger) = (open(&temp), open(&other));
+    fill(&engine, 20, 15).await;
+    fill(&stranger, 3, 3).await;
+    back_up(&engine, &target);
+    let before = records(&target);
+    let error = receive(&target, frames(stranger.backup(b"").unwrap())).unwrap_err();
+    assert!(matches!(error, OfflineError::OtherStore { .. }), "{error}");
+    assert_eq!(records(&target), before);
+
+    let damaged = temp.path().join("store/0000000001.segment");
+    let file = fs::File::options().write(true).open(&damaged).unwrap();
+    file.write_all_at(b"rot", 4_096 + 5_000).unwrap();
+    let mut receiver = Receiver::begin(&temp.path().join("new")).unwrap();
+    let mut told = Vec::new();
+    for frame in frames(engine.backup(b"").unwrap()) {
+        receiver.take(&frame, |damage| told.push(damage.clone())).unwrap();
+    }
+    let done = receiver.ready().unwrap().place().unwrap();
+    assert_eq!((done.damages, told.len(), told[0].revisions), (1, 1, Some((1, 1))));
+    // A sound copy of it is better than what the store has.
+    assert_eq!((back_up(&engine, &target).kept.0, records(&target)), (2, before));
+}
+
+#[tokio::test]
+async fn with_relaxed_durability_a_backup_has_only_what_is_on_disk() {
+    let temp = TempDir::new();
+    let options =
+        Options { durability: crate::Durability::Relaxed, ..Options::new(temp.path().join("store")) };
+    let engine = Engine::open(options).unwrap();
+    for n in 0..20 {
+        put(&engine, &format!("/k/{n}"), b"value").await;
+        let outgoing = engine.backup(b"").unwrap();
+        assert!(outgoing.revision() > n && engine.stats().synced >= outgoing.revision());
+    }
+    let empty = Engine::open(Options::new(temp.path().join("empty"))).unwrap();
+    assert_eq!(back_up(&empty, &temp.path().join("backup")).revision, 0);
+    assert_eq!(open_dir(&temp.path().join("backup")).revision(), 0);
+    let patience = Duration::from_secs(60);
+    tokio::time::timeout(patience, engine.close()).await.unwrap();
+}

@@ -1,0 +1,347 @@
+//! A backup on its way from a running engine to where it is kept: frames of bytes, whoever carries them.
+//!
+//! ```text
+//! Engine::backup ─► Outgoing ─► start, (segment, data …) …, end ─► offline::Receiver ─► a store's directory
+//!                      ▲                                               │
+//!                      └────────── what is there already ──────────────┘
+//! ```
+//!
+//! Each frame says which one it is and has a checksum, and only the frame `end` makes a transfer whole: one that
+//! was cut off, or lost a piece on its way, is told from a complete one whatever carried it. The layout is in
+//! `docs/format.md`.
+
+use std::io;
+
+use bytes::Bytes;
+
+use crate::header::{HEADER_BYTES, Header, HeaderError, RECORDS_START, u32_at, u64_at};
+use crate::record::HEAD_BYTES;
+use crate::segment::Segment;
+
+/// The transfer this release makes, and the newest it understands.
+pub(crate) const TRANSFER_VERSION: u32 = 1;
+
+/// Bytes of records in one frame: all that a sender holds of a store, and few enough that a slow client takes one in
+/// reasonable time.
+pub(crate) const DATA_BYTES: usize = 256 * 1024;
+
+/// What stands before the contents of a frame.
+pub(crate) const FRAME_HEAD: usize = 16;
+
+const MAGIC: [u8; 8] = *b"REVBKUP\n";
+const START_BYTES: usize = 48;
+const COMING_BYTES: usize = HEADER_BYTES + 24;
+/// Characters of a reason that are told.
+const REASON_BYTES: usize = 1024;
+
+const START: u32 = 1;
+const SEGMENT: u32 = 2;
+const DATA: u32 = 3;
+const END: u32 = 4;
+const FAILED: u32 = 5;
+
+/// What a frame says.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Frame<'b> {
+    /// The first one.
+    Start(Start),
+    /// A segment of the log; they come in its order.
+    Segment(Coming),
+    /// The next bytes of the segment before.
+    Data(&'b [u8]),
+    /// Nothing is missing.
+    End,
+    /// There will be no more, and why.
+    Failed(String),
+}
+
+/// What is going to come.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Start {
+    pub segments: u32,
+    pub store: u64,
+    /// The revision at which the backup is consistent.
+    pub revision: u64,
+    pub oldest: u64,
+    /// Bytes of records that will be sent.
+    pub bytes: u64,
+}
+
+/// A segment of the log that is backed up.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Coming {
+    pub header: Header,
+    /// Size of its file.
+    pub size: u64,
+    /// Where its records end.
+    pub end: u64,
+    /// Whether its records are not sent, because they are there already.
+    pub held: bool,
+}
+
+/// Why bytes are no frame.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Broken {
+    /// A later release made them.
+    Newer(u32),
+    /// They are something else, or a piece is missing.
+    Nonsense,
+}
+
+impl Frame<'_> {
+    /// The frame with that number, as bytes.
+    pub fn encode(&self, number: u32) -> Bytes {
+        let mut frame = vec![0; FRAME_HEAD];
+        let kind = match self {
+            Frame::Start(start) => {
+                frame.extend_from_slice(&MAGIC);
+                frame.extend_from_slice(&TRANSFER_VERSION.to_le_bytes());
+                frame.extend_from_slice(&start.segments.to_le_bytes());
+                for field in [start.store, start.revision, start.oldest, start.bytes] {
+                    frame.extend_from_slice(&field.to_le_bytes());
+                }
+                START
+            }
+            Frame::Segment(coming) => {
+                frame.extend_from_slice(&coming.header.bytes());
+                for field in [coming.size, coming.end, coming.held.into()] {
+                    frame.extend_from_slice(&field.to_le_bytes());
+                }
+                SEGMENT
+            }
+            Frame::Data(bytes) => {
+                frame.extend_from_slice(bytes);
+                DATA
+            }
+            Frame::End => END,
+            Frame::Failed(reason) => {
+                frame.extend(reason.bytes().take(REASON_BYTES));
+                FAILED
+            }
+        };
+        seal(&mut frame, kind, number);
+        frame.into()
+    }
+
+    /// The frame with that number at the beginning of `bytes`, and its length. `None`: there are not enough bytes yet.
+    pub fn decode(bytes: &[u8], number: u32) -> Result<Option<(Frame<'_>, usize)>, Broken> {
+        if bytes.len() < FRAME_HEAD {
+            return Ok(None);
+        }
+        let (kind, len) = (u32_at(bytes, 4), u32_at(bytes, 8) as usize);
+        if len > DATA_BYTES {
+            return Err(Broken::Nonsense);
+        }
+        let Some(frame) = bytes.get(..FRAME_HEAD + len) else { return Ok(None) };
+        if crc32fast::hash(&frame[4..]) != u32_at(frame, 0) || u32_at(frame, 12) != number {
+            return Err(Broken::Nonsense);
+        }
+        let contents = &frame[FRAME_HEAD..];
+        let decoded = match kind {
+            START if len >= 12 && contents[..8] == MAGIC && u32_at(contents, 8) > TRANSFER_VERSION => {
+                return Err(Broken::Newer(u32_at(contents, 8)));
+            }
+            START if len == START_BYTES && contents[..8] == MAGIC => Frame::Start(Start {
+                segments: u32_at(contents, 12),
+                store: u64_at(contents, 16),
+                revision: u64_at(contents, 24),
+                oldest: u64_at(contents, 32),
+                bytes: u64_at(contents, 40),
+            }),
+            SEGMENT if len == COMING_BYTES => Frame::Segment(Coming::decode(contents)?),
+            DATA => Frame::Data(contents),
+            END if len == 0 => Frame::End,
+            FAILED => Frame::Failed(String::from_utf8_lossy(contents).into_owned()),
+            _ => return Err(Broken::Nonsense),
+        };
+        Ok(Some((decoded, FRAME_HEAD + len)))
+    }
+}
+
+impl Coming {
+    fn decode(contents: &[u8]) -> Result<Coming, Broken> {
+        let (size, end) = (u64_at(contents, HEADER_BYTES), u64_at(contents, HEADER_BYTES + 8));
+        let header = Header::from_bytes(&contents[..HEADER_BYTES], size).map_err(|error| match error {
+            HeaderError::Newer(version) => Broken::Newer(version),
+            HeaderError::Damaged | HeaderError::Io(_) => Broken::Nonsense,
+        })?;
+        let sound = (RECORDS_START..=size).contains(&end);
+        let held = u64_at(contents, HEADER_BYTES + 16) == 1;
+        if sound { Ok(Coming { header, size, end, held }) } else { Err(Broken::Nonsense) }
+    }
+}
+
+/// Writes the head of a frame whose contents are in place.
+fn seal(frame: &mut [u8], kind: u32, number: u32) {
+    let len = (frame.len() - FRAME_HEAD) as u32;
+    frame[4..8].copy_from_slice(&kind.to_le_bytes());
+    frame[8..12].copy_from_slice(&len.to_le_bytes());
+    frame[12..16].copy_from_slice(&number.to_le_bytes());
+    let crc = crc32fast::hash(&frame[4..]);
+    frame[..4].copy_from_slice(&crc.to_le_bytes());
+}
+
+/// The bytes of `segment` at `offset`, at most as many as a frame holds and none behind `end`, as the frame with that
+/// number. Read once, into the frame.
+pub(crate) fn data(segment: &Segment, offset: u64, end: u64, number: u32) -> io::Result<Bytes> {
+    let len = (end - offset).min(DATA_BYTES as u64) as usize;
+    let mut frame = vec![0; FRAME_HEAD + len];
+    segment.file.read_into(offset, &mut frame[FRAME_HEAD..])?;
+    seal(&mut frame, DATA, number);
+    Ok(frame.into())
+}
+
+/// A segment that is complete, as who has a copy knows it. The header alone would not do: a machine that was set back
+/// to an earlier state may have completed the same segment a second time, with other records.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Held {
+    pub header: Header,
+    /// Where its records end.
+    pub end: u64,
+    /// Where the last of them begins, and with what: its checksums.
+    pub last: Option<(u64, [u8; 8])>,
+}
+
+const HELD_BYTES: usize = HEADER_BYTES + 24;
+
+impl Held {
+    /// As bytes, at most `bytes_max` of them: what comes first.
+    pub fn encode(all: &[Held], bytes_max: usize) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for held in all.iter().take(bytes_max / HELD_BYTES) {
+            let (offset, checksums) = held.last.unwrap_or_default();
+            bytes.extend_from_slice(&held.header.bytes());
+            bytes.extend_from_slice(&held.end.to_le_bytes());
+            bytes.extend_from_slice(&offset.to_le_bytes());
+            bytes.extend_from_slice(&checksums);
+        }
+        bytes
+    }
+
+    /// From bytes; `None` when they are something else.
+    pub fn decode(bytes: &[u8]) -> Option<Vec<Held>> {
+        let entries = bytes.chunks(HELD_BYTES);
+        let held = entries.map(|entry| {
+            let entry: &[u8; HELD_BYTES] = entry.try_into().ok()?;
+            let offset = u64_at(entry, HEADER_BYTES + 8);
+            let checksums = u64_at(entry, HEADER_BYTES + 16).to_le_bytes();
+            Some(Held {
+                header: Header::from_bytes(&entry[..HEADER_BYTES], u64::MAX).ok()?,
+                end: u64_at(entry, HEADER_BYTES),
+                last: (offset != 0).then_some((offset, checksums)),
+            })
+        });
+        held.collect()
+    }
+
+    /// Whether it is `segment`, whose records end at `end`.
+    pub fn is(&self, segment: &Segment, end: u64) -> bool {
+        self.header == segment.header
+            && self.end == end
+            && match self.last {
+                None => end == RECORDS_START,
+                Some((offset, checksums)) => {
+                    let mut found = [0; 8];
+                    (RECORDS_START..end.saturating_sub(HEAD_BYTES as u64 - 1)).contains(&offset)
+                        && segment.file.read_into(offset, &mut found).is_ok()
+                        && found == checksums
+                }
+            }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::header::Rewritten;
+
+    const HEADER: Header = Header {
+        number: 7,
+        after: 6,
+        first_revision: 100,
+        salt: 99,
+        store: 55,
+        rewritten: Some(Rewritten {
+            last_revision: 200,
+            oldest: 250,
+            records: 3,
+            end: 5_000,
+            grave_bytes: 80,
+        }),
+    };
+
+    fn frames() -> Vec<Frame<'static>> {
+        vec![
+            Frame::Start(Start { segments: 3, store: 55, revision: 900, oldest: 250, bytes: 70_000 }),
+            Frame::Segment(Coming { header: HEADER, size: 8_192, end: 5_000, held: true }),
+            Frame::Segment(Coming { header: HEADER, size: 8_192, end: 4_096, held: false }),
+            Frame::Data(b"records"),
+            Frame::Data(b""),
+            Frame::End,
+            Frame::Failed("the disk is gone".to_owned()),
+        ]
+    }
+
+    #[test]
+    fn frames_come_out_as_they_went_in_and_only_whole() {
+        for (number, frame) in frames().iter().enumerate() {
+            let bytes = frame.encode(number as u32);
+            assert_eq!(Frame::decode(&bytes, number as u32), Ok(Some((frame.clone(), bytes.len()))));
+            for len in 0..bytes.len() {
+                assert_eq!(Frame::decode(&bytes[..len], number as u32), Ok(None), "{frame:?}, {len}");
+            }
+            assert_eq!(Frame::decode(&bytes, number as u32 + 1), Err(Broken::Nonsense), "a frame is missing");
+        }
+    }
+
+    #[test]
+    fn no_changed_byte_goes_unnoticed() {
+        for frame in frames() {
+            let bytes = frame.encode(4);
+            for at in 0..bytes.len() {
+                let mut changed = bytes.to_vec();
+                changed[at] ^= 4;
+                let got = Frame::decode(&changed, 4);
+                assert!(matches!(got, Err(_) | Ok(None)), "{frame:?}, byte {at}: {got:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn contents_that_make_no_sense_are_refused_whatever_the_checksum_says() {
+        let seal = |kind, contents: &[u8]| {
+            let mut frame = [&[0; FRAME_HEAD], contents].concat();
+            seal(&mut frame, kind, 0);
+            frame
+        };
+        let coming = |size: u64, end: u64| {
+            [&HEADER.bytes()[..], &size.to_le_bytes(), &end.to_le_bytes(), &[0; 8]].concat()
+        };
+        let newer = [&MAGIC[..], &2u32.to_le_bytes()].concat();
+        for (kind, contents, want) in [
+            (START, newer, Broken::Newer(2)),
+            (START, vec![0; START_BYTES], Broken::Nonsense),
+            (SEGMENT, vec![0; COMING_BYTES], Broken::Nonsense),
+            // Records that end before they begin, or behind the file; a file too short for what its header says.
+            (SEGMENT, coming(8_192, 4_095), Broken::Nonsense),
+            (SEGMENT, coming(8_192, 8_193), Broken::Nonsense),
+            (SEGMENT, coming(4_999, 4_096), Broken::Nonsense),
+            (END, vec![0], Broken::Nonsense),
+            (77, Vec::new(), Broken::Nonsense),
+        ] {
+            assert_eq!(Frame::decode(&seal(kind, &contents), 0), Err(want), "{kind}");
+        }
+        assert_eq!(Frame::decode(&[0xff; FRAME_HEAD], 0), Err(Broken::Nonsense), "longer than any frame");
+    }
+
+    #[test]
+    fn what_is_held_is_told_up_to_a_size() {
+        let held = |end, last| Held { header: HEADER, end, last };
+        let all = [held(5_000, Some((4_200, *b"checksum"))), held(4_096, None), held(4_097, None)];
+        let bytes = Held::encode(&all, 3 * HELD_BYTES - 1);
+        assert_eq!(Held::decode(&bytes).unwrap(), all[..2]);
+        assert_eq!(Held::decode(b"").unwrap(), []);
+        assert_eq!(Held::decode(&bytes[1..]), None);
+        assert_eq!(Held::decode(&[0; HELD_BYTES]), None);
+    }
+}
