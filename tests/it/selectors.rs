@@ -481,7 +481,8 @@ async fn check(place: &Place, group_version: &str, resource: &str, fields: Field
         for (operator, want) in [("=", &have), ("==", &have), ("!=", &others)] {
             let got = select(&format!("{label}{operator}{value}")).await;
             let (mut got, mut want) = (got, want.clone());
-            (got.sort(), want.sort());
+            got.sort();
+            want.sort();
             if got != want {
                 wrong.push(format!("§4.3 {path} {label}{operator}{value}: {got:?}, not {want:?}"));
             }

@@ -292,7 +292,6 @@ mod tests {
             ("application/strategic-merge-patch+json", Some(PatchKind::Strategic)),
             ("application/apply-patch+yaml;x", Some(PatchKind::Apply)),
             ("application/apply-patch+cbor", Some(PatchKind::ApplyCbor)),
-            ("application/apply-patch+cbor", None),
             ("application/json-patch+json ", None),
             ("Application/json-patch+json", None),
             ("application/json", None),
@@ -301,6 +300,16 @@ mod tests {
             assert_eq!(PatchKind::from_media_type(content_type), kind, "{content_type}");
         }
         assert_eq!(Patch::parse(PatchKind::Apply, b"{}", true).unwrap_err().code, 415);
+        // What is behind a gate is not there while that is closed, nor listed among what there is.
+        for (cbor, accepted) in [(false, 4), (true, 5)] {
+            let gated = PatchKind::of_request("application/apply-patch+cbor", cbor);
+            assert_eq!(gated.ok(), cbor.then_some(PatchKind::ApplyCbor));
+            let refused = PatchKind::of_request("application/json", cbor).unwrap_err();
+            assert_eq!(
+                (refused.code.as_u16(), refused.message.matches("application/").count()),
+                (415, accepted)
+            );
+        }
     }
 
     #[test]
