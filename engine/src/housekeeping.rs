@@ -1,4 +1,5 @@
-//! What an open store does by itself: forget history, delete what has expired, give space back, write checkpoints.
+//! What an open store does by itself: forget history, delete what has expired, give space back, write checkpoints, and
+//! note when it has gone idle (`idle.rs`).
 //!
 //! ```text
 //!             ┌─ expiry      due keys ──────────────► deletes ─► queue
@@ -7,7 +8,7 @@
 //!             └─ checkpoint  root ─► file, then superseded segments are removed
 //! ```
 //!
-//! It works in turns, each a bounded piece: a chore asked for, a quarter of a mebibyte copied, a block written. Nothing waits for
+//! It works in turns, each a bounded piece: a chore asked for, a mebibyte copied, a block written. Nothing waits for
 //! it, and it waits for nothing but its chores. What fails, for lack of space mostly, is tried again after a while.
 
 use std::io;
@@ -26,6 +27,7 @@ use crate::commit::Vitals;
 use crate::compaction;
 use crate::error::{CommitError, Refusal};
 use crate::expiry::{Due, Expiry};
+use crate::idle::{self, Idle};
 use crate::io::{Clock, Storage, is_disk_full};
 use crate::log::Numbers;
 use crate::queue::Queue;
@@ -43,8 +45,8 @@ const NAP_MAX: Duration = Duration::from_secs(1);
 const RETRY: Duration = Duration::from_secs(5);
 /// Deletes of expired keys that may be under way.
 const DELETES_MAX: usize = 64;
-/// Bytes that reclaim copies in a second when there is no hurry: little beside what a disk does, and in small
-/// steps, so that commits pass in between.
+/// Bytes that reclaim copies in a second when there is no hurry: little beside what a disk does, and a mebibyte at a
+/// time, so that commits pass in between.
 const RECLAIM_BYTES_PER_SECOND: u64 = 32 * 1024 * 1024;
 
 /// What others ask of the housekeeper, and hear from it.
@@ -127,8 +129,13 @@ impl Requests {
 }
 
 /// The parts of the work, each given the time in milliseconds since 1970.
-const PARTS: [fn(&mut Housekeeper, u64) -> Turn; 4] =
-    [Housekeeper::expire, Housekeeper::compact, Housekeeper::reclaim, Housekeeper::checkpoint];
+const PARTS: [fn(&mut Housekeeper, u64) -> Turn; 5] = [
+    Housekeeper::expire,
+    Housekeeper::compact,
+    Housekeeper::reclaim,
+    Housekeeper::checkpoint,
+    Housekeeper::note_idle,
+];
 
 /// What a turn came to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -184,9 +191,7 @@ pub(crate) struct Housekeeper {
     begun: u64,
     /// Segments that the log does without, and how many checkpoints were begun before.
     retired: Vec<(Arc<Segment>, u64)>,
-    /// Those of them that no checkpoint needs. One is removed in a turn: what the file system has to do for many at once
-    /// would hold up the syncs of the log.
-    superseded: Vec<Arc<Segment>>,
+    idle: Idle,
 }
 
 enum Reclaim {
@@ -231,7 +236,7 @@ impl Housekeeper {
             log_bytes_then,
             begun: 0,
             retired: Vec::new(),
-            superseded: Vec::new(),
+            idle: Idle::new(root.segments.in_order().last().map_or(0, |last| last.note().synced)),
             tools,
         }
     }
@@ -503,10 +508,6 @@ impl Housekeeper {
         if now_ms < self.checkpoint_at_ms {
             return Turn::Idle(Duration::from_millis(self.checkpoint_at_ms - now_ms));
         }
-        if let Some(segment) = self.superseded.pop() {
-            self.remove(&Segment::name(segment.header.number));
-            return Turn::Worked;
-        }
         let outcome = match self.writer.take() {
             None => self.begin_checkpoint(),
             Some(mut writer) => match writer.step() {
@@ -579,6 +580,33 @@ impl Housekeeper {
         Ok(Turn::Worked)
     }
 
+    /// Notes in the log of a store that has gone idle that all of it is on disk.
+    fn note_idle(&mut self, now_ms: u64) -> Turn {
+        let root = self.tools.hub.root();
+        match self.idle.look(root.revision, now_ms) {
+            idle::Due::In(wait) => return Turn::Idle(wait),
+            idle::Due::Now => {}
+        }
+        let noted = root.segments.in_order().last().is_none_or(|segment| {
+            let vitals = &self.tools.vitals;
+            let note = || {
+                let written = segment.write_note(root.revision, root.oldest);
+                written.inspect_err(|error| tracing::warn!("cannot note that the log is complete: {error}"))
+            };
+            // On disk before it is said to be: with relaxed durability it may not be yet.
+            (vitals.synced.load(Ordering::Acquire) >= root.revision
+                || vitals.sync(segment, root.revision).is_ok())
+                && note().is_ok()
+                && vitals.sync(segment, root.revision).is_ok()
+        });
+        if noted {
+            self.idle.noted()
+        } else {
+            self.idle.failed(now_ms)
+        }
+        Turn::Worked
+    }
+
     /// Removes all checkpoints but `kept`.
     fn remove_checkpoints(&mut self, kept: Option<&str>) {
         let Ok(names) = self.tools.storage.list() else { return };
@@ -595,12 +623,14 @@ impl Housekeeper {
         }
     }
 
-    /// Has segments removed that were retired before checkpoint number `begun` was begun.
+    /// Removes segments that were retired before checkpoint number `begun` was begun.
     fn remove_retired(&mut self, begun: u64) {
-        let (gone, kept): (Vec<_>, _) =
-            std::mem::take(&mut self.retired).into_iter().partition(|&(_, at)| at < begun);
+        let (gone, kept) = std::mem::take(&mut self.retired).into_iter().partition(|&(_, at)| at < begun);
         self.retired = kept;
-        self.superseded.extend(gone.into_iter().map(|(segment, _)| segment));
+        let gone: Vec<(Arc<Segment>, u64)> = gone;
+        for (segment, _) in gone {
+            self.remove(&Segment::name(segment.header.number));
+        }
     }
 
     fn remove(&self, name: &str) {
@@ -640,11 +670,9 @@ impl CheckpointDue {
 /// Bytes that reclaim may copy in a second, when the log has `bytes` bytes of records and `live` of them are live:
 /// more the more is dead.
 fn rate(bytes: u64, live: u64) -> u64 {
-    // In quarters of what is live.
-    match bytes.saturating_mul(4) / live.max(1) {
-        0..5 => RECLAIM_BYTES_PER_SECOND,
-        5 => 2 * RECLAIM_BYTES_PER_SECOND,
-        6 => 8 * RECLAIM_BYTES_PER_SECOND,
+    match bytes.checked_div(live.max(1)) {
+        Some(0 | 1) => RECLAIM_BYTES_PER_SECOND,
+        Some(2) => 4 * RECLAIM_BYTES_PER_SECOND,
         _ => u64::MAX / 1_000,
     }
 }

@@ -22,6 +22,7 @@ pub mod fault;
 mod header;
 mod history;
 mod housekeeping;
+mod idle;
 mod index;
 mod io;
 mod log;

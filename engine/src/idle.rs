@@ -1,0 +1,92 @@
+//! When a store has gone idle: nothing was committed for a while. Then it is noted in the log how far that is on disk.
+//!
+//! Each record vouches for those before it, and nobody for the last batch: beside a running engine it could not be told
+//! from one that is being written, and after a crash its damage could not be told from a torn end. While writes go on
+//! that is a matter of milliseconds. It would last for as long as a store is idle, so there the note steps in.
+
+use std::time::Duration;
+
+/// Without a commit for so long, a store is idle. One sync more in a second is nothing beside those of commits.
+const IDLE: Duration = Duration::from_secs(1);
+
+/// What is known of how long a store has been left alone.
+#[derive(Debug)]
+pub(crate) struct Idle {
+    /// The newest revision when it was looked at.
+    revision: u64,
+    /// When it was looked at first, in milliseconds since 1970; `None`: it is noted already.
+    since_ms: Option<u64>,
+}
+
+/// What to do about it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Due {
+    /// Nothing before so long.
+    In(Duration),
+    /// To note it.
+    Now,
+}
+
+impl Idle {
+    /// A store that is noted to be on disk up to `noted`.
+    pub fn new(noted: u64) -> Idle {
+        Idle { revision: noted, since_ms: None }
+    }
+
+    /// Looks at a store whose newest revision is `revision`.
+    pub fn look(&mut self, revision: u64, now_ms: u64) -> Due {
+        if revision != self.revision {
+            *self = Idle { revision, since_ms: Some(now_ms) };
+        }
+        let Some(since_ms) = self.since_ms else { return Due::In(IDLE) };
+        // A clock that was set back begins anew.
+        let since_ms = since_ms.min(now_ms);
+        self.since_ms = Some(since_ms);
+        let left = IDLE.saturating_sub(Duration::from_millis(now_ms - since_ms));
+        if left.is_zero() { Due::Now } else { Due::In(left) }
+    }
+
+    /// It is noted up to the revision looked at last.
+    pub fn noted(&mut self) {
+        self.since_ms = None;
+    }
+
+    /// It could not be noted: it will be tried again.
+    pub fn failed(&mut self, now_ms: u64) {
+        self.since_ms = Some(now_ms);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_is_idle_a_second_after_its_newest_revision_was_seen() {
+        let mut idle = Idle::new(7);
+        for (revision, now_ms, due_in_ms) in [
+            (7, 50_000, 1_000),
+            (8, 50_100, 1_000),
+            (8, 50_900, 200),
+            (9, 51_000, 1_000),
+            (9, 51_999, 1),
+            (9, 52_000, 0),
+            (9, 60_000, 0),
+            // The clock is set back.
+            (9, 40_000, 1_000),
+            (9, 41_000, 0),
+        ] {
+            let want = match due_in_ms {
+                0 => Due::Now,
+                ms => Due::In(Duration::from_millis(ms)),
+            };
+            assert_eq!(idle.look(revision, now_ms), want, "revision {revision} at {now_ms}");
+        }
+        idle.failed(41_000);
+        assert_eq!(idle.look(9, 41_500), Due::In(Duration::from_millis(500)));
+        idle.noted();
+        assert_eq!(idle.look(9, 99_000), Due::In(IDLE), "once is enough");
+        assert_eq!(idle.look(10, 99_000), Due::In(IDLE));
+        assert_eq!(idle.look(10, 100_000), Due::Now);
+    }
+}
