@@ -522,7 +522,10 @@ async fn compaction_of_a_stopped_store_gives_space_back_and_keeps_what_was_asked
     }
     let in_use = run(&["compact"], &dir.data());
     assert_eq!(in_use.status.code(), Some(1));
-    let error = format!("error: store {} is in use by another process\n", dir.data().join("log").display());
+    let error = format!(
+        "error: {} is in use: a running server compacts by itself (--history-retention); stop it to do so by hand\n",
+        dir.data().join("log").display()
+    );
     assert_eq!(String::from_utf8_lossy(&in_use.stderr), error);
     engine.close().await;
 
@@ -569,4 +572,42 @@ async fn compaction_of_a_stopped_store_gives_space_back_and_keeps_what_was_asked
     assert!(text(&output).contains(".checkpoint: the checkpoint is damaged, which costs time"), "{output:?}");
     let engine = open(&dir).await;
     assert_eq!(engine.revision(), newest);
+}
+
+#[test]
+fn what_a_backup_over_the_network_needs_is_said_in_one_line() {
+    let dir = Dir::new();
+    let config = |name: &str, text: &str| {
+        let path = dir.0.join(name);
+        fs::write(&path, text).unwrap();
+        format!("--kubeconfig={}", path.display())
+    };
+    let to = format!("--to={}", dir.0.join("backup").display());
+    let named = "current-context: x\ncontexts: [{name: x, context: {cluster: c}}]\n";
+    let cluster =
+        "clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1', certificate-authority-data: Q0E=}}]\n";
+    let none = format!("--kubeconfig={}", dir.0.join("none").display());
+    let whole = config("whole", &format!("{named}{cluster}"));
+    for (flags, want) in [
+        (vec![&*none], format!("{} is not there", dir.0.join("none").display())),
+        (vec![&*config("cut", named)], format!("{}: there is no cluster \"c\"", dir.0.join("cut").display())),
+        (vec![&*whole], "certificate-authority has no certificate".to_owned()),
+        (vec![&*whole, "--server=ftp://x"], "\"ftp://x\" is not an https:// URL".to_owned()),
+        (vec![&*whole, "--server=x y"], "\"x y\" is no URL".to_owned()),
+        (vec!["--server=https://x"], "flag is required: --kubeconfig <FILE>".to_owned()),
+        (
+            vec![&*whole, "--data-dir=x"],
+            "the argument '--kubeconfig <FILE>' cannot be used with '--data-dir <DIR>'".to_owned(),
+        ),
+        (
+            vec![&*whole, "--with-pki"],
+            "the argument '--kubeconfig <FILE>' cannot be used with '--with-pki'".to_owned(),
+        ),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_cluster-apiserver"));
+        let output = command.arg("backup").args(&flags).arg(&to).env_remove("RUST_LOG").output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), format!("error: {want}\n"), "{flags:?}");
+    }
+    assert!(!dir.0.join("backup").exists(), "nothing was touched");
 }

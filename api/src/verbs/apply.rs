@@ -14,12 +14,11 @@ use super::ownership::Owners;
 use super::write::{check_identity, create_object, dedup_owners, scope_to_request, update_owned};
 use crate::apply::{ApplyError, Reset, Versions, Writer, last_applied};
 use crate::clock;
-use crate::codec::{cbor, yaml};
+use crate::codec::yaml;
 use crate::convert;
 use crate::field::FieldError;
 use crate::json::{self, Object, Value};
 use crate::object::{meta, set_meta};
-use crate::patch::PatchKind;
 use crate::query::{FieldValidation, WriteOptions, invalid_options};
 use crate::rendition::{Renderer, refuse_list_transform};
 use crate::response::{Response, respond_object};
@@ -31,11 +30,7 @@ use crate::store;
 use crate::strategy::Endpoint;
 
 /// PATCH of a configuration.
-pub async fn apply(
-    call: &mut Call<'_>,
-    body: (PatchKind, &[u8]),
-    endpoint: Endpoint,
-) -> Result<Response, Status> {
+pub async fn apply(call: &mut Call<'_>, body: &[u8], endpoint: Endpoint) -> Result<Response, Status> {
     let options = options(call)?;
     refuse_list_transform(&call.output, call.resource)?;
     let api_version = call.resource.api_version.clone();
@@ -99,14 +94,14 @@ pub fn options(call: &Call<'_>) -> Result<WriteOptions, Status> {
     Ok(options)
 }
 
-/// Reads the body of an apply: YAML, of which JSON is a part, or CBOR.
+/// Reads the body of an apply: YAML, of which JSON is a part.
 pub fn configuration(
     call: &mut Call<'_>,
-    (format, body): (PatchKind, &[u8]),
+    body: &[u8],
     options: &WriteOptions,
     (api_version, kind): (&str, &str),
 ) -> Result<Object, Status> {
-    let (value, duplicates) = read(format, body)?;
+    let (value, duplicates) = read(body)?;
     if let Some(error) = duplicates {
         match options.field_validation {
             FieldValidation::Ignore => {}
@@ -120,11 +115,8 @@ pub fn configuration(
         Value::Object(config) => config,
         Value::Null => Object::new(),
         _ => {
-            let what = "cannot unmarshal into Go value of type map[string]interface {}";
-            return Err(Status::bad_request(match format {
-                PatchKind::ApplyCbor => format!("error decoding patch: cbor: {what}"),
-                _ => format!("error decoding YAML: json: {what}"),
-            }));
+            let what = "json: cannot unmarshal into Go value of type map[string]interface {}";
+            return Err(Status::bad_request(format!("error decoding YAML: {what}")));
         }
     };
     let text = |name: &str| config.get(name).and_then(Value::as_str).unwrap_or_default();
@@ -146,13 +138,7 @@ pub fn configuration(
 }
 
 /// The tree of a body, and what strict decoding says of keys that come twice.
-fn read(format: PatchKind, body: &[u8]) -> Result<(Value, Option<String>), Status> {
-    if format == PatchKind::ApplyCbor {
-        // Duplicates are errors there.
-        let value = cbor::parse(body)
-            .map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))?;
-        return Ok((value, None));
-    }
+fn read(body: &[u8]) -> Result<(Value, Option<String>), Status> {
     // Programs send JSON, which is read faster as such; what is wrong with a text is told in the words of YAML.
     if body.first() == Some(&b'{')
         && let Ok((value, duplicates)) = json::parse_reporting_duplicates(body)

@@ -4,8 +4,8 @@
 use std::io::Write;
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context, bail};
-use engine::{CompactError, Engine, Options};
+use anyhow::{Context, anyhow, bail};
+use engine::{CompactError, Engine, OpenError, Options};
 use serde::Serialize;
 
 use crate::cli::args::{Compact, Format};
@@ -47,7 +47,14 @@ pub fn run(flags: &Compact, out: &mut impl Write) -> anyhow::Result<Outcome> {
 }
 
 async fn compact(flags: &Compact, options: Options) -> anyhow::Result<Report> {
-    let engine = Engine::open(Options { history_retention: Duration::MAX, ..options })?;
+    let opened = Engine::open(Options { history_retention: Duration::MAX, ..options });
+    let engine = opened.map_err(|error| match error {
+        OpenError::InUse { dir } => anyhow!(
+            "{} is in use: a running server compacts by itself (--history-retention); stop it to do so by hand",
+            dir.display()
+        ),
+        error => error.into(),
+    })?;
     let before = engine.stats();
     let revision = match (flags.revision, flags.keep) {
         (Some(revision), _) => revision,

@@ -75,7 +75,7 @@ fn report_of(store: &Store, survey: Survey) -> Report {
     for (key, state) in survey.keys.iter().filter(|(_, state)| !state.deleted) {
         let (keys, bytes) = resources.entry(resource(key)).or_default();
         *keys += 1;
-        *bytes += state.stored_len as u64;
+        *bytes += u64::from(state.stored_len);
     }
     let resources = resources.into_iter().map(|(prefix, (keys, bytes))| ResourceReport {
         prefix: String::from_utf8_lossy(prefix).into_owned(),

@@ -43,7 +43,7 @@ pub fn backup(
 }
 
 /// Copies what a look at a directory has found, up to `revision`.
-fn copy(
+pub(super) fn copy(
     store: &Store,
     revision: u64,
     mut target: Target,
@@ -91,7 +91,7 @@ fn copy(
 
 /// A look at the store and a revision up to which it is known to be on disk: not less than what was written when
 /// this was called.
-fn steady(source: &Path) -> Result<(Store, u64), OfflineError> {
+pub(super) fn steady(source: &Path) -> Result<(Store, u64), OfflineError> {
     let written = |store: &Store| tail(store, u64::MAX).0;
     let first = Store::open(source)?;
     let wanted = written(&first);

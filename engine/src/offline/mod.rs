@@ -41,6 +41,9 @@ pub use crate::offline::survey::{KeyState, SegmentSummary, Survey, survey};
 pub use crate::offline::target::{BackedUp, Ready};
 use crate::segment::Segment;
 
+#[cfg(test)]
+mod backups_test;
+
 /// Why a tool could not do its work. Each text is one line and names the path.
 #[derive(Debug, thiserror::Error)]
 pub enum OfflineError {
@@ -183,6 +186,52 @@ impl OfflineError {
 /// others, so the second look usually does.
 const LOOKS_MAX: u32 = 20;
 
+/// What a look at a directory finds by name.
+struct Listed {
+    in_use: bool,
+    /// Of segments, ascending.
+    numbers: Vec<u32>,
+    /// Revision and file.
+    checkpoints: Vec<(u64, ReadFile)>,
+}
+
+impl Listed {
+    fn look(dir: &Path) -> Result<Listed, OfflineError> {
+        let no_store = || OfflineError::NoStore { dir: dir.to_owned() };
+        let in_use = match files::is_in_use(dir) {
+            Ok(in_use) => in_use,
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => return Err(no_store()),
+            Err(error) => return Err(OfflineError::io(dir, "look whether it is in use")(error)),
+        };
+        let list = match std::fs::read_dir(dir) {
+            Ok(list) => list,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(match making::interrupted(dir) {
+                    Some(replaced) => OfflineError::Interrupted { dir: dir.to_owned(), replaced },
+                    None => no_store(),
+                });
+            }
+            Err(error) => return Err(OfflineError::io(dir, "list the directory")(error)),
+        };
+        let (mut numbers, mut checkpoints) = (Vec::new(), Vec::new());
+        for entry in list {
+            let entry = entry.map_err(OfflineError::io(dir, "list the directory"))?;
+            // A name that is not UTF-8 is none of ours.
+            let name = entry.file_name();
+            let Some(name) = name.to_str() else { continue };
+            numbers.extend(Segment::number(name));
+            // One that cannot be opened was replaced by a newer one, or costs no more than time.
+            let checkpoint = checkpoint::revision(name).zip(ReadFile::open(&entry.path()).ok());
+            checkpoints.extend(checkpoint);
+        }
+        if numbers.is_empty() {
+            return Err(no_store());
+        }
+        numbers.sort_unstable();
+        Ok(Listed { in_use, numbers, checkpoints })
+    }
+}
+
 /// A store's directory, with its files held open: they stay readable when reclaim removes them.
 pub struct Store {
     dir: PathBuf,
@@ -217,37 +266,12 @@ impl Store {
 
     /// One look at the directory; `None` when a file went away meanwhile.
     fn look(dir: &Path) -> Result<Option<Store>, OfflineError> {
-        let no_store = || OfflineError::NoStore { dir: dir.to_owned() };
-        let in_use = match files::is_in_use(dir) {
-            Ok(in_use) => in_use,
-            Err(error) if error.kind() == io::ErrorKind::NotADirectory => return Err(no_store()),
-            Err(error) => return Err(OfflineError::io(dir, "look whether it is in use")(error)),
-        };
-        let list = match std::fs::read_dir(dir) {
-            Ok(list) => list,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(match making::interrupted(dir) {
-                    Some(replaced) => OfflineError::Interrupted { dir: dir.to_owned(), replaced },
-                    None => no_store(),
-                });
-            }
-            Err(error) => return Err(OfflineError::io(dir, "list the directory")(error)),
-        };
-        let (mut numbers, mut checkpoints) = (Vec::new(), Vec::new());
-        for entry in list {
-            let entry = entry.map_err(OfflineError::io(dir, "list the directory"))?;
-            // A name that is not UTF-8 is none of ours.
-            let name = entry.file_name();
-            let Some(name) = name.to_str() else { continue };
-            numbers.extend(Segment::number(name));
-            // One that cannot be opened was replaced by a newer one, or costs no more than time.
-            let checkpoint = checkpoint::revision(name).zip(ReadFile::open(&entry.path()).ok());
-            checkpoints.extend(checkpoint);
-        }
-        if numbers.is_empty() {
-            return Err(no_store());
-        }
-        numbers.sort_unstable();
+        Store::of(dir, Listed::look(dir)?)
+    }
+
+    /// The files that were listed; `None` when one of them went away since.
+    fn of(dir: &Path, listed: Listed) -> Result<Option<Store>, OfflineError> {
+        let Listed { in_use, numbers, mut checkpoints } = listed;
         let (mut segments, mut damage) = (Vec::new(), Vec::new());
         for number in numbers {
             let name = Segment::name(number);

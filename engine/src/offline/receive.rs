@@ -201,7 +201,3 @@ fn no_backup(what: &'static str) -> OfflineError {
 fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
-
-#[cfg(test)]
-#[path = "receive_test.rs"]
-mod tests;

@@ -1,17 +1,27 @@
-//! Backups sent from an open engine: whole, in pieces, on top of earlier ones, cut off, changed on their way, and
-//! while reclaim removes what is being sent.
+//! Backups of an open store, frame by frame and from its directory: whole, on top of earlier ones, cut off, changed on
+//! their way, and while reclaim removes what is being copied.
 
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::*;
-use crate::offline::{BackedUp, Found, Store, survey};
+use crate::header::Header;
+use crate::offline::backup::{copy, steady};
+use crate::offline::target::Target;
+use crate::offline::{
+    BackedUp, Found, Listed, OfflineError, Point, Receiver, Store, backup, restore, survey,
+};
 use crate::testing::{Random, TempDir};
-use crate::transfer::{DATA_BYTES, FRAME_HEAD};
-use crate::{BackupError, Change, Engine, Expected, Options, Outgoing, Payload, SEGMENT_BYTES_MIN, Write};
+use crate::transfer::{Coming, DATA_BYTES, FRAME_HEAD, Frame, Held};
+use crate::{
+    BackupError, Change, CompactError, Engine, Expected, Options, Outgoing, Payload, SEGMENT_BYTES_MIN,
+    Snapshot, SnapshotError, Write,
+};
 
 /// Enough for everything that is held.
 const HELD_MAX: usize = 1 << 20;
@@ -73,7 +83,10 @@ fn records(dir: &Path) -> Vec<(u64, Bytes, Option<Bytes>)> {
 
 /// Key and value of everything that exists at `revision`.
 fn states(engine: &Engine, revision: u64) -> Vec<(Bytes, Bytes)> {
-    let snapshot = engine.snapshot_at(revision).unwrap();
+    states_of(&engine.snapshot_at(revision).unwrap())
+}
+
+fn states_of(snapshot: &Snapshot) -> Vec<(Bytes, Bytes)> {
     snapshot.prefix(b"").map(|entry| (entry.key().clone(), entry.read().unwrap().value)).collect()
 }
 
@@ -178,9 +191,7 @@ async fn what_reclaim_removes_meanwhile_is_sent_to_its_end() {
     let mut outgoing = engine.backup(b"").unwrap();
     let mut stream = vec![outgoing.next_frame().unwrap().unwrap()];
     fill(&engine, 30, 3).await;
-    engine.compact(60).await.unwrap();
-    engine.settled().await;
-    engine.checkpoint().await;
+    reclaim(&engine).await;
     assert!(!temp.path().join("store/0000000001.segment").exists(), "reclaim has done its work");
     stream.extend(frames(outgoing));
     let done = receive(&target, stream).unwrap();
@@ -335,4 +346,125 @@ async fn with_relaxed_durability_a_backup_has_only_what_is_on_disk() {
     assert_eq!(open_dir(&temp.path().join("backup")).revision(), 0);
     let patience = Duration::from_secs(60);
     tokio::time::timeout(patience, engine.close()).await.unwrap();
+}
+
+/// Forgets everything before the newest revision and waits until the files are gone that this makes superfluous.
+async fn reclaim(engine: &Engine) {
+    engine.compact(engine.revision()).await.unwrap();
+    engine.settled().await;
+    engine.checkpoint().await;
+}
+
+#[tokio::test]
+async fn what_reclaim_removes_while_a_directory_is_read_is_no_loss() {
+    let temp = TempDir::new();
+    let (engine, source) = (open(&temp), temp.path().join("store"));
+    fill(&engine, 30, 3).await;
+    let want = states(&engine, 30);
+    // Between the list and the files: another look finds what stands for them.
+    let listed = Listed::look(&source).unwrap();
+    let (store, revision) = steady(&source).unwrap();
+    fill(&engine, 30, 3).await;
+    reclaim(&engine).await;
+    assert!(!source.join("0000000001.segment").exists(), "reclaim has done its work");
+    assert!(Store::of(&source, listed).unwrap().is_none(), "a file went away");
+    let now = temp.path().join("now");
+    let done = backup(&source, &now, |damage| panic!("{damage}"), |_, _| ()).unwrap().place().unwrap();
+    assert_eq!((done.revision, done.oldest), (60, 60));
+    assert_eq!(states(&open_dir(&now), 60), states(&engine, 60));
+    // Between the files and the copy: they are held open.
+    let then = temp.path().join("then");
+    let target = Target::begin(&then).unwrap();
+    let done = copy(&store, revision, target, |damage| panic!("{damage}"), |_, _| ());
+    assert_eq!(done.unwrap().place().unwrap().revision, 30);
+    assert_eq!(states(&open_dir(&then), 30), want);
+}
+
+#[tokio::test]
+async fn the_last_write_before_a_store_went_idle_is_known_to_be_on_disk() {
+    let temp = TempDir::new();
+    let (engine, source) = (open(&temp), temp.path().join("store"));
+    for _ in 0..2 {
+        fill(&engine, 3, 3).await;
+        // Nothing is written behind it that would vouch for it.
+        let noted = async {
+            while Store::open(&source).unwrap().synced() < engine.revision() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), noted).await.expect("it is noted");
+        let surveyed = survey(&Store::open(&source).unwrap(), |damage| panic!("{damage}"), |_| ());
+        assert_eq!(surveyed.revision, engine.revision());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn under_full_load_and_upkeep_each_backup_is_exactly_the_state_at_its_revision() {
+    /// Writers, each with keys of its own.
+    const WRITERS: u64 = 64;
+    let temp = TempDir::new();
+    let engine = open(&temp);
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut tasks = Vec::new();
+    for writer in 0..WRITERS {
+        let (engine, stop) = (engine.clone(), stop.clone());
+        tasks.push(tokio::spawn(async move {
+            let mut random = Random::new(writer);
+            while !stop.load(Ordering::Relaxed) {
+                let key = format!("/k/{writer}/{}", random.below(3));
+                if random.below(4) > 0 {
+                    let value = format!("{:016x}", random.next()).repeat(random.below(200) as usize);
+                    put(&engine, &key, value.as_bytes()).await;
+                } else {
+                    let write =
+                        Write { key: key.into(), expected: Expected::Any, change: Change::Delete(None) };
+                    // There may be nothing to delete.
+                    let _ = engine.commit(write).await;
+                }
+            }
+        }));
+    }
+    tasks.push(tokio::spawn({
+        let (engine, stop) = (engine.clone(), stop.clone());
+        async move {
+            while !stop.load(Ordering::Relaxed) {
+                match engine.compact(engine.revision().saturating_sub(20)).await {
+                    Ok(()) | Err(CompactError::Compacted { .. }) => {}
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        }
+    }));
+    let (target, mut round) = (temp.path().join("backup"), 0);
+    while round < 6 || engine.stats().rewritten_bytes == 0 {
+        round += 1;
+        let mut receiver = Receiver::begin(&target).unwrap();
+        let held = receiver.held(HELD_MAX, |_, _| ());
+        let (outgoing, snapshot) = loop {
+            let outgoing = engine.backup(&held).unwrap();
+            match engine.snapshot_at(outgoing.revision()) {
+                Ok(snapshot) => break (outgoing, snapshot),
+                // History went on meanwhile.
+                Err(SnapshotError::Compacted { .. }) => {}
+                Err(error) => panic!("{error}"),
+            }
+        };
+        let revision = outgoing.revision();
+        let done = tokio::task::spawn_blocking(move || {
+            for frame in frames(outgoing) {
+                receiver.take(&frame, |damage| panic!("{damage}")).unwrap();
+            }
+            receiver.ready().unwrap().place().unwrap()
+        });
+        let done = done.await.unwrap();
+        assert_eq!(done.revision, revision);
+        let restored = temp.path().join(format!("restored-{round}"));
+        let told = restore(&target, &restored, Point::Newest, false, |damage| panic!("{damage}"), |_, _| ());
+        assert_eq!(told.unwrap().from_revision, revision);
+        assert_eq!(states_of(&open_dir(&restored).snapshot()), states_of(&snapshot), "revision {revision}");
+    }
+    stop.store(true, Ordering::Relaxed);
+    for task in tasks {
+        task.await.unwrap();
+    }
 }
