@@ -1,8 +1,8 @@
 //! The engine alone: commits of 1 KiB by 1, 64 and 1024 writers; point reads, scans and snapshots of records of 3.5 KiB;
-//! opening stores of 10 000 and 1 000 000 keys from a checkpoint, and their memory; tails by the thousand; and commits
-//! while history is forgotten and space given back. Beside the commits stands a plain write and sync of the same bytes,
-//! beside the scan a copy of them, beside the opening a read of the checkpoint's bytes. Commits are durable where
-//! their time is taken.
+//! opening stores of 10 000 and 1 000 000 keys from a checkpoint, and their memory; tails by the thousand. Beside the
+//! commits stands a plain write and sync of the same bytes, and what they take of the CPU; beside the scan a copy of the
+//! bytes and a walk over as many keys in a `BTreeMap`, beside the opening a read of the checkpoint's bytes. Commits are
+//! durable where their time is taken. What upkeep costs is in `upkeep.rs`.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -36,37 +36,77 @@ fn open(directory: &Path) -> Engine {
     Engine::open(Options::new(directory)).expect("the store opens")
 }
 
+/// Every one of some writers commits again and again, as many times as asked. The time of all of it.
+fn commit_times(
+    runtime: &tokio::runtime::Runtime,
+    engine: &Engine,
+    writes: &[Write],
+    times: u64,
+) -> Duration {
+    let writers = writes.iter().map(async |write| {
+        for _ in 0..times {
+            engine.commit(write.clone()).await.expect("the disk takes writes");
+        }
+    });
+    let start = Instant::now();
+    runtime.block_on(join_all(writers));
+    start.elapsed()
+}
+
+fn commit(c: &mut Criterion) {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime starts");
+    let mut group = c.benchmark_group("commit");
+    group.sample_size(10).measurement_time(Duration::from_secs(3));
+    let scratch = TempDir::new();
+    let value = Bytes::from(vec![b'x'; COMMIT_BYTES]);
+    let engine = open(&scratch.path().join("log"));
+    for writers in [1usize, 64, 1024] {
+        let writes: Vec<_> = (0..writers).map(|at| put(at, &value)).collect();
+        group.throughput(Throughput::Elements(writers as u64));
+        // One iteration: every writer commits once, and does not wait for the others.
+        group.bench_function(BenchmarkId::new("writers", writers), |b| {
+            b.iter_custom(|times| commit_times(&runtime, &engine, &writes, times));
+        });
+        let each = scale(300_000_u64, 64).div_ceil(writers as u64);
+        let before = (process::cpu_time(std::process::id()), engine.stats());
+        let elapsed = commit_times(&runtime, &engine, &writes, each);
+        let spent = process::cpu_time(std::process::id()) - before.0;
+        let stats = engine.stats();
+        let (commits, batches) = (stats.commits - before.1.commits, stats.batches - before.1.batches);
+        // What a batch of this size costs without a server, in a file that grows and in one with its blocks.
+        let record_bytes = engine.snapshot().get(&key(0)).expect("it was written").stored_len();
+        let batch_bytes = record_bytes * commits.div_ceil(batches) as usize;
+        let mut limits = Vec::new();
+        for filled in [0, 64 << 20] {
+            let mut raw = raw::RawLog::create(scratch.path(), filled).expect("the disk takes writes");
+            let rounds = batches.min((2 << 30) / batch_bytes as u64);
+            let before = process::cpu_time(std::process::id());
+            let took = raw.time(rounds, batch_bytes).expect("the disk takes writes");
+            let cpu = process::cpu_time(std::process::id()) - before;
+            let per_commit =
+                |time: Duration| time.as_secs_f64() * 1e6 * batches as f64 / rounds as f64 / commits as f64;
+            limits.push(format!("{:.2} us ({:.2} us of CPU)", per_commit(took), per_commit(cpu)));
+        }
+        eprintln!(
+            "{writers} writers: {:.2} us per commit ({:.2} us of CPU), {:.0}/s, {:.1} in a batch; limits: {batch_bytes} \
+             bytes appended to a file and synced, {}, and written over others, {}",
+            elapsed.as_secs_f64() * 1e6 / commits as f64,
+            spent.as_secs_f64() * 1e6 / commits as f64,
+            commits as f64 / elapsed.as_secs_f64(),
+            commits as f64 / batches as f64,
+            limits[0],
+            limits[1],
+        );
+    }
+    group.finish();
+}
+
 fn engine(c: &mut Criterion) {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime starts");
     let directory = TempDir::new();
     let store = directory.path().join("log");
     let value = Bytes::from(vec![b'x'; VALUE_BYTES]);
     let records = scale(10_000, 300);
-
-    let mut group = c.benchmark_group("commit");
-    group.sample_size(20).measurement_time(Duration::from_secs(3));
-    let scratch = TempDir::new();
-    let engine = open(&scratch.path().join("log"));
-    let mut raw = raw::RawLog::create(scratch.path(), 64 << 20).expect("the disk takes writes");
-    let small = Bytes::from(vec![b'x'; COMMIT_BYTES]);
-    for writers in [1usize, 64, 1024] {
-        group.throughput(Throughput::Elements(writers as u64));
-        // One iteration: every writer commits once.
-        group.bench_function(BenchmarkId::new("writers", writers), |b| {
-            b.iter(|| {
-                let commits = (0..writers).map(|at| engine.commit(put(at, &small)));
-                let outcomes = runtime.block_on(join_all(commits));
-                assert!(outcomes.iter().all(Result::is_ok));
-            });
-        });
-        group.bench_function(BenchmarkId::new("limit: one write, one sync", writers), |b| {
-            b.iter_custom(|times| {
-                raw.time(times, writers * (COMMIT_BYTES + 128)).expect("the disk takes writes")
-            });
-        });
-    }
-    group.finish();
-    drop(engine);
 
     let engine = open(&store);
     for start in (0..records).step_by(100) {
@@ -94,6 +134,15 @@ fn engine(c: &mut Criterion) {
             assert!(bytes > records * VALUE_BYTES);
         });
     });
+    group.throughput(Throughput::Elements(records as u64));
+    group.bench_function(BenchmarkId::new("scan of keys and revisions", records), |b| {
+        b.iter(|| snapshot.prefix(PREFIX.as_bytes()).map(|entry| entry.revision()).max());
+    });
+    let map: std::collections::BTreeMap<Bytes, u64> = (0..records).map(|at| (key(at), at as u64)).collect();
+    group.bench_function(BenchmarkId::new("limit: BTreeMap", records), |b| {
+        b.iter(|| map.range(Bytes::from_static(PREFIX.as_bytes())..).map(|(_, revision)| *revision).max());
+    });
+    group.throughput(Throughput::Bytes((records * VALUE_BYTES) as u64));
     let source = vec![1u8; records * VALUE_BYTES];
     let mut target = vec![0u8; source.len()];
     group.bench_function("limit: copy", |b| {
@@ -186,45 +235,5 @@ fn tails(c: &mut Criterion) {
     group.finish();
 }
 
-/// The slowest hundredth of durable commits, with nothing to be done beside and with everything.
-fn upkeep(_: &mut Criterion) {
-    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime starts");
-    let value = Bytes::from(vec![b'x'; VALUE_BYTES]);
-    let keys = scale(100_000, 300);
-    let directory = TempDir::new();
-    let options =
-        |history_retention| Options { history_retention, ..Options::new(directory.path().join("log")) };
-    let engine = Engine::open(options(Duration::MAX)).expect("the store opens");
-    let mut at = 0;
-    let mut overwrite = |engine: &Engine, commits: usize| {
-        let mut times: Vec<_> = (0..commits)
-            .map(|_| {
-                at += 7_919;
-                let start = Instant::now();
-                runtime.block_on(engine.commit(put(at % keys, &value))).expect("the disk takes writes");
-                start.elapsed()
-            })
-            .collect();
-        times.sort_unstable();
-        (times[commits / 2], times[commits * 99 / 100])
-    };
-    // Three times over: two of three records are dead once history is forgotten.
-    for start in (0..3 * keys).step_by(1_000) {
-        let commits = (start..(start + 1_000).min(3 * keys)).map(|at| engine.commit(put(at % keys, &value)));
-        assert!(runtime.block_on(join_all(commits)).iter().all(Result::is_ok));
-    }
-    let commits = scale(5_000, 50);
-    let quiet = overwrite(&engine, commits);
-    runtime.block_on(engine.close());
-    drop(engine);
-    let engine = Engine::open(options(Duration::ZERO)).expect("the store opens");
-    let busy = overwrite(&engine, commits);
-    let stats = engine.stats();
-    eprintln!(
-        "commit, median and 99th of 100: quiet {quiet:?}, while {} MiB were copied and history forgotten {busy:?}",
-        stats.rewritten_bytes >> 20
-    );
-}
-
-criterion_group!(benches, engine, open_from_checkpoint, tails, upkeep);
+criterion_group!(benches, commit, engine, open_from_checkpoint, tails);
 criterion_main!(benches);

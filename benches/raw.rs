@@ -119,15 +119,17 @@ async fn answer(stream: tokio_rustls::server::TlsStream<TcpStream>) -> io::Resul
     }
 }
 
-/// A file to append to and sync as a log does: filled with zeros first, so that a sync writes data only.
+/// A file to append to and sync as a log does. Filled with zeros first, so that a sync writes data only; or empty, and
+/// growing with each write.
 pub struct RawLog {
     file: File,
     position: u64,
+    /// Where writing begins anew; 0: nowhere.
     size: u64,
 }
 
 impl RawLog {
-    /// A file of `size` bytes in `directory`.
+    /// A file in `directory`, of `size` bytes to be written over and over, or for 0 one that grows.
     pub fn create(directory: &Path, size: u64) -> io::Result<RawLog> {
         let file = File::options().create(true).truncate(true).write(true).open(directory.join("raw"))?;
         let zeros = vec![0; 1 << 20];
@@ -142,7 +144,7 @@ impl RawLog {
 
     /// Appends and syncs.
     pub fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if self.position + bytes.len() as u64 > self.size {
+        if self.size > 0 && self.position + bytes.len() as u64 > self.size {
             self.position = 0;
         }
         self.file.write_all_at(bytes, self.position)?;

@@ -102,6 +102,13 @@ impl Server {
         self.child = child;
         self.client = client;
     }
+
+    /// Kills the process and starts it anew with these flags instead of its own.
+    pub async fn restart_with(&mut self, flags: &[&str]) {
+        self.kill();
+        self.options.flags = flags.iter().map(|flag| (*flag).to_owned()).collect();
+        self.restart().await;
+    }
 }
 
 impl Drop for Server {

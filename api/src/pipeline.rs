@@ -355,7 +355,7 @@ impl Api {
             "create" | "update" | "patch" | "delete" | "deletecollection" => {
                 match info.verb {
                     "create" | "update" => drop(self.formats.input(&parts.headers)?),
-                    "patch" => drop(verbs::patch::kind_of(&parts.headers)?),
+                    "patch" => drop(verbs::patch::kind_of(self.formats, &parts.headers)?),
                     _ => {}
                 }
                 self.read(incoming).await?

@@ -1,7 +1,7 @@
 //! A durable image of the index, so that opening reads the log's end only. The layout is in `docs/format.md`.
 //!
 //! ```text
-//! root ─► Writer: blocks of 1 MiB, each synced ─► header ─► sync ─► rename ─► sync the directory
+//! root ─► Writer: blocks of 256 KiB, each synced ─► header ─► sync ─► rename ─► sync the directory
 //! file ─► load: header, blocks, every entry checked ─► tree, segments, marks
 //! ```
 //!
@@ -31,7 +31,7 @@ pub(crate) const HEADER_BYTES: usize = 128;
 const BLOCKS_START: u64 = 4096;
 const BLOCK_HEAD_BYTES: usize = 8;
 /// A block that has grown to this is written.
-const BLOCK_BYTES: usize = 1024 * 1024;
+const BLOCK_BYTES: usize = 256 * 1024;
 const VERSION_BYTES: usize = 32;
 const ENTRY_HEAD_BYTES: usize = 8;
 const SEGMENT_HEAD_BYTES: usize = 24;

@@ -1,8 +1,8 @@
 //! What the sequencer does for the housekeeper between two batches: small, bounded edits of the index and of the
 //! list of segments. The disk is not touched here.
 //!
-//! Only the sequencer publishes roots, so whatever changes one goes through it. Each chore is a millisecond at most,
-//! and between two of them a batch is committed.
+//! Only the sequencer publishes roots, so whatever changes one goes through it. A chore is carried out in parts of some
+//! ten microseconds, and between two of them a batch is committed.
 
 use std::sync::Arc;
 
@@ -16,6 +16,16 @@ use crate::segment::Segment;
 
 /// Keys or records that one chore may be about.
 pub(crate) const CHORE_KEYS_MAX: usize = 256;
+/// Keys or records that are dealt with between two batches of one write. A leaf of the index is copied for each, which
+/// takes a microsecond or two, so a lone writer waits for less than it takes to sync.
+const PART_KEYS_MIN: usize = 16;
+/// How many more for each write in the batch before: upkeep must not fall behind those who give it work.
+const PART_KEYS_PER_WRITE: usize = 4;
+
+/// Keys or records to be dealt with after a batch of so many writes.
+pub(crate) fn part_keys(batch_writes: usize) -> usize {
+    (batch_writes * PART_KEYS_PER_WRITE).clamp(PART_KEYS_MIN, CHORE_KEYS_MAX)
+}
 
 /// One of them.
 pub(crate) enum Chore {
@@ -34,21 +44,37 @@ pub(crate) enum Chore {
     Replace(Arc<Segment>),
 }
 
-/// Carries `chore` out; `oldest` is the oldest readable revision, and so is what is returned.
-pub(crate) fn carry_out(chore: Chore, tree: &mut Tree, log: &mut Log, oldest: u64) -> u64 {
+/// Carries a part of `chore` out, of about `keys` keys, and returns what is left of it; and the oldest readable revision,
+/// which is `oldest` unless the chore raises it.
+pub(crate) fn carry_out(
+    chore: Chore,
+    keys: usize,
+    tree: &mut Tree,
+    log: &mut Log,
+    oldest: u64,
+) -> (Option<Chore>, u64) {
     let segments = log.segments().clone();
     let mut freed = |version: &Version| {
         if let Some(segment) = segments.get(version.segment) {
             segment.take_live(version.len());
         }
     };
-    match chore {
-        Chore::Forget(revision) => return revision.max(oldest),
-        Chore::Prune(keys) => keys.iter().for_each(|key| tree.prune(key, oldest, &mut freed)),
-        Chore::PruneFully(keys) => keys.iter().for_each(|key| tree.prune_fully(key, oldest, &mut freed)),
-        Chore::Adopt(segment) => log.set_segments(segments.with_rewritten(segment)),
-        Chore::Move(moves) => {
-            for Move { key, from, to } in moves {
+    let left = match chore {
+        Chore::Forget(revision) => return (None, revision.max(oldest)),
+        Chore::Prune(mut all) => {
+            part(&mut all, keys).for_each(|key| tree.prune(&key, oldest, &mut freed));
+            (!all.is_empty()).then_some(Chore::Prune(all))
+        }
+        Chore::PruneFully(mut all) => {
+            part(&mut all, keys).for_each(|key| tree.prune_fully(&key, oldest, &mut freed));
+            (!all.is_empty()).then_some(Chore::PruneFully(all))
+        }
+        Chore::Adopt(segment) => {
+            log.set_segments(segments.with_rewritten(segment));
+            None
+        }
+        Chore::Move(mut all) => {
+            for Move { key, from, to } in part(&mut all, keys) {
                 if tree.relocate(&key, &from, to) {
                     freed(&from);
                     if let Some(segment) = segments.get(to.segment) {
@@ -56,15 +82,22 @@ pub(crate) fn carry_out(chore: Chore, tree: &mut Tree, log: &mut Log, oldest: u6
                     }
                 }
             }
+            (!all.is_empty()).then_some(Chore::Move(all))
         }
         Chore::Replace(segment) => {
             let replaced = segments.replacing(&segment);
             if nothing_refers_to_what_goes(&segments, &replaced) {
                 log.set_segments(replaced);
             }
+            None
         }
-    }
-    oldest
+    };
+    (left, oldest)
+}
+
+/// The last `count` of `all`, which they are taken from.
+fn part<T>(all: &mut Vec<T>, count: usize) -> std::vec::Drain<'_, T> {
+    all.drain(all.len().saturating_sub(count)..)
 }
 
 fn nothing_refers_to_what_goes(before: &Segments, after: &Segments) -> bool {

@@ -220,6 +220,7 @@ impl Sequencer {
         if batch.is_empty() && self.vitals.disk_is_full() {
             self.look_for_room();
         }
+        let keys = chores::part_keys(batch.len());
         for proposal in batch.drain(..) {
             self.propose(proposal);
         }
@@ -227,17 +228,18 @@ impl Sequencer {
         // A refusal has been answered and noted.
         let _ = self.flush();
         if let Some(chore) = self.queue.take_chore() {
-            self.carry_out(chore);
-            self.queue.chore_done();
+            let left = self.carry_out(chore, keys);
+            self.queue.chore_done(left);
         }
         true
     }
 
-    /// Does a chore between two batches and publishes what it changed.
-    fn carry_out(&mut self, chore: Chore) {
+    /// Does a part of a chore between two batches and publishes what it changed. Returns what is left of it.
+    fn carry_out(&mut self, chore: Chore, keys: usize) -> Option<Chore> {
         let before = self.hub.root();
-        let oldest = chores::carry_out(chore, &mut self.tree, &mut self.log, before.oldest);
+        let (left, oldest) = chores::carry_out(chore, keys, &mut self.tree, &mut self.log, before.oldest);
         self.hub.publish(self.root(oldest), &[]);
+        left
     }
 
     /// Brings to disk what is not there yet, after the last turn, and notes that nothing is missing.

@@ -8,7 +8,7 @@
 //!             └─ checkpoint  root ─► file, then superseded segments are removed
 //! ```
 //!
-//! It works in turns, each a bounded piece: a chore asked for, a mebibyte copied, a block written. Nothing waits for
+//! It works in turns, each a bounded piece: a chore asked for, a quarter of a mebibyte copied, a block written. Nothing waits for
 //! it, and it waits for nothing but its chores. What fails, for lack of space mostly, is tried again after a while.
 
 use std::io;
@@ -45,8 +45,8 @@ const NAP_MAX: Duration = Duration::from_secs(1);
 const RETRY: Duration = Duration::from_secs(5);
 /// Deletes of expired keys that may be under way.
 const DELETES_MAX: usize = 64;
-/// Bytes that reclaim copies in a second when there is no hurry: little beside what a disk does, and a mebibyte at a
-/// time, so that commits pass in between.
+/// Bytes that reclaim copies in a second when there is no hurry: little beside what a disk does, and in small
+/// steps, so that commits pass in between.
 const RECLAIM_BYTES_PER_SECOND: u64 = 32 * 1024 * 1024;
 
 /// What others ask of the housekeeper, and hear from it.
@@ -191,6 +191,9 @@ pub(crate) struct Housekeeper {
     begun: u64,
     /// Segments that the log does without, and how many checkpoints were begun before.
     retired: Vec<(Arc<Segment>, u64)>,
+    /// Those of them that no checkpoint needs. One is removed in a turn: what the file system has to do for many at once
+    /// would hold up the syncs of the log.
+    superseded: Vec<Arc<Segment>>,
     idle: Idle,
 }
 
@@ -236,6 +239,7 @@ impl Housekeeper {
             log_bytes_then,
             begun: 0,
             retired: Vec::new(),
+            superseded: Vec::new(),
             idle: Idle::new(root.segments.in_order().last().map_or(0, |last| last.note().synced)),
             tools,
         }
@@ -508,6 +512,10 @@ impl Housekeeper {
         if now_ms < self.checkpoint_at_ms {
             return Turn::Idle(Duration::from_millis(self.checkpoint_at_ms - now_ms));
         }
+        if let Some(segment) = self.superseded.pop() {
+            self.remove(&Segment::name(segment.header.number));
+            return Turn::Worked;
+        }
         let outcome = match self.writer.take() {
             None => self.begin_checkpoint(),
             Some(mut writer) => match writer.step() {
@@ -623,14 +631,12 @@ impl Housekeeper {
         }
     }
 
-    /// Removes segments that were retired before checkpoint number `begun` was begun.
+    /// Has segments removed that were retired before checkpoint number `begun` was begun.
     fn remove_retired(&mut self, begun: u64) {
-        let (gone, kept) = std::mem::take(&mut self.retired).into_iter().partition(|&(_, at)| at < begun);
+        let (gone, kept): (Vec<_>, _) =
+            std::mem::take(&mut self.retired).into_iter().partition(|&(_, at)| at < begun);
         self.retired = kept;
-        let gone: Vec<(Arc<Segment>, u64)> = gone;
-        for (segment, _) in gone {
-            self.remove(&Segment::name(segment.header.number));
-        }
+        self.superseded.extend(gone.into_iter().map(|(segment, _)| segment));
     }
 
     fn remove(&self, name: &str) {
@@ -670,9 +676,11 @@ impl CheckpointDue {
 /// Bytes that reclaim may copy in a second, when the log has `bytes` bytes of records and `live` of them are live:
 /// more the more is dead.
 fn rate(bytes: u64, live: u64) -> u64 {
-    match bytes.checked_div(live.max(1)) {
-        Some(0 | 1) => RECLAIM_BYTES_PER_SECOND,
-        Some(2) => 4 * RECLAIM_BYTES_PER_SECOND,
+    // In quarters of what is live.
+    match bytes.saturating_mul(4) / live.max(1) {
+        0..5 => RECLAIM_BYTES_PER_SECOND,
+        5 => 2 * RECLAIM_BYTES_PER_SECOND,
+        6 => 8 * RECLAIM_BYTES_PER_SECOND,
         _ => u64::MAX / 1_000,
     }
 }

@@ -37,8 +37,10 @@ fn reclaim_hurries_when_most_is_dead() {
     for (bytes, live, expected) in [
         (0, 0, usual),
         (100, 100, usual),
-        (199, 100, usual),
-        (200, 100, 4 * usual),
+        (124, 100, usual),
+        (125, 100, 2 * usual),
+        (150, 100, 8 * usual),
+        (175, 100, u64::MAX / 1_000),
         (300, 100, u64::MAX / 1_000),
     ] {
         assert_eq!(rate(bytes, live), expected, "{live} of {bytes}");

@@ -124,10 +124,14 @@ impl Queue {
         chore
     }
 
-    /// The chore taken is done.
-    pub fn chore_done(&self) {
-        self.state.lock().at_chore = false;
-        self.done.notify_all();
+    /// The chore taken is done but for what is left of it, which is to be taken next.
+    pub fn chore_done(&self, left: Option<Chore>) {
+        let mut state = self.state.lock();
+        state.at_chore = false;
+        state.chore = left;
+        if state.chore.is_none() {
+            self.done.notify_all();
+        }
     }
 
     /// Takes no more proposals; those waiting are still carried out.

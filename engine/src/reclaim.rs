@@ -29,9 +29,12 @@ use crate::snapshot::Root;
 /// Name of a segment that is being written anew.
 pub(crate) const NEXT_NAME: &str = "rewrite.segment";
 
-/// Bytes of records looked at in one step, and at most written by it: the sync of a commit may have to wait for that
-/// of a step.
-const STEP_BYTES: usize = 1024 * 1024;
+/// Bytes that one step writes, and a record more: the sync of a commit may have to wait for that of a step.
+const STEP_WRITTEN_BYTES: usize = 256 * 1024;
+/// Bytes of records that one step looks at, about a millisecond's worth: what is dead costs no more than that.
+const STEP_BYTES: usize = 4 * 1024 * 1024;
+/// Segments that are written anew at once: what they give back should not be long in coming.
+const SOURCES_MAX: usize = 8;
 /// A segment is worth writing anew when less than this share of it, in percent, is live. At 60 a byte given back
 /// costs at most one and a half bytes copied, and what is left holds at most 1.67 bytes for each live one.
 const LIVE_PERCENT_MIN: u64 = 60;
@@ -85,11 +88,11 @@ pub(crate) fn choose(candidates: &[Candidate], segment_bytes: u64) -> Option<Ran
         let fits = |at: usize, left: u64| {
             candidates[at].is_mostly_dead() && left + candidates[at].left() <= segment_bytes
         };
-        while range.end < candidates.len() && fits(range.end, left) {
+        while range.len() < SOURCES_MAX && range.end < candidates.len() && fits(range.end, left) {
             left += candidates[range.end].left();
             range.end += 1;
         }
-        while range.start > 0 && fits(range.start - 1, left) {
+        while range.len() < SOURCES_MAX && range.start > 0 && fits(range.start - 1, left) {
             range.start -= 1;
             left += candidates[range.start].left();
         }
@@ -217,7 +220,7 @@ impl Rewrite {
     /// Copies what is needed of the next records.
     pub fn step(&mut self) -> io::Result<Step> {
         let mut looked = 0;
-        while looked < STEP_BYTES {
+        while looked < STEP_BYTES && self.buffer.len() < STEP_WRITTEN_BYTES {
             match self.next_record()? {
                 Next::Record(found) => {
                     looked += found.bytes.len();
@@ -406,6 +409,7 @@ mod tests {
             ("100:30 100:20 100:50", Some(0..3)),
             ("100:10 !100:10 100:5 100:5", Some(2..4)),
             ("100:10 100:90 100:5", Some(2..3)),
+            ("100:5 100:0 100:0 100:0 100:0 100:0 100:0 100:0 100:0 100:0", Some(1..9)),
             // Graves cannot be got rid of by writing them once more.
             ("100:0+60 100:30+40", None),
             // Small ones, when there are enough of them in a row.

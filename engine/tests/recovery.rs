@@ -81,43 +81,6 @@ async fn a_last_record_torn_at_any_byte_is_cut_and_writing_goes_on() {
 }
 
 #[tokio::test]
-async fn a_batch_torn_in_its_middle_is_cut_from_there_on() {
-    // While the large one is written the others queue up and make one batch; on a busy machine perhaps not.
-    for _ in 0..50 {
-        let temp = TempDir::new();
-        let engine = open(&temp);
-        let large = "x".repeat(100_000);
-        let (large, a, b, c) = tokio::join!(
-            put(&engine, "/0", &large),
-            put(&engine, "/1", "aaaaaaaaaaaaaaaaaaaaaaa"),
-            put(&engine, "/2", "bb"),
-            put(&engine, "/3", "c")
-        );
-        assert!(a.is_ok() && b.is_ok() && c.is_ok());
-        let start = RECORDS_START + large.unwrap().entry.stored_len() as u64;
-        let batches = engine.stats().batches;
-        engine.close().await;
-        drop(engine);
-        if batches > 2 {
-            continue;
-        }
-        // The disk wrote the later sectors of the batch and not the first.
-        overwrite(&temp.segments()[0], start, &[0; 16]);
-        forget_notes(&temp.segments()[0]);
-        let engine = open(&temp);
-        assert_eq!((engine.revision(), engine.stats().keys, engine.stats().lost_revisions), (1, 1, 0));
-        assert_eq!(put(&engine, "/9", "").await.unwrap().revision, 2);
-        engine.close().await;
-        drop(engine);
-        // No leftover of the batch comes back behind the new, shorter record.
-        let engine = open(&temp);
-        assert_eq!((engine.revision(), engine.stats().keys), (2, 2));
-        return;
-    }
-    panic!("the writes never made one batch");
-}
-
-#[tokio::test]
 async fn damage_in_the_last_batch_of_a_closed_store_is_no_torn_tail() {
     let temp = TempDir::new();
     let offsets = store(&temp, &["first", "last"]).await;

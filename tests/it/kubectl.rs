@@ -14,6 +14,8 @@ use tests::{Options, Server};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::Command;
 
+use crate::support::reference;
+
 /// Longest any command may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -120,17 +122,6 @@ fn cells(text: &str) -> Vec<String> {
         cells.collect::<Vec<_>>().join(" ")
     };
     text.lines().map(line).filter(|line| !line.is_empty()).collect()
-}
-
-/// The directory of real manifests, or `None` and a line that says so.
-fn manifests() -> Option<PathBuf> {
-    let root = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
-    let places = ["../shared/manifests/workloads", "../../shared/manifests/workloads"];
-    let found = places.iter().map(|place| root.join(place)).find(|place| place.is_dir());
-    if found.is_none() {
-        eprintln!("skipped: manifests not found");
-    }
-    found
 }
 
 /// Objects of many kinds, one of each.
@@ -600,7 +591,10 @@ async fn the_api_explains_itself() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_real_manifests_are_applied_shown_and_deleted() {
     let server = Server::start_upstream().await;
-    let (Some(kubectl), Some(manifests)) = (Kubectl::find(&server).await, manifests()) else { return };
+    let (Some(kubectl), Some(manifests)) = (Kubectl::find(&server).await, reference("manifests/workloads"))
+    else {
+        return;
+    };
     let manifests = manifests.display();
 
     // Two of the manifests rename nothing but mean another object of the same name; those changes are refused.

@@ -119,232 +119,147 @@ async fn continue_tokens_are_open_but_checked() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn versions_of_lists_and_gets_follow_the_table() {
-    let place = Place::new("versions").await;
-    with_secrets(&place, &["a", "b", "c"]).await;
-    let then = version(&place.get("$core/secrets").await);
-    place.ask("DELETE $core/secrets/a", "").await;
-    place.ask("PATCH $core/secrets/b", r#"{"data":{"k":"bm93"}}"#).await;
-    with_secrets(&place, &["d"]).await;
-    let now = version(&place.get("$core/secrets/d").await);
-
-    // What is served: the newest state, or exactly the state asked for.
-    for (query, want, at) in [
-        (String::new(), "b c d", None),
-        ("resourceVersion=0".to_owned(), "b c d", None),
-        (format!("resourceVersion={then}"), "b c d", None),
-        (format!("resourceVersion={then}&resourceVersionMatch=NotOlderThan"), "b c d", None),
-        ("resourceVersion=0&resourceVersionMatch=NotOlderThan".to_owned(), "b c d", None),
-        (format!("resourceVersion={then}&resourceVersionMatch=Exact"), "a b c", Some(then)),
-        (format!("resourceVersion={now}&resourceVersionMatch=Exact"), "b c d", Some(now)),
-        (format!("resourceVersion={then}&limit=2"), "a b", Some(then)),
-        (format!("resourceVersion={then}&limit=2&resourceVersionMatch=NotOlderThan"), "b c", None),
-    ] {
-        let list = place.get(&format!("$core/secrets?{query}")).await;
-        assert_eq!(names(&list).join(" "), want, "§8.2 {query}");
-        match at {
-            Some(at) => assert_eq!(version(&list), at, "§8.2 {query}"),
-            None => assert!(version(&list) >= now, "§8.2 {query}"),
+async fn no_token_however_forged_reaches_outside_its_collection() {
+    let place = Place::new("m-forged").await;
+    with_secrets(&place, &["mine"]).await;
+    // Neighbours whose keys come right before and right after, and one whose name begins like this one's.
+    for name in [format!("a-{}", place.ns), format!("z-{}", place.ns), format!("{}-0", place.ns)] {
+        let made = place.client.post("/api/v1/namespaces", &json!({"metadata": {"name": name}})).await;
+        assert_eq!(made.status, 201);
+        let secrets = format!("/api/v1/namespaces/{name}/secrets");
+        assert_eq!(place.client.post(&secrets, &json!({"metadata": {"name": "theirs"}})).await.status, 201);
+    }
+    let current = version(&place.get("$core/secrets").await);
+    let ns = &place.ns;
+    let mut starts = [
+        "a",
+        "/",
+        "/a",
+        "//",
+        "///a",
+        ".",
+        "..",
+        "./a",
+        "../a",
+        "a/..",
+        "a/../b",
+        "/..",
+        "../../configmaps/a",
+        "..\0",
+        "\0",
+        "\0\0",
+        "\u{1}",
+        "\u{7f}",
+        "\u{10ffff}",
+        "%2e%2e/a",
+        "..%2fa",
+        "\\..\\a",
+        "a/",
+        "zzz",
+        "mine",
+        "mine\0",
+        "mine/x",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    starts.extend([
+        format!("a-{ns}/theirs"),
+        format!("../a-{ns}/theirs"),
+        format!("../z-{ns}/"),
+        format!("/z-{ns}/theirs"),
+        format!("/registry/secrets/a-{ns}/theirs"),
+        format!("{ns}/mine"),
+        "x".repeat(5_000),
+    ]);
+    for start in starts {
+        for rv in [json!(current), json!(-1), json!(i64::MIN)] {
+            let token =
+                URL_SAFE_NO_PAD.encode(json!({"v": "meta.k8s.io/v1", "rv": rv, "start": start}).to_string());
+            for limit in ["", "&limit=1"] {
+                let reply = place.ask(&format!("GET $core/secrets?continue={token}{limit}"), "").await;
+                let shown: String = start.chars().take(60).collect();
+                assert!(matches!(reply.status, 200 | 400), "§8.4 {shown:?}: {}", reply.text());
+                for item in reply.json()["items"].as_array().into_iter().flatten() {
+                    assert_eq!(item["metadata"]["namespace"], place.ns.as_str(), "§8.4 {shown:?}");
+                }
+                // A whole cluster's collection ends where the next resource begins.
+                let all = place.ask(&format!("GET /api/v1/secrets?continue={token}{limit}"), "").await;
+                assert!(
+                    matches!(outcome(&all).as_str(), "200 SecretList") || all.status == 400,
+                    "{}",
+                    all.text()
+                );
+                for item in all.json()["items"].as_array().into_iter().flatten() {
+                    assert!(item["type"].is_string(), "§8.4 {shown:?}: {item} is no secret");
+                }
+            }
         }
     }
-    let future = now + 1_000_000;
-    let too_large = format!("504 Timeout: Timeout: Too large resource version: {future}, current: …");
-    let options = "422 Invalid: ListOptions.meta.k8s.io \"\" is invalid: ";
-    let row = |query: &str, want: &str| (format!("GET $core/secrets{query}"), want.to_owned());
-    let rows = [
-        row(
-            "?resourceVersionMatch=Exact",
-            &format!(
-                "{options}resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided"
-            ),
-        ),
-        row(
-            "?resourceVersion=5&resourceVersionMatch=Newest",
-            &format!(
-                "{options}resourceVersionMatch: Unsupported value: \"Newest\": supported values: \"Exact\", \"NotOlderThan\", \"\""
-            ),
-        ),
-        row(
-            "?resourceVersion=0&resourceVersionMatch=Exact",
-            &format!(
-                "{options}resourceVersionMatch: Forbidden: resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\""
-            ),
-        ),
-        row(
-            "?sendInitialEvents=true",
-            &format!("{options}sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list"),
-        ),
-        row(
-            "?resourceVersionMatch=Newest&sendInitialEvents=false",
-            &format!(
-                "{options}[resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided, resourceVersionMatch: Unsupported value: \"Newest\": supported values: \"Exact\", \"NotOlderThan\", \"\", sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list]"
-            ),
-        ),
-        row(
-            "?resourceVersion=x",
-            "400 BadRequest: invalid resource version: resourceVersion: Invalid value: \"x\": strconv.ParseUint: parsing \"x\": invalid syntax",
-        ),
-        row("?resourceVersion=-1", "400 BadRequest: invalid resource version: …"),
-        row("?limit=x", "400 BadRequest: strconv.ParseInt: parsing \"x\": invalid syntax"),
-        row("?limit=", "400 BadRequest: strconv.ParseInt: parsing \"\": invalid syntax"),
-        row("?timeoutSeconds=1.5", "400 BadRequest: strconv.ParseInt: parsing \"1.5\": invalid syntax"),
-        row(&format!("?resourceVersion={future}&resourceVersionMatch=Exact"), &too_large),
-        row(&format!("?resourceVersion={future}&limit=1"), &too_large),
-        row("/b?resourceVersion=0", "200 Secret"),
-        row(&format!("/b?resourceVersion={then}"), "200 Secret"),
-        row("/b?resourceVersion=x", "400 BadRequest: …"),
-        row(
-            "/b?export=true",
-            "400 BadRequest: the export parameter, deprecated since v1.14, is no longer supported",
-        ),
-        row("/a?resourceVersion=0", "404 NotFound: secrets \"a\" not found"),
-    ];
-    let rows: Vec<_> =
-        rows.iter().map(|(request, want)| ("8.1", request.as_str(), "", want.as_str())).collect();
-    place.check(&rows).await;
-
-    // A version that has not happened is waited for, but not for long; the wait is told.
-    let start = std::time::Instant::now();
-    let (list, get) = (
-        format!("$core/secrets?resourceVersion={future}"),
-        format!("$core/secrets/b?resourceVersion={future}"),
-    );
-    let other = place.client.another();
-    let (list, get) = (place.full(&list), place.full(&get));
-    let (list, get) = futures_util::join!(place.client.get(&list), other.get(&get));
-    for reply in [list, get] {
-        assert!(agrees(&outcome(&reply), &too_large), "§8.2 {}", reply.text());
-        assert_eq!(reply.header_all("retry-after"), ["1"], "§1.3");
-        assert_eq!(reply.json()["details"]["causes"][0]["reason"], "ResourceVersionTooLarge", "§1.3");
+    // What is no token at all is told precisely.
+    let bad = "400 BadRequest: invalid continue token: continue key is not valid: ";
+    for (token, why) in [
+        ("%", "illegal base64 data at input byte 0"),
+        ("e30=", "illegal base64 data at input byte 3"),
+        ("e30", "server does not recognize this encoded version "),
+        ("AAAA AAAA", "illegal base64 data at input byte 4"),
+    ] {
+        let got = outcome(&place.ask(&format!("GET $core/secrets?continue={}", escape(token)), "").await);
+        assert_eq!(got, format!("{bad}{why}"), "§8.4 {token}");
     }
-    assert!((2..10).contains(&start.elapsed().as_secs()), "§8.2: about three seconds");
+}
 
-    // One that happens meanwhile is served.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_no_list_may_be_asked_is_refused() {
+    let place = Place::new("options").await;
+    with_secrets(&place, &["b"]).await;
+    let options = |text: &str| format!("422 Invalid: ListOptions.meta.k8s.io \"\" is invalid: {text}");
+    let no_version = "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided";
+    let unknown = "resourceVersionMatch: Unsupported value: \"Newest\": supported values: \"Exact\", \"NotOlderThan\", \"\"";
+    let streaming = "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list";
+    let number = |text: &str| {
+        format!(
+            "400 BadRequest: invalid resource version: resourceVersion: Invalid value: \"{text}\": strconv.ParseUint: parsing \"{text}\": invalid syntax"
+        )
+    };
+    let integer =
+        |text: &str| format!("400 BadRequest: strconv.ParseInt: parsing \"{text}\": invalid syntax");
+    let rows = [
+        ("8.1", "?resourceVersion=5&resourceVersionMatch=Newest", options(unknown)),
+        ("8.1", "?sendInitialEvents=true", options(streaming)),
+        ("8.1", "?sendInitialEvents=", options(streaming)),
+        (
+            "8.1",
+            "?resourceVersionMatch=Newest&sendInitialEvents=false",
+            options(&format!("[{no_version}, {unknown}, {streaming}]")),
+        ),
+        ("8.1", "?resourceVersion=x", number("x")),
+        ("8.1", "?resourceVersion=-1", number("-1")),
+        ("8.1", "?resourceVersion=%2B1", number("+1")),
+        ("4.1", "?limit=x", integer("x")),
+        ("4.1", "?limit=", integer("")),
+        ("4.1", "?timeoutSeconds=1.5", integer("1.5")),
+        ("8.1", "/b?resourceVersion=x", number("x")),
+        (
+            "4.2",
+            "/b?export=true",
+            "400 BadRequest: the export parameter, deprecated since v1.14, is no longer supported".to_owned(),
+        ),
+    ];
+    let rows = rows.map(|(section, query, want)| (section, format!("GET $core/secrets{query}"), want));
+    let rows: Vec<_> =
+        rows.iter().map(|(section, request, want)| (*section, request.as_str(), "", want.as_str())).collect();
+    place.check(&rows).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_version_that_comes_while_a_list_waits_for_it_is_served() {
+    let place = Place::new("soon").await;
     let current = version(&place.get("$core/secrets").await);
     let (path, other) =
         (place.full(&format!("$core/secrets?resourceVersion={}", current + 3)), place.client.another());
     let waiting = tokio::spawn(async move { other.get(&path).await });
-    tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     with_secrets(&place, &["e", "f", "g"]).await;
     assert_eq!(outcome(&waiting.await.unwrap()), "200 SecretList", "§8.2");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn label_selectors_select() {
-    let place = Place::new("labels").await;
-    for (name, labels) in [
-        ("a", json!({"app": "web", "tier": "1"})),
-        ("b", json!({"app": "db", "tier": "20"})),
-        ("c", json!({"app": ""})),
-        ("d", json!({})),
-    ] {
-        place.make("$core/secrets", &[json!({"metadata": {"name": name, "labels": labels}})]).await;
-    }
-    for (selector, want) in [
-        ("", "a b c d"),
-        ("app", "a b c"),
-        ("!app", "d"),
-        ("app=web", "a"),
-        ("app==web", "a"),
-        ("app!=web", "b c d"),
-        ("app=", "c"),
-        ("app in (web,db)", "a b"),
-        ("app in (,db)", "b c"),
-        ("app notin (web)", "b c d"),
-        ("tier>5", "b"),
-        ("tier < 5", "a"),
-        ("app=web,tier=1", "a"),
-        ("app=web, tier=2", ""),
-        (" app = web ", "a"),
-    ] {
-        let list = place.get(&format!("$core/secrets?labelSelector={}", escape(selector))).await;
-        assert_eq!(names(&list).join(" "), want, "§4.3 {selector}");
-    }
-    let mut wrong = Vec::new();
-    for (selector, want) in [
-        ("app in web", "400 BadRequest: unable to parse requirement: found 'web'…"),
-        ("=x", "400 BadRequest: found '=', expected: !, identifier, or 'end of string'"),
-        ("app=web,", "400 BadRequest: found '', expected: identifier after ','"),
-        (
-            "tier>x",
-            "400 BadRequest: unable to parse requirement: values[0]: Invalid value: \"x\": for 'Gt', 'Lt' operators, the value must be an integer",
-        ),
-        ("-a-=x", "400 BadRequest: unable to parse requirement: <nil>: Invalid value: \"-a-\": …"),
-        (
-            "app=-web-",
-            "400 BadRequest: unable to parse requirement: values[0][app]: Invalid value: \"-web-\": …",
-        ),
-    ] {
-        let got =
-            outcome(&place.ask(&format!("GET $core/secrets?labelSelector={}", escape(selector)), "").await);
-        if !agrees(&got, want) {
-            wrong.push(format!("§4.3 {selector}\n  want {want}\n  got  {got}"));
-        }
-    }
-    report(&wrong);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn field_selectors_select_what_each_kind_offers() {
-    let place = Place::new("fields").await;
-    let pod = |name: &str, node: &str, policy: &str| json!({"metadata": {"name": name}, "spec": {"nodeName": node, "restartPolicy": policy, "containers": [{"name": "c", "image": "i"}]}});
-    place
-        .make("$core/pods", &[pod("p1", "n1", "Never"), pod("p2", "n2", "Always"), pod("p3", "n1", "Always")])
-        .await;
-    place.ask("PATCH $core/pods/p2/status", r#"{"status":{"phase":"Running","podIP":"10.0.0.1"}}"#).await;
-    place
-        .make(
-            "$core/secrets",
-            &[
-                json!({"metadata": {"name": "s"}}),
-                json!({"metadata": {"name": "t"}, "type": "example.com/t"}),
-            ],
-        )
-        .await;
-    let event = |name: &str, kind: &str, reason: &str| json!({"metadata": {"name": name}, "involvedObject": {"kind": kind, "name": "x", "namespace": place.ns}, "reason": reason, "type": "Normal"});
-    place.make("$core/events", &[event("e1", "Pod", "Started"), event("e2", "Node", "Ready")]).await;
-    for (collection, selector, want) in [
-        ("pods", "spec.nodeName=n1", "p1 p3"),
-        ("pods", "spec.nodeName!=n1", "p2"),
-        ("pods", "spec.host=n1", "p1 p3"),
-        ("pods", "spec.nodeName=n1,spec.restartPolicy=Always", "p3"),
-        ("pods", "status.phase=Running", "p2"),
-        ("pods", "status.phase=Pending", "p1 p3"),
-        ("pods", "status.podIP=10.0.0.1", "p2"),
-        ("pods", "spec.nodeName=", ""),
-        ("pods", "metadata.name=p2", "p2"),
-        ("pods", "metadata.name==p2,spec.nodeName=n1", ""),
-        ("pods", "metadata.name!=p2", "p1 p3"),
-        ("pods", "metadata.name=none", ""),
-        ("pods", "metadata.namespace=elsewhere", ""),
-        ("secrets", "type=Opaque", "s"),
-        ("secrets", "type=example.com/t", "t"),
-        ("events", "involvedObject.kind=Pod,reason=Started", "e1"),
-        ("events", "involvedObject.name=x", "e1 e2"),
-        ("events", "type=Warning", ""),
-    ] {
-        let list = place.get(&format!("$core/{collection}?fieldSelector={}", escape(selector))).await;
-        assert_eq!(names(&list).join(" "), want, "§4.3 {collection} {selector}");
-        assert!(list["items"].is_array(), "§8.2: `items` is never null");
-    }
-    let everywhere = place
-        .get(&format!("/api/v1/pods?fieldSelector={}", escape(&format!("metadata.namespace={}", place.ns))))
-        .await;
-    assert_eq!(names(&everywhere).join(" "), "p1 p2 p3", "§8.2");
-    let one = place.get(&format!("/api/v1/namespaces?fieldSelector=metadata.name%3D{}", place.ns)).await;
-    assert_eq!(names(&one), [place.ns.as_str()], "§8.2");
-    let phase = place.get("/api/v1/namespaces?fieldSelector=status.phase%3DActive").await;
-    assert!(names(&phase).contains(&place.ns), "§4.3");
-    place
-        .check(&[
-            ("4.3", "GET $core/pods?fieldSelector=spec.nodeName", "", "400 BadRequest: invalid selector: 'spec.nodeName'; can't understand 'spec.nodeName'"),
-            ("4.3", "GET $core/pods?fieldSelector=spec.color%3Dred", "", "400 BadRequest: field label not supported: spec.color"),
-            ("4.3", "GET $core/configmaps?fieldSelector=data.k%3Dred", "", "400 BadRequest: \"data.k\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\""),
-            ("4.3", "GET $core/secrets?fieldSelector=metadata.name%3Da%5Cx", "", "400 BadRequest: invalid field selector: invalid escape sequence: \\x"),
-            ("4.3", "GET $core/secrets?fieldSelector=metadata.name%3Da%3Db", "", "400 BadRequest: invalid field selector: unescaped character in value: 61"),
-            ("4.3", "GET $core/secrets?fieldSelector=,,", "", "200 SecretList"),
-        ])
-        .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

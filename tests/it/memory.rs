@@ -25,7 +25,8 @@ fn anonymous_bytes(pid: u32) -> u64 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_that_read_slowly_cost_a_chunk_each_whatever_they_read() {
-    let server = Server::start(Options::default()).await;
+    let flags = vec!["--feature-gates=CBORServingAndStorage=true".to_owned()];
+    let server = Server::start(Options { flags, ..Options::default() }).await;
     let path = "/api/v1/namespaces/default/configmaps";
     let filler: String = "0123456789abcdef".repeat(OBJECT_BYTES / 16);
     for n in 0..OBJECTS {
@@ -35,16 +36,25 @@ async fn clients_that_read_slowly_cost_a_chunk_each_whatever_they_read() {
     let meta = "v=v1;g=meta.k8s.io";
     let table = format!("application/json;as=Table;{meta}");
     let metadata = format!("application/json;as=PartialObjectMetadataList;{meta}");
+    let yaml_table = format!("application/yaml;as=Table;{meta}");
+    let protobuf = "application/vnd.kubernetes.protobuf";
     let forms = [
         ("", "application/json", ""),
         ("", "application/json", "gzip"),
         ("?pretty=1", "application/json", ""),
         ("", "application/yaml", ""),
-        ("", "application/vnd.kubernetes.protobuf", ""),
+        ("", "application/yaml", "gzip"),
+        ("", protobuf, ""),
+        ("", protobuf, "gzip"),
+        ("", "application/cbor", ""),
+        ("", "application/cbor", "gzip"),
         ("?includeObject=Object", table.as_str(), ""),
+        ("?includeObject=Object", yaml_table.as_str(), ""),
         ("", metadata.as_str(), ""),
         ("?watch=1", "application/json", ""),
-        ("?watch=1", "application/vnd.kubernetes.protobuf", ""),
+        ("?watch=1", protobuf, ""),
+        ("?watch=1", "application/cbor", ""),
+        ("?watch=1&includeObject=Object", table.as_str(), ""),
     ];
     let before = anonymous_bytes(server.pid());
     let mut readers = Vec::new();

@@ -30,7 +30,7 @@ fn protobuf(name: &str, object: &Value) -> Vec<u8> {
 }
 
 /// The JSON form of an enveloped message.
-fn read(naming: &'static Naming, name: &str, body: &[u8]) -> Value {
+pub fn read(naming: &'static Naming, name: &str, body: &[u8]) -> Value {
     let unknown = Unknown::read(body).unwrap_or_else(|error| panic!("{error}: {body:?}"));
     let message = builtin::message(naming, name).unwrap_or_else(|| panic!("no type {name}"));
     let mut object: Object = decode(&Registry::new(naming), message, unknown.raw).unwrap();

@@ -1,5 +1,7 @@
 //! What several topics share: the `kube` crate's client for a server, and a generator of repeatable choices.
 
+use std::path::PathBuf;
+
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use tests::Server;
 
@@ -29,6 +31,18 @@ pub fn refusal<T: std::fmt::Debug>(result: kube::Result<T>) -> kube::core::Statu
         Err(kube::Error::Api(status)) => *status,
         other => panic!("expected a Status, not {other:?}"),
     }
+}
+
+/// A file or directory of the reference that the project is built after, or `None` and a line that says so: tests that
+/// read it are skipped where it is not.
+pub fn reference(path: &str) -> Option<PathBuf> {
+    let root = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+    let found = ["../shared", "../../shared"].map(|place| root.join(place).join(path));
+    let found = found.into_iter().find(|place| place.exists());
+    if found.is_none() {
+        eprintln!("skipped: {path} not found");
+    }
+    found
 }
 
 /// SplitMix64: small, and the same on every machine.

@@ -30,18 +30,30 @@ pub enum PatchKind {
     Merge,
     /// A partial document with directives, merged as the schema says.
     Strategic,
-    /// Server-side apply; recognised, not carried out by this module.
+    /// Server-side apply of a configuration in YAML; recognised, not carried out by this module.
     Apply,
+    /// The same in CBOR, which is behind a feature gate.
+    ApplyCbor,
 }
 
 impl PatchKind {
-    /// Media types that resources of built-in types accept, in the order in which a 415 lists them.
-    pub const BUILT_IN: [&str; 4] = [
-        PatchKind::Json.media_type(),
-        PatchKind::Merge.media_type(),
-        PatchKind::Strategic.media_type(),
-        PatchKind::Apply.media_type(),
-    ];
+    /// The kinds, in the order in which a 415 lists them; with `cbor` where its gate is open.
+    fn all(cbor: bool) -> impl Iterator<Item = PatchKind> {
+        let gated = cbor.then_some(Self::ApplyCbor);
+        [Self::Json, Self::Merge, Self::Strategic, Self::Apply].into_iter().chain(gated)
+    }
+
+    /// The kind of patch of a request about a built-in type.
+    ///
+    /// # Errors
+    /// 415 for a media type that is none, which lists those that are. Source: semantics §6.1.
+    pub fn of_request(content_type: &str, cbor: bool) -> Result<PatchKind, Status> {
+        let found = Self::from_media_type(content_type).filter(|kind| cbor || *kind != Self::ApplyCbor);
+        found.ok_or_else(|| {
+            let accepted: Vec<&str> = Self::all(cbor).map(Self::media_type).collect();
+            Status::unsupported_media_type(&accepted)
+        })
+    }
 
     /// Media types that custom resources accept, in the order in which a 415 lists them.
     pub const CUSTOM: [&str; 3] =
@@ -50,9 +62,12 @@ impl PatchKind {
     /// The kind that a `Content-Type` names: what stands before the first `;`, compared exactly (semantics §6.1).
     pub fn from_media_type(content_type: &str) -> Option<PatchKind> {
         let media_type = content_type.split(';').next().unwrap_or("");
-        [Self::Json, Self::Merge, Self::Strategic, Self::Apply]
-            .into_iter()
-            .find(|kind| kind.media_type() == media_type)
+        Self::all(true).find(|kind| kind.media_type() == media_type)
+    }
+
+    /// Whether it is a configuration to be applied.
+    pub fn is_apply(self) -> bool {
+        matches!(self, Self::Apply | Self::ApplyCbor)
     }
 
     /// The media type of the kind.
@@ -62,6 +77,7 @@ impl PatchKind {
             Self::Merge => "application/merge-patch+json",
             Self::Strategic => "application/strategic-merge-patch+json",
             Self::Apply => "application/apply-patch+yaml",
+            Self::ApplyCbor => "application/apply-patch+cbor",
         }
     }
 }
@@ -95,7 +111,7 @@ impl Patch {
     ///
     /// # Errors
     /// 400 for a body that is no such patch, 413 for more than 10 000 operations, 415 for
-    /// [`PatchKind::Apply`]. Source: semantics §6.2–6.4.
+    /// configurations to be applied. Source: semantics §6.2–6.4.
     pub fn parse(kind: PatchKind, text: &[u8], strict_reporting: bool) -> Result<Patch, Status> {
         let (value, duplicates) = match read(text, strict_reporting) {
             Ok(read) => read,
@@ -106,7 +122,10 @@ impl Patch {
             PatchKind::Json => Body::Json(json::parse(value, strict_reporting, &mut strict)?),
             PatchKind::Merge => Body::Merge(merge::check(value, strict_reporting)?),
             PatchKind::Strategic => Body::Strategic(strategic::check(value)?),
-            PatchKind::Apply => return Err(Status::unsupported_media_type(&PatchKind::BUILT_IN[..3])),
+            PatchKind::Apply | PatchKind::ApplyCbor => {
+                let others = [PatchKind::Json, PatchKind::Merge, PatchKind::Strategic];
+                return Err(Status::unsupported_media_type(&others.map(PatchKind::media_type)));
+            }
         };
         let prefix = if kind == PatchKind::Json { "json patch " } else { "" };
         strict.extend(duplicates.iter().map(|path| format!("{prefix}duplicate field \"{path}\"")));
@@ -234,7 +253,9 @@ fn read(text: &[u8], strict_reporting: bool) -> Result<(Value, Vec<String>), Par
 /// 400 for a body that is no JSON.
 fn unreadable(kind: PatchKind, error: &ParseError, strict_reporting: bool) -> Status {
     match kind {
-        PatchKind::Strategic | PatchKind::Apply => Status::bad_request(error.to_string()),
+        PatchKind::Strategic | PatchKind::Apply | PatchKind::ApplyCbor => {
+            Status::bad_request(error.to_string())
+        }
         _ if strict_reporting => Status::bad_request(format!("error decoding patch: {error}")),
         PatchKind::Merge => Status::bad_request(merge::INVALID),
         PatchKind::Json => Status::bad_request(error.to_string()),
@@ -270,7 +291,7 @@ mod tests {
             ("application/merge-patch+json; charset=utf-8", Some(PatchKind::Merge)),
             ("application/strategic-merge-patch+json", Some(PatchKind::Strategic)),
             ("application/apply-patch+yaml;x", Some(PatchKind::Apply)),
-            ("application/apply-patch+cbor", None),
+            ("application/apply-patch+cbor", Some(PatchKind::ApplyCbor)),
             ("application/json-patch+json ", None),
             ("Application/json-patch+json", None),
             ("application/json", None),
@@ -279,6 +300,16 @@ mod tests {
             assert_eq!(PatchKind::from_media_type(content_type), kind, "{content_type}");
         }
         assert_eq!(Patch::parse(PatchKind::Apply, b"{}", true).unwrap_err().code, 415);
+        // What is behind a gate is not there while that is closed, nor listed among what there is.
+        for (cbor, accepted) in [(false, 4), (true, 5)] {
+            let gated = PatchKind::of_request("application/apply-patch+cbor", cbor);
+            assert_eq!(gated.ok(), cbor.then_some(PatchKind::ApplyCbor));
+            let refused = PatchKind::of_request("application/json", cbor).unwrap_err();
+            assert_eq!(
+                (refused.code.as_u16(), refused.message.matches("application/").count()),
+                (415, accepted)
+            );
+        }
     }
 
     #[test]

@@ -14,11 +14,12 @@ use super::ownership::Owners;
 use super::write::{check_identity, create_object, dedup_owners, scope_to_request, update_owned};
 use crate::apply::{ApplyError, Reset, Versions, Writer, last_applied};
 use crate::clock;
-use crate::codec::yaml;
+use crate::codec::{cbor, yaml};
 use crate::convert;
 use crate::field::FieldError;
 use crate::json::{self, Object, Value};
 use crate::object::{meta, set_meta};
+use crate::patch::PatchKind;
 use crate::query::{FieldValidation, WriteOptions, invalid_options};
 use crate::rendition::{Renderer, refuse_list_transform};
 use crate::response::{Response, respond_object};
@@ -30,7 +31,11 @@ use crate::store;
 use crate::strategy::Endpoint;
 
 /// PATCH of a configuration.
-pub async fn apply(call: &mut Call<'_>, body: &[u8], endpoint: Endpoint) -> Result<Response, Status> {
+pub async fn apply(
+    call: &mut Call<'_>,
+    body: (PatchKind, &[u8]),
+    endpoint: Endpoint,
+) -> Result<Response, Status> {
     let options = options(call)?;
     refuse_list_transform(&call.output, call.resource)?;
     let api_version = call.resource.api_version.clone();
@@ -94,14 +99,14 @@ pub fn options(call: &Call<'_>) -> Result<WriteOptions, Status> {
     Ok(options)
 }
 
-/// Reads the body of an apply: YAML, of which JSON is a part.
+/// Reads the body of an apply: YAML, of which JSON is a part, or CBOR.
 pub fn configuration(
     call: &mut Call<'_>,
-    body: &[u8],
+    (format, body): (PatchKind, &[u8]),
     options: &WriteOptions,
     (api_version, kind): (&str, &str),
 ) -> Result<Object, Status> {
-    let (value, duplicates) = read(body)?;
+    let (value, duplicates) = read(format, body)?;
     if let Some(error) = duplicates {
         match options.field_validation {
             FieldValidation::Ignore => {}
@@ -115,8 +120,11 @@ pub fn configuration(
         Value::Object(config) => config,
         Value::Null => Object::new(),
         _ => {
-            let what = "json: cannot unmarshal into Go value of type map[string]interface {}";
-            return Err(Status::bad_request(format!("error decoding YAML: {what}")));
+            let what = "cannot unmarshal into Go value of type map[string]interface {}";
+            return Err(Status::bad_request(match format {
+                PatchKind::ApplyCbor => format!("error decoding patch: cbor: {what}"),
+                _ => format!("error decoding YAML: json: {what}"),
+            }));
         }
     };
     let text = |name: &str| config.get(name).and_then(Value::as_str).unwrap_or_default();
@@ -138,7 +146,13 @@ pub fn configuration(
 }
 
 /// The tree of a body, and what strict decoding says of keys that come twice.
-fn read(body: &[u8]) -> Result<(Value, Option<String>), Status> {
+fn read(format: PatchKind, body: &[u8]) -> Result<(Value, Option<String>), Status> {
+    if format == PatchKind::ApplyCbor {
+        // Duplicates are errors there.
+        let value = cbor::parse(body)
+            .map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))?;
+        return Ok((value, None));
+    }
     // Programs send JSON, which is read faster as such; what is wrong with a text is told in the words of YAML.
     if body.first() == Some(&b'{')
         && let Ok((value, duplicates)) = json::parse_reporting_duplicates(body)

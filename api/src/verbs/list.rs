@@ -35,8 +35,9 @@ const ITEM_BYTES: usize = 8 * 1024;
 /// Items kept while they are measured: up to four chunks, the lists that most clients ask for, are rendered once.
 const WHOLE_BYTES: u64 = 4 * CHUNK_BYTES as u64;
 
-/// Items looked at in one go while they are only counted: well under a millisecond.
-const COUNTED_AT_ONCE: usize = 1024;
+/// Objects looked at in one go while none of them is shown: well under a millisecond, so that a selector that selects
+/// nothing delays nobody else on the same thread.
+pub const LOOKED_AT_ONCE: usize = 1024;
 
 /// Answers with the collection (spec §4.7, semantics §8.1–8.4).
 pub async fn list(call: &mut Call<'_>) -> Result<Response, Status> {
@@ -91,7 +92,7 @@ impl Page {
             range = KeyRange { end: Some([&key[..], b"\0"].concat().into()), start: key };
         }
         if let Some(token) = &token {
-            range = range.from(&[&prefix[..], token.start.trim_start_matches('/').as_bytes()].concat());
+            range = range.from(&[&prefix[..], token.suffix().as_bytes()].concat());
         }
 
         let mut page = Page {
@@ -101,14 +102,16 @@ impl Page {
             selection: options.selection,
             items: u64::MAX,
         };
-        if options.limit > 0 {
-            page.limit(call, options.limit, &prefix, &meta_version)?;
+        // Any version, in whatever pieces the server likes: upstream answers that whole (semantics §8.2).
+        let is_any = options.resource_version == "0" && token.is_none();
+        if options.limit > 0 && !is_any {
+            page.limit(call, options.limit, &prefix, &meta_version).await?;
         }
         Ok(page)
     }
 
     /// Walks the range up to `limit` matching items and, when more follow, notes how to go on.
-    fn limit(
+    async fn limit(
         &mut self,
         call: &Call<'_>,
         limit: u64,
@@ -118,7 +121,10 @@ impl Page {
         let everything = self.selection.is_everything();
         let mut taken = 0;
         let mut last: Option<Bytes> = None;
-        for entry in self.scan() {
+        for (at, entry) in self.scan().enumerate() {
+            if at % LOOKED_AT_ONCE == LOOKED_AT_ONCE - 1 {
+                tokio::task::yield_now().await;
+            }
             if taken == limit {
                 // One more entry exists (matching or not): the page is followed by another.
                 let last = last.as_deref().unwrap_or_default();
@@ -158,7 +164,7 @@ impl Page {
         for (at, entry) in self.scan().enumerate() {
             let stored = store::read(entry)?;
             items += u64::from(store::is_selected(resource, &self.selection, &stored.record)?);
-            if at % COUNTED_AT_ONCE == 0 {
+            if at % LOOKED_AT_ONCE == LOOKED_AT_ONCE - 1 {
                 tokio::task::yield_now().await;
             }
         }
@@ -308,7 +314,8 @@ impl ListStream {
             first: true,
             indenter,
         };
-        let chunk = stream.fill()?;
+        stream.fill()?;
+        let chunk = stream.take();
         if stream.scan.is_none() {
             return Ok(respond(StatusCode::OK, media_type, chunk));
         }
@@ -319,10 +326,13 @@ impl ListStream {
         Ok(response)
     }
 
-    /// Fills one chunk; afterwards `scan` is `None` if the list is complete.
-    fn fill(&mut self) -> Result<Bytes, Status> {
+    /// Goes on with a chunk; whether it is full, or the last one, after which `scan` is `None`.
+    fn fill(&mut self) -> Result<bool, Status> {
         let resource = self.renderer.resource().clone();
-        while self.buffer.len() < CHUNK_BYTES {
+        for _ in 0..LOOKED_AT_ONCE {
+            if self.buffer.len() >= CHUNK_BYTES {
+                return Ok(true);
+            }
             let entry = match &mut self.scan {
                 Some(scan) if self.left > 0 => scan.next(),
                 _ => None,
@@ -330,7 +340,7 @@ impl ListStream {
             let Some(entry) = entry else {
                 self.renderer.list_tail(&mut self.buffer);
                 self.scan = None;
-                break;
+                return Ok(true);
             };
             let stored = store::read(entry)?;
             if !store::is_selected(&resource, &self.selection, &stored.record)? {
@@ -340,24 +350,37 @@ impl ListStream {
             self.renderer.list_item(&stored.record.value, self.first, &mut self.buffer)?;
             self.first = false;
         }
+        Ok(false)
+    }
+
+    /// What there is of the chunk.
+    fn take(&mut self) -> Bytes {
         let chunk = std::mem::replace(&mut self.buffer, Vec::with_capacity(CHUNK_BYTES + ITEM_BYTES));
-        let Some(indenter) = &mut self.indenter else { return Ok(chunk.into()) };
+        let Some(indenter) = &mut self.indenter else { return chunk.into() };
         let mut indented = Vec::with_capacity(chunk.len() * 2);
         indenter.push(&chunk, &mut indented);
-        Ok(indented.into())
+        indented.into()
     }
 }
 
 impl Stream for ListStream {
     type Item = Result<Bytes, Aborted>;
 
-    fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         if self.scan.is_none() {
             return Poll::Ready(None);
         }
-        Poll::Ready(Some(self.fill().map_err(|status| {
-            tracing::error!(error = %status, "list ended early");
-            Aborted
-        })))
+        match self.fill() {
+            Ok(true) => Poll::Ready(Some(Ok(self.take()))),
+            // Others first.
+            Ok(false) => {
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            }
+            Err(status) => {
+                tracing::error!(error = %status, "list ended early");
+                Poll::Ready(Some(Err(Aborted)))
+            }
+        }
     }
 }

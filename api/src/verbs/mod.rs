@@ -21,6 +21,7 @@ pub mod patch;
 pub mod read;
 pub mod reviews;
 pub mod scale;
+mod schedule;
 pub mod subresource;
 pub mod token;
 pub mod watch;

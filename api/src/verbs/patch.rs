@@ -11,7 +11,7 @@ use crate::apply::{put_managed_fields, take_managed_fields};
 use crate::convert;
 use crate::field::FieldError;
 use crate::json::{Object, Value};
-use crate::negotiate::content_type;
+use crate::negotiate::{Formats, content_type};
 use crate::object::meta;
 use crate::patch::{Patch, PatchKind, Patched, undecodable};
 use crate::query::{FieldValidation, WriteOptions, invalid_options};
@@ -23,13 +23,9 @@ use crate::schema::table::Message;
 use crate::status::Status;
 use crate::strategy::Endpoint;
 
-/// The media types a PATCH may have, in the order in which a 415 lists them.
-pub const MEDIA_TYPES: [&str; 4] = PatchKind::BUILT_IN;
-
 /// The kind of patch the request carries, or 415.
-pub fn kind_of(headers: &http::HeaderMap) -> Result<PatchKind, Status> {
-    let given = content_type(headers).unwrap_or_default();
-    PatchKind::from_media_type(given).ok_or_else(|| Status::unsupported_media_type(&MEDIA_TYPES))
+pub fn kind_of(formats: Formats, headers: &http::HeaderMap) -> Result<PatchKind, Status> {
+    PatchKind::of_request(content_type(headers).unwrap_or_default(), formats.cbor)
 }
 
 /// The options of a patch; `force` belongs to apply patches alone.
@@ -45,9 +41,9 @@ pub fn options(call: &Call<'_>) -> Result<WriteOptions, Status> {
 
 /// PATCH on an item or on a subresource that writes its parent.
 pub async fn patch(call: &mut Call<'_>, body: &[u8], endpoint: Endpoint) -> Result<Response, Status> {
-    let kind = kind_of(call.headers)?;
-    if kind == PatchKind::Apply {
-        return super::apply::apply(call, body, endpoint).await;
+    let kind = kind_of(call.api.formats, call.headers)?;
+    if kind.is_apply() {
+        return super::apply::apply(call, (kind, body), endpoint).await;
     }
     let options = options(call)?;
     refuse_list_transform(&call.output, call.resource)?;

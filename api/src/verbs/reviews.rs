@@ -8,6 +8,7 @@ use auth::{Attributes, Decision, User};
 use bytes::Bytes;
 use http::StatusCode;
 
+use super::options::ListOptions;
 use super::write::{decode_body, scope_to_request};
 use super::{Call, subresource};
 use crate::admission;
@@ -258,9 +259,15 @@ fn component_status(call: &Call<'_>) -> Result<Response, Status> {
     let message = call.resource.table.message;
     match (call.info.verb, call.info.name.as_str()) {
         ("list", _) => {
-            let mut encoded = Vec::new();
-            encode(message, &component, &mut encoded);
-            Renderer::respond_foreign_list(call, &[encoded.into()])
+            let meta_group = call.api.naming.meta_group();
+            let options = ListOptions::from_query(call.query, call.selection()?, false, &meta_group)?;
+            let mut listed = Vec::new();
+            if options.selection.matches_object(STORE_COMPONENT, "", call.resource.table, &component) {
+                let mut encoded = Vec::new();
+                encode(message, &component, &mut encoded);
+                listed.push(encoded.into());
+            }
+            Renderer::respond_foreign_list(call, &listed)
         }
         (_, STORE_COMPONENT) => Renderer::respond_foreign(call, StatusCode::OK, message, &component),
         (_, name) => Err(Status::not_found(call.subject(name))),

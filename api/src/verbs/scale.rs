@@ -136,10 +136,10 @@ pub async fn update(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) 
 
 /// PATCH of a scale.
 pub async fn patch(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -> Result<Response, Status> {
-    let kind = kind_of(call.headers)?;
+    let kind = kind_of(call.api.formats, call.headers)?;
     let view = View::new(call, table);
-    if kind == PatchKind::Apply {
-        return apply(call, &view, body).await;
+    if kind.is_apply() {
+        return apply(call, &view, (kind, body)).await;
     }
     let options = patch_options(call)?;
     refuse_list_transform(&call.output, call.resource)?;
@@ -158,7 +158,7 @@ pub async fn patch(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -
 }
 
 /// PATCH of a scale's configuration.
-async fn apply(call: &mut Call<'_>, view: &View<'_>, body: &[u8]) -> Result<Response, Status> {
+async fn apply(call: &mut Call<'_>, view: &View<'_>, body: (PatchKind, &[u8])) -> Result<Response, Status> {
     let options = super::apply::options(call)?;
     refuse_list_transform(&call.output, call.resource)?;
     let config = super::apply::configuration(call, body, &options, (&view.api_version, view.kind))?;

@@ -19,7 +19,9 @@ use http::header::CONTENT_TYPE;
 use tokio::time::Instant;
 
 use super::Call;
+use super::list::LOOKED_AT_ONCE;
 use super::options::{ListOptions, version_number};
+use super::schedule::Schedule;
 use crate::attributes::Selection;
 use crate::metrics::Metrics;
 use crate::negotiate::Encoding;
@@ -37,12 +39,6 @@ const CHUNK_BYTES: usize = 64 * 1024;
 /// Most events taken from the tail at once. A watcher that stops reading holds on to them and to what others made
 /// of them, which is at most [`shared::KEPT_BYTES_MAX`] each.
 const EVENTS_MAX: usize = 64;
-
-/// How often a quiet watch tells how far it has seen (semantics §8.7).
-const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
-
-/// How long before its end a watch sends a last bookmark.
-const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
 
 /// How long a watch with initial events waits for a revision that has not happened (semantics §8.6).
 const FUTURE_WAIT: Duration = Duration::from_secs(3);
@@ -79,6 +75,7 @@ pub async fn watch(call: &mut Call<'_>) -> Result<Response, Status> {
         }
     };
     let scan = initial.then(|| snapshot.prefix(&prefix));
+    let duration = duration(options.timeout_seconds, call.api.limits.min_request_timeout);
     let state = State {
         renderer,
         selection: options.selection,
@@ -86,13 +83,11 @@ pub async fn watch(call: &mut Call<'_>) -> Result<Response, Status> {
         tail,
         events: Vec::new().into_iter(),
         pending_error,
-        bookmarks: options.allow_bookmarks,
         initial_marker: options.allow_bookmarks && initial,
         initial_revision: snapshot.revision(),
+        start_revision: start,
         sent_revision: start,
-        deadline: Instant::now() + duration(options.timeout_seconds, call.api.limits.min_request_timeout),
-        next_bookmark: Instant::now() + BOOKMARK_EVERY,
-        last_bookmark_sent: false,
+        schedule: Schedule::new(Instant::now(), duration, options.allow_bookmarks),
         shutdown: call.api.lifecycle.shutdown(),
         metrics: call.api.metrics.clone(),
         chunk_bytes: CHUNK_BYTES,
@@ -153,14 +148,13 @@ struct State {
     /// Changes taken from the tail that are still to be sent.
     events: std::vec::IntoIter<Arc<Event>>,
     pending_error: Option<Status>,
-    bookmarks: bool,
     initial_marker: bool,
     initial_revision: u64,
+    /// Revision after which changes are told.
+    start_revision: u64,
     /// Newest revision the client has been told of, by event or bookmark.
     sent_revision: u64,
-    deadline: Instant,
-    next_bookmark: Instant,
-    last_bookmark_sent: bool,
+    schedule: Schedule,
     shutdown: Shutdown,
     metrics: Arc<Metrics>,
     /// How much is gathered before it is handed on.
@@ -196,6 +190,10 @@ impl State {
             if let Err(status) = filled {
                 self.fail(&status);
             }
+            if self.buffer.is_empty() {
+                // What is not for this watcher is passed over without waiting, which others on the thread should not pay.
+                tokio::task::consume_budget().await;
+            }
         }
         Some(Bytes::from(std::mem::take(&mut self.buffer)))
     }
@@ -208,7 +206,10 @@ impl State {
     /// One chunk of synthetic ADDED events; after the last one, the marker.
     fn fill_initial(&mut self) -> Result<(), Status> {
         let resource = self.renderer.resource().clone();
-        while self.buffer.len() < self.chunk_bytes {
+        for _ in 0..LOOKED_AT_ONCE {
+            if self.buffer.len() >= self.chunk_bytes {
+                break;
+            }
             let Some(entry) = self.scan.as_mut().and_then(Iterator::next) else {
                 self.scan = None;
                 if self.initial_marker {
@@ -240,13 +241,9 @@ impl State {
             self.ended = true;
             return;
         };
-        let last_bookmark = self.deadline.checked_sub(BOOKMARK_BEFORE_END).unwrap_or(self.deadline);
-        let bookmark_at =
-            if self.last_bookmark_sent { self.deadline } else { self.next_bookmark.min(last_bookmark) };
-        let wake_at = if self.bookmarks { bookmark_at.min(self.deadline) } else { self.deadline };
         let events = tokio::select! {
             events = tail.next(EVENTS_MAX) => Some(events),
-            () = tokio::time::sleep_until(wake_at) => None,
+            () = tokio::time::sleep_until(self.schedule.wake_at()) => None,
             () = self.shutdown.begun() => {
                 self.ended = true;
                 return;
@@ -255,19 +252,19 @@ impl State {
         match events {
             Some(Ok(events)) => self.events = events.into_iter(),
             Some(Err(error)) => self.fail(&broken(self.sent_revision, &error)),
-            None if Instant::now() >= self.deadline => self.ended = true,
-            None => self.bookmark(last_bookmark),
+            None => self.keep_time(Instant::now()),
         }
     }
 
-    fn bookmark(&mut self, last: Instant) {
-        let now = Instant::now();
-        self.last_bookmark_sent |= now >= last;
-        self.next_bookmark = now + BOOKMARK_EVERY;
+    /// Ends the watch, or says how far it has seen. That is said again even if it is no farther, so that the client
+    /// knows that somebody is there; but nothing is said of a time before the watch began.
+    fn keep_time(&mut self, now: Instant) {
         let progress = self.tail.as_ref().map_or(0, Tail::progress);
-        if progress > self.sent_revision {
+        if self.schedule.is_over(now) {
+            self.ended = true;
+        } else if self.schedule.take_bookmark(now) && progress > self.start_revision {
             self.renderer.bookmark(progress, false, &mut self.buffer);
-            self.sent_revision = progress;
+            self.sent_revision = self.sent_revision.max(progress);
         }
     }
 

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use engine::fault::{self, Disk, Kind, Random, Verdict};
-use engine::{Engine, Entry, Expected, KeyRange, OpenError, Options, ReadError, TailError};
+use engine::{
+    Change, Engine, Entry, Expected, KeyRange, OpenError, Options, Payload, ReadError, TailError, Write,
+};
 
 use crate::history::{Checked, Content, Guarantee, History, Proposal, Violation, check, check_entry};
 use crate::world::{NEVER, Setup, World};
@@ -305,6 +307,41 @@ fn what_cannot_be_opened_is_refused_with_what_to_do() {
     disk.put(middle, &files[middle]);
     let (engine, _stepper) = fault::open(&disk, &options()).unwrap();
     check_served(&engine, &history, 0, &mut Random::new(1)).unwrap();
+}
+
+#[test]
+fn a_batch_torn_in_its_middle_is_cut_from_there_on() {
+    let disk = Disk::new(3);
+    let (engine, mut stepper) = fault::open(&disk, &options()).unwrap();
+    write(&engine, &mut stepper, "/0", b"alone in its batch".to_vec());
+    let start = RECORDS_START + engine.stats().record_bytes as usize;
+    let mut batch = [("/1", 23), ("/2", 2), ("/3", 1)].map(|(key, len)| {
+        let payload = Payload { value: vec![b'x'; len].into(), ..Payload::default() };
+        Box::pin(engine.commit(Write {
+            key: Bytes::from_static(key.as_bytes()),
+            expected: Expected::Any,
+            change: Change::Put(payload),
+        }))
+    });
+    assert!(batch.iter_mut().all(|write| fault::now(write).is_none()));
+    stepper.commit();
+    assert!(batch.iter_mut().all(|write| matches!(fault::now(write), Some(Ok(_)))));
+    assert_eq!(engine.stats().batches, 2);
+    drop(batch);
+    drop((engine, stepper));
+    // The disk wrote the later sectors of the batch and not the first, and then the power went.
+    disk.damage(FIRST, |bytes| bytes[start..start + 16].fill(0));
+    disk.restart();
+    let (engine, mut stepper) = fault::open(&disk, &options()).unwrap();
+    assert_eq!((engine.revision(), engine.stats().keys, engine.stats().lost_revisions), (1, 1, 0));
+    write(&engine, &mut stepper, "/9", Vec::new());
+    assert_eq!(engine.revision(), 2);
+    stepper.close();
+    drop(engine);
+    // No leftover of the batch comes back behind the new, shorter record.
+    disk.restart();
+    let (engine, _stepper) = fault::open(&disk, &options()).unwrap();
+    assert_eq!((engine.revision(), engine.stats().keys), (2, 2));
 }
 
 #[test]

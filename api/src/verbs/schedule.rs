@@ -1,0 +1,102 @@
+//! When a watch tells how far it has seen, and when it ends (semantics §8.7, §8.8): a function of time alone.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// How often a watch tells how far it has seen.
+const EVERY: Duration = Duration::from_secs(60);
+
+/// How long before its end it does so for the last time, so that a client goes on from there.
+const BEFORE_END: Duration = Duration::from_secs(2);
+
+/// The times of one watch.
+#[derive(Debug)]
+pub struct Schedule {
+    end: Instant,
+    /// When the next bookmark is due; `None` when there are none, or none any more.
+    next: Option<Instant>,
+}
+
+impl Schedule {
+    /// A watch that begins `now` and lasts `duration`, with bookmarks or without. One that is shorter than the time
+    /// between its last bookmark and its end has none.
+    pub fn new(now: Instant, duration: Duration, bookmarks: bool) -> Self {
+        let mut schedule = Schedule { end: now + duration, next: None };
+        if bookmarks {
+            schedule.next = schedule.after(now);
+        }
+        schedule
+    }
+
+    /// When there is something to do even if nothing happens.
+    pub fn wake_at(&self) -> Instant {
+        self.next.map_or(self.end, |next| next.min(self.end))
+    }
+
+    /// Whether the watch is over.
+    pub fn is_over(&self, now: Instant) -> bool {
+        now >= self.end
+    }
+
+    /// Whether a bookmark is due; if so, the next one is put off.
+    pub fn take_bookmark(&mut self, now: Instant) -> bool {
+        let is_due = self.next.is_some_and(|next| next <= now);
+        if is_due {
+            self.next = self.after(now);
+        }
+        is_due
+    }
+
+    /// The first bookmark after `now`.
+    fn after(&self, now: Instant) -> Option<Instant> {
+        let last = self.end.checked_sub(BEFORE_END).filter(|last| *last > now)?;
+        Some(last.min(now + EVERY))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bookmarks_come_every_minute_and_two_seconds_before_the_end() {
+        for (section, lasts, bookmarks, want) in [
+            ("8.7", 150, true, vec![60, 120, 148]),
+            ("8.7", 120, true, vec![60, 118]),
+            ("8.7", 62, true, vec![60]),
+            ("8.7", 63, true, vec![60, 61]),
+            ("8.7", 10, true, vec![8]),
+            ("8.7", 3, true, vec![1]),
+            ("8.7", 2, true, vec![]),
+            ("8.7", 1, true, vec![]),
+            ("8.8", 0, true, vec![]),
+            ("8.7", 150, false, vec![]),
+        ] {
+            let start = Instant::now();
+            let at = |now: Instant| (now - start).as_secs();
+            let mut schedule = Schedule::new(start, Duration::from_secs(lasts), bookmarks);
+            let mut told = Vec::new();
+            loop {
+                let now = schedule.wake_at();
+                if schedule.is_over(now) {
+                    assert_eq!(at(now), lasts, "§8.8 {lasts}");
+                    break;
+                }
+                assert!(schedule.take_bookmark(now), "woken for nothing");
+                assert!(!schedule.take_bookmark(now), "due once");
+                told.push(at(now));
+            }
+            assert_eq!(told, want, "§{section} {lasts} {bookmarks}");
+        }
+    }
+
+    #[test]
+    fn one_who_was_busy_catches_up_with_a_single_bookmark() {
+        let start = Instant::now();
+        let mut schedule = Schedule::new(start, Duration::from_secs(1000), true);
+        let late = start + Duration::from_secs(350);
+        assert!(schedule.take_bookmark(late));
+        assert_eq!(schedule.wake_at(), late + EVERY);
+    }
+}

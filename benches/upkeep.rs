@@ -1,0 +1,193 @@
+//! What upkeep costs those who write, and what the disk holds meanwhile.
+//!
+//! First a log of 5 GB, more than half of which is dead, is compacted and given back while one writer goes on: its
+//! median and slowest hundredth beside those of a quiet store. Then an hour of churn, sixty times as fast: history is
+//! kept for five seconds in place of five minutes, 64 writers overwrite keys at random for a minute, and what the
+//! directory takes of the disk is compared with what somebody can still ask for.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use benches::{raw, scale};
+use bytes::Bytes;
+use engine::{Change, Durability, Engine, Expected, Options, Payload, Write};
+use futures_util::future::join_all;
+use tests::server::TempDir;
+
+const VALUE_BYTES: usize = 3584;
+
+fn put(at: u64, value: &Bytes) -> Write {
+    let payload = Payload {
+        attributes: Bytes::from_static(b"app=web"),
+        value: value.clone(),
+        stamp_at: Some(80),
+        ttl: None,
+    };
+    let key = format!("/core/pods/default/pod-{at:08}").into();
+    Write { key, expected: Expected::Any, change: Change::Put(payload) }
+}
+
+/// Numbers without order, the same ones in each run.
+struct Numbers(u64);
+
+impl Numbers {
+    /// One below `end`.
+    fn below(&mut self, end: u64) -> u64 {
+        // Marsaglia's xorshift.
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % end
+    }
+}
+
+fn main() {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime starts");
+    runtime.block_on(async {
+        reclaim().await;
+        churn().await;
+    });
+}
+
+/// Commits of one writer while 5 GB are compacted, beside those of a quiet store and those of a plain file.
+async fn reclaim() {
+    let directory = TempDir::new();
+    let store = directory.path().join("log");
+    let value = Bytes::from(vec![b'x'; VALUE_BYTES]);
+    let (keys, writes) = scale((500_000, 1_430_000), (300, 900));
+    let mut numbers = Numbers(0x9e37_79b9_7f4a_7c15);
+    let filling =
+        Options { durability: Durability::Relaxed, history_retention: Duration::MAX, ..Options::new(&store) };
+    let engine = Engine::open(filling.clone()).expect("the store opens");
+    for _ in 0..writes / 100 {
+        let commits: Vec<_> = (0..100).map(|_| engine.commit(put(numbers.below(keys), &value))).collect();
+        assert!(join_all(commits).await.iter().all(Result::is_ok));
+    }
+    engine.close().await;
+    drop(engine);
+    let durable = Options { durability: Durability::Sync, ..filling };
+    let engine = Engine::open(durable).expect("the store opens");
+    engine.settled().await;
+
+    let count = scale(20_000, 50);
+    let mut raw = raw::RawLog::create(directory.path(), 64 << 20).expect("the disk takes writes");
+    let record = vec![b'x'; VALUE_BYTES + 128];
+    let mut bare: Vec<_> = (0..count)
+        .map(|_| {
+            let start = Instant::now();
+            raw.append(&record).expect("the disk takes writes");
+            start.elapsed()
+        })
+        .collect();
+    report("limit: write and sync", &mut bare);
+    let mut quiet = Vec::new();
+    for _ in 0..count {
+        quiet.push(timed(&engine, put(numbers.below(keys), &value)).await);
+    }
+    report("quiet", &mut quiet);
+
+    let before = (engine.stats(), disk_bytes(&store));
+    let start = Instant::now();
+    let compacting = engine.clone();
+    let settling = async {
+        compacting.compact(before.0.revision).await.expect("the store is open");
+        compacting.settled().await;
+    };
+    tokio::pin!(settling);
+    let mut busy = Vec::new();
+    loop {
+        // Polled between commits: whether it is over costs a commit nothing.
+        busy.push(timed(&engine, put(numbers.below(keys), &value)).await);
+        let over = std::future::poll_fn(|context| {
+            std::task::Poll::Ready(settling.as_mut().poll(context).is_ready())
+        });
+        if over.await {
+            break;
+        }
+    }
+    let took = start.elapsed();
+    report("while history is forgotten and space given back", &mut busy);
+    let after = (engine.stats(), disk_bytes(&store));
+    line(&format!(
+        "{} MiB of log, {} on disk; {:.1} s later {} on disk, {} copied, {} live",
+        before.0.record_bytes >> 20,
+        before.1 >> 20,
+        took.as_secs_f64(),
+        after.1 >> 20,
+        (after.0.rewritten_bytes - before.0.rewritten_bytes) >> 20,
+        after.0.live_bytes >> 20,
+    ));
+    engine.close().await;
+}
+
+async fn timed(engine: &Engine, write: Write) -> Duration {
+    let start = Instant::now();
+    engine.commit(write).await.expect("the disk takes writes");
+    start.elapsed()
+}
+
+/// What the disk holds beside what somebody can ask for, while 64 writers overwrite at random.
+async fn churn() {
+    let directory = TempDir::new();
+    let store = directory.path().join("log");
+    let retention = scale(Duration::from_secs(5), Duration::from_millis(50));
+    let engine = Engine::open(Options { history_retention: retention, ..Options::new(&store) });
+    let engine = engine.expect("the store opens");
+    let value = Bytes::from(vec![b'x'; VALUE_BYTES]);
+    let keys = scale(100_000, 300);
+    let mut numbers = Numbers(0x2545_f491_4f6c_dd1d);
+    let (mut worst, mut sum, mut samples) = (0.0_f64, 0.0, 0_u32);
+    let start = Instant::now();
+    let mut sampled = start;
+    while start.elapsed() < 12 * retention {
+        let commits: Vec<_> = (0..64).map(|_| engine.commit(put(numbers.below(keys), &value))).collect();
+        assert!(join_all(commits).await.iter().all(Result::is_ok));
+        // Two retentions pass before it is in its stride.
+        if sampled.elapsed() > retention / 20 && start.elapsed() > 2 * retention {
+            sampled = Instant::now();
+            let live = engine.stats().live_bytes;
+            let factor = disk_bytes(&store) as f64 / live as f64;
+            worst = worst.max(factor);
+            sum += factor;
+            samples += 1;
+        }
+    }
+    let stats = engine.stats();
+    line(&format!(
+        "churn: {:.0} commits/s, {} MiB written, {} copied, {} live or retained; the disk holds {:.2} times that on \
+         average, {worst:.2} times at most, in {samples} looks",
+        stats.commits as f64 / start.elapsed().as_secs_f64(),
+        (stats.commits * VALUE_BYTES as u64) >> 20,
+        stats.rewritten_bytes >> 20,
+        stats.live_bytes >> 20,
+        sum / f64::from(samples.max(1)),
+    ));
+    engine.close().await;
+}
+
+/// Bytes that the files of `directory` take of the disk, holes not counted.
+fn disk_bytes(directory: &Path) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let files = std::fs::read_dir(directory).expect("the store is a directory").flatten();
+    // A file may go between the two looks.
+    files.filter_map(|file| Some(file.metadata().ok()?.blocks() * 512)).sum()
+}
+
+fn report(what: &str, times: &mut [Duration]) {
+    times.sort_unstable();
+    let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize];
+    line(&format!(
+        "commit, {what}: {} of them, median {:.0?}, 99th of 100 {:.0?}, 999th of 1000 {:.0?}, slowest {:.0?}",
+        times.len(),
+        at(0.5),
+        at(0.99),
+        at(0.999),
+        at(1.0)
+    ));
+}
+
+#[expect(clippy::print_stdout, reason = "a bench reports on stdout")]
+fn line(text: &str) {
+    println!("{text}");
+}
