@@ -11,6 +11,7 @@ mod controllers;
 mod crash;
 mod encodings;
 mod evictions;
+mod full_disk;
 mod garbage;
 mod hostile;
 mod kube_client;

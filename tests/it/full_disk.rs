@@ -1,0 +1,220 @@
+//! A disk that is really full, under load: writes are refused with the reason and leave nothing behind, reads and
+//! watches go on, and everything is as before once there is room again. Nobody restarts anything.
+//!
+//! The log has a small file system of its own, mounted by the test; where that is not permitted, the test says so and
+//! ends.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tests::client::Watch;
+use tests::{Client, Options, Server, TempDir};
+
+/// Size of the file system: the objects that every cluster starts with, and some hundred writes.
+const DISK_BYTES: usize = 12 * 1024 * 1024;
+
+/// What is on it beside the log, until room is made.
+const BALLAST_BYTES: usize = 5 * 1024 * 1024;
+
+/// Writers in parallel, each with an object of its own.
+const WRITERS: usize = 8;
+
+/// Writes of each with which it ends, once there is room again: together much less than the ballast.
+const WRITES_WITH_ROOM: usize = 5;
+
+/// Content of one object.
+const FILL_BYTES: usize = 20_000;
+
+/// How long anything may take, on a machine that is busy compiling.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const PATH: &str = "/api/v1/namespaces/default/configmaps";
+const REASON: &str = "no space left on the store's disk";
+
+/// A mounted file system in memory.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    fn mount(path: &Path) -> Option<SmallDisk> {
+        std::fs::create_dir_all(path).expect("the data directory is writable");
+        let size = format!("size={DISK_BYTES},mode=0700");
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(path).output();
+        match mounted {
+            Ok(output) if output.status.success() => Some(SmallDisk(path.to_owned())),
+            Ok(output) => {
+                eprintln!(
+                    "skipped: a file system cannot be mounted here: {}",
+                    String::from_utf8_lossy(&output.stderr)
+                );
+                None
+            }
+            Err(error) => {
+                eprintln!("skipped: mount cannot be run: {error}");
+                None
+            }
+        }
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // Lazily: the server may still be on its way out.
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+/// What all writers share.
+#[derive(Default)]
+struct Shared {
+    /// Writers that were refused at least once.
+    refused: AtomicUsize,
+    /// There is room again.
+    room: AtomicBool,
+}
+
+/// What was acknowledged to one writer, in order: version and tag.
+type Acknowledged = Vec<(u64, String)>;
+
+/// Writes one object again and again, until there was room again for some writes. A refusal is checked, and the next
+/// write tried.
+async fn write(client: Client, name: String, shared: Arc<Shared>) -> Acknowledged {
+    let mut acknowledged = Acknowledged::new();
+    let (mut refused, mut with_room) = (false, 0);
+    for count in 0.. {
+        let room = shared.room.load(Ordering::SeqCst);
+        let tag = format!("{name}.{count}");
+        let fill = tag.chars().cycle().take(FILL_BYTES).collect::<String>();
+        let object = json!({"metadata": {"name": name}, "data": {"tag": tag, "fill": fill}});
+        let reply = match acknowledged.is_empty() {
+            true => client.post(PATH, &object).await,
+            false => client.put(&format!("{PATH}/{name}"), &object).await,
+        };
+        if reply.status == 503 {
+            let status = reply.json();
+            assert_eq!(status["reason"], "ServiceUnavailable", "{status}");
+            assert!(status["message"].as_str().is_some_and(|message| message.contains(REASON)), "{status}");
+            shared.refused.fetch_add(usize::from(!refused), Ordering::SeqCst);
+            refused = true;
+            // Nobody hurries who was told that there is no room.
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            continue;
+        }
+        assert!(matches!(reply.status, 200 | 201), "{}", reply.text());
+        let version = reply.json()["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
+        acknowledged.push((version, tag));
+        with_room += usize::from(room);
+        if with_room == WRITES_WITH_ROOM {
+            break;
+        }
+    }
+    acknowledged
+}
+
+async fn until<F: Future<Output = bool>>(what: &str, mut holds: impl FnMut() -> F) {
+    let begun = Instant::now();
+    while !holds().await {
+        assert!(begun.elapsed() < PATIENCE, "waited in vain: {what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// The next event about an object of a writer; the server has some of its own.
+async fn next_of_ours(watch: &mut Watch) -> Value {
+    loop {
+        let event = tokio::time::timeout(PATIENCE, watch.next()).await.expect("the watch goes on");
+        let event = event.expect("the watch is not ended");
+        if is_ours(&event["object"]) {
+            return event;
+        }
+    }
+}
+
+fn is_ours(object: &Value) -> bool {
+    object["metadata"]["name"].as_str().is_some_and(|name| name.starts_with("writer-"))
+}
+
+/// Name, version and tag of what is there.
+async fn list(client: &Client) -> BTreeMap<String, (u64, String)> {
+    let reply = client.get(PATH).await;
+    assert_eq!(reply.status, 200, "{}", reply.text());
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let items = reply.json()["items"].as_array().cloned().unwrap();
+    let ours = items.iter().filter(|item| is_ours(item));
+    ours.map(|item| {
+        let version = text(&item["metadata"]["resourceVersion"]).parse().unwrap();
+        (text(&item["metadata"]["name"]), (version, text(&item["data"]["tag"])))
+    })
+    .collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_refuses_writes_until_there_is_room_and_nobody_reads_worse_for_it() {
+    let directory = TempDir::new();
+    let log = directory.path().join("log");
+    let Some(disk) = SmallDisk::mount(&log) else { return };
+    let ballast = log.join("ballast");
+    std::fs::write(&ballast, vec![1; BALLAST_BYTES]).unwrap();
+    let mut server = Server::start_in(directory, Options::default()).await;
+    // It has to go before the directory does.
+    let _disk = disk;
+    let client = server.client().clone();
+    let start = client.get(PATH).await.json()["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
+    let watch_path = format!("{PATH}?watch=1&resourceVersion={start}");
+    let mut watch = client.watch(&watch_path).await;
+
+    let shared = Arc::new(Shared::default());
+    let writers: Vec<_> = (0..WRITERS)
+        .map(|number| tokio::spawn(write(client.another(), format!("writer-{number}"), shared.clone())))
+        .collect();
+    until("every writer is refused", async || shared.refused.load(Ordering::SeqCst) == WRITERS).await;
+
+    let reader = client.another();
+    // The server may have written something small in between, for which there was room.
+    until("readiness says no", async || reader.get("/readyz").await.status == 500).await;
+    until("readiness says why", async || {
+        let why = reader.get("/readyz/store").await;
+        why.status == 500 && why.text().contains(REASON)
+    })
+    .await;
+    assert_eq!(reader.get("/livez").await.status, 200);
+    assert!(!list(&reader).await.is_empty());
+    // A watch that begins only now reads the log from there.
+    let mut late = reader.watch(&watch_path).await;
+    assert_eq!(next_of_ours(&mut late).await["type"], json!("ADDED"));
+
+    std::fs::remove_file(&ballast).unwrap();
+    shared.room.store(true, Ordering::SeqCst);
+    until("it is ready again", async || reader.get("/readyz").await.status == 200).await;
+    let (mut promised, mut last) = (BTreeMap::new(), BTreeMap::new());
+    for (number, writer) in writers.into_iter().enumerate() {
+        let name = format!("writer-{number}");
+        let acknowledged =
+            tokio::time::timeout(PATIENCE, writer).await.expect("writes resume").expect("no writer fails");
+        last.insert(name.clone(), acknowledged.last().cloned().unwrap());
+        for (version, tag) in acknowledged {
+            let before = promised.insert(version, (name.clone(), tag));
+            assert_eq!(before, None, "version {version} was given twice");
+        }
+    }
+
+    // What was acknowledged is there, once and in order, and nothing of what was refused.
+    assert_eq!(list(&client).await, last);
+    for (version, (name, tag)) in promised {
+        let object = next_of_ours(&mut watch).await["object"].take();
+        let metadata = &object["metadata"];
+        assert_eq!(
+            (&metadata["name"], &metadata["resourceVersion"]),
+            (&json!(name), &json!(version.to_string()))
+        );
+        assert_eq!(object["data"]["tag"], json!(tag));
+    }
+    // And so it is after the process was killed.
+    server.kill();
+    server.restart().await;
+    assert_eq!(list(server.client()).await, last);
+}
