@@ -1,45 +1,76 @@
 //! Decoders: records, segments and checkpoints from any bytes, with checksums that always match.
 //!
 //! ```text
-//! bytes ─► in place of the records, of a segment, of a checkpoint ─► open, read and follow everything, write
+//! bytes ─► in place of records, of a segment, of a checkpoint ┐
+//!       └► edits of all files of a store that was looked after ┴► open, read and follow everything, write
 //! ```
 //!
 //! Whoever can write to the directory can compute checksums too; none of what he writes may end the process.
 
 use engine::fault::{Disk, Sabotage, Sabotaged};
 
-use super::engine_recovery::{check, sound};
+use super::engine_recovery::{Files, check, looked_after, sound};
 use crate::input::Input;
+
+/// Most edits of one input.
+const EDITS_MAX: usize = 24;
+
+/// The segment that a store begins with.
+const FIRST: &str = "0000000001.segment";
 
 /// Puts the bytes where a store keeps its own.
 pub fn engine_decode(data: &[u8]) {
     let _any_checksum = Sabotaged::with(Sabotage::CrcIgnored);
     let mut input = Input::new(data);
-    let mut files = sound().clone();
-    let first = "0000000001.segment";
-    let content = files.get_mut(first).expect("a store begins with its first segment");
-    match input.below(4) {
+    let kind = input.below(8);
+    let mut files = if kind < 4 { sound().clone() } else { looked_after().clone() };
+    match kind {
         // A segment and nothing else: its records, or all of it.
         0 => {
             let at = 4096 + 8 * input.below(64);
-            overwrite(content, at, input.rest());
-            files.retain(|name, _| name == first);
+            overwrite(first_content(&mut files), at, input.rest());
+            files.retain(|name, _| name == FIRST);
         }
         1 => {
-            overwrite(content, 0, input.rest());
-            files.retain(|name, _| name == first);
+            overwrite(first_content(&mut files), 0, input.rest());
+            files.retain(|name, _| name == FIRST);
         }
         // Somewhere in the log.
         2 => {
             let at = input.below(1 << 15);
-            overwrite(content, at, input.rest());
+            overwrite(first_content(&mut files), at, input.rest());
         }
-        _ => {
+        3 => {
             let revision = input.below(200);
             files.insert(format!("{revision:020}.checkpoint"), input.rest().to_vec());
         }
+        _ => edit(files.values_mut().collect(), &mut input),
     }
     check(&Disk::with_files(1, &files));
+}
+
+fn first_content(files: &mut Files) -> &mut Vec<u8> {
+    files.get_mut(FIRST).expect("a store begins with its first segment")
+}
+
+/// Overwrites a few bytes in a few places that mean something.
+fn edit(mut files: Vec<&mut Vec<u8>>, input: &mut Input) {
+    for _ in 0..EDITS_MAX {
+        if input.is_empty() {
+            break;
+        }
+        let file = input.below(files.len());
+        let at = match input.below(4) {
+            // Headers, and the notes of a segment.
+            0 => input.below(128),
+            1 => 1024 * (1 + input.below(3)) + input.below(128),
+            // The first records, or what a checkpoint says of segments; and what lies behind.
+            2 => 4096 + input.below(256),
+            _ => 4096 + 8 * input.below(1 << 12),
+        };
+        let len = 1 + input.below(16);
+        overwrite(files[file], at, input.take(len));
+    }
 }
 
 fn overwrite(content: &mut [u8], at: usize, bytes: &[u8]) {

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use engine::fault::{Disk, Stepper};
-use engine::{Change, CommitError, Engine, Entry, Expected, KeyRange, Payload, Snapshot, Write};
+use engine::fault::{self, Disk, Stepper};
+use engine::{
+    Change, CommitError, Engine, Entry, Expected, KeyRange, Payload, Snapshot, SnapshotError, Write,
+};
 
 use super::engine_recovery::open;
 use crate::input::Input;
@@ -21,7 +23,7 @@ struct State {
 
 type States = BTreeMap<Vec<u8>, State>;
 
-/// Commits, snapshots, ranges, counts and reopening, each held against a map for every revision.
+/// Commits, snapshots, ranges, counts, compactions and reopening, each held against a map for every revision.
 pub fn engine_model(data: &[u8]) {
     let mut input = Input::new(data);
     // Tails, syncs and crashes are the business of other tests; here only the order of things counts.
@@ -30,6 +32,7 @@ pub fn engine_model(data: &[u8]) {
     let (mut engine, mut stepper) = opened();
     let mut history: Vec<States> = vec![States::new()];
     let mut held: Vec<Snapshot> = vec![engine.snapshot()];
+    let mut oldest_allowed = 0;
     for _ in 0..STEPS_MAX {
         if input.is_empty() {
             break;
@@ -46,7 +49,24 @@ pub fn engine_model(data: &[u8]) {
                 let revision = input.below(history.len() + 1);
                 match engine.snapshot_at(revision as u64) {
                     Ok(snapshot) => look(&snapshot, &history[revision], &mut input),
-                    Err(_) => assert_eq!(revision, history.len(), "only the future is unknown"),
+                    Err(SnapshotError::Future { .. }) => assert_eq!(revision, history.len()),
+                    Err(SnapshotError::Compacted { oldest }) => {
+                        assert!(
+                            (revision as u64) < oldest && oldest <= oldest_allowed,
+                            "{revision} {oldest}"
+                        );
+                    }
+                }
+            }
+            15 => {
+                let revision = input.below(history.len()) as u64;
+                if fault::now(engine.compact(revision)).is_none() {
+                    oldest_allowed = oldest_allowed.max(revision);
+                }
+                for _ in 0..4 * input.below(16) {
+                    if !stepper.housekeep() {
+                        stepper.commit();
+                    }
                 }
             }
             _ => commit(&engine, &mut stepper, &mut history, &mut input),
