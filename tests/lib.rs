@@ -7,4 +7,4 @@ pub mod client;
 pub mod server;
 
 pub use client::{Client, Reply};
-pub use server::{Options, Server};
+pub use server::{Options, Server, TempDir};

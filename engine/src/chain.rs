@@ -80,10 +80,9 @@ pub(crate) fn from_checkpoint(
             header.number == image.number && header.salt == image.salt && header.store == store
         };
         let at = headers.iter().position(is_meant)?;
-        let follows = log
-            .last()
-            .is_none_or(|&before: &usize| headers[before].first_revision < headers[at].first_revision);
-        if !follows {
+        // One without records shares its first revision with the next.
+        let place = |at: usize| (headers[at].first_revision, headers[at].number);
+        if log.last().is_some_and(|&before| place(before) >= place(at)) {
             return None;
         }
         log.push(at);
@@ -121,8 +120,14 @@ mod tests {
             Some((first, last)) => (first, Some(last.parse().unwrap())),
             None => (revisions, None),
         };
-        let rewritten =
-            |last_revision| Rewritten { last_revision, oldest: 900, records: 0, end: 4096, grave_bytes: 0 };
+        let rewritten = |last_revision| Rewritten {
+            last_revision,
+            oldest: 900,
+            records: 0,
+            end: 4096,
+            grave_bytes: 0,
+            graves_since: 0,
+        };
         Header {
             number: number.parse().unwrap(),
             after: after.parse().unwrap(),
@@ -181,6 +186,9 @@ mod tests {
             ("1<0@1", "1", 1, Some("1")),
             ("1<0@1 2<1@10 3<2@20", "1", 1, Some("1 2 3")),
             ("1<0@1 2<1@10 3<2@20", "1 2", 2, Some("1 2 3")),
+            // 2 was left without records.
+            ("1<0@1 2<1@10 3<2@10", "1 2 3", 3, Some("1 2 3")),
+            ("1<0@1 2<1@10 3<2@10", "1 3 2", 3, None),
             // Reclaim was at work since: its work is lost, nothing else.
             ("1<0@1 2<1@10 3<2@20 4<0@1-9", "1 2 3", 3, Some("1 2 3")),
             ("1<0@1 2<1@10 3<2@20 4<0@1-19", "1 2", 2, Some("1 2 3")),

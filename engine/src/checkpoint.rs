@@ -142,7 +142,9 @@ impl Writer {
         }
         let name = name(self.root.revision);
         storage.rename(NEXT_NAME, &name)?;
-        storage.sync_dir()?;
+        if !sabotage::checkpoint_name_not_synced() {
+            storage.sync_dir()?;
+        }
         Ok(name)
     }
 
@@ -244,8 +246,9 @@ pub(crate) fn load(revision: u64, file: &dyn File) -> Option<Loading> {
         return None;
     }
     let header = file.read(0, HEADER_BYTES).ok()?;
+    let crc_is_right = crc32fast::hash(&header[..124]) == u32_at(&header, 124);
     if header[..8] != MAGIC
-        || crc32fast::hash(&header[..124]) != u32_at(&header, 124)
+        || !(crc_is_right || sabotage::crc_ignored())
         || u32_at(&header, 8) > FORMAT_VERSION
     {
         return None;
@@ -263,6 +266,7 @@ pub(crate) fn load(revision: u64, file: &dyn File) -> Option<Loading> {
     let sound = about.revision == revision
         && revision < REVISION_END
         && about.oldest <= revision
+        && about.lost_revisions <= revision
         && about.time_ms < TIME_MS_END
         && about.numbers_given < NUMBER_END
         && (BLOCKS_START..=file.size()).contains(&end);
@@ -368,9 +372,9 @@ impl Iterator for Blocks {
         let head = &self.data[self.at..self.at + BLOCK_HEAD_BYTES];
         let end = BLOCK_HEAD_BYTES + u32_at(head, 4) as usize;
         let offset = BLOCKS_START + self.at as u64;
-        if end > rest
-            || block_crc(&self.data[self.at + 4..self.at + end], self.salt, offset) != u32_at(head, 0)
-        {
+        let crc_is_right =
+            || block_crc(&self.data[self.at + 4..self.at + end], self.salt, offset) == u32_at(head, 0);
+        if end > rest || !(crc_is_right() || sabotage::crc_ignored()) {
             self.at = self.data.len();
             return Some(None);
         }

@@ -503,7 +503,3 @@ impl From<Payload> for State {
         State { attributes: payload.attributes, value: payload.value, stamp, ttl: payload.ttl }
     }
 }
-
-#[cfg(test)]
-#[path = "commit_test.rs"]
-mod tests;

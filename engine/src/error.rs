@@ -33,7 +33,7 @@ pub enum OpenError {
         /// The segment.
         path: PathBuf,
     },
-    /// A segment between the first and the last is gone.
+    /// A segment is gone that others, or a checkpoint, show to have been there.
     #[error("{}: segment is missing: put the file back, or restore the store from a backup", path.display())]
     MissingSegment {
         /// Where it should be.

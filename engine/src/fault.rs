@@ -268,6 +268,12 @@ impl Disk {
         self.0.state.lock().free_pages = pages;
     }
 
+    /// Bytes of the blocks that the files take, those in the making included.
+    pub fn used_bytes(&self) -> u64 {
+        let state = self.0.state.lock();
+        state.names.values().map(|file| state.files[file].pages() * PAGE_BYTES).sum()
+    }
+
     /// The files there are.
     pub fn files(&self) -> BTreeMap<String, Vec<u8>> {
         let state = self.0.state.lock();

@@ -13,7 +13,8 @@
 //!         16  8  oldest                        56  8  end of the records           /
 //!         24  8  zero                          64  8  store
 //!                                              72  8  bytes of graves (rewritten)
-//!                                              80 44  zero
+//!                                              80  8  graves since (rewritten)
+//!                                              88 36  zero
 //!                                             124  4  crc32 of bytes 0..124
 //! ```
 //!
@@ -27,6 +28,7 @@ use bytes::Bytes;
 
 use crate::io::File;
 use crate::record::REVISION_END;
+use crate::sabotage;
 
 /// The format this release writes, and the newest it reads.
 pub(crate) const FORMAT_VERSION: u32 = 1;
@@ -71,6 +73,8 @@ pub(crate) struct Rewritten {
     pub end: u64,
     /// Bytes of those that are graves.
     pub grave_bytes: u64,
+    /// No key with a grave came to be before this revision; 0 when there are no graves, or nothing is known.
+    pub graves_since: u64,
 }
 
 /// Why a file is not a segment.
@@ -90,6 +94,7 @@ impl Header {
             records: 0,
             end: 0,
             grave_bytes: 0,
+            graves_since: 0,
         });
         header[..8].copy_from_slice(&MAGIC);
         header[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
@@ -103,6 +108,7 @@ impl Header {
         header[56..64].copy_from_slice(&rewritten.end.to_le_bytes());
         header[64..72].copy_from_slice(&self.store.to_le_bytes());
         header[72..80].copy_from_slice(&rewritten.grave_bytes.to_le_bytes());
+        header[80..88].copy_from_slice(&rewritten.graves_since.to_le_bytes());
         let crc = crc32fast::hash(&header[..HEADER_BYTES - 4]);
         header[HEADER_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
         header
@@ -123,6 +129,9 @@ impl Header {
             return Err(HeaderError::Damaged);
         }
         for at in [0, SECOND_HEADER as u64] {
+            if at > 0 && sabotage::second_header_ignored() {
+                break;
+            }
             let bytes = file.read(at, HEADER_BYTES).map_err(HeaderError::Io)?;
             match Header::from_bytes(&bytes, file.size()) {
                 Ok(header) if header.number == number => return Ok(header),
@@ -135,7 +144,8 @@ impl Header {
 
     /// The header of a file of `size` bytes from one copy, 128 bytes long.
     pub fn from_bytes(bytes: &[u8], size: u64) -> Result<Header, HeaderError> {
-        if bytes[..8] != MAGIC || crc32fast::hash(&bytes[..HEADER_BYTES - 4]) != u32_at(bytes, 124) {
+        let crc_is_right = crc32fast::hash(&bytes[..HEADER_BYTES - 4]) == u32_at(bytes, 124);
+        if bytes[..8] != MAGIC || !(crc_is_right || sabotage::crc_ignored()) {
             return Err(HeaderError::Damaged);
         }
         match u32_at(bytes, 8) {
@@ -152,6 +162,7 @@ impl Header {
             records: u32_at(bytes, 20),
             end: u64_at(bytes, 56),
             grave_bytes: u64_at(bytes, 72),
+            graves_since: u64_at(bytes, 80),
         };
         let header = Header {
             number: u32_at(bytes, 12),
@@ -167,8 +178,10 @@ impl Header {
             && header.rewritten.is_none_or(|rewritten| {
                 (header.first_revision..REVISION_END).contains(&rewritten.last_revision)
                     && (rewritten.last_revision..REVISION_END).contains(&rewritten.oldest)
+                    && u64::from(rewritten.records) <= rewritten.last_revision - header.first_revision + 1
                     && (RECORDS_START..=size).contains(&rewritten.end)
                     && rewritten.grave_bytes <= rewritten.end - RECORDS_START
+                    && rewritten.graves_since <= rewritten.last_revision
             });
         sound.then_some(header)
     }
@@ -221,7 +234,7 @@ impl Note {
             let bytes = file.read(at, NOTE_BYTES)?;
             let note =
                 Note { sequence: u32_at(&bytes, 4), synced: u64_at(&bytes, 8), oldest: u64_at(&bytes, 16) };
-            let sound = Note::crc(&bytes, salt) == u32_at(&bytes, 0)
+            let sound = (Note::crc(&bytes, salt) == u32_at(&bytes, 0) || sabotage::crc_ignored())
                 && note.synced < REVISION_END
                 && note.oldest < REVISION_END;
             if sound && note.sequence > newest.sequence {
@@ -266,6 +279,7 @@ mod tests {
             records: 3,
             end: 5_000,
             grave_bytes: 80,
+            graves_since: 90,
         }),
         ..HEADER
     };
@@ -303,8 +317,10 @@ mod tests {
             Header { after: 7, ..HEADER },
             Header { rewritten: Some(Rewritten { last_revision: 99, ..rewritten }), ..HEADER },
             Header { rewritten: Some(Rewritten { oldest: 199, ..rewritten }), ..HEADER },
+            Header { rewritten: Some(Rewritten { records: 102, ..rewritten }), ..HEADER },
             Header { rewritten: Some(Rewritten { end: 8_193, ..rewritten }), ..HEADER },
             Header { rewritten: Some(Rewritten { end: 4_095, ..rewritten }), ..HEADER },
+            Header { rewritten: Some(Rewritten { graves_since: 201, ..rewritten }), ..HEADER },
         ] {
             file.write_at(0, &header.block()).unwrap();
             assert!(matches!(Header::read(7, &*file), Err(HeaderError::Damaged)), "{header:?}");

@@ -55,13 +55,15 @@ pub(crate) struct Candidate {
 }
 
 impl Candidate {
-    /// What is known of `segment` if the oldest readable revision is `oldest` and the next segment begins with
-    /// revision `next_first`.
-    pub fn of(segment: &Segment, next_first: u64, oldest: u64) -> Candidate {
+    /// What is known of the segment at `at` of the log, which is not the last, if the oldest readable revision is
+    /// `oldest`.
+    pub fn of(in_order: &[Arc<Segment>], at: usize, oldest: u64) -> Candidate {
+        let (segment, next_first) = (&in_order[at], in_order[at + 1].header.first_revision);
+        let rewritten = segment.header.rewritten.filter(|_| has_states_for_graves(in_order, at));
         Candidate {
             bytes: segment.record_bytes(),
             live: segment.live(),
-            graves: segment.header.rewritten.map_or(0, |rewritten| rewritten.grave_bytes),
+            graves: rewritten.map_or(0, |rewritten| rewritten.grave_bytes),
             // One without records has no revision of its own to stand for.
             forgotten: next_first <= oldest + 1 && segment.header.first_revision < next_first,
         }
@@ -137,10 +139,30 @@ fn needs_grave(root: &Root, sources: &[Arc<Segment>], delete: &Head) -> bool {
         .take_while(|segment| segment.header.first_revision < delete.revision);
     overlapping.into_iter().any(|segment| {
         let is_source = sources.iter().any(|source| source.header.number == segment.header.number);
-        let was_cleaned =
-            segment.header.rewritten.is_some_and(|rewritten| rewritten.oldest >= delete.revision);
-        !is_source && !was_cleaned
+        !is_source && !was_cleaned_of(segment, delete.revision) && !sabotage::grave_dropped()
     })
+}
+
+/// Whether the segment has no state that `delete`, or a delete before it, ended.
+fn was_cleaned_of(segment: &Segment, delete: u64) -> bool {
+    segment.header.rewritten.is_some_and(|rewritten| rewritten.oldest >= delete)
+}
+
+/// Whether states may be left that graves in the segment at `at` of the log speak of. Otherwise it is worth writing it
+/// anew for these as well.
+fn has_states_for_graves(in_order: &[Arc<Segment>], at: usize) -> bool {
+    let Some(rewritten) = in_order[at].header.rewritten.filter(|rewritten| rewritten.grave_bytes > 0) else {
+        return false;
+    };
+    for before in in_order[..at].iter().rev() {
+        if !was_cleaned_of(before, rewritten.last_revision) {
+            return true;
+        }
+        if before.header.first_revision <= rewritten.graves_since {
+            break;
+        }
+    }
+    false
 }
 
 /// How far a [`Rewrite`] is after a step.
@@ -185,6 +207,7 @@ pub(crate) struct Rewrite {
     position: u64,
     records: u32,
     grave_bytes: u64,
+    graves_since: Option<u64>,
     marks: Vec<Mark>,
     /// Keys of which the root's index knows states that are not needed and lie in the sources.
     unneeded: Vec<Bytes>,
@@ -211,6 +234,7 @@ impl Rewrite {
             position: RECORDS_START,
             records: 0,
             grave_bytes: 0,
+            graves_since: None,
             marks: Vec::new(),
             unneeded: Vec::new(),
             root,
@@ -252,6 +276,7 @@ impl Rewrite {
                 records: self.records,
                 end: self.position,
                 grave_bytes: self.grave_bytes,
+                graves_since: self.graves_since.unwrap_or(0),
             }),
         };
         let segment = Segment::create(header, self.file)?;
@@ -325,6 +350,7 @@ impl Rewrite {
             }
             record::append_grave(&mut self.buffer, &found.bytes, head, self.salt, offset);
             self.grave_bytes += self.position + self.buffer.len() as u64 - offset;
+            self.graves_since = Some(self.graves_since.map_or(head.created, |since| since.min(head.created)));
         }
         self.records += 1;
         if self.marks.last().is_none_or(|last| offset >= last.offset + crate::segment::MARK_BYTES) {

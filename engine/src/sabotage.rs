@@ -43,7 +43,7 @@ sabotages! {
     ExpectationSkipped expectation_skipped;
     /// What a disk that was suddenly full has taken of a refused batch is left there.
     RefusedWriteLeft refused_write_left;
-    /// Checksums are not compared.
+    /// No checksum of any file is compared.
     CrcIgnored crc_ignored;
     /// Checksums do not depend on the segment's salt.
     SaltIgnored salt_ignored;
@@ -61,14 +61,32 @@ sabotages! {
     RecoveryWithoutSync recovery_without_sync;
     /// Opening takes what it can read for what a sync will bring to disk.
     TailNotRewritten tail_not_rewritten;
+    /// Only the first copy of a segment's header is looked at.
+    SecondHeaderIgnored second_header_ignored;
+    /// Opening does not look at how far later records say that the log was on disk.
+    VouchingIgnored vouching_ignored;
+    /// A checkpoint that opening cannot begin with tells nothing of the log's end.
+    WitnessIgnored witness_ignored;
+    /// An idle log is noted to be on disk before it is.
+    NotedBeforeSync noted_before_sync;
+    /// History is forgotten in favour of states that are not on disk yet.
+    ForgottenForUnsynced forgotten_for_unsynced;
+    /// The store deletes a key although it was written again since its time was set.
+    ExpiryUnconditional expiry_unconditional;
     /// A rewritten segment gets its name before its contents are on disk.
     RewriteNamedBeforeSync rewrite_named_before_sync;
     /// A checkpoint gets its name before its contents are on disk.
     CheckpointNamedBeforeSync checkpoint_named_before_sync;
+    /// The directory is not synced after a checkpoint got its name.
+    CheckpointNameNotSynced checkpoint_name_not_synced;
+    /// A checkpoint is begun while the index refers to a segment that is no part of the log yet.
+    CheckpointWhileMoving checkpoint_while_moving;
     /// A checkpoint speaks of what is not on disk yet.
     CheckpointOfUnsynced checkpoint_of_unsynced;
     /// Superseded segments are removed before there is a checkpoint that does without them.
     RetiredBeforeCheckpoint retired_before_checkpoint;
+    /// Nothing is left of a delete whose key has older states elsewhere in the log.
+    GraveDropped grave_dropped;
     /// A tail passes over revisions that it cannot read.
     HolePassedOver hole_passed_over;
 }

@@ -267,6 +267,7 @@ mod tests {
             records: 3,
             end: 5_000,
             grave_bytes: 80,
+            graves_since: 90,
         }),
     };
 

@@ -216,8 +216,14 @@ fn write(
             _ => revision,
         };
         let end = RECORDS_START + now.iter().map(|place| place.len as u64).sum::<u64>();
-        let rewritten =
-            Rewritten { last_revision, oldest: revision, records: count as u32, end, grave_bytes: 0 };
+        let rewritten = Rewritten {
+            last_revision,
+            oldest: revision,
+            records: count as u32,
+            end,
+            grave_bytes: 0,
+            graves_since: 0,
+        };
         let header = Header {
             number,
             after: number - 1,

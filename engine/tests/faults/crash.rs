@@ -28,11 +28,11 @@ fn expect<T>(checked: Checked<T>, setup: &Setup) -> T {
 
 /// The worlds of a seed: what goes wrong in them differs.
 fn world_of(seed: u64) -> Setup {
-    let often = Rates { sync_fails: 40, write_fails: 60, write_full: 30, disk_full: 2 };
+    let failing = Rates { sync_fails: 40, write_fails: 60, ..Rates::default() };
     let rates = match seed % 4 {
         0 | 1 => Rates::default(),
-        2 => Rates { sync_fails: 40, write_fails: 60, ..Rates::default() },
-        _ => often,
+        2 => Rates { read_fails: 50, ..failing },
+        _ => Rates { write_full: 30, disk_full: 2, ..failing },
     };
     let durability = if seed % 5 == 4 { Durability::Relaxed } else { Durability::Sync };
     let retention = match seed % 3 {
@@ -40,7 +40,8 @@ fn world_of(seed: u64) -> Setup {
         1 => Duration::from_secs(30),
         _ => Duration::ZERO,
     };
-    Setup { rates, durability, retention, ..Setup::new(seed) }
+    let damage = seed % 7 == 6;
+    Setup { rates, durability, retention, damage, ..Setup::new(seed) }
 }
 
 /// `FAULT_SEED` lives one life only, to see a failure again; `FAULT_CYCLES` asks for more of them.

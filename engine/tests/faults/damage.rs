@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bytes::Bytes;
-use engine::fault::{self, Disk, Kind, Random, Verdict};
+use engine::fault::{self, Disk, Kind, Random, Stepper, Verdict};
 use engine::{
     Change, Engine, Entry, Expected, KeyRange, OpenError, Options, Payload, ReadError, TailError, Write,
 };
@@ -30,13 +30,162 @@ fn options() -> Options {
     Options { segment_bytes: 16 * 1024, ..Options::new("/simulated") }
 }
 
+/// Whether the file of that name is a part of the log.
+pub fn is_segment(name: &str) -> bool {
+    name.ends_with(".segment") && name.starts_with(|c: char| c.is_ascii_digit())
+}
+
+/// Flips one bit, if there is any; not in the zeros that everything ends with.
+pub fn flip_bit(bytes: &mut [u8], random: &mut Random) {
+    let end = bytes.iter().rposition(|&byte| byte != 0).map_or(bytes.len(), |last| last + 1);
+    if end > 0 {
+        bytes[random.below(end as u64) as usize] ^= 1 << random.below(8);
+    }
+}
+
+fn pick<'n>(names: impl Iterator<Item = &'n String>, random: &mut Random) -> &'n str {
+    let names: Vec<_> = names.collect();
+    names[random.below(names.len() as u64) as usize]
+}
+
+/// Fills one sector with zeros or with noise.
+fn spoil_sector(bytes: &mut [u8], random: &mut Random) {
+    let sector = random.below(bytes.len() as u64 / 512) as usize * 512;
+    let zeros = random.one_in(2);
+    let noise = bytes[sector..sector + 512].iter_mut();
+    noise.for_each(|byte| *byte = if zeros { 0 } else { random.next() as u8 });
+}
+
+/// Records that a sector of noise may hit: each has 80 bytes at least.
+const SECTOR_RECORDS: usize = 512 / 80 + 2;
+
+/// The copies of a segment's header that are as they were written.
+fn sound_headers(segment: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let copies = [&segment[..128], &segment[2048..2176]];
+    copies.into_iter().filter(|copy| crc32fast::hash(&copy[..124]).to_le_bytes() == copy[124..])
+}
+
+/// Opens the store on `disk`, which has to be possible.
+fn opened(disk: &Disk) -> Checked<(Engine, Stepper)> {
+    fault::open(disk, &options()).map_err(|error| {
+        let what = format!("the store does not open: {error}");
+        Violation { guarantee: Guarantee::Durable, what }
+    })
+}
+
+/// Does damage to a copy of a store, of which `history` is known: it costs what it hit and nothing else, also when the
+/// store is looked after then.
+pub fn check_copy(files: &Files, history: &History, random: &mut Random) -> Checked {
+    let disk = Disk::with_files(random.next(), files);
+    // Closed in good order, so that nothing passes for a torn end.
+    opened(&disk)?.1.close();
+    let files = disk.files();
+    if random.one_in(3) {
+        return check_refusal(&files, history, random);
+    }
+    let disk = Disk::with_files(random.next(), &files);
+    let name = pick(files.keys(), random);
+    let at_most = if random.one_in(2) { 1 } else { SECTOR_RECORDS };
+    disk.damage(name, |bytes| match at_most {
+        1 => flip_bit(bytes, random),
+        _ => spoil_sector(bytes, random),
+    });
+    if is_segment(name) && sound_headers(&disk.files()[name]).next().is_none() {
+        // It had only one left.
+        return Ok(());
+    }
+    let (engine, stepper) = opened(&disk)?;
+    let checked = check_served(&engine, history, at_most, random);
+    checked.and_then(|()| check_upkeep(&disk, engine, stepper)).map_err(|violation| {
+        let what = format!("{}; at most {at_most} were hit in {name}", violation.what);
+        Violation { what, ..violation }
+    })
+}
+
+/// A segment without a header, or without a file, is missed, with a sentence that says what to do; nothing is changed
+/// by that.
+fn check_refusal(files: &Files, history: &History, random: &mut Random) -> Checked {
+    let first_revision = |name: &str| {
+        let header = sound_headers(&files[name]).next().expect("one of them is sound");
+        u64::from_le_bytes(header[24..32].try_into().expect("eight bytes"))
+    };
+    let names = || files.keys().filter(|name| is_segment(name));
+    let name = pick(names(), random);
+    let disk = Disk::with_files(random.next(), files);
+    if random.one_in(2) {
+        disk.damage(name, |bytes| {
+            bytes[random.below(128) as usize] ^= 1;
+            bytes[2048 + random.below(128) as usize] ^= 1;
+        });
+    } else {
+        let last = names().map(|name| first_revision(name)).max();
+        let told_of = files.keys().any(|other| {
+            let revision = other.strip_suffix(".checkpoint").and_then(|digits| digits.parse::<u64>().ok());
+            revision.is_some_and(|revision| revision >= first_revision(name))
+        });
+        if Some(first_revision(name)) == last && !told_of {
+            // Nothing tells that the log went on.
+            return Ok(());
+        }
+        disk.take(name);
+    }
+    match fault::open(&disk, &options()) {
+        // Nothing was missing: others stand for it.
+        Ok((engine, _stepper)) => check_served(&engine, history, 0, random),
+        Err(error) => {
+            let meant = matches!(error, OpenError::BadHeader { .. } | OpenError::MissingSegment { .. });
+            let told = error.to_string().ends_with("put the file back, or restore the store from a backup");
+            check(Guarantee::Durable, meant && told, || format!("{name} is damaged or gone: {error}"))?;
+            disk.put(name, &files[name]);
+            check_served(&opened(&disk)?.0, history, 0, random)
+        }
+    }
+}
+
+/// Each key's newest state: revision, and the value if it can be read.
+fn states(engine: &Engine) -> BTreeMap<Bytes, (u64, Option<Bytes>)> {
+    let entries = engine.snapshot().range(KeyRange::all());
+    entries
+        .map(|entry| (entry.key().clone(), (entry.revision(), entry.read().ok().map(|record| record.value))))
+        .collect()
+}
+
+/// Whatever the store does by itself makes nothing worse: what could be read still can, opened again as well.
+fn check_upkeep(disk: &Disk, engine: Engine, mut stepper: Stepper) -> Checked {
+    let before = states(&engine);
+    let unchanged = |engine: &Engine, when: &str| {
+        let after = states(engine);
+        let lost = before.iter().find(|(key, state)| state.1.is_some() && after.get(*key) != Some(*state));
+        check(Guarantee::Durable, lost.is_none(), || format!("{lost:?} is not there {when}"))?;
+        let ghost = after.iter().find(|(key, state)| state.1.is_some() && !before.contains_key(*key));
+        check(Guarantee::NoGhost, ghost.is_none(), || format!("{ghost:?} came {when}"))
+    };
+    let _ = fault::now(engine.compact(engine.revision()));
+    // No time passes, so that nothing expires.
+    let mut idle = 0;
+    while idle < 10 {
+        if !stepper.housekeep() {
+            stepper.commit();
+            idle += 1;
+        }
+    }
+    unchanged(&engine, "after upkeep")?;
+    drop((engine, stepper));
+    disk.restart();
+    let (engine, _stepper) = opened(disk)?;
+    unchanged(&engine, "after upkeep and opening")
+}
+
 /// What is served is what was written, but for at most `at_most` revisions: those are reported, or their keys show
-/// the states before. Returns them.
+/// the states before, which is reported as well.
 fn check_served(engine: &Engine, history: &History, at_most: usize, random: &mut Random) -> Checked {
-    let mut damaged = BTreeSet::new();
-    let newest = engine.revision();
-    check(Guarantee::Durable, newest == history.revision(), || format!("the store ends at {newest}"))?;
-    for revision in [newest, random.below(newest + 1), random.below(newest + 1)] {
+    let (mut damaged, mut unnamed) = (BTreeSet::new(), BTreeSet::new());
+    let (newest, oldest) = (engine.revision(), engine.stats().oldest);
+    check(Guarantee::Durable, newest == history.revision(), || {
+        format!("the store ends at {newest}, not at {}", history.revision())
+    })?;
+    let mut past = || oldest + random.below(newest - oldest + 1);
+    for revision in [newest, past(), past()] {
         let snapshot = engine.snapshot_at(revision).expect("everything is retained");
         let mut found: BTreeMap<Bytes, Entry> =
             snapshot.range(KeyRange::all()).map(|entry| (entry.key().clone(), entry)).collect();
@@ -54,7 +203,7 @@ fn check_served(engine: &Engine, history: &History, at_most: usize, random: &mut
                 None if expected.deleted => {}
                 // The record that says so is gone: then it is the state before.
                 entry => {
-                    damaged.insert(expected.revision);
+                    unnamed.insert(expected.revision);
                     if let Some(entry) = entry {
                         check_genuine(&entry, history, expected.revision)?;
                     }
@@ -65,9 +214,10 @@ fn check_served(engine: &Engine, history: &History, at_most: usize, random: &mut
     }
     follow(engine, history, &mut damaged)?;
     let reported = engine.stats().lost_revisions as usize;
-    check(Guarantee::Durable, reported <= damaged.len(), || {
-        format!("{reported} lost, but only {damaged:?}")
+    check(Guarantee::Durable, (unnamed.len()..=at_most).contains(&reported), || {
+        format!("{reported} reported as lost, and {unnamed:?} are")
     })?;
+    damaged.extend(unnamed);
     check(Guarantee::Durable, damaged.len() <= at_most, || {
         format!("damaged beyond what was hit: {damaged:?}")
     })
@@ -87,7 +237,7 @@ fn check_genuine(entry: &Entry, history: &History, revision: u64) -> Checked {
 
 /// A tail hands out everything that is not damaged, and says so where it cannot go on.
 fn follow(engine: &Engine, history: &History, damaged: &mut BTreeSet<u64>) -> Checked {
-    let mut seen = 0;
+    let mut seen = engine.stats().oldest;
     while seen < history.revision() {
         let mut tail = engine.tail(seen, Bytes::new()).expect("everything is retained");
         loop {
@@ -136,7 +286,7 @@ fn a_flipped_bit_costs_one_record_at_most() {
     let mut random = Random::new(2);
     for round in 0..1_500 {
         let disk = Disk::with_files(round, &files);
-        let name = files.keys().nth(random.below(files.len() as u64) as usize).expect("there are files");
+        let name = pick(files.keys(), &mut random);
         let bit = random.below(files[name].len() as u64 * 8);
         disk.damage(name, |bytes| bytes[bit as usize / 8] ^= 1 << (bit % 8));
         let what = format!("round {round}, bit {bit} of {name}");
@@ -153,18 +303,12 @@ fn a_sector_of_noise_costs_the_records_in_it() {
     let mut random = Random::new(4);
     for round in 0..500 {
         let disk = Disk::with_files(round, &files);
-        let name = files.keys().nth(random.below(files.len() as u64) as usize).expect("there are files");
-        let sector = random.below(files[name].len() as u64 / 512) as usize * 512;
-        let zeros = random.one_in(2);
-        disk.damage(name, |bytes| {
-            let noise = bytes[sector..sector + 512].iter_mut();
-            noise.for_each(|byte| *byte = if zeros { 0 } else { random.next() as u8 });
-        });
-        let what = format!("round {round}, sector at {sector} of {name}");
+        let name = pick(files.keys(), &mut random);
+        disk.damage(name, |bytes| spoil_sector(bytes, &mut random));
+        let what = format!("round {round}, in {name}");
         let (engine, _stepper) =
             fault::open(&disk, &options()).unwrap_or_else(|error| panic!("{what}: {error}"));
-        // A record has 80 bytes at least.
-        check_served(&engine, &history, 512 / 80 + 2, &mut random)
+        check_served(&engine, &history, SECTOR_RECORDS, &mut random)
             .unwrap_or_else(|violation| panic!("{what}: {violation}"));
     }
 }
@@ -227,7 +371,7 @@ fn after_a_lying_sync_nothing_is_served_that_was_not_written() {
     assert!(opened > 500 && complete > 300, "{opened} opened, {complete} complete");
 }
 
-fn write(engine: &Engine, stepper: &mut engine::fault::Stepper, key: &str, value: Vec<u8>) -> Proposal {
+fn write(engine: &Engine, stepper: &mut Stepper, key: &str, value: Vec<u8>) -> Proposal {
     let content = Content { attributes: Bytes::new(), value: value.into(), rest: None, ttl: None };
     let key = Bytes::copy_from_slice(key.as_bytes());
     let proposal =

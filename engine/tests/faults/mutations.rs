@@ -35,6 +35,16 @@ fn forgetful(seed: u64) -> Checked {
     live(Setup { retention, ..Setup::new(seed) }, 250).map(drop)
 }
 
+fn damaged(seed: u64) -> Checked {
+    let retention = Duration::from_secs(seed % 2 * 20);
+    live(Setup { retention, damage: true, ..Setup::new(seed) }, 250).map(drop)
+}
+
+fn damaged_relaxed(seed: u64) -> Checked {
+    let (durability, retention) = (Durability::Relaxed, Duration::from_secs(seed % 2 * 20));
+    live(Setup { durability, retention, damage: true, ..Setup::new(seed) }, 250).map(drop)
+}
+
 fn forgetful_relaxed(seed: u64) -> Checked {
     let durability = Durability::Relaxed;
     live(Setup { durability, retention: Duration::from_secs(20), ..Setup::new(seed) }, 250).map(drop)
@@ -48,7 +58,7 @@ fn no_protection_can_be_taken_away_unnoticed() {
         (Sabotage::AckBeforeSync, crashes, &[Durable]),
         (Sabotage::WritesAfterFailedSync, failing_syncs, &[Durable, Ordered, NoGhost, Atomic]),
         (Sabotage::ExpectationSkipped, crashes, &[ExactVersion]),
-        (Sabotage::RefusedWriteLeft, copy_on_write, &[NoGhost, Durable]),
+        (Sabotage::RefusedWriteLeft, copy_on_write, &[NoGhost, Durable, ExactVersion]),
         (Sabotage::CrcIgnored, crashes, &[Atomic]),
         (Sabotage::SaltIgnored, damage::record_in_a_value, &[NoGhost, ExactVersion]),
         (Sabotage::RollWithoutSync, relaxed, &[Durable]),
@@ -58,10 +68,19 @@ fn no_protection_can_be_taken_away_unnoticed() {
         (Sabotage::TornTailNotCleared, crashes, &[NoGhost, Ordered, Atomic, ExactVersion, Durable]),
         (Sabotage::RecoveryWithoutSync, crashes, &[Durable]),
         (Sabotage::TailNotRewritten, failing_syncs, &[Durable]),
+        (Sabotage::SecondHeaderIgnored, damaged, &[Durable]),
+        (Sabotage::VouchingIgnored, damaged, &[Durable]),
+        (Sabotage::WitnessIgnored, damaged, &[Durable]),
+        (Sabotage::NotedBeforeSync, forgetful_relaxed, &[Durable]),
+        (Sabotage::ForgottenForUnsynced, damaged_relaxed, &[Durable]),
+        (Sabotage::ExpiryUnconditional, forgetful, &[NoGhost, ExactVersion]),
         (Sabotage::RewriteNamedBeforeSync, forgetful, &[Durable]),
         (Sabotage::CheckpointNamedBeforeSync, forgetful, &[QuickOpen]),
+        (Sabotage::CheckpointNameNotSynced, forgetful, &[QuickOpen]),
+        (Sabotage::CheckpointWhileMoving, forgetful, &[QuickOpen]),
         (Sabotage::CheckpointOfUnsynced, forgetful_relaxed, &[Durable]),
         (Sabotage::RetiredBeforeCheckpoint, forgetful, &[QuickOpen]),
+        (Sabotage::GraveDropped, damaged, &[NoGhost, ExactVersion]),
         (Sabotage::HolePassedOver, damage::hole_in_the_log, &[Resumable]),
     ];
     for &sabotage in Sabotage::ALL {

@@ -84,6 +84,7 @@ fn after_a_failed_sync_nothing_is_acknowledged_before_the_store_was_opened_again
         while stepper.keep() {}
         disk.behave();
         let failed = Refusal::LogFailed { operation: "sync", reason: "input/output error".into() };
+        assert_eq!(failed.to_string(), "sync failed (input/output error); the store must be reopened");
         assert_eq!(engine.health(), Err(failed.clone()));
         match durability {
             // Not shown, as nobody knows whether it is on disk.
@@ -111,6 +112,65 @@ fn after_a_failed_sync_nothing_is_acknowledged_before_the_store_was_opened_again
         disk.restore_power(seed);
         assert_eq!(fault::open(&disk, &options()).unwrap().0.revision(), found);
     }
+}
+
+#[test]
+fn what_is_left_of_a_refused_write_never_comes_back() {
+    for seed in 0..50 {
+        let disk = Disk::new(seed);
+        let (engine, mut stepper) = fault::open(&disk, &options()).unwrap();
+        stepper.write(&engine, put("/a", 10)).unwrap();
+        // As on a file system that copies on write: there are blocks, and still there is no room.
+        let mut met = false;
+        disk.follow(move |operation| match operation.kind {
+            Kind::Write if !std::mem::replace(&mut met, true) => Verdict::Full,
+            _ => Verdict::Proceed,
+        });
+        assert_eq!(refusal(stepper.write(&engine, put("/b", 3_000))), Refusal::DiskFull);
+        assert_eq!((engine.revision(), engine.snapshot().count(&KeyRange::all())), (1, 1));
+        // Shorter than what was refused, so that the rest of that would stand behind it.
+        if seed % 2 == 0 {
+            assert_eq!(stepper.write(&engine, put("/c", 10)).unwrap().revision, 2);
+        }
+        let newest = engine.revision();
+        drop((engine, stepper));
+        disk.restart();
+        let (engine, _stepper) = fault::open(&disk, &options()).unwrap();
+        assert_eq!(
+            (engine.revision(), engine.snapshot().get(b"/b").is_none()),
+            (newest, true),
+            "seed {seed}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_with_threads_finds_out_by_itself_that_there_is_room_again() {
+    let disk = Disk::new(1);
+    let options = Options { segment_bytes: 256 * 1024, ..options() };
+    let engine = fault::open_with_threads(&disk, &options).unwrap();
+    let mut newest = engine.commit(put("/a", 10)).await.unwrap().revision;
+    disk.limit_free_pages(Some(3));
+    // What was allocated ahead may still be used up; then it is over, whether in a segment or between two.
+    let refused = loop {
+        match engine.commit(put("/a", 20_000)).await {
+            Ok(done) => newest = done.revision,
+            outcome => break refusal(outcome),
+        }
+    };
+    assert_eq!((refused, engine.health()), (Refusal::DiskFull, Err(Refusal::DiskFull)));
+    assert_eq!(refusal(engine.commit(put("/b", 200_000)).await), Refusal::DiskFull);
+    disk.limit_free_pages(None);
+    // Nobody writes while readiness says no.
+    let recovered = async {
+        while engine.health().is_err() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), recovered).await.expect("it looks for room");
+    // The refused writes got no revision.
+    assert_eq!(engine.commit(put("/b", 10)).await.unwrap().revision, newest + 1);
+    engine.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use engine::{
     CommitError, Committed, Durability, Engine, Event, Expected, Options, Refusal, Snapshot, SnapshotError,
 };
 
+use crate::damage;
 use crate::history::{
     Checked, Content, Follower, Guarantee, Happened, History, Proposal, Violation, check, check_entry, news,
 };
@@ -28,6 +30,15 @@ pub struct Rates {
     pub write_full: u64,
     /// The disk has no room for a while.
     pub disk_full: u64,
+    /// A read fails, of those that the store does for itself; what was read can be read the next time.
+    pub read_fails: u64,
+}
+
+impl Rates {
+    fn any(&self) -> bool {
+        let Rates { sync_fails, write_fails, write_full, disk_full, read_fails } = *self;
+        sync_fails + write_fails + write_full + disk_full + read_fails > 0
+    }
 }
 
 /// A cut that never comes: for worlds in which nothing goes wrong by itself.
@@ -42,6 +53,9 @@ pub struct Setup {
     /// How long history is kept; some writes have a time to live unless it is kept for ever.
     pub retention: Duration,
     pub rates: Rates,
+    /// Whether damage is done between two openings, now and then: to what there is twice or can be done without, and
+    /// to copies of the store.
+    pub damage: bool,
     /// The operation at which the power goes, and whether it is done by then. Otherwise it goes at random.
     pub cut: Option<(u64, Verdict)>,
     /// How many operations later the power goes once more, in the middle of opening; 0: it does not.
@@ -58,6 +72,7 @@ impl Setup {
             segment_bytes: 16 * 1024,
             retention: Duration::MAX,
             rates: Rates::default(),
+            damage: false,
             cut: None,
             again: 0,
             fate: 0,
@@ -82,6 +97,8 @@ pub struct World {
     proposals: u64,
     /// Revision of the checkpoint that opening has to begin with.
     checkpoint: u64,
+    /// Whether the store is at work; only then may reads fail.
+    at_work: Arc<AtomicBool>,
     /// How often the store was opened after it had stopped in any way.
     pub cycles: u64,
 }
@@ -101,6 +118,7 @@ impl World {
             synced: 0,
             proposals: 0,
             checkpoint: 0,
+            at_work: Arc::default(),
             cycles: 0,
         };
         world.plan();
@@ -115,9 +133,11 @@ impl World {
         let soon = self.disk.operations() + random.below(80);
         let after = if random.one_in(2) { Verdict::LosePower } else { Verdict::LosePowerAfter };
         let (at, how) = cut.unwrap_or((soon, after));
+        let at_work = self.at_work.clone();
         self.disk.follow(move |operation: &Operation<'_>| {
             let mut happens = |rate: u64| rate > 0 && random.one_in(rate);
             match operation.kind {
+                Kind::Read if at_work.load(Ordering::Relaxed) && happens(rates.read_fails) => Verdict::Fail,
                 Kind::Read => Verdict::Proceed,
                 _ if operation.number == at || again > 0 && operation.number == at + again => how,
                 Kind::Sync | Kind::SyncDir if happens(rates.sync_fails) => Verdict::Fail,
@@ -132,8 +152,12 @@ impl World {
         &self.running.as_ref().expect("it is open").0
     }
 
-    fn stepper(&mut self) -> &mut Stepper {
-        &mut self.running.as_mut().expect("it is open").1
+    /// The store takes a turn.
+    fn work<T>(&mut self, turn: impl FnOnce(&mut Stepper) -> T) -> T {
+        self.at_work.store(true, Ordering::Relaxed);
+        let done = turn(&mut self.running.as_mut().expect("it is open").1);
+        self.at_work.store(false, Ordering::Relaxed);
+        done
     }
 
     /// One thing that somebody does.
@@ -149,7 +173,7 @@ impl World {
             }
             50..60 => self.commit()?,
             60..68 => {
-                self.stepper().keep();
+                self.work(Stepper::keep);
             }
             68..76 => self.keep_house()?,
             76..80 => self.read()?,
@@ -225,7 +249,7 @@ impl World {
             _ => self.history.newest_at(since),
         };
         self.history.forgettable = self.history.forgettable.max(old);
-        self.stepper().housekeep()
+        self.work(Stepper::housekeep)
     }
 
     /// What is there at a revision, or that it is forgotten.
@@ -332,7 +356,7 @@ impl World {
 
     /// The sequencer takes a turn, and whoever is answered by it compares that with what was to be expected.
     fn commit(&mut self) -> Checked {
-        self.stepper().commit();
+        self.work(Stepper::commit);
         self.hear()?;
         self.synced = self.synced.max(self.engine().stats().synced);
         Ok(())
@@ -411,6 +435,7 @@ impl World {
             }
             // It never happened and never will.
             Err(CommitError::Refused(Refusal::DiskFull)) => Ok(()),
+            Err(CommitError::Damaged(_)) if self.setup.rates.read_fails > 0 => Ok(()),
             Err(CommitError::Refused(Refusal::LogFailed { .. })) => {
                 self.history.unknown.push_back(proposal);
                 Ok(())
@@ -492,7 +517,14 @@ impl World {
     /// Opens the store, which has to have everything up to `floor` at least, and compares it with what was.
     fn open(&mut self, mut floor: u64) -> Checked {
         self.cycles += 1;
+        if self.setup.damage && self.random.one_in(2) {
+            self.damage_spares();
+        }
+        let mut found = BTreeMap::new();
         for attempt in 0.. {
+            if self.setup.damage {
+                found = self.disk.files();
+            }
             if self.setup.cut.is_none() {
                 self.plan();
             }
@@ -506,7 +538,10 @@ impl World {
                 history_retention: self.setup.retention,
                 ..Options::new("/simulated")
             };
-            match fault::open(&self.disk, &options) {
+            self.at_work.store(true, Ordering::Relaxed);
+            let opened = fault::open(&self.disk, &options);
+            self.at_work.store(false, Ordering::Relaxed);
+            match opened {
                 Ok(running) => {
                     self.running = Some(running);
                     break;
@@ -518,7 +553,7 @@ impl World {
                         floor = floor.min(self.synced);
                     }
                 }
-                Err(_) if attempt < 4 && self.is_faulty() => self.disk.restart(),
+                Err(_) if attempt < 4 && self.setup.rates.any() => self.disk.restart(),
                 Err(error) => {
                     let what = format!("the store does not open: {error}");
                     return Err(Violation { guarantee: Guarantee::Durable, what });
@@ -534,28 +569,54 @@ impl World {
         }
         let engine = self.running.as_ref().expect("it was just opened").0.clone();
         self.history.learn(&engine, self.disk.time_ms())?;
-        self.history.refusals = self.is_short_of_space();
+        self.history.refusals = self.is_short_of_space() || self.setup.rates.read_fails > 0;
         self.synced = newest;
         self.history.check_snapshot(&engine.snapshot())?;
         let checkpoint = engine.stats().checkpoint;
-        // On a full disk room comes before speed.
-        let kept = checkpoint >= self.checkpoint || self.is_short_of_space();
+        // On a full disk room comes before speed; and one that cannot be read is of no use.
+        let excused = self.is_short_of_space() || self.setup.rates.read_fails > 0;
+        let kept = checkpoint >= self.checkpoint || excused;
         check(Guarantee::QuickOpen, kept, || {
             format!("checkpoint {checkpoint} instead of {}", self.checkpoint)
         })?;
         let keys = engine.stats().keys;
         let expected = self.history.state(newest).count() as u64;
         check(Guarantee::ExactVersion, keys == expected, || format!("{keys} keys, not {expected}"))?;
-        self.followers.iter_mut().try_for_each(|follower| follower.resume(&engine, &self.history))
+        self.followers.iter_mut().try_for_each(|follower| follower.resume(&engine, &self.history))?;
+        if self.setup.damage && self.random.one_in(2) {
+            damage::check_copy(&found, &self.history, &mut self.random)?;
+        }
+        Ok(())
+    }
+
+    /// Damages what there is twice or can be done without: none of it may cost more than time.
+    fn damage_spares(&mut self) {
+        let files = self.disk.files();
+        let random = &mut self.random;
+        let how = random.below(4);
+        if how < 3 {
+            self.checkpoint = 0;
+        }
+        for name in files.keys().filter(|name| name.ends_with(".checkpoint")) {
+            match how {
+                0 => self.disk.take(name),
+                1 => self
+                    .disk
+                    .damage(name, |bytes| bytes.truncate(random.below(bytes.len() as u64 + 1) as usize)),
+                2 => self.disk.damage(name, |bytes| damage::flip_bit(bytes, random)),
+                _ => {}
+            }
+        }
+        for name in files.keys().filter(|name| how == 3 && damage::is_segment(name)) {
+            // Always on the same side of the block: the other one has to do.
+            let side = 2048 * usize::from(name.as_bytes()[9] % 2);
+            let part = if random.one_in(2) { side..side + 128 } else { side + 1024..side + 1056 };
+            self.disk.damage(name, |bytes| damage::flip_bit(&mut bytes[part], random));
+        }
     }
 
     fn is_short_of_space(&self) -> bool {
         self.setup.rates.write_full + self.setup.rates.disk_full > 0
-    }
-
-    fn is_faulty(&self) -> bool {
-        let Rates { sync_fails, write_fails, write_full, disk_full } = self.setup.rates;
-        sync_fails + write_fails + write_full + disk_full > 0
     }
 }
 

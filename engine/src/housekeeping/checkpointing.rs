@@ -1,0 +1,248 @@
+//! Checkpoints at work: when one is written, block by block, and what it makes superfluous.
+//!
+//! `enough has changed → begin from a root → blocks → finish → remove the one before, and retired segments`
+//!
+//! A segment that the log does without is removed only when a checkpoint that was begun later is on disk: opening
+//! never finds a checkpoint that speaks of segments which are gone.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::reclaiming::Reclaiming;
+use super::{NAP_MAX, RETRY, Tools, Turn};
+use crate::checkpoint::{self, Beside};
+use crate::io::is_disk_full;
+use crate::recovery::Used;
+use crate::sabotage;
+use crate::segment::Segment;
+use crate::snapshot::Root;
+
+/// How far it is.
+pub(super) struct Checkpointing {
+    writer: Option<checkpoint::Writer>,
+    /// When one is tried again, in milliseconds since 1970.
+    next_at_ms: u64,
+    newest: Option<Used>,
+    /// Bytes of the log when the newest one was begun.
+    log_bytes_then: u64,
+    /// Checkpoints begun so far.
+    begun: u64,
+    /// Segments that the log does without, and how many checkpoints were begun before.
+    retired: Vec<(Arc<Segment>, u64)>,
+    /// Those of them that no checkpoint needs. One is removed in a turn: what the file system has to do for many at once
+    /// would hold up the syncs of the log.
+    superseded: Vec<Arc<Segment>>,
+}
+
+impl Checkpointing {
+    /// Goes on from the checkpoint that opening began with.
+    pub fn new(root: &Root, newest: Option<Used>) -> Checkpointing {
+        Checkpointing {
+            writer: None,
+            next_at_ms: 0,
+            log_bytes_then: newest.as_ref().map_or(0, |used| bytes_before(root, used.revision)),
+            newest,
+            begun: 0,
+            retired: Vec::new(),
+            superseded: Vec::new(),
+        }
+    }
+
+    /// Whether nothing is under way.
+    pub fn is_at_rest(&self, now_ms: u64) -> bool {
+        now_ms >= self.next_at_ms && self.writer.is_none()
+    }
+
+    /// The log does without these segments from now on.
+    pub fn retire(&mut self, segments: Vec<Arc<Segment>>) {
+        self.retired.extend(segments.into_iter().map(|segment| (segment, self.begun)));
+        if sabotage::retired_before_checkpoint() {
+            self.remove_retired(u64::MAX);
+        }
+    }
+
+    /// Writes a checkpoint when enough has changed, and removes what it makes superfluous.
+    pub fn turn(&mut self, tools: &Tools, reclaiming: &Reclaiming, now_ms: u64) -> Turn {
+        if let Some(segment) = self.superseded.pop() {
+            remove(&Segment::name(segment.header.number), tools);
+            return Turn::Worked;
+        }
+        if now_ms < self.next_at_ms {
+            return Turn::Idle(Duration::from_millis(self.next_at_ms - now_ms));
+        }
+        let outcome = match self.writer.take() {
+            None => self.begin(tools, reclaiming),
+            Some(mut writer) => match writer.step() {
+                Ok(true) => {
+                    self.writer = Some(writer);
+                    Ok(Turn::Worked)
+                }
+                Ok(false) => self.finish(writer, tools),
+                Err(error) => Err(error),
+            },
+        };
+        outcome.unwrap_or_else(|error| {
+            self.next_at_ms = now_ms + RETRY.as_millis() as u64;
+            self.log_bytes_then = 0;
+            tracing::warn!("cannot write a checkpoint at present: {error}");
+            let _ = tools.storage.remove(checkpoint::NEXT_NAME);
+            if is_disk_full(&error) && !self.retired.is_empty() {
+                // Space before speed: the log is complete without any checkpoint.
+                self.remove_all_but(None, tools);
+                self.remove_retired(u64::MAX);
+            }
+            Turn::Worked
+        })
+    }
+
+    fn begin(&mut self, tools: &Tools, reclaiming: &Reclaiming) -> io::Result<Turn> {
+        let root = tools.hub.root();
+        let moving = reclaiming.is_moving() && !sabotage::checkpoint_while_moving();
+        let asked = tools.requests.wanted_checkpoint();
+        let newest = self.newest.as_ref();
+        let due = CheckpointDue {
+            asked: asked.min(root.revision) > newest.map_or(0, |newest| newest.revision),
+            log_bytes: bytes_before(&root, root.revision).saturating_sub(self.log_bytes_then),
+            image_bytes: newest.map_or(0, |newest| newest.bytes),
+            retired_bytes: self.retired.iter().map(|(segment, _)| segment.record_bytes()).sum(),
+            live_bytes: root.segments.all().iter().map(|segment| segment.live()).sum(),
+            reclaiming: reclaiming.is_under_way(),
+        };
+        if moving || !due.is_due(tools.segment_bytes) {
+            return Ok(Turn::Idle(NAP_MAX));
+        }
+        let beside = Beside {
+            time_ms: tools.vitals.time_ms.load(Ordering::Acquire),
+            lost_revisions: tools.lost_revisions,
+            numbers_given: tools.numbers.given(),
+        };
+        self.begun += 1;
+        self.log_bytes_then = bytes_before(&root, root.revision);
+        self.writer = Some(checkpoint::Writer::begin(&*tools.storage, root, beside)?);
+        Ok(Turn::Worked)
+    }
+
+    fn finish(&mut self, writer: checkpoint::Writer, tools: &Tools) -> io::Result<Turn> {
+        let root = writer.root().clone();
+        let vitals = &tools.vitals;
+        if vitals.synced.load(Ordering::Acquire) < root.revision && !sabotage::checkpoint_of_unsynced() {
+            // It must not speak of what is not on disk. Earlier segments were synced when they were left.
+            let last = root.segments.in_order().last();
+            let synced = last.map_or(Ok(()), |last| vitals.sync(last, root.revision));
+            synced.map_err(io::Error::other)?;
+        }
+        let bytes = writer.end();
+        let name = writer.finish(&*tools.storage)?;
+        self.newest = Some(Used { revision: root.revision, bytes });
+        vitals.checkpoint.store(root.revision, Ordering::Relaxed);
+        self.remove_all_but(Some(&name), tools);
+        self.remove_retired(self.begun);
+        tools.requests.tell(|progress| progress.checkpoint = root.revision);
+        Ok(Turn::Worked)
+    }
+
+    /// Removes all checkpoints but `kept`.
+    fn remove_all_but(&mut self, kept: Option<&str>, tools: &Tools) {
+        let Ok(names) = tools.storage.list() else { return };
+        for name in names.iter().filter(|name| checkpoint::revision(name).is_some()) {
+            if kept != Some(name) {
+                remove(name, tools);
+            }
+        }
+        if kept.is_none() {
+            self.newest = None;
+            tools.vitals.checkpoint.store(0, Ordering::Relaxed);
+            // Their names must be gone before the segments are that they speak of.
+            let _ = tools.storage.sync_dir();
+        }
+    }
+
+    /// Has segments removed that were retired before checkpoint number `begun` was begun.
+    fn remove_retired(&mut self, begun: u64) {
+        let (gone, kept): (Vec<_>, _) =
+            std::mem::take(&mut self.retired).into_iter().partition(|&(_, at)| at < begun);
+        self.retired = kept;
+        self.superseded.extend(gone.into_iter().map(|(segment, _)| segment));
+    }
+}
+
+fn remove(name: &str, tools: &Tools) {
+    if let Err(error) = tools.storage.remove(name) {
+        tracing::warn!(name, "cannot remove a superseded file: {error}");
+    }
+}
+
+/// What says whether a checkpoint is due.
+struct CheckpointDue {
+    /// Somebody asked for it.
+    asked: bool,
+    /// Bytes of the log that opening would have to read.
+    log_bytes: u64,
+    /// Bytes of the newest checkpoint.
+    image_bytes: u64,
+    /// Bytes of segments that wait for the next checkpoint to be removed.
+    retired_bytes: u64,
+    /// Bytes that the index refers to.
+    live_bytes: u64,
+    /// More may be retired soon.
+    reclaiming: bool,
+}
+
+impl CheckpointDue {
+    /// After as much log as a segment holds or, when the image is larger than that, as the image: it is written no
+    /// more often than the log is. And when a tenth of what is live waits to be removed, or all that will.
+    fn is_due(&self, segment_bytes: u64) -> bool {
+        let much_log = self.log_bytes >= segment_bytes.max(self.image_bytes);
+        let much_retired = self.retired_bytes > self.live_bytes / 10 && self.retired_bytes >= segment_bytes;
+        let all_retired = self.retired_bytes > 0 && !self.reclaiming;
+        self.asked || much_log || much_retired || all_retired
+    }
+}
+
+/// Bytes of records up to `revision`, about.
+fn bytes_before(root: &Root, revision: u64) -> u64 {
+    let older = root.segments.in_order().iter().filter(|segment| segment.header.first_revision <= revision);
+    let whole: u64 = older.map(|segment| segment.record_bytes()).sum();
+    let last = root.segments.starting_at(revision).first();
+    let behind = last.filter(|_| revision < root.revision).map_or(0, |segment| {
+        let marks = segment.marks_until(revision);
+        segment.end() - marks.last().map_or(crate::header::RECORDS_START, |mark| mark.offset)
+    });
+    whole - behind
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_checkpoint_is_due_after_much_log_or_when_it_sets_space_free() {
+        let none = CheckpointDue {
+            asked: false,
+            log_bytes: 0,
+            image_bytes: 0,
+            retired_bytes: 0,
+            live_bytes: 1_000,
+            reclaiming: false,
+        };
+        for (due, expected) in [
+            (CheckpointDue { ..none }, false),
+            (CheckpointDue { asked: true, ..none }, true),
+            (CheckpointDue { log_bytes: 99, ..none }, false),
+            (CheckpointDue { log_bytes: 100, ..none }, true),
+            // A large image is not written for a little log.
+            (CheckpointDue { log_bytes: 100, image_bytes: 300, ..none }, false),
+            (CheckpointDue { log_bytes: 300, image_bytes: 300, ..none }, true),
+            // Nothing more will be retired soon.
+            (CheckpointDue { retired_bytes: 1, ..none }, true),
+            (CheckpointDue { retired_bytes: 100, reclaiming: true, ..none }, false),
+            (CheckpointDue { retired_bytes: 101, reclaiming: true, ..none }, true),
+            (CheckpointDue { retired_bytes: 99, live_bytes: 10, reclaiming: true, ..none }, false),
+        ] {
+            let told = (due.log_bytes, due.image_bytes, due.retired_bytes, due.reclaiming);
+            assert_eq!(due.is_due(100), expected, "{told:?}");
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Expiry at work: keys whose time is over are deleted, by writes like those of everybody else.
+
+use std::io;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::oneshot;
+use tokio::sync::oneshot::error::TryRecvError;
+
+use super::{NAP_MAX, RETRY, Tools, Turn};
+use crate::error::CommitError;
+use crate::expiry::Due;
+use crate::sabotage;
+use crate::snapshot::Root;
+use crate::types::{Change, Committed, Expected, Write};
+
+/// Deletes of expired keys that may be under way.
+const DELETES_MAX: usize = 64;
+
+/// The deletes under way.
+#[derive(Default)]
+pub(super) struct Expiring {
+    deletes: Vec<(Due, oneshot::Receiver<Result<Committed, CommitError>>)>,
+}
+
+impl Expiring {
+    /// Whether nothing is under way.
+    pub fn is_at_rest(&self) -> bool {
+        self.deletes.is_empty()
+    }
+
+    /// Deletes keys whose time is over, through the sequencer like everybody else.
+    pub fn turn(&mut self, tools: &Tools, now_ms: u64) -> Turn {
+        let mut again = Vec::new();
+        let mut worked = false;
+        self.deletes.retain_mut(|(due, outcome)| match outcome.try_recv() {
+            Err(TryRecvError::Empty) => true,
+            Ok(Ok(_)) => {
+                tools.vitals.expired.fetch_add(1, Ordering::Relaxed);
+                worked = true;
+                false
+            }
+            Ok(Err(CommitError::Refused(_))) => {
+                again.push(*due);
+                false
+            }
+            Ok(Err(CommitError::Damaged(error))) => {
+                tracing::error!("cannot delete an expired key: {error}");
+                false
+            }
+            // It was written or deleted meanwhile, or the store is closed.
+            Ok(Err(_)) | Err(TryRecvError::Closed) => false,
+        });
+        let retry_s = u32::try_from(now_ms / 1_000 + RETRY.as_secs()).unwrap_or(u32::MAX);
+        again.into_iter().for_each(|due| tools.expiry.add(Due { at_s: retry_s, ..due }));
+
+        let now_s = u32::try_from(now_ms / 1_000).unwrap_or(u32::MAX);
+        let due = tools.expiry.take_due(now_s, DELETES_MAX - self.deletes.len());
+        let root = tools.hub.root();
+        for due in due {
+            worked = true;
+            let key = match key_of(&root, due.revision) {
+                Ok(Some(key)) => key,
+                // It is damaged, and whoever reads it is told.
+                Ok(None) => continue,
+                Err(error) => {
+                    tracing::warn!("cannot delete an expired key at present: {error}");
+                    tools.expiry.add(Due { at_s: retry_s, ..due });
+                    continue;
+                }
+            };
+            let expected = match sabotage::expiry_unconditional() {
+                true => Expected::Any,
+                false => Expected::Revision(due.revision),
+            };
+            let write = Write { key, expected, change: Change::Delete(None) };
+            match tools.queue.try_submit(write) {
+                Some(outcome) => self.deletes.push((due, outcome)),
+                None => tools.expiry.add(Due { at_s: retry_s, ..due }),
+            }
+        }
+        match (worked, self.deletes.is_empty()) {
+            (true, _) => Turn::Worked,
+            // Their answers come when the sequencer has had its turn.
+            (false, false) => Turn::Idle(Duration::from_millis(5)),
+            (false, true) => Turn::Idle(NAP_MAX),
+        }
+    }
+}
+
+/// The key that `revision` wrote, if its record is still there.
+fn key_of(root: &Root, revision: u64) -> io::Result<Option<Bytes>> {
+    let Some(segment) = root.segments.starting_at(revision).first() else { return Ok(None) };
+    let mut walk = segment.walk_from(revision)?;
+    let found = std::iter::from_fn(|| walk.next()).find(|found| found.head.revision >= revision);
+    let found = found.filter(|found| found.head.revision == revision);
+    Ok(found.map(|found| Bytes::copy_from_slice(found.head.key(&found.bytes))))
+}

@@ -1,0 +1,78 @@
+//! Compaction at work: `raise the oldest readable revision → have the index forget, key by key → note it on disk`.
+//!
+//! What is to be forgotten is decided in `compaction.rs`.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::{NAP_MAX, RETRY, Tools, Turn};
+use crate::chores::{CHORE_KEYS_MAX, Chore};
+use crate::compaction;
+use crate::sabotage;
+
+/// How far it is.
+pub(super) struct Forgetting {
+    /// When history is looked at next, in milliseconds since 1970.
+    next_at_ms: u64,
+    /// Keys with records up to here are pruned.
+    pruned: u64,
+    /// The oldest readable revision that is noted on disk.
+    noted: u64,
+}
+
+impl Forgetting {
+    /// All before `oldest` is forgotten.
+    pub fn new(oldest: u64) -> Forgetting {
+        Forgetting { next_at_ms: 0, pruned: oldest, noted: oldest }
+    }
+
+    /// Whether the index may still know what lies before `oldest`.
+    pub fn is_behind(&self, oldest: u64) -> bool {
+        self.pruned < oldest
+    }
+
+    /// Raises the oldest readable revision, then has the index forget what lies before it.
+    pub fn turn(&mut self, tools: &Tools, now_ms: u64) -> Turn {
+        let root = tools.hub.root();
+        if self.pruned < root.oldest {
+            let (keys, next) = compaction::touched(&root, self.pruned, CHORE_KEYS_MAX);
+            self.pruned = next.unwrap_or(root.oldest);
+            tools.queue.ask(Chore::Prune(keys));
+            return Turn::Waiting;
+        }
+        if self.noted < root.oldest && now_ms >= self.next_at_ms {
+            let noted = root.segments.in_order().last().is_none_or(|segment| {
+                let written = segment.write_note(0, root.oldest).inspect_err(|error| {
+                    tracing::warn!("cannot note that history was forgotten: {error}");
+                });
+                let synced = tools.vitals.synced.load(Ordering::Acquire);
+                // A sync that fails is told there, and nothing is written any more.
+                written.is_ok() && tools.vitals.sync(segment, synced).is_ok()
+            });
+            if !noted {
+                self.next_at_ms = now_ms + RETRY.as_millis() as u64;
+                return Turn::Idle(RETRY.min(NAP_MAX));
+            }
+            self.noted = root.oldest;
+            tools.requests.tell(|progress| progress.compacted = root.oldest);
+            return Turn::Worked;
+        }
+        let synced = match sabotage::forgotten_for_unsynced() {
+            true => root.revision,
+            false => tools.vitals.synced.load(Ordering::Acquire),
+        };
+        let asked = tools.requests.compact_to().min(synced).min(root.revision);
+        let mut target = root.oldest.max(asked);
+        if now_ms >= self.next_at_ms
+            && let Some(interval) = compaction::interval(tools.retention)
+        {
+            self.next_at_ms = now_ms + interval.as_millis() as u64;
+            target = target.max(compaction::target(&root, tools.retention, now_ms, synced));
+        }
+        if target > root.oldest {
+            tools.queue.ask(Chore::Forget(target));
+            return Turn::Waiting;
+        }
+        Turn::Idle(Duration::from_millis(self.next_at_ms.saturating_sub(now_ms).max(1)).min(NAP_MAX))
+    }
+}

@@ -1,0 +1,113 @@
+//! What others ask of the housekeeper, and how they hear how far it is.
+//!
+//! `callers → wishes → Requests → Housekeeper → Progress → callers`
+//!
+//! A wish is a number that only grows, so that any number of callers can have the same one, and none is forgotten.
+
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use tokio::sync::watch;
+
+/// What others ask of the housekeeper, and hear from it.
+pub(crate) struct Requests {
+    wanted: Mutex<Wanted>,
+    woken: Condvar,
+    /// Raised from time to time; see [`Progress`].
+    pub progress: watch::Sender<Progress>,
+}
+
+#[derive(Default)]
+struct Wanted {
+    /// History before this revision is to be forgotten.
+    compact_to: u64,
+    /// A checkpoint of at least this revision is to be written.
+    checkpoint: u64,
+    /// How often somebody asked to be told when there is nothing left to do.
+    rests: u64,
+    woken: bool,
+    stop: bool,
+}
+
+/// How far the housekeeper is.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Progress {
+    /// History before this revision is forgotten, in the index as well, and that is noted on disk.
+    pub compacted: u64,
+    /// Revision of the newest checkpoint.
+    pub checkpoint: u64,
+    /// So many that asked for it could have been told that there is nothing left to do.
+    pub rests: u64,
+}
+
+impl Requests {
+    pub fn new() -> Requests {
+        Requests {
+            wanted: Mutex::default(),
+            woken: Condvar::new(),
+            progress: watch::Sender::new(Progress::default()),
+        }
+    }
+
+    /// Asks that history before `revision` be forgotten.
+    pub fn compact(&self, revision: u64) {
+        self.want(|wanted| wanted.compact_to = wanted.compact_to.max(revision));
+    }
+
+    /// Asks for a checkpoint of at least `revision`.
+    pub fn checkpoint(&self, revision: u64) {
+        self.want(|wanted| wanted.checkpoint = wanted.checkpoint.max(revision));
+    }
+
+    /// Asks to be told when there is nothing left to do; returns which rest to wait for.
+    pub fn rest(&self) -> u64 {
+        self.want(|wanted| wanted.rests += 1);
+        self.wanted.lock().rests
+    }
+
+    /// The highest revision before which somebody wants history to be forgotten.
+    pub fn compact_to(&self) -> u64 {
+        self.wanted.lock().compact_to
+    }
+
+    /// The highest revision of which somebody wants a checkpoint.
+    pub fn wanted_checkpoint(&self) -> u64 {
+        self.wanted.lock().checkpoint
+    }
+
+    /// How often somebody asked to be told when there is nothing left to do.
+    pub fn rests(&self) -> u64 {
+        self.wanted.lock().rests
+    }
+
+    /// Changes what everybody hears of the progress.
+    pub fn tell(&self, change: impl FnOnce(&mut Progress)) {
+        self.progress.send_if_modified(|progress| {
+            let before = *progress;
+            change(progress);
+            *progress != before
+        });
+    }
+
+    /// Ends [`Housekeeper::run`](super::Housekeeper::run).
+    pub fn stop(&self) {
+        self.want(|wanted| wanted.stop = true);
+    }
+
+    fn want(&self, change: impl FnOnce(&mut Wanted)) {
+        let mut wanted = self.wanted.lock();
+        change(&mut wanted);
+        wanted.woken = true;
+        self.woken.notify_one();
+    }
+
+    /// Sleeps until somebody wants something, for at most `nap`. False when it is to stop.
+    pub(super) fn sleep(&self, nap: Duration) -> bool {
+        let mut wanted = self.wanted.lock();
+        if !wanted.woken && !wanted.stop {
+            self.woken.wait_for(&mut wanted, nap);
+        }
+        wanted.woken = false;
+        !wanted.stop
+    }
+}
