@@ -148,8 +148,14 @@ fn prepare_job(object: &mut Object, naming: &Naming) {
         labels.insert(label, value.as_str().into());
     }
     sort_members(labels);
+    let labels = labels.clone();
     let selector = spec.object_entry("selector").object_entry("matchLabels");
     selector.insert(batch("controller-uid"), uid.into());
+    // As every later write would default it: a job without labels has those of its template.
+    let own = object::metadata_mut(object).object_entry("labels");
+    if own.is_empty() {
+        *own = labels;
+    }
 }
 
 /// Who asks is taken from the request, not from the body.
@@ -251,10 +257,16 @@ pub fn prepare_update(resource: &Resource, endpoint: Endpoint, new: &mut Object,
                     copy_path(new, old, path);
                 }
             }
+            if resource.table.kind == "CertificateSigningRequest" {
+                time_conditions(new, old);
+            }
         }
         Endpoint::Scale | Endpoint::Binding => {}
         Endpoint::Finalize => only(new, old, &["spec.finalizers"]),
-        Endpoint::Approval => only(new, old, &["status.conditions"]),
+        Endpoint::Approval => {
+            only(new, old, &["status.conditions"]);
+            time_conditions(new, old);
+        }
         Endpoint::EphemeralContainers => only(new, old, &["spec.ephemeralContainers"]),
         Endpoint::Resize => take_resources(new, old),
     }
@@ -271,6 +283,25 @@ pub fn prepare_update(resource: &Resource, endpoint: Endpoint, new: &mut Object,
     }
 }
 
+/// Conditions of a certificate request get the times that their writer left out.
+fn time_conditions(new: &mut Object, old: &Object) {
+    let now = Value::from(clock::now());
+    let before = object::at(old, "status.conditions").and_then(Value::as_array).unwrap_or_default();
+    let status = new.object_entry("status");
+    let conditions = status.get_mut("conditions").and_then(Value::as_array_mut);
+    for condition in conditions.into_iter().flatten().filter_map(Value::as_object_mut) {
+        let is_same =
+            |other: &&Value| ["type", "status"].iter().all(|name| other.get(name) == condition.get(name));
+        let since = before.iter().find(is_same).and_then(|other| other.get("lastTransitionTime"));
+        let since = since.filter(|time| !time.is_null()).unwrap_or(&now).clone();
+        for (name, time) in [("lastUpdateTime", now.clone()), ("lastTransitionTime", since)] {
+            if condition.get(name).is_none_or(Value::is_null) {
+                condition.insert(name, time);
+            }
+        }
+    }
+}
+
 /// Keeps of `new` only the given paths (and the metadata of `new`); everything else is as in `old`.
 fn only(new: &mut Object, old: &Object, paths: &[&'static str]) {
     let mut kept = old.clone();
@@ -282,16 +313,22 @@ fn only(new: &mut Object, old: &Object, paths: &[&'static str]) {
     *new = kept;
 }
 
-/// A resize takes the resources and resize policies of containers, matched by name.
+/// A resize takes the resources and resize policies of containers. Containers that are not the same ones in the same
+/// order are left for validation to refuse.
 fn take_resources(new: &mut Object, old: &Object) {
     let mut kept = old.clone();
     for list in ["containers", "initContainers"] {
         let wanted =
             new.get("spec").and_then(|spec| spec.get(list)).and_then(Value::as_array).unwrap_or_default();
         let Some(spec) = kept.get_mut("spec").and_then(Value::as_object_mut) else { continue };
-        for container in spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
-            let name = container.str_at(&["name"]).to_owned();
-            let Some(source) = wanted.iter().find(|item| item.str_at(&["name"]) == name) else { continue };
+        let own = spec.get(list).and_then(Value::as_array).unwrap_or_default();
+        if !own.iter().map(|item| item.str_at(&["name"])).eq(wanted.iter().map(|item| item.str_at(&["name"])))
+        {
+            spec.insert(list, Value::Array(wanted.to_vec()));
+            continue;
+        }
+        let own = spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten();
+        for (container, source) in own.zip(wanted) {
             if let (Some(target), Some(source)) = (container.as_object_mut(), source.as_object()) {
                 copy_path(target, source, "resources");
                 copy_path(target, source, "resizePolicy");

@@ -11,7 +11,8 @@ use crate::place::Place;
 const CBOR: &str = "application/cbor";
 const SECRETS: &str = "/api/v1/namespaces/default/secrets";
 
-fn item(object: &Value) -> Vec<u8> {
+/// An object as a CBOR item.
+pub fn item(object: &Value) -> Vec<u8> {
     let tree: Tree = json::parse(object.to_string().as_bytes()).unwrap();
     let mut out = cbor::SELF_DESCRIBED.to_vec();
     cbor::write(&tree, &mut out);

@@ -35,6 +35,8 @@ pub(crate) struct Validator<'v> {
     object: View<'v>,
     /// The stored object, on update.
     old: Option<View<'v>>,
+    /// Only the status is judged, and only by what is asked of statuses.
+    is_status: bool,
     errors: Vec<FieldError>,
 }
 
@@ -107,7 +109,7 @@ fn validator<'v>(
     old: Option<&'v Object>,
 ) -> Validator<'v> {
     let (object, old) = (View::of(object), old.map(View::of));
-    Validator { naming, kind: resource.message.name, object, old, errors: Vec::new() }
+    Validator { naming, kind: resource.message.name, object, old, is_status: false, errors: Vec::new() }
 }
 
 /// What is wrong with an update through the resource itself.
@@ -119,7 +121,8 @@ pub fn update(resource: &ResourceTable, naming: &Naming, new: &Object, old: &Obj
 /// `resize`, `binding` …; empty for the resource itself).
 ///
 /// The strategy has already put back what the subresource may not write, so the kind's rules on what an update may
-/// change are only asked for the resource itself, and the rest of the object is not judged again for `status`.
+/// change are only asked for the resource itself; a subresource has rules of its own, and for `status` nothing but the
+/// status is judged.
 pub fn update_through(
     subresource: &str,
     resource: &ResourceTable,
@@ -130,14 +133,16 @@ pub fn update_through(
     let mut validator = validator(resource, naming, new, Some(old));
     metadata::validate_metadata_update(naming, metadata_of(new), metadata_of(old), &mut validator.errors);
     if subresource == "status" {
+        validator.is_status = true;
+        walk::status(&mut validator, resource.message, new);
         return validator.errors;
     }
     walk::object(&mut validator, resource.message, new);
     if subresource.is_empty() {
         immutable(&mut validator, resource, new, old);
-        for rule in rules::on_update(resource.message) {
-            rule(&mut validator, View::of(new), View::of(old));
-        }
+    }
+    for rule in rules::on_update(resource.message, subresource) {
+        rule(&mut validator, View::of(new), View::of(old));
     }
     validator.errors
 }

@@ -212,6 +212,23 @@ pub(crate) fn label_value(value: &str) -> Faults {
     faults
 }
 
+/// The reason of a condition.
+pub(crate) fn condition_reason(reason: &str) -> Faults {
+    let bytes = reason.as_bytes();
+    let inner = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b',' | b':');
+    let is_end = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+    let fits = bytes.first().is_some_and(u8::is_ascii_alphabetic)
+        && bytes.last().is_some_and(is_end)
+        && bytes.iter().all(inner);
+    if fits {
+        return Vec::new();
+    }
+    let text = "a condition reason must start with alphabetic character, optionally followed by a string of \
+                alphanumeric characters or '_,:', and must end with an alphanumeric character or '_'";
+    let examples = ["my_name", "MY_NAME", "MyName", "ReasonA,ReasonB", "ReasonA:ReasonB"];
+    vec![sentence(text, "[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?", &examples)]
+}
+
 /// A key of a config map or secret.
 pub(crate) fn config_key(key: &str) -> Faults {
     let mut faults = Vec::new();

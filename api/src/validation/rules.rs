@@ -14,9 +14,12 @@ mod environment;
 mod extension;
 mod flow;
 mod job;
+mod job_status;
 mod networking;
 mod placement;
 mod pod;
+mod pod_status;
+mod pod_subresource;
 mod pod_update;
 mod quota;
 mod rbac;
@@ -24,6 +27,7 @@ mod resources;
 mod security;
 mod selector;
 mod service;
+mod status;
 mod storage;
 mod storage_class;
 mod various;
@@ -59,8 +63,16 @@ pub(super) fn preparation(message: &Message) -> Option<fn(&mut Object, Option<&O
     }
 }
 
-/// What updates of a kind may not do.
-pub(super) fn on_update(message: &Message) -> &'static [UpdateRule] {
+/// What updates of a kind through a subresource may not do; through the resource itself when it is empty.
+pub(super) fn on_update(message: &Message, subresource: &str) -> &'static [UpdateRule] {
+    if !subresource.is_empty() {
+        return match (message.package, message.name, subresource) {
+            ("api.core.v1", "Pod", "ephemeralcontainers") => &[pod_subresource::ephemeral_containers],
+            ("api.certificates.v1", "CertificateSigningRequest", "approval") => &[certificates::approval],
+            ("api.core.v1", "Pod", "resize") => &[pod_subresource::resize],
+            _ => &[],
+        };
+    }
     match (message.package, message.name) {
         ("api.core.v1", "ConfigMap") => &[config::config_map_update],
         ("api.core.v1", "Secret") => &[config::secret_update],

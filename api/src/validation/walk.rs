@@ -6,7 +6,8 @@
 //! ```
 //!
 //! Nothing is allocated for what is right. Metadata and status are not looked at: metadata has rules of its own, and
-//! main writes do not change status.
+//! main writes do not change status. Of a status written through `/status` nothing else is looked at; there presence and
+//! closed sets are not asked for, because the reference server takes its writer's word for them.
 
 use hashbrown::HashSet;
 
@@ -24,6 +25,14 @@ pub(super) fn object(validator: &mut Validator, message: &'static Message, objec
     structure(validator, message, object, &Path::ROOT, true);
 }
 
+/// Checks the status of an object, as `/status` writes it.
+pub(super) fn status(validator: &mut Validator, message: &'static Message, object: &Object) {
+    let kind = message.field("status").map(|field| field.kind);
+    if let (Some(Kind::Message(message)), Some(Value::Object(status))) = (kind, object.get("status")) {
+        structure(validator, message, status, &Path::ROOT.child("status"), false);
+    }
+}
+
 /// Checks a struct below an object.
 fn structure(
     validator: &mut Validator,
@@ -36,6 +45,8 @@ fn structure(
         return;
     }
     let is_other = |name: &str| is_top && matches!(name, "metadata" | "status");
+    let is_status = validator.is_status;
+    let is_needed = |field: &Field| is_needed(field, is_status);
     let mut members = object.iter().peekable();
     for field in message.fields {
         let next = members.next_if(|(name, _)| *name == field.name).map(|(_, value)| value);
@@ -68,9 +79,9 @@ fn structure(
     }
 }
 
-fn is_needed(field: &Field) -> bool {
+fn is_needed(field: &Field, is_status: bool) -> bool {
     match field.check.map_or(Presence::Published, |check| check.presence) {
-        Presence::Published => field.required,
+        Presence::Published => field.required && !is_status,
         Presence::Taken => false,
         Presence::Needed | Presence::NotZero => true,
     }
@@ -102,10 +113,10 @@ fn member(validator: &mut Validator, field: &'static Field, value: &Value, path:
         Value::Int(0) => zero_is_absent(field),
         _ => false,
     };
-    if is_empty && is_needed(field) && (!field.pointer || zero_is_absent(field)) {
+    if is_empty && is_needed(field, validator.is_status) && (!field.pointer || zero_is_absent(field)) {
         return refuse_missing(validator, field, path);
     }
-    if !field.enumeration.is_empty() {
+    if !field.enumeration.is_empty() && !validator.is_status {
         closed_set(validator, field, value, path);
     }
     if let Some(check) = field.check {

@@ -39,7 +39,7 @@ pub async fn apply(
     let options = options(call)?;
     refuse_list_transform(&call.output, call.resource)?;
     let api_version = call.resource.api_version.clone();
-    let config = configuration(call, body, &options, (&api_version, call.resource.table.kind))?;
+    let config = configuration(body, (&api_version, call.resource.table.kind))?;
     let key = store::key(call.resource, call.info.namespace_of(call.resource), &call.info.name);
     loop {
         if endpoint == Endpoint::Main && call.store().get(&key)?.is_none() {
@@ -73,7 +73,7 @@ pub async fn apply(
 
 async fn create(
     call: &mut Call<'_>,
-    config: &Object,
+    config: &Configuration,
     options: &WriteOptions,
 ) -> Result<bytes::Bytes, Status> {
     let nothing = zero_object(call.resource.table.message);
@@ -99,33 +99,58 @@ pub fn options(call: &Call<'_>) -> Result<WriteOptions, Status> {
     Ok(options)
 }
 
-/// Reads the body of an apply: YAML, of which JSON is a part, or CBOR.
-pub fn configuration(
-    call: &mut Call<'_>,
-    (format, body): (PatchKind, &[u8]),
-    options: &WriteOptions,
-    (api_version, kind): (&str, &str),
-) -> Result<Object, Status> {
-    let (value, duplicates) = read(format, body)?;
-    if let Some(error) = duplicates {
+/// The body of an apply.
+pub struct Configuration {
+    object: Object,
+    /// What strict decoding says of keys that come twice.
+    duplicates: Option<String>,
+}
+
+impl Configuration {
+    /// Warns of keys that come twice, or refuses them. An apply is judged by what it says first.
+    fn judge(&self, call: &mut Call<'_>, options: &WriteOptions) -> Result<(), Status> {
+        let Some(error) = &self.duplicates else { return Ok(()) };
         match options.field_validation {
             FieldValidation::Ignore => {}
-            FieldValidation::Warn => call.warnings.extend(yaml::warnings(&error).map(str::to_owned)),
+            FieldValidation::Warn => call.warnings.extend(yaml::warnings(error).map(str::to_owned)),
             FieldValidation::Strict => {
-                return Err(Status::bad_request(format!("error strict decoding YAML: {error}")));
+                return Err(Status::bad_request(format!(
+                    "error strict decoding YAML: {CONVERTING}: {error}"
+                )));
             }
         }
+        Ok(())
     }
+}
+
+/// What the reference server was doing when a text turned out to be no YAML.
+const CONVERTING: &str = "error converting YAML to JSON";
+
+/// Reads the body of an apply: YAML, of which JSON is a part, or CBOR.
+pub fn configuration(
+    (format, body): (PatchKind, &[u8]),
+    (api_version, kind): (&str, &str),
+) -> Result<Configuration, Status> {
+    let (value, duplicates) = read(format, body)?;
+    let not_a_map = |what: &str| {
+        let type_name = "Go value of type map[string]interface {}";
+        Err(Status::bad_request(match format {
+            PatchKind::ApplyCbor => {
+                format!("error decoding patch: cbor: cannot unmarshal {what} into {type_name}")
+            }
+            _ => format!(
+                "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {what} into \
+                 {type_name}"
+            ),
+        }))
+    };
     let mut config = match value {
         Value::Object(config) => config,
         Value::Null => Object::new(),
-        _ => {
-            let what = "cannot unmarshal into Go value of type map[string]interface {}";
-            return Err(Status::bad_request(match format {
-                PatchKind::ApplyCbor => format!("error decoding patch: cbor: {what}"),
-                _ => format!("error decoding YAML: json: {what}"),
-            }));
-        }
+        Value::Array(_) => return not_a_map("array"),
+        Value::String(_) => return not_a_map("string"),
+        Value::Bool(_) => return not_a_map("bool"),
+        _ => return not_a_map("number"),
     };
     let text = |name: &str| config.get(name).and_then(Value::as_str).unwrap_or_default();
     if (text("apiVersion"), text("kind")) != (api_version, kind) {
@@ -142,7 +167,7 @@ pub fn configuration(
             Some(_) => return Err(Status::bad_request("metadata.managedFields must be nil")),
         }
     }
-    Ok(config)
+    Ok(Configuration { object: config, duplicates })
 }
 
 /// The tree of a body, and what strict decoding says of keys that come twice.
@@ -160,8 +185,8 @@ fn read(format: PatchKind, body: &[u8]) -> Result<(Value, Option<String>), Statu
     {
         return Ok((value, None));
     }
-    let document =
-        yaml::parse(body).map_err(|error| Status::bad_request(format!("error decoding YAML: {error}")))?;
+    let document = yaml::parse(body)
+        .map_err(|error| Status::bad_request(format!("error decoding YAML: {CONVERTING}: {error}")))?;
     let duplicates = document.strict_error();
     Ok((document.value, duplicates))
 }
@@ -171,7 +196,7 @@ fn merged(
     call: &mut Call<'_>,
     endpoint: Endpoint,
     live: &Object,
-    config: &Object,
+    config: &Configuration,
     options: &WriteOptions,
 ) -> Result<Object, Status> {
     let versions = Versions::of(&call.api.registry, call.resource);
@@ -184,13 +209,14 @@ fn merged(
 
 /// Lays a configuration over a live object of the versions given, for the manager of the request.
 pub fn laid_over(
-    call: &Call<'_>,
+    call: &mut Call<'_>,
     versions: &Versions<'_>,
     subresource: &str,
     reset: &Reset,
-    (live, config): (&Object, &Object),
+    (live, configuration): (&Object, &Configuration),
     options: &WriteOptions,
 ) -> Result<Object, Status> {
+    let config = &configuration.object;
     let now = clock::now();
     let writer = Writer { manager: &options.field_manager, subresource, now: &now };
     let force = options.force.unwrap_or(false);
@@ -221,6 +247,7 @@ pub fn laid_over(
         }
         ApplyError::Live(errors) => failed(&format!("failed to merge config: {errors}")),
     })?;
+    configuration.judge(call, options)?;
     if is_migrating {
         last_applied::refresh(naming, &mut merged, config);
     }

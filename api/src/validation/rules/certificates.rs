@@ -1,4 +1,4 @@
-//! Requests for certificates (semantics §13.8).
+//! Requests for certificates, and what becomes of them (semantics §13.8).
 
 use super::super::Validator;
 use super::super::path::Path;
@@ -35,5 +35,85 @@ pub(super) fn request(validator: &mut Validator, path: &Path, spec: View) {
         if !seen.insert(usage) && !validator.has_enough() {
             validator.duplicate(place.index(at), usage);
         }
+    }
+}
+
+const CERTIFICATE: &[u8] = b"-----BEGIN CERTIFICATE-----";
+/// Conditions that are true or not there.
+const VERDICTS: [&str; 3] = ["Approved", "Denied", "Failed"];
+
+/// `/approval` says yes or no, once.
+pub(super) fn approval(validator: &mut Validator, new: View, _old: View) {
+    conditions(validator, new.child("status"), true);
+}
+
+/// `/status` says everything else: the certificate, once, or that there will be none.
+pub(super) fn status(validator: &mut Validator, path: &Path, status: View) {
+    let before = validator.old.map_or(View::from(None), |old| old.child("status"));
+    let certificate = status.text("certificate");
+    let content = bytes::decode(certificate).unwrap_or_default();
+    if !certificate.is_empty() && !content.windows(CERTIFICATE.len()).any(|part| part == CERTIFICATE) {
+        let detail = "must contain at least one CERTIFICATE PEM block";
+        validator.invalid(path.child("certificate"), "<certificate data>", detail);
+    }
+    conditions(validator, status, false);
+    if !before.text("certificate").is_empty() && certificate != before.text("certificate") {
+        let detail = "updates may not modify existing certificate content";
+        validator.forbidden(path.child("certificate"), detail);
+    }
+}
+
+fn conditions(validator: &mut Validator, status: View, is_approval: bool) {
+    let before = validator.old.map_or(View::from(None), |old| old.child("status"));
+    let root = Path::ROOT.child("status");
+    let list = root.child("conditions");
+    let mut seen = Seen::new();
+    for (at, condition) in status.structs("conditions").enumerate() {
+        if validator.has_enough() {
+            return;
+        }
+        let place = list.index(at);
+        let kind = condition.text("type");
+        if kind.is_empty() {
+            validator.required(place.child("type"), "");
+        }
+        match condition.text("status") {
+            "" => validator.required(place.child("status"), ""),
+            "True" => {}
+            state if VERDICTS.contains(&kind) => {
+                validator.not_supported(place.child("status"), state, &["True"]);
+            }
+            "False" | "Unknown" => {}
+            state => validator.not_supported(place.child("status"), state, &["False", "True", "Unknown"]),
+        }
+        let other = match kind {
+            "Approved" => "Denied",
+            "Denied" => "Approved",
+            _ => "",
+        };
+        if !other.is_empty() && seen.contains(other) {
+            let detail = "Approved and Denied conditions are mutually exclusive";
+            validator.invalid(place.child("type"), kind, detail);
+        }
+        if !seen.insert(kind) {
+            validator.duplicate(place.child("type"), kind);
+        }
+    }
+    for kind in VERDICTS {
+        let of = |status: View| -> Vec<_> {
+            let conditions = status.structs("conditions").filter(|condition| condition.text("type") == kind);
+            conditions.map(|condition| condition.to_value()).collect()
+        };
+        let (now, before) = (of(status), of(before));
+        let refused = if now.len() < before.len() {
+            "remove"
+        } else if is_approval || kind == "Failed" || now == before {
+            continue;
+        } else if now.len() > before.len() {
+            "add"
+        } else {
+            "modify"
+        };
+        validator.forbidden(list, format!("updates may not {refused} a condition of type \"{kind}\""));
     }
 }

@@ -353,7 +353,24 @@ fn success_rule(validator: &mut Validator, path: &Path, rule: View, completions:
 }
 
 /// How many indexes `0,2-5` names; they ascend and stay below `completions`.
-fn count_indexes(text: &str, completions: i64) -> Result<i64, String> {
+pub(super) fn count_indexes(text: &str, completions: i64) -> Result<i64, String> {
+    let (mut total, mut last) = (0, None::<i64>);
+    if text.is_empty() {
+        return Ok(0);
+    }
+    for interval in text.split(',') {
+        let (start, end) = index_interval(interval, completions)?;
+        if last.is_some_and(|last| last >= start) {
+            return Err(format!("non-increasing order, previous: {}, current: {start}", last.unwrap_or(0)));
+        }
+        total += end - start + 1;
+        last = Some(end);
+    }
+    Ok(total)
+}
+
+/// The first and last index of `3` or `2-5`.
+fn index_interval(text: &str, completions: i64) -> Result<(i64, i64), String> {
     let number = |part: &str| -> Result<i64, String> {
         let found = part.parse::<i32>().map(i64::from);
         let found = found.map_err(|_| {
@@ -364,37 +381,45 @@ fn count_indexes(text: &str, completions: i64) -> Result<i64, String> {
         }
         Ok(found)
     };
-    let (mut total, mut last) = (0, None::<i64>);
-    if text.is_empty() {
-        return Ok(0);
+    let mut ends = text.split('-');
+    let (first, second, rest) = (ends.next().unwrap_or_default(), ends.next(), ends.next());
+    if rest.is_some() {
+        return Err(format!(
+            "the fragment {} violates the requirement that an index interval can have at most two parts separated by '-'",
+            crate::field::go_quote(text)
+        ));
     }
-    for interval in text.split(',') {
-        let mut ends = interval.split('-');
-        let (first, second, rest) = (ends.next().unwrap_or_default(), ends.next(), ends.next());
-        if rest.is_some() {
-            return Err(format!(
-                "the fragment {} violates the requirement that an index interval can have at most two parts separated by '-'",
-                crate::field::go_quote(interval)
-            ));
-        }
-        let start = number(first)?;
-        if last.is_some_and(|last| last >= start) {
-            return Err(format!("non-increasing order, previous: {}, current: {start}", last.unwrap_or(0)));
-        }
-        let end = match second {
-            None => start,
-            Some(second) => {
-                let end = number(second)?;
-                if start >= end {
-                    return Err(format!("non-increasing order, previous: {start}, current: {end}"));
-                }
-                end
+    let start = number(first)?;
+    let end = match second {
+        None => start,
+        Some(second) => {
+            let end = number(second)?;
+            if start >= end {
+                return Err(format!("non-increasing order, previous: {start}, current: {end}"));
             }
+            end
+        }
+    };
+    Ok((start, end))
+}
+
+/// The first index that both texts name. Intervals that cannot be read are passed over: they are refused elsewhere.
+pub(super) fn first_common_index(a: &str, b: &str, completions: i64) -> Option<i64> {
+    let mut intervals = [a, b].map(|text| {
+        text.split(',').filter_map(|interval| index_interval(interval, completions).ok()).peekable()
+    });
+    loop {
+        let [a, b] = &mut intervals;
+        let (first, second) = (*a.peek()?, *b.peek()?);
+        if first.0 <= second.1 && second.0 <= first.1 {
+            return Some(first.0.max(second.0));
+        }
+        if first.0 <= second.0 {
+            a.next()
+        } else {
+            b.next()
         };
-        total += end - start + 1;
-        last = Some(end);
     }
-    Ok(total)
 }
 
 /// The template and how much is to be done stay, unless the job is suspended or indexed.

@@ -1,0 +1,203 @@
+//! Statuses of pods, as nodes write them (semantics §5.6).
+
+use super::super::path::Path;
+use super::super::{Validator, forms, names};
+use super::View;
+use super::common::Seen;
+use crate::json::Value;
+
+const RUNS_AGAIN: &str = "may not be transitioned to non-terminated state";
+const ONE_OF_EACH: &str = "may specify no more than one IP for each IP family";
+/// Conditions of the system, whose names are no qualified ones only by chance.
+const SYSTEM_CONDITIONS: [&str; 3] = ["PodScheduled", "Ready", "Initialized"];
+/// Largest id of a user or group.
+const ID_MAX: i64 = i32::MAX as i64;
+
+pub(super) fn pod(validator: &mut Validator, path: &Path, status: View) {
+    let spec = validator.object.child("spec");
+    let old = validator.old.map_or(View::from(None), |old| old.child("status"));
+    conditions(validator, status);
+    let nominated = status.text("nominatedNodeName");
+    if !nominated.is_empty() && nominated != old.text("nominatedNodeName") {
+        validator.refuse(&path.child("nominatedNodeName"), nominated, names::subdomain(nominated));
+    }
+    if status.text("qosClass") != old.text("qosClass") {
+        validator.invalid(path.child("qosClass"), status.text("qosClass"), "field is immutable");
+    }
+    for (list, containers) in [
+        ("containerStatuses", Some("containers")),
+        ("initContainerStatuses", Some("initContainers")),
+        ("ephemeralContainerStatuses", None),
+    ] {
+        transitions(validator, &path.child(list), (status, old), list, (spec, containers));
+    }
+    claims(validator, &path.child("resourceClaimStatuses"), status, spec);
+    addresses(validator, &path.child("podIPs"), status, "podIPs");
+    let hosts = path.child("hostIPs");
+    if let Some(first) = status.structs("hostIPs").next()
+        && first.text("ip") != status.text("hostIP")
+    {
+        validator.invalid(hosts.index(0).child("ip"), first.text("ip"), "must be equal to `hostIP`");
+    }
+    addresses(validator, &hosts, status, "hostIPs");
+    for list in ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"] {
+        users(validator, &path.child(list), status, list, spec);
+    }
+}
+
+/// The reference server reports them below the metadata.
+fn conditions(validator: &mut Validator, status: View) {
+    let metadata = Path::ROOT.child("metadata");
+    let list = metadata.child("conditions");
+    for (at, condition) in status.structs("conditions").enumerate() {
+        if validator.has_enough() {
+            return;
+        }
+        let place = list.index(at);
+        if let Some(generation) = condition.int("observedGeneration").filter(|count| *count < 0) {
+            validator.invalid(
+                place.child("observedGeneration"),
+                generation,
+                "must be a non-negative integer",
+            );
+        }
+        let kind = condition.text("type");
+        if !SYSTEM_CONDITIONS.contains(&kind) {
+            validator.refuse(&place.child("Type"), kind, names::qualified(kind));
+        }
+    }
+}
+
+fn exit_code(status: View) -> Option<i64> {
+    let ended = status.child("state").child("terminated");
+    ended.is_there().then(|| ended.int("exitCode").unwrap_or(0))
+}
+
+/// What has ended only runs again if it is to be restarted.
+fn transitions(
+    validator: &mut Validator,
+    path: &Path,
+    (new, old): (View, View),
+    list: &str,
+    (spec, containers): (View, Option<&str>),
+) {
+    for (at, before) in old.structs(list).enumerate() {
+        let Some(exit_code) = exit_code(before) else { continue };
+        let name = before.text("name");
+        let runs_again =
+            new.structs(list).any(|status| status.text("name") == name && self::exit_code(status).is_none());
+        let container = containers
+            .and_then(|containers| spec.structs(containers).find(|container| container.text("name") == name));
+        if runs_again && !container.is_some_and(|container| is_restarted(container, spec, exit_code)) {
+            validator.forbidden(path.index(at).child("state"), RUNS_AGAIN);
+        }
+    }
+}
+
+/// Whether a container that ended with this code is started again: its own rules come first, then its own policy, then
+/// the pod's.
+fn is_restarted(container: View, spec: View, exit_code: i64) -> bool {
+    let by_policy = |policy: &str| match policy {
+        "OnFailure" => exit_code != 0,
+        policy => policy != "Never",
+    };
+    let own = container.text("restartPolicy");
+    if own.is_empty() {
+        return by_policy(spec.text("restartPolicy"));
+    }
+    let matching = container.structs("restartPolicyRules").find(|rule| {
+        let codes = rule.child("exitCodes");
+        let is_listed = codes.items("values").iter().any(|code| code.as_i64() == Some(exit_code));
+        match codes.text("operator") {
+            "In" => is_listed,
+            "NotIn" => codes.is_there() && !is_listed,
+            _ => false,
+        }
+    });
+    matching.is_some_and(|rule| rule.text("action") == "Restart") || by_policy(own)
+}
+
+fn claims(validator: &mut Validator, path: &Path, status: View, spec: View) {
+    let mut seen = Seen::new();
+    for (at, claim) in status.structs("resourceClaimStatuses").enumerate() {
+        if validator.has_enough() {
+            return;
+        }
+        let place = path.index(at);
+        let name = claim.text("name");
+        if !spec.structs("resourceClaims").any(|claim| claim.text("name") == name) {
+            let detail = "must match the name of an entry in `spec.resourceClaims`";
+            validator.invalid(place.child("name"), name, detail);
+        }
+        if !seen.insert(name) {
+            validator.duplicate(place.child("name"), name);
+        }
+        if let Some(object) = claim.get("resourceClaimName").and_then(Value::as_str) {
+            validator.refuse(&place.child("name"), object, names::subdomain(object));
+        }
+    }
+}
+
+/// One address of each family at most.
+fn addresses(validator: &mut Validator, path: &Path, status: View, list: &str) {
+    for (at, address) in status.structs(list).enumerate() {
+        if validator.has_enough() {
+            return;
+        }
+        let text = address.text("ip");
+        if forms::address(text).is_none() {
+            validator.invalid(path.index(at), text, forms::ADDRESS);
+        }
+    }
+    let all = status.items(list);
+    if all.len() > 1 {
+        let families: Vec<Option<bool>> = status
+            .structs(list)
+            .take(3)
+            .map(|address| forms::address(address.text("ip")).map(|address| address.is_ipv4()))
+            .collect();
+        let is_pair = matches!(families[..], [Some(a), Some(b)] if a != b);
+        if !is_pair {
+            validator.invalid(path, Value::Array(all.to_vec()), ONE_OF_EACH);
+        }
+    }
+}
+
+/// Whom the first process of a container runs as.
+fn users(validator: &mut Validator, path: &Path, status: View, list: &str, spec: View) {
+    let system = match spec.child("os").text("name") {
+        "" => "linux",
+        name => name,
+    };
+    for (at, container) in status.structs(list).enumerate() {
+        if validator.has_enough() {
+            return;
+        }
+        let linux = container.child("user").child("linux");
+        if !linux.is_there() {
+            continue;
+        }
+        let place = path.index(at);
+        let user = place.child("user");
+        let place = user.child("linux");
+        match system {
+            "windows" => validator.forbidden(place, "cannot be set for a windows pod"),
+            "linux" => {
+                for name in ["uid", "gid"] {
+                    id(validator, &place.child(name), linux.int(name).unwrap_or(0));
+                }
+                let groups = place.child("supplementalGroups");
+                for (at, group) in linux.items("supplementalGroups").iter().enumerate() {
+                    id(validator, &groups.index(at), group.as_i64().unwrap_or(0));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn id(validator: &mut Validator, path: &Path, id: i64) {
+    if !(0..=ID_MAX).contains(&id) && !validator.has_enough() {
+        validator.invalid(path, id, format!("must be between 0 and {ID_MAX}, inclusive"));
+    }
+}

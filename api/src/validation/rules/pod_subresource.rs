@@ -1,0 +1,147 @@
+//! What pods let happen to them through subresources: containers to look into them with, and other amounts of processor
+//! time and memory (semantics §5.6).
+
+use super::super::path::Path;
+use super::super::{Validator, is_same};
+use super::View;
+use crate::strategy::qos_class;
+
+/// What can be resized.
+const RESIZED: [&str; 2] = ["cpu", "memory"];
+const ONLY: &str = "only cpu and memory resources are mutable";
+
+fn is_static(validator: &Validator, pod: View) -> bool {
+    let mirror = validator.naming.label("config.mirror");
+    pod.child("metadata").child("annotations").has(&mirror)
+}
+
+/// Ephemeral containers come, and stay as they are.
+pub(super) fn ephemeral_containers(validator: &mut Validator, new: View, old: View) {
+    if is_static(validator, old) {
+        return validator.forbidden("", "static pods do not support ephemeral containers");
+    }
+    const LIST: &str = "ephemeralContainers";
+    let path = "spec.ephemeralContainers";
+    for before in old.child("spec").structs(LIST) {
+        if validator.has_enough() {
+            return;
+        }
+        let name = before.text("name");
+        let quoted = crate::field::go_quote(name);
+        let now = new.child("spec").structs(LIST).find(|container| container.text("name") == name);
+        match now {
+            None => {
+                let detail = format!("existing ephemeral containers {quoted} may not be removed\n");
+                validator.forbidden(path, detail);
+            }
+            // The reference server follows this by a diff of the two.
+            Some(now) if now.object() != before.object() => {
+                let detail = format!("existing ephemeral containers {quoted} may not be changed\n");
+                validator.forbidden(path, detail);
+            }
+            Some(_) => {}
+        }
+    }
+}
+
+/// A resize changes amounts, and neither what the pod consists of nor how it is treated.
+pub(super) fn resize(validator: &mut Validator, new: View, old: View) {
+    if is_static(validator, old) {
+        return validator.forbidden("", "static pods cannot be resized");
+    }
+    if old.child("spec").child("os").text("name") == "windows" {
+        return validator.forbidden("", "windows pods cannot be resized");
+    }
+    let class = old.child("status").text("qosClass");
+    if new.object().is_some_and(|new| qos_class(new) != class) {
+        validator.invalid("spec", class, "Pod QOS Class may not change as a result of resizing");
+    }
+    let statuses = || old.child("status").structs("containerStatuses");
+    let running = statuses().find(|status| status.child("state").has("running"));
+    if running.is_some_and(|status| !status.has("resources")) {
+        validator.forbidden("spec", "Pod running on node without support for resize");
+    }
+    if !old.child("status").items("nodeAllocatableResourceClaimStatuses").is_empty() {
+        validator.forbidden("spec", "pods with node allocatable resource claims cannot be resized");
+    }
+    let (new, old) = (new.child("spec"), old.child("spec"));
+    let found = validator.errors.len();
+    for list in ["containers", "initContainers"] {
+        same_containers(validator, list, new, old);
+    }
+    if validator.errors.len() > found {
+        return;
+    }
+    for list in ["initContainers", "containers"] {
+        for (at, (now, before)) in new.structs(list).zip(old.structs(list)).enumerate() {
+            if validator.has_enough() {
+                return;
+            }
+            nothing_removed(validator, (list, at), now, before);
+        }
+    }
+    for (now, before) in new.structs("containers").zip(old.structs("containers")) {
+        if !is_resize(now, before) {
+            validator.forbidden("spec", ONLY);
+        }
+    }
+    for (at, (now, before)) in new.structs("initContainers").zip(old.structs("initContainers")).enumerate() {
+        let place = format!("spec.initContainers[{at}]");
+        if !is_resize(now, before) {
+            let detail = "only cpu and memory resources for init or sidecar containers are mutable";
+            validator.forbidden(place.clone(), detail);
+        }
+        let restarts =
+            now.structs("resizePolicy").any(|policy| policy.text("restartPolicy") == "RestartContainer");
+        if now.object() != before.object() && now.text("restartPolicy") != "Always" && restarts {
+            let detail =
+                "non-sidecar init containers with a resize policy of RestartContainer cannot be resized";
+            validator.forbidden(place, detail);
+        }
+    }
+}
+
+/// The same containers in the same order.
+fn same_containers(validator: &mut Validator, list: &str, new: View, old: View) {
+    let spec = Path::ROOT.child("spec");
+    let path = spec.child(list);
+    if new.items(list).len() != old.items(list).len() {
+        return validator.forbidden(path, format!("{list} may not be added or removed on resize"));
+    }
+    for (at, (now, before)) in new.structs(list).zip(old.structs(list)).enumerate() {
+        if now.text("name") != before.text("name") && !validator.has_enough() {
+            let detail = format!("{list} may not be renamed or reordered on resize");
+            validator.forbidden(path.index(at).child("name"), detail);
+        }
+    }
+}
+
+/// An amount that was given stays given.
+fn nothing_removed(validator: &mut Validator, (list, at): (&str, usize), now: View, before: View) {
+    for amounts in ["requests", "limits"] {
+        let (now, before) = (now.child("resources").child(amounts), before.child("resources").child(amounts));
+        if before.members().any(|(name, _)| !now.has(name)) {
+            let path = format!("spec.{list}[{at}].resources.{amounts}");
+            validator.forbidden(path, format!("resource {amounts} cannot be removed"));
+        }
+    }
+}
+
+/// Whether two states of a container differ in nothing but what can be resized.
+fn is_resize(now: View, before: View) -> bool {
+    let but_resources = |container: View| {
+        let mut container = container.object().cloned().unwrap_or_default();
+        container.remove("resources");
+        container
+    };
+    let rest = |container: View, member: &str| {
+        let resources = container.child("resources");
+        let mut amounts = resources.child(member).object().cloned().unwrap_or_default();
+        amounts.retain(|name, _| !RESIZED.contains(&name));
+        amounts
+    };
+    let claims = |container: View| container.child("resources").get("claims").cloned();
+    but_resources(now) == but_resources(before)
+        && ["requests", "limits"].iter().all(|member| rest(now, member) == rest(before, member))
+        && is_same(claims(now).as_ref(), claims(before).as_ref())
+}

@@ -1,0 +1,304 @@
+//! Statuses, as controllers write them through `/status`: counts that fit each other, and what may not be taken back.
+//!
+//! The walk has checked single numbers. What a status says beyond these rules is its writer's word.
+
+use super::super::path::Path;
+use super::super::{Validator, forms, is_same, names};
+use super::common::Seen;
+use super::view::quantity;
+use super::{View, resources};
+use crate::field::FieldError;
+use crate::json::Value;
+
+const ABOVE_REPLICAS: &str = "cannot be greater than status.replicas";
+const ABOVE_READY: &str = "cannot be greater than readyReplicas";
+
+/// None of the parts is more than the whole.
+fn at_most(validator: &mut Validator, path: &Path, status: View, parts: &[&str], whole: &str, detail: &str) {
+    let most = status.int(whole).unwrap_or(0);
+    for part in parts {
+        if let Some(count) = status.int(part).filter(|count| *count > most) {
+            validator.invalid(path.child(part), count, detail);
+        }
+    }
+}
+
+/// A count of collisions only grows.
+fn collisions(validator: &mut Validator, path: &Path, status: View) {
+    let before = validator.old.and_then(|old| old.child("status").int("collisionCount"));
+    let now = status.int("collisionCount");
+    if before.is_some_and(|before| now.is_none_or(|now| now < before)) {
+        validator.invalid(path.child("collisionCount"), now.unwrap_or(0), "cannot be decremented");
+    }
+}
+
+pub(super) fn deployment(validator: &mut Validator, path: &Path, status: View) {
+    let parts = ["updatedReplicas", "readyReplicas", "availableReplicas"];
+    at_most(validator, path, status, &parts, "replicas", ABOVE_REPLICAS);
+    at_most(validator, path, status, &["availableReplicas"], "readyReplicas", ABOVE_READY);
+    collisions(validator, path, status);
+}
+
+/// Of a replica set or a replication controller.
+pub(super) fn replica_set(validator: &mut Validator, path: &Path, status: View) {
+    let parts = ["fullyLabeledReplicas", "readyReplicas", "availableReplicas"];
+    at_most(validator, path, status, &parts, "replicas", ABOVE_REPLICAS);
+    at_most(validator, path, status, &["availableReplicas"], "readyReplicas", ABOVE_READY);
+}
+
+pub(super) fn stateful_set(validator: &mut Validator, path: &Path, status: View) {
+    let parts = ["readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas"];
+    at_most(validator, path, status, &parts, "replicas", ABOVE_REPLICAS);
+    let detail = "cannot be greater than status.readyReplicas";
+    at_most(validator, path, status, &["availableReplicas"], "readyReplicas", detail);
+    collisions(validator, path, status);
+}
+
+pub(super) fn daemon_set(validator: &mut Validator, path: &Path, status: View) {
+    collisions(validator, path, status);
+}
+
+/// The phase follows from whether the namespace is being deleted.
+pub(super) fn namespace(validator: &mut Validator, path: &Path, status: View) {
+    let phase = status.text("phase");
+    let is_ending = validator.object.child("metadata").has("deletionTimestamp");
+    if !is_ending && phase != "Active" {
+        let detail = "may only be 'Active' if `deletionTimestamp` is empty";
+        validator.invalid(path.child("Phase"), phase, detail); // as the reference server has it
+    } else if is_ending && phase != "Terminating" {
+        let detail = "may only be 'Terminating' if `deletionTimestamp` is not empty";
+        validator.invalid(path.child("Phase"), phase, detail);
+    }
+}
+
+pub(super) fn node(validator: &mut Validator, path: &Path, status: View) {
+    let list = path.child("addresses");
+    let mut seen = hashbrown::HashSet::new();
+    for (at, address) in status.structs("addresses").enumerate() {
+        if validator.has_enough() {
+            return;
+        }
+        if !seen.insert((address.text("type"), address.text("address"))) {
+            validator.duplicate(list.index(at), address.to_value());
+        }
+    }
+    for list in ["capacity", "allocatable"] {
+        amounts(validator, &path.child(list), status, list);
+    }
+}
+
+fn amounts(validator: &mut Validator, path: &Path, status: View, list: &str) {
+    for (name, amount) in status.map(list) {
+        if validator.has_enough() {
+            return;
+        }
+        resources::amount(validator, &path.key(name), name, amount);
+    }
+}
+
+pub(super) fn resource_quota(validator: &mut Validator, path: &Path, status: View) {
+    for list in ["hard", "used"] {
+        let place = path.child(list);
+        for (name, amount) in status.map(list) {
+            if validator.has_enough() {
+                return;
+            }
+            resources::quota_name(validator, &place.key(name), name);
+            resources::amount(validator, &place.key(name), name, amount);
+        }
+    }
+}
+
+pub(super) fn claim(validator: &mut Validator, path: &Path, status: View) {
+    for list in ["capacity", "allocatedResources"] {
+        let place = path.child(list);
+        for (name, amount) in status.map(list) {
+            if validator.has_enough() {
+                return;
+            }
+            if quantity(amount).is_some_and(|quantity| quantity.is_negative()) {
+                let detail = "must be a valid resource quantity";
+                validator.invalid(place.key(name), amount.clone(), detail);
+            }
+        }
+    }
+}
+
+pub(super) fn disruption_budget(validator: &mut Validator, path: &Path, status: View) {
+    conditions(validator, &path.child("conditions"), status);
+}
+
+/// Longest reason and message of a condition.
+const REASON_MAX: usize = 1024;
+const MESSAGE_MAX: usize = 32768;
+
+/// Conditions of the form that all kinds share.
+pub(super) fn conditions(validator: &mut Validator, path: &Path, status: View) {
+    const STATES: [&str; 3] = ["False", "True", "Unknown"];
+    let mut seen = Seen::new();
+    for (at, condition) in status.structs("conditions").enumerate() {
+        if validator.has_enough() {
+            return;
+        }
+        let place = path.index(at);
+        let kind = condition.text("type");
+        if !seen.insert(kind) {
+            validator.duplicate(place.child("type"), kind);
+        }
+        validator.refuse(&place.child("type"), kind, names::qualified(kind));
+        let state = condition.text("status");
+        if !STATES.contains(&state) {
+            validator.not_supported(place.child("status"), state, &STATES);
+        }
+        if let Some(generation) = condition.int("observedGeneration").filter(|count| *count < 0) {
+            let detail = "must be greater than or equal to zero";
+            validator.invalid(place.child("observedGeneration"), generation, detail);
+        }
+        if !condition.has("lastTransitionTime") {
+            validator.required(place.child("lastTransitionTime"), "must be set");
+        }
+        let reason = condition.text("reason");
+        if reason.is_empty() {
+            validator.required(place.child("reason"), "must be set");
+        } else {
+            validator.refuse(&place.child("reason"), reason, names::condition_reason(reason));
+            if reason.len() > REASON_MAX {
+                validator.errors.push(FieldError::too_long(place.child("reason"), REASON_MAX));
+            }
+        }
+        if condition.text("message").len() > MESSAGE_MAX {
+            validator.errors.push(FieldError::too_long(place.child("message"), MESSAGE_MAX));
+        }
+    }
+}
+
+/// Conditions of flow schemas and priority levels: each type once.
+pub(super) fn flow(validator: &mut Validator, path: &Path, status: View) {
+    let list = path.child("conditions");
+    let mut seen = Seen::new();
+    for (at, condition) in status.structs("conditions").enumerate() {
+        if validator.has_enough() {
+            return;
+        }
+        let place = list.index(at);
+        let kind = condition.text("type");
+        if !seen.insert(kind) {
+            validator.duplicate(place.child("type"), kind);
+        }
+        if kind.is_empty() {
+            validator.required(place.child("type"), "must not be empty");
+        }
+    }
+}
+
+pub(super) fn service(validator: &mut Validator, path: &Path, status: View) {
+    let balancer = path.child("loadBalancer");
+    let place = balancer.child("ingress");
+    let points = status.child("loadBalancer");
+    if validator.object.child("spec").text("type") != "LoadBalancer" {
+        if !points.items("ingress").is_empty() {
+            validator.forbidden(place, "may only be used when `spec.type` is \"LoadBalancer\"");
+        }
+        return;
+    }
+    for (at, point) in points.structs("ingress").enumerate() {
+        if validator.has_enough() {
+            return;
+        }
+        let place = place.index(at);
+        address(validator, &place, point);
+        let mode = place.child("ipMode");
+        match (point.text("ip"), point.get("ipMode").and_then(Value::as_str)) {
+            ("", None) => {}
+            ("", Some(_)) => validator.forbidden(mode, "may not be specified when `ip` is not set"),
+            (_, None) => validator.required(mode, "must be specified when `ip` is set"),
+            (_, Some("Proxy" | "VIP")) => {}
+            (_, Some(other)) => validator.not_supported(mode, other, &["Proxy", "VIP"]),
+        }
+        balancer_name(validator, &place, point);
+    }
+}
+
+pub(super) fn ingress(validator: &mut Validator, path: &Path, status: View) {
+    let balancer = path.child("loadBalancer");
+    let list = balancer.child("ingress");
+    for (at, point) in status.child("loadBalancer").structs("ingress").enumerate() {
+        if validator.has_enough() {
+            return;
+        }
+        address(validator, &list.index(at), point);
+        balancer_name(validator, &list.index(at), point);
+    }
+}
+
+fn address(validator: &mut Validator, path: &Path, point: View) {
+    let address = point.text("ip");
+    if !address.is_empty() && forms::address(address).is_none() {
+        validator.invalid(path.child("ip"), address, forms::ADDRESS);
+    }
+}
+
+/// The name of a balancer is a name.
+fn balancer_name(validator: &mut Validator, path: &Path, point: View) {
+    let name = point.text("hostname");
+    if name.is_empty() {
+        return;
+    }
+    validator.refuse(&path.child("hostname"), name, names::subdomain(name));
+    if forms::address(name).is_some() {
+        validator.invalid(path.child("hostname"), name, "must be a DNS name, not an IP address");
+    }
+}
+
+/// Versions that objects may be stored in are versions of the type.
+pub(super) fn definition(validator: &mut Validator, path: &Path, status: View) {
+    let place = path.child("storedVersions");
+    let stored = status.items("storedVersions");
+    if stored.is_empty() {
+        let detail = "must have at least one stored version";
+        return validator.invalid(place, Value::Array(Vec::new()), detail);
+    }
+    let spec = validator.object.child("spec");
+    for version in spec.structs("versions").filter(|version| version.is_true("storage")) {
+        let name = version.text("name");
+        if !status.texts("storedVersions").any(|stored| stored == name) {
+            let detail = format!("must have the storage version {name}");
+            validator.invalid(path.child("storedVersions"), version.to_value(), detail);
+        }
+    }
+    for (at, name) in status.texts("storedVersions").enumerate() {
+        if validator.has_enough() {
+            return;
+        }
+        if !spec.structs("versions").any(|version| version.text("name") == name) {
+            let detail = format!(
+                "missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions \
+                 until a storage migration ensures no data remains persisted in {name} and removes {name} from \
+                 status.storedVersions"
+            );
+            validator.invalid(place.index(at), name, detail);
+        }
+    }
+}
+
+pub(super) fn admission_policy(validator: &mut Validator, path: &Path, status: View) {
+    let checking = path.child("typeChecking");
+    let list = checking.child("expressionWarnings");
+    for (at, warning) in status.child("typeChecking").structs("expressionWarnings").enumerate() {
+        if validator.has_enough() {
+            return;
+        }
+        for name in ["warning", "fieldRef"] {
+            if warning.text(name).is_empty() {
+                validator.required(list.index(at).child(name), "");
+            }
+        }
+    }
+    conditions(validator, &path.child("conditions"), status);
+}
+
+/// Whether the new status says of a member what the stored one did.
+pub(super) fn is_kept(validator: &Validator, status: View, name: &str) -> bool {
+    let before = validator.old.and_then(|old| old.child("status").get(name));
+    is_same(status.get(name), before)
+}
