@@ -184,7 +184,7 @@ async fn configurations_may_be_applied_in_cbor() {
         ("7.4", "apply-patch+cbor", "", item(&secret(json!({}))), "422 PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch".to_owned()),
         ("7.4", "apply-patch+cbor", "?fieldManager=me", vec![0xa1], "400 error decoding patch: unexpected EOF".to_owned()),
         ("7.4", "apply-patch+cbor", "?fieldManager=me", vec![0xa2, 0x61, b'a', 1, 0x61, b'a', 2], "400 error decoding patch: cbor: found duplicate map key \"a\"".to_owned()),
-        ("7.4", "apply-patch+cbor", "?fieldManager=me", vec![0x80], "400 error decoding patch: cbor: cannot unmarshal into Go value of type map[string]interface {}".to_owned()),
+        ("7.4", "apply-patch+cbor", "?fieldManager=me", vec![0x80], "400 error decoding patch: cbor: cannot unmarshal array into Go value of type map[string]interface {}".to_owned()),
         ("7.4", "apply-patch+cbor", "?fieldManager=me", item(&json!({"kind": "Pod", "apiVersion": "v1"})), "400 invalid object type: /v1, Kind=Pod".to_owned()),
         ("7.4", "apply-patch+cbor", "?fieldManager=me", item(&secret(json!({"k": 5}))), "500 failed to create typed patch object".to_owned()),
         ("6.1", "cbor", "", item(&secret(json!({}))), format!("415 the body of the request was in an unknown format - accepted media types include: {media_types}")),

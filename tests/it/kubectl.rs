@@ -20,22 +20,25 @@ use crate::support::reference;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// kubectl with a home of its own, so that nothing it caches is another server's.
-struct Kubectl {
+pub struct Kubectl {
     kubeconfig: PathBuf,
     home: TempDir,
 }
 
 /// What a command came to.
 #[derive(Debug)]
-struct Ran {
-    code: Option<i32>,
-    out: String,
-    err: String,
+pub struct Ran {
+    /// Exit code; `None` if a signal ended it.
+    pub code: Option<i32>,
+    /// Standard output.
+    pub out: String,
+    /// Standard error.
+    pub err: String,
 }
 
 impl Kubectl {
     /// kubectl for `server`, or `None` and a line that says so.
-    async fn find(server: &Server) -> Option<Kubectl> {
+    pub async fn find(server: &Server) -> Option<Kubectl> {
         let version = Command::new("kubectl").args(["version", "--client"]).output().await;
         if !version.is_ok_and(|output| output.status.success()) {
             eprintln!("skipped: kubectl not found");
@@ -44,7 +47,8 @@ impl Kubectl {
         Some(Kubectl { kubeconfig: server.kubeconfig(), home: TempDir::new() })
     }
 
-    fn command(&self, arguments: &str) -> Command {
+    /// A command that is not started yet.
+    pub fn command(&self, arguments: &str) -> Command {
         let mut command = Command::new("kubectl");
         command.args(words(arguments)).env("KUBECONFIG", &self.kubeconfig).env("HOME", self.home.path());
         command
@@ -54,25 +58,27 @@ impl Kubectl {
         command
     }
 
-    async fn run(&self, arguments: &str, stdin: &str) -> Ran {
+    /// Runs a command with that standard input.
+    pub async fn run(&self, arguments: &str, stdin: &str) -> Ran {
         let mut command = self.command(arguments);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         finish(command, stdin).await.unwrap_or_else(|| panic!("kubectl {arguments} does not end"))
     }
 
     /// Standard output of a command that succeeds.
-    async fn ok(&self, arguments: &str) -> String {
+    pub async fn ok(&self, arguments: &str) -> String {
         self.ok_with(arguments, "").await
     }
 
-    async fn ok_with(&self, arguments: &str, stdin: &str) -> String {
+    /// The same for one that reads.
+    pub async fn ok_with(&self, arguments: &str, stdin: &str) -> String {
         let ran = self.run(arguments, stdin).await;
         assert_eq!(ran.code, Some(0), "kubectl {arguments}: {}{}", ran.out, ran.err);
         ran.out
     }
 
     /// Runs commands that each print exactly this, whether they succeed or not.
-    async fn says(&self, cases: &[(&str, &str)]) {
+    pub async fn says(&self, cases: &[(&str, &str)]) {
         for (arguments, wanted) in cases {
             let ran = self.run(arguments, "").await;
             let said = format!("{}{}", ran.out, ran.err);
@@ -81,7 +87,8 @@ impl Kubectl {
     }
 }
 
-async fn finish(mut command: Command, stdin: &str) -> Option<Ran> {
+/// Starts a command with piped input and output and waits for its end; `None` if it does not come.
+pub async fn finish(mut command: Command, stdin: &str) -> Option<Ran> {
     let mut child = command.spawn().expect("kubectl runs");
     let mut input = child.stdin.take().expect("it is piped");
     let stdin = stdin.to_owned();

@@ -1,0 +1,218 @@
+//! A controller as it is written with the `kube` crate, unadapted: watches that wake it, a finalizer around its work,
+//! its children by server-side apply with an owner reference, its progress by `replace_status`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use k8s_openapi::api::apps::v1::{Deployment, DeploymentStatus};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use kube::runtime::controller::{Action, Controller};
+use kube::runtime::finalizer::{Error as FinalizerError, Event, finalizer};
+use kube::runtime::wait::{await_condition, conditions};
+use kube::runtime::watcher;
+use kube::{Client, Resource, ResourceExt};
+use serde_json::{Value, json};
+
+use crate::support::upstream;
+
+/// Longest any step of the loop may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const FINALIZER: &str = "example.com/mirrored";
+
+/// What the reconciler works with, and what it has done.
+struct Work {
+    client: Client,
+    rounds: AtomicUsize,
+    cleanups: AtomicUsize,
+}
+
+fn object<K: serde::de::DeserializeOwned>(value: Value) -> K {
+    serde_json::from_value(value).expect("the test's object fits its type")
+}
+
+/// Mirrors each deployment's replica count in a config map of the same name, and says in its status that it did.
+async fn reconcile(parent: Arc<Deployment>, work: Arc<Work>) -> Result<Action, FinalizerError<kube::Error>> {
+    let parents: Api<Deployment> = Api::default_namespaced(work.client.clone());
+    let step = |event| async {
+        match event {
+            Event::Apply(parent) => mirror(&work, &parent).await?,
+            Event::Cleanup(_) => _ = work.cleanups.fetch_add(1, Ordering::SeqCst),
+        }
+        Ok::<_, kube::Error>(Action::await_change())
+    };
+    let action = finalizer(&parents, FINALIZER, parent, step).await?;
+    work.rounds.fetch_add(1, Ordering::SeqCst);
+    Ok(action)
+}
+
+async fn mirror(work: &Work, parent: &Deployment) -> kube::Result<()> {
+    let children: Api<ConfigMap> = Api::default_namespaced(work.client.clone());
+    let replicas = parent.spec.as_ref().and_then(|spec| spec.replicas);
+    let child = json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": parent.name_any(), "ownerReferences": [parent.controller_owner_ref(&())]},
+        "data": {"replicas": replicas.map(|count| count.to_string())},
+    });
+    let ours = PatchParams::apply("mirror").force();
+    children.patch(&parent.name_any(), &ours, &Patch::Apply(&child)).await?;
+    let mut seen = parent.clone();
+    seen.status = Some(DeploymentStatus {
+        observed_generation: parent.metadata.generation,
+        replicas,
+        ..DeploymentStatus::default()
+    });
+    let parents: Api<Deployment> = Api::default_namespaced(work.client.clone());
+    parents.replace_status(&parent.name_any(), &PostParams::default(), &seen).await?;
+    Ok(())
+}
+
+/// The object once it is as `wanted`, or its absence.
+async fn until<K>(api: &Api<K>, name: &str, wanted: impl Fn(Option<&K>) -> bool) -> Option<K>
+where
+    K: Resource + Clone + std::fmt::Debug + Send + serde::de::DeserializeOwned + 'static,
+{
+    let waiting = await_condition(api.clone(), name, wanted);
+    tokio::time::timeout(PATIENCE, waiting).await.expect("it comes about").expect("the watch goes on")
+}
+
+fn deployment(name: &str, replicas: u32) -> Deployment {
+    object(json!({
+        "metadata": {"name": name},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {
+                "metadata": {"labels": {"app": name}},
+                "spec": {"containers": [{"name": "web", "image": "web:1"}]}
+            }
+        }
+    }))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_controller_keeps_children_and_status_in_step_and_cleans_up() {
+    let (_server, client) = upstream().await;
+    let parents: Api<Deployment> = Api::default_namespaced(client.clone());
+    let children: Api<ConfigMap> = Api::default_namespaced(client.clone());
+    let work = Arc::new(Work {
+        client: client.clone(),
+        rounds: AtomicUsize::default(),
+        cleanups: AtomicUsize::default(),
+    });
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let controller = Controller::new(parents.clone(), watcher::Config::default())
+        .owns(children.clone(), watcher::Config::default())
+        .graceful_shutdown_on(async move {
+            let _ = stopped.await;
+        })
+        // A status that somebody was faster with is refused as a conflict; the next round sees the newer object.
+        .run(reconcile, |_, _, _| Action::requeue(Duration::from_millis(50)), Arc::clone(&work));
+    let controller = tokio::spawn(controller.for_each(|_| async {}));
+    let says = |count: &'static str| {
+        move |child: Option<&ConfigMap>| {
+            child.and_then(|child| child.data.as_ref()).is_some_and(|data| data["replicas"] == count)
+        }
+    };
+    let observed = |generation: i64| {
+        move |parent: Option<&Deployment>| {
+            let status = parent.and_then(|parent| parent.status.as_ref());
+            status.is_some_and(|status| status.observed_generation == Some(generation))
+        }
+    };
+
+    // A new object gets its finalizer, its child and its status.
+    parents.create(&PostParams::default(), &deployment("web", 2)).await.unwrap();
+    let first = until(&children, "web", says("2")).await.unwrap();
+    let parent = until(&parents, "web", observed(1)).await.unwrap();
+    assert_eq!(parent.finalizers(), [FINALIZER]);
+    assert_eq!(first.owner_references()[0].uid, parent.uid().unwrap());
+    let owners: Vec<_> = first
+        .managed_fields()
+        .iter()
+        .map(|entry| (entry.manager.as_deref().unwrap(), entry.operation.as_deref().unwrap()))
+        .collect();
+    assert_eq!(owners, [("mirror", "Apply")]);
+
+    // A child that goes comes back; one that is changed is put right, and what others added stays.
+    children.delete("web", &DeleteParams::default()).await.unwrap();
+    let uid = first.uid().unwrap();
+    let second = until(&children, "web", |child: Option<&ConfigMap>| {
+        child.is_some_and(|child| child.uid().as_ref() != Some(&uid))
+    })
+    .await
+    .unwrap();
+    let meddled = Patch::Merge(json!({"data": {"replicas": "many", "note": "mine"}}));
+    children.patch("web", &PatchParams::default(), &meddled).await.unwrap();
+    let put_right = until(&children, "web", says("2")).await.unwrap();
+    let both = BTreeMap::from([("note".into(), "mine".into()), ("replicas".into(), "2".into())]);
+    assert_eq!((put_right.uid(), put_right.data), (second.uid(), Some(both)));
+
+    // What is wanted changes, and the status follows.
+    let more = Patch::Merge(json!({"spec": {"replicas": 5}}));
+    parents.patch("web", &PatchParams::default(), &more).await.unwrap();
+    let grown = until(&children, "web", says("5")).await.unwrap();
+    let parent = until(&parents, "web", observed(2)).await.unwrap();
+    assert_eq!(parent.status.unwrap().replicas, Some(5));
+
+    // A round that has nothing to change changes nothing: neither child nor parent is written.
+    let rounds = work.rounds.load(Ordering::SeqCst);
+    let nudge = Patch::Merge(json!({"metadata": {"labels": {"nudge": "1"}}}));
+    let nudged = parents.patch("web", &PatchParams::default(), &nudge).await.unwrap();
+    let waiting = async {
+        while work.rounds.load(Ordering::SeqCst) <= rounds {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, waiting).await.expect("a round is made");
+    assert_eq!(children.get("web").await.unwrap().resource_version(), grown.resource_version());
+    assert_eq!(parents.get("web").await.unwrap().resource_version(), nudged.resource_version());
+
+    // Deleted, it waits for the cleanup and takes its child along.
+    assert_eq!(work.cleanups.load(Ordering::SeqCst), 0);
+    parents.delete("web", &DeleteParams::default()).await.unwrap();
+    until(&parents, "web", |parent: Option<&Deployment>| parent.is_none()).await;
+    assert!(work.cleanups.load(Ordering::SeqCst) > 0);
+    let gone = conditions::is_deleted(grown.metadata.uid.as_deref().unwrap());
+    let gone = tokio::time::timeout(PATIENCE, await_condition(children, "web", gone));
+    assert!(gone.await.expect("the child goes").unwrap().is_none());
+    stop.send(()).expect("the controller runs");
+    controller.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dependents_go_with_their_owner_as_the_delete_says() {
+    let (_server, client) = upstream().await;
+    let parents: Api<Deployment> = Api::default_namespaced(client.clone());
+    let children: Api<ConfigMap> = Api::default_namespaced(client);
+    for (name, how, child_stays) in [
+        ("background", DeleteParams::background(), false),
+        ("foreground", DeleteParams::foreground(), false),
+        ("orphan", DeleteParams::orphan(), true),
+    ] {
+        let parent = parents.create(&PostParams::default(), &deployment(name, 1)).await.unwrap();
+        let mut child: ConfigMap = object(json!({"metadata": {"name": name}}));
+        child.owner_references_mut().push(parent.controller_owner_ref(&()).unwrap());
+        let child = children.create(&PostParams::default(), &child).await.unwrap();
+        // Only a background deletion is over at once; the other two leave a finalizer for the collector.
+        let outcome = parents.delete(name, &how).await.unwrap();
+        assert_eq!(outcome.is_right(), name == "background", "{outcome:?}");
+        until(&parents, name, |parent: Option<&Deployment>| parent.is_none()).await;
+        let now = children.get_opt(name).await.unwrap();
+        match name {
+            "foreground" => assert_eq!(now, None, "the owner goes last"),
+            "orphan" => assert_eq!(now.unwrap().owner_references(), [], "it has lost its owner"),
+            _ => {
+                let gone = conditions::is_deleted(child.metadata.uid.as_deref().unwrap());
+                let gone = tokio::time::timeout(PATIENCE, await_condition(children.clone(), name, gone));
+                assert!(gone.await.expect("the child goes").unwrap().is_none());
+            }
+        }
+        assert_eq!(children.get_opt(name).await.unwrap().is_some(), child_stays, "{name}");
+    }
+}
