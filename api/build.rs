@@ -4,6 +4,7 @@
 //! ```text
 //! schema/*.proto ──load──► model ──emit, once per vocabulary──► OUT_DIR/tables.rs
 //!                            └──── emit ────────────────────────► OUT_DIR/rules.rs
+//! schema/*.proto, src/schema/defaults*.rs ──hash────────────────► OUT_DIR/defaults_mark.rs
 //! ```
 //!
 //! A mistake in a schema file ends the build with the place and what is wrong; nothing is repaired silently.
@@ -22,15 +23,40 @@ mod options;
 
 use std::path::Path;
 
+/// Where defaults are that no line in a schema can say.
+const DEFAULTS_CODE: [&str; 2] = ["src/schema/defaults.rs", "src/schema/defaults_rules.rs"];
+
 fn main() {
-    for path in ["build.rs", "build", "schema", "src/naming.rs"] {
+    for path in ["build.rs", "build", "schema", "src/naming.rs"].into_iter().chain(DEFAULTS_CODE) {
         println!("cargo::rerun-if-changed={path}");
     }
     let schema = load::schema(Path::new("schema"));
     let out = std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR for build scripts");
     let tables = emit::tables(&schema, &naming::ALL);
     let rules = emit::rule_list(&schema);
-    for (name, text) in [("tables.rs", tables), ("rules.rs", rules)] {
+    let mark = format!("{:#x}", defaults_mark());
+    for (name, text) in [("tables.rs", tables), ("rules.rs", rules), ("defaults_mark.rs", mark)] {
         std::fs::write(Path::new(&out).join(name), text).expect("OUT_DIR can be written");
     }
+}
+
+/// A fingerprint of what decides the defaults of objects: the schemas without their comments, and the code of the rules.
+/// It may change when nothing about defaults did; that only costs a look at what is stored.
+fn defaults_mark() -> u64 {
+    let mut files: Vec<_> = std::fs::read_dir("schema")
+        .expect("schema directory")
+        .map(|entry| entry.expect("schema directory").path())
+        .chain(DEFAULTS_CODE.map(Into::into))
+        .collect();
+    files.sort();
+    // FNV-1a, which is the same in every release of the compiler.
+    let mut mark: u64 = 0xcbf2_9ce4_8422_2325;
+    for file in files {
+        let text = std::fs::read_to_string(&file).expect("sources are text");
+        let lines = text.lines().map(str::trim).filter(|line| !line.starts_with("//"));
+        for byte in lines.flat_map(|line| line.bytes().chain([b'\n'])) {
+            mark = (mark ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+    }
+    mark
 }

@@ -73,7 +73,11 @@ fn dependent(schema: &Schema) -> HashSet<MessageId> {
             }
         }
         let texts = message.fields.iter().flat_map(|field| {
-            [&field.name, &field.description].into_iter().chain(&field.default).chain(&field.enumeration)
+            [&field.name, &field.description]
+                .into_iter()
+                .chain(&field.default)
+                .chain(&field.assigned)
+                .chain(&field.enumeration)
         });
         if [&message.package, &message.description].into_iter().chain(texts).any(|text| has_placeholder(text))
         {
@@ -188,8 +192,10 @@ impl Emitter<'_> {
                 write!(out, "{name}:{value},").expect(STRING);
             }
         }
-        if let Some(default) = &field.default {
-            write!(out, "default:Some({}),", self.text(default)).expect(STRING);
+        for (name, value) in [("default", &field.default), ("assigned", &field.assigned)] {
+            if let Some(value) = value {
+                write!(out, "{name}:Some({}),", self.text(value)).expect(STRING);
+            }
         }
         if !field.enumeration.is_empty() {
             write!(out, "enumeration:{},", self.texts(&field.enumeration)).expect(STRING);

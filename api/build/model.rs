@@ -64,6 +64,7 @@ pub struct Field {
     pub omit_empty: bool,
     pub pointer: bool,
     pub default: Option<String>,
+    pub assigned: Option<String>,
     pub enumeration: Vec<String>,
     pub list: List,
     pub atomic: bool,

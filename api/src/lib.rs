@@ -33,6 +33,7 @@ pub mod names;
 pub mod naming;
 pub mod negotiate;
 pub mod object;
+pub mod older;
 pub mod openapi;
 pub mod patch;
 pub mod pipeline;

@@ -1,7 +1,7 @@
 //! From a checked configuration to a running server, and back to nothing.
 //!
 //! ```text
-//! listen ─► data directory ─► store ─► credentials ─► handler ─► serve ─► bootstrap ─► controllers ─► ready
+//! listen ─► data directory ─► store ─► credentials ─► handler ─► serve ─► upgrade ─► bootstrap ─► controllers ─► ready
 //! signal ─► not ready ─► shutdown delay ─► stop accepting ─► drain ─► controllers end ─► close the store ─► exit 0
 //! ```
 //!
@@ -24,7 +24,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::config::{self, Config};
 use crate::credentials::Credentials;
 use crate::flags::Durability;
-use crate::{files, host, tokens};
+use crate::{files, host, tokens, upgrade};
 
 /// Serves until told to stop. `started` is when the process began, for the log.
 ///
@@ -51,6 +51,7 @@ pub async fn run(config: Config, started: Instant) -> anyhow::Result<()> {
         let credentials = credentials.clone();
         async move { credentials.follow().await }
     });
+    upgrade::bring_up(&config.data_dir, &handler).await?;
     let outcome = handler.bootstrap().await.context("cannot make the objects every cluster starts with")?;
     tracing::debug!(?outcome, "bootstrap");
     let controllers = api::controllers::start(handler.clone());

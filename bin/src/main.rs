@@ -15,6 +15,7 @@ mod logging;
 mod pki;
 mod reload;
 mod tokens;
+mod upgrade;
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -25,6 +25,7 @@ mod memory;
 mod namespaces;
 mod naming;
 mod network_backups;
+mod older;
 mod process;
 mod protobuf;
 mod python;

@@ -429,6 +429,7 @@ mod tests {
             omit_empty: true,
             pointer: false,
             default: None,
+            assigned: None,
             enumeration: &[],
             format: "",
             list: ListType::Atomic,

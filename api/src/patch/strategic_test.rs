@@ -17,6 +17,7 @@ const fn field(name: &'static str, kind: Kind, shape: Shape, patch: PatchStrateg
         omit_empty: true,
         pointer: false,
         default: None,
+        assigned: None,
         enumeration: &[],
         format: "",
         list: ListType::Atomic,

@@ -24,6 +24,7 @@ const FIELD: Field = Field {
     omit_empty: true,
     pointer: false,
     default: None,
+    assigned: None,
     enumeration: &[],
     format: "",
     list: ListType::Atomic,

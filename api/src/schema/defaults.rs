@@ -16,12 +16,14 @@ use hashbrown::HashMap;
 use parking_lot::RwLock;
 
 use super::decode_form::{is_left_out, position, zero_object};
-use super::defaults_data::ASSIGNED;
 use super::defaults_rules::{self, Rule};
 use super::scalars::quantity::Quantity;
 use super::table::{Field, Kind, Message, Shape};
 use crate::json::{self, Key, Object, Value};
 use crate::naming::Naming;
+
+/// Tells apart the defaults of releases: a fingerprint of everything that decides them, made by the build.
+pub const MARK: u64 = include!(concat!(env!("OUT_DIR"), "/defaults_mark.rs"));
 
 /// Fills in the defaults of an object of type `message`, in place. Doing it again changes nothing.
 ///
@@ -91,14 +93,10 @@ impl Maker {
         let naming = self.naming;
         let package = message.package.strip_prefix(naming.system_prefix).unwrap_or(message.package);
         let name = format!("{package}.{}", message.name);
-        let entries = ASSIGNED.binary_search_by_key(&name.as_str(), |(name, _)| name);
-        let mut assigned: Vec<(u16, Value)> = Vec::new();
-        for (field, text) in entries.map_or(&[][..], |at| ASSIGNED[at].1) {
-            let text = text.replace("{rbac}", &naming.group("rbac.authorization", true));
-            let value = json::parse(text.as_bytes()).ok().zip(position(message, field));
-            assigned.extend(value.map(|(value, at)| (at, value)));
-        }
-        assigned.sort_unstable_by_key(|(at, _)| *at);
+        let assigned: Vec<(u16, Value)> = (0u16..)
+            .zip(message.fields)
+            .filter_map(|(at, field)| Some((at, json::parse(field.assigned?.as_bytes()).ok()?)))
+            .collect();
         let below: Vec<Below> = message
             .fields
             .iter()

@@ -9,7 +9,6 @@ pub(crate) mod decode_form;
 pub(crate) mod decode_raw;
 mod decode_report;
 pub mod defaults;
-mod defaults_data;
 mod defaults_rules;
 pub mod encode;
 pub mod registry;

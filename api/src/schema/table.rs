@@ -117,6 +117,8 @@ pub struct Field {
     pub pointer: bool,
     /// The published schema's default, as JSON text.
     pub default: Option<&'static str>,
+    /// What the server sets where nothing was given, as JSON text.
+    pub assigned: Option<&'static str>,
     /// The closed set of values, if there is one.
     pub enumeration: &'static [&'static str],
     /// Format named in OpenAPI beyond the one that `kind` implies (`byte`, `int-or-string` are implied).

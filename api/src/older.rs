@@ -1,0 +1,79 @@
+//! Objects that an older release stored, brought up to this release's defaults.
+//!
+//! ```text
+//! store of another mark ─► each stored kind ─► each object ─► defaults ─► the same? ─► else one ordinary write
+//! ```
+//!
+//! The stored form is the served form, so a default that a release adds is missing from what was stored before. Reads
+//! must not look for that, so it is done once, when a release meets a store whose defaults bear another mark
+//! (`docs/decisions/0008-older-objects-get-new-defaults-once.md`). Whoever watches sees the change like any other. What
+//! cannot be read is passed over: it is served as an error anyway.
+
+use engine::{Change, CommitError, Entry, Expected};
+use futures_util::{StreamExt, TryStreamExt, stream};
+
+use crate::loopback::Loopback;
+use crate::object::set_meta;
+use crate::pipeline::Api;
+use crate::schema::defaults;
+pub use crate::schema::defaults::MARK;
+use crate::schema::registry::Resource;
+use crate::status::Status;
+use crate::store;
+
+/// How many writes are under way at once, so that they share syncs.
+const WRITES: usize = 64;
+
+/// What came of it, in numbers of objects.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Outcome {
+    /// Looked at.
+    pub seen: usize,
+    /// Lacked a default, and were written.
+    pub written: usize,
+}
+
+/// Gives every stored object the defaults of this release. Running it again writes nothing.
+///
+/// Costs reading every object once; holds a few of them at a time.
+///
+/// # Errors
+/// The first failure of the store. What was written by then stays; running it again completes the rest.
+pub async fn apply_defaults(api: &Api) -> Result<Outcome, Status> {
+    let loopback = Loopback::new(api);
+    let snapshot = loopback.store().snapshot();
+    let mut outcome = Outcome::default();
+    for resource in api.registry.resources().filter(|resource| resource.storage.is_some()) {
+        if !resource.is_stored_form() {
+            continue;
+        }
+        let entries = snapshot.prefix(&store::collection(resource, ""));
+        let writes = stream::iter(entries).map(|entry| complete(&loopback, resource, entry));
+        let mut writes = std::pin::pin!(writes.buffer_unordered(WRITES));
+        while let Some(is_written) = writes.try_next().await? {
+            outcome.seen += 1;
+            outcome.written += usize::from(is_written);
+        }
+    }
+    Ok(outcome)
+}
+
+/// Writes one object if it lacks a default.
+async fn complete(loopback: &Loopback<'_>, resource: &Resource, entry: Entry) -> Result<bool, Status> {
+    let revision = entry.revision();
+    let Ok(stored) = store::read(entry) else { return Ok(false) };
+    let Ok(before) = stored.object(resource) else { return Ok(false) };
+    let mut object = before.clone();
+    defaults::apply(resource.stored().message, &mut object, loopback.api().naming);
+    if object == before {
+        return Ok(false);
+    }
+    set_meta(&mut object, "resourceVersion", None);
+    let change = Change::Put(store::payload(resource, &object));
+    match loopback.store().commit(stored.record.key, Expected::Revision(revision), change).await {
+        Ok(_) => Ok(true),
+        // Somebody was faster, with the defaults of this release.
+        Err(CommitError::Conflict { .. }) => Ok(false),
+        Err(error) => Err(loopback.api().commit_failed(&error)),
+    }
+}

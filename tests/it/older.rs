@@ -1,0 +1,84 @@
+//! A store that another release wrote: its objects get the defaults of this one, once (decision 8).
+
+use std::path::Path;
+
+use engine::{Change, Engine, Expected, Options, Payload, Write};
+use serde_json::{Value, json};
+use tests::Server;
+
+const PODS: &str = "/api/v1/namespaces/default/pods";
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+const DEFAULT: &str = r#","schedulerName":"default-scheduler""#;
+
+/// Stores the pod `old` as a release without schedulers would have, in the log of a server that is not running.
+async fn forget(data_dir: &Path) {
+    let engine = Engine::open(Options::new(data_dir.join("log"))).unwrap();
+    let key = b"/core/pods/default/old";
+    let entry = engine.snapshot().get(key).expect("the pod is there");
+    let record = entry.read().unwrap();
+    let text = std::str::from_utf8(&record.value).unwrap();
+    assert!(text.contains(DEFAULT), "{text}");
+    let text = text.replacen(DEFAULT, "", 1);
+    // The revision is stamped in again.
+    let (before, version) = text.split_once(r#""resourceVersion":""#).unwrap();
+    let at = before.len() + r#""resourceVersion":""#.len();
+    let after = version.trim_start_matches(|c: char| c.is_ascii_digit());
+    let value = format!("{}{after}", &text[..at]);
+    let payload = Payload {
+        attributes: record.attributes.clone(),
+        value: value.into_bytes().into(),
+        stamp_at: Some(at.try_into().unwrap()),
+        ttl: None,
+    };
+    let expected = Expected::Revision(entry.revision());
+    let write = Write { key: key.as_slice().into(), expected, change: Change::Put(payload) };
+    engine.commit(write).await.unwrap();
+    engine.close().await;
+}
+
+async fn get(server: &Server, path: &str) -> Value {
+    let reply = server.client().get(path).await;
+    assert_eq!(reply.status, 200, "{}", reply.text());
+    reply.json()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn objects_of_an_older_release_get_the_defaults_of_this_one_once() {
+    let mut server = Server::start_upstream().await;
+    let client = server.client().clone();
+    let pod = json!({"metadata": {"name": "old"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    assert_eq!(client.post(PODS, &pod).await.status, 201);
+    let map = client.post(MAPS, &json!({"metadata": {"name": "m"}})).await.json();
+    assert_eq!(server.terminate(), Some(0));
+    let mark = server.data_dir().join("defaults");
+    let written = std::fs::read_to_string(&mark).unwrap();
+    assert_eq!(written, format!("{:016x}\n", api::older::MARK));
+
+    // The release that wrote it had another mark.
+    forget(server.data_dir()).await;
+    std::fs::write(&mark, "0000000000000000\n").unwrap();
+    server.restart().await;
+    let now = get(&server, &format!("{PODS}/old")).await;
+    assert_eq!(now["spec"]["schedulerName"], "default-scheduler");
+    let selected =
+        get(&server, &format!("{PODS}?fieldSelector=spec.schedulerName%3Ddefault-scheduler")).await;
+    assert_eq!(selected["items"].as_array().map(Vec::len), Some(1));
+    assert_eq!(get(&server, &format!("{MAPS}/m")).await, map, "what lacks nothing is not written");
+    assert_eq!(std::fs::read_to_string(&mark).unwrap(), written);
+    assert!(server.log().contains("stored objects have this release's defaults"), "{}", server.log());
+
+    // A second start finds the mark and looks at nothing; without it, it looks and finds nothing to do.
+    for is_marked in [true, false] {
+        assert_eq!(server.terminate(), Some(0));
+        if !is_marked {
+            std::fs::remove_file(&mark).unwrap();
+        }
+        server.restart().await;
+        assert_eq!(get(&server, &format!("{PODS}/old")).await, now);
+    }
+    assert_eq!(server.terminate(), Some(0));
+    forget(server.data_dir()).await;
+    server.restart().await;
+    let untouched = get(&server, &format!("{PODS}/old")).await;
+    assert_eq!(untouched["spec"]["schedulerName"], Value::Null, "the mark says that nobody need look");
+}
