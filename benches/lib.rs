@@ -1,8 +1,9 @@
 //! What the benches share: load for a real server over real sockets, and the limits to compare it with.
 //!
 //! ```text
-//! bench ─► load (raw HTTP/1.1 over TLS, prepared bytes) ─► server process ─► process (its CPU time, its memory)
-//!    └──► raw (the same bytes over TLS, or into a file, with nothing in between)
+//! bench ─┬─► load (raw HTTP/1.1 over TLS, prepared bytes) ─┬─► server process ─► process (its CPU time, its memory)
+//!        ├─► http2 (many watches over one connection) ─────┘
+//!        └─► raw (the same bytes over TLS, or into a file, with nothing in between)
 //! ```
 //!
 //! Load and server run on the same machine and compete for its cores, so numbers per second are lower bounds, and
@@ -11,9 +12,12 @@
 
 pub mod cluster;
 pub mod data;
+pub mod http2;
 pub mod load;
+pub mod marks;
 pub mod process;
 pub mod raw;
+pub mod report;
 
 use std::future::Future;
 

@@ -51,6 +51,15 @@ pub fn request(method: &str, path: &str, body: &str) -> Vec<u8> {
         .into_bytes()
 }
 
+/// A GET with further headers.
+pub fn get(path: &str, headers: &[(&str, &str)]) -> Vec<u8> {
+    let mut text = format!("GET {path} HTTP/1.1\r\nhost: bench\r\n");
+    for (name, value) in headers {
+        text += &format!("{name}: {value}\r\n");
+    }
+    (text + "\r\n").into_bytes()
+}
+
 impl Connection {
     /// Connects as the client's user.
     pub async fn open(client: &Client) -> Connection {
@@ -219,7 +228,7 @@ impl Stream {
         while seen < lines {
             let piece = self.next().await;
             bytes += piece.len() as u64;
-            seen += piece.iter().map(|&byte| u64::from(byte == b'\n')).sum::<u64>();
+            seen += memchr::memchr_iter(b'\n', piece).count() as u64;
         }
         assert_eq!(seen, lines, "more events than were expected");
         bytes

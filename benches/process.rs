@@ -2,17 +2,14 @@
 
 use std::time::Duration;
 
-/// Ticks per second in /proc/<pid>/stat; the same on every Linux there is.
-const TICKS_PER_SECOND: u64 = 100;
-
-/// CPU time of the process so far, user and system, of all its threads. In steps of 10 ms.
+/// CPU time of the process so far, user and system, of the threads that it has now.
 pub fn cpu_time(pid: u32) -> Duration {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("the process lives");
-    // The name in parentheses may contain anything; what follows the last one is numbers.
-    let (_, rest) = stat.rsplit_once(')').expect("stat has a name");
-    let ticks: u64 =
-        rest.split_whitespace().skip(11).take(2).map(|ticks| ticks.parse::<u64>().expect("a number")).sum();
-    Duration::from_millis(ticks * 1000 / TICKS_PER_SECOND)
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).expect("the process lives");
+    // A thread may end between being listed and being read.
+    let on_cpu_ns = |task: std::fs::DirEntry| -> Option<u64> {
+        std::fs::read_to_string(task.path().join("schedstat")).ok()?.split_whitespace().next()?.parse().ok()
+    };
+    Duration::from_nanos(tasks.flatten().filter_map(on_cpu_ns).sum())
 }
 
 /// Memory of a process in KiB.

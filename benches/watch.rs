@@ -1,92 +1,373 @@
-//! Watches of ConfigMaps over HTTP/1.1: events per second as written and delivered to 1 and 100 watchers, and as read
-//! back from history. An event counts when the watcher has its bytes. Beside it stand the same bytes over as many bare TLS connections. The
-//! writing is part of the live numbers and not of the replay. Not measured: HTTP/2, selectors, other encodings.
+//! Watches of ConfigMaps and pods: how fast events reach many, what waiting for them costs, and what happens to who
+//! stops reading.
+//!
+//! - **fan-out**: writes as fast as they go, delivered to 1, 100 and 1000 watchers, each with a connection.
+//! - **paced**: 1000 writes a second for some time to 1000 watchers, over a connection each and over ten connections:
+//!   how long after it was sent a write had reached each watcher, that none was closed, and how often events were
+//!   rendered, as the server counts it.
+//! - **replay**: events read back from history. **initial**: 50 000 pods as a watch-list, up to its bookmark.
+//! - **stopped**: a watcher that does not read for a minute under load and then goes on.
+//! - **idle**: server memory for each of 10 000 watches on which nothing happens.
+//!
+//! An event counts when the watcher has its bytes. Beside rates stand the same bytes over as many bare TLS
+//! connections. Load, watchers and server share the machine. `BENCH_SECONDS` sets how long the paced part takes, and
+//! `BENCH_STOP_SECONDS` how long the watcher stands still. Not measured: selectors, other encodings than JSON.
 
+use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
 
-use benches::cluster::{CONFIG_MAPS, config_map_creates};
+use benches::cluster::{CONFIG_MAPS, PODS, config_map_creates, fill_pods};
+use benches::http2::Streams;
 use benches::load::{self, Connection, Stream};
+use benches::marks::Marks;
+use benches::report::{rate, row, time};
 use benches::{Runtime, cluster, process, raw, scale};
-use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 use tests::Server;
 
 /// Connections that write.
 const WRITERS: usize = 16;
 
-fn watch(c: &mut Criterion) {
+/// Objects that are written again and again.
+const OBJECTS: usize = 100;
+
+/// Writes a second where the pace is given.
+const PACE: u64 = 1_000;
+
+/// Connections that share the watchers where they do not have one each.
+const SHARED_CONNECTIONS: usize = 10;
+
+/// Watches that one HTTP/2 connection may have.
+const STREAMS_MAX: u32 = 1_000;
+
+type Part = fn(&Runtime);
+
+fn main() {
     let runtime = Runtime::new();
-    let server = cluster::start(&runtime);
-    let loopback = raw::Loopback::start();
-    let events: u64 = scale(2_000, 50);
-    let mut group = c.benchmark_group("watch");
-    group.sample_size(10).measurement_time(Duration::from_secs(5));
-    let mut event_bytes = 0;
-    let mut round = 0;
-
-    for watchers in [1, scale(100, 4)] {
-        let mut streams = runtime.run(open(&server, watchers));
-        let mut writers = runtime.run(load::connect(server.client(), WRITERS));
-        group.throughput(Throughput::Elements(events * watchers as u64));
-        let before = process::cpu_time(server.pid());
-        let mut delivered = 0;
-        group.bench_function(BenchmarkId::new("live", watchers), |b| {
-            b.iter_custom(|times| {
-                let mut total = Duration::ZERO;
-                for _ in 0..times {
-                    round += 1;
-                    let requests = config_map_creates(&format!("live-{round}"), events as usize);
-                    let start = Instant::now();
-                    let (_, bytes) = runtime.run(futures_util::future::join(
-                        load::run(&mut writers, &requests, 201),
-                        join_all(streams.iter_mut().map(|stream| stream.lines(events))),
-                    ));
-                    total += start.elapsed();
-                    delivered += events * watchers as u64;
-                    event_bytes = bytes[0] / events;
-                }
-                total
-            });
-        });
-        let spent = process::cpu_time(server.pid()) - before;
-        report("server CPU per event delivered, writing included", spent, delivered);
-        let mut peers = runtime.run(join_all((0..watchers).map(|_| loopback.connect())));
-        group.bench_function(BenchmarkId::new("limit: bare TLS", watchers), |b| {
-            b.iter_custom(|times| {
-                let start = Instant::now();
-                for _ in 0..times {
-                    let bytes = event_bytes * events;
-                    runtime.run(join_all(peers.iter_mut().map(|peer| peer.exchange(100, bytes))));
-                }
-                start.elapsed()
-            });
-        });
+    // As criterion takes it: only what contains the word is measured.
+    let filter = std::env::args().skip(1).find(|argument| !argument.starts_with("--"));
+    let parts: [(&str, Part); 6] = [
+        ("fan-out", fan_out),
+        ("paced", paced),
+        ("replay", replay),
+        ("initial", initial),
+        ("stopped", stopped),
+        ("idle", idle),
+    ];
+    for (name, part) in parts {
+        if filter.as_ref().is_none_or(|filter| name.contains(filter.as_str())) {
+            part(&runtime);
+        }
     }
-
-    round += 1;
-    let from = runtime.run(revision(&server));
-    runtime.run(cluster::create(&server, &config_map_creates(&format!("replay-{round}"), events as usize)));
-    group.throughput(Throughput::Elements(events));
-    group.bench_function("replay", |b| {
-        b.iter_custom(|times| {
-            runtime.run(async {
-                let mut total = Duration::ZERO;
-                for _ in 0..times {
-                    let connection = Connection::open(server.client()).await;
-                    let start = Instant::now();
-                    let path = format!("{CONFIG_MAPS}?watch=1&resourceVersion={from}");
-                    let mut stream = connection.follow(&load::request("GET", &path, "")).await;
-                    stream.lines(events).await;
-                    total += start.elapsed();
-                }
-                total
-            })
-        });
-    });
-    group.finish();
 }
 
-/// Opens watches from now on. One without a version would begin with everything there is.
+fn fan_out(runtime: &Runtime) {
+    let server = cluster::start(runtime);
+    let loopback = raw::Loopback::start();
+    row("fan-out", &["events", "time", "delivered/s", "bare TLS/s", "CPU each"]);
+    for watchers in [1, scale(100, 4), scale(1_000, 8)] {
+        let events: usize = scale(if watchers > 100 { 5_000 } else { 20_000 }, 50);
+        let mut streams = runtime.run(open(&server, watchers));
+        let mut writers = runtime.run(load::connect(server.client(), WRITERS));
+        let requests = config_map_creates(&format!("fan-{watchers}"), events);
+        let cpu = process::cpu_time(server.pid());
+        let start = Instant::now();
+        let (_, bytes) = runtime.run(join(
+            load::run(&mut writers, &requests, 201),
+            join_all(streams.iter_mut().map(|stream| stream.lines(events as u64))),
+        ));
+        let took = start.elapsed();
+        let spent = process::cpu_time(server.pid()) - cpu;
+        let mut peers = runtime.run(join_all((0..watchers).map(|_| loopback.connect())));
+        let start = Instant::now();
+        runtime.run(join_all(peers.iter_mut().map(|peer| peer.exchange(100, bytes[0]))));
+        let bare = start.elapsed();
+        let delivered = (events * watchers) as f64;
+        row(
+            &format!("{watchers} watchers, writing included"),
+            &[
+                &events.to_string(),
+                &time(took),
+                &format!("{:.0}", delivered / took.as_secs_f64()),
+                &format!("{:.0}", delivered / bare.as_secs_f64()),
+                &time(spent.div_f64(delivered)),
+            ],
+        );
+    }
+}
+
+fn paced(runtime: &Runtime) {
+    let server = cluster::start(runtime);
+    let watchers = scale(1_000, 20);
+    let events = PACE * seconds("BENCH_SECONDS", 20);
+    runtime.run(cluster::create(&server, &config_map_creates("paced", OBJECTS)));
+    row(
+        &format!("{watchers} watchers, {PACE} writes/s"),
+        &["events", "delivered/s", "p50", "p99", "max", "CPU", "rendered", "sent"],
+    );
+    for name in ["a connection each", "ten connections"] {
+        let mut audience = match name {
+            "ten connections" => Audience::Http2(runtime.run(open_shared(&server, watchers))),
+            _ => Audience::Http1(runtime.run(open(&server, watchers))),
+        };
+        let (rendered, sent) = (counter(runtime, &server, "rendered"), counter(runtime, &server, "sent"));
+        let cpu = process::cpu_time(server.pid());
+        let begun = Instant::now();
+        let latencies = RefCell::new(Latencies::default());
+        let delivered = |sent_us: u64| {
+            latencies.borrow_mut().add((begun.elapsed().as_micros() as u64).saturating_sub(sent_us));
+        };
+        runtime.run(join(write_paced(&server, begun, events), audience.follow(events, &delivered)));
+        let took = begun.elapsed();
+        let spent = process::cpu_time(server.pid()) - cpu;
+        let latencies = latencies.into_inner();
+        assert_eq!(
+            latencies.count,
+            events * watchers as u64,
+            "an event for each watcher, and no watch closed"
+        );
+        row(
+            name,
+            &[
+                &events.to_string(),
+                &format!("{:.0}", latencies.count as f64 / took.as_secs_f64()),
+                &time(latencies.quantile(0.5)),
+                &time(latencies.quantile(0.99)),
+                &time(latencies.quantile(1.0)),
+                &format!("{:.2} cores", spent.as_secs_f64() / took.as_secs_f64()),
+                &(counter(runtime, &server, "rendered") - rendered).to_string(),
+                &(counter(runtime, &server, "sent") - sent).to_string(),
+            ],
+        );
+    }
+}
+
+fn replay(runtime: &Runtime) {
+    let server = cluster::start(runtime);
+    let events: u64 = scale(50_000, 50);
+    let from = runtime.run(revision(&server));
+    runtime.run(cluster::create(&server, &config_map_creates("replay", events as usize)));
+    row("replay", &["events", "time", "per second", "rate"]);
+    for _ in 0..scale(3, 1) {
+        let connection = runtime.run(Connection::open(server.client()));
+        let start = Instant::now();
+        let bytes = runtime.run(async {
+            let path = format!("{CONFIG_MAPS}?watch=1&resourceVersion={from}");
+            connection.follow(&load::request("GET", &path, "")).await.lines(events).await
+        });
+        let took = start.elapsed();
+        let per_second = format!("{:.0}", events as f64 / took.as_secs_f64());
+        row("from the revision before", &[&events.to_string(), &time(took), &per_second, &rate(bytes, took)]);
+    }
+}
+
+fn initial(runtime: &Runtime) {
+    let server = cluster::start(runtime);
+    let pods = scale(50_000, 600);
+    fill_pods(runtime, &server, pods);
+    let mut peer = runtime.run(raw::Loopback::start().connect());
+    row(&format!("watch-list of {pods} pods"), &["bytes", "time", "rate", "bare TLS", "CPU"]);
+    for _ in 0..scale(5, 1) {
+        let connection = runtime.run(Connection::open(server.client()));
+        let cpu = process::cpu_time(server.pid());
+        let start = Instant::now();
+        let bytes = runtime.run(async {
+            let path = format!(
+                "{PODS}?watch=1&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan"
+            );
+            // The bookmark is one line more.
+            connection.follow(&load::request("GET", &path, "")).await.lines(pods as u64 + 1).await
+        });
+        let took = start.elapsed();
+        let spent = process::cpu_time(server.pid()) - cpu;
+        let start = Instant::now();
+        runtime.run(peer.exchange(100, bytes)).expect("the loopback answers");
+        let bare = rate(bytes, start.elapsed());
+        let megabytes = format!("{:.1} MB", bytes as f64 / 1e6);
+        row("to its bookmark", &[&megabytes, &time(took), &rate(bytes, took), &bare, &time(spent)]);
+    }
+}
+
+/// The events of the whole time arrive, each once and in order, over the same connection.
+fn stopped(runtime: &Runtime) {
+    let server = cluster::start(runtime);
+    runtime.run(cluster::create(&server, &config_map_creates("paced", OBJECTS)));
+    let stop = seconds("BENCH_STOP_SECONDS", 60);
+    let events = PACE * (stop + 2);
+    let mut stream = runtime.run(open(&server, 1)).remove(0);
+    let before = process::memory(server.pid()).anonymous;
+    let begun = Instant::now();
+    let follow = async {
+        let mut revisions = Marks::new("\"resourceVersion\":\"");
+        let mut newest = 0;
+        let mut in_order = |revision: u64| {
+            assert!(revision > newest, "{revision} after {newest}");
+            newest = revision;
+        };
+        while revisions.seen < PACE {
+            revisions.look(stream.next().await, &mut in_order);
+        }
+        tokio::time::sleep(Duration::from_secs(stop)).await;
+        let resumed = (begun.elapsed(), revisions.seen);
+        while revisions.seen < events {
+            revisions.look(stream.next().await, &mut in_order);
+        }
+        assert_eq!(revisions.seen, events);
+        resumed
+    };
+    let (_, (resumed, seen)) = runtime.run(join(write_paced(&server, begun, events), follow));
+    let after = process::memory(server.pid()).anonymous;
+    row("stopped", &["stood still", "events", "behind", "caught up", "RssAnon +"]);
+    row(
+        "one watcher under load",
+        &[
+            &format!("{stop} s"),
+            &events.to_string(),
+            &(PACE * resumed.as_secs()).saturating_sub(seen).to_string(),
+            &format!("{:.1?}", begun.elapsed() - resumed),
+            &format!("{} KiB", after.saturating_sub(before)),
+        ],
+    );
+}
+
+fn idle(runtime: &Runtime) {
+    let watches: u32 = scale(10_000, 40);
+    row("idle", &["watches", "VmRSS each", "RssAnon each", "opening all"]);
+    for (name, per_connection) in
+        [("many on each connection", scale(STREAMS_MAX, 10)), ("a connection each", 1)]
+    {
+        let server = cluster::start(runtime);
+        // What the first requests bring up is not the watches'.
+        let from = runtime.run(revision(&server));
+        let path = format!("{CONFIG_MAPS}?watch=1&resourceVersion={from}");
+        let before = process::memory(server.pid());
+        let start = Instant::now();
+        let mut connections = Vec::new();
+        for _ in 0..watches / per_connection {
+            let mut connection = runtime.run(Streams::open(server.client()));
+            runtime
+                .run(connection.get_many(&path, "application/json", per_connection))
+                .expect("the watches open");
+            connections.push(connection);
+        }
+        let opened = start.elapsed();
+        let after = process::memory(server.pid());
+        let each = |after: u64, before: u64| {
+            format!("{:.1} KiB", after.saturating_sub(before) as f64 / f64::from(watches))
+        };
+        row(
+            name,
+            &[
+                &watches.to_string(),
+                &each(after.resident, before.resident),
+                &each(after.anonymous, before.anonymous),
+                &time(opened),
+            ],
+        );
+    }
+}
+
+/// Those who watch, and how far each has come.
+enum Audience {
+    /// Over a connection each.
+    Http1(Vec<Stream>),
+    /// Over shared connections, as many on each.
+    Http2(Vec<(Streams, u32)>),
+}
+
+impl Audience {
+    /// Reads on until each watcher has seen so many events; says of each event when it was sent.
+    async fn follow(&mut self, events: u64, delivered: &impl Fn(u64)) {
+        match self {
+            Audience::Http1(streams) => {
+                join_all(streams.iter_mut().map(async |stream| {
+                    let mut marks = sent_marks();
+                    while marks.seen < events {
+                        marks.look(stream.next().await, delivered);
+                    }
+                    assert_eq!(marks.seen, events);
+                }))
+                .await;
+            }
+            Audience::Http2(connections) => {
+                join_all(connections.iter_mut().map(async |(streams, watchers)| {
+                    let mut marks: Vec<Marks> = (0..*watchers).map(|_| sent_marks()).collect();
+                    while marks.iter().any(|marks| marks.seen < events) {
+                        // Streams are numbered 1, 3, 5 …
+                        let look = |stream: u32, piece: &[u8]| {
+                            marks[stream as usize / 2].look(piece, delivered);
+                        };
+                        streams.read(look).await.expect("the connection goes on");
+                        assert_eq!(streams.ended, 0, "a watch was closed");
+                    }
+                }))
+                .await;
+            }
+        }
+    }
+}
+
+/// What a write says of when it was sent, in microseconds.
+fn sent_marks() -> Marks {
+    Marks::new("\"sent\":\"")
+}
+
+/// Writes at the given pace; each object says when it was sent, in microseconds since `begun`.
+async fn write_paced(server: &Server, begun: Instant, writes: u64) {
+    let mut connections = load::connect(server.client(), WRITERS).await;
+    let next = Cell::new(0);
+    join_all(connections.iter_mut().map(async |connection| {
+        loop {
+            let write = next.replace(next.get() + 1);
+            if write >= writes {
+                return;
+            }
+            let due = begun + Duration::from_micros(write * 1_000_000 / PACE);
+            tokio::time::sleep_until(due.into()).await;
+            let name = format!("paced-{:06}", write as usize % OBJECTS);
+            let object = format!(
+                r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"{name}","labels":{{"app":"bench"}}}},"data":{{"sent":"{}"}}}}"#,
+                begun.elapsed().as_micros()
+            );
+            connection.expect(200, &load::request("PUT", &format!("{CONFIG_MAPS}/{name}"), &object)).await;
+        }
+    }))
+    .await;
+}
+
+/// How often deliveries took how long.
+#[derive(Default)]
+struct Latencies {
+    /// By tenths of a millisecond.
+    buckets: Vec<u64>,
+    count: u64,
+}
+
+impl Latencies {
+    const BUCKET: Duration = Duration::from_micros(100);
+
+    fn add(&mut self, us: u64) {
+        let at = us as usize / Self::BUCKET.as_micros() as usize;
+        if at >= self.buckets.len() {
+            self.buckets.resize(at + 1, 0);
+        }
+        self.buckets[at] += 1;
+        self.count += 1;
+    }
+
+    /// What `share` of them did not exceed.
+    fn quantile(&self, share: f64) -> Duration {
+        let rank = (self.count as f64 * share) as u64;
+        let mut seen = 0;
+        let at = self.buckets.iter().position(|count| {
+            seen += count;
+            seen >= rank
+        });
+        Self::BUCKET * (at.map_or(0, |at| at as u32) + 1)
+    }
+}
+
+/// Opens watches from now on, over a connection each. One without a version would begin with everything there is.
 async fn open(server: &Server, count: usize) -> Vec<Stream> {
     let from = revision(server).await;
     let request = load::request("GET", &format!("{CONFIG_MAPS}?watch=1&resourceVersion={from}"), "");
@@ -95,6 +376,20 @@ async fn open(server: &Server, count: usize) -> Vec<Stream> {
         streams.push(connection.follow(&request).await);
     }
     streams
+}
+
+/// The same over few connections.
+async fn open_shared(server: &Server, count: usize) -> Vec<(Streams, u32)> {
+    let from = revision(server).await;
+    let path = format!("{CONFIG_MAPS}?watch=1&resourceVersion={from}");
+    let each = (count / SHARED_CONNECTIONS) as u32;
+    let mut connections = Vec::new();
+    for _ in 0..SHARED_CONNECTIONS {
+        let mut connection = Streams::open(server.client()).await;
+        connection.get_many(&path, "application/json", each).await.expect("the watches open");
+        connections.push((connection, each));
+    }
+    connections
 }
 
 /// The store's present revision.
@@ -110,10 +405,16 @@ async fn revision(server: &Server) -> String {
     rest.split('"').next().expect("there is always a first").to_owned()
 }
 
-#[expect(clippy::print_stdout, reason = "a bench reports on stdout")]
-fn report(what: &str, time: Duration, count: u64) {
-    println!("{what}: {:.2?}", time / u32::try_from(count).unwrap_or(u32::MAX).max(1));
+/// What the server has counted of watch events that were `what`.
+fn counter(runtime: &Runtime, server: &Server, what: &str) -> u64 {
+    let text = runtime.run(server.client().get("/metrics")).text();
+    let name = format!("apiserver_watch_events_{what}_total ");
+    let line = text.lines().find_map(|line| line.strip_prefix(&name)).expect("the server counts it");
+    line.parse().expect("a number")
 }
 
-criterion_group!(benches, watch);
-criterion_main!(benches);
+/// A number of seconds from the environment, few when testing.
+fn seconds(name: &str, usual: u64) -> u64 {
+    let given = std::env::var(name).ok().map(|text| text.parse().expect("a number of seconds"));
+    given.unwrap_or(scale(usual, 1))
+}

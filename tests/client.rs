@@ -126,11 +126,22 @@ impl Client {
 
     /// A bare TLS connection, for those who write bytes themselves.
     pub async fn connect(&self) -> std::io::Result<TlsStream<TcpStream>> {
+        self.connect_with(&self.tls).await
+    }
+
+    /// A bare TLS connection for HTTP/2.
+    pub async fn connect_http2(&self) -> std::io::Result<TlsStream<TcpStream>> {
+        let mut config = (**self.tls.config()).clone();
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        self.connect_with(&TlsConnector::from(Arc::new(config))).await
+    }
+
+    async fn connect_with(&self, tls: &TlsConnector) -> std::io::Result<TlsStream<TcpStream>> {
         let stream = TcpStream::connect(&self.identity.address).await?;
         stream.set_nodelay(true)?;
         let host = self.identity.address.rsplit_once(':').map_or("", |(host, _)| host);
         let name = ServerName::try_from(host.trim_matches(['[', ']']).to_owned());
-        self.tls.connect(name.expect("the server's host is a name"), stream).await
+        tls.connect(name.expect("the server's host is a name"), stream).await
     }
 
     /// Sends a request and returns the head of the response with its body unread.

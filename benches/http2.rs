@@ -1,0 +1,173 @@
+//! HTTP/2 as far as somebody needs it who only watches: many GETs over one TLS connection, all of them open, their
+//! bytes shown and not kept.
+//!
+//! Windows are opened as wide as they go, so that the server never waits for one; header compression is switched off.
+//! Understands answers of the server under measurement and no others.
+
+use std::io;
+
+use tests::Client;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::client::TlsStream;
+
+/// Bytes read at once; a frame is 16 KiB at most, with a head of 9 bytes.
+const INPUT_BYTES: usize = 64 * 1024;
+
+const HEAD_BYTES: usize = 9;
+
+/// The widest window there is, and how much of it may be used before it is opened again.
+const WINDOW_MAX: u32 = (1 << 31) - 1;
+const WINDOW_USED_MAX: u32 = 1 << 28;
+
+/// Frame types and flags.
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const SETTINGS: u8 = 4;
+const PING: u8 = 6;
+const GOAWAY: u8 = 7;
+const RESET: u8 = 3;
+const WINDOW_UPDATE: u8 = 8;
+const ACK: u8 = 1;
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
+
+/// `:status: 200` as one byte: an entry of the static table.
+const STATUS_200: u8 = 0x88;
+
+/// A connection with streams on it.
+pub struct Streams {
+    stream: TlsStream<TcpStream>,
+    input: Box<[u8]>,
+    /// Unread input.
+    start: usize,
+    end: usize,
+    /// Number of the stream opened last; they are odd.
+    newest: u32,
+    /// Bytes of the connection's window that were used.
+    used: u32,
+    /// Streams that were answered with 200.
+    pub answered: u32,
+    /// Streams that the server ended.
+    pub ended: u32,
+}
+
+impl Streams {
+    /// Connects as the client's user.
+    pub async fn open(client: &Client) -> Streams {
+        let mut stream = client.connect_http2().await.expect("the server accepts connections");
+        let mut hello = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+        // No compression of headers, no pushes, and streams without a bound.
+        let settings = [(1u16, 0), (2, 0), (4, WINDOW_MAX)];
+        let settings: Vec<u8> = settings
+            .iter()
+            .flat_map(|(id, value): &(u16, u32)| [&id.to_be_bytes()[..], &value.to_be_bytes()].concat())
+            .collect();
+        push_frame(SETTINGS, 0, 0, &settings, &mut hello);
+        push_frame(WINDOW_UPDATE, 0, 0, &(WINDOW_MAX - 65_535).to_be_bytes(), &mut hello);
+        stream.write_all(&hello).await.expect("the server reads");
+        stream.flush().await.expect("the server reads");
+        Streams {
+            stream,
+            input: vec![0; INPUT_BYTES].into(),
+            start: 0,
+            end: 0,
+            newest: 0,
+            used: 0,
+            answered: 0,
+            ended: 0,
+        }
+    }
+
+    /// Opens one more stream with a GET; does not wait for the answer.
+    pub async fn get(&mut self, path: &str, accept: &str) -> io::Result<u32> {
+        self.newest = if self.newest == 0 { 1 } else { self.newest + 2 };
+        // Two entries of the static table, then names from it with values of our own.
+        let mut fields = vec![0x82, 0x87];
+        for (name, value) in [(&[0x04][..], path), (&[0x01], "bench"), (&[0x0f, 0x04], accept)] {
+            fields.extend_from_slice(name);
+            push_length(value.len(), &mut fields);
+            fields.extend_from_slice(value.as_bytes());
+        }
+        let mut frame = Vec::new();
+        push_frame(HEADERS, END_HEADERS | END_STREAM, self.newest, &fields, &mut frame);
+        self.stream.write_all(&frame).await?;
+        self.stream.flush().await?;
+        Ok(self.newest)
+    }
+
+    /// Waits for input and shows the data in it: number of the stream, bytes.
+    pub async fn read(&mut self, mut look: impl FnMut(u32, &[u8])) -> io::Result<()> {
+        if self.start > 0 {
+            self.input.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+        }
+        match self.stream.read(&mut self.input[self.end..]).await? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            bytes => self.end += bytes,
+        }
+        let mut reply = Vec::new();
+        while let Some((head, rest)) = self.input[self.start..self.end].split_first_chunk::<HEAD_BYTES>() {
+            let [a, b, c, kind, flags, stream @ ..] = *head;
+            let (len, stream) = (u32::from_be_bytes([0, a, b, c]), u32::from_be_bytes(stream));
+            let Some(payload) = rest.get(..len as usize) else { break };
+            match kind {
+                DATA => {
+                    self.used += len;
+                    look(stream, payload);
+                }
+                HEADERS => self.answered += u32::from(payload.iter().take(4).any(|&byte| byte == STATUS_200)),
+                SETTINGS if flags & ACK == 0 => push_frame(SETTINGS, ACK, 0, &[], &mut reply),
+                PING if flags & ACK == 0 => push_frame(PING, ACK, 0, payload, &mut reply),
+                GOAWAY => return Err(io::Error::other("the server closes the connection")),
+                _ => {}
+            }
+            let ends = kind == RESET || (kind == DATA || kind == HEADERS) && flags & END_STREAM != 0;
+            self.ended += u32::from(ends);
+            self.start += HEAD_BYTES + len as usize;
+        }
+        if self.used > WINDOW_USED_MAX {
+            push_frame(WINDOW_UPDATE, 0, 0, &self.used.to_be_bytes(), &mut reply);
+            self.used = 0;
+        }
+        if !reply.is_empty() {
+            self.stream.write_all(&reply).await?;
+            self.stream.flush().await?;
+        }
+        Ok(())
+    }
+
+    /// Opens `count` streams and waits until all were answered.
+    pub async fn get_many(&mut self, path: &str, accept: &str, count: u32) -> io::Result<()> {
+        let until = self.answered + count;
+        for _ in 0..count {
+            self.get(path, accept).await?;
+        }
+        while self.answered < until {
+            self.read(|_, _| {}).await?;
+            assert_eq!(self.ended, 0, "a stream was refused");
+        }
+        Ok(())
+    }
+}
+
+fn push_frame(kind: u8, flags: u8, stream: u32, payload: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(&(payload.len() as u32).to_be_bytes()[1..]);
+    out.extend_from_slice(&[kind, flags]);
+    out.extend_from_slice(&stream.to_be_bytes());
+    out.extend_from_slice(payload);
+}
+
+/// A length in seven bits and more (RFC 7541 §5.1).
+fn push_length(len: usize, out: &mut Vec<u8>) {
+    if len < 127 {
+        return out.push(len as u8);
+    }
+    out.push(127);
+    let mut rest = len - 127;
+    while rest >= 128 {
+        out.push(rest as u8 | 128);
+        rest >>= 7;
+    }
+    out.push(rest as u8);
+}

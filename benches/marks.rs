@@ -1,0 +1,53 @@
+//! Finding a number in each event of a watch, without parsing any: `…"sent":"000000123456"…`.
+
+use memchr::memmem::Finder;
+
+/// Reads the numbers behind a text, in bytes that come in any pieces.
+pub struct Marks {
+    text: Finder<'static>,
+    /// The end of what came, where a mark may have begun.
+    carry: Vec<u8>,
+    /// Marks so far.
+    pub seen: u64,
+}
+
+impl Marks {
+    /// Numbers behind `text`, each with a quote after it.
+    pub fn new(text: &'static str) -> Marks {
+        Marks { text: Finder::new(text), carry: Vec::new(), seen: 0 }
+    }
+
+    /// Shows the numbers in the next piece.
+    pub fn look(&mut self, piece: &[u8], each: impl FnMut(u64)) {
+        if self.carry.is_empty() {
+            let kept = self.find(piece, each);
+            self.carry.extend_from_slice(&piece[kept..]);
+        } else {
+            let mut whole = std::mem::take(&mut self.carry);
+            whole.extend_from_slice(piece);
+            let kept = self.find(&whole, each);
+            whole.drain(..kept);
+            self.carry = whole;
+        }
+    }
+
+    /// Returns from where on the bytes must be seen again, with what follows them.
+    fn find(&mut self, bytes: &[u8], mut each: impl FnMut(u64)) -> usize {
+        let mark_bytes = self.text.needle().len();
+        let mut at = 0;
+        while let Some(found) = self.text.find(&bytes[at..]) {
+            let start = at + found + mark_bytes;
+            let Some(len) = memchr::memchr(b'"', &bytes[start..]) else { return at + found };
+            let digits = &bytes[start..start + len];
+            each(digits.iter().fold(0, |number, digit| number * 10 + u64::from(digit - b'0')));
+            self.seen += 1;
+            at = start + len;
+        }
+        // Events end with a newline, and no mark has one in it.
+        if bytes.last() == Some(&b'\n') {
+            bytes.len()
+        } else {
+            at.max(bytes.len().saturating_sub(mark_bytes - 1))
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! What benches print: rows of aligned cells.
+
+use std::time::Duration;
+
+/// Width of the first cell, which says what was measured.
+const NAME_WIDTH: usize = 40;
+
+/// Prints a row: what it is about, then its cells.
+#[expect(clippy::print_stdout, reason = "a bench reports on stdout")]
+pub fn row(what: &str, cells: &[&str]) {
+    let cells: String = cells.iter().map(|cell| format!(" {cell:>12}")).collect();
+    println!("{what:NAME_WIDTH$}{}", cells.trim_end());
+}
+
+/// Bytes per second.
+pub fn rate(bytes: u64, time: Duration) -> String {
+    format!("{:.0} MB/s", bytes as f64 / 1e6 / time.as_secs_f64().max(1e-9))
+}
+
+/// A time, in three digits or so.
+pub fn time(time: Duration) -> String {
+    format!("{time:.1?}")
+}
+
+/// Kibibytes as people read them.
+pub fn mib(kib: u64) -> String {
+    format!("{:.1} MiB", kib as f64 / 1024.0)
+}
+
+/// One number in terms of another.
+pub fn percent(part: f64, whole: f64) -> String {
+    format!("{:.0} %", part / whole * 100.0)
+}
+
+/// The value that `share` of the sorted values do not exceed.
+pub fn quantile<T: Copy + Default>(sorted: &[T], share: f64) -> T {
+    let at = (sorted.len() as f64 * share) as usize;
+    sorted.get(at.min(sorted.len().saturating_sub(1))).copied().unwrap_or_default()
+}
