@@ -4,10 +4,13 @@
 //! they will be written, because members are few, order matters on the wire, and a vector of pairs costs one
 //! allocation where a map costs many. Keys that a schema knows are borrowed from its static tables.
 //!
-//! `text → parse → Value → write → text`. This module knows JSON only: no schemas, no kinds.
+//! `text → parse → Value → write → text`. Renditions of stored text, of which there are many and which must be fast, go
+//! over the text itself (`scan`). This module knows JSON only: no schemas, no kinds.
 
 mod indent;
+pub mod names;
 mod parse;
+pub mod scan;
 mod write;
 
 use std::borrow::Cow;

@@ -6,6 +6,7 @@
 use std::io::Write;
 use std::ops::Range;
 
+use crate::json::scan::Scan;
 use crate::json::write_string;
 use crate::naming::Naming;
 
@@ -141,70 +142,19 @@ impl PartialWriter {
 /// Where the value of the top-level member `metadata` stands in an object's compact JSON, braces included. `None`
 /// when the bytes are no such object. One pass up to the end of the metadata; nothing after it is looked at.
 pub fn metadata_range(stored: &[u8]) -> Option<Range<usize>> {
-    let mut at = 1;
-    if stored.first() != Some(&b'{') {
+    let mut scan = Scan::new(stored);
+    if !scan.take(b'{') {
         return None;
     }
     loop {
-        let name_end = string_end(stored, at)?;
-        if stored.get(name_end) != Some(&b':') {
+        let name = scan.name()?;
+        let start = scan.position();
+        let value = scan.value()?;
+        if name.raw == b"metadata" {
+            return value.starts_with(b"{").then_some(start..start + value.len());
+        }
+        if !scan.more(b'}')? {
             return None;
-        }
-        let start = name_end + 1;
-        let end = value_end(stored, start)?;
-        if &stored[at..name_end] == b"\"metadata\"" {
-            return (stored[start] == b'{').then_some(start..end);
-        }
-        if stored.get(end) != Some(&b',') {
-            return None;
-        }
-        at = end + 1;
-    }
-}
-
-/// End of the string that starts at `at`.
-fn string_end(text: &[u8], at: usize) -> Option<usize> {
-    if text.get(at) != Some(&b'"') {
-        return None;
-    }
-    let mut at = at + 1;
-    loop {
-        at += text.get(at..)?.iter().position(|byte| matches!(byte, b'"' | b'\\'))?;
-        if text[at] == b'"' {
-            return Some(at + 1);
-        }
-        at += 2; // the escape and what it escapes
-    }
-}
-
-/// End of the value that starts at `at`.
-fn value_end(text: &[u8], at: usize) -> Option<usize> {
-    match text.get(at)? {
-        b'"' => string_end(text, at),
-        b'{' | b'[' => {
-            let mut depth = 0_usize;
-            let mut at = at;
-            loop {
-                let skip = |byte: &u8| matches!(byte, b'"' | b'{' | b'[' | b'}' | b']');
-                at += text.get(at..)?.iter().position(skip)?;
-                match text[at] {
-                    b'"' => {
-                        at = string_end(text, at)?;
-                        continue;
-                    }
-                    b'{' | b'[' => depth += 1,
-                    _ => depth -= 1,
-                }
-                at += 1;
-                if depth == 0 {
-                    return Some(at);
-                }
-            }
-        }
-        _ => {
-            let rest = &text[at..];
-            let len = rest.iter().position(|byte| matches!(byte, b',' | b'}' | b']'))?;
-            (len > 0).then_some(at + len)
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::json::{self, Object, Value};
 use crate::schema::decode::DecodeError;
 use crate::schema::decode_form::position;
 use crate::schema::scalars::{bytes as base64, duration, time};
-use crate::schema::table::{Field, Kind, Message, Place, Shape};
+use crate::schema::table::{Field, Kind, Message, Place, Shape, WireField};
 
 /// Why there are no bytes for an object.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -76,6 +76,21 @@ fn write_message(message: &'static Message, object: &Object, out: &mut Vec<u8>) 
         }
     }
     Ok(())
+}
+
+/// What is written for a field that was not given.
+pub(super) fn write_zero(
+    message: &'static Message,
+    wire: &WireField,
+    out: &mut Vec<u8>,
+) -> Result<(), EncodeError> {
+    match wire.place {
+        Place::Field(at) => write_field(&message.fields[usize::from(at)], None, out),
+        Place::Inlined(at) => {
+            let inner = message.inlined[usize::from(at)].message;
+            write_delimited(wire.number, out, |out| write_message(inner, &Object::new(), out))
+        }
+    }
 }
 
 fn write_field(field: &'static Field, value: Option<&Value>, out: &mut Vec<u8>) -> Result<(), EncodeError> {

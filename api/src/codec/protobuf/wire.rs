@@ -196,8 +196,13 @@ impl<'b> Reader<'b> {
 }
 
 /// Appends a variable-length integer.
+#[inline]
 pub fn write_varint(value: u64, out: &mut Vec<u8>) {
-    encode_varint(value, out);
+    if value < 0x80 {
+        out.push(value as u8);
+    } else {
+        encode_varint(value, out);
+    }
 }
 
 /// Appends the tag of an integer field, and the integer. Negative ones take ten bytes, of 32 bits as of 64.

@@ -1,0 +1,108 @@
+//! A fixed set of member names, and the one of them that a text may be: one multiplication and one comparison, however
+//! many names there are.
+//!
+//! The table has room for several times as many names as it holds, and the multiplier is one under which no two of them
+//! meet.
+
+/// Names by their hash.
+#[derive(Clone, Debug)]
+pub struct Names {
+    multiplier: u64,
+    shift: u32,
+    /// Positions by hash; empty for a set without names.
+    slots: Vec<u16>,
+}
+
+const VACANT: u16 = u16::MAX;
+
+/// Multipliers tried before the table is made larger; nearly always one of the first dozens will do.
+const TRIES: u64 = 512;
+
+/// Largest table; only names that are the same, or that the key does not tell apart, need more.
+const SLOTS_MAX: usize = 1 << 16;
+
+impl Names {
+    /// The set of `names`, each known by its position; `None` when some cannot be told apart.
+    pub fn new<'n>(names: impl Iterator<Item = &'n str> + Clone) -> Option<Self> {
+        let count = names.clone().count();
+        let mut slots = (count * 4).next_power_of_two().max(2);
+        if count >= usize::from(VACANT) {
+            return None;
+        }
+        while slots <= SLOTS_MAX {
+            for attempt in 1..=TRIES {
+                // Odd multiples of the golden ratio: their upper bits depend on all bits below.
+                let multiplier = 0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(2 * attempt + 1);
+                let mut made =
+                    Names { multiplier, shift: 64 - slots.trailing_zeros(), slots: vec![VACANT; slots] };
+                if names.clone().enumerate().all(|(at, name)| made.put(name, at as u16)) {
+                    return Some(made);
+                }
+            }
+            slots *= 2;
+        }
+        None
+    }
+
+    fn put(&mut self, name: &str, at: u16) -> bool {
+        let slot = self.slot(name.as_bytes());
+        let was_vacant = self.slots[slot] == VACANT;
+        self.slots[slot] = at;
+        was_vacant
+    }
+
+    /// The only position whose name `name` can be. The caller compares.
+    #[inline]
+    pub fn candidate(&self, name: &[u8]) -> Option<usize> {
+        let at = self.slots[self.slot(name)];
+        (at != VACANT).then_some(usize::from(at))
+    }
+
+    #[inline]
+    fn slot(&self, name: &[u8]) -> usize {
+        (key(name).wrapping_mul(self.multiplier) >> self.shift) as usize
+    }
+}
+
+/// Length, first and last bytes of a name in one word.
+#[inline]
+fn key(name: &[u8]) -> u64 {
+    let bytes = match (name.first_chunk::<8>(), name.last_chunk::<8>()) {
+        (Some(head), Some(tail)) => u64::from_le_bytes(*head) ^ u64::from_le_bytes(*tail).rotate_left(29),
+        _ => match (name.first_chunk::<4>(), name.last_chunk::<4>()) {
+            (Some(head), Some(tail)) => {
+                u64::from(u32::from_le_bytes(*head)) | u64::from(u32::from_le_bytes(*tail)) << 32
+            }
+            _ => name.iter().fold(0, |word, byte| word << 8 | u64::from(*byte)),
+        },
+    };
+    bytes.wrapping_add((name.len() as u64).wrapping_mul(0x0123_4567_89ab_cdef))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::naming::KUBERNETES;
+    use crate::schema::builtin;
+
+    #[test]
+    fn every_field_of_every_type_is_its_own_candidate() {
+        for message in builtin::messages(&KUBERNETES) {
+            let fields = message.fields.iter().map(|field| field.name);
+            let names = Names::new(fields.clone()).unwrap_or_else(|| panic!("{} has a table", message.name));
+            for (at, name) in fields.enumerate() {
+                assert_eq!(names.candidate(name.as_bytes()), Some(at), "{}.{name}", message.name);
+            }
+        }
+    }
+
+    #[test]
+    fn names_that_are_the_same_have_no_table_and_no_names_have_no_candidates() {
+        assert!(Names::new(["a", "b", "a"].into_iter()).is_none());
+        let none = Names::new(std::iter::empty()).unwrap();
+        assert_eq!(none.candidate(b""), None);
+        assert_eq!(none.candidate(b"name"), None);
+        let one = Names::new(["name"].into_iter()).unwrap();
+        assert_eq!(one.candidate(b"name"), Some(0));
+    }
+}
