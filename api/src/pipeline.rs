@@ -37,6 +37,7 @@ use crate::negotiate::{Formats, Offer, Output};
 use crate::openapi::OpenApi;
 use crate::policy::EnginePolicy;
 use crate::query::Query;
+use crate::rendition::lengths::Lengths;
 use crate::request::{RequestError, RequestInfo};
 use crate::response::{Response, respond_status, respond_text};
 use crate::schema::registry::{Registry, Resource};
@@ -101,6 +102,8 @@ pub struct Api {
     pub metrics: Arc<Metrics>,
     /// Backups under way.
     pub backups: Backups,
+    /// Lengths of objects in lists that announce them.
+    pub lengths: Arc<Lengths>,
     /// The resource every namespaced write looks at.
     pub namespaces: Arc<Resource>,
     /// Creations under way, for whoever must know that none is left that saw an older state.
@@ -170,6 +173,7 @@ impl Api {
             openapi: OpenApi::new(catalog, naming, &other_paths),
             metrics: Arc::default(),
             backups: Backups::default(),
+            lengths: Arc::default(),
             namespaces: namespaces.expect("a test holds that namespaces are built in"),
             allocations: Allocations::new(engine.clone(), &registry, parts.ranges),
             tokens: parts.tokens,

@@ -7,11 +7,12 @@
 //! ```
 //!
 //! A [`Renderer`] is one way of showing the objects of one resource; what it shows and how it is written is behind
-//! `Encoding`, one type per encoding. Everything here appends to a buffer; plain JSON is copied, whatever else is
-//! served goes through a tree of one object.
+//! `Encoding`, one type per encoding. Everything here appends to a buffer. Plain JSON is copied, protobuf, rows and metadata
+//! are made from the stored text; YAML and CBOR go through a tree of one object.
 
 mod cbor;
 mod json;
+pub mod lengths;
 mod protobuf;
 pub mod shared;
 mod yaml;
@@ -36,6 +37,8 @@ use crate::schema::table::Message;
 use crate::status::{Reason, Status};
 use crate::store::decode_stored;
 use crate::verbs::Call;
+
+use self::lengths::Lengths;
 
 /// What the head of a list says.
 #[derive(Clone, Debug, Default)]
@@ -134,6 +137,8 @@ pub struct Renderer {
     output: Output,
     encoding: Box<dyn Encoding>,
     metrics: Arc<Metrics>,
+    /// Where lengths of items are remembered, in the one form whose lists ask for them and that all clients share.
+    lengths: Option<Arc<Lengths>>,
 }
 
 impl Renderer {
@@ -147,7 +152,11 @@ impl Renderer {
             negotiate::Encoding::Protobuf => Box::new(protobuf::Protobuf::for_call(call)),
         };
         let metrics = call.api.metrics.clone();
-        Ok(Renderer { resource: resource.clone(), naming, output, encoding, metrics })
+        let is_remembered = output.encoding == negotiate::Encoding::Protobuf
+            && output.transform == Transform::None
+            && resource.is_stored_form();
+        let lengths = is_remembered.then(|| call.api.lengths.clone());
+        Ok(Renderer { resource: resource.clone(), naming, output, encoding, metrics, lengths })
     }
 
     /// The resource whose objects are rendered.
@@ -228,6 +237,18 @@ impl Renderer {
             negotiate::Encoding::Json | negotiate::Encoding::Yaml => SizeNeeded::Nothing,
             negotiate::Encoding::Cbor => SizeNeeded::Items,
             negotiate::Encoding::Protobuf => SizeNeeded::Bytes,
+        }
+    }
+
+    /// How long the item of an object's state at `revision` is in a list, if that is remembered.
+    pub fn known_item_len(&self, revision: u64) -> Option<u64> {
+        self.lengths.as_ref()?.get(revision)
+    }
+
+    /// Remembers how long the item is, where anybody will ask.
+    pub fn remember_item_len(&self, revision: u64, bytes: usize) {
+        if let Some(lengths) = &self.lengths {
+            lengths.put(revision, bytes);
         }
     }
 

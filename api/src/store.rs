@@ -4,7 +4,9 @@
 //! is the stored form, which is the served form; beside it stand the attributes that selectors look at.
 
 use bytes::Bytes;
-use engine::{Change, CommitError, Committed, Engine, Entry, Expected, Payload, Record, Snapshot, Write};
+use engine::{
+    Change, CommitError, Committed, Engine, Entry, Expected, Payload, ReadError, Record, Snapshot, Write,
+};
 
 use auth::Authorized;
 
@@ -64,10 +66,36 @@ impl<'r> Store<'r> {
 
 /// Reads an entry's bytes; damage becomes a 500 that names the key.
 pub fn read(entry: Entry) -> Result<Stored, Status> {
-    match entry.read() {
-        Ok(record) => Ok(Stored { entry, record }),
-        Err(error) => Err(Status::new(Reason::StorageReadError, error.to_string())),
+    let record = entry.read().map_err(damaged)?;
+    Ok(Stored { entry, record })
+}
+
+/// Reads an entry's bytes if the object is selected; those of others are not even looked at.
+pub fn read_selected(
+    resource: &Resource,
+    selection: &Selection,
+    entry: Entry,
+) -> Result<Option<Stored>, Status> {
+    if selects(resource, selection, &entry)? { read(entry).map(Some) } else { Ok(None) }
+}
+
+/// Whether the object of an entry is selected. Looks at its attributes; at its body only where those were written by a
+/// release that kept other ones.
+pub fn selects(resource: &Resource, selection: &Selection, entry: &Entry) -> Result<bool, Status> {
+    if selection.is_everything() {
+        return Ok(true);
     }
+    let attributes = entry.attributes().map_err(damaged)?;
+    let attributes = Attributes::new(&attributes);
+    if selection.is_outdated(&attributes) {
+        return is_selected(resource, selection, &read(entry.clone())?.record);
+    }
+    let (namespace, name) = identity(resource, entry.key());
+    Ok(selection.matches(name, namespace, &attributes))
+}
+
+fn damaged(error: ReadError) -> Status {
+    Status::new(Reason::StorageReadError, error.to_string())
 }
 
 impl Stored {
@@ -114,8 +142,7 @@ pub fn collection(resource: &Resource, namespace: &str) -> Bytes {
     key(resource, namespace, "")
 }
 
-/// Whether a stored object is selected. Looks at its attributes; only when those were written by a release that
-/// kept other ones is the body read instead.
+/// [`selects`] for a state that was read.
 pub fn is_selected(resource: &Resource, selection: &Selection, record: &Record) -> Result<bool, Status> {
     if selection.is_everything() {
         return Ok(true);

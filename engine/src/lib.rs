@@ -62,7 +62,7 @@ use crate::io::{Clock, Dir, Storage, SystemClock};
 use crate::log::{Keeper, Log, Numbers};
 use crate::queue::Queue;
 pub use crate::record::{EventKind, Record};
-pub use crate::snapshot::{Entry, Scan, Snapshot};
+pub use crate::snapshot::{Entry, ReadAhead, Scan, Snapshot};
 use crate::time::Times;
 use crate::transfer::Held;
 pub use crate::types::{

@@ -175,6 +175,12 @@ impl Head {
                 || sabotage::crc_ignored())
     }
 
+    /// The attributes, sharing the record's bytes. Check them first.
+    pub fn attributes(&self, bytes: &Bytes) -> Bytes {
+        let start = HEAD_BYTES + self.key_len;
+        bytes.slice(start..start + self.attributes_len)
+    }
+
     /// The parts of the record, sharing its bytes. Check them first.
     pub fn record(&self, bytes: &Bytes) -> Record {
         let attributes = HEAD_BYTES + self.key_len;

@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use engine::{KeyRange, Scan, Snapshot, SnapshotError};
+use engine::{Entry, KeyRange, ReadAhead, Scan, Snapshot, SnapshotError};
 use futures_util::Stream;
 use http::StatusCode;
 
@@ -121,7 +121,10 @@ impl Page {
         let everything = self.selection.is_everything();
         let mut taken = 0;
         let mut last: Option<Bytes> = None;
-        for (at, entry) in self.scan().enumerate() {
+        // Without a selector nothing is looked at but the index.
+        let entries: Box<dyn Iterator<Item = Entry> + Send> =
+            if everything { Box::new(self.scan()) } else { Box::new(self.read_ahead()) };
+        for (at, entry) in entries.enumerate() {
             if at % LOOKED_AT_ONCE == LOOKED_AT_ONCE - 1 {
                 tokio::task::yield_now().await;
             }
@@ -137,15 +140,9 @@ impl Page {
                 }
                 break;
             }
-            if everything {
+            if store::selects(call.resource, &self.selection, &entry)? {
                 last = Some(entry.key().clone());
                 taken += 1;
-            } else {
-                let stored = store::read(entry)?;
-                if store::is_selected(call.resource, &self.selection, &stored.record)? {
-                    last = Some(stored.record.key.clone());
-                    taken += 1;
-                }
             }
         }
         self.items = taken;
@@ -161,9 +158,8 @@ impl Page {
             return Ok(self.snapshot.count(&self.range));
         }
         let mut items = 0;
-        for (at, entry) in self.scan().enumerate() {
-            let stored = store::read(entry)?;
-            items += u64::from(store::is_selected(resource, &self.selection, &stored.record)?);
+        for (at, entry) in self.read_ahead().enumerate() {
+            items += u64::from(store::selects(resource, &self.selection, &entry)?);
             if at % LOOKED_AT_ONCE == LOOKED_AT_ONCE - 1 {
                 tokio::task::yield_now().await;
             }
@@ -171,33 +167,39 @@ impl Page {
         Ok(items)
     }
 
-    /// How long the items of this page are together.
+    /// How long the items of this page are together. Those whose length is known from before are not rendered.
     async fn measure(&self, renderer: &mut Renderer) -> Result<Measured, Status> {
         let mut measured = Measured { size: ListSize::default(), whole: Some(Vec::new()) };
+        let resource = renderer.resource().clone();
         let mut scratch = Vec::new();
-        let (mut left, mut since_yield) = (self.items, 0);
-        for entry in self.scan() {
-            if left == 0 {
+        let mut since_yield = 0;
+        for (at, entry) in self.scan().enumerate() {
+            if measured.size.items == self.items {
                 break;
             }
-            let stored = store::read(entry)?;
-            if !store::is_selected(renderer.resource(), &self.selection, &stored.record)? {
+            if since_yield > CHUNK_BYTES || at % LOOKED_AT_ONCE == LOOKED_AT_ONCE - 1 {
+                since_yield = 0;
+                tokio::task::yield_now().await;
+            }
+            if !store::selects(&resource, &self.selection, &entry)? {
                 continue;
             }
-            left -= 1;
-            scratch.clear();
-            renderer.list_item(&stored.record.value, measured.size.items == 0, &mut scratch)?;
             measured.size.items += 1;
+            if let Some(bytes) = renderer.known_item_len(entry.revision()) {
+                measured.size.bytes += bytes;
+                measured.whole = None;
+                continue;
+            }
+            scratch.clear();
+            let stored = store::read(entry)?;
+            renderer.list_item(&stored.record.value, measured.size.items == 1, &mut scratch)?;
+            renderer.remember_item_len(stored.entry.revision(), scratch.len());
             measured.size.bytes += scratch.len() as u64;
+            since_yield += scratch.len();
             if measured.size.bytes > WHOLE_BYTES {
                 measured.whole = None;
             } else if let Some(whole) = &mut measured.whole {
                 whole.extend_from_slice(&scratch);
-            }
-            since_yield += scratch.len();
-            if since_yield > CHUNK_BYTES {
-                since_yield = 0;
-                tokio::task::yield_now().await;
             }
         }
         Ok(measured)
@@ -206,6 +208,11 @@ impl Page {
     /// The entries of the range, in key order.
     pub fn scan(&self) -> Scan {
         self.snapshot.range(self.range.clone())
+    }
+
+    /// The same for who reads them.
+    fn read_ahead(&self) -> ReadAhead {
+        self.scan().read_ahead()
     }
 }
 
@@ -261,7 +268,7 @@ const EXPIRED_TOKEN: &str = "The provided continue parameter is too old to displ
 pub struct ListStream {
     renderer: Renderer,
     /// `None` once the tail was written.
-    scan: Option<Scan>,
+    scan: Option<ReadAhead>,
     selection: Selection,
     left: u64,
     buffer: Vec<u8>,
@@ -302,7 +309,7 @@ impl ListStream {
         }
         let mut buffer = Vec::with_capacity(ITEM_BYTES);
         renderer.list_head(&page.meta, size, &mut buffer)?;
-        let scan = Some(page.scan());
+        let scan = Some(page.read_ahead());
         let indenter = renderer.is_pretty().then(Indenter::default);
         let media_type = renderer.media_type();
         let mut stream = ListStream {
@@ -342,20 +349,19 @@ impl ListStream {
                 self.scan = None;
                 return Ok(true);
             };
-            let stored = store::read(entry)?;
-            if !store::is_selected(&resource, &self.selection, &stored.record)? {
-                continue;
+            if let Some(stored) = store::read_selected(&resource, &self.selection, entry)? {
+                self.left -= 1;
+                self.renderer.list_item(&stored.record.value, self.first, &mut self.buffer)?;
+                self.first = false;
             }
-            self.left -= 1;
-            self.renderer.list_item(&stored.record.value, self.first, &mut self.buffer)?;
-            self.first = false;
         }
         Ok(false)
     }
 
     /// What there is of the chunk.
     fn take(&mut self) -> Bytes {
-        let chunk = std::mem::replace(&mut self.buffer, Vec::with_capacity(CHUNK_BYTES + ITEM_BYTES));
+        let room = if self.scan.is_some() { CHUNK_BYTES + ITEM_BYTES } else { 0 };
+        let chunk = std::mem::replace(&mut self.buffer, Vec::with_capacity(room));
         let Some(indenter) = &mut self.indenter else { return chunk.into() };
         let mut indented = Vec::with_capacity(chunk.len() * 2);
         indenter.push(&chunk, &mut indented);
