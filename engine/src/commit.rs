@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -446,6 +446,7 @@ impl Sequencer {
                     entry: Entry::new(key.clone(), *version, segment.clone()),
                     previous: previous.and_then(|previous| root.entry(key.clone(), previous)),
                     memo: Memo::default(),
+                    audience: AtomicU32::new(0),
                 }));
             }
         }

@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::future::poll_fn;
 use std::ops::Bound;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 
@@ -62,6 +62,14 @@ pub struct Event {
     pub previous: Option<Entry>,
     /// Where consumers may keep what they made of it.
     pub memo: Memo,
+    pub(crate) audience: AtomicU32,
+}
+
+impl Event {
+    /// How many tails it concerned when it was published; 0 for one that was read back from the log.
+    pub fn audience(&self) -> u32 {
+        self.audience.load(Ordering::Relaxed)
+    }
 }
 
 impl fmt::Debug for Event {
@@ -222,12 +230,15 @@ impl Hub {
             let mut registry = self.registry.lock();
             let mut ring = self.ring.write();
             for event in events {
+                let mut audience = 0;
                 registry.concerned(&event.key, |slot| {
+                    audience += 1;
                     if slot.pending.load(Ordering::Relaxed) == 0 {
                         slot.pending.store(event.revision, Ordering::Release);
                         wake.push(slot.clone());
                     }
                 });
+                event.audience.store(audience, Ordering::Relaxed);
                 ring.push(event.clone());
             }
             ring.forget(root.oldest);
@@ -478,6 +489,7 @@ fn event(root: &Root, segment: Arc<crate::segment::Segment>, record: &Found) -> 
         previous: previous.and_then(|previous| root.entry(key.clone(), previous)),
         key,
         memo: Memo::default(),
+        audience: AtomicU32::new(0),
     }))
 }
 

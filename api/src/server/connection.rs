@@ -266,22 +266,23 @@ where
             }
         }
     });
+    // Boxed, because a future has room for every place that a value in it is moved through.
     if http1 {
-        let connection = protocols.http1.serve_connection(io, service).with_upgrades();
+        let connection = Box::pin(protocols.http1.serve_connection(io, service).with_upgrades());
         drive(connection, true, &activity, limits, shutdown).await
     } else {
-        drive(protocols.http2.serve_connection(io, service), false, &activity, limits, shutdown).await
+        let connection = Box::pin(protocols.http2.serve_connection(io, service));
+        drive(connection, false, &activity, limits, shutdown).await
     }
 }
 
 async fn drive(
-    connection: impl Graceful,
+    mut connection: Pin<Box<impl Graceful>>,
     http1: bool,
     activity: &Activity,
     limits: &Limits,
     shutdown: &Shutdown,
 ) -> hyper::Result<()> {
-    tokio::pin!(connection);
     let wake = tokio::time::sleep(limits.head_timeout.min(limits.idle_timeout));
     tokio::pin!(wake);
     let begun = async {
@@ -320,8 +321,9 @@ async fn drive(
 
 async fn answer<H: Handler>(handler: &H, request: Request, info: &Arc<ConnectionInfo>) -> Response {
     let (method, uri) = (request.method().clone(), request.uri().clone());
-    // The inner block makes sure that a panic before the first await is caught as well.
-    match AssertUnwindSafe(async { handler.handle(request, info).await }).catch_unwind().await {
+    // The inner block makes sure that a panic before the first await is caught as well. Boxed, because what holds it goes
+    // on to hold the response, for as long as a watch takes, and would keep the room for all that a handler may need.
+    match AssertUnwindSafe(Box::pin(async { handler.handle(request, info).await })).catch_unwind().await {
         Ok(response) => response,
         Err(_) => {
             // The panic hook has logged the text and the place; this ties them to a request.

@@ -169,7 +169,9 @@ async fn converse<H: Handler>(
         }
         shared.tls.accept(wire).await.map(Some)
     };
-    let Some(stream) = tokio::time::timeout(limits.handshake_timeout, handshake).await?? else {
+    // Boxed, because it needs much room for a moment, and the connection may live for days.
+    let handshake = tokio::time::timeout(limits.handshake_timeout, handshake);
+    let Some(stream) = Box::pin(handshake).await?? else {
         return Ok(());
     };
     let session = stream.get_ref().1;
@@ -181,7 +183,7 @@ async fn converse<H: Handler>(
         .map(|certificate| CertificateDer::clone(certificate).into_owned())
         .collect();
     let info = Arc::new(ConnectionInfo::counted(remote, certificates, permit));
-    connection::run(TokioIo::new(stream), http1, &shared.server, info, activity).await?;
+    Box::pin(connection::run(TokioIo::new(stream), http1, &shared.server, info, activity)).await?;
     Ok(())
 }
 

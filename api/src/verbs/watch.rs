@@ -8,15 +8,16 @@
 //! watcher follows from the attributes before and after the change, so no body is parsed to filter; what it looks like
 //! is made once for all who see it alike (`rendition::shared`).
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use engine::{Event, EventKind, Record, Scan, Tail, TailError};
+use engine::{Event, EventKind, ReadAhead, Record, Tail, TailError};
 use futures_util::Stream;
 use http::HeaderValue;
 use http::header::CONTENT_TYPE;
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep};
 
 use super::Call;
 use super::list::LOOKED_AT_ONCE;
@@ -29,7 +30,7 @@ use crate::rendition::shared::{self, Seen};
 use crate::rendition::{self, EventType, Renderer};
 use crate::response::Response;
 use crate::server::websocket::{Form, Upgrade};
-use crate::server::{Aborted, Body, Shutdown};
+use crate::server::{Aborted, Body};
 use crate::status::{Reason, Status};
 use crate::store;
 
@@ -39,6 +40,17 @@ const CHUNK_BYTES: usize = 64 * 1024;
 /// Most events taken from the tail at once. A watcher that stops reading holds on to them and to what others made
 /// of them, which is at most [`shared::KEPT_BYTES_MAX`] each.
 const EVENTS_MAX: usize = 64;
+
+/// How long a watch rests after a delivery for each of those who were told of the same change: about what telling one of
+/// them costs, so about as long as a round of all takes. What happens meanwhile is delivered together. Otherwise, when much
+/// is written, many watchers would cost a system call for each event and each of them.
+const REST_EACH: Duration = Duration::from_micros(20);
+
+/// Rests shorter than what timers can tell are none, so up to fifty watchers have none.
+const REST_MIN: Duration = Duration::from_millis(1);
+
+/// Longest rest: whoever waits for a change does not notice.
+const REST_MAX: Duration = Duration::from_millis(50);
 
 /// How long a watch with initial events waits for a revision that has not happened (semantics §8.6).
 const FUTURE_WAIT: Duration = Duration::from_secs(3);
@@ -74,8 +86,10 @@ pub async fn watch(call: &mut Call<'_>) -> Result<Response, Status> {
             None
         }
     };
-    let scan = initial.then(|| snapshot.prefix(&prefix));
+    let scan = initial.then(|| snapshot.prefix(&prefix).read_ahead());
     let duration = duration(options.timeout_seconds, call.api.limits.min_request_timeout);
+    let schedule = Schedule::new(Instant::now(), duration, options.allow_bookmarks);
+    let shutdown = call.api.lifecycle.shutdown();
     let state = State {
         renderer,
         selection: options.selection,
@@ -87,8 +101,10 @@ pub async fn watch(call: &mut Call<'_>) -> Result<Response, Status> {
         initial_revision: snapshot.revision(),
         start_revision: start,
         sent_revision: start,
-        schedule: Schedule::new(Instant::now(), duration, options.allow_bookmarks),
-        shutdown: call.api.lifecycle.shutdown(),
+        alarm: Box::pin(tokio::time::sleep_until(schedule.wake_at())),
+        schedule,
+        rests_until: Instant::now(),
+        shutdown: Box::pin(async move { shutdown.begun().await }),
         metrics: call.api.metrics.clone(),
         chunk_bytes: CHUNK_BYTES,
         buffer: Vec::new(),
@@ -126,6 +142,12 @@ fn duration(seconds: i64, minimum: Duration) -> Duration {
     }
 }
 
+/// How long a watch rests after it told of a change that concerned so many.
+fn rest(audience: u32) -> Duration {
+    let rest = REST_EACH.saturating_mul(audience).min(REST_MAX);
+    if rest < REST_MIN { Duration::ZERO } else { rest }
+}
+
 /// What the client of a tail that cannot go on after `seen` hears.
 fn broken(seen: u64, error: &TailError) -> Status {
     match error {
@@ -142,7 +164,7 @@ struct State {
     renderer: Renderer,
     selection: Selection,
     /// Synthetic initial events still to be sent.
-    scan: Option<Scan>,
+    scan: Option<ReadAhead>,
     /// `None` when the start could not be served.
     tail: Option<Tail>,
     /// Changes taken from the tail that are still to be sent.
@@ -155,7 +177,13 @@ struct State {
     /// Newest revision the client has been told of, by event or bookmark.
     sent_revision: u64,
     schedule: Schedule,
-    shutdown: Shutdown,
+    /// Rings when the schedule or a rest says so. It and `shutdown` are made once and not at each wait, because a busy
+    /// watch waits a hundred times a second.
+    alarm: Pin<Box<Sleep>>,
+    /// Until when it rests after a delivery.
+    rests_until: Instant,
+    /// Ends when the server is asked to.
+    shutdown: Pin<Box<dyn Future<Output = ()> + Send>>,
     metrics: Arc<Metrics>,
     /// How much is gathered before it is handed on.
     chunk_bytes: usize,
@@ -217,8 +245,7 @@ impl State {
                 }
                 break;
             };
-            let stored = store::read(entry)?;
-            if store::is_selected(&resource, &self.selection, &stored.record)? {
+            if let Some(stored) = store::read_selected(&resource, &self.selection, entry)? {
                 self.renderer.event(EventType::Added, &stored.record.value, &mut self.buffer)?;
             }
         }
@@ -241,16 +268,31 @@ impl State {
             self.ended = true;
             return;
         };
+        let rests = Instant::now() < self.rests_until;
+        let wake_at = self.schedule.wake_at();
+        let alarm_at = if rests { wake_at.min(self.rests_until) } else { wake_at };
+        if self.alarm.deadline() != alarm_at {
+            self.alarm.as_mut().reset(alarm_at);
+        }
         let events = tokio::select! {
-            events = tail.next(EVENTS_MAX) => Some(events),
-            () = tokio::time::sleep_until(self.schedule.wake_at()) => None,
-            () = self.shutdown.begun() => {
+            biased;
+            () = &mut self.shutdown => {
                 self.ended = true;
                 return;
             }
+            // Before the events, or a watch that always has some would never end.
+            () = &mut self.alarm => None,
+            events = tail.next(EVENTS_MAX), if !rests => Some(events),
         };
         match events {
-            Some(Ok(events)) => self.events = events.into_iter(),
+            Some(Ok(events)) => {
+                // Where there is more at once, there is nothing to wait for.
+                if events.len() < EVENTS_MAX {
+                    self.rests_until =
+                        Instant::now() + rest(events.last().map_or(0, |event| event.audience()));
+                }
+                self.events = events.into_iter();
+            }
             Some(Err(error)) => self.fail(&broken(self.sent_revision, &error)),
             None => self.keep_time(Instant::now()),
         }
