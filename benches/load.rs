@@ -41,11 +41,16 @@ pub struct Answer {
     pub first_byte: Instant,
 }
 
-/// A request ready to be sent.
+/// A request ready to be sent, with JSON in its body unless that is empty.
 pub fn request(method: &str, path: &str, body: &str) -> Vec<u8> {
+    request_of("application/json", method, path, body)
+}
+
+/// A request ready to be sent, with a body of the media type given, unless that is empty.
+pub fn request_of(media_type: &str, method: &str, path: &str, body: &str) -> Vec<u8> {
     let content = match body.len() {
         0 => String::new(),
-        len => format!("content-type: application/json\r\ncontent-length: {len}\r\n"),
+        len => format!("content-type: {media_type}\r\ncontent-length: {len}\r\n"),
     };
     format!("{method} {path} HTTP/1.1\r\nhost: bench\r\naccept: application/json\r\n{content}\r\n{body}")
         .into_bytes()

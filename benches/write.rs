@@ -1,13 +1,32 @@
-//! Creates through the API: per second, per create in server CPU, and how long one takes, for small ConfigMaps and for pods
-//! of 3.5 KiB, over 1 and 64 connections. Beside them stand the same bytes exchanged over bare TLS, and the same
-//! bytes written and synced, one by one. The commits are durable, so one connection waits for a sync each time.
+//! Writes through the API: per second, in server CPU for each, and how long one takes, over 1 and 64 connections.
+//! Creates of small ConfigMaps and of pods of 3.5 KiB; updates, merge patches and server-side applies of such pods, each
+//! of which changes something. Beside them stand the same bytes exchanged over bare TLS, and the same bytes written and
+//! synced, one by one. The commits are durable, so one connection waits for a sync each time.
 
-use benches::cluster::{config_map_creates, pod_creates};
+use benches::cluster::{PODS, config_map_creates, pod_creates};
 use benches::load::{self, Outcome};
 use benches::{Runtime, cluster, data, process, raw, scale};
+use tests::Server;
 
 /// Bytes of a small answer with its head, for the bare exchange.
 const ANSWER_BYTES: u64 = 600;
+
+/// What is measured, and about how many bytes a request has.
+const WRITES: [(&str, usize); 5] = [
+    ("create configmaps", 120),
+    ("create pods", data::POD_BYTES),
+    ("update pods", data::POD_BYTES),
+    ("merge-patch pods", 60),
+    ("apply pods", data::POD_BYTES),
+];
+
+/// The slot in the labels of pods that were not changed yet. Those of later rounds have as many digits, so that nothing
+/// else of a pod changes: its padding makes up for them.
+const SLOT_OF_NONE: usize = 999;
+
+fn pod_name(stem: &str, at: usize) -> String {
+    format!("{stem}-{at:06}")
+}
 
 fn main() {
     let runtime = Runtime::new();
@@ -16,27 +35,25 @@ fn main() {
     let rounds: usize = scale(5, 1);
     // As criterion takes it: only what contains the word is measured.
     let filter = std::env::args().skip(1).find(|argument| !argument.starts_with("--"));
-    line("create", "per second", "server CPU", "p50", "p99");
-    for (kind, bytes) in [("configmaps", data::config_map("bench-000000").len()), ("pods", data::POD_BYTES)] {
+    line("write", "per second", "server CPU", "p50", "p99");
+    for (what, bytes) in WRITES {
         for connections in [1, 64] {
-            let name = format!("{kind}, {connections} connections");
+            let name = format!("{what}, {connections} connections");
             if filter.as_ref().is_some_and(|filter| !name.contains(filter)) {
                 continue;
             }
-            let mut clients = runtime.run(load::connect(server.client(), connections));
-            let count = scale(if connections == 1 { 3_000 } else { 30_000 }, 100);
+            let count = scale(if connections == 1 { 3_000 } else { 20_000 }, 100);
+            let stem = format!("{}-{connections}", what.replace(' ', "-"));
+            if !what.starts_with("create") {
+                let names = (0..count).map(|at| pod_name(&stem, at));
+                let creates = names.map(|name| load::request("POST", PODS, &data::pod(&name, SLOT_OF_NONE)));
+                runtime.run(cluster::create(&server, &creates.collect::<Vec<_>>()));
+            }
             // The best of some rounds: whatever else the machine does only ever makes them slower.
             let mut best: Option<(Outcome, f64)> = None;
             for round in 0..rounds {
-                let stem = format!("{kind}-{connections}-{round}");
-                let requests = match kind {
-                    "pods" => pod_creates(&stem, count),
-                    _ => config_map_creates(&stem, count),
-                };
-                let before = process::cpu_time(server.pid());
-                let outcome = runtime.run(load::run(&mut clients, &requests, 201));
-                let spent = process::cpu_time(server.pid()) - before;
-                let each_us = spent.as_secs_f64() * 1e6 / count as f64;
+                let (requests, status) = requests(what, &stem, round, count);
+                let (outcome, each_us) = measure(&runtime, &server, connections, &requests, status);
                 if best.as_ref().is_none_or(|(known, _)| known.rate() < outcome.rate()) {
                     best = Some((outcome, each_us));
                 }
@@ -46,18 +63,62 @@ fn main() {
             let bare = runtime.run(exchange(&loopback, connections, count, bytes));
             row("  limit: bare TLS exchange", &bare, "");
         }
+    }
+    for bytes in [data::config_map("bench-000000").len(), data::POD_BYTES] {
         let syncs = scale(3_000, 20);
         let took =
             raw::RawLog::create(server.data_dir(), 64 << 20).and_then(|mut log| log.time(syncs, bytes));
         let each = took.expect("the disk takes writes") / u32::try_from(syncs).expect("a small number");
         line(
-            "  limit: write and sync, one by one",
+            &format!("limit: write and sync {bytes} bytes, one by one"),
             &format!("{:.0}", 1.0 / each.as_secs_f64()),
             "",
             &format!("{each:.0?}"),
             "",
         );
     }
+}
+
+/// The requests of a round, and how each is to be answered. Every round changes every object.
+fn requests(what: &str, stem: &str, round: usize, count: usize) -> (Vec<Vec<u8>>, u16) {
+    let slot = SLOT_OF_NONE - 1 - round;
+    let each = |request: &dyn Fn(&str, &str) -> Vec<u8>| {
+        let names = (0..count).map(|at| pod_name(stem, at));
+        names.map(|name| request(&name, &format!("{PODS}/{name}"))).collect()
+    };
+    match what {
+        "create configmaps" => (config_map_creates(&format!("{stem}-{round}"), count), 201),
+        "create pods" => (pod_creates(&format!("{stem}-{round}"), count), 201),
+        "update pods" => (each(&|name, path| load::request("PUT", path, &data::pod(name, slot))), 200),
+        "merge-patch pods" => {
+            let patch = format!(r#"{{"metadata":{{"labels":{{"slot":"{slot}"}}}}}}"#);
+            (each(&|_, path| load::request_of("application/merge-patch+json", "PATCH", path, &patch)), 200)
+        }
+        "apply pods" => {
+            let apply = |name: &str, path: &str| {
+                let path = format!("{path}?fieldManager=bench&force=true");
+                // Every JSON is YAML.
+                load::request_of("application/apply-patch+yaml", "PATCH", &path, &data::pod(name, slot))
+            };
+            (each(&apply), 200)
+        }
+        other => unreachable!("{other}"),
+    }
+}
+
+/// A round: what it took, and the server's CPU time for each request in microseconds.
+fn measure(
+    runtime: &Runtime,
+    server: &Server,
+    connections: usize,
+    requests: &[Vec<u8>],
+    status: u16,
+) -> (Outcome, f64) {
+    let mut clients = runtime.run(load::connect(server.client(), connections));
+    let before = process::cpu_time(server.pid());
+    let outcome = runtime.run(load::run(&mut clients, requests, status));
+    let spent = process::cpu_time(server.pid()) - before;
+    (outcome, spent.as_secs_f64() * 1e6 / requests.len() as f64)
 }
 
 /// As many bare exchanges over as many connections.
