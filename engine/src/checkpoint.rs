@@ -241,7 +241,7 @@ fn encode_entry(block: &mut Vec<u8>, before: &[u8], key: &[u8], slot: &Slot) -> 
 }
 
 /// Reads the checkpoint of `revision` in `file` without its keys. `None`: it is damaged.
-pub(crate) fn load(revision: u64, file: &dyn File) -> Option<Loading> {
+pub(crate) fn load(revision: u64, file: &dyn File) -> Option<Loading<'_>> {
     if file.size() < BLOCKS_START {
         return None;
     }
@@ -273,8 +273,7 @@ pub(crate) fn load(revision: u64, file: &dyn File) -> Option<Loading> {
     if !sound {
         return None;
     }
-    let data = file.read(BLOCKS_START, (end - BLOCKS_START) as usize).ok()?;
-    let mut blocks = Blocks { data, at: 0, salt: u64_at(&header, 24) };
+    let mut blocks = Blocks { file, at: BLOCKS_START, end, salt: u64_at(&header, 24) };
     let count = u32_at(&header, 12) as usize;
     while about.segments.len() < count {
         let mut block = blocks.next()??;
@@ -288,24 +287,36 @@ pub(crate) fn load(revision: u64, file: &dyn File) -> Option<Loading> {
 }
 
 /// A checkpoint whose keys are still to be read.
-pub(crate) struct Loading {
+pub(crate) struct Loading<'f> {
     pub about: About,
-    blocks: Blocks,
+    blocks: Blocks<'f>,
     /// How many keys and versions there should be.
     size: Size,
 }
 
-impl Loading {
+impl Loading<'_> {
     /// Bytes of the image.
     pub fn bytes(&self) -> u64 {
-        self.blocks.data.len() as u64
+        self.blocks.end - BLOCKS_START
     }
 
     /// The index, without what is not needed to read at `oldest` and later. `None`: it is damaged.
-    pub fn tree(mut self, oldest: u64) -> Option<Tree> {
+    pub fn tree(self, oldest: u64) -> Option<Tree> {
+        let mut builder = Builder::default();
+        self.each(|key, versions| {
+            versions.truncate(history::kept(versions.iter(), oldest));
+            if let Some((newest, older)) = history::from_newest_first(versions) {
+                builder.push(key, Slot { newest, older });
+            }
+        })?;
+        Some(builder.finish())
+    }
+
+    /// Tells each key, in ascending order, and its versions, newest first; there is at least one. Memory is one block.
+    /// `None`: it is damaged, and what was told before may not be all of it.
+    pub fn each(mut self, mut tell: impl FnMut(&[u8], &mut Vec<Version>)) -> Option<()> {
         let mut ends: Vec<_> = self.about.segments.iter().map(|s| (s.number, s.end)).collect();
         ends.sort_unstable();
-        let mut builder = Builder::default();
         let mut found = Size::default();
         let mut key = Vec::new();
         let mut last_key = Vec::new();
@@ -328,13 +339,10 @@ impl Loading {
                 found.keys += 1;
                 found.versions += versions.len() as u64;
                 last_key.clone_from(&key);
-                versions.truncate(history::kept(versions.iter(), oldest));
-                if let Some((newest, older)) = history::from_newest_first(&versions) {
-                    builder.push(&key, Slot { newest, older });
-                }
+                tell(&key, &mut versions);
             }
         }
-        (found == self.size).then(|| builder.finish())
+        (found == self.size).then_some(())
     }
 }
 
@@ -350,37 +358,42 @@ fn is_sound(version: &Version, ends: &[(u32, u64)]) -> bool {
 }
 
 /// The blocks of a checkpoint one after the other.
-struct Blocks {
-    data: Bytes,
-    at: usize,
+struct Blocks<'f> {
+    file: &'f dyn File,
+    /// Where the next one begins, and the last one ends.
+    at: u64,
+    end: u64,
     salt: u64,
 }
 
-impl Iterator for Blocks {
-    /// Its contents; `None` when it is damaged.
+impl Blocks<'_> {
+    /// The contents of the next one; `None` when it is damaged.
+    fn read(&self) -> Option<Bytes> {
+        let head = self.file.read(self.at, BLOCK_HEAD_BYTES).ok()?;
+        let len = BLOCK_HEAD_BYTES as u64 + u64::from(u32_at(&head, 4));
+        if len > self.end - self.at {
+            return None;
+        }
+        let block = self.file.read(self.at, len as usize).ok()?;
+        let is_sound = block_crc(&block[4..], self.salt, self.at) == u32_at(&head, 0);
+        (is_sound || sabotage::crc_ignored()).then(|| block.slice(BLOCK_HEAD_BYTES..))
+    }
+}
+
+impl Iterator for Blocks<'_> {
+    /// Its contents; `None` when it is damaged, and then there is no other.
     type Item = Option<Bytes>;
 
     fn next(&mut self) -> Option<Option<Bytes>> {
-        let rest = self.data.len() - self.at;
-        if rest == 0 {
+        if self.at == self.end {
             return None;
         }
-        if rest < BLOCK_HEAD_BYTES {
-            self.at = self.data.len();
-            return Some(None);
-        }
-        let head = &self.data[self.at..self.at + BLOCK_HEAD_BYTES];
-        let end = BLOCK_HEAD_BYTES + u32_at(head, 4) as usize;
-        let offset = BLOCKS_START + self.at as u64;
-        let crc_is_right =
-            || block_crc(&self.data[self.at + 4..self.at + end], self.salt, offset) == u32_at(head, 0);
-        if end > rest || !(crc_is_right() || sabotage::crc_ignored()) {
-            self.at = self.data.len();
-            return Some(None);
-        }
-        let contents = self.data.slice(self.at + BLOCK_HEAD_BYTES..self.at + end);
-        self.at += end;
-        Some(Some(contents))
+        let read = self.read();
+        self.at = match &read {
+            Some(contents) => self.at + (BLOCK_HEAD_BYTES + contents.len()) as u64,
+            None => self.end,
+        };
+        Some(read)
     }
 }
 

@@ -14,7 +14,7 @@ pub enum Command {
     /// Checks every record and everything that must agree with it; a running server is not disturbed
     ///
     /// Exit code 0: all is well; 2: there is damage, all of which is listed; 1: it could not be checked. Takes memory for
-    /// the keys, some 200 MB for a million, and none for what they hold.
+    /// the keys, some 120 MB for a million, and none for what they hold.
     Verify(Verify),
     /// Prints the log: revision, time, kind, size, expiry and key of every record
     Inspect(Inspect),

@@ -3,7 +3,7 @@
 use crate::chain;
 use crate::checkpoint;
 use crate::header::{u32_at, u64_at};
-use crate::history::{self, Version};
+use crate::history::Version;
 use crate::io::File;
 use crate::offline::Store;
 use crate::offline::damage::{Damage, Problem};
@@ -29,7 +29,6 @@ pub(super) fn check(
     if chain::from_checkpoint(&headers, about.store, &about.segments, about.numbers_given).is_none() {
         return tell(&whole(Problem::Index));
     }
-    let Some(tree) = loading.tree(0) else { return tell(&whole(Problem::Checkpoint)) };
     let is_lost = |revision: u64| lost.iter().any(|range| (range.0..=range.1).contains(&revision));
     let differs = |key: &[u8], revision: u64| Damage {
         revisions: Some((revision, revision)),
@@ -37,32 +36,35 @@ pub(super) fn check(
         ..Damage::of_file(&name, Problem::Index)
     };
     let mut agreeing = 0;
-    let mut cursor = tree.cursor(b"");
-    while let Some((key, slot)) = cursor.next_slot() {
-        if slot.newest.revision > survey.revision && store.in_use {
+    let told = loading.each(|key, versions| {
+        let newest = versions[0];
+        if newest.revision > survey.revision && store.in_use {
             // In a segment that was made after the look at the directory.
-            agreeing += u64::from(survey.keys.get(&key[..]).is_some_and(|state| !state.deleted));
-            continue;
+            agreeing += u64::from(survey.keys.get(key).is_some_and(|state| !state.deleted));
+            return;
         }
-        for version in history::iter(&slot.newest, &slot.older) {
-            if !is_in_place(store, &key, version) && !is_lost(version.revision) {
-                tell(&differs(&key, version.revision));
+        for version in versions.iter() {
+            if !is_in_place(store, key, version) && !is_lost(version.revision) {
+                tell(&differs(key, version.revision));
             }
         }
-        match survey.keys.get(&key[..]) {
-            Some(state) if state.revision == slot.newest.revision => {
+        match survey.keys.get(key) {
+            Some(state) if state.revision == newest.revision => {
                 agreeing += u64::from(!state.deleted);
-                if state.deleted != slot.newest.is_delete() || state.created != slot.newest.created {
-                    tell(&differs(&key, state.revision));
+                if state.deleted != newest.is_delete() || state.created != newest.created {
+                    tell(&differs(key, state.revision));
                 }
             }
             // Written again since.
             Some(state) if state.revision > revision => {}
             // Deleted, and reclaimed since.
-            None if slot.newest.is_delete() || slot.newest.revision < store.oldest() => {}
-            _ if is_lost(slot.newest.revision) => {}
-            _ => tell(&differs(&key, slot.newest.revision)),
+            None if newest.is_delete() || newest.revision < store.oldest() => {}
+            _ if is_lost(newest.revision) => {}
+            _ => tell(&differs(key, newest.revision)),
         }
+    });
+    if told.is_none() {
+        return tell(&whole(Problem::Checkpoint));
     }
     // What it does not have at all.
     let known =

@@ -69,7 +69,7 @@ pub struct KeyState {
 /// many bytes are done.
 ///
 /// Memory is in proportion to the keys and to nothing else: 40 bytes for each beside the key itself, and what a tree
-/// and the allocator add (a million keys of 40 bytes: 160 MB); while a checkpoint is compared, what it says as well.
+/// and the allocator add (a million keys of 40 bytes: 115 MB in all).
 pub fn survey(store: &Store, mut on_damage: impl FnMut(&Damage), mut on_progress: impl FnMut(u64)) -> Survey {
     let segments = store.segments.iter().map(|segment| SegmentSummary {
         file: crate::segment::Segment::name(segment.header.number),
