@@ -16,7 +16,7 @@ mod write;
 use std::borrow::Cow;
 
 pub use indent::Indenter;
-pub use parse::{DEPTH_MAX, MemberCollector, ParseError, parse, parse_reporting_duplicates};
+pub use parse::{DEPTH_MAX, MemberCollector, ParseError, Tree, parse, parse_reporting_duplicates};
 pub use write::{write, write_escaped, write_pretty, write_string};
 
 /// A member name: borrowed from the schema tables where the schema declares it, owned otherwise.

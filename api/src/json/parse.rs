@@ -37,7 +37,7 @@ pub fn parse_reporting_duplicates(text: &[u8]) -> Result<(Value, Vec<String>), P
 
 fn read(text: &[u8], watch: Option<&Duplicates>) -> Result<Value, ParseError> {
     let mut source = serde_json::Deserializer::from_slice(text);
-    let value = Tree { watch }.deserialize(&mut source)?;
+    let value = Tree { watch, float: Value::Float }.deserialize(&mut source)?;
     source.end()?;
     Ok(value)
 }
@@ -119,9 +119,18 @@ impl MemberCollector {
     }
 }
 
+/// Reads any value to a tree, as a part of whatever is being read.
 #[derive(Clone, Copy)]
-struct Tree<'w> {
+pub struct Tree<'w> {
     watch: Option<&'w Duplicates>,
+    float: fn(f64) -> Value,
+}
+
+impl Tree<'static> {
+    /// A reader that makes of numbers with a fraction or an exponent what `float` does.
+    pub const fn with_floats(float: fn(f64) -> Value) -> Self {
+        Tree { watch: None, float }
+    }
 }
 
 impl<'de> DeserializeSeed<'de> for Tree<'_> {
@@ -156,7 +165,7 @@ impl<'de> Visitor<'de> for Tree<'_> {
     }
 
     fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
-        Ok(Value::Float(value))
+        Ok((self.float)(value))
     }
 
     fn visit_str<E>(self, value: &str) -> Result<Value, E> {

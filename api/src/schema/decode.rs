@@ -21,7 +21,7 @@ use smallvec::SmallVec;
 
 use super::builtin;
 use super::decode_form::{is_always_written, is_left_out, position, zero, zero_field, zero_object};
-use super::decode_raw::{Raw, field_set_text};
+use super::decode_raw::{RAW, field_set_text};
 use super::decode_report::{At, Path, Report, Step, mismatch, shape_name, type_name};
 use super::scalars::{bytes, duration, quantity, time};
 use super::table::{Field, Kind, Message, Shape};
@@ -202,7 +202,7 @@ impl<'de> Visitor<'de> for Single<'_> {
         match self.kind {
             Kind::SchemaOrArray(message) => Many { kind: Kind::Message(message), ..items }.visit_seq(source),
             Kind::SchemaOrStrings(_) => Many { kind: Kind::String, ..items }.visit_seq(source),
-            Kind::Json | Kind::RawExtension => Raw.visit_seq(source).map(Some),
+            Kind::Json | Kind::RawExtension => RAW.visit_seq(source).map(Some),
             _ => Err(self.wrong("array")),
         }
     }
@@ -214,7 +214,7 @@ impl<'de> Visitor<'de> for Single<'_> {
             | Kind::SchemaOrBool(message)
             | Kind::SchemaOrStrings(message) => read_message(self.report, message, self.path, source)
                 .map(|object| Some(Value::Object(object))),
-            Kind::Json | Kind::RawExtension => Raw.visit_map(source).map(Some),
+            Kind::Json | Kind::RawExtension => RAW.visit_map(source).map(Some),
             _ => Err(self.wrong("object")),
         }
     }

@@ -1,15 +1,13 @@
 //! Values without a schema inside objects that have one: embedded objects and any JSON are kept as they are, field
 //! sets as their text, because most who handle an object never look into them.
 
-use std::fmt;
-
 use serde::Deserialize;
-use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer};
 use serde_json::value::RawValue;
 
 use super::decode::plain_number;
 use super::decode_report::{At, Report};
-use crate::json::{self, Key, MemberCollector, ParseError, Value};
+use crate::json::{self, ParseError, Tree, Value};
 
 /// Reads a field set as its JSON text. In a tree it may be text already, so a string that holds an object counts as one
 /// everywhere; anything else is no field set, and like `null` it is `None`.
@@ -27,7 +25,7 @@ pub(super) fn field_set_text<'de, D: Deserializer<'de>>(
             _ => None,
         }
     } else {
-        match Raw.deserialize(source)? {
+        match RAW.deserialize(source)? {
             Value::String(text) => Some(text).filter(is_object).map(|text| compact(&text)),
             Value::Object(set) => Some(compact(&written(&Value::Object(set)))),
             _ => None,
@@ -101,65 +99,5 @@ fn is_compact(text: &[u8]) -> bool {
     !text.iter().any(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | b'<' | b'>' | b'&' | 0x80..))
 }
 
-#[derive(Clone, Copy)]
-pub(super) struct Raw;
-
-impl<'de> DeserializeSeed<'de> for Raw {
-    type Value = Value;
-
-    fn deserialize<D: Deserializer<'de>>(self, source: D) -> Result<Value, D::Error> {
-        source.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Raw {
-    type Value = Value;
-
-    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        f.write_str("any JSON value")
-    }
-
-    fn visit_unit<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
-        Ok(Value::Bool(value))
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
-        Ok(Value::Int(value))
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
-        Ok(i64::try_from(value).map_or(Value::Float(value as f64), Value::Int))
-    }
-
-    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
-        Ok(plain_number(value))
-    }
-
-    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
-        Ok(Value::String(value.to_owned()))
-    }
-
-    fn visit_string<E>(self, value: String) -> Result<Value, E> {
-        Ok(Value::String(value))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut source: A) -> Result<Value, A::Error> {
-        let mut items = Vec::new();
-        while let Some(item) = source.next_element_seed(self)? {
-            items.push(item);
-        }
-        Ok(Value::Array(items))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut source: A) -> Result<Value, A::Error> {
-        let mut members = MemberCollector::default();
-        while let Some(name) = source.next_key::<String>()? {
-            members.set(Key::Owned(name), source.next_value_seed(self)?);
-        }
-        Ok(Value::Object(members.finish()))
-    }
-}
+/// The reader of values without a schema.
+pub(super) const RAW: Tree<'static> = Tree::with_floats(plain_number);

@@ -27,6 +27,8 @@ mod workloads;
 #[cfg(test)]
 mod kinds_test;
 #[cfg(test)]
+mod pods_test;
+#[cfg(test)]
 mod rows_test;
 
 use std::sync::{Arc, LazyLock};
