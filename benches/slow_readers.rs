@@ -1,0 +1,143 @@
+//! What slow readers cost the others: 200 clients take a collection of 200 MB at 100 KB/s each, in several encodings, and
+//! beside them somebody writes. Reported are the anonymous memory of the server before, at its highest and after, and how
+//! long writes take without readers and with them. Not measured: how fast a list could be.
+//!
+//! `cargo bench -p benches --bench slow_readers`; the memory is also a limit that the run fails on.
+
+use std::time::{Duration, Instant};
+
+use api::naming::KUBERNETES;
+use api::negotiate::{JSON, YAML};
+use benches::cluster::{CONFIG_MAPS, config_map_creates};
+use benches::load::{self, Connection, Outcome, Stream};
+use benches::process::memory;
+use benches::{Runtime, cluster, scale};
+use futures_util::future::join_all;
+
+/// What one client reads in a second.
+const BYTES_PER_SECOND: u64 = 100_000;
+
+/// Bytes of one object.
+const OBJECT_BYTES: usize = 100_000;
+
+/// Most that all readers together may add to the server's anonymous memory, in KiB.
+const ADDED_KIB_MAX: u64 = 64 * 1024;
+
+/// How often memory is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// The forms in which the collection is read, in turn.
+fn forms() -> [(String, &'static str); 5] {
+    let table = format!("{JSON};as=Table;v=v1;g={}", KUBERNETES.meta_group());
+    [
+        (JSON.to_owned(), ""),
+        (KUBERNETES.protobuf_media_type.to_owned(), ""),
+        (YAML.to_owned(), ""),
+        (table, "?includeObject=Object"),
+        (JSON.to_owned(), "?watch=1"),
+    ]
+}
+
+fn main() {
+    let runtime = Runtime::new();
+    let server = cluster::start(&runtime);
+    let (clients, objects) = (scale(200, 10), scale(2_000, 50));
+    let lasts = scale(Duration::from_secs(60), Duration::from_secs(1));
+    let filler = "0123456789".repeat(OBJECT_BYTES / 10);
+    let body = |at: usize| format!(r#"{{"metadata":{{"name":"m{at:05}"}},"data":{{"k":"{filler}"}}}}"#);
+    runtime.run(async {
+        let mut connection = Connection::open(server.client()).await;
+        for at in 0..objects {
+            connection.expect(201, &load::request("POST", CONFIG_MAPS, &body(at))).await;
+        }
+    });
+    let megabytes = objects * OBJECT_BYTES / 1_000_000;
+    say(&format!("{clients} clients, {megabytes} MB at {} KB/s each, {lasts:?}", BYTES_PER_SECOND / 1000));
+
+    let alone = runtime.run(write(&server, "alone", lasts / 4));
+    row("writes alone", &alone);
+    let before = memory(server.pid()).anonymous;
+    let (beside, read, most) = runtime.run(async {
+        let forms = forms();
+        let opened = (0..clients).map(async |at| {
+            let (accept, query) = &forms[at % forms.len()];
+            let request =
+                format!("GET {CONFIG_MAPS}{query} HTTP/1.1\r\nhost: bench\r\naccept: {accept}\r\n\r\n");
+            Connection::open(server.client()).await.follow(request.as_bytes()).await
+        });
+        let streams = join_all(opened).await;
+        let end = Instant::now() + lasts;
+        let reading = join_all(streams.into_iter().map(|stream| read_slowly(stream, end)));
+        let looking = highest(server.pid(), end);
+        let ((read, most), beside) = futures_util::join!(
+            async { futures_util::join!(reading, looking) },
+            write(&server, "beside", lasts)
+        );
+        (beside, read.into_iter().sum::<u64>(), most)
+    });
+    row("writes beside readers", &beside);
+    let mib = |kib: u64| kib as f64 / 1024.0;
+    say(&format!("read {:>38.1} MB/s", read as f64 / 1e6 / lasts.as_secs_f64()));
+    say(&format!(
+        "anonymous memory {:>14.1} MiB before, {:.1} at most, {:.1} after",
+        mib(before),
+        mib(most),
+        mib(memory(server.pid()).anonymous)
+    ));
+    let added = most.saturating_sub(before);
+    say(&format!("added {:>25.1} MiB, limit {}", mib(added), ADDED_KIB_MAX / 1024));
+    assert!(added < ADDED_KIB_MAX, "slow readers cost too much memory");
+}
+
+/// Reads no faster than the limit; returns how much.
+async fn read_slowly(mut stream: Stream, end: Instant) -> u64 {
+    let start = Instant::now();
+    let mut bytes = 0;
+    while Instant::now() < end {
+        bytes += stream.next().await.len() as u64;
+        let due = start + Duration::from_secs_f64(bytes as f64 / BYTES_PER_SECOND as f64);
+        tokio::time::sleep_until(due.min(end).into()).await;
+    }
+    bytes
+}
+
+/// The most anonymous memory seen, in KiB.
+async fn highest(pid: u32, end: Instant) -> u64 {
+    let mut most = 0;
+    while Instant::now() < end {
+        most = most.max(memory(pid).anonymous);
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+    most
+}
+
+/// Writes one small object after the other for a while.
+async fn write(server: &tests::Server, stem: &str, lasts: Duration) -> Outcome {
+    let mut connection = Connection::open(server.client()).await;
+    let start = Instant::now();
+    let mut latencies = Vec::new();
+    let mut requests = config_map_creates(stem, 100_000).into_iter();
+    while start.elapsed() < lasts
+        && let Some(request) = requests.next()
+    {
+        let sent = Instant::now();
+        connection.expect(201, &request).await;
+        latencies.push(sent.elapsed());
+    }
+    latencies.sort_unstable();
+    Outcome { elapsed: start.elapsed(), latencies }
+}
+
+fn row(name: &str, outcome: &Outcome) {
+    say(&format!(
+        "{name:<22} {:>8.0}/s  p50 {:>9.2?}  p99 {:>9.2?}",
+        outcome.rate(),
+        outcome.quantile(0.5),
+        outcome.quantile(0.99)
+    ));
+}
+
+#[expect(clippy::print_stdout, reason = "a bench reports on stdout")]
+fn say(line: &str) {
+    println!("{line}");
+}
