@@ -66,6 +66,16 @@ pub fn apply(data: &[u8]) {
     // Nobody is given anything by what others apply, unless they had it as a whole.
     let (before, after) = (owned(&one, "one"), owned(&both, "one"));
     assert_eq!(after.clone().within(&before), after);
+    // Configurations that have nothing in common can be applied in either order: everybody owns the same afterwards.
+    if let Some(other) = lay(resource, &nothing.object, "two", &second, false)
+        && !owned(&one, "one").intersects(&owned(&other, "two"))
+        && let (Some(one_first), Some(two_first)) =
+            (lay(resource, &one, "two", &second, false), lay(resource, &other, "one", &first, false))
+    {
+        for manager in ["one", "two"] {
+            assert_eq!(owned(&one_first, manager), owned(&two_first, manager), "{manager}");
+        }
+    }
     // What was applied can be applied again, without force and without effect, as long as it is there: what the schema
     // reads as nothing (`null`, an empty key) is owned but not stored.
     let Ok(stored) = conform(resource.table.message, Value::Object(second.clone())) else { return };

@@ -1,5 +1,7 @@
 //! Statuses of pods, as nodes write them (semantics §5.6).
 
+use hashbrown::{HashMap, HashSet};
+
 use super::super::path::Path;
 use super::super::{Validator, forms, names};
 use super::View;
@@ -81,14 +83,20 @@ fn transitions(
     list: &str,
     (spec, containers): (View, Option<&str>),
 ) {
+    let open = new.structs(list).filter(|status| exit_code(*status).is_none());
+    let open: HashSet<&str> = open.map(|status| status.text("name")).collect();
+    let containers = containers.into_iter().flat_map(|containers| spec.structs(containers));
+    let containers: HashMap<&str, View> =
+        containers.map(|container| (container.text("name"), container)).collect();
     for (at, before) in old.structs(list).enumerate() {
+        if validator.has_enough() {
+            return;
+        }
         let Some(exit_code) = exit_code(before) else { continue };
         let name = before.text("name");
-        let runs_again =
-            new.structs(list).any(|status| status.text("name") == name && self::exit_code(status).is_none());
-        let container = containers
-            .and_then(|containers| spec.structs(containers).find(|container| container.text("name") == name));
-        if runs_again && !container.is_some_and(|container| is_restarted(container, spec, exit_code)) {
+        let may_run =
+            || containers.get(name).is_some_and(|container| is_restarted(*container, spec, exit_code));
+        if open.contains(name) && !may_run() {
             validator.forbidden(path.index(at).child("state"), RUNS_AGAIN);
         }
     }
@@ -118,6 +126,7 @@ fn is_restarted(container: View, spec: View, exit_code: i64) -> bool {
 }
 
 fn claims(validator: &mut Validator, path: &Path, status: View, spec: View) {
+    let known: HashSet<&str> = spec.structs("resourceClaims").map(|claim| claim.text("name")).collect();
     let mut seen = Seen::new();
     for (at, claim) in status.structs("resourceClaimStatuses").enumerate() {
         if validator.has_enough() {
@@ -125,7 +134,7 @@ fn claims(validator: &mut Validator, path: &Path, status: View, spec: View) {
         }
         let place = path.index(at);
         let name = claim.text("name");
-        if !spec.structs("resourceClaims").any(|claim| claim.text("name") == name) {
+        if !known.contains(name) {
             let detail = "must match the name of an entry in `spec.resourceClaims`";
             validator.invalid(place.child("name"), name, detail);
         }

@@ -1,6 +1,8 @@
 //! What pods let happen to them through subresources: containers to look into them with, and other amounts of processor
 //! time and memory (semantics §5.6).
 
+use hashbrown::HashMap;
+
 use super::super::path::Path;
 use super::super::{Validator, is_same};
 use super::View;
@@ -21,6 +23,8 @@ pub(super) fn ephemeral_containers(validator: &mut Validator, new: View, old: Vi
         return validator.forbidden("", "static pods do not support ephemeral containers");
     }
     const LIST: &str = "ephemeralContainers";
+    let wanted = new.child("spec").structs(LIST);
+    let wanted: HashMap<&str, View> = wanted.map(|container| (container.text("name"), container)).collect();
     let path = "spec.ephemeralContainers";
     for before in old.child("spec").structs(LIST) {
         if validator.has_enough() {
@@ -28,8 +32,7 @@ pub(super) fn ephemeral_containers(validator: &mut Validator, new: View, old: Vi
         }
         let name = before.text("name");
         let quoted = crate::field::go_quote(name);
-        let now = new.child("spec").structs(LIST).find(|container| container.text("name") == name);
-        match now {
+        match wanted.get(name) {
             None => {
                 let detail = format!("existing ephemeral containers {quoted} may not be removed\n");
                 validator.forbidden(path, detail);

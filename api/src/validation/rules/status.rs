@@ -2,6 +2,8 @@
 //!
 //! The walk has checked single numbers. What a status says beyond these rules is its writer's word.
 
+use hashbrown::HashSet;
+
 use super::super::path::Path;
 use super::super::{Validator, forms, is_same, names};
 use super::common::Seen;
@@ -73,7 +75,7 @@ pub(super) fn namespace(validator: &mut Validator, path: &Path, status: View) {
 
 pub(super) fn node(validator: &mut Validator, path: &Path, status: View) {
     let list = path.child("addresses");
-    let mut seen = hashbrown::HashSet::new();
+    let mut seen = HashSet::new();
     for (at, address) in status.structs("addresses").enumerate() {
         if validator.has_enough() {
             return;
@@ -259,6 +261,7 @@ pub(super) fn definition(validator: &mut Validator, path: &Path, status: View) {
         return validator.invalid(place, Value::Array(Vec::new()), detail);
     }
     let spec = validator.object.child("spec");
+    let served: HashSet<&str> = spec.structs("versions").map(|version| version.text("name")).collect();
     for version in spec.structs("versions").filter(|version| version.is_true("storage")) {
         let name = version.text("name");
         if !status.texts("storedVersions").any(|stored| stored == name) {
@@ -270,7 +273,7 @@ pub(super) fn definition(validator: &mut Validator, path: &Path, status: View) {
         if validator.has_enough() {
             return;
         }
-        if !spec.structs("versions").any(|version| version.text("name") == name) {
+        if !served.contains(name) {
             let detail = format!(
                 "missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions \
                  until a storage migration ensures no data remains persisted in {name} and removes {name} from \
