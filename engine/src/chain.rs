@@ -51,6 +51,7 @@ pub(crate) fn order(headers: &[Header]) -> Order {
 
 /// Which of the segments have had their stretch of the log written anew. What was superseded itself supersedes
 /// nothing: reclaim's work can be lost after its file got its name, and then other work is done on the same segments.
+/// That may be on some of them only. Whoever wrote a part of a rewritten segment's stretch anew did not know it.
 fn superseded(headers: &[Header]) -> Vec<bool> {
     let mut newest_first: Vec<usize> = (0..headers.len()).collect();
     newest_first.sort_unstable_by_key(|&at| std::cmp::Reverse(headers[at].number));
@@ -58,9 +59,12 @@ fn superseded(headers: &[Header]) -> Vec<bool> {
     let mut rewritten: Vec<std::ops::RangeInclusive<u64>> = Vec::new();
     for at in newest_first {
         let header = &headers[at];
-        superseded[at] = rewritten.iter().any(|stretch| stretch.contains(&header.first_revision));
-        if let Some(it) = header.rewritten.filter(|_| !superseded[at]) {
-            rewritten.push(header.first_revision..=it.last_revision);
+        let last_known = header.rewritten.map_or(header.first_revision, |it| it.last_revision);
+        superseded[at] = rewritten
+            .iter()
+            .any(|stretch| *stretch.start() <= last_known && header.first_revision <= *stretch.end());
+        if header.rewritten.is_some() && !superseded[at] {
+            rewritten.push(header.first_revision..=last_known);
         }
     }
     superseded
@@ -165,6 +169,10 @@ mod tests {
             // 4 was lost to whoever wrote it; 6 was made of 1 alone, and 2 still counts.
             ("1<0@1 2<1@10 3<2@20 4<0@1-19 6<0@1-9", Ok("6 2 3")),
             ("2<1@10 3<2@20 4<0@1-19 6<0@1-9", Ok("6 2 3")),
+            // The same, and 6 was made of 2, and then of both.
+            ("1<0@1 2<1@10 3<2@20 4<0@1-19 6<1@10-19", Ok("1 6 3")),
+            ("1<0@1 3<2@20 4<0@1-19 6<1@10-19", Ok("1 6 3")),
+            ("1<0@1 2<1@10 3<2@20 4<0@1-19 6<1@10-19 7<0@1-19", Ok("7 3")),
             // A store that begins with the work of a restore.
             ("1<0@1-500", Ok("1")),
             ("1<0@1-500 2<1@501", Ok("1 2")),

@@ -135,6 +135,10 @@ impl Housekeeper {
         if self.tools.queue.has_chore() {
             return Turn::Waiting;
         }
+        if self.tools.queue.is_closed() {
+            // What was asked for last may not have been done.
+            return Turn::Idle(NAP_MAX);
+        }
         let failed = matches!(*self.tools.vitals.refusal.lock(), Some(Refusal::LogFailed { .. }));
         if failed {
             return Turn::Idle(NAP_MAX);

@@ -108,6 +108,11 @@ impl Queue {
         !state.closed && (state.chore.is_some() || state.at_chore)
     }
 
+    /// Whether it is closed: no chore is done any more, one that was asked for neither.
+    pub fn is_closed(&self) -> bool {
+        self.state.lock().closed
+    }
+
     /// Waits until there is no chore.
     pub fn wait_for_chore(&self) {
         let mut state = self.state.lock();

@@ -137,6 +137,35 @@ fn run(seed: u64, cut: u64, verdict: Verdict) -> (u64, engine::Stats) {
     (operations, reached)
 }
 
+/// Whoever closes a store finds its upkeep anywhere: with a chore asked for that is not done any more, for example.
+#[test]
+fn a_store_may_be_closed_in_the_middle_of_upkeep() {
+    for turns in (0..400).step_by(3) {
+        let disk = Disk::new(1);
+        let mut random = Random::new(1);
+        let mut model = Model { states: vec![State::new()], perhaps: None };
+        let (engine, mut stepper) = fault::open(&disk, &options()).unwrap();
+        for _ in 0..150 {
+            model.write(&engine, &mut stepper, &mut random);
+        }
+        disk.pass(Duration::from_secs(60));
+        for turn in 0..turns {
+            if !stepper.housekeep() && turn + 1 < turns {
+                stepper.commit();
+            }
+        }
+        assert!(fault::now(engine.close()).is_none(), "nobody works");
+        for _ in 0..5 {
+            assert!(!stepper.housekeep(), "{turns}");
+        }
+        stepper.close();
+        drop(engine);
+        disk.restart();
+        let (engine, _stepper) = fault::open(&disk, &options()).unwrap();
+        model.check(&engine, &format!("closed after {turns} turns"));
+    }
+}
+
 #[test]
 fn no_crash_at_any_operation_of_upkeep_loses_or_brings_back_anything() {
     let mut rewritten = 0;
