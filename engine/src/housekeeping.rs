@@ -35,7 +35,6 @@ use crate::io::{Clock, Storage};
 use crate::log::Numbers;
 use crate::queue::Queue;
 use crate::recovery::Used;
-use crate::sabotage;
 use crate::watch::Hub;
 
 /// Longest it sleeps: expiry is told in seconds.
@@ -205,7 +204,7 @@ impl Housekeeper {
                 written.inspect_err(|error| tracing::warn!("cannot note that the log is complete: {error}"))
             };
             // On disk before it is said to be: with relaxed durability it may not be yet.
-            (is_synced || sabotage::noted_before_sync() || vitals.sync(segment, root.revision).is_ok())
+            (is_synced || vitals.sync(segment, root.revision).is_ok())
                 && note().is_ok()
                 && vitals.sync(segment, root.revision).is_ok()
         });

@@ -311,7 +311,20 @@ fn remove_superseded(
     used: Option<&Used>,
 ) {
     let in_log = |number: u32| log.iter().any(|segment| segment.header.number == number);
-    let segments = found.iter().map(|segment| segment.header.number).filter(|&number| !in_log(number));
+    let superseded = found.iter().filter(|segment| !in_log(segment.header.number));
+    // What reclaim wrote may rest on what it wrote before, and leave graves out because of that: the last goes first.
+    let (rewritten, plain): (Vec<_>, Vec<_>) =
+        superseded.partition(|segment| segment.header.rewritten.is_some());
+    let mut numbers: Vec<u32> = rewritten.iter().map(|segment| segment.header.number).collect();
+    numbers.sort_unstable_by_key(|&number| std::cmp::Reverse(number));
+    for name in numbers.into_iter().map(Segment::name) {
+        let removed = storage.remove(&name).and_then(|()| storage.sync_dir());
+        if let Err(error) = removed {
+            tracing::warn!(path = %storage.path(&name).display(), "cannot remove a superseded file: {error}");
+            break;
+        }
+    }
+    let segments = plain.iter().map(|segment| segment.header.number);
     let stale = checkpoints.iter().filter(|&&revision| used.is_none_or(|used| used.revision != revision));
     let names = segments.map(Segment::name).chain(stale.map(|&revision| checkpoint::name(revision)));
     for name in names.collect::<Vec<_>>() {

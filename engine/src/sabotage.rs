@@ -67,8 +67,6 @@ sabotages! {
     VouchingIgnored vouching_ignored;
     /// A checkpoint that opening cannot begin with tells nothing of the log's end.
     WitnessIgnored witness_ignored;
-    /// An idle log is noted to be on disk before it is.
-    NotedBeforeSync noted_before_sync;
     /// History is forgotten in favour of states that are not on disk yet.
     ForgottenForUnsynced forgotten_for_unsynced;
     /// The store deletes a key although it was written again since its time was set.

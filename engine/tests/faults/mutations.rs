@@ -71,7 +71,6 @@ fn no_protection_can_be_taken_away_unnoticed() {
         (Sabotage::SecondHeaderIgnored, damaged, &[Durable]),
         (Sabotage::VouchingIgnored, damaged, &[Durable]),
         (Sabotage::WitnessIgnored, damaged, &[Durable]),
-        (Sabotage::NotedBeforeSync, forgetful_relaxed, &[Durable]),
         (Sabotage::ForgottenForUnsynced, damaged_relaxed, &[Durable]),
         (Sabotage::ExpiryUnconditional, forgetful, &[NoGhost, ExactVersion]),
         (Sabotage::RewriteNamedBeforeSync, forgetful, &[Durable]),
