@@ -9,6 +9,7 @@ mod basics;
 mod cbor;
 mod controllers;
 mod crash;
+mod delete_options;
 mod deletes;
 mod encodings;
 mod evictions;
