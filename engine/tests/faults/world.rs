@@ -208,7 +208,8 @@ impl World {
         self.commit()?;
         self.close()?;
         self.disk.behave();
-        if !self.disk.has_power() {
+        // It may go with the last thing that opening does, and need not be missed there.
+        while !self.disk.has_power() {
             self.crash()?;
             self.disk.behave();
         }
