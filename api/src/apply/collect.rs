@@ -63,16 +63,20 @@ fn of_members(of: Type, granular: Type) -> Type {
 
 /// The set together with the declared fields that lead to its members: `.a.b.c` brings `.a` if the schema declares
 /// it, but not `.a.b` if that is the key of a map.
-pub fn with_named_fields<'t>(of: Type, set: FieldSet<'t>) -> FieldSet<'t> {
-    let nodes = set.nodes().iter().map(|node| {
-        let children = match of.step(&node.element) {
-            Some(below) => with_named_fields(below, node.children.clone()),
-            None => node.children.clone(),
-        };
-        let leads_on = !node.children.is_empty() && of.declares(&node.element);
-        Node { element: node.element.clone(), member: node.member || leads_on, children }
-    });
-    FieldSet::from_nodes(nodes.collect())
+pub fn with_named_fields<'t>(of: Type, mut set: FieldSet<'t>) -> FieldSet<'t> {
+    name_fields(of, &mut set);
+    set
+}
+
+fn name_fields(of: Type, set: &mut FieldSet<'_>) {
+    for (element, member, below) in set.steps_mut() {
+        if !below.is_empty() {
+            *member |= of.declares(element);
+            if let Some(of) = of.step(element) {
+                name_fields(of, below);
+            }
+        }
+    }
 }
 
 #[cfg(test)]

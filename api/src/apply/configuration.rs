@@ -76,8 +76,12 @@ pub fn apply(
     let manager = writer.manager(Operation::Apply, versions.own.api_version);
     let last = managed.take(&manager);
     let wanted = reset.applied(field_set(message, config));
+    // Most applies speak of all that they spoke of last time.
+    let given_up = last.filter(|last| {
+        last.manager.api_version != versions.own.api_version || !last.set().is_subset(&wanted)
+    });
     managed.put(Entry::new(manager.clone(), writer.now.into(), wanted));
-    if let Some(last) = &last {
+    if let Some(last) = &given_up {
         merged = prune(versions, merged, &managed, last);
     }
 

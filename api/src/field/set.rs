@@ -78,6 +78,12 @@ impl<'t> FieldSet<'t> {
         &self.nodes
     }
 
+    /// Each first step with whether it is a member itself, and what lies below it. Who takes members away must not leave
+    /// a step without any.
+    pub fn steps_mut(&mut self) -> impl Iterator<Item = (&Element<'t>, &mut bool, &mut FieldSet<'t>)> {
+        self.nodes.iter_mut().map(|node| (&node.element, &mut node.member, &mut node.children))
+    }
+
     /// The node at `element`. Binary search.
     pub fn get(&self, element: &Element<'_>) -> Option<&Node<'t>> {
         self.nodes.binary_search_by(|node| node.element.cmp(element)).ok().map(|at| &self.nodes[at])
@@ -174,6 +180,14 @@ impl<'t> FieldSet<'t> {
     pub fn intersects(&self, other: &FieldSet<'_>) -> bool {
         pairs(&self.nodes, &other.nodes).any(|(a, b)| {
             matches!((a, b), (Some(a), Some(b)) if a.member && b.member || a.children.intersects(&b.children))
+        })
+    }
+
+    /// Whether every path of this set is in the other. Copies nothing.
+    pub fn is_subset(&self, other: &FieldSet<'_>) -> bool {
+        pairs(&self.nodes, &other.nodes).all(|pair| match pair {
+            (Some(a), Some(b)) => (!a.member || b.member) && a.children.is_subset(&b.children),
+            (mine, _) => mine.is_none(),
         })
     }
 

@@ -85,6 +85,8 @@ fn the_laws_of_sets_hold_for_random_sets() {
         assert_eq!(model(&a.clone().difference(&b)), &model(&a) - &model(&b));
         assert_eq!(model(&a.clone().intersection(&b)), &model(&a) & &model(&b));
         assert_eq!(a.intersects(&b), !a.clone().intersection(&b).is_empty());
+        assert_eq!(a.is_subset(&b), model(&a).is_subset(&model(&b)));
+        assert!(a.clone().intersection(&b).is_subset(&a) && a.is_subset(&a.clone().union(b.clone())));
         let below = |path: &String| {
             model(&b).iter().any(|other| path == other || path.starts_with(&format!("{other}.")))
         };

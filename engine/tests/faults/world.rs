@@ -208,8 +208,7 @@ impl World {
         self.commit()?;
         self.close()?;
         self.disk.behave();
-        // It may go with the last thing that opening does, and need not be missed there.
-        while !self.disk.has_power() {
+        if !self.disk.has_power() {
             self.crash()?;
             self.disk.behave();
         }
