@@ -32,9 +32,10 @@ fn check(text: &str) -> Option<ContinueToken> {
             return None;
         }
     };
-    // A key is the collection's prefix and the start: no step of it may lead out again, nor be empty.
-    let steps = token.start.trim_end_matches('\0').trim_start_matches('/');
-    assert!(!steps.is_empty() && !steps.split('/').any(|step| matches!(step, "" | "." | "..")), "{steps:?}");
+    // A key is the collection's prefix and the suffix, if there is one: no step of it may lead out again, nor be empty.
+    let suffix = token.suffix();
+    let leads_out = suffix.split('/').any(|step| matches!(step, "" | "." | ".."));
+    assert!(suffix.is_empty() || !leads_out, "{suffix:?}");
     assert_eq!(ContinueToken::decode(&token.encode(META), META).expect("our own token"), token);
     Some(token)
 }
