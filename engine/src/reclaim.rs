@@ -31,8 +31,9 @@ pub(crate) const NEXT_NAME: &str = "rewrite.segment";
 
 /// Bytes that one step writes, and a record more: the sync of a commit may have to wait for that of a step.
 const STEP_WRITTEN_BYTES: usize = 256 * 1024;
-/// Bytes of records that one step looks at, about a millisecond's worth: what is dead costs no more than that.
-const STEP_BYTES: usize = 4 * 1024 * 1024;
+/// Bytes of records that one step looks at, some hundred microseconds' worth: what is dead costs no more than that, and
+/// whoever wants the processor need not wait long for it.
+const STEP_BYTES: usize = 1024 * 1024;
 /// Segments that are written anew at once: what they give back should not be long in coming.
 const SOURCES_MAX: usize = 8;
 /// A segment is worth writing anew when less than this share of it, in percent, is live. At 60 a byte given back

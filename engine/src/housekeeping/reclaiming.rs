@@ -181,9 +181,8 @@ fn rate(root: &Root) -> u64 {
 fn bytes_per_second(bytes: u64, live: u64) -> u64 {
     // In quarters of what is live.
     match bytes.saturating_mul(4) / live.max(1) {
-        0..5 => RECLAIM_BYTES_PER_SECOND,
-        5 => 2 * RECLAIM_BYTES_PER_SECOND,
-        6 => 8 * RECLAIM_BYTES_PER_SECOND,
+        0..6 => RECLAIM_BYTES_PER_SECOND,
+        6..12 => 4 * RECLAIM_BYTES_PER_SECOND,
         _ => u64::MAX / 1_000,
     }
 }
@@ -210,10 +209,9 @@ mod tests {
         for (bytes, live, expected) in [
             (0, 0, usual),
             (100, 100, usual),
-            (124, 100, usual),
-            (125, 100, 2 * usual),
-            (150, 100, 8 * usual),
-            (175, 100, u64::MAX / 1_000),
+            (149, 100, usual),
+            (150, 100, 4 * usual),
+            (299, 100, 4 * usual),
             (300, 100, u64::MAX / 1_000),
         ] {
             assert_eq!(bytes_per_second(bytes, live), expected, "{live} of {bytes}");
