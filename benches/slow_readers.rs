@@ -69,10 +69,8 @@ fn main() {
         let end = Instant::now() + lasts;
         let reading = join_all(streams.into_iter().map(|stream| read_slowly(stream, end)));
         let looking = highest(server.pid(), end);
-        let ((read, most), beside) = tokio::join!(
-            async { tokio::join!(reading, looking) },
-            write(&server, "beside", lasts)
-        );
+        let ((read, most), beside) =
+            tokio::join!(async { tokio::join!(reading, looking) }, write(&server, "beside", lasts));
         (beside, read.into_iter().sum::<u64>(), most)
     });
     row("writes beside readers", &beside);
