@@ -33,13 +33,18 @@ fn step(kind: Kind, existing: &str, want: &str) -> String {
     format!("{verb} {}", String::from_utf8(text).unwrap().replace('"', "'"))
 }
 
+/// The annotation that says whether the server may bring an object up to date.
+fn autoupdate(stem: &str, name: &str, value: &str) -> String {
+    format!("'metadata':{{'annotations':{{'{stem}.{}/{name}':'{value}'}}}}", KUBERNETES.domain)
+}
+
 #[test]
 fn roles_get_what_they_lack_and_keep_what_they_have() {
     let get = "{'verbs':['get'],'apiGroups':[''],'resources':['pods']}";
     let both = "{'verbs':['get','list'],'apiGroups':[''],'resources':['pods']}";
     let list = "{'verbs':['list'],'apiGroups':[''],'resources':['pods']}";
-    let off = "'metadata':{'annotations':{'rbac.authorization.kubernetes.io/autoupdate':'false'}}";
-    let on = "'metadata':{'annotations':{'rbac.authorization.kubernetes.io/autoupdate':'true'}}";
+    let off = autoupdate("rbac.authorization", "autoupdate", "false");
+    let on = autoupdate("rbac.authorization", "autoupdate", "true");
     let select = |to: &str| {
         format!("'aggregationRule':{{'clusterRoleSelectors':[{{'matchLabels':{{'to':'{to}'}}}}]}}")
     };
@@ -100,7 +105,7 @@ fn roles_get_what_they_lack_and_keep_what_they_have() {
 fn bindings_get_missing_subjects_and_another_role_replaces_them() {
     let role = "'roleRef':{'apiGroup':'g','kind':'ClusterRole','name':'r'}";
     let other = "'roleRef':{'apiGroup':'g','kind':'ClusterRole','name':'other'}";
-    let off = "'metadata':{'annotations':{'rbac.authorization.kubernetes.io/autoupdate':'false'}}";
+    let off = autoupdate("rbac.authorization", "autoupdate", "false");
     let jane = "{'kind':'User','name':'jane'}";
     let joe = "{'name':'joe','kind':'User'}";
     for (existing, want, steps) in [
@@ -130,9 +135,8 @@ fn bindings_get_missing_subjects_and_another_role_replaces_them() {
 
 #[test]
 fn flow_control_follows_unless_it_is_suggested_and_told_not_to() {
-    let meta = |value: &str| {
-        format!("'metadata':{{'annotations':{{'apf.kubernetes.io/autoupdate-spec':'{value}'}}}}")
-    };
+    let domain = KUBERNETES.domain;
+    let meta = |value: &str| autoupdate("apf", "autoupdate-spec", value);
     let (on, off) = (meta("true"), meta("false"));
     let want = format!("{{{on},'spec':{{'a':1,'b':[{{'c':2}}]}}}}");
     let mandatory = Kind::MandatoryFlowControl;
@@ -154,14 +158,14 @@ fn flow_control_follows_unless_it_is_suggested_and_told_not_to() {
             suggested,
             format!("{{'metadata':{{'generation':1}},{wrong}}}"),
             format!(
-                "update {{'metadata':{{'generation':1,'annotations':{{'apf.kubernetes.io/autoupdate-spec':'true'}}}},{right}}}"
+                "update {{'metadata':{{'generation':1,'annotations':{{'apf.{domain}/autoupdate-spec':'true'}}}},{right}}}"
             ),
         ),
         (
             suggested,
             format!("{{'metadata':{{'generation':2}},{wrong}}}"),
             format!(
-                "update {{'metadata':{{'generation':2,'annotations':{{'apf.kubernetes.io/autoupdate-spec':'false'}}}},{wrong}}}"
+                "update {{'metadata':{{'generation':2,'annotations':{{'apf.{domain}/autoupdate-spec':'false'}}}},{wrong}}}"
             ),
         ),
     ] {

@@ -61,11 +61,10 @@ mod tests {
     fn whatever_is_not_as_it_should_be_is_put_right_and_nothing_else() {
         let made = wanted(&KUBERNETES, "PEM", None).unwrap();
         assert_eq!(made.str_at(&["data", "ca.crt"]), "PEM");
-        let text = made.str_at(&["metadata", "annotations", "kubernetes.io/description"]);
-        assert!(
-            text.contains("verify the kube-apiserver") && text.contains("kubernetes.default.svc"),
-            "{text}"
-        );
+        let description = KUBERNETES.label("description");
+        let text = made.str_at(&["metadata", "annotations", &description]);
+        let host = format!("{}.default.svc", KUBERNETES.profile);
+        assert!(text.contains("verify the kube-apiserver") && text.contains(&host), "{text}");
         assert_eq!(wanted(&KUBERNETES, "PEM", Some(made.clone())), None);
         for edit in [
             r#"{"data":{"ca.crt":"other"}}"#,
@@ -80,11 +79,7 @@ mod tests {
             let right = wanted(&KUBERNETES, "PEM", Some(object.into())).unwrap();
             assert_eq!(right.get("data"), made.get("data"), "{edit}");
             assert_eq!(right.get("binaryData"), None, "{edit}");
-            assert_eq!(
-                right.str_at(&["metadata", "annotations", "kubernetes.io/description"]),
-                text,
-                "{edit}"
-            );
+            assert_eq!(right.str_at(&["metadata", "annotations", &description]), text, "{edit}");
             assert_eq!(right.at(&["metadata", "labels", "a"]).is_some(), edit.contains("labels"), "{edit}");
         }
     }
