@@ -93,7 +93,7 @@ fn lay(resource: &Resource, live: &Object, manager: &str, config: &Object, force
     let reset = Reset::of(resource, Endpoint::Main);
     let writer = Writer { manager, subresource: "", now: "2024-01-01T00:00:00Z" };
     match apply_configuration(&versions, &writer, &reset, live, config, force) {
-        Ok(merged) => Some(conform(resource.table.message, Value::Object(merged)).ok()?.object),
+        Ok(applied) => applied.conformed(resource.table.message, live).ok(),
         Err(ApplyError::Conflicts(conflicts)) => {
             assert!(!force, "an apply with force has no conflicts");
             check_refusal(&conflicts.to_status(), &[409]);

@@ -12,15 +12,18 @@
 use super::check::{TypeError, check, join};
 use super::collect::{field_set, with_named_fields};
 use super::conflict::{Conflict, Conflicts};
-use super::managed::{Entry, Managed, Manager, Operation};
+use super::managed::{Entry, Managed, Operation};
 use super::merge::{merge, remove};
 use super::reconcile::reconcile;
 use super::reset::Reset;
 use super::track::{Changes, Writer, created, put_managed_fields, take_back};
 use super::typed::Type;
 use super::versions::Versions;
-use crate::field::FieldSet;
-use crate::json::Object;
+use crate::field::{FieldSet, NESTING_MAX};
+use crate::json::{Object, Value};
+use crate::schema::conform::conform_changes;
+use crate::schema::decode::DecodeError;
+use crate::schema::decode_raw::CompactError;
 use crate::schema::table::Message;
 
 /// Who owned the fields of an object that nobody had applied before.
@@ -37,10 +40,34 @@ pub enum ApplyError {
     Conflicts(Conflicts),
 }
 
-/// Applies `config` to `live`, both without managed fields in their metadata but for those of `live`.
-///
-/// Returns the merged object, not yet decoded by its schema and with its managed fields. `live` is the zero object
-/// where there is none.
+/// What comes of an apply.
+#[derive(Debug)]
+pub struct Applied {
+    /// The merged object, not yet read by its schema and without managed fields.
+    pub object: Object,
+    managed: Option<Value>,
+    /// The set of the manager is nested deeper than a text of it may be.
+    is_too_deep: bool,
+}
+
+impl Applied {
+    /// The object as its type `message` has it, with its managed fields. Of what is in `known`, which conforms already,
+    /// nothing is read again.
+    ///
+    /// # Errors
+    /// As [`conform`](crate::schema::conform::conform).
+    pub fn conformed(self, message: &'static Message, known: &Object) -> Result<Object, DecodeError> {
+        let mut object = conform_changes(message, self.object, known)?;
+        if self.is_too_deep {
+            return Err(DecodeError { message: CompactError::Depth.to_string(), path: String::new() });
+        }
+        put_managed_fields(&mut object, self.managed);
+        Ok(object)
+    }
+}
+
+/// Applies `config` to `live`, both without managed fields in their metadata but for those of `live`, which is the zero
+/// object where there is none.
 ///
 /// # Errors
 /// [`ApplyError`]; nothing was done.
@@ -51,7 +78,7 @@ pub fn apply(
     live: &Object,
     config: &Object,
     force: bool,
-) -> Result<Object, ApplyError> {
+) -> Result<Applied, ApplyError> {
     let message = versions.message();
     let errors = check(message, config);
     if !errors.is_empty() {
@@ -75,33 +102,29 @@ pub fn apply(
 
     let manager = writer.manager(Operation::Apply, versions.own.api_version);
     let last = managed.take(&manager);
-    let wanted = reset.applied(field_set(message, config));
+    let wanted = field_set(message, config);
+    let is_too_deep = wanted.depth() >= NESTING_MAX;
+    let owned = reset.owned(wanted.clone());
     // Most applies speak of all that they spoke of last time.
-    let given_up = last.filter(|last| {
-        last.manager.api_version != versions.own.api_version || !last.set().is_subset(&wanted)
-    });
-    managed.put(Entry::new(manager.clone(), writer.now.into(), wanted));
+    let given_up = last
+        .filter(|last| last.manager.api_version != versions.own.api_version || !last.set().is_subset(&owned));
+    let writes = |fields| Entry::new(manager.clone(), writer.now.into(), fields);
     if let Some(last) = &given_up {
+        managed.put(writes(reset.applied(wanted)));
         merged = prune(versions, merged, &managed, last);
+        managed.take(&manager);
     }
 
-    let value = {
-        let mut changes = Changes::new(*versions, reset, live, &merged);
-        if !force && let Some(conflicts) = conflicts(&managed, &mut changes, &manager) {
-            return Err(ApplyError::Conflicts(conflicts));
-        }
-        take_back(&mut managed, &mut changes, Some(&manager));
-        if let Some(mut entry) = managed.take(&manager) {
-            let owned = reset.owned(entry.set().into_owned());
-            if !owned.is_empty() {
-                entry.set_fields(owned);
-                managed.put(entry);
-            }
-        }
-        managed.into_value()
-    };
-    put_managed_fields(&mut merged, value);
-    Ok(merged)
+    let mut changes = Changes::new(*versions, reset, live, &merged);
+    if !force && let Some(conflicts) = conflicts(&managed, &mut changes) {
+        return Err(ApplyError::Conflicts(conflicts));
+    }
+    take_back(&mut managed, &mut changes, None);
+    if !owned.is_empty() {
+        managed.put(writes(owned));
+    }
+    let managed = managed.into_value();
+    Ok(Applied { object: merged, managed, is_too_deep })
 }
 
 /// Objects from before the first apply belong to somebody: to whoever wrote them, under one name.
@@ -112,10 +135,9 @@ fn before_first_apply(versions: &Versions<'_>, writer: &Writer<'_>, reset: &Rese
     first
 }
 
-/// What other managers own and the apply changes.
-fn conflicts(managed: &Managed<'_>, changes: &mut Changes<'_>, writer: &Manager<'_>) -> Option<Conflicts> {
-    let others = managed.entries().iter().filter(|entry| !entry.manager.is(writer));
-    let conflicts = others.filter_map(|entry| {
+/// What the others own and the apply changes.
+fn conflicts(others: &Managed<'_>, changes: &mut Changes<'_>) -> Option<Conflicts> {
+    let conflicts = others.entries().iter().filter_map(|entry| {
         let found = changes.at(&entry.manager.api_version)?;
         let set = entry.set();
         if !set.intersects(&found.modified) && !set.intersects(&found.added) {

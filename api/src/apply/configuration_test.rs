@@ -1,9 +1,8 @@
 //! The laws of applying, on random configurations. Stories are told in `tests/it/scenario`.
 
 use super::*;
-use crate::json::{Value, parse, write};
+use crate::json::{parse, write};
 use crate::naming::KUBERNETES;
-use crate::schema::conform::conform;
 use crate::schema::decode_form::zero_object;
 use crate::schema::registry::Registry;
 use crate::strategy::Endpoint;
@@ -79,8 +78,8 @@ impl World {
         let versions = Versions::of(&self.registry, resource);
         let reset = Reset::of(resource, Endpoint::Main);
         let writer = Writer { manager, subresource: "", now: "2024-01-01T00:00:00Z" };
-        let merged = apply(&versions, &writer, &reset, live, config, force)?;
-        Ok(conform(versions.message(), Value::Object(merged)).unwrap().object)
+        let applied = apply(&versions, &writer, &reset, live, config, force)?;
+        Ok(applied.conformed(versions.message(), live).unwrap())
     }
 
     fn nothing(&self) -> Object {

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use hashbrown::HashMap;
 
 use super::check::TypeError;
-use super::typed::{Type, item_element};
+use super::typed::{Type, item_element, same_item};
 use crate::field::{Element, FieldSet};
 use crate::json::{Key, Object, Value};
 use crate::schema::table::{Kind, ListType, Message};
@@ -21,82 +21,97 @@ use crate::schema::table::{Kind, ListType, Message};
 /// Elements of lists that cannot be told apart. The configuration was checked before, so it is the object that has
 /// them.
 pub fn merge(message: &'static Message, live: &Object, config: &Object) -> Result<Object, TypeError> {
-    members(Type::of_message(message), Some(live), Some(config))
+    let mut merged = live.clone();
+    members(Type::of_message(message), &mut merged, config)?;
+    Ok(merged)
 }
 
-fn merged(of: Type, live: &Value, config: &Value) -> Result<Value, TypeError> {
-    Ok(match of.for_value(config) {
-        Type::Struct { atomic: true, .. } | Type::Map { atomic: true, .. } | Type::Scalar(_) => {
-            config.clone()
-        }
-        Type::List { list: ListType::Atomic, .. } => config.clone(),
+/// Lays `config` over one value, in place: what stays as it is is not touched.
+fn lay(of: Type, live: &mut Value, config: &Value) -> Result<(), TypeError> {
+    match of.for_value(config) {
+        Type::Scalar(_)
+        | Type::Struct { atomic: true, .. }
+        | Type::Map { atomic: true, .. }
+        | Type::List { list: ListType::Atomic, .. } => replace(live, config),
         Type::Struct { .. } | Type::Map { .. } | Type::Deduced => {
-            let (live, config_members) = (live.as_object(), config.as_object());
-            if live.is_none_or(Object::is_empty) && config_members.is_none_or(Object::is_empty) {
-                return Ok(config.clone());
+            let config_members = config.as_object().filter(|members| !members.is_empty());
+            if config_members.is_none() && live.as_object().is_none_or(Object::is_empty) {
+                replace(live, config);
+                return Ok(());
             }
-            members(of, live, config_members)?.into()
+            if live.as_object().is_none() {
+                *live = Object::new().into();
+            }
+            if let (Some(live), Some(config)) = (live.as_object_mut(), config_members) {
+                members(of, live, config)?;
+            }
         }
         Type::List { item, list } => {
-            let (live, config_items) =
-                (live.as_array().unwrap_or_default(), config.as_array().unwrap_or_default());
-            if live.is_empty() && config_items.is_empty() {
-                return Ok(config.clone());
+            let config_items = config.as_array().unwrap_or_default();
+            if config_items.is_empty() && live.as_array().is_none_or(<[Value]>::is_empty) {
+                replace(live, config);
+                return Ok(());
             }
-            Value::Array(items(item, list, live, config_items)?)
+            if live.as_array().is_none() {
+                *live = Value::Array(Vec::new());
+            }
+            if let Some(live) = live.as_array_mut() {
+                items(item, list, live, config_items)?;
+            }
         }
-    })
+    }
+    Ok(())
 }
 
-fn members(of: Type, live: Option<&Object>, config: Option<&Object>) -> Result<Object, TypeError> {
-    let empty = Object::new();
-    let (live, config) = (live.unwrap_or(&empty), config.unwrap_or(&empty));
-    let mut over = Lookup::new(config);
-    let mut result = Vec::with_capacity(live.len() + config.len());
-    for (name, value) in live.iter() {
-        let value = match over.take(name) {
-            None => value.clone(),
-            Some(config) => match of.step(&Element::field(name)) {
-                Some(below) => {
-                    merged(below, value, config).map_err(|error| error.within(Element::field(name)))?
-                }
-                None => config.clone(),
-            },
+/// Copies nothing where both are the same already.
+fn replace(live: &mut Value, config: &Value) {
+    if live != config {
+        *live = config.clone();
+    }
+}
+
+fn members(of: Type, live: &mut Object, config: &Object) -> Result<(), TypeError> {
+    let mut places = Places::of(live);
+    for (name, value) in config.members() {
+        let Some(at) = places.find(live, name) else {
+            live.members_mut().push((name.clone(), value.clone()));
+            continue;
         };
-        result.push((Key::Owned(name.to_owned()), value));
+        let slot = &mut live.members_mut()[at].1;
+        match of.step(&Element::field(&**name)) {
+            Some(below) => lay(below, slot, value).map_err(|error| error.within(Element::field(&**name)))?,
+            None => replace(slot, value),
+        }
     }
-    for (name, value) in over.rest() {
-        result.push((Key::Owned(name.to_owned()), value.clone()));
-    }
-    Ok(result.into_iter().collect())
+    Ok(())
 }
 
-/// The members of an object by name, each taken once. Scans while there are few, hashes when there are many.
-struct Lookup<'o> {
-    object: &'o Object,
-    by_name: Option<HashMap<&'o str, usize>>,
-    members: Vec<Option<(&'o str, &'o Value)>>,
+/// Where the members of an object stand. Looks on from the last one found while they are few, hashes when they are
+/// many. Members added later are not among them.
+struct Places {
+    count: usize,
+    next: usize,
+    by_name: Option<HashMap<Key, usize>>,
 }
 
-impl<'o> Lookup<'o> {
-    fn new(object: &'o Object) -> Self {
+impl Places {
+    fn of(object: &Object) -> Self {
         const SCAN_MAX: usize = 32;
-        let members: Vec<_> = object.iter().map(Some).collect();
-        let by_name = (members.len() > SCAN_MAX)
-            .then(|| object.iter().enumerate().map(|(at, (name, _))| (name, at)).collect());
-        Lookup { object, by_name, members }
+        let names = || object.members().iter().enumerate().map(|(at, (name, _))| (name.clone(), at));
+        let by_name = (object.len() > SCAN_MAX).then(|| names().collect());
+        Places { count: object.len(), next: 0, by_name }
     }
 
-    fn take(&mut self, name: &str) -> Option<&'o Value> {
-        let at = match &self.by_name {
-            Some(by_name) => by_name.get(name).copied()?,
-            None => self.object.iter().position(|(other, _)| other == name)?,
-        };
-        self.members[at].take().map(|(_, value)| value)
-    }
-
-    fn rest(self) -> impl Iterator<Item = (&'o str, &'o Value)> {
-        self.members.into_iter().flatten()
+    fn find(&mut self, object: &Object, name: &str) -> Option<usize> {
+        if let Some(by_name) = &self.by_name {
+            return by_name.get(name).copied();
+        }
+        let members = &object.members()[..self.count];
+        let is_it = |(other, _): &(Key, Value)| other == name;
+        let ahead = members[self.next..].iter().position(is_it).map(|ahead| self.next + ahead);
+        let at = ahead.or_else(|| members[..self.next].iter().position(is_it))?;
+        self.next = at + 1;
+        Some(at)
     }
 }
 
@@ -114,37 +129,73 @@ fn indexed<'v>(item: Kind, list: ListType, values: &'v [Value]) -> Result<Vec<It
         .collect()
 }
 
+/// Where an element of a merged list comes from.
+#[derive(Clone, Copy)]
+enum Source {
+    /// Only the object has it, at this place.
+    Live(usize),
+    /// The configuration has it, at this place; the object has not, or more than once.
+    Config(usize),
+    /// Both have it.
+    Both { live: usize, config: usize },
+}
+
 /// Merges the elements of two lists.
-///
-/// Both are walked at once. An element that only the object has is taken where it stands; one that both have is taken
-/// where the configuration has it. An element that the object has twice is replaced, not merged, where the
-/// configuration has it.
-fn items(item: Kind, list: ListType, live: &[Value], config: &[Value]) -> Result<Vec<Value>, TypeError> {
+fn items(item: Kind, list: ListType, live: &mut Vec<Value>, config: &[Value]) -> Result<(), TypeError> {
     let of = Type::of_kind(item);
-    let live = indexed(item, list, live)?;
-    let config = indexed(item, list, config)?;
-    let in_config = positions(&config);
-    let in_live = positions(&live);
+    let lay_one = |live: &mut Value, config: &Value| {
+        let within = |error: TypeError| match item_element(item, list, config) {
+            Ok(element) => error.within(element),
+            Err(_) => error,
+        };
+        lay(of, live, config).map_err(within)
+    };
+    // Mostly both have the same elements in the same order. No element comes twice: the configuration was checked.
+    if live.len() == config.len() && live.iter().zip(config).all(|(a, b)| same_item(item, list, a, b)) {
+        return live.iter_mut().zip(config).try_for_each(|(live, config)| lay_one(live, config));
+    }
+    let plan = plan(&indexed(item, list, live)?, &indexed(item, list, config)?);
+    let mut result = Vec::with_capacity(plan.len());
+    for source in plan {
+        result.push(match source {
+            Source::Live(at) => std::mem::take(&mut live[at]),
+            Source::Config(at) => config[at].clone(),
+            Source::Both { live: at, config: other } => {
+                let mut merged = std::mem::take(&mut live[at]);
+                lay_one(&mut merged, &config[other])?;
+                merged
+            }
+        });
+    }
+    *live = result;
+    Ok(())
+}
+
+/// The order of a merged list.
+///
+/// Both lists are walked at once. An element that only the object has is taken where it stands; one that both have is
+/// taken where the configuration has it. An element that the object has twice is replaced, not merged, where the
+/// configuration has it.
+fn plan(live: &[Item<'_>], config: &[Item<'_>]) -> Vec<Source> {
+    let in_config = positions(config);
+    let in_live = positions(live);
     // What both have, in the order of the configuration.
     let mut shared = config.iter().map(|(element, _)| element).filter(|element| in_live.has(element));
     let mut next_shared = shared.next();
     let mut is_merged = vec![false; config.len()];
     let mut result = Vec::with_capacity(live.len().max(config.len()));
     let (mut at_live, mut at_config) = (0, 0);
-    let merge_at = |at: usize| -> Result<Value, TypeError> {
-        let (element, value) = &config[at];
-        match in_live.only(element).map(|at| live[at].1) {
-            Some(live) => merged(of, live, value).map_err(|error| error.within(element.clone())),
-            None => Ok((*value).clone()),
-        }
+    let merged = |at: usize| match in_live.only(&config[at].0) {
+        Some(live) => Source::Both { live, config: at },
+        None => Source::Config(at),
     };
     while at_live < live.len() || at_config < config.len() {
-        if let Some((element, value)) = live.get(at_live) {
+        if let Some((element, _)) = live.get(at_live) {
             let partner = in_config.first(element);
             if at_config < config.len() {
                 if *element == config[at_config].0 {
                     is_merged[at_config] = true;
-                    result.push(merge_at(at_config)?);
+                    result.push(merged(at_config));
                     at_live += 1;
                     at_config += 1;
                     next_shared = shared.next();
@@ -157,7 +208,7 @@ fn items(item: Kind, list: ListType, live: &[Value], config: &[Value]) -> Result
             }
             match partner {
                 None => {
-                    result.push((*value).clone());
+                    result.push(Source::Live(at_live));
                     at_live += 1;
                     continue;
                 }
@@ -168,14 +219,14 @@ fn items(item: Kind, list: ListType, live: &[Value], config: &[Value]) -> Result
         }
         if at_config < config.len() {
             is_merged[at_config] = true;
-            result.push(merge_at(at_config)?);
+            result.push(merged(at_config));
             if next_shared == Some(&config[at_config].0) {
                 next_shared = shared.next();
             }
             at_config += 1;
         }
     }
-    Ok(result)
+    result
 }
 
 /// Places of the elements of a list, ascending by step.
@@ -246,14 +297,14 @@ fn without(of: Type, value: &Value, fields: &FieldSet<'_>) -> Value {
 
 fn without_members(of: Type, object: &Object, fields: &FieldSet<'_>) -> Option<Object> {
     let mut kept: Vec<(Key, Value)> = Vec::with_capacity(object.len());
-    for (name, value) in object.iter() {
-        let element = Element::Field(Cow::Borrowed(name));
+    for (name, value) in object.members() {
+        let element = Element::Field(Cow::Borrowed(&**name));
         let value = match (fields.get(&element), of.step(&element)) {
             (Some(node), _) if node.member => continue,
             (Some(node), Some(below)) => without(below, value, &node.children),
             _ => value.clone(),
         };
-        kept.push((Key::Owned(name.to_owned()), value));
+        kept.push((name.clone(), value));
     }
     (!kept.is_empty()).then(|| kept.into_iter().collect())
 }

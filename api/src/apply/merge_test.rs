@@ -1,6 +1,8 @@
 //! Merging and removing, per shape of the schema.
 
 use super::*;
+use crate::apply::check::check;
+use crate::codec::protobuf::generate::{self, Random};
 use crate::json::{parse, write};
 use crate::naming::KUBERNETES;
 use crate::schema::builtin;
@@ -117,4 +119,83 @@ fn fields_are_taken_out_with_all_below_them() {
         let got = remove(message, &object(pod), &FieldSet::parse(fields).unwrap());
         assert_eq!(text(got), want, "{fields}");
     }
+}
+
+/// The merge as it is described: everything is made anew, and nothing is known beforehand.
+fn plainly(of: Type, live: Option<&Value>, config: &Value) -> Result<Value, TypeError> {
+    let Some(live) = live else { return Ok(config.clone()) };
+    let empty = Object::new();
+    match of.for_value(config) {
+        Type::Struct { atomic: false, .. } | Type::Map { atomic: false, .. } | Type::Deduced => {
+            let (live, over) = (live.as_object().unwrap_or(&empty), config.as_object().unwrap_or(&empty));
+            if live.is_empty() && over.is_empty() {
+                return Ok(config.clone());
+            }
+            let mut made = Object::new();
+            for (name, value) in live.iter() {
+                let below = of.step(&Element::field(name));
+                made.push(
+                    name.to_owned(),
+                    match (over.get(name), below) {
+                        (None, _) => value.clone(),
+                        (Some(config), None) => config.clone(),
+                        (Some(config), Some(below)) => plainly(below, Some(value), config)
+                            .map_err(|error| error.within(Element::field(name)))?,
+                    },
+                );
+            }
+            for (name, value) in over.iter().filter(|(name, _)| !live.contains(name)) {
+                made.push(name.to_owned(), value.clone());
+            }
+            Ok(made.into())
+        }
+        Type::List { item, list } if list != ListType::Atomic => {
+            let (live, over) = (live.as_array().unwrap_or_default(), config.as_array().unwrap_or_default());
+            if live.is_empty() && over.is_empty() {
+                return Ok(config.clone());
+            }
+            let (live, over) = (indexed(item, list, live)?, indexed(item, list, over)?);
+            let made = plan(&live, &over).into_iter().map(|source| match source {
+                Source::Live(at) => Ok(live[at].1.clone()),
+                Source::Config(at) => Ok(over[at].1.clone()),
+                Source::Both { live: at, config } => {
+                    let (element, value) = &over[config];
+                    plainly(Type::of_kind(item), Some(live[at].1), value)
+                        .map_err(|error| error.within(element.clone()))
+                }
+            });
+            Ok(Value::Array(made.collect::<Result<_, _>>()?))
+        }
+        _ => Ok(config.clone()),
+    }
+}
+
+#[test]
+fn merging_in_place_is_merging() {
+    let (mut random, mut laid, mut failed) = (Random(5), 0, 0);
+    // Nobody asks whether an object as a whole is atomic.
+    for &message in builtin::messages(&KUBERNETES).iter().filter(|message| !message.atomic) {
+        for at in 0..24 {
+            let live = generate::object(&mut random, message, 0);
+            let (mut config, mut live) = (Value::Object(live.clone()), Value::Object(live));
+            if at % 3 == 0 {
+                config = generate::object(&mut random, message, 0).into();
+            }
+            generate::thin(&mut random, &mut config);
+            for _ in 0..at % 4 {
+                generate::disturb(&mut random, &mut config);
+                generate::disturb(&mut random, &mut live);
+            }
+            let (Value::Object(live), Value::Object(config)) = (live, config) else { continue };
+            if !check(message, &config).is_empty() {
+                continue;
+            }
+            let want = plainly(Type::of_message(message), Some(&live.clone().into()), &config.clone().into());
+            laid += 1;
+            failed += usize::from(want.is_err());
+            let got = merge(message, &live, &config).map(Value::Object);
+            assert_eq!(got, want, "{}: {live:?} and {config:?}", message.name);
+        }
+    }
+    assert!(laid > 5_000 && failed > 0, "{laid} laid over, {failed} failed");
 }

@@ -26,7 +26,7 @@ mod track;
 mod typed;
 mod versions;
 
-pub use configuration::{ApplyError, apply};
+pub use configuration::{Applied, ApplyError, apply};
 pub use conflict::Conflicts;
 pub use managed::{Managed, Manager, Operation, is_same_but_for_times};
 pub use reset::Reset;

@@ -25,6 +25,9 @@ const IDENTITY: [&str; 11] = [
 
 static OWNED_BY_NOBODY: LazyLock<FieldSet<'static>> = LazyLock::new(|| FieldSet::of_fields(&IDENTITY));
 
+/// Nobody owns all there is about an object.
+static METADATA: LazyLock<FieldSet<'static>> = LazyLock::new(|| FieldSet::of_fields(&["metadata"]));
+
 /// What an update through `/resize` takes; `*` is any element.
 const RESIZED: [&[&str]; 4] = [
     &["spec", "containers", "*", "resources"],
@@ -103,8 +106,7 @@ impl Reset {
 
     /// What a configuration that is applied here comes to own.
     pub fn owned<'t>(&self, set: FieldSet<'t>) -> FieldSet<'t> {
-        let whole = FieldSet::of_fields(&["metadata"]);
-        let set = set.recursive_difference(&self.skipped).difference(&whole);
+        let set = set.recursive_difference(&self.skipped).difference(&METADATA);
         match self.only {
             None => set,
             Some(only) => matching(set, only, 0),

@@ -208,6 +208,32 @@ pub fn item_element<'t>(item: Kind, list: ListType, value: &'t Value) -> Result<
     }
 }
 
+/// Whether two elements of a list lead to the same step; not so where one of them leads to none. Makes no step.
+pub fn same_item(item: Kind, list: ListType, a: &Value, b: &Value) -> bool {
+    match list {
+        ListType::Atomic => false,
+        ListType::Set => match (a, b) {
+            (Value::Object(_) | Value::Array(_) | Value::Null, _) => false,
+            (a, b) => Scalar::of(a) == Scalar::of(b),
+        },
+        ListType::Map(keys) => {
+            let (Value::Object(a), Value::Object(b)) = (a, b) else { return false };
+            let mut has_key = false;
+            keys.iter().all(|key| {
+                let same = match (a.get(key), b.get(key)) {
+                    (None, None) => return true, // decided below: both have the default, if there is one
+                    (Some(a), Some(b)) => Scalar::of(a) == Scalar::of(b),
+                    (Some(given), None) | (None, Some(given)) => {
+                        key_default(item, key).is_some_and(|default| default == Scalar::of(given))
+                    }
+                };
+                has_key = true;
+                same
+            }) && (has_key || keys.iter().any(|key| key_default(item, key).is_some()))
+        }
+    }
+}
+
 fn key_default(item: Kind, key: &str) -> Option<Scalar<'static>> {
     let Kind::Message(message) = item else { return None };
     let text = message.field(key)?.default?;

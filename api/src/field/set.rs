@@ -73,6 +73,11 @@ impl<'t> FieldSet<'t> {
         self.nodes.iter().map(|node| usize::from(node.member) + node.children.len()).sum()
     }
 
+    /// How many steps its longest path has.
+    pub fn depth(&self) -> usize {
+        self.nodes.iter().map(|node| 1 + node.children.depth()).max().unwrap_or(0)
+    }
+
     /// The first steps of all paths, ascending.
     pub fn nodes(&self) -> &[Node<'t>] {
         &self.nodes

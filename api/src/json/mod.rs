@@ -226,6 +226,11 @@ impl Object {
         self.0.retain_mut(|(key, value)| keep(key, value));
     }
 
+    /// The members in order, with their names as they are kept.
+    pub fn members(&self) -> &[(Key, Value)] {
+        &self.0
+    }
+
     /// The members as their vector, for those who reorder or sort them.
     pub fn members_mut(&mut self) -> &mut Vec<(Key, Value)> {
         &mut self.0

@@ -1,16 +1,19 @@
 //! Tree to canonical tree by schema: what `decode` does to text, done to the outcome of a patch.
 //!
 //! The tree is handed to decode's visitors as if it were being parsed, so both obey one set of rules. Values are
-//! moved, not copied. Depth is bounded here, because a patch can nest deeper than any text it was made of.
+//! moved, not copied. Depth is bounded here, because a patch can nest deeper than any text it was made of. Of an object
+//! that came of another one by a few changes, only what is not as it was is read again.
 
 use serde::de::value::StringDeserializer;
 use serde::de::{DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, SeqAccess, Visitor};
 use serde::forward_to_deserialize_any;
+use smallvec::SmallVec;
 
-use super::decode::{DecodeError, Decoded, read_root};
+use super::decode::{DecodeError, Decoded, read_item, read_root, read_whole};
+use super::decode_form::{is_always_written, is_left_out, position, zero_field};
 use super::decode_report::Report;
-use super::table::Message;
-use crate::json::{DEPTH_MAX, Key, Value};
+use super::table::{Field, Kind, Message, Shape};
+use crate::json::{DEPTH_MAX, Key, Object, Value};
 
 /// Makes `value` an object of type `message`: types checked, unknown fields dropped and reported, fields in schema
 /// order, scalars canonical.
@@ -21,6 +24,94 @@ pub fn conform(message: &'static Message, value: Value) -> Result<Decoded, Decod
     let report = Report::default();
     let read = read_root(&report, message, Source { value, depth: DEPTH_MAX });
     report.finish(read, |halt| halt.0)
+}
+
+/// As [`conform`], for an `object` most of which is as in `known`, which conforms already: equal parts stay as they are.
+///
+/// # Errors
+/// As [`conform`].
+pub fn conform_changes(
+    message: &'static Message,
+    mut object: Object,
+    known: &Object,
+) -> Result<Object, DecodeError> {
+    match members(message, &mut object, known) {
+        Ok(()) => Ok(object),
+        // What is wrong, and where, is told of the object as a whole. What was done to its other parts is what would
+        // be done to them now.
+        Err(Odd) => conform(message, Value::Object(object)).map(|decoded| decoded.object),
+    }
+}
+
+/// Something does not conform; it is still where it was.
+struct Odd;
+
+fn members(message: &'static Message, object: &mut Object, known: &Object) -> Result<(), Odd> {
+    // Fields that are given, by position, and where their members stand.
+    let mut given: SmallVec<[(u16, usize); 24]> = SmallVec::new();
+    let mut next_known = known.iter();
+    for (at, (name, value)) in object.members_mut().iter_mut().enumerate() {
+        let Some(position) = position(message, name) else { continue };
+        let field = &message.fields[usize::from(position)];
+        // Nearly always both have the same members in the same order.
+        let known = match next_known.next() {
+            Some((other, known)) if *name == other => Some(known),
+            _ => known.get(name),
+        };
+        if known.is_some_and(|known| known == value) || whole(field, value, known)? {
+            given.push((position, at));
+        }
+    }
+    // From here on nothing can go wrong, and values are moved.
+    if !given.is_sorted() {
+        given.sort_unstable();
+    }
+    let mut given = given.into_iter().peekable();
+    let mut old = std::mem::take(object.members_mut());
+    let members = object.members_mut();
+    members.reserve(old.len());
+    for (at, field) in message.fields.iter().enumerate() {
+        let value = match given.next_if(|(position, _)| usize::from(*position) == at) {
+            Some((_, member)) => std::mem::take(&mut old[member].1),
+            None if is_always_written(field) => zero_field(field),
+            None => continue,
+        };
+        members.push((Key::Borrowed(field.name), value));
+    }
+    Ok(())
+}
+
+/// Makes the value of a field conform; whether there is one then.
+fn whole(field: &'static Field, value: &mut Value, known: Option<&Value>) -> Result<bool, Odd> {
+    match (field.shape, field.kind, &mut *value, known) {
+        (Shape::Single, Kind::Message(message), Value::Object(object), Some(Value::Object(known))) => {
+            members(message, object, known)?;
+        }
+        (Shape::List, Kind::Message(_), Value::Array(items), Some(Value::Array(known)))
+            if !items.is_empty() =>
+        {
+            for (at, item) in items.iter_mut().enumerate() {
+                match (field.kind, &mut *item, known.get(at)) {
+                    (_, item, Some(known)) if *item == *known => {}
+                    (Kind::Message(message), Value::Object(item), Some(Value::Object(known))) => {
+                        members(message, item, known)?;
+                    }
+                    (_, item, _) => {
+                        let source = Source { value: item.clone(), depth: DEPTH_MAX };
+                        *item = read_item(&Report::default(), field.kind, source).map_err(|_| Odd)?;
+                    }
+                }
+            }
+        }
+        (_, _, value, _) => {
+            let source = Source { value: value.clone(), depth: DEPTH_MAX };
+            match read_whole(&Report::default(), field, source).map_err(|_| Odd)? {
+                Some(read) => *value = read,
+                None => return Ok(false),
+            }
+        }
+    }
+    Ok(!is_left_out(field, value))
 }
 
 /// How decoding ends early: with the error already in the report, or with this sentence.
@@ -104,3 +195,7 @@ impl<'de> MapAccess<'de> for Members {
         seed.deserialize(Source { value: std::mem::take(&mut self.value), depth: self.depth })
     }
 }
+
+#[cfg(test)]
+#[path = "conform_test.rs"]
+mod tests;

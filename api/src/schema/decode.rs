@@ -80,6 +80,25 @@ pub(super) fn read_root<'de, D: Deserializer<'de>>(
     }
 }
 
+/// Reads the whole value of a field by itself; `None` for what counts as none.
+pub(super) fn read_whole<'de, D: Deserializer<'de>>(
+    report: &Report,
+    field: &'static Field,
+    source: D,
+) -> Result<Option<Value>, D::Error> {
+    Whole { report, field, path: None }.deserialize(source)
+}
+
+/// Reads one element of a list by itself.
+pub(super) fn read_item<'de, D: Deserializer<'de>>(
+    report: &Report,
+    kind: Kind,
+    source: D,
+) -> Result<Value, D::Error> {
+    let read = Single { report, kind, path: None }.deserialize(source)?;
+    Ok(read.unwrap_or_else(|| zero(kind)))
+}
+
 /// Reads one value of a kind; `None` for `null` and for scalars whose text means "not set".
 #[derive(Clone, Copy)]
 pub(super) struct Single<'c> {

@@ -7,9 +7,12 @@
 //!
 //! What applying means is in [`crate::apply`]; here it gets a body, a store and answers.
 
+use std::borrow::Cow;
+
 use http::StatusCode;
 
 use super::Call;
+use super::options::decimal;
 use super::ownership::Owners;
 use super::write::{check_identity, create_object, dedup_owners, scope_to_request, update_owned};
 use crate::apply::{ApplyError, Reset, Versions, Writer, last_applied};
@@ -23,7 +26,6 @@ use crate::patch::PatchKind;
 use crate::query::{FieldValidation, WriteOptions, invalid_options};
 use crate::rendition::{Renderer, refuse_list_transform};
 use crate::response::{Response, respond_object};
-use crate::schema::conform::conform;
 use crate::schema::decode_form::zero_object;
 use crate::schema::defaults;
 use crate::status::{Reason, Status};
@@ -51,12 +53,14 @@ pub async fn apply(
             }
         }
         let updated = update_owned(call, endpoint, options.dry_run, Owners::AsGiven, |call, stored, old| {
-            let mut live = convert::to_served(call.resource, old.clone(), call.api.naming)?;
-            let revision = stored.entry.revision().to_string();
-            set_meta(&mut live, "resourceVersion", Some(revision.as_str().into()));
+            let live = if call.resource.is_stored_form() {
+                Cow::Borrowed(old)
+            } else {
+                Cow::Owned(convert::to_served(call.resource, old.clone(), call.api.naming)?)
+            };
             let mut object = merged(call, endpoint, &live, &config, &options)?;
             // Unless the configuration names a version, the apply goes on top of whatever there is.
-            if meta(&object, "resourceVersion") == revision {
+            if decimal(meta(&object, "resourceVersion")) == Some(stored.entry.revision()) {
                 set_meta(&mut object, "resourceVersion", None);
             }
             dedup_owners(call, &mut object);
@@ -107,6 +111,11 @@ pub struct Configuration {
 }
 
 impl Configuration {
+    /// The configuration as a tree, without managed fields.
+    pub fn object(&self) -> &Object {
+        &self.object
+    }
+
     /// Warns of keys that come twice, or refuses them. An apply is judged by what it says first.
     fn judge(&self, call: &mut Call<'_>, options: &WriteOptions) -> Result<(), Status> {
         let Some(error) = &self.duplicates else { return Ok(()) };
@@ -201,19 +210,21 @@ fn merged(
 ) -> Result<Object, Status> {
     let versions = Versions::of(&call.api.registry, call.resource);
     let reset = Reset::of(call.resource, endpoint);
-    let mut object = laid_over(call, &versions, endpoint.subresource(), &reset, (live, config), options)?;
+    let subresource = endpoint.subresource();
+    let mut object = laid_over(call, &versions, subresource, &reset, (live, live, config), options)?;
     check_identity(call, &object)?;
     scope_to_request(call, &mut object)?;
     Ok(object)
 }
 
-/// Lays a configuration over a live object of the versions given, for the manager of the request.
+/// Lays a configuration over a live object of the versions given, for the manager of the request. Of the live object
+/// stands beside it what is known to be as its type has it.
 pub fn laid_over(
     call: &mut Call<'_>,
     versions: &Versions<'_>,
     subresource: &str,
     reset: &Reset,
-    (live, configuration): (&Object, &Configuration),
+    (live, known, configuration): (&Object, &Object, &Configuration),
     options: &WriteOptions,
 ) -> Result<Object, Status> {
     let config = &configuration.object;
@@ -240,7 +251,7 @@ pub fn laid_over(
         format!("({namespace}/{name}; {group}/{version}, Kind={kind})")
     };
     let failed = |what: &str| Status::new(Reason::Unknown, what);
-    let mut merged = applied.map_err(|error| match error {
+    let mut applied = applied.map_err(|error| match error {
         ApplyError::Conflicts(conflicts) => conflicts.to_status(),
         ApplyError::Configuration(errors) => {
             failed(&format!("failed to create typed patch object {}: {errors}", place()))
@@ -249,10 +260,9 @@ pub fn laid_over(
     })?;
     configuration.judge(call, options)?;
     if is_migrating {
-        last_applied::refresh(naming, &mut merged, config);
+        last_applied::refresh(naming, &mut applied.object, config);
     }
-    let conformed = conform(versions.message(), Value::Object(merged)).map_err(|error| {
+    applied.conformed(versions.message(), known).map_err(|error| {
         failed(&format!("failed to convert new typed object {} to object: {error}", place()))
-    })?;
-    Ok(conformed.object)
+    })
 }

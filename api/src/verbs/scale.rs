@@ -165,7 +165,8 @@ async fn apply(call: &mut Call<'_>, view: &View<'_>, body: (PatchKind, &[u8])) -
     write(call, view, options.dry_run, |call, live| {
         let revision = meta(&live, "resourceVersion").to_owned();
         let versions = Versions::of_body(&call.api.registry, &view.api_version, view.message);
-        let objects = (&live, &config);
+        // The view was made by hand: nothing of it is known to be as its type has it.
+        let objects = (&live, &Object::new(), &config);
         let mut scale =
             super::apply::laid_over(call, &versions, SUBRESOURCE, &Reset::none(), objects, &options)?;
         super::write::check_identity(call, &scale)?;

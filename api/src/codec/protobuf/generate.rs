@@ -1,5 +1,5 @@
-//! Objects of any type, made from its table and a seed: what the tests of the codec feed on. They are as protobuf has
-//! them, without the `kind` and `apiVersion` that only JSON knows.
+//! Objects of any type, made from its table and a seed: what tests of codecs and of ownership feed on. They are as
+//! protobuf has them, without the `kind` and `apiVersion` that only JSON knows.
 
 use crate::json::{Object, Value};
 use crate::schema::decode_form::{is_always_written, zero_field};
@@ -47,6 +47,51 @@ pub fn object(random: &mut Random, message: &'static Message, level: usize) -> O
         is_always_written(field)
     });
     object
+}
+
+/// Leaves out about one in four of all members and elements.
+pub fn thin(random: &mut Random, value: &mut Value) {
+    match value {
+        Value::Object(members) => members.retain(|_, value| {
+            thin(random, value);
+            random.below(4) > 0
+        }),
+        Value::Array(items) => items.retain_mut(|item| {
+            thin(random, item);
+            random.below(4) > 0
+        }),
+        _ => {}
+    }
+}
+
+/// Changes one thing somewhere in a tree, as a patch might: a member or an element goes, moves, comes twice or under
+/// another name, or something becomes something else.
+pub fn disturb(random: &mut Random, value: &mut Value) {
+    let choice = random.below(8);
+    match value {
+        Value::Object(object) if !object.is_empty() && choice > 0 => {
+            let members = object.members_mut();
+            let at = random.below(members.len());
+            match choice {
+                1 => drop(members.remove(at)),
+                2 => members.swap(0, at),
+                3 if !members.iter().any(|(name, _)| name == "x") => members[at].0 = "x".into(),
+                _ => disturb(random, &mut members[at].1),
+            }
+        }
+        Value::Array(items) if !items.is_empty() && choice > 0 => {
+            let at = random.below(items.len());
+            match choice {
+                1 => drop(items.remove(at)),
+                2 => items.swap(0, at),
+                3 => items.push(items[at].clone()),
+                _ => disturb(random, &mut items[at]),
+            }
+        }
+        Value::String(text) if choice > 2 => text.push('x'),
+        Value::Int(number) if choice > 2 => *number ^= 1,
+        other => *other = any(random),
+    }
 }
 
 fn whole(random: &mut Random, field: &'static Field, level: usize) -> Value {

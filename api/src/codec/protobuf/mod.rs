@@ -17,7 +17,7 @@ mod wire;
 #[cfg(test)]
 mod agreement_test;
 #[cfg(test)]
-pub(super) mod generate;
+pub(crate) mod generate;
 
 pub use decode::decode;
 pub use encode::{EncodeError, encode};

@@ -1,0 +1,85 @@
+//! Server-side apply as a function, on a pod of 3.5 KiB that was created by one manager and applied by another: from
+//! the text of the configuration and the live object as a tree to the object that would be stored as a tree. Neither
+//! the network, nor the store, nor validation is in it.
+
+use api::apply::{Reset, Versions, Writer, apply, created};
+use api::json::{Object, Value};
+use api::naming::CLUSTER;
+use api::patch::PatchKind;
+
+use api::schema::decode::decode;
+use api::schema::defaults;
+use api::schema::registry::{Registry, Resource};
+use api::strategy::Endpoint;
+use api::verbs::apply::configuration;
+use benches::{data, scale};
+
+struct World {
+    registry: Registry,
+}
+
+impl World {
+    fn pods(&self) -> &Resource {
+        self.registry.resource("", "v1", "pods").expect("pods are built in")
+    }
+
+    fn apply(&self, live: &Object, text: &str, manager: &str) -> Object {
+        let pods = self.pods();
+        let config = configuration((PatchKind::Apply, text.as_bytes()), ("v1", "Pod"));
+        let config = config.expect("the pod is a configuration");
+        let versions = Versions::of(&self.registry, pods);
+        let reset = Reset::of(pods, Endpoint::Main);
+        let writer = Writer { manager, subresource: "", now: "2024-01-01T00:00:00Z" };
+        let applied = apply(&versions, &writer, &reset, live, config.object(), true).expect("it is forced");
+        let mut object = applied.conformed(versions.message(), live).expect("it fits");
+        defaults::apply(versions.message(), &mut object, &CLUSTER);
+        object
+    }
+
+    fn create(&self, text: &str) -> Object {
+        let pods = self.pods();
+        let mut object = decode(pods.table.message, text.as_bytes()).expect("the pod is a pod").object;
+        defaults::apply(pods.table.message, &mut object, &CLUSTER);
+        let versions = Versions::of(&self.registry, pods);
+        let reset = Reset::of(pods, Endpoint::Main);
+        let writer = Writer { manager: "creator", subresource: "", now: "2024-01-01T00:00:00Z" };
+        created(&versions, &writer, &reset, &mut object);
+        object
+    }
+}
+
+fn main() {
+    let world = World { registry: Registry::new(&CLUSTER) };
+    let one = data::pod("pod", 1);
+    let other = data::pod("pod", 2);
+    let live = world.apply(&world.create(&one), &one, "bench");
+    let fewer = one.replace(r#""nodeSelector":{"example.com/pool":"general"}"#, r#""hostname":"a""#);
+    let filter = std::env::args().skip(1).find(|argument| !argument.starts_with("--"));
+    for (what, live, text, manager) in [
+        ("create", None, &one, "bench"),
+        ("first apply of a created pod", Some(world.create(&one)), &one, "bench"),
+        ("the same again", Some(live.clone()), &one, "bench"),
+        ("one label", Some(live.clone()), &other, "bench"),
+        ("one field given up, another new", Some(live.clone()), &fewer, "bench"),
+        ("by a third manager", Some(live.clone()), &one, "third"),
+    ] {
+        if filter.as_ref().is_some_and(|filter| !what.contains(filter)) {
+            continue;
+        }
+        let count = scale(20_000, 10);
+        let nothing =
+            || api::schema::conform::conform(world.pods().table.message, Value::Object(Object::new()));
+        let live = live.unwrap_or_else(|| nothing().expect("nothing fits").object);
+        let start = std::time::Instant::now();
+        for _ in 0..count {
+            std::hint::black_box(world.apply(&live, text, manager));
+        }
+        let each = start.elapsed() / u32::try_from(count).expect("a small number");
+        line(what, &format!("{each:.1?}"));
+    }
+}
+
+#[expect(clippy::print_stdout, reason = "a bench reports on stdout")]
+fn line(what: &str, each: &str) {
+    println!("{what:38} {each:>10}");
+}
