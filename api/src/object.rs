@@ -73,16 +73,18 @@ pub fn same_at(a: &Object, b: &Object, path: &str) -> bool {
 
 /// Whether two objects agree, as [`same_at`] means it, in all but their managed fields and version.
 pub fn same_but_for_managed_fields(a: &Object, b: &Object) -> bool {
-    let others = |name: &str| !matches!(name, "managedFields" | "resourceVersion");
-    let members = |object: &'_ Object| -> Object {
-        let metadata = object.get("metadata").and_then(Value::as_object);
-        let kept = metadata.into_iter().flat_map(Object::iter).filter(|(name, _)| others(name));
-        kept.map(|(name, value)| (name.to_owned().into(), value.clone())).collect()
-    };
-    let bodies = |name: &str| name != "metadata";
-    a.iter().all(|(name, value)| !bodies(name) || same(Some(value), b.get(name)))
-        && b.iter().all(|(name, value)| !bodies(name) || a.contains(name) || is_empty(value))
-        && same(Some(&members(a).into()), Some(&members(b).into()))
+    static NOTHING: Object = Object::new();
+    fn metadata(object: &Object) -> &Object {
+        object.get("metadata").and_then(Value::as_object).unwrap_or(&NOTHING)
+    }
+    same_members(metadata(a), metadata(b), |name| !matches!(name, "managedFields" | "resourceVersion"))
+        && same_members(a, b, |name| name != "metadata")
+}
+
+/// Whether two objects agree in the members that are looked at.
+fn same_members(a: &Object, b: &Object, is_looked_at: impl Fn(&str) -> bool) -> bool {
+    a.iter().all(|(name, value)| !is_looked_at(name) || same(Some(value), b.get(name)))
+        && b.iter().all(|(name, value)| !is_looked_at(name) || a.contains(name) || is_empty(value))
 }
 
 fn same(a: Option<&Value>, b: Option<&Value>) -> bool {

@@ -10,6 +10,7 @@
 
 use std::borrow::Cow;
 
+use super::text;
 use crate::field::{FieldSet, FieldsV1Error};
 use crate::json::{Key, Object, Value};
 
@@ -141,6 +142,31 @@ impl<'t> Entry<'t> {
             Fields::Set(set) => Cow::Borrowed(set),
             // Only text that can be read gets here; damage would mean that nothing is owned.
             Fields::Text(text) => Cow::Owned(FieldSet::parse(text).unwrap_or_default()),
+        }
+    }
+
+    /// Whether it owns nothing. Text that says so is canonical.
+    pub fn is_empty(&self) -> bool {
+        match &self.fields {
+            Fields::Set(set) => set.is_empty(),
+            Fields::Text(text) => *text == "{}",
+        }
+    }
+
+    /// Whether it owns some path of `set`.
+    pub fn owns_any(&self, set: &FieldSet<'_>) -> bool {
+        let common = match &self.fields {
+            Fields::Text(written) => text::common(written, set),
+            Fields::Set(_) => None,
+        };
+        common.map_or_else(|| self.set().intersects(set), |common| common > 0)
+    }
+
+    /// What it owns, if nobody had to know it yet.
+    pub fn text(&self) -> Option<&'t str> {
+        match self.fields {
+            Fields::Text(text) => Some(text),
+            Fields::Set(_) => None,
         }
     }
 
@@ -297,6 +323,13 @@ impl<'t> Managed<'t> {
             None => fields,
         };
         self.entries.push(Entry::new(manager, time, fields));
+    }
+
+    /// Lets what `manager` has count from `time` on.
+    pub fn renew(&mut self, manager: &Manager<'_>, time: Cow<'t, str>) {
+        if let Some(entry) = self.entries.iter_mut().find(|entry| entry.manager.is(manager)) {
+            entry.time = time;
+        }
     }
 
     /// Merges the oldest updaters, one bucket for each version, until no more than `UPDATERS_MAX` are left

@@ -22,6 +22,7 @@ mod merge;
 mod reconcile;
 mod reset;
 pub mod scale;
+mod text;
 mod track;
 mod typed;
 mod versions;

@@ -9,9 +9,10 @@
 //! Nothing is tracked of an existing object that has no managed fields; a new object is always tracked.
 
 use super::compare::{Comparison, compare};
-use super::managed::{Managed, Manager, Operation, Requested};
+use super::managed::{Entry, Managed, Manager, Operation, Requested};
 use super::reconcile::reconcile;
 use super::reset::Reset;
+use super::text;
 use super::versions::{Version, Versions};
 use crate::json::{Object, Value};
 use crate::schema::decode_form::zero_object;
@@ -95,14 +96,33 @@ fn follow<'t>(
     new: &'t Object,
 ) -> Option<Value> {
     let mut changes = Changes::new(*versions, reset, live, new);
-    take_back(&mut managed, &mut changes, None);
-    let brought = changes.own.brought();
-    if !brought.is_empty() {
-        let manager = writer.manager(Operation::Update, versions.own.api_version);
-        managed.give(manager, writer.now.into(), brought);
+    let manager = writer.manager(Operation::Update, versions.own.api_version);
+    if owns_all_of_it(&managed, &manager, &changes) {
+        take_back(&mut managed, &mut changes, Some(&manager));
+        managed.renew(&manager, writer.now.into());
+    } else {
+        take_back(&mut managed, &mut changes, None);
+        let brought = changes.own.brought();
+        if !brought.is_empty() {
+            managed.give(manager, writer.now.into(), brought);
+        }
     }
     managed.cap();
     managed.into_value()
+}
+
+/// Whether the writer brings something, and all of it is what it owns already, so that its set stays as it is: giving
+/// back to it what was taken would make the same set of it. Looks at its text only; where that gives no answer, the
+/// answer is no.
+fn owns_all_of_it(managed: &Managed<'_>, writer: &Manager<'_>, changes: &Changes<'_>) -> bool {
+    let Comparison { removed, modified, added } = &changes.own;
+    if modified.is_empty() && added.is_empty() {
+        return false;
+    }
+    let Some(text) = managed.get(writer).and_then(Entry::text) else { return false };
+    text::common(text, removed) == Some(0)
+        && [modified, added].iter().all(|brought| text::common(text, brought) == Some(brought.len()))
+        && text::is_current(text, changes.versions.message()) == Some(true)
 }
 
 /// What changed from one state of an object to another, in every version that somebody asks for.
@@ -157,12 +177,11 @@ pub(super) fn take_back<'t>(
             return true;
         }
         let Some(found) = changes.at(&entry.manager.api_version) else { return false };
-        let set = entry.set();
         let lost = [&found.removed, &found.modified, &found.added];
-        if !lost.iter().any(|lost| set.intersects(lost)) {
-            return !set.is_empty();
+        if !lost.iter().any(|lost| entry.owns_any(lost)) {
+            return !entry.is_empty();
         }
-        let mut set = set.into_owned();
+        let mut set = entry.set().into_owned();
         if entry.manager.api_version == own.api_version {
             set = reconcile(own.message, entry.manager.operation, set, live);
         }

@@ -77,3 +77,81 @@ fn nothing_is_tracked_of_an_object_without_managed_fields() {
     updated(&versions, &writer, &reset, &live, &mut new);
     assert!(owners(&new).is_empty());
 }
+
+/// A pod of labels and containers, each of them there or not, with values that change.
+#[derive(Clone, Default)]
+struct Drawn {
+    labels: [u8; 3],
+    containers: [u8; 3],
+    finalizers: [u8; 2],
+}
+
+impl Drawn {
+    fn object(&self) -> Object {
+        let given = |list: &[u8], write: &dyn Fn(usize, u8) -> String| -> String {
+            let given = list.iter().enumerate().filter(|(_, value)| **value > 0);
+            given.map(|(at, value)| write(at, *value)).collect::<Vec<_>>().join(",")
+        };
+        let labels = given(&self.labels, &|at, value| format!(r#""l<{at}":"{value}""#));
+        let containers = given(&self.containers, &|at, value| {
+            let port = 80 + u32::from(value / 2);
+            format!(
+                r#"{{"name":"c{at}","image":"i{value}","command":["{value}"],"ports":[{{"containerPort":{port},"protocol":"TCP"}}]}}"#
+            )
+        });
+        let finalizers = given(&self.finalizers, &|at, _| format!(r#""f/{at}""#));
+        let text = format!(
+            r#"{{"kind":"Pod","apiVersion":"v1","metadata":{{"name":"x","labels":{{{labels}}},"finalizers":[{finalizers}]}},"spec":{{"containers":[{containers}]}}}}"#
+        );
+        let message = crate::schema::builtin::message(&KUBERNETES, "api.core.v1.Pod").unwrap();
+        crate::schema::decode::decode(message, text.as_bytes()).unwrap().object
+    }
+}
+
+#[test]
+fn what_is_seen_in_texts_is_what_sets_say() {
+    let registry = Registry::new(&KUBERNETES);
+    let resource = registry.resource("", "v1", "pods").unwrap();
+    let versions = Versions::of(&registry, resource);
+    let reset = Reset::of(resource, Endpoint::Main);
+    let mut seed = 42_u64;
+    let mut random = move |below: usize| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) as usize % below
+    };
+    let mut renewed = 0;
+    for _ in 0..300 {
+        let mut drawn = Drawn { labels: [1, 1, 0], containers: [1, 1, 0], finalizers: [1, 0] };
+        let mut live = drawn.object();
+        created(&versions, &Writer { manager: "m0", subresource: "", now: "t0" }, &reset, &mut live);
+        for at in 1..12 {
+            for _ in 0..random(3) {
+                let value = random(4) as u8;
+                match random(5) {
+                    0 | 1 => drawn.labels[random(3)] = value,
+                    2 | 3 => drawn.containers[random(3)] = value,
+                    _ => drawn.finalizers[random(2)] = value,
+                }
+            }
+            let (manager, now) = (format!("m{}", random(3)), format!("t{at}"));
+            let writer = Writer { manager: &manager, subresource: "", now: &now };
+            let mut new = drawn.object();
+            let seen = follow(&versions, &writer, &reset, Managed::stored(&live), &live, &new);
+            let mut sets = Managed::stored(&live);
+            for entry in sets.entries_mut() {
+                entry.set_fields(entry.set().into_owned());
+            }
+            let said = follow(&versions, &writer, &reset, sets, &live, &new);
+            assert_eq!(seen, said);
+            {
+                let stored = Managed::stored(&live);
+                let manager = writer.manager(Operation::Update, "v1");
+                let changes = Changes::new(versions, &reset, &live, &new);
+                renewed += usize::from(owns_all_of_it(&stored, &manager, &changes));
+            }
+            put_managed_fields(&mut new, seen);
+            live = new;
+        }
+    }
+    assert!(renewed > 100, "{renewed}");
+}

@@ -90,6 +90,9 @@ pub fn write_string(text: &str, out: &mut Vec<u8>) {
 /// Appends what stands between the quotes of `text` as a JSON string.
 pub fn write_escaped(text: &str, out: &mut Vec<u8>) {
     let bytes = text.as_bytes();
+    if is_plain(bytes) {
+        return out.extend_from_slice(bytes);
+    }
     let mut plain_from = 0;
     let mut at = 0;
     while at < bytes.len() {
@@ -129,6 +132,36 @@ pub fn write_escaped(text: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(&bytes[plain_from..]);
 }
 
+/// Whether a text is surely written as it is. Looks at many bytes in one step, the last ones twice.
+fn is_plain(bytes: &[u8]) -> bool {
+    match bytes.len() {
+        16.. => {
+            let (chunks, _) = bytes.as_chunks::<16>();
+            chunks.iter().chain(bytes.last_chunk()).all(|chunk| !any_special(chunk))
+        }
+        8.. => [bytes.first_chunk::<8>(), bytes.last_chunk()]
+            .into_iter()
+            .flatten()
+            .all(|chunk| !any_special(chunk)),
+        _ => !any_special(bytes),
+    }
+}
+
+/// Whether a byte may have to be escaped, or begins what may have to be. Without branches, so that it is one step.
+#[inline]
+fn any_special(bytes: &[u8]) -> bool {
+    bytes.iter().fold(false, |found, &byte| {
+        found
+            | (byte < 0x20)
+            | (byte == b'"')
+            | (byte == b'\\')
+            | (byte == b'<')
+            | (byte == b'>')
+            | (byte == b'&')
+            | (byte == 0xe2)
+    })
+}
+
 /// Shortest digits that read back the same; exponents below 1e-6 and from 1e21 on, as Go and ECMAScript do.
 fn write_double(n: f64, out: &mut Vec<u8>) {
     let size = n.abs();
@@ -156,6 +189,23 @@ fn write_display(value: &dyn std::fmt::Display, out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_to_be_escaped_is_found_wherever_it_stands() {
+        for len in 1..40 {
+            for at in 0..len {
+                for (special, escaped) in
+                    [("\"", "\\\""), ("\u{1f}", "\\u001f"), ("\u{2028}", "\\u2028"), ("&", "\\u0026")]
+                {
+                    let text =
+                        |special: &str| format!("{}{special}{}", "a".repeat(at), "é".repeat(len - at - 1));
+                    let mut out = Vec::new();
+                    write_escaped(&text(special), &mut out);
+                    assert_eq!(String::from_utf8(out).unwrap(), text(escaped));
+                }
+            }
+        }
+    }
 
     #[test]
     fn doubles_are_written_as_go_writes_them() {

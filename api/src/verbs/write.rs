@@ -143,22 +143,41 @@ pub async fn update(call: &mut Call<'_>, body: &[u8], endpoint: Endpoint) -> Res
     let meta_group = call.api.naming.meta_group();
     let options = WriteOptions::from_query(call.query, "UpdateOptions", &meta_group)?;
     refuse_list_transform(&call.output, call.resource)?;
-    let mut object = decode_body(call, body, &options)?;
-    check_identity(call, &object)?;
-    scope_to_request(call, &mut object)?;
-    dedup_owners(call, &mut object);
-    defaults::apply(call.resource.table.message, &mut object, call.api.naming);
-
+    let object = read_update(call, body, &options)?;
     let key = store::key(call.resource, call.info.namespace_of(call.resource), &call.info.name);
     if call.resource.table.put_creates && endpoint == Endpoint::Main && call.store().get(&key)?.is_none() {
         call.api.authorize_create(call).await?;
+        let mut object = object;
         set_meta(&mut object, "resourceVersion", None);
         let stored = create_object(call, object, &options, Owners::Writer).await?;
         return respond_object(Renderer::for_call(call)?, StatusCode::CREATED, &stored);
     }
-    let object = convert::to_stored(call.resource, object, call.api.naming)?;
-    let stored = update_object(call, endpoint, options.dry_run, |_, _, _| Ok(object.clone())).await?;
+    let mut first = Some(object);
+    let stored = update_object(call, endpoint, options.dry_run, |call, _, _| {
+        let object = match first.take() {
+            Some(object) => object,
+            // Somebody wrote in between, which is rare: reading again costs less than a copy for every update.
+            None => {
+                let warned = call.warnings.len();
+                let object = read_update(call, body, &options)?;
+                call.warnings.truncate(warned);
+                object
+            }
+        };
+        convert::to_stored(call.resource, object, call.api.naming)
+    })
+    .await?;
     respond_object(Renderer::for_call(call)?, StatusCode::OK, &stored)
+}
+
+/// The object that the body of a PUT means, in the served version and defaulted.
+fn read_update(call: &mut Call<'_>, body: &[u8], options: &WriteOptions) -> Result<Object, Status> {
+    let mut object = decode_body(call, body, options)?;
+    check_identity(call, &object)?;
+    scope_to_request(call, &mut object)?;
+    dedup_owners(call, &mut object);
+    defaults::apply(call.resource.table.message, &mut object, call.api.naming);
+    Ok(object)
 }
 
 /// Runs the update loop: `make` turns the newest state into the wanted object, both in the stored version.

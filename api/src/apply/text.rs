@@ -1,0 +1,262 @@
+//! Questions to a field set that is still text, answered without making a set of it.
+//!
+//! Most updates change a few fields that their writer owns already, so nearly all that has to be known of the stored
+//! sets is whether a few paths are in them. The text is canonical, as [`FieldSet::text`] writes it, and it is walked
+//! once: what is not asked for is passed over bracket by bracket. `None` is no answer: the text or the question is
+//! unusual, and whoever asks makes a set of it.
+
+use std::borrow::Cow;
+
+use smallvec::SmallVec;
+
+use super::typed::Type;
+use crate::field::{Element, FieldSet, NESTING_MAX, Node};
+use crate::json::scan::{Scan, Text};
+use crate::schema::table::{ListType, Message};
+
+/// Most steps of one level that are looked for one by one.
+const STEPS_MAX: usize = 16;
+
+/// How many members of `set` are members of the set that `text` is.
+pub(super) fn common(text: &str, set: &FieldSet<'_>) -> Option<usize> {
+    if set.is_empty() {
+        return Some(0);
+    }
+    let mut found = 0;
+    members(&mut Scan::new(text.as_bytes()), set.nodes(), 0, &mut found)?;
+    Some(found)
+}
+
+/// A step with what to compare it with.
+type Wanted<'n, 't> = (Cow<'n, [u8]>, &'n Node<'t>);
+
+/// Counts the members among `wanted` and below them. Returns whether the path up to here is a member itself.
+fn members(scan: &mut Scan<'_>, wanted: &[Node<'_>], depth: usize, found: &mut usize) -> Option<bool> {
+    if wanted.len() > STEPS_MAX || depth > NESTING_MAX || !scan.take(b'{') {
+        return None;
+    }
+    if scan.take(b'}') {
+        return Some(true);
+    }
+    let mut wanted: SmallVec<[Wanted<'_, '_>; 4]> =
+        wanted.iter().map(|node| (step_text(&node.element), node)).collect();
+    let mut is_member = false;
+    loop {
+        let step = scan.name()?;
+        if step.raw == b"." {
+            is_member = true;
+            scan.word("{}").then_some(())?;
+        } else if let Some(at) = wanted.iter().position(|(text, _)| names(step, text)) {
+            let (_, node) = wanted.remove(at);
+            let is_there = members(scan, node.children.nodes(), depth + 1, found)?;
+            *found += usize::from(is_there && node.member);
+        } else {
+            step_kind(step)?;
+            scan.value()?;
+        }
+        if depth == 0 && wanted.is_empty() {
+            return Some(is_member); // what comes after it is of no interest
+        }
+        if !scan.more(b'}')? {
+            break;
+        }
+    }
+    scan.take(b'}').then_some(is_member)
+}
+
+/// What to compare a step with: the name of a field, or any other step as it is written.
+fn step_text<'n>(element: &'n Element<'_>) -> Cow<'n, [u8]> {
+    match element {
+        Element::Field(name) => Cow::Borrowed(name.as_bytes()),
+        other => {
+            let node = Node { element: other.clone(), member: true, children: FieldSet::new() };
+            let text = FieldSet::from_nodes(vec![node]).text();
+            let step = text.strip_prefix("{\"").and_then(|text| text.strip_suffix("\":{}}"));
+            Cow::Owned(step.unwrap_or_default().as_bytes().to_vec())
+        }
+    }
+}
+
+/// Whether a step of the text is the one with this [`step_text`].
+fn names(step: Text<'_>, wanted: &[u8]) -> bool {
+    match step.raw.strip_prefix(b"f:") {
+        Some(name) if step.is_escaped => {
+            Text { raw: name, ..step }.unescaped().is_some_and(|name| *name == *wanted)
+        }
+        Some(name) => name == wanted,
+        None => step.raw == wanted,
+    }
+}
+
+/// The letter of a step's kind; `None` for kinds that no canonical text has.
+fn step_kind(step: Text<'_>) -> Option<u8> {
+    match step.raw {
+        [kind @ (b'f' | b'k' | b'v' | b'i'), b':', ..] => Some(*kind),
+        _ => None,
+    }
+}
+
+/// Whether a set of an updater stays as it is under [`reconcile`](super::reconcile::reconcile): nothing is owned in part
+/// that the schema of `message` has as one.
+pub(super) fn is_current(text: &str, message: &'static Message) -> Option<bool> {
+    parts_are_granular(&mut Scan::new(text.as_bytes()), Type::of_message(message), 0)
+}
+
+/// Looks at the steps below a value of type `of`, which is not owned as one if there are any.
+fn parts_are_granular(scan: &mut Scan<'_>, of: Type, depth: usize) -> Option<bool> {
+    if depth > NESTING_MAX || !scan.take(b'{') {
+        return None;
+    }
+    if scan.take(b'}') {
+        return Some(true);
+    }
+    loop {
+        let step = scan.name()?;
+        if step.raw == b"." {
+            scan.word("{}").then_some(())?;
+        } else {
+            // Nothing is atomic about an object as a whole, because nobody owns that.
+            if depth > 0 && is_atomic(of) {
+                return Some(false);
+            }
+            match step_type(of, step)? {
+                _ if scan.word("{}") => {}
+                Some(below) if !parts_are_granular(scan, below, depth + 1)? => return Some(false),
+                Some(_) => {}
+                None => drop(scan.value()?),
+            }
+        }
+        if !scan.more(b'}')? {
+            break;
+        }
+    }
+    scan.take(b'}').then_some(true)
+}
+
+fn is_atomic(of: Type) -> bool {
+    match of {
+        Type::Struct { atomic, .. } | Type::Map { atomic, .. } => atomic,
+        Type::List { list, .. } => matches!(list, ListType::Atomic),
+        Type::Scalar(_) | Type::Deduced => false,
+    }
+}
+
+/// The type that a step leads to, if the schema knows it.
+fn step_type(of: Type, step: Text<'_>) -> Option<Option<Type>> {
+    let element = match step_kind(step)? {
+        b'f' => {
+            let name = Text { raw: &step.raw[2..], ..step }.unescaped()?;
+            return Some(of.step(&Element::field(String::from_utf8_lossy(&name))));
+        }
+        b'i' => Element::Index(0),
+        // What the keys or the value are makes no difference to the type.
+        _ => Element::Key(Vec::new()),
+    };
+    Some(of.step(&element))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::apply::managed::Operation;
+    use crate::apply::reconcile::reconcile;
+    use crate::field::Scalar;
+    use crate::json::Object;
+    use crate::naming::KUBERNETES;
+    use crate::schema::builtin;
+
+    /// A generator of small numbers.
+    struct Random(u64);
+
+    impl Random {
+        fn below(&mut self, bound: usize) -> usize {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (self.0 >> 33) as usize % bound
+        }
+
+        fn set(&mut self, depth: usize) -> FieldSet<'static> {
+            const NAMES: [&str; 7] = ["a", "b", "a<b", "\"", "é", "", "."];
+            let nodes = (0..self.below(4)).map(|_| {
+                let name = NAMES[self.below(NAMES.len())];
+                let text = || Scalar::Text(Cow::Borrowed(name));
+                let element = match self.below(7) {
+                    0 => Element::Value(text()),
+                    1 => Element::Key(vec![("name".into(), text())]),
+                    2 => Element::Key(vec![("a".into(), Scalar::Int(1)), ("b".into(), text())]),
+                    3 => Element::Index(self.below(3) as i64),
+                    _ => Element::field(name),
+                };
+                let children = if depth > 0 { self.set(depth - 1) } else { FieldSet::new() };
+                Node { element, member: self.below(2) == 0, children }
+            });
+            let nodes = nodes.collect();
+            FieldSet::from_nodes(nodes)
+        }
+    }
+
+    #[test]
+    fn what_is_common_is_what_the_sets_have_in_common() {
+        let mut random = Random(7);
+        let mut met = 0;
+        for _ in 0..20_000 {
+            let a = random.set(3);
+            let b = a.clone().difference(&random.set(3)).union(random.set(2));
+            let want = a.clone().intersection(&b).len();
+            assert_eq!(common(&a.text(), &b), Some(want), "{} {}", a.text(), b.text());
+            assert_eq!(common(&a.text(), &a), Some(a.len()), "{}", a.text());
+            met += usize::from(want > 1);
+        }
+        assert!(met > 1000, "{met}");
+    }
+
+    #[test]
+    fn a_set_is_current_if_reconciling_leaves_it() {
+        let deployment = builtin::message(&KUBERNETES, "api.apps.v1.Deployment").unwrap();
+        let revision = builtin::message(&KUBERNETES, "api.apps.v1.ControllerRevision").unwrap();
+        let live = Object::new();
+        for (message, set, want) in [
+            (deployment, r#"{"f:metadata":{"f:labels":{".":{},"f:a":{}}}}"#, true),
+            (deployment, r#"{"f:spec":{"f:selector":{}}}"#, true),
+            (deployment, r#"{"f:spec":{"f:selector":{"f:matchLabels":{"f:x":{}}}}}"#, false),
+            (deployment, r#"{"f:spec":{"f:selector":{".":{},"f:matchLabels":{}}}}"#, false),
+            (deployment, r#"{"f:spec":{"f:template":{"f:spec":{"f:containers":{}}}}}"#, true),
+            (
+                deployment,
+                r#"{"f:spec":{"f:template":{"f:spec":{"f:containers":{"k:{\"name\":\"c\"}":{".":{},"f:command":{"i:0":{}},"f:image":{}}}}}}}"#,
+                false,
+            ),
+            (
+                deployment,
+                r#"{"f:spec":{"f:template":{"f:spec":{"f:containers":{"k:{\"name\":\"c\"}":{".":{},"f:command":{},"f:image":{}}}}}}}"#,
+                true,
+            ),
+            (deployment, r#"{"f:old":{"f:selector":{"f:x":{}}}}"#, true),
+            (deployment, "{}", true),
+            (revision, r#"{"f:data":{"f:a":{"f:b":{}}}}"#, true),
+        ] {
+            assert_eq!(is_current(set, message), Some(want), "{set}");
+            let parsed = FieldSet::parse(set).unwrap();
+            let reconciled = reconcile(message, Operation::Update, parsed.clone(), &live);
+            assert_eq!(reconciled == parsed, want, "{set}");
+        }
+    }
+
+    #[test]
+    fn unusual_texts_and_questions_get_no_answer() {
+        let message = builtin::message(&KUBERNETES, "api.core.v1.Pod").unwrap();
+        let asked = FieldSet::of_fields(&["metadata.labels", "spec", "z"]);
+        for text in ["", "[]", "{", r#"{"x:new":{}}"#, r#"{"f:a"}"#, r#"{"f:spec":1}"#, r#"{"f:spec" :{}}"#] {
+            assert_eq!(common(text, &asked), None, "{text}");
+            assert_eq!(is_current(text, message), None, "{text}");
+        }
+        let deep = format!("{}{}", r#"{"f:z":"#.repeat(1000), "}".repeat(1000));
+        assert_eq!(common(&deep, &asked), Some(0));
+        assert_eq!(is_current(&deep, message), Some(true), "passed over, because nothing is known of it");
+        let deep = deep.replace("f:z", "f:data");
+        let revision = builtin::message(&KUBERNETES, "api.apps.v1.ControllerRevision").unwrap();
+        assert_eq!(is_current(&deep, revision), None);
+        let names: Vec<String> = (0..100).map(|at| format!("n{at}")).collect();
+        let many = FieldSet::of_fields(&names.iter().map(String::as_str).collect::<Vec<_>>());
+        assert_eq!(common(&many.text(), &many), None);
+    }
+}
