@@ -12,6 +12,7 @@ use auth::Authorized;
 
 use crate::attributes::{self, Attributes, Selection};
 use crate::json::Object;
+use crate::schema::decode::decode_own;
 use crate::schema::encode::encode_stamped;
 use crate::schema::registry::Resource;
 use crate::status::{Reason, Status};
@@ -107,8 +108,7 @@ impl Stored {
 
 /// The tree of a stored value.
 pub fn decode_stored(resource: &Resource, value: &[u8]) -> Result<Object, Status> {
-    crate::schema::decode::decode(resource.stored().message, value)
-        .map(|decoded| decoded.object)
+    decode_own(resource.stored().message, value)
         .map_err(|error| Status::new(Reason::StorageReadError, error.to_string()))
 }
 

@@ -1,9 +1,10 @@
 //! Text to tree by schema, in one pass: the write path's first step (design §2).
 //!
 //! ```text
-//! JSON text ──serde_json──► Single / Many / Members visitors, driven by Field::kind and Field::shape
-//!                           ├─► object: known fields in schema order, scalars canonical
-//!                           └─► strict: unknown and duplicate fields, in document order
+//! JSON text ─┬─ decode_straight ─► the same object, where nothing is unusual (nearly always)
+//!            └─ serde_json ─► Single / Many / Members visitors, driven by Field::kind and Field::shape
+//!                             ├─► object: known fields in schema order, scalars canonical
+//!                             └─► strict: unknown and duplicate fields, in document order
 //! ```
 //!
 //! The tree that comes out is canonical: it has exactly the members that the stored form is written with. Fields
@@ -23,6 +24,7 @@ use super::builtin;
 use super::decode_form::{is_always_written, is_left_out, position, zero, zero_field, zero_object};
 use super::decode_raw::{RAW, field_set_text};
 use super::decode_report::{At, Path, Report, Step, mismatch, shape_name, type_name};
+use super::decode_straight::{Author, straight};
 use super::scalars::{bytes, duration, quantity, time};
 use super::table::{Field, Kind, Message, Shape};
 use crate::json::{Key, Object, Value};
@@ -55,6 +57,25 @@ pub struct DecodeError {
 /// # Errors
 /// Text that is no JSON, and values of the wrong type. Source: semantics §5.1 step 3, §9.5.
 pub fn decode(message: &'static Message, text: &[u8]) -> Result<Decoded, DecodeError> {
+    match straight(message, text, Author::Client) {
+        Some(object) => Ok(Decoded { object, strict: Vec::new() }),
+        None => decode_any(message, text),
+    }
+}
+
+/// Reads text that this server wrote in canonical form, and of which somebody knows that it is undamaged.
+///
+/// # Errors
+/// As [`decode`], for text that is something else.
+pub fn decode_own(message: &'static Message, text: &[u8]) -> Result<Object, DecodeError> {
+    match straight(message, text, Author::Server) {
+        Some(object) => Ok(object),
+        None => decode_any(message, text).map(|decoded| decoded.object),
+    }
+}
+
+/// [`decode`] for documents of any form.
+pub(super) fn decode_any(message: &'static Message, text: &[u8]) -> Result<Decoded, DecodeError> {
     let mut source = serde_json::Deserializer::from_slice(text);
     let report = Report::of_text();
     let read = read_root(&report, message, &mut source).and_then(|object| source.end().map(|()| object));

@@ -71,7 +71,7 @@ fn is_object(text: &String) -> bool {
 }
 
 /// How deep a JSON text is nested at most: brackets inside strings count as if they were outside.
-fn nesting(text: &[u8]) -> usize {
+pub(super) fn nesting(text: &[u8]) -> usize {
     let mut depth = 0_usize;
     let mut deepest = 0;
     for &byte in text {

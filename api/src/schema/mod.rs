@@ -8,6 +8,7 @@ pub mod decode;
 pub(crate) mod decode_form;
 pub(crate) mod decode_raw;
 mod decode_report;
+mod decode_straight;
 pub mod defaults;
 mod defaults_rules;
 pub mod encode;

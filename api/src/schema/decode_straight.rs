@@ -1,0 +1,371 @@
+//! Text to tree by schema with no tokenizer in between: what `decode` says of an ordinary document, in a third of the
+//! time.
+//!
+//! ```text
+//! compact JSON ──Scan──► members found by name in the type's plan ─► tree in schema order
+//!      └── anything unusual ─► None: the reader that knows all of JSON, and has the words for what is wrong
+//! ```
+//!
+//! Unusual are blanks between tokens, escapes in field names, control characters, unknown and repeated fields, values
+//! of the wrong type, deep nesting, and the few kinds that are rare. Clients' libraries write compact text, and so does
+//! this server. Both ways make the same tree, and a test holds them to it.
+
+use std::borrow::Cow;
+use std::sync::{LazyLock, OnceLock};
+
+use hashbrown::HashMap;
+use parking_lot::RwLock;
+use serde::de::{DeserializeSeed, IgnoredAny};
+use smallvec::SmallVec;
+
+use super::builtin;
+use super::decode_form::{is_always_written, is_left_out, zero, zero_field};
+use super::decode_raw::{RAW, compact, nesting};
+use super::scalars::{bytes, duration, quantity, time};
+use super::table::{Field, Kind, Message, Shape};
+use crate::json::names::Names;
+use crate::json::scan::{Scan, Text};
+use crate::json::{Key, Object, Value};
+
+/// Deepest nesting that is usual. Objects of built-in types, but for schemas, stay below thirty.
+const DEPTH_MAX: usize = 64;
+
+/// Who wrote a text.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Author {
+    /// Anybody: scalars may be in any form.
+    Client,
+    /// This server, and a checksum says that it is what was written: scalars are canonical.
+    Server,
+}
+
+/// Reads a document as an object of type `message`; `None` where there is something unusual about it.
+pub(super) fn straight(message: &'static Message, text: &[u8], author: Author) -> Option<Object> {
+    let text = std::str::from_utf8(text).ok()?.trim_ascii_end();
+    // No string has one unescaped, and between tokens they are blanks.
+    if text.bytes().fold(false, |found, byte| found | (byte < b' ')) {
+        return None;
+    }
+    let mut reader = Reader { text, scan: Scan::new(text.as_bytes()), depth: 0, author };
+    let object = reader.object(Plan::of(message)?)?;
+    reader.scan.is_at_end().then_some(object)
+}
+
+/// What is known of a type before any text of it is seen.
+struct Plan {
+    names: Names,
+    /// By position in `Message::fields`.
+    members: Vec<Member>,
+    /// Positions of the fields that are always written, ascending.
+    always: Vec<u16>,
+}
+
+struct Member {
+    field: &'static Field,
+    /// The plan of its values' type, where that is a struct.
+    below: Option<Below>,
+}
+
+/// Another type, whose plan is made when it is first needed: types may contain themselves.
+struct Below {
+    message: &'static Message,
+    plan: OnceLock<Option<&'static Plan>>,
+}
+
+impl Below {
+    fn plan(&self) -> Option<&'static Plan> {
+        *self.plan.get_or_init(|| Plan::of(self.message))
+    }
+}
+
+/// Plans by the place of their type; both live as long as the program, which bounds the map.
+static PLANS: LazyLock<RwLock<HashMap<usize, Option<&'static Plan>>>> = LazyLock::new(RwLock::default);
+
+impl Plan {
+    /// The plan of a type, made at the first call; `None` for types whose fields cannot be told apart quickly.
+    fn of(message: &'static Message) -> Option<&'static Plan> {
+        let key = std::ptr::from_ref(message).addr();
+        if let Some(plan) = PLANS.read().get(&key) {
+            return *plan;
+        }
+        *PLANS
+            .write()
+            .entry(key)
+            .or_insert_with(|| Plan::make(message).map(|plan| &*Box::leak(Box::new(plan))))
+    }
+
+    fn make(message: &'static Message) -> Option<Plan> {
+        let member = |field: &'static Field| Member {
+            field,
+            below: match field.kind {
+                Kind::Message(message) => Some(Below { message, plan: OnceLock::new() }),
+                _ => None,
+            },
+        };
+        let always = (0u16..).zip(message.fields).filter(|(_, field)| is_always_written(field));
+        Some(Plan {
+            names: Names::new(message.fields.iter().map(|field| field.name))?,
+            members: message.fields.iter().map(member).collect(),
+            always: always.map(|(at, _)| at).collect(),
+        })
+    }
+
+    #[inline]
+    fn find(&self, name: &[u8]) -> Option<usize> {
+        let at = self.names.candidate(name)?;
+        (self.members[at].field.name.as_bytes() == name).then_some(at)
+    }
+
+    /// The object of these values, which stand beside the ascending positions of their fields.
+    fn object(&self, given: SmallVec<[(u16, Option<Value>); 16]>) -> Object {
+        let mut members: Vec<(Key, Value)> = Vec::with_capacity(given.len() + self.always.len());
+        let mut always = self.always.iter().copied().peekable();
+        let zero = |at: u16| {
+            let field = self.members[usize::from(at)].field;
+            (Key::Borrowed(field.name), zero_field(field))
+        };
+        for (at, value) in given {
+            let Some(value) = value else { continue };
+            while let Some(before) = always.next_if(|always| *always < at) {
+                members.push(zero(before));
+            }
+            always.next_if_eq(&at);
+            members.push((Key::Borrowed(self.members[usize::from(at)].field.name), value));
+        }
+        members.extend(always.map(zero));
+        members.into_iter().collect()
+    }
+}
+
+struct Reader<'t> {
+    text: &'t str,
+    scan: Scan<'t>,
+    depth: usize,
+    author: Author,
+}
+
+/// A value as decoding means it: `null`, and scalars whose text means "not set", are none.
+type Given = Option<Value>;
+
+impl<'t> Reader<'t> {
+    fn enter(&mut self, bracket: u8) -> Option<()> {
+        self.depth += 1;
+        (self.depth <= DEPTH_MAX && self.scan.take(bracket)).then_some(())
+    }
+
+    fn leave(&mut self, bracket: u8) -> Option<()> {
+        self.depth -= 1;
+        self.scan.take(bracket).then_some(())
+    }
+
+    /// The text between the quotes of the string that was passed over just now.
+    #[inline]
+    fn meant(&self, string: Text<'t>) -> Option<Cow<'t, str>> {
+        if string.is_escaped {
+            let text = string.unescaped()?.into_owned();
+            return String::from_utf8(text).ok().map(Cow::Owned);
+        }
+        let end = self.scan.position() - 1;
+        self.text.get(end - string.raw.len()..end).map(Cow::Borrowed)
+    }
+
+    #[inline]
+    fn string(&mut self) -> Option<Cow<'t, str>> {
+        let string = self.scan.string()?;
+        self.meant(string)
+    }
+
+    fn object(&mut self, plan: &'static Plan) -> Option<Object> {
+        self.enter(b'{')?;
+        let mut given: SmallVec<[(u16, Given); 16]> = SmallVec::new();
+        let mut ascending = true;
+        while self.scan.peek() != b'}' {
+            let name = self.scan.name().filter(|name| !name.is_escaped)?;
+            let position = plan.find(name.raw)?;
+            let member = &plan.members[position];
+            let value = self.whole(member)?.filter(|value| !is_left_out(member.field, value));
+            let at = position as u16;
+            ascending &= given.last().is_none_or(|(last, _)| *last < at);
+            given.push((at, value));
+            if !self.scan.more(b'}')? {
+                break;
+            }
+            if self.scan.peek() == b'}' {
+                return None; // a comma too many
+            }
+        }
+        self.leave(b'}')?;
+        if !ascending {
+            given.sort_unstable_by_key(|(at, _)| *at);
+            if given.windows(2).any(|pair| pair[0].0 == pair[1].0) {
+                return None;
+            }
+        }
+        Some(plan.object(given))
+    }
+
+    /// The whole value of a field: one, a list, or a map.
+    fn whole(&mut self, member: &'static Member) -> Option<Given> {
+        let Member { field, below } = member;
+        match field.shape {
+            Shape::Single => self.one(field.kind, below.as_ref()),
+            Shape::List | Shape::WrappedList => self.list(field.kind, below.as_ref()),
+            Shape::Map | Shape::MapOfLists => self.map(field, below.as_ref()),
+        }
+    }
+
+    fn list(&mut self, kind: Kind, below: Option<&'static Below>) -> Option<Given> {
+        if self.scan.word("null") {
+            return Some(None);
+        }
+        self.enter(b'[')?;
+        let mut items = Vec::new();
+        while self.scan.peek() != b']' {
+            items.push(self.one(kind, below)?.unwrap_or_else(|| zero(kind)));
+            if !self.scan.more(b']')? {
+                break;
+            }
+            if self.scan.peek() == b']' {
+                return None;
+            }
+        }
+        self.leave(b']')?;
+        let is_managed_fields =
+            |message: &'static Message| std::ptr::eq(message, builtin::MANAGED_FIELDS_ENTRY);
+        if items.is_empty() && below.is_some_and(|below| is_managed_fields(below.message)) {
+            return None; // means something of its own
+        }
+        Some(Some(Value::Array(items)))
+    }
+
+    fn map(&mut self, field: &'static Field, below: Option<&'static Below>) -> Option<Given> {
+        if self.scan.word("null") {
+            return Some(None);
+        }
+        self.enter(b'{')?;
+        let mut members: Vec<(Key, Value)> = Vec::new();
+        let mut ascending = true;
+        while self.scan.peek() != b'}' {
+            let name = self.string()?;
+            self.scan.take(b':').then_some(())?;
+            let value = if field.shape == Shape::MapOfLists {
+                self.list(field.kind, None)?.unwrap_or_default()
+            } else {
+                self.one(field.kind, below)?.unwrap_or_else(|| zero(field.kind))
+            };
+            ascending &= members.last().is_none_or(|(last, _)| **last < *name);
+            members.push((Key::Owned(name.into_owned()), value));
+            if !self.scan.more(b'}')? {
+                break;
+            }
+            if self.scan.peek() == b'}' {
+                return None;
+            }
+        }
+        self.leave(b'}')?;
+        if !ascending {
+            members.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+            if members.windows(2).any(|pair| pair[0].0 == pair[1].0) {
+                return None;
+            }
+        }
+        Some(Some(Value::Object(members.into_iter().collect())))
+    }
+
+    /// One value of a kind.
+    fn one(&mut self, kind: Kind, below: Option<&'static Below>) -> Option<Given> {
+        if self.scan.word("null") {
+            return Some(None);
+        }
+        let value = match kind {
+            Kind::Message(message) => {
+                let plan = match below {
+                    Some(below) => below.plan(),
+                    None => Plan::of(message),
+                };
+                Value::Object(self.object(plan?)?)
+            }
+            Kind::String => Value::String(self.string()?.into_owned()),
+            Kind::Bool if self.scan.word("true") => Value::Bool(true),
+            Kind::Bool if self.scan.word("false") => Value::Bool(false),
+            Kind::Int64 => Value::Int(self.integer()?),
+            Kind::Int32 => Value::Int(i32::try_from(self.integer()?).ok()?.into()),
+            Kind::IntOrString if self.scan.peek() == b'"' => Value::String(self.string()?.into_owned()),
+            Kind::IntOrString => Value::Int(i32::try_from(self.integer()?).ok()?.into()),
+            Kind::Bytes | Kind::Time | Kind::MicroTime | Kind::Duration | Kind::Quantity => {
+                return self.formed(kind);
+            }
+            Kind::FieldsV1 => Value::String(self.field_set()?),
+            Kind::Json | Kind::RawExtension => self.anything()?,
+            Kind::Bool | Kind::Double => return None,
+            Kind::SchemaOrArray(_) | Kind::SchemaOrBool(_) | Kind::SchemaOrStrings(_) => return None,
+        };
+        Some(Some(value))
+    }
+
+    /// A number without fraction or exponent, as JSON writes it.
+    fn integer(&mut self) -> Option<i64> {
+        let text = self.scan.number()?;
+        let digits = text.strip_prefix('-').unwrap_or(text);
+        let is_plain = match digits.as_bytes() {
+            b"0" => text == "0",
+            [b'1'..=b'9', ..] => true,
+            _ => false,
+        };
+        text.parse().ok().filter(|_| is_plain)
+    }
+
+    /// A scalar that is kept as a string in canonical form.
+    fn formed(&mut self, kind: Kind) -> Option<Given> {
+        let text: Cow<'_, str> = if matches!(kind, Kind::Quantity) && self.scan.peek() != b'"' {
+            self.integer()?.to_string().into()
+        } else {
+            self.string()?
+        };
+        if self.author == Author::Server {
+            return Some(Some(Value::String(text.into_owned())));
+        }
+        let kept = match kind {
+            Kind::Bytes => bytes::canonical(&text).ok().map(Some),
+            Kind::Time => time::canonical_seconds(&text).ok(),
+            Kind::MicroTime => time::canonical_micros(&text).ok(),
+            Kind::Duration => duration::canonical(&text).ok().map(Some),
+            Kind::Quantity => quantity::canonical(&text).ok().map(Some),
+            _ => None,
+        };
+        Some(kept?.map(|kept| Value::String(kept.into_owned())))
+    }
+
+    /// The text of a field set.
+    fn field_set(&mut self) -> Option<String> {
+        let text = self.raw().filter(|text| text.starts_with('{'))?;
+        if self.author == Author::Server {
+            return Some(text.to_owned());
+        }
+        serde_json::from_str::<IgnoredAny>(text).ok()?;
+        compact(text).ok()
+    }
+
+    /// A value without a schema.
+    fn anything(&mut self) -> Option<Value> {
+        let text = self.raw()?;
+        if nesting(text.as_bytes()) + self.depth > DEPTH_MAX {
+            return None;
+        }
+        let mut source = serde_json::Deserializer::from_str(text);
+        let value = RAW.deserialize(&mut source).ok()?;
+        source.end().ok()?;
+        Some(value)
+    }
+
+    /// The text of the next value, whatever that is.
+    fn raw(&mut self) -> Option<&'t str> {
+        let start = self.scan.position();
+        self.scan.value()?;
+        self.text.get(start..self.scan.position())
+    }
+}
+
+#[cfg(test)]
+#[path = "decode_straight_test.rs"]
+mod tests;

@@ -1,0 +1,131 @@
+//! Both readers of text agree wherever this one answers, and it answers wherever it is meant to.
+
+use super::*;
+use crate::codec::protobuf::generate::{self, Random};
+use crate::json;
+use crate::naming::KUBERNETES;
+use crate::schema::decode::{Decoded, decode_any};
+use crate::schema::encode::encode;
+
+fn written(value: &Value) -> Vec<u8> {
+    let mut out = Vec::new();
+    json::write(value, &mut out);
+    out
+}
+
+/// Puts members into another order, everywhere.
+fn shuffle(random: &mut Random, value: &mut Value) {
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(|item| shuffle(random, item)),
+        Value::Object(object) => {
+            let members = object.members_mut();
+            for at in 1..members.len() {
+                members.swap(at, random.below(at + 1));
+            }
+            members.iter_mut().for_each(|(_, value)| shuffle(random, value));
+        }
+        _ => {}
+    }
+}
+
+fn agree(message: &'static Message, text: &[u8], author: Author) -> bool {
+    let Some(object) = straight(message, text, author) else { return false };
+    let shown = String::from_utf8_lossy(text);
+    let decoded =
+        decode_any(message, text).unwrap_or_else(|error| panic!("{}: {error}\n{shown}", message.name));
+    assert_eq!(Decoded { object, strict: Vec::new() }, decoded, "{}: {shown}", message.name);
+    true
+}
+
+#[test]
+fn objects_of_every_type_are_read_as_by_the_other_reader() {
+    let (mut answered, mut asked) = (0, 0);
+    for message in builtin::messages(&KUBERNETES) {
+        for seed in 0..12 {
+            let mut random = Random(seed);
+            let object = generate::object(&mut random, message, 0);
+            let mut text = Vec::new();
+            encode(message, &object, &mut text);
+            asked += 1;
+            answered += usize::from(agree(message, &text, Author::Client));
+            let mut value = json::parse(&text).unwrap();
+            shuffle(&mut random, &mut value);
+            agree(message, &written(&value), Author::Client);
+            // What this server stores is in canonical form, and is what reading that gives.
+            let decoded = decode_any(message, &text).unwrap();
+            let mut canonical = Vec::new();
+            encode(message, &decoded.object, &mut canonical);
+            agree(message, &canonical, Author::Server);
+            // Damage of any kind is an answer that both give, or none.
+            for _ in 0..8 {
+                let mut damaged = text.clone();
+                let (at, with) = (random.below(damaged.len()), random.below(damaged.len()));
+                match random.below(4) {
+                    0 => damaged[at] = b" \"\\{}[],:0a\n"[random.below(12)],
+                    1 => drop(damaged.remove(at)),
+                    2 => damaged.insert(at, damaged[with]),
+                    _ => damaged.truncate(at),
+                }
+                agree(message, &damaged, Author::Client);
+            }
+        }
+    }
+    assert!(answered * 10 > asked * 9, "{answered} of {asked}");
+}
+
+#[test]
+fn what_is_ordinary_is_read_and_what_is_not_is_left() {
+    let pod = builtin::message(&KUBERNETES, "api.core.v1.Pod").unwrap();
+    for (text, is_read) in [
+        (r#"{}"#, true),
+        ("{\"kind\":\"Pod\"}\n", true),
+        (r#"{"spec":{"containers":[{"name":"a\n\u00e9","ports":[{"containerPort":80}]}]}}"#, true),
+        (r#"{"metadata":{"creationTimestamp":null,"labels":{"b":"1","a":"2"}},"kind":"Pod"}"#, true),
+        (r#"{"metadata":{"creationTimestamp":"2024-01-01T00:00:00.5Z"}}"#, true),
+        (r#"{"spec":{"containers":[{"resources":{"limits":{"cpu":"1000m"}}}]}}"#, true),
+        (r#"{"metadata":{"managedFields":[{"fieldsV1":{"f:a":{}}}]}}"#, true),
+        (r#"{"metadata":{"managedFields":[]}}"#, false),
+        (r#"{"metadata":{"managedFields":[{"fieldsV1":{"f:a":{}}]}}"#, false),
+        (r#"{"metadata":{"managedFields":[{"fieldsV1":"{}"}]}}"#, false),
+        (r#"{"spec":{"containers":[{"resources":{"limits":{"cpu":1}}}]}}"#, true),
+        (r#"{"spec":{"containers":[{"resources":{"limits":{"cpu":0.5}}}]}}"#, false),
+        (r#"{"spec":{"containers":[{"resources":{"limits":{"cpu":"x"}}}]}}"#, false),
+        (r#"{"kind":"Pod","kind":"Pod"}"#, false),
+        (r#"{"metadata":{"labels":{"a":"1","a":"2"}}}"#, false),
+        (r#"{"kind":null,"kind":null}"#, false),
+        (r#"{"sort":"Pod"}"#, false),
+        (r#"{"kind": "Pod"}"#, false),
+        (r#"{"kin\u0064":"Pod"}"#, false),
+        ("{\"kind\":\"a\tb\"}", false),
+        (r#"{"kind":"\ud800"}"#, false),
+        (r#"{"kind":"\x"}"#, false),
+        (r#"{"kind":1}"#, false),
+        (r#"{"kind":"Pod",}"#, false),
+        (r#"{"spec":{"containers":[{},]}}"#, false),
+        (r#"{"metadata":{"labels":{"a":"1",}}}"#, false),
+        (r#"{"kind":"Pod"}}"#, false),
+        (r#"{"kind":"Pod""#, false),
+        (r#"{"kind":"Pod"]"#, false),
+        (r#"{"spec":{"priority":01}}"#, false),
+        (r#"{"spec":{"priority":-0}}"#, false),
+        (r#"{"spec":{"priority":+1}}"#, false),
+        (r#"{"spec":{"priority":1e3}}"#, false),
+        (r#"{"spec":{"priority":2147483648}}"#, false),
+        (r#"{"spec":{"priority":-2147483648}}"#, true),
+        (r#"{"spec":{"hostNetwork":"true"}}"#, false),
+        ("null", false),
+        ("[]", false),
+        ("", false),
+    ] {
+        assert_eq!(agree(pod, text.as_bytes(), Author::Client), is_read, "{text}");
+    }
+    assert_eq!(straight(pod, b"{\"kind\":\"\xff\"}", Author::Client), None);
+    let schema = builtin::message(&KUBERNETES, "api.apps.v1.ControllerRevision").unwrap();
+    for levels in [60, 200, 100_000] {
+        let deep = format!("{{\"data\":{}{}}}", "[".repeat(levels), "]".repeat(levels));
+        assert_eq!(agree(schema, deep.as_bytes(), Author::Client), levels == 60, "{levels}");
+    }
+    for bad in [r#"{"data":{"a":01}}"#, r#"{"data":{"a"}}"#, r#"{"data":[}}"#, r#"{"data":tru}"#] {
+        assert!(!agree(schema, bad.as_bytes(), Author::Client), "{bad}");
+    }
+}
