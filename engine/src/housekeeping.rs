@@ -177,10 +177,6 @@ impl Housekeeper {
     }
 
     fn reclaim(&mut self, now_ms: u64) -> Turn {
-        if !self.reclaiming.is_under_way() && self.forgetting.is_behind(self.tools.hub.root().oldest) {
-            // What is forgotten next would be copied.
-            return Turn::Idle(NAP_MAX);
-        }
         let turn = self.reclaiming.turn(&self.tools, now_ms);
         self.checkpointing.retire(self.reclaiming.take_retired());
         turn

@@ -26,11 +26,6 @@ impl Forgetting {
         Forgetting { next_at_ms: 0, pruned: oldest, noted: oldest }
     }
 
-    /// Whether the index may still know what lies before `oldest`.
-    pub fn is_behind(&self, oldest: u64) -> bool {
-        self.pruned < oldest
-    }
-
     /// Raises the oldest readable revision, then has the index forget what lies before it.
     pub fn turn(&mut self, tools: &Tools, now_ms: u64) -> Turn {
         let root = tools.hub.root();
