@@ -174,6 +174,9 @@ fn remove(name: &str, tools: &Tools) {
     }
 }
 
+/// As many times the bytes of an image the log grows by before the next one is written.
+const IMAGES: u64 = 4;
+
 /// What says whether a checkpoint is due.
 struct CheckpointDue {
     /// Somebody asked for it.
@@ -191,10 +194,10 @@ struct CheckpointDue {
 }
 
 impl CheckpointDue {
-    /// After as much log as a segment holds or, when the image is larger than that, as the image: it is written no
-    /// more often than the log is. And when a tenth of what is live waits to be removed, or all that will.
+    /// After as much log as a segment holds or, when images are large, as four of them: a byte written costs at most a
+    /// quarter of one more. And when a tenth of what is live waits to be removed, or all that will.
     fn is_due(&self, segment_bytes: u64) -> bool {
-        let much_log = self.log_bytes >= segment_bytes.max(self.image_bytes);
+        let much_log = self.log_bytes >= segment_bytes.max(IMAGES * self.image_bytes);
         let much_retired = self.retired_bytes > self.live_bytes / 10 && self.retired_bytes >= segment_bytes;
         let all_retired = self.retired_bytes > 0 && !self.reclaiming;
         self.asked || much_log || much_retired || all_retired
@@ -233,8 +236,9 @@ mod tests {
             (CheckpointDue { log_bytes: 99, ..none }, false),
             (CheckpointDue { log_bytes: 100, ..none }, true),
             // A large image is not written for a little log.
-            (CheckpointDue { log_bytes: 100, image_bytes: 300, ..none }, false),
-            (CheckpointDue { log_bytes: 300, image_bytes: 300, ..none }, true),
+            (CheckpointDue { log_bytes: 399, image_bytes: 100, ..none }, false),
+            (CheckpointDue { log_bytes: 400, image_bytes: 100, ..none }, true),
+            (CheckpointDue { log_bytes: 100, image_bytes: 25, ..none }, true),
             // Nothing more will be retired soon.
             (CheckpointDue { retired_bytes: 1, ..none }, true),
             (CheckpointDue { retired_bytes: 100, reclaiming: true, ..none }, false),
