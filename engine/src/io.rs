@@ -16,7 +16,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use rustix::fs::{FlockOperation, SeekFrom, flock, seek};
+use rustix::fs::{FallocateFlags, FlockOperation, SeekFrom, fallocate, flock, seek};
 use rustix::mm::{Advice, madvise};
 
 /// A directory of files.
@@ -45,6 +45,11 @@ pub trait File: Send + Sync {
     fn size(&self) -> u64;
     /// Writes all of `bytes` at `offset`, within the size. After an error any part of them may be written.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
+    /// Makes sure that there are blocks for the `len` bytes at `offset`, within the size, which nobody wrote yet and which
+    /// go on to be zeros. Fails without harm when the disk is full. The default writes the zeros.
+    fn reserve(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.write_at(offset, &vec![0; usize::try_from(len).map_err(io::Error::other)?])
+    }
     /// Returns once everything written before is on stable storage. After an error, which parts of it are
     /// is unknown and stays so, whatever a later call says.
     fn sync_data(&self) -> io::Result<()>;
@@ -232,6 +237,14 @@ impl RealFile {
         // Two threads may have mapped at once; one mapping wins, the other goes.
         Ok(self.map.get_or_init(|| map))
     }
+
+    /// Writing on would make the file longer than its mapping.
+    fn check_end(&self, offset: u64, len: u64) -> io::Result<()> {
+        match offset.checked_add(len) {
+            Some(end) if end <= self.size => Ok(()),
+            _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "write past the end of the file")),
+        }
+    }
 }
 
 impl File for RealFile {
@@ -240,11 +253,19 @@ impl File for RealFile {
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        if offset.checked_add(bytes.len() as u64).is_none_or(|end| end > self.size) {
-            // Writing on would make the file longer than its mapping.
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "write past the end of the file"));
-        }
+        self.check_end(offset, bytes.len() as u64)?;
         self.file.write_all_at(bytes, offset)
+    }
+
+    fn reserve(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.check_end(offset, len)?;
+        match fallocate(&self.file, FallocateFlags::empty(), offset, len) {
+            // A file system that cannot: zeros that are written have blocks as well.
+            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {
+                self.file.write_all_at(&vec![0; len as usize], offset)
+            }
+            reserved => Ok(reserved?),
+        }
     }
 
     fn sync_data(&self) -> io::Result<()> {
@@ -322,6 +343,24 @@ mod tests {
         assert_eq!(&file.read(100, 3).unwrap()[..], b"abc");
         assert!(file.read((1 << 16) - 1, 2).is_err());
         assert!(file.write_at((1 << 16) - 1, b"ab").is_err());
+    }
+
+    #[test]
+    fn reserved_bytes_are_zeros_with_blocks_and_do_not_count_as_written() {
+        let temp = TempDir::new();
+        let dir = Dir::open(temp.path()).unwrap().unwrap();
+        let file = dir.create("f", 1 << 20).unwrap();
+        file.write_at(0, b"abc").unwrap();
+        file.reserve(1 << 16, 1 << 17).unwrap();
+        let blocks = {
+            use std::os::unix::fs::MetadataExt;
+            fs::metadata(temp.path().join("f")).unwrap().blocks()
+        };
+        assert!(blocks * 512 >= 1 << 17, "{blocks}");
+        assert!(file.read(1 << 16, 1 << 17).unwrap().iter().all(|&byte| byte == 0));
+        file.write_at(1 << 16, b"def").unwrap();
+        assert_eq!(&file.read(1 << 16, 4).unwrap()[..], b"def\0");
+        assert!(file.reserve(1 << 19, 1 << 20).is_err(), "beyond the end");
     }
 
     #[test]

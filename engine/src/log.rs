@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::header::{Header, NUMBER_END, RECORDS_START};
-use crate::io::{File, Storage};
+use crate::io::{File, Storage, is_disk_full};
 use crate::sabotage;
 use crate::segment::Segment;
 
@@ -22,6 +22,10 @@ pub(crate) const NEXT_NAME: &str = "next.segment";
 /// Zeros are kept written this far ahead of the records. Enough for some hundred typical writes, little enough
 /// that recovery, which looks through it for torn records, does not notice.
 const FILL_AHEAD: u64 = 1024 * 1024;
+
+/// Where batches are as large as this, zeros are not worth their writing: the sync of such a batch takes its time from
+/// the bytes, not from the blocks that the file system has to note.
+const BULK_BYTES: u64 = 128 * 1024;
 
 /// The segments of a log. Cheap to clone.
 #[derive(Clone)]
@@ -105,6 +109,8 @@ pub(crate) struct Log {
     current: Arc<Segment>,
     /// Where the next record goes in the current segment.
     position: u64,
+    /// Whether the last batch was a large one: then the next one will hardly be small.
+    is_bulk: bool,
     numbers: Arc<Numbers>,
 }
 
@@ -139,7 +145,7 @@ impl Log {
         position: u64,
         numbers: Arc<Numbers>,
     ) -> Log {
-        Log { storage, segment_bytes, segments, current, position, numbers }
+        Log { storage, segment_bytes, segments, current, position, is_bulk: false, numbers }
     }
 
     /// Has the log be made of `segments`, which end with the current one as before.
@@ -166,7 +172,15 @@ impl Log {
 
     /// Makes sure that there are blocks for the next `bytes`; fails without harm when the disk is full.
     pub fn allocate(&self, bytes: u64) -> io::Result<()> {
-        self.current.fill((self.position + bytes).min(self.current.file.size()), false)
+        let end = self.position + bytes;
+        if bytes < BULK_BYTES || end <= self.current.filled() {
+            return self.current.fill(end.min(self.current.file.size()), false);
+        }
+        match self.current.reserve(end + FILL_AHEAD) {
+            // It may do for these bytes.
+            Err(error) if is_disk_full(&error) => self.current.reserve(end),
+            reserved => reserved,
+        }
     }
 
     /// Writes `bytes` at the end. Readers do not see them before [`Log::advance`].
@@ -182,6 +196,7 @@ impl Log {
 
     /// The last `bytes` written belong to the log from now on.
     pub fn advance(&mut self, bytes: usize) {
+        self.is_bulk = bytes as u64 >= BULK_BYTES;
         self.position += bytes as u64;
         self.current.advance(self.position);
     }
@@ -259,7 +274,7 @@ impl Keeper {
     /// Called by the writer after each batch: asks for what will be needed soon.
     pub fn look_ahead(&self, log: &Log) {
         let (size, filled) = (log.current.file.size(), log.current.filled());
-        let fill = filled < size && filled < log.position + FILL_AHEAD / 2;
+        let fill = !log.is_bulk && filled < size && filled < log.position + FILL_AHEAD / 2;
         let prepare = log.position > size / 2;
         if fill || prepare {
             // A keeper that is busy making a file has the lock; the next batch asks again.

@@ -184,6 +184,18 @@ impl Segment {
         Ok(())
     }
 
+    /// Makes sure that there are blocks up to `target`, without writing them as [`Segment::fill`] does. What is reserved
+    /// counts as filled.
+    pub fn reserve(&self, target: u64) -> io::Result<()> {
+        let _filling = self.filling.lock();
+        let (start, end) = (self.filled(), target.min(self.file.size()));
+        if start < end {
+            self.file.reserve(start, end - start)?;
+            self.filled.store(end, Ordering::Release);
+        }
+        Ok(())
+    }
+
     /// The records from `offset` to `end`, those of revision `after` or less taken for leftovers.
     pub fn walk(&self, offset: u64, end: u64, after: u64) -> io::Result<Walk> {
         let data = self.file.read(offset, end.saturating_sub(offset) as usize)?;
