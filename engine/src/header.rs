@@ -268,21 +268,7 @@ mod tests {
 
     use super::*;
     use crate::io::{Dir, Storage};
-    use crate::testing::TempDir;
-
-    const HEADER: Header =
-        Header { number: 7, after: 6, first_revision: 100, salt: 99, store: 55, rewritten: None };
-    const REWRITTEN: Header = Header {
-        rewritten: Some(Rewritten {
-            last_revision: 200,
-            oldest: 250,
-            records: 3,
-            end: 5_000,
-            grave_bytes: 80,
-            graves_since: 90,
-        }),
-        ..HEADER
-    };
+    use crate::testing::{HEADER, REWRITTEN, TempDir};
 
     fn file(temp: &TempDir) -> Arc<dyn File> {
         Dir::open(temp.path()).unwrap().unwrap().create("f", 8_192).unwrap()

@@ -1,7 +1,26 @@
-//! What this crate's own tests share: a directory that goes away, and numbers from a seed.
+//! What this crate's own tests share: a directory that goes away, numbers from a seed, and headers of segments.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::header::{Header, Rewritten};
+
+/// The header of a segment as it was written.
+pub(crate) const HEADER: Header =
+    Header { number: 7, after: 6, first_revision: 100, salt: 99, store: 55, rewritten: None };
+
+/// The same of one that was written anew.
+pub(crate) const REWRITTEN: Header = Header {
+    rewritten: Some(Rewritten {
+        last_revision: 200,
+        oldest: 250,
+        records: 3,
+        end: 5_000,
+        grave_bytes: 80,
+        graves_since: 90,
+    }),
+    ..HEADER
+};
 
 /// A fresh directory, removed when dropped.
 pub(crate) struct TempDir(PathBuf);

@@ -253,29 +253,13 @@ impl Held {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::header::Rewritten;
-
-    const HEADER: Header = Header {
-        number: 7,
-        after: 6,
-        first_revision: 100,
-        salt: 99,
-        store: 55,
-        rewritten: Some(Rewritten {
-            last_revision: 200,
-            oldest: 250,
-            records: 3,
-            end: 5_000,
-            grave_bytes: 80,
-            graves_since: 90,
-        }),
-    };
+    use crate::testing::REWRITTEN;
 
     fn frames() -> Vec<Frame<'static>> {
         vec![
             Frame::Start(Start { segments: 3, store: 55, revision: 900, oldest: 250, bytes: 70_000 }),
-            Frame::Segment(Coming { header: HEADER, size: 8_192, end: 5_000, held: true }),
-            Frame::Segment(Coming { header: HEADER, size: 8_192, end: 4_096, held: false }),
+            Frame::Segment(Coming { header: REWRITTEN, size: 8_192, end: 5_000, held: true }),
+            Frame::Segment(Coming { header: REWRITTEN, size: 8_192, end: 4_096, held: false }),
             Frame::Data(b"records"),
             Frame::Data(b""),
             Frame::End,
@@ -316,7 +300,7 @@ mod tests {
             frame
         };
         let coming = |size: u64, end: u64| {
-            [&HEADER.bytes()[..], &size.to_le_bytes(), &end.to_le_bytes(), &[0; 8]].concat()
+            [&REWRITTEN.bytes()[..], &size.to_le_bytes(), &end.to_le_bytes(), &[0; 8]].concat()
         };
         let newer = [&MAGIC[..], &2u32.to_le_bytes()].concat();
         for (kind, contents, want) in [
@@ -337,7 +321,7 @@ mod tests {
 
     #[test]
     fn what_is_held_is_told_up_to_a_size() {
-        let held = |end, last| Held { header: HEADER, end, last };
+        let held = |end, last| Held { header: REWRITTEN, end, last };
         let all = [held(5_000, Some((4_200, *b"checksum"))), held(4_096, None), held(4_097, None)];
         let bytes = Held::encode(&all, 3 * HELD_BYTES - 1);
         assert_eq!(Held::decode(&bytes).unwrap(), all[..2]);
