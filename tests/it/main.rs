@@ -22,7 +22,6 @@ mod kube_controller;
 mod kube_watch;
 mod kube_writes;
 mod kubectl;
-mod kubectl_writes;
 mod lists;
 mod memory;
 mod namespaces;

@@ -12,7 +12,7 @@ use std::process::Stdio;
 use serde_json::{Value, json};
 use tests::{Client, Server};
 
-use crate::kubectl::{Kubectl, Ran, finish};
+use super::{Kubectl, Ran, finish};
 use crate::support::reference;
 
 /// A server, its kubectl and the manifests; `None` where one of them is missing.

@@ -1,0 +1,235 @@
+//! kubectl, as it is installed, against the server: what people type and what they are shown.
+//!
+//! ```text
+//! shown      get, explain, wait, output in every form
+//! changed    create, patch, edit, apply, delete
+//! manifests  what users have in files, all of it
+//! workloads  a day in the life of the workloads among them
+//! ```
+//!
+//! Expected texts are what kubectl prints against the upstream server; ages are masked. Without kubectl, and without
+//! the manifests that some tests read, the tests say `skipped: …` and pass.
+
+mod changed;
+mod manifests;
+mod shown;
+mod workloads;
+
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use tests::Server;
+use tests::server::TempDir;
+use tokio::io::AsyncWriteExt;
+use tokio::process::Command;
+
+/// Longest any command may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// kubectl with a home of its own, so that nothing it caches is another server's.
+pub struct Kubectl {
+    kubeconfig: PathBuf,
+    home: TempDir,
+}
+
+/// What a command came to.
+#[derive(Debug)]
+pub struct Ran {
+    /// Exit code; `None` if a signal ended it.
+    pub code: Option<i32>,
+    /// Standard output.
+    pub out: String,
+    /// Standard error.
+    pub err: String,
+}
+
+impl Kubectl {
+    /// kubectl for `server`, or `None` and a line that says so.
+    pub async fn find(server: &Server) -> Option<Kubectl> {
+        let version = Command::new("kubectl").args(["version", "--client"]).output().await;
+        if !version.is_ok_and(|output| output.status.success()) {
+            eprintln!("skipped: kubectl not found");
+            return None;
+        }
+        Some(Kubectl { kubeconfig: server.kubeconfig(), home: TempDir::new() })
+    }
+
+    /// A command that is not started yet.
+    pub fn command(&self, arguments: &str) -> Command {
+        let mut command = Command::new("kubectl");
+        command.args(words(arguments)).env("KUBECONFIG", &self.kubeconfig).env("HOME", self.home.path());
+        command
+            .env("KUBECACHEDIR", self.home.path().join("cache"))
+            .env_remove("KUBE_EDITOR")
+            .kill_on_drop(true);
+        command
+    }
+
+    /// Runs a command with that standard input.
+    pub async fn run(&self, arguments: &str, stdin: &str) -> Ran {
+        let mut command = self.command(arguments);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        finish(command, stdin).await.unwrap_or_else(|| panic!("kubectl {arguments} does not end"))
+    }
+
+    /// Standard output of a command that succeeds.
+    pub async fn ok(&self, arguments: &str) -> String {
+        self.ok_with(arguments, "").await
+    }
+
+    /// The same for one that reads.
+    pub async fn ok_with(&self, arguments: &str, stdin: &str) -> String {
+        let ran = self.run(arguments, stdin).await;
+        assert_eq!(ran.code, Some(0), "kubectl {arguments}: {}{}", ran.out, ran.err);
+        ran.out
+    }
+
+    /// Runs commands that each print exactly this, whether they succeed or not.
+    pub async fn says(&self, cases: &[(&str, &str)]) {
+        for (arguments, wanted) in cases {
+            let ran = self.run(arguments, "").await;
+            let said = format!("{}{}", ran.out, ran.err);
+            assert_eq!(said.trim_end(), *wanted, "kubectl {arguments} ended with {:?}", ran.code);
+        }
+    }
+}
+
+/// Starts a command with piped input and output and waits for its end; `None` if it does not come.
+pub async fn finish(mut command: Command, stdin: &str) -> Option<Ran> {
+    let mut child = command.spawn().expect("kubectl runs");
+    let mut input = child.stdin.take().expect("it is piped");
+    let stdin = stdin.to_owned();
+    let feed = tokio::spawn(async move {
+        // A command that does not read its input closes it.
+        let _ = input.write_all(stdin.as_bytes()).await;
+    });
+    let output =
+        tokio::time::timeout(PATIENCE, child.wait_with_output()).await.ok()?.expect("it can be waited for");
+    let _ = feed.await;
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("kubectl prints text");
+    Some(Ran { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) })
+}
+
+/// Splits at blanks; single quotes keep words together.
+fn words(line: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    for (i, part) in line.split('\'').enumerate() {
+        if i % 2 == 1 {
+            words.push(part.to_owned());
+        } else {
+            words.extend(part.split_whitespace().map(str::to_owned));
+        }
+    }
+    words
+}
+
+/// The cells of each line, joined by single blanks; ages become `*`.
+fn cells(text: &str) -> Vec<String> {
+    let is_age = |cell: &str| {
+        cell.len() > 1
+            && cell.starts_with(|c: char| c.is_ascii_digit())
+            && cell.ends_with(['s', 'm', 'h', 'd'])
+            && cell.chars().all(|c| c.is_ascii_digit() || "smhd".contains(c))
+    };
+    let line = |line: &str| {
+        let cells = line.split_whitespace().map(|cell| if is_age(cell) { "*" } else { cell });
+        cells.collect::<Vec<_>>().join(" ")
+    };
+    text.lines().map(line).filter(|line| !line.is_empty()).collect()
+}
+
+/// Objects of many kinds, one of each.
+const MANY: &str = r#"
+apiVersion: v1
+kind: Node
+metadata: {name: node-1, labels: {node-role.kubernetes.io/control-plane: ""}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: busy, labels: {app: busy}}
+spec: {nodeName: node-1, containers: [{name: c, image: i}, {name: d, image: j}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: new}
+spec: {containers: [{name: c, image: i}]}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: conf}
+data: {a: b, c: d}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: hidden}
+stringData: {password: x}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: claim}
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 3
+  selector: {matchLabels: {app: web}}
+  template: {metadata: {labels: {app: web}}, spec: {containers: [{name: web, image: "web:1"}]}}
+---
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: db}
+spec:
+  serviceName: db
+  selector: {matchLabels: {app: db}}
+  template: {metadata: {labels: {app: db}}, spec: {containers: [{name: db, image: "db:1"}]}}
+---
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: agent}
+spec:
+  selector: {matchLabels: {app: agent}}
+  template: {metadata: {labels: {app: agent}}, spec: {containers: [{name: agent, image: "agent:1"}]}}
+---
+apiVersion: batch/v1
+kind: CronJob
+metadata: {name: nightly}
+spec:
+  schedule: "0 3 * * *"
+  jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: once}
+spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}
+---
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {name: web}
+spec: {maxReplicas: 3, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}}
+---
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: door}
+spec:
+  rules:
+  - host: a.example.com
+    http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: web, port: {number: 80}}}}]}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: web}
+spec: {minAvailable: 1, selector: {matchLabels: {app: web}}}
+---
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: fast}
+provisioner: example.com/disk
+---
+apiVersion: coordination.k8s.io/v1
+kind: Lease
+metadata: {name: lead}
+spec: {holderIdentity: me, leaseDurationSeconds: 15}
+"#;
