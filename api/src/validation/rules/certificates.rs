@@ -3,7 +3,7 @@
 use super::super::Validator;
 use super::super::path::Path;
 use super::View;
-use super::common::{Seen, signer};
+use super::common::{Seen, each_condition, signer};
 use crate::schema::scalars::bytes;
 
 const SECONDS_MIN: i64 = 600;
@@ -68,11 +68,7 @@ fn conditions(validator: &mut Validator, status: View, is_approval: bool) {
     let root = Path::ROOT.child("status");
     let list = root.child("conditions");
     let mut seen = Seen::new();
-    for (at, condition) in status.structs("conditions").enumerate() {
-        if validator.has_enough() {
-            return;
-        }
-        let place = list.index(at);
+    each_condition(validator, &list, status, |validator, place, condition, is_again| {
         let kind = condition.text("type");
         if kind.is_empty() {
             validator.required(place.child("type"), "");
@@ -95,10 +91,11 @@ fn conditions(validator: &mut Validator, status: View, is_approval: bool) {
             let detail = "Approved and Denied conditions are mutually exclusive";
             validator.invalid(place.child("type"), kind, detail);
         }
-        if !seen.insert(kind) {
+        seen.insert(kind);
+        if is_again {
             validator.duplicate(place.child("type"), kind);
         }
-    }
+    });
     for kind in VERDICTS {
         let of = |status: View| -> Vec<_> {
             let conditions = status.structs("conditions").filter(|condition| condition.text("type") == kind);

@@ -74,6 +74,23 @@ impl<'s> Seen<'s> {
     }
 }
 
+/// Judges each condition of a status: where it is, what it says, and whether one of its type came before.
+pub(super) fn each_condition<'v>(
+    validator: &mut Validator,
+    list: &Path,
+    status: View<'v>,
+    mut judge: impl FnMut(&mut Validator, &Path, View<'v>, bool),
+) {
+    let mut seen = Seen::new();
+    for (at, condition) in status.structs("conditions").enumerate() {
+        if validator.has_enough() {
+            return;
+        }
+        let is_again = !seen.insert(condition.text("type"));
+        judge(validator, &list.index(at), condition, is_again);
+    }
+}
+
 /// The members of a map, to be found by name.
 pub(super) fn by_name(map: View<'_>) -> HashMap<&str, &Value> {
     map.members().collect()

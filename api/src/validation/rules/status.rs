@@ -6,7 +6,7 @@ use hashbrown::HashSet;
 
 use super::super::path::Path;
 use super::super::{Validator, forms, is_same, names};
-use super::common::Seen;
+use super::common::each_condition;
 use super::view::quantity;
 use super::{View, resources};
 use crate::field::FieldError;
@@ -137,14 +137,9 @@ const MESSAGE_MAX: usize = 32768;
 /// Conditions of the form that all kinds share.
 pub(super) fn conditions(validator: &mut Validator, path: &Path, status: View) {
     const STATES: [&str; 3] = ["False", "True", "Unknown"];
-    let mut seen = Seen::new();
-    for (at, condition) in status.structs("conditions").enumerate() {
-        if validator.has_enough() {
-            return;
-        }
-        let place = path.index(at);
+    each_condition(validator, path, status, |validator, place, condition, is_again| {
         let kind = condition.text("type");
-        if !seen.insert(kind) {
+        if is_again {
             validator.duplicate(place.child("type"), kind);
         }
         validator.refuse(&place.child("type"), kind, names::qualified(kind));
@@ -171,26 +166,20 @@ pub(super) fn conditions(validator: &mut Validator, path: &Path, status: View) {
         if condition.text("message").len() > MESSAGE_MAX {
             validator.errors.push(FieldError::too_long(place.child("message"), MESSAGE_MAX));
         }
-    }
+    });
 }
 
 /// Conditions of flow schemas and priority levels: each type once.
 pub(super) fn flow(validator: &mut Validator, path: &Path, status: View) {
-    let list = path.child("conditions");
-    let mut seen = Seen::new();
-    for (at, condition) in status.structs("conditions").enumerate() {
-        if validator.has_enough() {
-            return;
-        }
-        let place = list.index(at);
+    each_condition(validator, &path.child("conditions"), status, |validator, place, condition, is_again| {
         let kind = condition.text("type");
-        if !seen.insert(kind) {
+        if is_again {
             validator.duplicate(place.child("type"), kind);
         }
         if kind.is_empty() {
             validator.required(place.child("type"), "must not be empty");
         }
-    }
+    });
 }
 
 pub(super) fn service(validator: &mut Validator, path: &Path, status: View) {
