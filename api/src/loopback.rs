@@ -8,7 +8,7 @@ use engine::{Change, CommitError, Expected};
 
 use crate::admission::namespace_lifecycle::{State as NamespaceState, state as namespace_state};
 use crate::allocation::Reservation;
-use crate::apply::take_managed_fields;
+use crate::apply::{Reset, Versions, Writer, apply, take_managed_fields};
 use crate::bootstrap::{ObjectStore, Target, Written};
 use crate::convert;
 use crate::json::{Object, Value};
@@ -21,7 +21,7 @@ use crate::status::{Status, Subject};
 use crate::store::{self, Store, Stored};
 use crate::strategy::{self, Endpoint};
 use crate::validation;
-use crate::verbs::ownership::{Tracking, keep_times_of_no_change};
+use crate::verbs::ownership::{Owners, Tracking, keep_times_of_no_change};
 use crate::verbs::write::{completes_deletion, is_same};
 
 /// The server as a client of itself.
@@ -82,18 +82,22 @@ impl<'a> Loopback<'a> {
         resource: &Resource,
         object: Value,
         old: Option<&Object>,
+        owners: Owners,
     ) -> Result<(Object, Option<Reservation<'a>>), Status> {
         let Value::Object(mut object) = object else { return Err(Status::internal("not an object")) };
         let naming = self.api.naming;
-        // Callers say what an object shall be, not who owns it.
-        take_managed_fields(&mut object);
+        let tracked = owners == Owners::Writer;
+        if tracked {
+            // Callers say what an object shall be, not who owns it.
+            take_managed_fields(&mut object);
+        }
         defaults::apply(resource.table.message, &mut object, naming);
         validation::prepare(resource.table, &mut object, old);
-        if old.is_none() {
+        if old.is_none() && tracked {
             self.tracking(resource, Endpoint::Main).create(&mut object);
         }
         let mut object = convert::to_stored(resource, object, naming)?;
-        if let Some(old) = old {
+        if let Some(old) = old.filter(|_| tracked) {
             self.tracking(resource, Endpoint::Main).update(old, &mut object)?;
         }
         let allocated = self.api.allocations.begin(resource, &mut object, old)?;
@@ -178,6 +182,40 @@ impl<'a> Loopback<'a> {
         }
     }
 
+    /// Applies `config` by force, as `manager`, to an object that was seen at revision `seen`; one that is not there or
+    /// has changed since is left alone, which is a conflict. What changes nothing is not written.
+    ///
+    /// # Errors
+    /// The configuration does not fit, what comes of it is not valid, or the store failed.
+    pub async fn apply(
+        &self,
+        resource: &Resource,
+        (namespace, name): (&str, &str),
+        seen: u64,
+        manager: &str,
+        config: &Object,
+    ) -> Result<Written, Status> {
+        let key = store::key(resource, namespace, name);
+        let stored = self.store().get(&key)?.filter(|stored| stored.entry.revision() == seen);
+        let Some(stored) = stored else { return Ok(Written::Conflict) };
+        let old = stored.object(resource)?;
+        let naming = self.api.naming;
+        let live = convert::to_served(resource, old.clone(), naming)?;
+        let (versions, reset) =
+            (Versions::of(&self.api.registry, resource), Reset::of(resource, Endpoint::Main));
+        let now = crate::clock::now();
+        let writer = Writer { manager, subresource: "", now: &now };
+        let applied = apply(&versions, &writer, &reset, &live, config, true)
+            .map_err(|error| Status::internal(format!("{error:?}")))?;
+        let object = applied.conformed(versions.message(), &live).map_err(Status::internal)?;
+        let (object, _allocated) = self.complete(resource, object.into(), Some(&old), Owners::AsGiven)?;
+        let payload = store::payload(resource, &object);
+        if is_same(&payload, &stored) {
+            return Ok(Written::Done);
+        }
+        self.commit(key, Expected::Revision(seen), Change::Put(payload)).await
+    }
+
     /// Warns of something about an object with an event in `namespace`. Where nothing can be created any more, it is
     /// not said.
     ///
@@ -260,7 +298,7 @@ impl ObjectStore for Loopback<'_> {
 
     async fn create(&self, target: &Target, object: Value) -> Result<Written, Status> {
         let resource = self.resource(target)?;
-        let (object, _allocated) = self.complete(resource, object, None)?;
+        let (object, _allocated) = self.complete(resource, object, None, Owners::Writer)?;
         let key = store::key(resource, &target.namespace, &target.name);
         self.commit(key, Expected::Absent, Change::Put(store::payload(resource, &object))).await
     }
@@ -270,7 +308,8 @@ impl ObjectStore for Loopback<'_> {
         let expected = Expected::Revision(revision_of(&object)?);
         let key = store::key(resource, &target.namespace, &target.name);
         let Some(stored) = self.store().get(&key)? else { return Ok(Written::Conflict) };
-        let (object, _allocated) = self.complete(resource, object, Some(&stored.object(resource)?))?;
+        let old = stored.object(resource)?;
+        let (object, _allocated) = self.complete(resource, object, Some(&old), Owners::Writer)?;
         self.commit(key, expected, Change::Put(store::payload(resource, &object))).await
     }
 

@@ -50,14 +50,37 @@ async fn aggregated_roles_are_complete_when_the_server_is_ready_and_follow_what_
     for (role, _) in &before {
         until(client, &format!("{ROLES}/{role}"), |role| covers(role, "widgets")).await;
     }
-    // What is written into an aggregated role by hand does not stay.
-    let patch = json!({"rules": []});
-    assert_eq!(client.patch(&format!("{ROLES}/view"), "merge", &patch).await.status, 200);
-    until(client, &format!("{ROLES}/view"), |role| covers(role, "widgets")).await;
+    // What is written into an aggregated role by hand does not stay, and whoever wrote it owns it no longer.
+    let patch = json!({"rules": [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]});
+    let view = format!("{ROLES}/view");
+    assert_eq!(client.patch(&format!("{view}?fieldManager=hand"), "merge", &patch).await.status, 200);
+    let role = until(client, &view, |role| covers(role, "widgets")).await;
+    assert!(!covers(&role, "secrets"));
+    let entries = role["metadata"]["managedFields"].as_array().unwrap();
+    let owns_rules: Vec<&Value> =
+        entries.iter().filter(|entry| !entry["fieldsV1"]["f:rules"].is_null()).collect();
+    assert_eq!(owns_rules.len(), 1, "{entries:?}");
+    let (manager, operation) = (&owns_rules[0]["manager"], &owns_rules[0]["operation"]);
+    assert_eq!((manager, operation), (&json!("clusterrole-aggregation-controller"), &json!("Apply")));
+    // A role that is selected no more is as good as gone.
+    let unlabelled = json!({"metadata": {"labels": null}});
+    assert_eq!(client.patch(&format!("{ROLES}/part"), "merge", &unlabelled).await.status, 200);
+    until(client, &view, |role| role["rules"] == before[0].1["rules"]).await;
+    let labels = json!({"metadata": {"labels": part["metadata"]["labels"]}});
+    assert_eq!(client.patch(&format!("{ROLES}/part"), "merge", &labels).await.status, 200);
+    until(client, &view, |role| covers(role, "widgets")).await;
     client.delete(&format!("{ROLES}/part")).await;
     for (name, before) in &before {
         until(client, &format!("{ROLES}/{name}"), |role| role["rules"] == before["rules"]).await;
     }
+    // An aggregated role that nothing is left for has no rules, whoever gave it some.
+    let empty = json!({
+        "metadata": {"name": "empty"},
+        "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"nobody": "has-this"}}]},
+        "rules": part["rules"],
+    });
+    assert_eq!(client.post(ROLES, &empty).await.status, 201);
+    until(client, &format!("{ROLES}/empty"), |role| !covers(role, "widgets")).await;
     // And then nothing is written any more.
     let settled = versions(client).await;
     tokio::time::sleep(Duration::from_millis(200)).await;

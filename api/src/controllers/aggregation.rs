@@ -14,17 +14,21 @@ use engine::{Entry, Event, EventKind};
 use futures_util::future::try_join_all;
 
 use super::{EVENTS_MAX, Ending};
-use crate::bootstrap::{ObjectStore, Target, Written};
-use crate::json::{self, Value};
+use crate::bootstrap::{Target, Written};
+use crate::json::{self, Object, Value};
 use crate::loopback::Loopback;
 use crate::pipeline::Api;
 use crate::policy::{aggregated, labels_of, selectors_of};
+use crate::schema::registry::Resource;
 use crate::status::{Reason, Status};
 use crate::store;
 
+/// By this name it owns the rules that it applies, and is known to authorization.
+const NAME: &str = "clusterrole-aggregation-controller";
+
 /// Follows the cluster roles.
 pub(super) async fn follow(api: Arc<Api>) -> Ending {
-    let prefix = store::collection(Loopback::new(&api).resource(&role("".to_owned()))?, "");
+    let prefix = store::collection(cluster_roles(&Loopback::new(&api))?, "");
     // The tail begins before the first look, so nothing falls in between.
     let mut tail = api.engine.tail(api.engine.revision(), prefix)?;
     let mut selectors = reconcile(&api).await?;
@@ -42,23 +46,21 @@ pub(super) async fn follow(api: Arc<Api>) -> Ending {
 /// # Errors
 /// The store failed. A role that validation refuses is reported in the log and left as it is.
 pub async fn reconcile(api: &Api) -> Result<Vec<LabelSelector>, Status> {
-    let loopback = Loopback::new(api);
-    let resource = loopback.resource(&role("".to_owned()))?;
+    let loopback = Loopback::controller(api, NAME);
+    let resource = cluster_roles(&loopback)?;
     loop {
         let snapshot = api.engine.snapshot();
         let entries = snapshot.prefix(&store::collection(resource, ""));
-        let roles: Vec<Value> = entries.filter_map(|entry| read(&entry)).collect();
+        let (revisions, roles): (Vec<u64>, Vec<Value>) =
+            entries.filter_map(|entry| Some((entry.revision(), read(&entry)?))).unzip();
         let writes = aggregated(&roles).into_iter().map(|(at, rules)| {
-            let mut changed = roles[at].clone();
-            if let Some(members) = changed.as_object_mut() {
-                members.insert("rules", rules);
-            }
-            let target = role(changed.str_at(&["metadata", "name"]).to_owned());
-            let loopback = &loopback;
+            let name = roles[at].str_at(&["metadata", "name"]);
+            let config = configuration(resource, name, rules);
+            let (loopback, seen) = (&loopback, revisions[at]);
             async move {
-                match loopback.update(&target, changed).await {
+                match loopback.apply(resource, ("", name), seen, NAME, &config).await {
                     Err(error) if error.reason == Reason::Invalid => {
-                        tracing::error!(role = target.name, %error, "aggregated role cannot be written");
+                        tracing::error!(role = name, %error, "aggregated role cannot be written");
                         Ok(Written::Done)
                     }
                     outcome => outcome,
@@ -69,6 +71,16 @@ pub async fn reconcile(api: &Api) -> Result<Vec<LabelSelector>, Status> {
             return Ok(roles.iter().filter_map(selectors_of).flatten().collect());
         }
     }
+}
+
+/// What is applied: these rules. None are said as well, so that those that somebody wrote by hand go.
+fn configuration(resource: &Resource, name: &str, rules: Value) -> Object {
+    let mut config = Object::new();
+    config.push("kind", resource.table.kind.into());
+    config.push("apiVersion", resource.api_version.as_str().into());
+    config.push("metadata", Object::from_iter([("name".into(), name.into())]).into());
+    config.push("rules", rules);
+    config
 }
 
 /// Whether a change can make a difference to an aggregated role: it is one, or was or is selected by one.
@@ -92,12 +104,13 @@ fn read(entry: &Entry) -> Option<Value> {
     role.inspect_err(|error| tracing::error!(%error, "cluster role cannot be read")).ok()
 }
 
-fn role(name: String) -> Target {
-    Target {
+/// The resource that all of this is about.
+fn cluster_roles<'a>(loopback: &Loopback<'a>) -> Result<&'a Resource, Status> {
+    loopback.resource(&Target {
         group: "rbac.authorization",
         version: "v1",
         resource: "clusterroles",
         namespace: String::new(),
-        name,
-    }
+        name: String::new(),
+    })
 }
