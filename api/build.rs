@@ -24,7 +24,8 @@ mod options;
 use std::path::Path;
 
 /// Where defaults are that no line in a schema can say.
-const DEFAULTS_CODE: [&str; 2] = ["src/schema/defaults.rs", "src/schema/defaults_rules.rs"];
+const DEFAULTS_CODE: [&str; 3] =
+    ["src/schema/defaults.rs", "src/schema/defaults_aliases.rs", "src/schema/defaults_rules.rs"];
 
 fn main() {
     for path in ["build.rs", "build", "schema", "src/naming.rs"].into_iter().chain(DEFAULTS_CODE) {

@@ -10,6 +10,7 @@ use crate::clock;
 use crate::json::{Object, Value};
 use crate::naming::Naming;
 use crate::object::{self, copy_path, meta, same_at, set_meta};
+use crate::schema::TEMPLATE_GENERATION;
 use crate::schema::registry::Resource;
 
 /// Which way a write came in.
@@ -102,6 +103,10 @@ pub fn prepare_create(resource: &Resource, object: &mut Object, user: &User, nam
         ("", "PersistentVolumeClaim") => {
             object.object_entry("status").insert("phase", "Pending".into());
         }
+        ("apps", "DaemonSet") => {
+            let count = template_generation(object).max(1);
+            set_template_generation(object, count);
+        }
         ("batch", "Job") => prepare_job(object, naming),
         ("certificates", "CertificateSigningRequest") => prepare_signing_request(object, user),
         ("apiregistration", "APIService") => prepare_api_service(object),
@@ -175,6 +180,21 @@ fn prepare_signing_request(object: &mut Object, user: &User) {
     }
 }
 
+/// How often the template of a daemon set was given, as far as it says.
+fn template_generation(set: &Object) -> i64 {
+    let annotation = |set: &Object| {
+        let annotations = set.get("metadata")?.get("annotations")?;
+        annotations.get(TEMPLATE_GENERATION)?.as_str()?.parse().ok()
+    };
+    annotation(set).unwrap_or(0)
+}
+
+fn set_template_generation(set: &mut Object, count: i64) {
+    let annotations = object::metadata_mut(set).object_entry("annotations");
+    annotations.insert(TEMPLATE_GENERATION, count.to_string().into());
+    sort_members(annotations);
+}
+
 /// A service without a backend is this server itself, and available.
 fn prepare_api_service(object: &mut Object) {
     if object::at(object, "spec.service").is_some_and(|service| !service.is_null()) {
@@ -193,14 +213,22 @@ fn prepare_api_service(object: &mut Object) {
     object.object_entry("status").insert("conditions", Value::Array(vec![condition.into()]));
 }
 
-/// Quality of service of a pod, from the requests and limits of its containers.
+/// Quality of service of a pod, from its requests and limits as a whole where it has any, else from those of its
+/// containers.
 pub fn qos_class(pod: &Object) -> &'static str {
     let mut guaranteed = true;
     let mut any = false;
     let spec = pod.get("spec");
     let lists = ["containers", "initContainers"]
         .map(|list| spec.and_then(|spec| spec.get(list)).and_then(Value::as_array).unwrap_or_default());
-    for container in lists.into_iter().flatten() {
+    let whole = spec.filter(|spec| {
+        let lists =
+            ["requests", "limits"].map(|list| spec.at(&["resources", list]).and_then(Value::as_object));
+        let mut names = lists.into_iter().flatten().flat_map(Object::iter).map(|(name, _)| name);
+        names.any(|name| matches!(name, "cpu" | "memory") || name.starts_with("hugepages-"))
+    });
+    let containers = lists.into_iter().flatten().filter(|_| whole.is_none());
+    for container in whole.into_iter().chain(containers) {
         let amounts =
             |which: &str, name: &str| container.at(&["resources", which, name]).filter(|q| !is_zero(q));
         let mut counted = 0;
@@ -270,6 +298,10 @@ pub fn prepare_update(resource: &Resource, endpoint: Endpoint, new: &mut Object,
         Endpoint::EphemeralContainers => only(new, old, &["spec.ephemeralContainers"]),
         Endpoint::Resize => take_resources(new, old),
     }
+    if (resource.group.as_str(), resource.table.kind) == ("apps", "DaemonSet") {
+        let changed = !same_at(new, old, "spec.template");
+        set_template_generation(new, template_generation(old).saturating_add(i64::from(changed)));
+    }
     restore_system_metadata(new, old);
     let counted = resource.table.generation_on;
     if !counted.is_empty() {
@@ -313,7 +345,7 @@ fn only(new: &mut Object, old: &Object, paths: &[&'static str]) {
     *new = kept;
 }
 
-/// A resize takes the resources and resize policies of containers. Containers that are not the same ones in the same
+/// A resize takes the resources of the pod, and the resources and resize policies of its containers. Containers that are not the same ones in the same
 /// order are left for validation to refuse.
 fn take_resources(new: &mut Object, old: &Object) {
     let mut kept = old.clone();
@@ -335,6 +367,7 @@ fn take_resources(new: &mut Object, old: &Object) {
             }
         }
     }
+    copy_path(&mut kept, new, "spec.resources");
     copy_path(&mut kept, new, "metadata.resourceVersion");
     copy_path(&mut kept, new, "metadata.managedFields");
     *new = kept;
@@ -378,6 +411,14 @@ mod tests {
                 "Burstable",
             ),
             (r#"[{"resources":{"limits":{"cpu":"1","memory":"1Gi"}}},{}]"#, "Burstable"),
+            // What the pod says as a whole counts.
+            (r#"[{}],"resources":{"limits":{"cpu":"1","memory":"1Gi"}}"#, "Guaranteed"),
+            (r#"[{}],"resources":{"requests":{"cpu":"1"}}"#, "Burstable"),
+            (
+                r#"[{"resources":{"limits":{"cpu":"1","memory":"1Gi"}}}],"resources":{"requests":{"cpu":"1"},"limits":{"cpu":"2","memory":"2Gi"}}"#,
+                "Burstable",
+            ),
+            (r#"[{"resources":{"requests":{"cpu":"1"}}}],"resources":{}"#, "Burstable"),
         ] {
             let pod = parse(format!(r#"{{"spec":{{"containers":{containers}}}}}"#).as_bytes()).unwrap();
             assert_eq!(qos_class(pod.as_object().unwrap()), want, "{containers}");

@@ -8,7 +8,8 @@
 //! below them, so a rule sees its own members defaulted and those of its parts as they were given. Structs that are
 //! absent because nothing was given for them (pointers) are left absent, whatever defaults they would hold.
 //!
-//! This module only adds. What the server does to new objects beyond defaults is the strategy's business.
+//! This module only adds, but for members that say the same as others (`defaults_aliases.rs`). What the server does to
+//! new objects beyond defaults is the strategy's business.
 
 use std::sync::{Arc, LazyLock};
 

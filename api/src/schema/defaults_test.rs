@@ -54,6 +54,70 @@ fn a_pod_looks_as_after_kubectl_apply() {
 }
 
 #[test]
+fn members_that_say_the_same_twice_agree() {
+    // (type, given, a part of the outcome)
+    for (kind, given, want) in [
+        (
+            "core.v1.PodSpec",
+            r#"{"serviceAccountName":"a"}"#,
+            r#""serviceAccountName":"a","serviceAccount":"a""#,
+        ),
+        ("core.v1.PodSpec", r#"{"serviceAccount":"b"}"#, r#""serviceAccountName":"b","serviceAccount":"b""#),
+        (
+            "core.v1.PodSpec",
+            r#"{"serviceAccount":"b","serviceAccountName":"a"}"#,
+            r#""serviceAccountName":"a","serviceAccount":"a""#,
+        ),
+        (
+            "core.v1.PodStatus",
+            r#"{"podIP":"10.0.0.1"}"#,
+            r#""podIP":"10.0.0.1","podIPs":[{"ip":"10.0.0.1"}]"#,
+        ),
+        (
+            "core.v1.PodStatus",
+            r#"{"podIPs":[{"ip":"10.0.0.1"},{"ip":"fd00::1"}]}"#,
+            r#""podIP":"10.0.0.1","podIPs":[{"ip":"10.0.0.1"},{"ip":"fd00::1"}]"#,
+        ),
+        // Who knows nothing of the list counts.
+        (
+            "core.v1.PodStatus",
+            r#"{"podIP":"10.0.0.2","podIPs":[{"ip":"10.0.0.1"},{"ip":"fd00::1"}]}"#,
+            r#""podIP":"10.0.0.2","podIPs":[{"ip":"10.0.0.2"}]"#,
+        ),
+        // The addresses of the host are its own business: validation compares them.
+        ("core.v1.PodStatus", r#"{"hostIP":"10.0.0.2"}"#, r#"{"hostIP":"10.0.0.2"}"#),
+        (
+            "core.v1.NodeSpec",
+            r#"{"podCIDR":"10.0.0.0/24"}"#,
+            r#""podCIDR":"10.0.0.0/24","podCIDRs":["10.0.0.0/24"]"#,
+        ),
+        (
+            "core.v1.NodeSpec",
+            r#"{"podCIDRs":["10.0.0.0/24"]}"#,
+            r#""podCIDR":"10.0.0.0/24","podCIDRs":["10.0.0.0/24"]"#,
+        ),
+        (
+            "apps.v1.StatefulSetSpec",
+            r#"{"volumeClaimTemplates":[{"metadata":{"name":"a"}}]}"#,
+            r#""volumeClaimTemplates":[{"kind":"PersistentVolumeClaim","apiVersion":"v1","metadata":{"name":"a"}"#,
+        ),
+        (
+            "apps.v1.DaemonSet",
+            r#"{"metadata":{"annotations":{"a":"b","z":"y"}}}"#,
+            r#""annotations":{"a":"b","deprecated.daemonset.template.generation":"0","z":"y"}"#,
+        ),
+        (
+            "apps.v1.DaemonSet",
+            r#"{"metadata":{"annotations":{"deprecated.daemonset.template.generation":"7"}}}"#,
+            r#""annotations":{"deprecated.daemonset.template.generation":"7"}"#,
+        ),
+    ] {
+        let got = defaulted(&format!("api.{kind}"), given);
+        assert!(got.contains(want), "{kind} {given}: {got}");
+    }
+}
+
+#[test]
 fn rules_that_look_at_other_members() {
     // Facts: defaults, the entries with `when` or `rule`. (type, given, a part of the outcome)
     for (kind, given, want) in [

@@ -10,8 +10,11 @@ pub(crate) mod decode_raw;
 mod decode_report;
 mod decode_straight;
 pub mod defaults;
+mod defaults_aliases;
 mod defaults_rules;
 pub mod encode;
 pub mod registry;
 pub mod scalars;
 pub mod table;
+
+pub use defaults_aliases::TEMPLATE_GENERATION;

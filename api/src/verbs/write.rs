@@ -232,6 +232,10 @@ where
             _ => None,
         };
         strategy::prepare_update(call.resource, endpoint, &mut new, &old);
+        if endpoint != Endpoint::Main {
+            // Defaults of what was written may follow from what is only now beside it again.
+            defaults::apply(call.resource.stored().message, &mut new, call.api.naming);
+        }
         keep_times_of_no_change(&old, &mut new);
         let table = call.resource.stored().table;
         let errors = validation::update_through(endpoint.subresource(), table, call.api.naming, &new, &old);

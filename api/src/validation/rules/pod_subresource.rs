@@ -75,12 +75,18 @@ pub(super) fn resize(validator: &mut Validator, new: View, old: View) {
     if validator.errors.len() > found {
         return;
     }
+    let spec = Path::ROOT.child("spec");
+    nothing_removed(validator, &spec, new, old);
+    if !is_same_but_for_amounts(new, old) {
+        validator.forbidden("spec", ONLY);
+    }
     for list in ["initContainers", "containers"] {
+        let path = spec.child(list);
         for (at, (now, before)) in new.structs(list).zip(old.structs(list)).enumerate() {
             if validator.has_enough() {
                 return;
             }
-            nothing_removed(validator, (list, at), now, before);
+            nothing_removed(validator, &path.index(at), now, before);
         }
     }
     for (now, before) in new.structs("containers").zip(old.structs("containers")) {
@@ -119,13 +125,13 @@ fn same_containers(validator: &mut Validator, list: &str, new: View, old: View) 
     }
 }
 
-/// An amount that was given stays given.
-fn nothing_removed(validator: &mut Validator, (list, at): (&str, usize), now: View, before: View) {
+/// An amount that was given stays given, whether to a container or to the pod as a whole.
+fn nothing_removed(validator: &mut Validator, path: &Path, now: View, before: View) {
+    let path = path.child("resources");
     for amounts in ["requests", "limits"] {
         let (now, before) = (now.child("resources").child(amounts), before.child("resources").child(amounts));
         if before.members().any(|(name, _)| !now.has(name)) {
-            let path = format!("spec.{list}[{at}].resources.{amounts}");
-            validator.forbidden(path, format!("resource {amounts} cannot be removed"));
+            validator.forbidden(path.child(amounts), format!("resource {amounts} cannot be removed"));
         }
     }
 }
@@ -137,14 +143,17 @@ fn is_resize(now: View, before: View) -> bool {
         container.remove("resources");
         container
     };
-    let rest = |container: View, member: &str| {
-        let resources = container.child("resources");
+    but_resources(now) == but_resources(before) && is_same_but_for_amounts(now, before)
+}
+
+/// Whether two resources differ in nothing but amounts of what can be resized.
+fn is_same_but_for_amounts(now: View, before: View) -> bool {
+    let (now, before) = (now.child("resources"), before.child("resources"));
+    let rest = |resources: View, member: &str| {
         let mut amounts = resources.child(member).object().cloned().unwrap_or_default();
         amounts.retain(|name, _| !RESIZED.contains(&name));
         amounts
     };
-    let claims = |container: View| container.child("resources").get("claims").cloned();
-    but_resources(now) == but_resources(before)
-        && ["requests", "limits"].iter().all(|member| rest(now, member) == rest(before, member))
-        && is_same(claims(now).as_ref(), claims(before).as_ref())
+    ["requests", "limits"].iter().all(|member| rest(now, member) == rest(before, member))
+        && is_same(now.get("claims"), before.get("claims"))
 }

@@ -1,0 +1,79 @@
+//! Members that say again what another one says: former names beside new ones, and one value beside a list of them.
+//!
+//! The reference server has one of the two in its own form of an object and makes the other whenever it serves one, so
+//! that clients of every age find what they look for. Here both are stored; which one counts when they differ is said
+//! at each rule. Source: upstream's conversions of `core/v1` and `apps/v1`.
+
+use super::defaults::Node;
+use crate::json::{Key, Object, Value};
+use crate::naming::Naming;
+
+/// The annotation in which a daemon set counts its templates. The strategy counts, here is where it begins.
+pub const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+
+/// `serviceAccount` is the former name of `serviceAccountName`, which counts unless it is empty.
+pub(super) fn pod_spec(spec: &mut Node, _: &'static Naming) {
+    const NAMES: [&str; 2] = ["serviceAccountName", "serviceAccount"];
+    let Some(account) =
+        NAMES.map(|name| spec.text(name).to_owned()).into_iter().find(|text| !text.is_empty())
+    else {
+        return;
+    };
+    for name in NAMES {
+        if spec.text(name) != account {
+            spec.set(name, account.as_str().into());
+        }
+    }
+}
+
+/// `podIP` is the first of `podIPs`.
+pub(super) fn pod_status(status: &mut Node, _: &'static Naming) {
+    let text = |item: &Value| item.str_at(&["ip"]).to_owned();
+    first_of_list(status, ("podIP", "podIPs"), text, |ip| {
+        Object::from_iter([(Key::Borrowed("ip"), ip.into())]).into()
+    });
+}
+
+/// `podCIDR` is the first of `podCIDRs`.
+pub(super) fn node_spec(spec: &mut Node, _: &'static Naming) {
+    let text = |item: &Value| item.as_str().unwrap_or_default().to_owned();
+    first_of_list(spec, ("podCIDR", "podCIDRs"), text, |network| network.into());
+}
+
+/// The single value counts, because those who know nothing of the list write it; where it is missing, the list does.
+fn first_of_list(
+    node: &mut Node,
+    (single, list): (&str, &str),
+    text: impl Fn(&Value) -> String,
+    item: impl Fn(&str) -> Value,
+) {
+    let items = node.object.get(list).and_then(Value::as_array).unwrap_or_default();
+    let first = items.first().map(text).unwrap_or_default();
+    let own = node.text(single).to_owned();
+    match (own.is_empty(), first.is_empty()) {
+        (true, false) => node.set(single, first.into()),
+        (false, _) if own != first => node.set(list, Value::Array(vec![item(&own)])),
+        _ => {}
+    }
+}
+
+/// The claims of a stateful set say what they are, as objects of their own do.
+pub(super) fn stateful_set_spec(spec: &mut Node, _: &'static Naming) {
+    spec.each("volumeClaimTemplates", |mut claim| {
+        claim.set("kind", "PersistentVolumeClaim".into());
+        claim.set("apiVersion", "v1".into());
+    });
+}
+
+/// A daemon set that does not say how often its template was changed says that it does not know.
+pub(super) fn daemon_set(set: &mut Node, _: &'static Naming) {
+    let Some(mut metadata) = set.child_or_new("metadata") else { return };
+    if metadata.map("annotations").is_some_and(|annotations| annotations.contains(TEMPLATE_GENERATION)) {
+        return;
+    }
+    let annotations = metadata.map("annotations").cloned().unwrap_or_default();
+    let mut members = annotations.into_members();
+    let at = members.partition_point(|(name, _)| &**name < TEMPLATE_GENERATION);
+    members.insert(at, (Key::Borrowed(TEMPLATE_GENERATION), "0".into()));
+    metadata.set("annotations", members.into_iter().collect::<Object>().into());
+}
