@@ -17,7 +17,9 @@
 
 mod document;
 mod input;
+mod server;
 mod targets;
+mod tree;
 
 pub use targets::accept::accept;
 pub use targets::apply::{apply, field_set};
@@ -30,12 +32,14 @@ pub use targets::engine_model::engine_model;
 pub use targets::engine_recovery::engine_recovery;
 pub use targets::json_text::json_text;
 pub use targets::patch::patch;
+pub use targets::patch_round_trip::patch_round_trip;
 pub use targets::request::{query, request_path};
 pub use targets::scalars::scalars;
 pub use targets::schema::{schema_objects, schema_text};
 pub use targets::selectors::{field_selector, label_selector};
 pub use targets::table::{printer_columns, table};
 pub use targets::validation::validate;
+pub use targets::writes::writes;
 
 /// One target.
 #[derive(Clone, Copy, Debug)]
@@ -128,6 +132,7 @@ targets! {
         "in", "notin", " in (", ")", "(", ",", "=", "==", "!=", "!", "<", ">", "a", "app", "example.com/a", "1", " ",
     ];
     patch: &["\0", "{\"$patch\":\"delete\"}", "\"$retainKeys\":[]", "\"$setElementOrder/containers\":[]", "\"op\":"];
+    patch_round_trip: &[];
     printer_columns: &[
         "\0", ".", "[0]", "[*]", "[-1]", "[?(@.", "==", "\")]", ".metadata", ".spec", ".status", "['a']", "{", "}", "..", "*",
         "\\.", "[0:2]", "{\"metadata\":{}}",
@@ -150,6 +155,7 @@ targets! {
     table: OBJECT_WORDS;
     token_file: &["token,user,uid", ",", "\"", "\"\"", "\r\n", "\n", "\"a,b\"", "\u{feff}", "user"];
     validate: &[];
+    writes: &[];
     yaml_text: &[
         "a: ", "\n", "- ", "  ", "&a ", "*a", "<<: ", "|\n", ">-\n", "\"", "'", "{", "}", "[", "]", ", ", "? ", ": ", "---\n",
         "!!int ", "yes", "0o17", "1_000", ".inf", "# c", "\t", "%YAML 1.1\n", "...\n", "~",

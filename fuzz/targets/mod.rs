@@ -11,12 +11,15 @@ pub mod engine_model;
 pub mod engine_recovery;
 pub mod json_text;
 pub mod patch;
+mod patch_model;
+pub mod patch_round_trip;
 pub mod request;
 pub mod scalars;
 pub mod schema;
 pub mod selectors;
 pub mod table;
 pub mod validation;
+pub mod writes;
 
 use api::json::{Value, write};
 use api::status::Status;

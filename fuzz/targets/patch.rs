@@ -8,18 +8,17 @@ use api::schema::conform::conform;
 use api::schema::decode::decode;
 use api::schema::table::Message;
 
+use super::patch_model::{COPIED_BYTES_MAX, carried_out};
 use super::{check_refusal, schema, text};
 use crate::document;
 use crate::input::Input;
-
-/// Bytes that `copy` operations may add to a document.
-const COPIED_BYTES_MAX: usize = 3 * 1024 * 1024;
+use crate::tree::Tree;
 
 /// Texts that one patch may be told about its members.
 const REPORTED_MAX: usize = 100;
 
 /// Types with lists of every sort: by key, by several keys, sets, atomic ones, and structs of one member each.
-const TYPES: &[&str] = &[
+pub(super) const TYPES: &[&str] = &[
     "api.core.v1.Pod",
     "api.apps.v1.Deployment",
     "api.core.v1.Service",
@@ -59,7 +58,12 @@ fn check(kind: PatchKind, message: &'static Message, original: Value, change: &[
     let original_len = text(&original).len();
     let patched = match apply(kind, Some(message), original.clone(), change, strict) {
         Ok(patched) => patched,
-        Err(status) => return check_refusal(&status, &[400, 413, 422, 500]),
+        Err(status) => {
+            if kind == PatchKind::Json && status.code == 422 {
+                assert_eq!(model(&original, change), None, "refused, and could have been carried out");
+            }
+            return check_refusal(&status, &[400, 413, 422, 500]);
+        }
     };
     assert!(patched.strict.len() <= REPORTED_MAX);
     let written = text(&patched.value);
@@ -67,6 +71,9 @@ fn check(kind: PatchKind, message: &'static Message, original: Value, change: &[
     let bound = original_len + 6 * change.len() + 2 * COPIED_BYTES_MAX;
     assert!(written.len() <= bound, "{} bytes from {original_len} and {}", written.len(), change.len());
     assert!(parse(&written).is_ok(), "the result is nested too deeply to be read back");
+    if kind == PatchKind::Json {
+        assert_eq!(Some(Tree::from(&patched.value)), model(&original, change), "not what RFC 6902 says");
+    }
     if kind == PatchKind::Merge {
         let change = parse(change).expect("it was applied");
         assert_eq!(text(&merged(original, &change)), written, "not what RFC 7386 says");
@@ -78,8 +85,14 @@ fn check(kind: PatchKind, message: &'static Message, original: Value, change: &[
     assert!(!go_print(&patched.value).is_empty());
 }
 
+/// What a JSON patch that was read makes of `original`; `None` where it fails.
+fn model(original: &Value, change: &[u8]) -> Option<Tree> {
+    let operations = parse(change).expect("it was read");
+    carried_out(operations.as_array().unwrap_or_default(), original)
+}
+
 /// RFC 7386 §2, to the letter.
-fn merged(target: Value, patch: &Value) -> Value {
+pub(super) fn merged(target: Value, patch: &Value) -> Value {
     let Value::Object(patch) = patch else { return patch.clone() };
     let mut target = match target {
         Value::Object(members) => members,
@@ -97,7 +110,12 @@ fn merged(target: Value, patch: &Value) -> Value {
 }
 
 /// A patch that has to do with the object.
-fn made(kind: PatchKind, message: &'static Message, original: &[u8], input: &mut Input) -> Vec<u8> {
+pub(super) fn made(
+    kind: PatchKind,
+    message: &'static Message,
+    original: &[u8],
+    input: &mut Input,
+) -> Vec<u8> {
     let original = parse(original).unwrap_or_default();
     if kind == PatchKind::Json {
         let count = input.below(12);

@@ -218,6 +218,7 @@ smoke! {
     json_text
     label_selector
     patch
+    patch_round_trip
     printer_columns
     query
     request_path
@@ -227,6 +228,7 @@ smoke! {
     table
     token_file
     validate
+    writes
     yaml_text
 }
 

@@ -112,15 +112,26 @@ impl Activity {
 }
 
 /// The body of a request. Its connection learns whether it was read to its end.
-pub struct Incoming {
-    body: hyper::body::Incoming,
-    activity: Arc<Activity>,
+pub struct Incoming(Source);
+
+enum Source {
+    Connection {
+        body: hyper::body::Incoming,
+        activity: Arc<Activity>,
+    },
+    /// All of it, until it is read.
+    AtHand(Bytes),
 }
 
 impl Incoming {
     fn new(body: hyper::body::Incoming, activity: Arc<Activity>) -> Self {
         activity.body_unread.store(!body.is_end_stream(), Relaxed);
-        Incoming { body, activity }
+        Incoming(Source::Connection { body, activity })
+    }
+
+    /// A body that came over no connection, for driving a handler directly.
+    pub fn detached(body: Bytes) -> Self {
+        Incoming(Source::AtHand(body))
     }
 }
 
@@ -132,19 +143,31 @@ impl hyper::body::Body for Incoming {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let frame = Pin::new(&mut self.body).poll_frame(cx);
-        if matches!(frame, Poll::Ready(None)) || self.body.is_end_stream() {
-            self.activity.body_unread.store(false, Relaxed);
+        match &mut self.0 {
+            Source::Connection { body, activity } => {
+                let frame = Pin::new(&mut *body).poll_frame(cx);
+                if matches!(frame, Poll::Ready(None)) || body.is_end_stream() {
+                    activity.body_unread.store(false, Relaxed);
+                }
+                frame
+            }
+            Source::AtHand(bytes) if bytes.is_empty() => Poll::Ready(None),
+            Source::AtHand(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
         }
-        frame
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        match &self.0 {
+            Source::Connection { body, .. } => body.is_end_stream(),
+            Source::AtHand(bytes) => bytes.is_empty(),
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        match &self.0 {
+            Source::Connection { body, .. } => body.size_hint(),
+            Source::AtHand(bytes) => SizeHint::with_exact(bytes.len() as u64),
+        }
     }
 }
 

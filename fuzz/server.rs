@@ -1,0 +1,118 @@
+//! A whole API server in one thread: the request pipeline over an engine on a simulated disk, without sockets, without
+//! controllers, and with nothing in the store but one namespace.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::pin::pin;
+use std::sync::Arc;
+
+use api::allocation::Ranges;
+use api::features::Features;
+use api::json::{Value, parse};
+use api::naming::KUBERNETES;
+use api::pipeline::{Api, Limits, Parts};
+use api::server::{ConnectionInfo, Handler, Incoming, Lifecycle};
+use api::verbs::token::Tokens;
+use auth::Authenticator;
+use auth::authn::service_account::TokenIssuer;
+use auth::authn::{NameDomains, SigningKey};
+use auth::authz::Mode;
+use bytes::Bytes;
+use engine::fault::{self, Disk, Stepper};
+use engine::{Engine, Options};
+use http_body_util::BodyExt;
+use tokio::runtime::{Builder, Runtime};
+
+/// The namespace that is there.
+pub(crate) const NAMESPACE: &str = "fuzz";
+
+/// A key made for these tests and used nowhere else: no request of theirs asks for a token.
+const KEY: &[u8] = include_bytes!("tokens.key");
+
+/// Turns of the engine after which somebody who still waits waits in vain.
+const TURNS_MAX: usize = 1000;
+
+/// The server.
+pub(crate) struct Server {
+    pub api: Api,
+    stepper: Stepper,
+    /// For the clock of time limits; nothing runs on it.
+    runtime: Runtime,
+    connection: Arc<ConnectionInfo>,
+}
+
+/// What a request is answered with.
+pub(crate) struct Answer {
+    pub code: u16,
+    pub body: Bytes,
+}
+
+impl Answer {
+    /// The body as a tree.
+    pub fn value(&self) -> Value {
+        let parsed = parse(&self.body);
+        parsed.unwrap_or_else(|error| panic!("{error} in {}", String::from_utf8_lossy(&self.body)))
+    }
+}
+
+impl Server {
+    /// A server that allows everything to everybody.
+    pub fn start() -> Server {
+        let runtime = Builder::new_current_thread().enable_time().build().expect("a clock");
+        let (engine, stepper) = fault::open(&Disk::new(1), &Options::new("/simulated")).expect("a new store");
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
+        let api = Self::assemble(engine, address).expect("the engine is open");
+        let connection = Arc::new(ConnectionInfo::detached(address, Vec::new()));
+        let mut server = Server { api, stepper, runtime, connection };
+        let namespace = format!(r#"{{"metadata":{{"name":"{NAMESPACE}"}}}}"#);
+        let made = server.ask("POST", "/api/v1/namespaces", "application/json", namespace.as_bytes());
+        assert_eq!(made.code, 201, "{}", String::from_utf8_lossy(&made.body));
+        server
+    }
+
+    fn assemble(engine: Engine, address: SocketAddr) -> Result<Api, engine::TailError> {
+        let domains = NameDomains::new(KUBERNETES.domain);
+        let tokens = Tokens {
+            issuer: TokenIssuer::new("issuer", SigningKey::from_pem(KEY).expect("a key of our own"), domains),
+            audiences: Vec::new(),
+            lifetime_max: None,
+            extends: false,
+        };
+        let parts = Parts {
+            naming: &KUBERNETES,
+            engine,
+            authenticator: Authenticator::new().with_anonymous(),
+            lifecycle: Lifecycle::new(),
+            limits: Limits::default(),
+            address,
+            root_ca: String::new(),
+            ranges: Ranges::default(),
+            tokens,
+            features: Features::default(),
+            advertised: None,
+            collects_garbage: true,
+            controllers: api::controllers::Selection::default(),
+        };
+        Api::assemble(parts, &[Mode::AlwaysAllow])
+    }
+
+    /// Sends one request and gives the engine its turns until there is an answer.
+    pub fn ask(&mut self, method: &str, path: &str, content_type: &str, body: &[u8]) -> Answer {
+        let request = http::Request::builder().method(method).uri(path).header("content-type", content_type);
+        let body = Incoming::detached(Bytes::copy_from_slice(body));
+        let request = request.body(body).expect("a request of our own");
+        let _clock = self.runtime.enter();
+        let mut answer = pin!(async {
+            let response = self.api.handle(request, &self.connection).await;
+            let code = response.status().as_u16();
+            let body = response.into_body().collect().await.map(|body| body.to_bytes());
+            Answer { code, body: body.unwrap_or_else(|error| panic!("{method} {path}: {error}")) }
+        });
+        for _ in 0..TURNS_MAX {
+            if let Some(answer) = fault::now(answer.as_mut()) {
+                return answer;
+            }
+            self.stepper.commit();
+        }
+        panic!("{method} {path} waits for something that does not come");
+    }
+}

@@ -1,0 +1,127 @@
+//! JSON Patch as RFC 6902 and semantics §6.2 tell it, one operation after the other, without a thought for cost.
+
+use api::json::{DEPTH_MAX, Value};
+
+use super::text;
+use crate::tree::Tree;
+
+/// Bytes that `copy` operations may add to a document.
+pub(super) const COPIED_BYTES_MAX: usize = 3 * 1024 * 1024;
+
+/// The document after the operations; `None` where one of them fails. An operation has the members that the RFC gives
+/// it; what has another form is another test's business.
+pub(super) fn carried_out(operations: &[Value], document: &Value) -> Option<Tree> {
+    let mut document = Tree::from(document);
+    let mut copied = 0;
+    for operation in operations {
+        let pointer = |name: &str| operation.get(name).and_then(Value::as_str);
+        let value = operation.get("value").map_or(Tree::Leaf(Value::Null), Tree::from);
+        let path = pointer("path")?;
+        document = match operation.get("op").and_then(Value::as_str)? {
+            verb @ ("add" | "replace") => put(document, path, value, verb == "add")?,
+            "remove" => taken(document, path)?.0,
+            "move" => {
+                let (rest, value) = taken(document, pointer("from")?)?;
+                put(rest, path, value, true)?
+            }
+            "copy" => {
+                let from = pointer("from").filter(|from| from.contains('/'))?;
+                let value = found(&document, &steps(from))?;
+                copied += text(&Value::from(&value)).len();
+                put(document, path, value, true).filter(|_| copied <= COPIED_BYTES_MAX)?
+            }
+            "test" => {
+                let here = if path.is_empty() {
+                    document.clone()
+                } else {
+                    found(&document, Some(steps(path)).filter(|steps| !steps.is_empty())?.as_slice())?
+                };
+                Some(document).filter(|_| here.is_worth(&value))?
+            }
+            _ => return None,
+        };
+    }
+    Some(document)
+}
+
+/// What follows each slash, unescaped; what stands before the first means nothing.
+fn steps(pointer: &str) -> Vec<String> {
+    pointer.split('/').skip(1).map(|step| step.replace("~1", "/").replace("~0", "~")).collect()
+}
+
+/// An index is written as numbers are, and a negative one counts from the end.
+fn index(step: &str, len: usize) -> Option<usize> {
+    let n: i64 = step.parse().ok().filter(|n: &i64| n.to_string() == step)?;
+    let n = if n < 0 { n + i64::try_from(len).ok()? } else { n };
+    usize::try_from(n).ok().filter(|n| *n < len)
+}
+
+/// What is there. A member that is not there is `null`, an element that is not there is an error.
+fn found(tree: &Tree, steps: &[String]) -> Option<Tree> {
+    let Some((step, rest)) = steps.split_first() else { return Some(tree.clone()) };
+    match tree {
+        Tree::Map(members) => match members.get(step) {
+            Some(member) => found(member, rest),
+            None => rest.is_empty().then_some(Tree::Leaf(Value::Null)),
+        },
+        Tree::List(items) => found(&items[index(step, items.len())?], rest),
+        Tree::Leaf(_) => None,
+    }
+}
+
+/// The document with `value` added at the place, or in place of what is there.
+fn put(document: Tree, path: &str, value: Tree, adds: bool) -> Option<Tree> {
+    if path.is_empty() {
+        return Some(value).filter(|value| !matches!(value, Tree::Leaf(_)));
+    }
+    let steps = steps(path);
+    // What could not be read back is not made.
+    if steps.len() + value.nesting() > DEPTH_MAX - 1 {
+        return None;
+    }
+    edited(document, &steps, |parent, step| {
+        match parent {
+            Tree::Map(members) => drop(members.insert(step.to_owned(), value)),
+            Tree::List(items) if adds && step == "-" => items.push(value),
+            Tree::List(items) if adds => items.insert(index(step, items.len() + 1)?, value),
+            Tree::List(items) => {
+                let at = index(step, items.len())?;
+                items[at] = value;
+            }
+            Tree::Leaf(_) => return None,
+        }
+        Some(())
+    })
+    .map(|(document, ())| document)
+}
+
+/// The document without what is at the place, and that.
+fn taken(document: Tree, path: &str) -> Option<(Tree, Tree)> {
+    edited(document, &steps(path), |parent, step| match parent {
+        Tree::Map(members) => members.remove(step),
+        Tree::List(items) => index(step, items.len()).map(|at| items.remove(at)),
+        Tree::Leaf(_) => None,
+    })
+}
+
+/// The document after an edit of the container that the last step is in.
+fn edited<T>(
+    mut document: Tree,
+    steps: &[String],
+    edit: impl FnOnce(&mut Tree, &str) -> Option<T>,
+) -> Option<(Tree, T)> {
+    let (last, way) = steps.split_last()?;
+    let mut place = &mut document;
+    for step in way {
+        place = match place {
+            Tree::Map(members) => members.get_mut(step)?,
+            Tree::List(items) => {
+                let at = index(step, items.len())?;
+                &mut items[at]
+            }
+            Tree::Leaf(_) => return None,
+        };
+    }
+    let edit = edit(place, last)?;
+    Some((document, edit))
+}

@@ -1,0 +1,199 @@
+//! Two-way patches: what turns one object into another is made from both, as clients make it, and does that.
+
+use api::json::{Object, Value, parse};
+use api::naming::CLUSTER;
+use api::patch::{PatchKind, apply};
+use api::schema::builtin;
+use api::schema::conform::conform;
+use api::schema::table::{Kind, Message, PatchStrategy, Shape};
+
+use super::{patch, schema, text};
+use crate::document;
+use crate::input::Input;
+use crate::tree::Tree;
+
+/// A type and two objects of it, made from choices: something else, or the first with changes.
+pub fn patch_round_trip(data: &[u8]) {
+    let mut input = Input::new(data);
+    let stem = input.pick(patch::TYPES);
+    let message = builtin::message(&CLUSTER, stem).unwrap_or_else(|| schema::some_message(&mut input));
+    let related = input.byte() & 1 == 1;
+    let made = |input: &mut Input| parse(&document::object(message, input)).unwrap_or_default();
+    let first = made(&mut input);
+    let mut second = made(&mut input);
+    if related {
+        second = patch::merged(first.clone(), &second);
+    }
+    let (Some(first), Some(second)) = (patchable(message, first), patchable(message, second)) else { return };
+    for (kind, known) in [(PatchKind::Strategic, Known::Struct(message)), (PatchKind::Merge, Known::Nothing)]
+    {
+        let change = text(&difference(known, &first, &second).into());
+        let shown = || {
+            let [first, second] = [&first, &second].map(|object| text(&object.clone().into()));
+            let texts = [&first, &change, &second].map(|text| String::from_utf8_lossy(text));
+            format!("{kind:?}\n{}\n{}\n{}", texts[0], texts[1], texts[2])
+        };
+        let patched = apply(kind, Some(message), first.clone().into(), &change, true)
+            .unwrap_or_else(|status| panic!("{}: {}", status.message, shown()));
+        assert!(patched.strict.is_empty(), "{:?}: {}", patched.strict, shown());
+        let result = conform(message, patched.value).unwrap_or_else(|error| panic!("{error}: {}", shown()));
+        assert_eq!(result.strict, [""; 0], "{}", shown());
+        assert_eq!(Tree::from(&result.object.into()), Tree::from(&second.clone().into()), "{}", shown());
+    }
+}
+
+/// The object in canonical form and such that a patch can say it: `null` deletes, so no value has it inside; and what
+/// merges by key or as a set has keys and has them once. `None` if it is no object of the type.
+fn patchable(message: &'static Message, value: Value) -> Option<Object> {
+    let mut object: Value = conform(message, value).ok()?.object.into();
+    simplify(Known::Struct(message), PatchStrategy::default(), &mut object);
+    Some(conform(message, object).expect("parts of an object were left out").object)
+}
+
+fn simplify(known: Known, strategy: PatchStrategy, value: &mut Value) {
+    match value {
+        Value::Object(members) => {
+            members.retain(|_, member| !member.is_null());
+            for (name, member) in members.iter_mut() {
+                let (known, strategy) = known.member(name);
+                simplify(known, strategy, member);
+            }
+        }
+        Value::Array(items) => {
+            items.iter_mut().for_each(|item| simplify(known, PatchStrategy::default(), item));
+            if strategy.merge {
+                let mut seen: Vec<Value> = Vec::new();
+                items.retain(|item| {
+                    let key = strategy.merge_key.map_or(Some(item), |key| item.get(key));
+                    let new = key.filter(|key| !key.is_null() && !seen.contains(key)).cloned();
+                    seen.extend(new.clone());
+                    new.is_some()
+                });
+            }
+        }
+        _ => {}
+    }
+}
+
+/// What is known about a value by the schema.
+#[derive(Clone, Copy)]
+enum Known {
+    Struct(&'static Message),
+    MapOf(Kind),
+    Nothing,
+}
+
+impl Known {
+    fn of(kind: Kind) -> Known {
+        match kind {
+            Kind::Message(message)
+            | Kind::SchemaOrArray(message)
+            | Kind::SchemaOrBool(message)
+            | Kind::SchemaOrStrings(message) => Known::Struct(message),
+            _ => Known::Nothing,
+        }
+    }
+
+    /// What is known about a member, for a list about its elements, and how it merges.
+    fn member(self, name: &str) -> (Known, PatchStrategy) {
+        match self {
+            Known::Struct(message) => match message.field(name) {
+                Some(field) => match field.shape {
+                    Shape::Single | Shape::List => (Known::of(field.kind), field.patch),
+                    Shape::Map => (Known::MapOf(field.kind), field.patch),
+                    Shape::WrappedList | Shape::MapOfLists => (Known::Nothing, field.patch),
+                },
+                None => (Known::Nothing, PatchStrategy::default()),
+            },
+            Known::MapOf(kind) => (Known::of(kind), PatchStrategy::default()),
+            Known::Nothing => (Known::Nothing, PatchStrategy::default()),
+        }
+    }
+}
+
+/// The patch that makes `second` of `first`: a strategic one where something is known, a merge patch where not.
+fn difference(known: Known, first: &Object, second: &Object) -> Object {
+    let mut patch = Object::new();
+    let present = |object: &Object, name: &str| object.get(name).is_some_and(|value| !value.is_null());
+    for (name, _) in first.iter().filter(|(name, _)| present(first, name) && !present(second, name)) {
+        patch.insert(name.to_owned(), Value::Null);
+    }
+    for (name, new) in second.iter().filter(|(name, _)| present(second, name)) {
+        let (known, strategy) = known.member(name);
+        match (first.get(name), new) {
+            (Some(old), new) if old == new => {}
+            (Some(Value::Object(old)), Value::Object(new)) if !strategy.replace => {
+                let change = element_difference(known, strategy, old, new);
+                if !change.is_empty() {
+                    patch.insert(name.to_owned(), change.into());
+                }
+            }
+            (Some(Value::Array(old)), Value::Array(new)) if strategy.merge => match strategy.merge_key {
+                Some(key) => differ_by_key(known, (name, strategy, key), (old, new), &mut patch),
+                None => differ_as_sets(name, (old, new), &mut patch),
+            },
+            _ => drop(patch.insert(name.to_owned(), new.clone())),
+        }
+    }
+    patch
+}
+
+/// The difference of two objects, with the members to retain where a patch of them may say that.
+fn element_difference(known: Known, strategy: PatchStrategy, old: &Object, new: &Object) -> Object {
+    let mut change = difference(known, old, new);
+    if strategy.retain_keys && !change.is_empty() {
+        let names = new.iter().filter(|(_, value)| !value.is_null()).map(|(name, _)| name.into());
+        change.insert("$retainKeys", Value::Array(names.collect()));
+    }
+    change
+}
+
+fn differ_by_key(
+    known: Known,
+    (name, strategy, key): (&str, PatchStrategy, &'static str),
+    (old, new): (&[Value], &[Value]),
+    patch: &mut Object,
+) {
+    let named = |item: &Value| Object::from_iter([(key.into(), item.get(key).cloned().unwrap_or_default())]);
+    let in_list =
+        |list: &[Value], item: &Value| list.iter().find(|other| other.get(key) == item.get(key)).cloned();
+    let mut items: Vec<Value> = Vec::new();
+    for item in new {
+        let Some(before) = in_list(old, item) else {
+            items.push(item.clone());
+            continue;
+        };
+        let (Value::Object(before), Value::Object(after)) = (before, item) else { continue };
+        let mut change = element_difference(known, strategy, &before, after);
+        if !change.is_empty() {
+            named(item).iter().for_each(|(name, value)| drop(change.insert(name.to_owned(), value.clone())));
+            items.push(change.into());
+        }
+    }
+    for gone in old.iter().filter(|item| in_list(new, item).is_none()) {
+        let mut delete = named(gone);
+        delete.insert("$patch", "delete".into());
+        items.push(delete.into());
+    }
+    if !items.is_empty() {
+        patch.insert(name.to_owned(), Value::Array(items));
+    }
+    let order = new.iter().map(|item| named(item).into()).collect();
+    patch.insert(format!("$setElementOrder/{name}"), Value::Array(order));
+}
+
+fn differ_as_sets(name: &str, (old, new): (&[Value], &[Value]), patch: &mut Object) {
+    let without = |list: &[Value], others: &[Value]| -> Vec<Value> {
+        list.iter().filter(|item| !others.contains(item)).cloned().collect()
+    };
+    for (member, items) in [
+        (format!("$deleteFromPrimitiveList/{name}"), without(old, new)),
+        (name.to_owned(), without(new, old)),
+        (format!("$setElementOrder/{name}"), new.to_vec()),
+    ] {
+        // The order is said even when it is empty, the others when there is something to say.
+        if !items.is_empty() || member.starts_with("$setElementOrder") {
+            patch.insert(member, Value::Array(items));
+        }
+    }
+}
