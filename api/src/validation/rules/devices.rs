@@ -1,9 +1,12 @@
 //! Devices: claims to them, classes and slices of them.
 
-use super::super::Validator;
+use hashbrown::HashSet;
+
 use super::super::path::Path;
+use super::super::{Validator, is_same};
 use super::View;
 use super::common::Seen;
+use super::status::conditions;
 use crate::field::FieldError;
 
 /// Most requests, constraints, configurations or selectors of one claim, and alternatives of one request.
@@ -11,6 +14,8 @@ const LIST_MAX: usize = 32;
 const ALTERNATIVES_MAX: usize = 8;
 const DEVICES_MAX: usize = 128;
 const ATTRIBUTES_MAX: usize = 32;
+/// Most users of one claim.
+const USERS_MAX: usize = 256;
 
 fn at_most(validator: &mut Validator, path: &Path, owner: View, list: &str, max: usize) {
     let count = owner.items(list).len();
@@ -36,17 +41,107 @@ pub(super) fn claim(validator: &mut Validator, path: &Path, claim: View) {
     for kind in ["constraints", "config"] {
         let list = path.child(kind);
         for (at, one) in claim.structs(kind).enumerate() {
-            let place = list.index(at);
-            let requests = place.child("requests");
-            for (at, request) in one.texts("requests").enumerate() {
-                let base = request.split('/').next().unwrap_or_default();
-                if !names.contains(base) && !validator.has_enough() {
-                    let detail = "must be the name of a request in the claim or the name of a request and a \
-                                  subrequest separated by '/'";
-                    validator.invalid(requests.index(at), request, detail);
-                }
+            requests_named(validator, &list.index(at), one, &names);
+        }
+    }
+}
+
+/// Whatever is about some requests names those that the claim has.
+fn requests_named(validator: &mut Validator, path: &Path, one: View, names: &Seen) {
+    let list = path.child("requests");
+    for (at, request) in one.texts("requests").enumerate() {
+        request_named(validator, &list.index(at), request, names);
+    }
+}
+
+fn request_named(validator: &mut Validator, path: &Path, request: &str, names: &Seen) {
+    let base = request.split('/').next().unwrap_or_default();
+    if !names.contains(base) && !validator.has_enough() {
+        let detail = "must be the name of a request in the claim or the name of a request and a subrequest separated \
+                      by '/'";
+        validator.invalid(path, request, detail);
+    }
+}
+
+/// What a claim was given is said once, who uses it only while it has it, and what drivers say of devices only of those.
+pub(super) fn claim_status(validator: &mut Validator, path: &Path, status: View) {
+    let claim = validator.object;
+    let before = validator.old.map_or(View::from(None), |old| old.child("status"));
+    at_most(validator, path, status, "reservedFor", USERS_MAX);
+    let list = path.child("reservedFor");
+    let mut users = Seen::new();
+    for (at, user) in status.structs("reservedFor").enumerate() {
+        if validator.has_enough() {
+            return;
+        }
+        let place = list.index(at);
+        for name in ["resource", "name", "uid"] {
+            if user.text(name).is_empty() {
+                validator.required(place.child(name), "");
             }
         }
+        if !users.insert(user.text("uid")) {
+            validator.duplicate(place, user.text("uid"));
+        }
+    }
+    let device = |one: View| [one.text("driver"), one.text("pool"), one.text("device")].join("/");
+    let allocation = status.child("allocation");
+    let given: HashSet<String> = allocation.child("devices").structs("results").map(device).collect();
+    let devices = path.child("devices");
+    for (at, one) in status.structs("devices").enumerate() {
+        if validator.has_enough() {
+            return;
+        }
+        if !given.contains(&device(one)) {
+            validator.invalid(devices.index(at), device(one), "must be an allocated device in the claim");
+        }
+        conditions(validator, &devices.index(at).child("conditions"), one);
+    }
+    if !status.items("reservedFor").is_empty() {
+        if !allocation.is_there() {
+            validator.forbidden(list, "may not be specified when `allocated` is not set");
+        } else if claim.child("metadata").has("deletionTimestamp") {
+            let known: HashSet<&str> = before.structs("reservedFor").map(|user| user.text("uid")).collect();
+            if status.structs("reservedFor").any(|user| !known.contains(user.text("uid"))) {
+                let detail = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set";
+                validator.forbidden(list, detail);
+            }
+        }
+    }
+    let place = path.child("allocation");
+    if before.has("allocation") && allocation.is_there() {
+        if !is_same(status.get("allocation"), before.get("allocation")) {
+            validator.invalid(place, allocation.to_value(), "field is immutable");
+        }
+    } else {
+        allocated(validator, &place.child("devices"), allocation.child("devices"), claim);
+    }
+}
+
+/// Devices that a claim is given are for requests that it has.
+fn allocated(validator: &mut Validator, path: &Path, devices: View, claim: View) {
+    at_most(validator, path, devices, "results", LIST_MAX);
+    at_most(validator, path, devices, "config", 2 * LIST_MAX);
+    let mut names = Seen::new();
+    for request in claim.child("spec").child("devices").structs("requests") {
+        names.insert(request.text("name"));
+    }
+    let list = path.child("results");
+    for (at, result) in devices.structs("results").enumerate() {
+        if validator.has_enough() {
+            return;
+        }
+        let place = list.index(at);
+        request_named(validator, &place.child("request"), result.text("request"), &names);
+        for name in ["driver", "pool", "device"] {
+            if result.text(name).is_empty() {
+                validator.required(place.child(name), "");
+            }
+        }
+    }
+    let list = path.child("config");
+    for (at, one) in devices.structs("config").enumerate() {
+        requests_named(validator, &list.index(at), one, &names);
     }
 }
 

@@ -47,7 +47,7 @@ pub(super) fn is_huge_page(name: &str) -> bool {
 }
 
 /// Names without a domain, or in the system's.
-fn is_native(naming: &Naming, name: &str) -> bool {
+pub(super) fn is_native(naming: &Naming, name: &str) -> bool {
     match name.split_once('/') {
         None => true,
         Some((prefix, _)) => prefix.ends_with(naming.domain),

@@ -124,6 +124,66 @@ pub(super) fn claim(validator: &mut Validator, path: &Path, status: View) {
             }
         }
     }
+    // The reference server knows the first by a name that it does not have.
+    let (states, amounts) = (path.child("allocatedResourceStatus"), path.child("allocatedResources"));
+    for (name, state) in status.map("allocatedResourceStatuses") {
+        if validator.has_enough() {
+            return;
+        }
+        resized(validator, &states, name);
+        if !state.as_str().is_some_and(|state| RESIZING.contains(&state)) {
+            validator.not_supported(states, name, &RESIZING);
+        }
+    }
+    for (name, _) in status.map("allocatedResources") {
+        if validator.has_enough() {
+            return;
+        }
+        resized(validator, &amounts, name);
+    }
+}
+
+/// How far a resize can have come.
+const RESIZING: [&str; 5] = [
+    "ControllerResizeInProgress",
+    "ControllerResizeInfeasible",
+    "NodeResizeInProgress",
+    "NodeResizeInfeasible",
+    "NodeResizePending",
+];
+
+/// Of the system's own resources only storage can be resized.
+fn resized(validator: &mut Validator, path: &Path, name: &str) {
+    let faults = names::qualified(name);
+    if !faults.is_empty() {
+        validator.refuse(path, name, faults);
+    } else if name != "storage" && resources::is_native(validator.naming, name) {
+        validator.not_supported(path, name, &["storage"]);
+    }
+}
+
+/// Longest text of an error of a volume, and most bytes about an attached one.
+const ERROR_MAX: usize = 1024;
+const ATTACHMENT_MAX: usize = 256 * 1024;
+
+pub(super) fn attachment(validator: &mut Validator, path: &Path, status: View) {
+    let size: usize = status
+        .map("attachmentMetadata")
+        .map(|(name, value)| name.len() + value.as_str().map_or(0, str::len))
+        .sum();
+    if size > ATTACHMENT_MAX {
+        validator.errors.push(FieldError::too_long(path.child("attachmentMetadata"), ATTACHMENT_MAX));
+    }
+    for name in ["attachError", "detachError"] {
+        let (place, error) = (path.child(name), status.child(name));
+        if error.text("message").len() > ERROR_MAX {
+            validator.errors.push(FieldError::too_long(place.child("message"), ERROR_MAX));
+        }
+        if let Some(code) = error.int("errorCode").filter(|code| *code < 0) {
+            let detail = format!("must be between 0 and {}, inclusive", i32::MAX);
+            validator.invalid(place.child("errorCode"), code, detail);
+        }
+    }
 }
 
 pub(super) fn disruption_budget(validator: &mut Validator, path: &Path, status: View) {
