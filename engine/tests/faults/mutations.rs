@@ -58,7 +58,7 @@ fn no_protection_can_be_taken_away_unnoticed() {
         (Sabotage::AckBeforeSync, crashes, &[Durable]),
         (Sabotage::WritesAfterFailedSync, failing_syncs, &[Durable, Ordered, NoGhost, Atomic]),
         (Sabotage::ExpectationSkipped, crashes, &[ExactVersion]),
-        (Sabotage::RefusedWriteLeft, copy_on_write, &[NoGhost, Durable, ExactVersion]),
+        (Sabotage::RefusedWriteLeft, copy_on_write, &[NoGhost, Durable, ExactVersion, Resumable]),
         (Sabotage::CrcIgnored, crashes, &[Atomic]),
         (Sabotage::SaltIgnored, damage::record_in_a_value, &[NoGhost, ExactVersion]),
         (Sabotage::RollWithoutSync, relaxed, &[Durable]),
@@ -79,7 +79,7 @@ fn no_protection_can_be_taken_away_unnoticed() {
         (Sabotage::CheckpointWhileMoving, forgetful, &[QuickOpen]),
         (Sabotage::CheckpointOfUnsynced, forgetful_relaxed, &[Durable]),
         (Sabotage::RetiredBeforeCheckpoint, forgetful, &[QuickOpen]),
-        (Sabotage::GraveDropped, damaged, &[NoGhost, ExactVersion]),
+        (Sabotage::GraveDropped, damaged, &[NoGhost, ExactVersion, Durable]),
         (Sabotage::HolePassedOver, damage::hole_in_the_log, &[Resumable]),
     ];
     for &sabotage in Sabotage::ALL {
