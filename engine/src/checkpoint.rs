@@ -1,7 +1,7 @@
 //! A durable image of the index, so that opening reads the log's end only. The layout is in `docs/format.md`.
 //!
 //! ```text
-//! root ─► Writer: blocks of 256 KiB, each synced ─► header ─► sync ─► rename ─► sync the directory
+//! root ─► Writer: blocks of 256 KiB ─► header ─► sync ─► rename ─► sync the directory
 //! file ─► load: header, blocks, every entry checked ─► tree, segments, marks
 //! ```
 //!
@@ -17,6 +17,7 @@ use crate::header::{FORMAT_VERSION, NUMBER_END, RECORDS_START, u32_at, u64_at};
 use crate::history::{self, Place, Version};
 use crate::index::{Builder, Cursor, Size, Slot, Tree};
 use crate::io::{File, Storage};
+use crate::pace::Pace;
 use crate::record::{ALIGN, HEAD_BYTES, REVISION_END, TIME_MS_END};
 use crate::sabotage;
 use crate::segment::Mark;
@@ -88,6 +89,7 @@ pub(crate) struct Writer {
     file: Arc<dyn File>,
     cursor: Cursor,
     offset: u64,
+    pace: Pace,
     written: Size,
 }
 
@@ -105,8 +107,8 @@ impl Writer {
         let len = BLOCKS_START + before as u64 + keys + blocks * BLOCK_HEAD_BYTES as u64;
         let file = storage.create(NEXT_NAME, len)?;
         let cursor = root.tree.cursor(b"");
-        let mut writer =
-            Writer { root, beside, salt, file, cursor, offset: BLOCKS_START, written: Size::default() };
+        let (offset, pace, written) = (BLOCKS_START, Pace::default(), Size::default());
+        let mut writer = Writer { root, beside, salt, file, cursor, offset, pace, written };
         for block in segments {
             writer.write_block(&block)?;
         }
@@ -166,9 +168,9 @@ impl Writer {
         let crc = block_crc(&block[4..], self.salt, self.offset).to_le_bytes();
         block[..4].copy_from_slice(&crc);
         self.file.write_at(self.offset, &block)?;
+        let offset = self.offset;
         self.offset += block.len() as u64;
-        // In small steps: one large sync at the end would hold up those of the log.
-        self.file.sync_data()
+        self.pace.wrote(&*self.file, offset, block.len() as u64)
     }
 
     fn header(&self) -> [u8; HEADER_BYTES] {

@@ -9,6 +9,7 @@
 
 use std::fs;
 use std::io;
+use std::num::NonZeroU64;
 use std::ops::Range;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -16,8 +17,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use rustix::fs::{FallocateFlags, FlockOperation, SeekFrom, fallocate, flock, seek};
-use rustix::mm::{Advice, madvise};
+use rustix::fs::{Advice, FallocateFlags, FlockOperation, SeekFrom, fadvise, fallocate, flock, seek};
+use rustix::mm::madvise;
 
 /// A directory of files.
 pub trait Storage: Send + Sync {
@@ -53,6 +54,8 @@ pub trait File: Send + Sync {
     /// Returns once everything written before is on stable storage. After an error, which parts of it are
     /// is unknown and stays so, whatever a later call says.
     fn sync_data(&self) -> io::Result<()>;
+    /// Has the disk begin to write these bytes, without waiting and without a promise.
+    fn write_out(&self, _offset: u64, _len: u64) {}
     /// The bytes at `offset..offset + len`, without copying where the disk is real. They keep the file's
     /// contents alive. An error when the range does not lie within the size.
     fn read(&self, offset: u64, len: usize) -> io::Result<Bytes>;
@@ -272,6 +275,12 @@ impl File for RealFile {
         self.file.sync_data()
     }
 
+    fn write_out(&self, offset: u64, len: u64) {
+        // Linux writes out what is dirty of a range that is said not to be needed. It is advice: whatever becomes of it,
+        // the next sync brings everything to disk.
+        let _ = fadvise(&self.file, offset, NonZeroU64::new(len), Advice::DontNeed);
+    }
+
     fn read(&self, offset: u64, len: usize) -> io::Result<Bytes> {
         let end = offset.checked_add(len as u64).filter(|&end| end <= self.size);
         match end {
@@ -302,7 +311,7 @@ impl File for RealFile {
             let start = map.as_ptr().cast_mut().cast();
             // SAFETY: the range is the whole of a mapping that `map` keeps alive. It is shared with its file and
             // read-only, so a page taken from it comes back with the same bytes when it is looked at again.
-            let gone = unsafe { madvise(start, map.len(), Advice::LinuxDontNeed) };
+            let gone = unsafe { madvise(start, map.len(), rustix::mm::Advice::LinuxDontNeed) };
             // It is advice: a system that does not take it only keeps the pages longer.
             let _ = gone;
         }

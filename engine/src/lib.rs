@@ -27,6 +27,7 @@ mod index;
 mod io;
 mod log;
 pub mod offline;
+mod pace;
 mod queue;
 mod reclaim;
 mod record;

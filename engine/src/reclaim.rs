@@ -21,6 +21,7 @@ use crate::header::{Header, RECORDS_START, Rewritten};
 use crate::history::{self, Version};
 use crate::io::{File, Storage};
 use crate::log::Numbers;
+use crate::pace::Pace;
 use crate::record::{self, EventKind, Head};
 use crate::sabotage;
 use crate::segment::{Found, Mark, Segment, Walk};
@@ -29,7 +30,7 @@ use crate::snapshot::Root;
 /// Name of a segment that is being written anew.
 pub(crate) const NEXT_NAME: &str = "rewrite.segment";
 
-/// Bytes that one step writes, and a record more: the sync of a commit may have to wait for that of a step.
+/// Bytes that one step writes, and a record more.
 const STEP_WRITTEN_BYTES: usize = 256 * 1024;
 /// Bytes of records that one step looks at, some hundred microseconds' worth: what is dead costs no more than that, and
 /// whoever wants the processor need not wait long for it.
@@ -206,6 +207,7 @@ pub(crate) struct Rewrite {
     /// Records to be written at `position`.
     buffer: Vec<u8>,
     position: u64,
+    pace: Pace,
     records: u32,
     grave_bytes: u64,
     graves_since: Option<u64>,
@@ -233,6 +235,7 @@ impl Rewrite {
             expected: RECORDS_START,
             buffer: Vec::new(),
             position: RECORDS_START,
+            pace: Pace::default(),
             records: 0,
             grave_bytes: 0,
             graves_since: None,
@@ -363,11 +366,11 @@ impl Rewrite {
         if self.buffer.is_empty() {
             return Ok(());
         }
-        self.file.write_at(self.position, &self.buffer)?;
-        self.position += self.buffer.len() as u64;
+        let (offset, len) = (self.position, self.buffer.len() as u64);
+        self.file.write_at(offset, &self.buffer)?;
+        self.position += len;
         self.buffer.clear();
-        // In small steps: one large sync at the end would hold up those of the log.
-        self.file.sync_data()
+        self.pace.wrote(&*self.file, offset, len)
     }
 }
 
