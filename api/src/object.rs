@@ -90,6 +90,7 @@ fn same_members(a: &Object, b: &Object, is_looked_at: impl Fn(&str) -> bool) -> 
 fn same(a: Option<&Value>, b: Option<&Value>) -> bool {
     match (a.filter(|value| !is_empty(value)), b.filter(|value| !is_empty(value))) {
         (None, None) => true,
+        (Some(Value::Object(a)), Some(Value::Object(b))) if a.is_one_with(b) => true,
         (Some(Value::Object(a)), Some(Value::Object(b))) => {
             // Mostly both have the same members in the same order, and nothing has to be looked for.
             if a.len() == b.len() && a.iter().zip(b.iter()).all(|((a, _), (b, _))| a == b) {

@@ -12,7 +12,7 @@ use auth::Authorized;
 
 use crate::attributes::{self, Attributes, Selection};
 use crate::json::Object;
-use crate::schema::decode::decode_own;
+use crate::schema::decode::{DecodeError, decode_beside, decode_own, decode_settled};
 use crate::schema::encode::encode_stamped;
 use crate::schema::registry::Resource;
 use crate::status::{Reason, Status};
@@ -104,12 +104,25 @@ impl Stored {
     pub fn object(&self, resource: &Resource) -> Result<Object, Status> {
         decode_stored(resource, &self.record.value)
     }
+
+    /// The same, its parts settled: for whoever makes another object of it that is mostly the same.
+    pub fn settled(&self, resource: &Resource) -> Result<Object, Status> {
+        decode_settled(resource.stored().message, &self.record.value).map_err(unreadable)
+    }
+
+    /// The same, for the object `new` that is to take its place: what is the same in both is read once.
+    pub fn beside(&self, resource: &Resource, new: &mut Object) -> Result<Object, Status> {
+        decode_beside(resource.stored().message, &self.record.value, new).map_err(unreadable)
+    }
+}
+
+fn unreadable(error: DecodeError) -> Status {
+    Status::new(Reason::StorageReadError, error.to_string())
 }
 
 /// The tree of a stored value.
 pub fn decode_stored(resource: &Resource, value: &[u8]) -> Result<Object, Status> {
-    decode_own(resource.stored().message, value)
-        .map_err(|error| Status::new(Reason::StorageReadError, error.to_string()))
+    decode_own(resource.stored().message, value).map_err(unreadable)
 }
 
 /// Encodes an object for storage: value with stamp slot, and attributes.

@@ -115,7 +115,7 @@ impl MemberCollector {
 
     /// The object.
     pub fn finish(self) -> Object {
-        Object(self.members)
+        self.members.into_iter().collect()
     }
 }
 

@@ -104,6 +104,11 @@ impl<'t> Scan<'t> {
         found
     }
 
+    /// Passes over `len` bytes that somebody knows.
+    pub fn skip(&mut self, len: usize) {
+        self.at += len;
+    }
+
     /// Passes over a value, whatever it is, and returns its text.
     pub fn value(&mut self) -> Option<&'t [u8]> {
         let start = self.at;

@@ -114,6 +114,35 @@ fn whole(field: &'static Field, value: &mut Value, known: Option<&Value>) -> Res
     Ok(!is_left_out(field, value))
 }
 
+/// As [`conform`], for the outcome of a patch of an object of that type. Members that are settled were left alone by the
+/// patch and conform already: they are passed over.
+///
+/// # Errors
+/// As [`decode`](super::decode::decode).
+pub fn conform_patched(message: &'static Message, value: Value) -> Result<Decoded, DecodeError> {
+    let mut value = value;
+    let mut settled = Vec::new();
+    if let Value::Object(object) = &mut value {
+        object.members_mut().retain_mut(|(name, value)| {
+            let is_settled = value.as_object().is_some_and(|object| object.settled_text().is_some());
+            let field = position(message, name).filter(|_| is_settled);
+            settled.extend(field.map(|at| (at, std::mem::take(value))));
+            field.is_none()
+        });
+    }
+    let mut decoded = conform(message, value)?;
+    for (at, value) in settled {
+        let members = decoded.object.members_mut();
+        let name = message.fields[usize::from(at)].name;
+        let place = members.iter().position(|(name, _)| position(message, name) >= Some(at));
+        match place {
+            Some(place) if members[place].0 == name => members[place].1 = value,
+            place => members.insert(place.unwrap_or(members.len()), (Key::Borrowed(name), value)),
+        }
+    }
+    Ok(decoded)
+}
+
 /// How decoding ends early: with the error already in the report, or with this sentence.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]

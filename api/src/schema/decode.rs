@@ -17,6 +17,7 @@
 
 use std::fmt;
 
+use ::bytes::Bytes;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use smallvec::SmallVec;
 
@@ -24,7 +25,7 @@ use super::builtin;
 use super::decode_form::{is_always_written, is_left_out, position, zero, zero_field, zero_object};
 use super::decode_raw::{RAW, field_set_text};
 use super::decode_report::{At, Path, Report, Step, mismatch, shape_name, type_name};
-use super::decode_straight::{Author, straight};
+use super::decode_straight::{Author, settled, straight};
 use super::scalars::{bytes, duration, quantity, time};
 use super::table::{Field, Kind, Message, Shape};
 use crate::json::{Key, Object, Value};
@@ -72,6 +73,27 @@ pub fn decode_own(message: &'static Message, text: &[u8]) -> Result<Object, Deco
         Some(object) => Ok(object),
         None => decode_any(message, text).map(|decoded| decoded.object),
     }
+}
+
+/// As [`decode_own`], with the parts of the object settled (see [`Object::settle`]), but for its metadata.
+///
+/// # Errors
+/// As [`decode_own`].
+pub fn decode_settled(message: &'static Message, text: &Bytes) -> Result<Object, DecodeError> {
+    settled(message, text, None).map_or_else(|| decode_own(message, text), Ok)
+}
+
+/// As [`decode_settled`]. Parts that `beside`, which is to take its place, has in the same words are not read: they are
+/// one in both objects then.
+///
+/// # Errors
+/// As [`decode_own`].
+pub fn decode_beside(
+    message: &'static Message,
+    text: &Bytes,
+    beside: &mut Object,
+) -> Result<Object, DecodeError> {
+    settled(message, text, Some(beside)).map_or_else(|| decode_own(message, text), Ok)
 }
 
 /// [`decode`] for documents of any form.

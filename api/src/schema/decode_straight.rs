@@ -13,6 +13,7 @@
 use std::borrow::Cow;
 use std::sync::{LazyLock, OnceLock};
 
+use ::bytes::Bytes;
 use hashbrown::HashMap;
 use parking_lot::RwLock;
 use serde::de::{DeserializeSeed, IgnoredAny};
@@ -21,6 +22,7 @@ use smallvec::SmallVec;
 use super::builtin;
 use super::decode_form::{is_always_written, is_left_out, zero, zero_field};
 use super::decode_raw::{RAW, compact, nesting};
+use super::encode::encode;
 use super::scalars::{bytes, duration, quantity, time};
 use super::table::{Field, Kind, Message, Shape};
 use crate::json::names::Names;
@@ -46,7 +48,21 @@ pub(super) fn straight(message: &'static Message, text: &[u8], author: Author) -
     if text.bytes().fold(false, |found, byte| found | (byte < b' ')) {
         return None;
     }
-    let mut reader = Reader { text, scan: Scan::new(text.as_bytes()), depth: 0, author };
+    let mut reader = Reader { text, scan: Scan::new(text.as_bytes()), depth: 0, author, settling: None };
+    let object = reader.object(Plan::of(message)?)?;
+    reader.scan.is_at_end().then_some(object)
+}
+
+/// As [`straight`] for the server's text, with the objects in it settled, but for metadata. Those that `beside` has in
+/// the same words are not read again: they become one settled object, in both.
+pub(super) fn settled(
+    message: &'static Message,
+    stored: &Bytes,
+    beside: Option<&mut Object>,
+) -> Option<Object> {
+    let text = std::str::from_utf8(stored).ok()?;
+    let settling = Some(Settling { stored, beside, words: Vec::new() });
+    let mut reader = Reader { text, scan: Scan::new(stored), depth: 0, author: Author::Server, settling };
     let object = reader.object(Plan::of(message)?)?;
     reader.scan.is_at_end().then_some(object)
 }
@@ -142,6 +158,32 @@ struct Reader<'t> {
     scan: Scan<'t>,
     depth: usize,
     author: Author,
+    settling: Option<Settling<'t>>,
+}
+
+/// What settling the parts of an object takes.
+struct Settling<'t> {
+    /// The whole text.
+    stored: &'t Bytes,
+    /// An object that is to take its place.
+    beside: Option<&'t mut Object>,
+    /// Room to write parts of it.
+    words: Vec<u8>,
+}
+
+impl Settling<'_> {
+    /// The part of `beside` called like this one, if `rest` begins with what it is written as; settled then, and how
+    /// long its text is.
+    fn same(&mut self, member: &Member, at: usize) -> Option<(Object, usize)> {
+        let Kind::Message(message) = member.field.kind else { return None };
+        let part = self.beside.as_mut()?.get_mut(member.field.name)?.as_object_mut()?;
+        self.words.clear();
+        encode(message, part, &mut self.words);
+        // An object ends where its bracket closes, so what begins with all of it is it.
+        self.stored.get(at..)?.starts_with(&self.words).then_some(())?;
+        part.settle(self.stored.slice(at..at + self.words.len()));
+        Some((part.clone(), self.words.len()))
+    }
 }
 
 /// A value as decoding means it: `null`, and scalars whose text means "not set", are none.
@@ -183,7 +225,12 @@ impl<'t> Reader<'t> {
             let name = self.scan.name().filter(|name| !name.is_escaped)?;
             let position = plan.find(name.raw)?;
             let member = &plan.members[position];
-            let value = self.whole(member)?.filter(|value| !is_left_out(member.field, value));
+            let value = if self.depth == 1 && self.settling.is_some() {
+                self.part(member)?
+            } else {
+                self.whole(member)?
+            };
+            let value = value.filter(|value| !is_left_out(member.field, value));
             let at = position as u16;
             ascending &= given.last().is_none_or(|(last, _)| *last < at);
             given.push((at, value));
@@ -202,6 +249,23 @@ impl<'t> Reader<'t> {
             }
         }
         Some(plan.object(given))
+    }
+
+    /// The whole value of a field of the root, settled.
+    fn part(&mut self, member: &'static Member) -> Option<Given> {
+        let start = self.scan.position();
+        let Member { field, below } = member;
+        let is_part = field.shape == Shape::Single && below.is_some() && field.name != "metadata";
+        let settling = self.settling.as_mut().filter(|_| is_part);
+        if let Some((part, len)) = settling.and_then(|settling| settling.same(member, start)) {
+            self.scan.skip(len);
+            return Some(Some(Value::Object(part)));
+        }
+        let mut value = self.whole(member)?;
+        if let (true, Some(Value::Object(part)), Some(settling)) = (is_part, &mut value, &self.settling) {
+            part.settle(settling.stored.slice(start..self.scan.position()));
+        }
+        Some(value)
     }
 
     /// The whole value of a field: one, a list, or a map.

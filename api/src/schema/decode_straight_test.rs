@@ -4,6 +4,7 @@ use super::*;
 use crate::codec::protobuf::generate::{self, Random};
 use crate::json;
 use crate::naming::KUBERNETES;
+use crate::schema::conform::{conform, conform_patched};
 use crate::schema::decode::{Decoded, decode_any};
 use crate::schema::encode::encode;
 
@@ -71,6 +72,74 @@ fn objects_of_every_type_are_read_as_by_the_other_reader() {
         }
     }
     assert!(answered * 10 > asked * 9, "{answered} of {asked}");
+}
+
+#[test]
+fn settled_parts_are_what_they_were_read_from() {
+    let (mut shared, mut apart) = (0, 0);
+    for message in builtin::messages(&KUBERNETES) {
+        for seed in 0..12 {
+            let mut random = Random(seed);
+            let text = |object: &Object| {
+                let mut text = Vec::new();
+                encode(message, object, &mut text);
+                Bytes::from(text)
+            };
+            let stored =
+                text(&decode_any(message, &text(&generate::object(&mut random, message, 0))).unwrap().object);
+            let Some(own) = straight(message, &stored, Author::Server) else { continue };
+            assert_eq!(settled(message, &stored, None), Some(own.clone()));
+            // The object beside it differs in some members.
+            let other =
+                decode_any(message, &text(&generate::object(&mut random, message, 0))).unwrap().object;
+            let mut beside = own.clone();
+            for (name, value) in other.iter().filter(|_| random.below(2) == 0) {
+                if beside.contains(name) {
+                    beside.insert(name.to_owned(), value.clone());
+                }
+            }
+            let before = beside.clone();
+            let read = settled(message, &stored, Some(&mut beside)).unwrap();
+            assert_eq!((&read, &beside), (&own, &before), "{}", message.name);
+            assert_eq!((text(&read), text(&beside)), (stored.clone(), text(&before)), "{}", message.name);
+            for (name, part) in read.iter() {
+                let Some(part) = part.as_object().filter(|part| part.settled_text().is_some()) else {
+                    continue;
+                };
+                let is_one =
+                    beside.get(name).and_then(Value::as_object).is_some_and(|other| part.is_one_with(other));
+                assert_eq!(is_one, own.get(name) == before.get(name), "{} {name}", message.name);
+                shared += usize::from(is_one);
+                apart += usize::from(!is_one);
+            }
+            // A patch of other members conforms as if nothing were settled.
+            let mut patched = settled(message, &stored, None).unwrap();
+            let mut plain = own;
+            for (name, value) in other.into_members() {
+                if random.below(3) == 0 {
+                    patched.insert(name.clone(), value.clone());
+                    plain.insert(name, value);
+                } else if random.below(4) == 0 {
+                    patched.remove(&name);
+                    plain.remove(&name);
+                }
+            }
+            shuffle_members(&mut random, &mut patched, &mut plain);
+            let conformed = conform_patched(message, patched.into()).unwrap();
+            assert_eq!(conformed, conform(message, plain.into()).unwrap(), "{}", message.name);
+        }
+    }
+    assert!(shared > 100 && apart > 100, "{shared} {apart}");
+}
+
+/// Brings the members of both objects into another order, the same in both.
+fn shuffle_members(random: &mut Random, a: &mut Object, b: &mut Object) {
+    let (a, b) = (a.members_mut(), b.members_mut());
+    for at in 1..a.len() {
+        let other = random.below(at + 1);
+        a.swap(at, other);
+        b.swap(at, other);
+    }
 }
 
 #[test]

@@ -134,6 +134,12 @@ impl Plan {
                 // Trees that were changed by hand may lack what decoding always gives.
                 Node { message: self.message, object }.set(field.name, Value::Object(Object::new()));
             }
+            // What is settled was given its defaults before it was stored, or since (`older`).
+            let is_settled =
+                |value: &Value| value.as_object().is_some_and(|object| object.settled_text().is_some());
+            if object.get(field.name).is_some_and(is_settled) {
+                continue;
+            }
             let Some(value) = object.get_mut(field.name) else { continue };
             match work {
                 Work::Plan(plan) => plan.apply_to(field.shape, value, naming),

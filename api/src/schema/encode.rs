@@ -72,6 +72,9 @@ enum Stamp {
 }
 
 fn write_object(message: &'static Message, object: &Object, out: &mut Vec<u8>, stamp: &mut Stamp) {
+    if let (Some(text), Stamp::None) = (object.settled_text(), &*stamp) {
+        return out.extend_from_slice(text);
+    }
     let start = out.len();
     out.push(b'{');
     if is_in_order(message, object) {

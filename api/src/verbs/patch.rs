@@ -17,7 +17,7 @@ use crate::patch::{Patch, PatchKind, Patched, undecodable};
 use crate::query::{FieldValidation, WriteOptions, invalid_options};
 use crate::rendition::{Renderer, refuse_list_transform};
 use crate::response::{Response, respond_object};
-use crate::schema::conform::conform;
+use crate::schema::conform::conform_patched;
 use crate::schema::defaults;
 use crate::schema::table::Message;
 use crate::status::Status;
@@ -104,7 +104,7 @@ pub fn patched(
         let again = patch.clone().apply(Some(message), whole.into());
         again.map_or_else(|status| status, |again| undecodable(*kind, body, &again.value, error))
     };
-    let conformed = conform(message, value).map_err(|error| refused(&error.to_string()))?;
+    let conformed = conform_patched(message, value).map_err(|error| refused(&error.to_string()))?;
     found.extend(conformed.strict);
     let mut object = conformed.object;
     if !found.is_empty() && *validation == FieldValidation::Strict {

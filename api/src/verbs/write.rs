@@ -24,6 +24,7 @@ use crate::rendition::{Renderer, refuse_list_transform};
 use crate::response::{Response, respond_object};
 use crate::schema::defaults;
 use crate::schema::registry::Resource;
+use crate::server::Stage;
 use crate::status::{Reason, Status, Subject};
 use crate::store::{self, Stored};
 use crate::strategy::{self, Endpoint};
@@ -153,7 +154,7 @@ pub async fn update(call: &mut Call<'_>, body: &[u8], endpoint: Endpoint) -> Res
         return respond_object(Renderer::for_call(call)?, StatusCode::CREATED, &stored);
     }
     let mut first = Some(object);
-    let stored = update_object(call, endpoint, options.dry_run, |call, _, _| {
+    let stored = update_loop(call, endpoint, options.dry_run, Owners::Writer, |call, stored| {
         let object = match first.take() {
             Some(object) => object,
             // Somebody wrote in between, which is rare: reading again costs less than a copy for every update.
@@ -164,7 +165,9 @@ pub async fn update(call: &mut Call<'_>, body: &[u8], endpoint: Endpoint) -> Res
                 object
             }
         };
-        convert::to_stored(call.resource, object, call.api.naming)
+        let mut new = convert::to_stored(call.resource, object, call.api.naming)?;
+        let old = stored.beside(call.resource, &mut new)?;
+        Ok((old, new))
     })
     .await?;
     respond_object(Renderer::for_call(call)?, StatusCode::OK, &stored)
@@ -210,6 +213,32 @@ pub async fn update_owned<F>(
 where
     F: FnMut(&mut Call<'_>, &Stored, &Object) -> Result<Object, Status>,
 {
+    update_loop(call, endpoint, dry_run, owners, |call, stored| {
+        // While the server comes up, what is stored may still lack defaults of this release, and parts of another
+        // version are not parts of the one that is patched.
+        let is_complete = call.api.lifecycle.stage() == Stage::Serving;
+        let old = if is_complete && call.resource.is_stored_form() {
+            stored.settled(call.resource)?
+        } else {
+            stored.object(call.resource)?
+        };
+        let new = make(call, stored, &old)?;
+        Ok((old, new))
+    })
+    .await
+}
+
+/// The loop of all updates: `make` reads the newest state and makes the wanted object, both in the stored version.
+async fn update_loop<F>(
+    call: &mut Call<'_>,
+    endpoint: Endpoint,
+    dry_run: bool,
+    owners: Owners,
+    mut make: F,
+) -> Result<Bytes, Status>
+where
+    F: FnMut(&mut Call<'_>, &Stored) -> Result<(Object, Object), Status>,
+{
     let namespace = call.info.namespace_of(call.resource).to_owned();
     let key = store::key(call.resource, &namespace, &call.info.name);
     let warnings = call.warnings.len();
@@ -219,8 +248,7 @@ where
             return Err(Status::not_found(call.subject(&call.info.name)));
         };
         call.warnings.truncate(warnings);
-        let old = stored.object(call.resource)?;
-        let mut new = make(call, &stored, &old)?;
+        let (old, mut new) = make(call, &stored)?;
         check_version(call, &mut new, &old, &stored)?;
         validation::prepare(call.resource.stored().table, &mut new, Some(&old));
         if owners == Owners::Writer {

@@ -1,0 +1,255 @@
+//! JSON objects: members in the order in which they will be written.
+//!
+//! A vector of pairs, because members are few, order matters on the wire, and it costs one allocation where a map costs
+//! many. Keys that a schema knows are borrowed from its static tables.
+//!
+//! An object that was read from where it is stored may be *settled*: shared between trees, with the text it was read
+//! from. Most of what an update leaves alone is settled, so it is neither copied, nor compared, nor written anew. The
+//! first change of a settled object makes a copy that is like any other object; nothing else tells them apart.
+//!
+//! ```text
+//! Object ─┬─ its own members
+//!         └─ Arc ─► members + canonical text          the same in the old tree and in the new one
+//! ```
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::Value;
+
+/// A member name: borrowed from the schema tables where the schema declares it, owned otherwise.
+pub type Key = Cow<'static, str>;
+
+/// Members in writing order; a name occurs at most once.
+#[derive(Clone, Debug)]
+pub struct Object(Form);
+
+#[derive(Clone, Debug)]
+enum Form {
+    Own(Vec<(Key, Value)>),
+    Settled(Arc<Settled>),
+}
+
+/// An object as it is stored.
+#[derive(Debug)]
+struct Settled {
+    members: Vec<(Key, Value)>,
+    /// What its schema writes it as.
+    text: Bytes,
+}
+
+impl Object {
+    /// An object without members.
+    pub const fn new() -> Self {
+        Object(Form::Own(Vec::new()))
+    }
+
+    /// An object with room for `members`.
+    pub fn with_capacity(members: usize) -> Self {
+        Object(Form::Own(Vec::with_capacity(members)))
+    }
+
+    /// Settles the object, whose canonical text is `text`; copies cost nothing from now on, until they are changed.
+    ///
+    /// Whoever settles an object vouches for its being as its schema would read `text`.
+    pub fn settle(&mut self, text: Bytes) {
+        let members = std::mem::take(self).into_members();
+        self.0 = Form::Settled(Arc::new(Settled { members, text }));
+    }
+
+    /// The canonical text, if the object is settled.
+    pub fn settled_text(&self) -> Option<&Bytes> {
+        match &self.0 {
+            Form::Own(_) => None,
+            Form::Settled(settled) => Some(&settled.text),
+        }
+    }
+
+    /// Whether both are one settled object.
+    pub fn is_one_with(&self, other: &Object) -> bool {
+        matches!((&self.0, &other.0), (Form::Settled(a), Form::Settled(b)) if Arc::ptr_eq(a, b))
+    }
+
+    /// The members in order, with their names as they are kept.
+    #[inline]
+    pub fn members(&self) -> &[(Key, Value)] {
+        match &self.0 {
+            Form::Own(members) => members,
+            Form::Settled(settled) => &settled.members,
+        }
+    }
+
+    /// How many members there are.
+    pub fn len(&self) -> usize {
+        self.members().len()
+    }
+
+    /// Whether there is no member.
+    pub fn is_empty(&self) -> bool {
+        self.members().is_empty()
+    }
+
+    /// The member `name`.
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        self.members().iter().find(|(key, _)| key == name).map(|(_, value)| value)
+    }
+
+    /// The member `name`, for change.
+    pub fn get_mut(&mut self, name: &str) -> Option<&mut Value> {
+        self.members_mut().iter_mut().find(|(key, _)| key == name).map(|(_, value)| value)
+    }
+
+    /// Whether there is a member `name`.
+    pub fn contains(&self, name: &str) -> bool {
+        self.get(name).is_some()
+    }
+
+    /// Sets member `name`, in its old place if it was there and at the end otherwise; returns the old value.
+    pub fn insert(&mut self, name: impl Into<Key>, value: Value) -> Option<Value> {
+        let name = name.into();
+        match self.get_mut(&name) {
+            Some(slot) => Some(std::mem::replace(slot, value)),
+            None => {
+                self.members_mut().push((name, value));
+                None
+            }
+        }
+    }
+
+    /// Appends a member that is known to be absent, without looking for it.
+    pub fn push(&mut self, name: impl Into<Key>, value: Value) {
+        let name = name.into();
+        debug_assert!(!self.contains(&name), "member {name} is there already");
+        self.members_mut().push((name, value));
+    }
+
+    /// Removes member `name` and returns its value; the others keep their order.
+    pub fn remove(&mut self, name: &str) -> Option<Value> {
+        let at = self.members().iter().position(|(key, _)| key == name)?;
+        Some(self.members_mut().remove(at).1)
+    }
+
+    /// The member `name`, set to `null` first if it is absent.
+    pub fn entry(&mut self, name: impl Into<Key>) -> &mut Value {
+        let name = name.into();
+        let members = self.members_mut();
+        let at = match members.iter().position(|(key, _)| *key == name) {
+            Some(at) => at,
+            None => {
+                members.push((name, Value::Null));
+                members.len() - 1
+            }
+        };
+        &mut members[at].1
+    }
+
+    /// The object at member `name`, made (or made anew from anything that is no object) when need be.
+    pub fn object_entry(&mut self, name: impl Into<Key>) -> &mut Object {
+        let slot = self.entry(name);
+        if !matches!(slot, Value::Object(_)) {
+            *slot = Value::Object(Object::new());
+        }
+        match slot {
+            Value::Object(members) => members,
+            _ => unreachable!("made an object just now"),
+        }
+    }
+
+    /// The members in order.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&str, &Value)> {
+        self.members().iter().map(|(key, value)| (key.as_ref(), value))
+    }
+
+    /// The members in order, values for change.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (&str, &mut Value)> {
+        self.members_mut().iter_mut().map(|member| (&*member.0, &mut member.1))
+    }
+
+    /// Keeps the members for which `keep` says so.
+    pub fn retain(&mut self, mut keep: impl FnMut(&str, &mut Value) -> bool) {
+        self.members_mut().retain_mut(|(key, value)| keep(key, value));
+    }
+
+    /// The members as their vector, for those who reorder or sort them.
+    pub fn members_mut(&mut self) -> &mut Vec<(Key, Value)> {
+        if let Form::Settled(_) = self.0 {
+            let members = std::mem::take(self).into_members();
+            self.0 = Form::Own(members);
+        }
+        match &mut self.0 {
+            Form::Own(members) => members,
+            Form::Settled(_) => unreachable!("made its own just now"),
+        }
+    }
+
+    /// The members, taken out.
+    pub fn into_members(self) -> Vec<(Key, Value)> {
+        match self.0 {
+            Form::Own(members) => members,
+            Form::Settled(settled) => match Arc::try_unwrap(settled) {
+                Ok(settled) => settled.members,
+                Err(shared) => shared.members.clone(),
+            },
+        }
+    }
+}
+
+impl Default for Object {
+    fn default() -> Self {
+        Object::new()
+    }
+}
+
+impl PartialEq for Object {
+    fn eq(&self, other: &Self) -> bool {
+        self.is_one_with(other) || self.members() == other.members()
+    }
+}
+
+impl FromIterator<(Key, Value)> for Object {
+    /// Collects members; the caller sees to it that no name comes twice.
+    fn from_iter<T: IntoIterator<Item = (Key, Value)>>(members: T) -> Self {
+        Object(Form::Own(members.into_iter().collect()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json::parse;
+
+    fn object(text: &str) -> Object {
+        parse(text.as_bytes()).unwrap().as_object().unwrap().clone()
+    }
+
+    #[test]
+    fn a_settled_object_is_as_any_other_until_it_is_changed() {
+        const TEXT: &str = r#"{"a":{"b":1},"c":2}"#;
+        let mut settled = object(TEXT);
+        settled.settle(Bytes::from_static(TEXT.as_bytes()));
+        let copy = settled.clone();
+        assert!(copy.is_one_with(&settled) && !copy.is_one_with(&object(TEXT)));
+        assert_eq!(copy, object(TEXT));
+        assert_eq!((copy.len(), copy.get("c"), copy.contains("d")), (2, Some(&Value::Int(2)), false));
+        assert_eq!(copy.clone().into_members(), object(TEXT).into_members());
+        type Change = fn(&mut Object);
+        let changes: [(Change, &str); 6] = [
+            (|o| drop(o.insert("c", Value::Int(3))), r#"{"a":{"b":1},"c":3}"#),
+            (|o| drop(o.remove("a")), r#"{"c":2}"#),
+            (|o| o.push("d", Value::Null), r#"{"a":{"b":1},"c":2,"d":null}"#),
+            (|o| drop(o.object_entry("a").remove("b")), r#"{"a":{},"c":2}"#),
+            (|o| o.retain(|name, _| name == "c"), r#"{"c":2}"#),
+            (|o| o.iter_mut().for_each(|(_, value)| *value = Value::Null), r#"{"a":null,"c":null}"#),
+        ];
+        for (change, want) in changes {
+            let mut changed = copy.clone();
+            change(&mut changed);
+            assert_eq!(changed, object(want));
+            assert_eq!(changed.settled_text(), None, "{want}");
+            assert_eq!(copy, object(TEXT), "{want}");
+        }
+        assert_eq!(settled.settled_text().map(|text| &text[..]), Some(TEXT.as_bytes()));
+    }
+}
