@@ -119,11 +119,13 @@ fn parts_are_granular(scan: &mut Scan<'_>, of: Type, depth: usize) -> Option<boo
             if depth > 0 && is_atomic(of) {
                 return Some(false);
             }
-            match step_type(of, step)? {
-                _ if scan.word("{}") => {}
-                Some(below) if !parts_are_granular(scan, below, depth + 1)? => return Some(false),
-                Some(_) => {}
-                None => drop(scan.value()?),
+            let kind = step_kind(step)?;
+            if !scan.word("{}") {
+                match step_type(of, kind, step)? {
+                    Some(below) if !parts_are_granular(scan, below, depth + 1)? => return Some(false),
+                    Some(_) => {}
+                    None => drop(scan.value()?),
+                }
             }
         }
         if !scan.more(b'}')? {
@@ -142,11 +144,12 @@ fn is_atomic(of: Type) -> bool {
 }
 
 /// The type that a step leads to, if the schema knows it.
-fn step_type(of: Type, step: Text<'_>) -> Option<Option<Type>> {
-    let element = match step_kind(step)? {
+fn step_type(of: Type, kind: u8, step: Text<'_>) -> Option<Option<Type>> {
+    let element = match kind {
         b'f' => {
-            let name = Text { raw: &step.raw[2..], ..step }.unescaped()?;
-            return Some(of.step(&Element::field(String::from_utf8_lossy(&name))));
+            let name = Text { raw: &step.raw[2..], ..step };
+            let name = if name.is_escaped { name.unescaped()? } else { Cow::Borrowed(name.raw) };
+            return Some(of.step(&Element::field(std::str::from_utf8(&name).ok()?)));
         }
         b'i' => Element::Index(0),
         // What the keys or the value are makes no difference to the type.

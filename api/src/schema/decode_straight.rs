@@ -132,15 +132,15 @@ impl Plan {
         (self.members[at].field.name.as_bytes() == name).then_some(at)
     }
 
-    /// The object of these values, which stand beside the ascending positions of their fields.
-    fn object(&self, given: SmallVec<[(u16, Option<Value>); 16]>) -> Object {
+    /// The object of these values, which stand beside the ascending positions of their fields and are taken from there.
+    fn object(&self, given: &mut SmallVec<[(u16, Option<Value>); 16]>) -> Object {
         let mut members: Vec<(Key, Value)> = Vec::with_capacity(given.len() + self.always.len());
         let mut always = self.always.iter().copied().peekable();
         let zero = |at: u16| {
             let field = self.members[usize::from(at)].field;
             (Key::Borrowed(field.name), zero_field(field))
         };
-        for (at, value) in given {
+        for (at, value) in given.drain(..) {
             let Some(value) = value else { continue };
             while let Some(before) = always.next_if(|always| *always < at) {
                 members.push(zero(before));
@@ -248,7 +248,7 @@ impl<'t> Reader<'t> {
                 return None;
             }
         }
-        Some(plan.object(given))
+        Some(plan.object(&mut given))
     }
 
     /// The whole value of a field of the root, settled.

@@ -75,26 +75,22 @@ fn write_object(message: &'static Message, object: &Object, out: &mut Vec<u8>, s
     if let (Some(text), Stamp::None) = (object.settled_text(), &*stamp) {
         return out.extend_from_slice(text);
     }
-    let start = out.len();
+    let (start, before) = (out.len(), *stamp);
     out.push(b'{');
-    if is_in_order(message, object) {
-        let mut members = object.iter().peekable();
-        for field in message.fields {
-            let value = members.next_if(|(name, _)| *name == field.name).map(|(_, value)| value);
-            write_field(field, value, start, out, stamp);
-        }
-    } else {
+    // Trees are nearly always in order: then each field finds its member next, without a search.
+    let mut members = object.iter().peekable();
+    for field in message.fields {
+        let value = members.next_if(|(name, _)| *name == field.name).map(|(_, value)| value);
+        write_field(field, value, start, out, stamp);
+    }
+    if members.peek().is_some() {
+        out.truncate(start + 1);
+        *stamp = before;
         for field in message.fields {
             write_field(field, object.get(field.name), start, out, stamp);
         }
     }
     out.push(b'}');
-}
-
-/// Whether each field, in order, finds its member next without a search. Trees are nearly always so.
-fn is_in_order(message: &'static Message, object: &Object) -> bool {
-    let mut fields = message.fields.iter();
-    object.iter().all(|(name, _)| fields.any(|field| field.name == name))
 }
 
 fn write_field(
