@@ -82,6 +82,32 @@ async fn a_resize_changes_amounts_and_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_is_resized_as_a_whole() {
+    let place = Place::new("whole").await;
+    let spec = json!({"resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}, "containers": [{"name": "c", "image": "i"}]});
+    place.make("$core/pods", &[json!({"metadata": {"name": "p"}, "spec": spec})]).await;
+    assert_eq!(place.get("$core/pods/p").await["status"]["qosClass"], "Burstable");
+    let path = format!("PATCH $core/pods/p/resize | {STRATEGIC}");
+    let removed = "422 Invalid: Pod \"p\" is invalid: spec.resources.limits: Forbidden: resource limits cannot be removed";
+    let less = "422 Invalid: Pod \"p\" is invalid: spec.resources.requests: Invalid value: \"3\": must be less than or equal to cpu limit of 2";
+    place
+        .check(&[
+            (
+                "5.6",
+                &path,
+                r#"{"spec":{"resources":{"requests":{"cpu":"1500m"}},"hostname":"ignored"}}"#,
+                "200 Pod",
+            ),
+            ("5.6", &path, r#"{"spec":{"resources":{"limits":{"cpu":null}}}}"#, removed),
+            ("5.6", &path, r#"{"spec":{"resources":{"requests":{"cpu":"3"}}}}"#, less),
+        ])
+        .await;
+    let now = place.get("$core/pods/p").await;
+    assert_eq!(now["spec"]["resources"], json!({"requests": {"cpu": "1500m"}, "limits": {"cpu": "2"}}));
+    assert_eq!((&now["spec"]["hostname"], &now["metadata"]["generation"]), (&Value::Null, &json!(2)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_for_certificates_are_judged_once_and_answered_once() {
     let place = Place::new("csr").await;
     const PEM: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlJQgotLS0tLUVORCBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0K";

@@ -175,6 +175,63 @@ async fn generation_counts_changes_of_what_is_wanted() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_said_twice_agrees_however_it_is_written() {
+    let place = Place::new("twice").await;
+    let pod = json!({"serviceAccount": "builder", "containers": [{"name": "c", "image": "i"}]});
+    let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": pod});
+    let once = json!({"spec": {"restartPolicy": "Never", "containers": pod["containers"]}});
+    place.make("$core/pods", &[json!({"metadata": {"name": "p"}, "spec": pod})]).await;
+    let set = json!({"selector": {"matchLabels": {"a": "b"}}, "template": template});
+    place.make("$apps/daemonsets", &[json!({"metadata": {"name": "s"}, "spec": set})]).await;
+    place.make("$batch/jobs", &[json!({"metadata": {"name": "j"}, "spec": {"template": once}})]).await;
+    const COUNT: &str = "/metadata/annotations/deprecated.daemonset.template.generation";
+    for (request, body, member, wanted) in [
+        ("GET $core/pods/p", "", "/spec/serviceAccountName", json!("builder")),
+        (
+            "PATCH $core/pods/p/status",
+            r#"{"status":{"podIP":"10.0.0.1"}}"#,
+            "/status/podIPs",
+            json!([{"ip": "10.0.0.1"}]),
+        ),
+        (
+            "PATCH $core/pods/p/status",
+            r#"{"status":{"podIP":null,"podIPs":[{"ip":"10.0.0.2"},{"ip":"fd00::1"}]}}"#,
+            "/status/podIP",
+            json!("10.0.0.2"),
+        ),
+        // Who knows only the single address is believed.
+        (
+            "PATCH $core/pods/p/status",
+            r#"{"status":{"podIP":"10.0.0.3"}}"#,
+            "/status/podIPs",
+            json!([{"ip": "10.0.0.3"}]),
+        ),
+        ("GET $apps/daemonsets/s", "", COUNT, json!("1")),
+        ("GET $apps/daemonsets/s", "", "/spec/template/spec/serviceAccountName", json!("builder")),
+        ("PATCH $apps/daemonsets/s", r#"{"spec":{"minReadySeconds":5}}"#, COUNT, json!("1")),
+        ("PATCH $apps/daemonsets/s", r#"{"metadata":{"annotations":null}}"#, COUNT, json!("1")),
+        ("PATCH $apps/daemonsets/s/status", r#"{"metadata":{"annotations":null}}"#, COUNT, json!("1")),
+        (
+            "PATCH $apps/daemonsets/s",
+            r#"{"spec":{"template":{"metadata":{"labels":{"x":"y"}}}}}"#,
+            COUNT,
+            json!("2"),
+        ),
+        // A status is sent without the template that a job without labels has its labels from.
+        (
+            "PUT $batch/jobs/j/status",
+            r#"{"kind":"Job","apiVersion":"batch/v1","metadata":{"name":"j"}}"#,
+            "/metadata/labels/job-name",
+            json!("j"),
+        ),
+    ] {
+        let reply = place.ask(request, body).await;
+        assert_eq!(reply.status, 200, "{request}: {}", reply.text());
+        assert_eq!(reply.json().pointer(member), Some(&wanted), "{request} {body}: {}", reply.text());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dry_run_does_everything_but_write() {
     let place = Place::new("dry").await;
     place
