@@ -216,29 +216,33 @@ impl<'a> Attributes<'a> {
 
     /// The labels, sorted by length of the key and key.
     pub fn labels(&self) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
+        let text = |bytes| std::str::from_utf8(bytes).ok();
+        self.raw_labels().map_while(move |(key, value)| Some((text(key)?, text(value)?)))
+    }
+
+    /// The same, with whatever bytes are there.
+    pub fn raw_labels(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
         let mut rest = self.labels;
         std::iter::from_fn(move || {
             let key_len = take_len(&mut rest)?;
             let value_len = take_len(&mut rest)?;
-            let key = std::str::from_utf8(take(&mut rest, key_len)?).ok()?;
-            Some((key, std::str::from_utf8(take(&mut rest, value_len)?).ok()?))
+            Some((take(&mut rest, key_len)?, take(&mut rest, value_len)?))
+        })
+    }
+
+    /// The values of the slots, as far as there are any, with whatever bytes are there.
+    pub fn raw_fields(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let mut rest = self.slots;
+        std::iter::from_fn(move || {
+            let len = take_len(&mut rest)?;
+            take(&mut rest, len)
         })
     }
 
     /// The value of a slot; empty where there is none.
     #[inline]
     pub fn field(&self, slot: usize) -> &'a str {
-        let mut rest = self.slots;
-        let mut next = || {
-            let len = take_len(&mut rest)?;
-            take(&mut rest, len)
-        };
-        for _ in 0..slot {
-            if next().is_none() {
-                return "";
-            }
-        }
-        next().and_then(|value| std::str::from_utf8(value).ok()).unwrap_or("")
+        self.raw_fields().nth(slot).and_then(|value| std::str::from_utf8(value).ok()).unwrap_or("")
     }
 
     /// Whether the object has finalizers.
@@ -304,6 +308,16 @@ impl Selection {
     /// The field selector.
     pub fn field(&self) -> &FieldSelector {
         &self.field
+    }
+
+    /// Fingerprint of the slots that the field selector means.
+    pub fn layout(&self) -> u32 {
+        self.layout
+    }
+
+    /// Whether the attributes have a say in what is selected; if not, name and namespace alone have.
+    pub fn needs_attributes(&self) -> bool {
+        !self.label.is_everything() || self.field.needs_slots()
     }
 
     /// Whether the attributes do not hold what this selection compares, because they were written with other

@@ -45,6 +45,7 @@ pub mod response;
 pub mod schema;
 pub mod selector;
 pub mod server;
+pub mod signature;
 pub mod status;
 pub mod store;
 pub mod strategy;

@@ -86,12 +86,18 @@ pub fn selects(resource: &Resource, selection: &Selection, entry: &Entry) -> Res
     if selection.is_everything() {
         return Ok(true);
     }
+    let (namespace, name) = identity(resource, entry.key());
+    if !selection.field().may_match(name, namespace) {
+        return Ok(false);
+    }
+    if !selection.needs_attributes() {
+        return Ok(true);
+    }
     let attributes = entry.attributes().map_err(damaged)?;
     let attributes = Attributes::new(&attributes);
     if selection.is_outdated(&attributes) {
         return is_selected(resource, selection, &read(entry.clone())?.record);
     }
-    let (namespace, name) = identity(resource, entry.key());
     Ok(selection.matches(name, namespace, &attributes))
 }
 

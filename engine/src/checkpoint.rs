@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! root ─► Writer: blocks of 256 KiB ─► header ─► sync ─► rename ─► sync the directory
+//!         segments, then keys, then the keys' signatures
 //! file ─► load: header, blocks, every entry checked ─► tree, segments, marks
 //! ```
 //!
@@ -21,6 +22,7 @@ use crate::pace::Pace;
 use crate::record::{ALIGN, HEAD_BYTES, REVISION_END, TIME_MS_END};
 use crate::sabotage;
 use crate::segment::Mark;
+use crate::signature::{SIGNATURE_BYTES, Signature};
 use crate::snapshot::Root;
 use crate::types::KEY_BYTES_MAX;
 
@@ -79,6 +81,8 @@ pub(crate) struct Beside {
     pub time_ms: u64,
     pub lost_revisions: u64,
     pub numbers_given: u32,
+    /// Of what kind the root's signatures are; 0: it has none.
+    pub signed: u32,
 }
 
 /// Writes one checkpoint, a block at a time.
@@ -91,6 +95,8 @@ pub(crate) struct Writer {
     offset: u64,
     pace: Pace,
     written: Size,
+    /// Where the blocks of keys end, once they are all written. Then come the signatures, on a walk of their own.
+    keys_end: Option<u64>,
 }
 
 impl Writer {
@@ -101,22 +107,45 @@ impl Writer {
         let size = root.tree.size();
         let keys =
             size.keys * ENTRY_HEAD_BYTES as u64 + size.key_bytes + size.versions * VERSION_BYTES as u64;
-        let blocks = keys / BLOCK_BYTES as u64 + 1;
+        let keys = keys + if beside.signed == 0 { 0 } else { size.keys * SIGNATURE_BYTES as u64 };
+        let blocks = keys / BLOCK_BYTES as u64 + 2;
         let before: usize = segments.iter().map(|block| block.len() + BLOCK_HEAD_BYTES).sum();
         // A bound: keys share prefixes. What is not written takes no room.
         let len = BLOCKS_START + before as u64 + keys + blocks * BLOCK_HEAD_BYTES as u64;
         let file = storage.create(NEXT_NAME, len)?;
         let cursor = root.tree.cursor(b"");
-        let (offset, pace, written) = (BLOCKS_START, Pace::default(), Size::default());
-        let mut writer = Writer { root, beside, salt, file, cursor, offset, pace, written };
+        let (offset, pace, written, keys_end) = (BLOCKS_START, Pace::default(), Size::default(), None);
+        let mut writer = Writer { root, beside, salt, file, cursor, offset, pace, written, keys_end };
         for block in segments {
             writer.write_block(&block)?;
         }
         Ok(writer)
     }
 
-    /// Writes the next block of keys; false when there are no more.
+    /// Writes the next block; false when there are no more.
     pub fn step(&mut self) -> io::Result<bool> {
+        if self.keys_end.is_none() && !self.step_keys()? {
+            self.keys_end = Some(self.offset);
+            self.cursor = self.root.tree.cursor(b"");
+        }
+        match self.keys_end {
+            Some(_) if self.beside.signed == 0 => Ok(false),
+            Some(_) => self.step_signatures(),
+            None => Ok(true),
+        }
+    }
+
+    fn step_signatures(&mut self) -> io::Result<bool> {
+        let slots = std::iter::from_fn(|| self.cursor.next_slot()).take(BLOCK_BYTES / SIGNATURE_BYTES);
+        let block: Vec<u8> = slots.flat_map(|(_, slot)| slot.signature.to_bytes()).collect();
+        if block.is_empty() {
+            return Ok(false);
+        }
+        self.write_block(&block)?;
+        Ok(true)
+    }
+
+    fn step_keys(&mut self) -> io::Result<bool> {
         let mut block = Vec::with_capacity(BLOCK_BYTES + 4096);
         let mut before = Bytes::new();
         while block.len() < BLOCK_BYTES {
@@ -188,11 +217,13 @@ impl Writer {
             (56, self.written.keys),
             (64, self.written.versions),
             (72, self.beside.lost_revisions),
-            (80, self.offset),
+            (80, self.keys_end.unwrap_or(self.offset)),
+            (96, if self.beside.signed == 0 { 0 } else { self.offset }),
         ] {
             header[at..at + 8].copy_from_slice(&number.to_le_bytes());
         }
         header[88..92].copy_from_slice(&self.beside.numbers_given.to_le_bytes());
+        header[92..96].copy_from_slice(&self.beside.signed.to_le_bytes());
         let crc = crc32fast::hash(&header[..124]).to_le_bytes();
         header[124..].copy_from_slice(&crc);
         header
@@ -275,7 +306,18 @@ pub(crate) fn load(revision: u64, file: &dyn File) -> Option<Loading<'_>> {
     if !sound {
         return None;
     }
-    let mut blocks = Blocks { file, at: BLOCKS_START, end, salt: u64_at(&header, 24) };
+    let salt = u64_at(&header, 24);
+    let mut blocks = Blocks { file, at: BLOCKS_START, end, salt };
+    let signed = u32_at(&header, 92);
+    let signatures_end = u64_at(&header, 96);
+    if signed != 0 && !(end..=file.size()).contains(&signatures_end) {
+        return None;
+    }
+    let signatures = Signatures {
+        kind: signed,
+        blocks: Blocks { file, at: end, end: if signed == 0 { end } else { signatures_end }, salt },
+        block: Bytes::new(),
+    };
     let count = u32_at(&header, 12) as usize;
     while about.segments.len() < count {
         let mut block = blocks.next()??;
@@ -285,7 +327,7 @@ pub(crate) fn load(revision: u64, file: &dyn File) -> Option<Loading<'_>> {
     }
     (about.segments.len() == count && count > 0).then_some(())?;
     let size = Size { keys: u64_at(&header, 56), key_bytes: 0, versions: u64_at(&header, 64) };
-    Some(Loading { about, blocks, size })
+    Some(Loading { about, blocks, size, signatures })
 }
 
 /// A checkpoint whose keys are still to be read.
@@ -294,24 +336,37 @@ pub(crate) struct Loading<'f> {
     blocks: Blocks<'f>,
     /// How many keys and versions there should be.
     size: Size,
+    signatures: Signatures<'f>,
 }
 
 impl Loading<'_> {
     /// Bytes of the image.
     pub fn bytes(&self) -> u64 {
-        self.blocks.end - BLOCKS_START
+        self.signatures.blocks.end - BLOCKS_START
     }
 
-    /// The index, without what is not needed to read at `oldest` and later. `None`: it is damaged.
-    pub fn tree(self, oldest: u64) -> Option<Tree> {
+    /// The index, without what is not needed to read at `oldest` and later, and whether all of it is signed in the way
+    /// of that kind; where it is not, its signatures say nothing. `None`: it is damaged.
+    pub fn tree(self, oldest: u64, kind: u32) -> Option<(Tree, bool)> {
         let mut builder = Builder::default();
+        let mut signatures = self.signatures.clone();
+        let is_right = signatures.kind == kind || sabotage::signature_kind_ignored();
+        let mut is_signed = kind != 0 && signatures.kind != 0 && is_right;
         self.each(|key, versions| {
+            let signature = if is_signed { signatures.next() } else { None };
+            is_signed = signature.is_some();
             versions.truncate(history::kept(versions.iter(), oldest));
             if let Some((newest, older)) = history::from_newest_first(versions) {
-                builder.push(key, Slot { newest, older });
+                builder.push(key, Slot { newest, older, signature: signature.unwrap_or(Signature::UNKNOWN) });
             }
         })?;
-        Some(builder.finish())
+        Some((builder.finish(), is_signed))
+    }
+
+    /// Whether there is a signature for each key, or none at all.
+    pub fn signatures_are_sound(&self) -> bool {
+        let signatures = self.signatures.clone();
+        signatures.kind == 0 || signatures.count() as u64 == self.size.keys
     }
 
     /// Tells each key, in ascending order, and its versions, newest first; there is at least one. Memory is one block.
@@ -359,7 +414,29 @@ fn is_sound(version: &Version, ends: &[(u32, u64)]) -> bool {
         && end.is_ok_and(|end| version.offset() + version.len() as u64 <= end)
 }
 
+/// The signatures of the keys, in the order of these; of kind 0 there are none. Ends early where one is damaged.
+#[derive(Clone)]
+struct Signatures<'f> {
+    kind: u32,
+    blocks: Blocks<'f>,
+    /// What is left of the last block.
+    block: Bytes,
+}
+
+impl Iterator for Signatures<'_> {
+    type Item = Signature;
+
+    fn next(&mut self) -> Option<Signature> {
+        if self.block.is_empty() {
+            self.block = self.blocks.next()??;
+        }
+        let bytes = take(&mut self.block, SIGNATURE_BYTES)?;
+        Some(Signature::from_bytes(bytes.first_chunk().copied()?))
+    }
+}
+
 /// The blocks of a checkpoint one after the other.
+#[derive(Clone)]
 struct Blocks<'f> {
     file: &'f dyn File,
     /// Where the next one begins, and the last one ends.

@@ -259,7 +259,7 @@ impl Sequencer {
 
     /// Decides on one proposal and encodes it into the batch.
     fn propose(&mut self, proposal: Proposal) {
-        let Proposal { write, answer } = proposal;
+        let Proposal { write, signature, answer } = proposal;
         if let Some(refusal) = self.vitals.failed() {
             let _ = answer.send(Err(CommitError::Refused(refusal)));
             return;
@@ -319,7 +319,7 @@ impl Sequencer {
             place: Place::new(offset, len, deleted),
         };
         self.revision = version.revision;
-        self.tree.push(&write.key, version);
+        self.tree.push(&write.key, version, signature);
         let outcome = Outcome::Write { key: write.key, version, previous: current };
         self.pending.push(Pending { answer, outcome });
     }

@@ -75,6 +75,8 @@ pub(crate) struct Tools {
     pub retention: Duration,
     pub segment_bytes: u64,
     pub lost_revisions: u64,
+    /// Of what kind the index's signatures are.
+    pub signed: u32,
 }
 
 /// See the module.

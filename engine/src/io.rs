@@ -65,9 +65,6 @@ pub trait File: Send + Sync {
         out.copy_from_slice(&self.read(offset, out.len())?);
         Ok(())
     }
-    /// Looks at the start of each of these ranges, so that reading them soon need not wait for memory. Ranges that lie
-    /// outside the file are passed over.
-    fn touch(&self, _ranges: &mut dyn Iterator<Item = Range<u64>>) {}
     /// What was read so far will hardly be read again soon: it need not stay in the process's memory. Bytes that
     /// are still held stay valid.
     fn let_go(&self) {}
@@ -291,19 +288,6 @@ impl File for RealFile {
 
     fn read_into(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         self.file.read_exact_at(out, offset)
-    }
-
-    fn touch(&self, ranges: &mut dyn Iterator<Item = Range<u64>>) {
-        /// Bytes that come from memory together.
-        const LINE_BYTES: usize = 64;
-        let Ok(map) = self.map() else { return };
-        let mut sum = 0_u8;
-        for range in ranges {
-            let bytes = map.get(range.start as usize..range.end as usize).unwrap_or_default();
-            // None of these loads depends on another, so the processor waits for many of them at once.
-            sum = bytes.iter().step_by(LINE_BYTES).fold(sum, |sum, byte| sum ^ byte);
-        }
-        std::hint::black_box(sum);
     }
 
     fn let_go(&self) {

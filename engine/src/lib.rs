@@ -34,6 +34,7 @@ mod record;
 mod recovery;
 mod sabotage;
 mod segment;
+mod signature;
 mod snapshot;
 #[cfg(test)]
 mod testing;
@@ -63,7 +64,8 @@ use crate::io::{Clock, Dir, Storage, SystemClock};
 use crate::log::{Keeper, Log, Numbers};
 use crate::queue::Queue;
 pub use crate::record::{EventKind, Record};
-pub use crate::snapshot::{Entry, ReadAhead, Scan, Snapshot};
+pub use crate::signature::{Sieve, Signature, Signing};
+pub use crate::snapshot::{Entry, Scan, Sifted, Snapshot};
 use crate::time::Times;
 use crate::transfer::Held;
 pub use crate::types::{
@@ -87,6 +89,7 @@ struct Inner {
     requests: Arc<Requests>,
     lost_revisions: u64,
     durability: Durability,
+    signing: Signing,
     closed: tokio::sync::watch::Receiver<bool>,
     /// The last of the workers to end.
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -131,7 +134,7 @@ impl Engine {
         ring_events_max: usize,
     ) -> Result<(Engine, Workers), OpenError> {
         let Options { segment_bytes, durability, .. } = *options;
-        let found = recovery::recover(&*storage, segment_bytes)?;
+        let found = recovery::recover(&*storage, segment_bytes, options.signing)?;
         // Recovery may have looked at every byte there is; what is wanted of them comes back from the page cache.
         found.root.segments.all().iter().for_each(|segment| segment.file.let_go());
         let vitals = Arc::new(Vitals::default());
@@ -173,6 +176,7 @@ impl Engine {
             retention: options.history_retention,
             segment_bytes,
             lost_revisions: found.lost_revisions,
+            signed: options.signing.kind,
         };
         let housekeeper = Housekeeper::new(tools, found.checkpoint);
         let (closing, closed) = tokio::sync::watch::channel(false);
@@ -184,6 +188,7 @@ impl Engine {
             requests: requests.clone(),
             lost_revisions: found.lost_revisions,
             durability,
+            signing: options.signing,
             closed,
             thread: Mutex::new(None),
         }));
@@ -209,7 +214,11 @@ impl Engine {
     /// # Errors
     /// See [`CommitError`]; only [`Refusal::LogFailed`] leaves the outcome open.
     pub async fn commit(&self, write: Write) -> Result<Committed, CommitError> {
-        self.0.queue.submit(write).await
+        let signature = match &write.change {
+            Change::Put(payload) => (self.0.signing.sign)(&payload.attributes),
+            Change::Delete(_) => Signature::NONE,
+        };
+        self.0.queue.submit(write, signature).await
     }
 
     /// The store as it is now. Takes some tens of nanoseconds.

@@ -14,6 +14,7 @@ use tokio::sync::{Semaphore, oneshot};
 
 use crate::chores::Chore;
 use crate::error::CommitError;
+use crate::signature::Signature;
 use crate::types::{ATTRIBUTES_BYTES_MAX, Change, Committed, KEY_BYTES_MAX, VALUE_BYTES_MAX, Write};
 
 /// Bytes of proposals that may wait in the queue; callers beyond wait outside. As much again may be in the
@@ -26,6 +27,8 @@ const BATCH_WRITES_MAX: usize = 1024;
 /// A write on its way, and where its answer goes.
 pub(crate) struct Proposal {
     pub write: Write,
+    /// Of the state written.
+    pub signature: Signature,
     pub answer: oneshot::Sender<Result<Committed, CommitError>>,
 }
 
@@ -60,32 +63,36 @@ impl Queue {
         }
     }
 
-    /// Hands `write` over and returns its outcome. Once it is in the queue it is carried out even if the
+    /// Hands `write`, signed so, over and returns its outcome. Once it is in the queue it is carried out even if the
     /// future is dropped.
-    pub async fn submit(&self, write: Write) -> Result<Committed, CommitError> {
+    pub async fn submit(&self, write: Write, signature: Signature) -> Result<Committed, CommitError> {
         check_limits(&write)?;
         let permit = self.room.acquire_many(weight(&write)).await.map_err(|_| CommitError::Closed)?;
-        let outcome = self.push(write).ok_or(CommitError::Closed)?;
+        let outcome = self.push(write, signature).ok_or(CommitError::Closed)?;
         permit.forget();
         outcome.await.unwrap_or(Err(CommitError::Closed))
     }
 
-    /// Hands `write`, which is within the limits, over without waiting; `None` when there is no room or no more is
+    /// Hands `write`, a delete within the limits, over without waiting; `None` when there is no room or no more is
     /// taken.
     pub fn try_submit(&self, write: Write) -> Option<oneshot::Receiver<Result<Committed, CommitError>>> {
         let permit = self.room.try_acquire_many(weight(&write)).ok()?;
-        let outcome = self.push(write)?;
+        let outcome = self.push(write, Signature::NONE)?;
         permit.forget();
         Some(outcome)
     }
 
-    fn push(&self, write: Write) -> Option<oneshot::Receiver<Result<Committed, CommitError>>> {
+    fn push(
+        &self,
+        write: Write,
+        signature: Signature,
+    ) -> Option<oneshot::Receiver<Result<Committed, CommitError>>> {
         let (answer, outcome) = oneshot::channel();
         let mut state = self.state.lock();
         if state.closed {
             return None;
         }
-        state.proposals.push_back(Proposal { write, answer });
+        state.proposals.push_back(Proposal { write, signature, answer });
         if std::mem::take(&mut state.idle) {
             self.arrived.notify_one();
         }

@@ -162,9 +162,7 @@ impl Head {
 
     /// Whether the attributes are what was written.
     pub fn attributes_are_sound(&self, bytes: &[u8]) -> bool {
-        let start = HEAD_BYTES + self.key_len;
-        crc32fast::hash(&bytes[start..start + self.attributes_len]) == self.attributes_crc
-            || sabotage::crc_ignored()
+        crc32fast::hash(self.attributes_in(bytes)) == self.attributes_crc || sabotage::crc_ignored()
     }
 
     /// Whether attributes and value are what was written.
@@ -177,8 +175,13 @@ impl Head {
 
     /// The attributes, sharing the record's bytes. Check them first.
     pub fn attributes(&self, bytes: &Bytes) -> Bytes {
+        bytes.slice_ref(self.attributes_in(bytes))
+    }
+
+    /// The attributes in the record's bytes. Check them first.
+    pub fn attributes_in<'b>(&self, bytes: &'b [u8]) -> &'b [u8] {
         let start = HEAD_BYTES + self.key_len;
-        bytes.slice(start..start + self.attributes_len)
+        &bytes[start..start + self.attributes_len]
     }
 
     /// The parts of the record, sharing its bytes. Check them first.

@@ -36,6 +36,7 @@ use crate::log::{NEXT_NAME, Segments, install};
 use crate::reclaim;
 use crate::sabotage;
 use crate::segment::{Found, Segment};
+use crate::signature::Signing;
 use crate::snapshot::Root;
 
 /// What was found on disk.
@@ -65,7 +66,11 @@ pub(crate) struct Used {
 }
 
 /// Reads the store in `storage`, makes one if there is none, and leaves it ready to be written to.
-pub(crate) fn recover(storage: &dyn Storage, segment_bytes: u64) -> Result<Recovered, OpenError> {
+pub(crate) fn recover(
+    storage: &dyn Storage,
+    segment_bytes: u64,
+    signing: Signing,
+) -> Result<Recovered, OpenError> {
     let failed = |name: &str, operation| {
         let path = storage.path(name);
         move |source| OpenError::Io { path: path.clone(), operation, source }
@@ -89,9 +94,9 @@ pub(crate) fn recover(storage: &dyn Storage, segment_bytes: u64) -> Result<Recov
     let mut checkpoints: Vec<u64> = names.iter().filter_map(|name| checkpoint::revision(name)).collect();
     checkpoints.sort_unstable();
 
-    let start = match Start::from_checkpoints(storage, &found, &checkpoints) {
+    let start = match Start::from_checkpoints(storage, &found, &checkpoints, signing) {
         Ok(start) => start,
-        Err(witnesses) => Start::from_segments(storage, &found, &witnesses)?,
+        Err(witnesses) => Start::from_segments(storage, &found, &witnesses, signing)?,
     };
     let Start { mut segments, used, mut state, first_to_scan, numbers_given, vouched } = start;
     let numbers_given = numbers_given.max(numbers.last().copied().unwrap_or(0));
@@ -196,6 +201,7 @@ impl Start {
         storage: &dyn Storage,
         found: &[Arc<Segment>],
         witnesses: &[Witness],
+        signing: Signing,
     ) -> Result<Start, OpenError> {
         let missing = |number| OpenError::MissingSegment { path: storage.path(&Segment::name(number)) };
         let headers: Vec<_> = found.iter().map(|segment| segment.header).collect();
@@ -216,7 +222,7 @@ impl Start {
             vouched = vouched.max(witness.revision);
         }
         let segments = log.iter().map(|&at| found[at].clone()).collect();
-        let state = Scan::default();
+        let state = Scan { signing, ..Scan::default() };
         Ok(Start { segments, used: None, state, first_to_scan: 0, numbers_given: 0, vouched })
     }
 
@@ -225,10 +231,11 @@ impl Start {
         storage: &dyn Storage,
         found: &[Arc<Segment>],
         checkpoints: &[u64],
+        signing: Signing,
     ) -> Result<Start, Vec<Witness>> {
         let mut witnesses = Vec::new();
         for &revision in checkpoints.iter().rev() {
-            match Start::from_checkpoint(storage, found, revision) {
+            match Start::from_checkpoint(storage, found, revision, signing) {
                 Ok(start) => return Ok(start),
                 Err(witness) => witnesses.extend(witness),
             }
@@ -244,6 +251,7 @@ impl Start {
         storage: &dyn Storage,
         found: &[Arc<Segment>],
         revision: u64,
+        signing: Signing,
     ) -> Result<Start, Option<Witness>> {
         let file = storage.open(&checkpoint::name(revision)).map_err(|_| None)?;
         let loading = checkpoint::load(revision, &*file).ok_or(None)?;
@@ -254,11 +262,17 @@ impl Start {
             last: (last.number, last.salt),
             last_holds: revision + u64::from(last.end == RECORDS_START),
         });
-        Start::from_image(found, revision, loading).ok_or(witness.filter(|_| !sabotage::witness_ignored()))
+        let start = Start::from_image(found, revision, loading, signing);
+        start.ok_or(witness.filter(|_| !sabotage::witness_ignored()))
     }
 
     /// `None`: the image does not fit the segments, or its keys are damaged.
-    fn from_image(found: &[Arc<Segment>], revision: u64, loading: checkpoint::Loading) -> Option<Start> {
+    fn from_image(
+        found: &[Arc<Segment>],
+        revision: u64,
+        loading: checkpoint::Loading,
+        signing: Signing,
+    ) -> Option<Start> {
         let about = loading.about.clone();
         let headers: Vec<_> = found.iter().map(|segment| segment.header).collect();
         let log = chain::from_checkpoint(&headers, about.store, &about.segments, about.numbers_given)?;
@@ -274,13 +288,20 @@ impl Start {
         }
         let oldest = oldest(&segments).max(about.oldest).min(revision);
         let bytes = loading.bytes();
-        let tree = loading.tree(oldest)?;
+        let (mut tree, is_signed) = loading.tree(oldest, signing.kind)?;
+        if !is_signed && signing.kind != 0 {
+            tracing::info!(
+                "the checkpoint has no signatures of this release; the attributes in the log are read"
+            );
+            signing.sign_all(&mut tree, &segments);
+        }
         for (image, segment) in about.segments.into_iter().zip(&segments) {
             segment.advance(image.end);
             segment.set_marks(image.marks);
         }
         let state = Scan {
             tree,
+            signing,
             revision,
             time_ms: about.time_ms,
             lost_revisions: about.lost_revisions,
@@ -391,6 +412,7 @@ fn written_end(segment: &Segment) -> io::Result<u64> {
 #[derive(Default)]
 struct Scan {
     tree: Tree,
+    signing: Signing,
     /// The newest revision accounted for.
     revision: u64,
     /// The highest time of a record.
@@ -459,7 +481,8 @@ impl Scan {
     }
 
     fn add(&mut self, segment: &Arc<Segment>, found: &Found) {
-        self.tree.push(found.head.key(&found.bytes), found.version(segment.header.number));
+        let signature = self.signing.of_record(&found.head, &found.bytes);
+        self.tree.push(found.head.key(&found.bytes), found.version(segment.header.number), signature);
         segment.mark(found.head.revision, found.offset);
         segment.advance(found.offset + found.bytes.len() as u64);
         self.revision = found.head.revision;

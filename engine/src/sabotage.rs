@@ -65,6 +65,8 @@ sabotages! {
     SecondHeaderIgnored second_header_ignored;
     /// Opening does not look at how far later records say that the log was on disk.
     VouchingIgnored vouching_ignored;
+    /// A checkpoint's signatures are believed although they are of another kind.
+    SignatureKindIgnored signature_kind_ignored;
     /// A checkpoint that opening cannot begin with tells nothing of the log's end.
     WitnessIgnored witness_ignored;
     /// History is forgotten in favour of states that are not on disk yet.

@@ -10,10 +10,11 @@ use bytes::Bytes;
 
 use crate::error::ReadError;
 use crate::history::Version;
-use crate::index::{Cursor, Tree};
+use crate::index::{self, Cursor, Tree};
 use crate::log::Segments;
 use crate::record::{Head, Record};
 use crate::segment::Segment;
+use crate::signature::Sieve;
 use crate::types::KeyRange;
 
 /// One published state of the store.
@@ -69,8 +70,8 @@ impl Snapshot {
     /// The existing keys of `range` with their states, in key order. To resume after a key, narrow the range
     /// with [`KeyRange::after`].
     pub fn range(&self, range: KeyRange) -> Scan {
-        let cursor = self.root.tree.cursor(&range.start);
-        Scan { root: self.root.clone(), revision: self.revision, cursor, end: range.end }
+        let cursor = self.root.tree.range(&range.start, range.end);
+        Scan { root: self.root.clone(), revision: self.revision, cursor }
     }
 
     /// [`Snapshot::range`] over the keys that begin with `prefix`.
@@ -89,15 +90,9 @@ impl Snapshot {
             let end = range.end.as_ref().map_or(tree.live(), |end| tree.live_before(end));
             return end - tree.live_before(&range.start);
         }
-        let mut cursor = tree.cursor(&range.start);
-        let mut count = 0;
-        while let Some((key, version)) = cursor.next(self.revision) {
-            if range.end.as_ref().is_some_and(|end| key >= *end) {
-                break;
-            }
-            count += u64::from(!version.is_delete());
-        }
-        count
+        let mut cursor = tree.range(&range.start, range.end.clone());
+        let versions = std::iter::from_fn(|| cursor.next(self.revision));
+        versions.filter(|(_, version)| !version.is_delete()).count() as u64
     }
 
     /// [`Snapshot::count`] over the keys that begin with `prefix`.
@@ -117,7 +112,6 @@ pub struct Scan {
     root: Arc<Root>,
     revision: u64,
     cursor: Cursor,
-    end: Option<Bytes>,
 }
 
 impl Iterator for Scan {
@@ -126,9 +120,6 @@ impl Iterator for Scan {
     fn next(&mut self) -> Option<Entry> {
         loop {
             let (key, version) = self.cursor.next(self.revision)?;
-            if self.end.as_ref().is_some_and(|end| key >= *end) {
-                return None;
-            }
             if !version.is_delete() {
                 return self.root.entry(key, version);
             }
@@ -137,43 +128,34 @@ impl Iterator for Scan {
 }
 
 impl Scan {
-    /// The same entries for those who look at each record: memory is asked for many of them at once.
-    pub fn read_ahead(self) -> ReadAhead {
-        ReadAhead { scan: self, ahead: Vec::new().into_iter() }
+    /// Of the same entries those that `sieve` lets through, and perhaps others.
+    pub fn sifted(self, sieve: Sieve) -> Sifted {
+        Sifted { scan: self, sieve }
     }
 }
 
-/// Entries looked at ahead: enough to keep the processor's loads under way, and so few that they stay in its caches.
-const AHEAD: usize = 32;
+/// Keys passed over before whoever scans hears of it: some tens of microseconds.
+const PASSED_OVER_MAX: usize = 4096;
 
-/// Bytes of a record that are looked at ahead: head, key and attributes. What follows is read in one stretch, which the
-/// processor foresees by itself.
-const AHEAD_BYTES: usize = 384;
-
-/// A [`Scan`] that looks at records before they are asked for. It holds a few entries.
-pub struct ReadAhead {
+/// The entries of a range that a sieve lets through, in key order: `Some` for each of them, and `None` now and then when
+/// none was found for a while, so that whoever looks for few among many can give way to others.
+pub struct Sifted {
     scan: Scan,
-    ahead: std::vec::IntoIter<Entry>,
+    sieve: Sieve,
 }
 
-impl Iterator for ReadAhead {
-    type Item = Entry;
+impl Iterator for Sifted {
+    type Item = Option<Entry>;
 
-    fn next(&mut self) -> Option<Entry> {
-        if let Some(entry) = self.ahead.next() {
-            return Some(entry);
+    fn next(&mut self) -> Option<Option<Entry>> {
+        let Scan { root, revision, cursor } = &mut self.scan;
+        loop {
+            match cursor.next_through(*revision, &self.sieve, PASSED_OVER_MAX)? {
+                index::Sifted::PassedOver => return Some(None),
+                index::Sifted::Through(_, version) if version.is_delete() => {}
+                index::Sifted::Through(key, version) => return root.entry(key, version).map(Some),
+            }
         }
-        let ahead: Vec<Entry> = self.scan.by_ref().take(AHEAD).collect();
-        // Neighbours mostly lie in one segment.
-        for entries in ahead.chunk_by(|a, b| Arc::ptr_eq(&a.segment, &b.segment)) {
-            let mut ranges = entries.iter().map(|entry| {
-                let start = entry.version.offset();
-                start..start + entry.version.len().min(AHEAD_BYTES) as u64
-            });
-            entries[0].segment.file.touch(&mut ranges);
-        }
-        self.ahead = ahead.into_iter();
-        self.ahead.next()
     }
 }
 

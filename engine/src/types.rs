@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::signature::Signing;
 use crate::snapshot::Entry;
 
 /// Longest key, in bytes. A name of 253 bytes in a namespace of 63 under a group and resource of 253 each fits
@@ -45,16 +46,19 @@ pub struct Options {
     /// How long what was can still be read and followed: states and events older than this are forgotten in the
     /// background. Zero keeps the present only, `Duration::MAX` everything.
     pub history_retention: Duration,
+    /// How states are signed for filtered scans ([`Scan::sifted`](crate::Scan::sifted)).
+    pub signing: Signing,
 }
 
 impl Options {
-    /// A durable store in `dir` with segments of the default size that forgets nothing.
+    /// A durable store in `dir` with segments of the default size that forgets nothing and signs nothing.
     pub fn new(dir: impl Into<PathBuf>) -> Options {
         Options {
             dir: dir.into(),
             segment_bytes: SEGMENT_BYTES_DEFAULT,
             durability: Durability::Sync,
             history_retention: Duration::MAX,
+            signing: Signing::default(),
         }
     }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use engine::fault::{self, Disk, Stepper};
-use engine::{Change, Engine, Expected, KeyRange, Options, Payload, Write};
+use engine::{Change, Engine, Expected, KeyRange, Options, Payload, Sieve, Signature, Signing, Write};
 
 mod support;
 use support::TempDir;
@@ -135,18 +135,24 @@ fn read() -> (BTreeMap<String, u64>, u64, String) {
     (files, newest, rest)
 }
 
-#[tokio::test]
-async fn a_store_of_format_version_1_opens_and_every_value_is_read() {
-    let (files, newest, expected) = read();
-    let temp = TempDir::new();
+/// The fixture's files as a store has them.
+fn unpack(temp: &TempDir, files: &BTreeMap<String, u64>) -> usize {
     let mut total = 0;
-    for (name, &len) in &files {
+    for (name, &len) in files {
         let bytes = std::fs::read(fixture().join(name)).unwrap();
         total += bytes.len();
         std::fs::write(temp.path().join(name), bytes).unwrap();
         let file = std::fs::OpenOptions::new().write(true).open(temp.path().join(name)).unwrap();
         file.set_len(len).unwrap();
     }
+    total
+}
+
+#[tokio::test]
+async fn a_store_of_format_version_1_opens_and_every_value_is_read() {
+    let (files, newest, expected) = read();
+    let temp = TempDir::new();
+    let total = unpack(&temp, &files);
     assert!(total <= FIXTURE_BYTES_MAX && files.len() > 4, "{total} bytes in {files:?}");
     // With its checkpoint and without.
     for round in 0..2 {
@@ -162,6 +168,52 @@ async fn a_store_of_format_version_1_opens_and_every_value_is_read() {
             }
         }
     }
+}
+
+/// Signs by the length of the attributes, which is 0, 3, 4 or 5 in the fixture.
+const SIGNING: Signing = Signing { kind: 7, sign: |attributes| Signature::from_bits(1 << attributes.len()) };
+
+#[tokio::test]
+async fn a_checkpoint_without_signatures_is_opened_and_the_next_one_has_them_behind_its_keys() {
+    let temp = TempDir::new();
+    unpack(&temp, &read().0);
+    let open = |signing| Engine::open(Options { signing, ..Options::new(temp.path()) }).unwrap();
+    let with_four = |engine: &Engine| {
+        let mut sieve = Sieve::default();
+        sieve.require(vec![Signature::from_bits(1 << 4)]);
+        let found = engine.snapshot().range(KeyRange::all()).sifted(sieve);
+        found.flatten().map(|entry| entry.attributes().unwrap().len()).collect::<Vec<_>>()
+    };
+    let engine = open(SIGNING);
+    // So that there is something for a checkpoint to say.
+    let payload = Payload { attributes: "n=23".into(), ..Payload::default() };
+    let write = Write { key: "/z".into(), expected: Expected::Any, change: Change::Put(payload) };
+    engine.commit(write).await.unwrap();
+    // What is over has been deleted before anybody compares.
+    engine.settled().await;
+    engine.checkpoint().await;
+    let found = with_four(&engine);
+    assert!(!found.is_empty() && found.iter().all(|&len| len == 4), "{found:?}");
+    let keys: Vec<_> =
+        engine.snapshot().range(KeyRange::all()).map(|e| e.attributes().unwrap().len()).collect();
+    engine.close().await;
+    drop(engine);
+
+    let bytes = std::fs::read(&temp.checkpoints()[0]).unwrap();
+    let u32_at = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+    let u64_at = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()) as usize;
+    let (kind, keys_end, end) = (u32_at(92), u64_at(80), u64_at(96));
+    assert_eq!((kind, u32_at(keys_end + 4) as usize), (7, end - keys_end - 8), "one block");
+    let signatures = bytes[keys_end + 8..end].chunks_exact(16);
+    let lens = signatures.map(|bytes| u128::from_le_bytes(bytes.try_into().unwrap()).checked_ilog2());
+    let lens: Vec<_> = lens.flatten().map(|len| len as usize).collect();
+    assert_eq!(lens, keys, "of those that are not deleted, in their order");
+
+    // Who does not know of signatures leaves them out; who does makes them again.
+    open(Signing::default()).close().await;
+    let engine = open(SIGNING);
+    assert_eq!(with_four(&engine), found);
+    engine.close().await;
 }
 
 #[test]

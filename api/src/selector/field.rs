@@ -146,6 +146,16 @@ impl FieldSelector {
         self.0.iter().any(|condition| matches!(condition.place, Place::Slot(_)))
     }
 
+    /// The texts that slots must have.
+    pub fn required_texts(&self) -> impl Iterator<Item = (usize, &str)> {
+        self.0.iter().filter(|condition| condition.term.equals).filter_map(|condition| {
+            match condition.place {
+                Place::Slot(slot) => Some((slot, condition.term.value.as_str())),
+                Place::Name | Place::Namespace | Place::Nowhere => None,
+            }
+        })
+    }
+
     /// The name that objects must have, if one is required.
     pub fn exact_name(&self) -> Option<&str> {
         self.exact(Place::Name)
@@ -158,15 +168,13 @@ impl FieldSelector {
 
     /// Whether the object with this name and namespace is selected, whose other values `slot` looks up.
     pub fn matches<'s>(&self, name: &str, namespace: &str, slot: impl Fn(usize) -> &'s str) -> bool {
-        self.0.iter().all(|Condition { place, term }| {
-            let value = match place {
-                Place::Name => name,
-                Place::Namespace => namespace,
-                Place::Slot(at) => slot(*at),
-                Place::Nowhere => "",
-            };
-            (value == term.value) == term.equals
-        })
+        self.0.iter().all(|condition| condition.holds(name, namespace, &slot))
+    }
+
+    /// Whether an object with this name and namespace may be selected, whatever its other values are.
+    pub fn may_match(&self, name: &str, namespace: &str) -> bool {
+        let mut known = self.0.iter().filter(|condition| !matches!(condition.place, Place::Slot(_)));
+        known.all(|condition| condition.holds(name, namespace, |_| ""))
     }
 
     fn exact(&self, place: Place) -> Option<&str> {
@@ -174,6 +182,18 @@ impl FieldSelector {
         conditions
             .find(|condition| condition.place == place && condition.term.equals)
             .map(|condition| condition.term.value.as_str())
+    }
+}
+
+impl Condition {
+    fn holds<'s>(&self, name: &str, namespace: &str, slot: impl Fn(usize) -> &'s str) -> bool {
+        let value = match self.place {
+            Place::Name => name,
+            Place::Namespace => namespace,
+            Place::Slot(at) => slot(at),
+            Place::Nowhere => "",
+        };
+        (value == self.term.value) == self.term.equals
     }
 }
 

@@ -344,6 +344,10 @@ pub async fn delete_collection(call: &mut Call<'_>, body: &[u8]) -> Result<Respo
         if left == 0 {
             break;
         }
+        let Some(entry) = entry else {
+            tokio::task::yield_now().await;
+            continue;
+        };
         let stored = store::read(entry)?;
         if !store::is_selected(call.resource, &page.selection, &stored.record)? {
             continue;

@@ -1,7 +1,7 @@
 //! list: a stream over one snapshot.
 //!
-//! The snapshot pins a point in time without holding a lock; the index range is walked, selectors look at stored
-//! attributes, and stored bytes are copied into chunks of at most `CHUNK_BYTES`. A list of any size holds one
+//! The snapshot pins a point in time without holding a lock; the index range is walked, selectors look at signatures in
+//! the index and then at the stored attributes of what these let through, and stored bytes are copied into chunks of at most `CHUNK_BYTES`. A list of any size holds one
 //! chunk. With a limit the range is walked twice: once over the index to find where the page ends (the head of
 //! a list names its continue token), once to write it.
 
@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use engine::{Entry, KeyRange, ReadAhead, Scan, Snapshot, SnapshotError};
+use engine::{KeyRange, Sifted, Snapshot, SnapshotError};
 use futures_util::Stream;
 use http::StatusCode;
 
@@ -22,6 +22,7 @@ use crate::rendition::{self, ListMeta, ListSize, Renderer, SizeNeeded};
 use crate::response::{Response, respond};
 use crate::schema::registry::Resource;
 use crate::server::{Aborted, Body};
+use crate::signature;
 use crate::status::Status;
 use crate::store;
 
@@ -118,34 +119,33 @@ impl Page {
         prefix: &[u8],
         meta_version: &str,
     ) -> Result<(), Status> {
-        let everything = self.selection.is_everything();
         let mut taken = 0;
         let mut last: Option<Bytes> = None;
-        // Without a selector nothing is looked at but the index.
-        let entries: Box<dyn Iterator<Item = Entry> + Send> =
-            if everything { Box::new(self.scan()) } else { Box::new(self.read_ahead()) };
-        for (at, entry) in entries.enumerate() {
-            if at % LOOKED_AT_ONCE == LOOKED_AT_ONCE - 1 {
+        for (at, entry) in self.scan().enumerate() {
+            if entry.is_none() || at % LOOKED_AT_ONCE == LOOKED_AT_ONCE - 1 {
                 tokio::task::yield_now().await;
             }
-            if taken == limit {
-                // One more entry exists (matching or not): the page is followed by another.
-                let last = last.as_deref().unwrap_or_default();
-                let suffix = last.get(prefix.len()..).unwrap_or_default();
-                let start = format!("{}\0", String::from_utf8_lossy(suffix));
-                let token = ContinueToken { revision: Some(self.meta.revision), start };
-                self.meta.continue_token = token.encode(meta_version);
-                if everything {
-                    self.meta.remaining = Some(self.snapshot.count(&self.range).saturating_sub(limit));
-                }
-                break;
-            }
+            let Some(entry) = entry else { continue };
             if store::selects(call.resource, &self.selection, &entry)? {
                 last = Some(entry.key().clone());
                 taken += 1;
             }
+            if taken == limit {
+                break;
+            }
         }
         self.items = taken;
+        let Some(last) = last.filter(|_| taken == limit) else { return Ok(()) };
+        // One more entry exists (matching or not): the page is followed by another.
+        if self.snapshot.range(self.range.clone().after(&last)).next().is_some() {
+            let suffix = last.get(prefix.len()..).unwrap_or_default();
+            let start = format!("{}\0", String::from_utf8_lossy(suffix));
+            let token = ContinueToken { revision: Some(self.meta.revision), start };
+            self.meta.continue_token = token.encode(meta_version);
+            if self.selection.is_everything() {
+                self.meta.remaining = Some(self.snapshot.count(&self.range).saturating_sub(limit));
+            }
+        }
         Ok(())
     }
 
@@ -158,11 +158,12 @@ impl Page {
             return Ok(self.snapshot.count(&self.range));
         }
         let mut items = 0;
-        for (at, entry) in self.read_ahead().enumerate() {
-            items += u64::from(store::selects(resource, &self.selection, &entry)?);
-            if at % LOOKED_AT_ONCE == LOOKED_AT_ONCE - 1 {
+        for (at, entry) in self.scan().enumerate() {
+            if entry.is_none() || at % LOOKED_AT_ONCE == LOOKED_AT_ONCE - 1 {
                 tokio::task::yield_now().await;
             }
+            let Some(entry) = entry else { continue };
+            items += u64::from(store::selects(resource, &self.selection, &entry)?);
         }
         Ok(items)
     }
@@ -177,10 +178,12 @@ impl Page {
             if measured.size.items == self.items {
                 break;
             }
-            if since_yield > CHUNK_BYTES || at % LOOKED_AT_ONCE == LOOKED_AT_ONCE - 1 {
+            let looked_long = entry.is_none() || at % LOOKED_AT_ONCE == LOOKED_AT_ONCE - 1;
+            if looked_long || since_yield > CHUNK_BYTES {
                 since_yield = 0;
                 tokio::task::yield_now().await;
             }
+            let Some(entry) = entry else { continue };
             if !store::selects(&resource, &self.selection, &entry)? {
                 continue;
             }
@@ -205,14 +208,9 @@ impl Page {
         Ok(measured)
     }
 
-    /// The entries of the range, in key order.
-    pub fn scan(&self) -> Scan {
-        self.snapshot.range(self.range.clone())
-    }
-
-    /// The same for who reads them.
-    fn read_ahead(&self) -> ReadAhead {
-        self.scan().read_ahead()
+    /// The entries of the range that may be selected, in key order; `None` among them: it may be time to give way.
+    pub fn scan(&self) -> Sifted {
+        self.snapshot.range(self.range.clone()).sifted(signature::sieve(&self.selection))
     }
 }
 
@@ -268,7 +266,7 @@ const EXPIRED_TOKEN: &str = "The provided continue parameter is too old to displ
 pub struct ListStream {
     renderer: Renderer,
     /// `None` once the tail was written.
-    scan: Option<ReadAhead>,
+    scan: Option<Sifted>,
     selection: Selection,
     left: u64,
     buffer: Vec<u8>,
@@ -309,7 +307,7 @@ impl ListStream {
         }
         let mut buffer = Vec::with_capacity(ITEM_BYTES);
         renderer.list_head(&page.meta, size, &mut buffer)?;
-        let scan = Some(page.read_ahead());
+        let scan = Some(page.scan());
         let indenter = renderer.is_pretty().then(Indenter::default);
         let media_type = renderer.media_type();
         let mut stream = ListStream {
@@ -349,6 +347,7 @@ impl ListStream {
                 self.scan = None;
                 return Ok(true);
             };
+            let Some(entry) = entry else { return Ok(false) };
             if let Some(stored) = store::read_selected(&resource, &self.selection, entry)? {
                 self.left -= 1;
                 self.renderer.list_item(&stored.record.value, self.first, &mut self.buffer)?;

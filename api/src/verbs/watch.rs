@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use engine::{Event, EventKind, ReadAhead, Record, Tail, TailError};
+use engine::{Event, EventKind, Record, Sifted, Tail, TailError};
 use futures_util::Stream;
 use http::HeaderValue;
 use http::header::CONTENT_TYPE;
@@ -31,6 +31,7 @@ use crate::rendition::{self, EventType, Renderer};
 use crate::response::Response;
 use crate::server::websocket::{Form, Upgrade};
 use crate::server::{Aborted, Body};
+use crate::signature;
 use crate::status::{Reason, Status};
 use crate::store;
 
@@ -86,7 +87,7 @@ pub async fn watch(call: &mut Call<'_>) -> Result<Response, Status> {
             None
         }
     };
-    let scan = initial.then(|| snapshot.prefix(&prefix).read_ahead());
+    let scan = initial.then(|| snapshot.prefix(&prefix).sifted(signature::sieve(&options.selection)));
     let duration = duration(options.timeout_seconds, call.api.limits.min_request_timeout);
     let schedule = Schedule::new(Instant::now(), duration, options.allow_bookmarks);
     let shutdown = call.api.lifecycle.shutdown();
@@ -164,7 +165,7 @@ struct State {
     renderer: Renderer,
     selection: Selection,
     /// Synthetic initial events still to be sent.
-    scan: Option<ReadAhead>,
+    scan: Option<Sifted>,
     /// `None` when the start could not be served.
     tail: Option<Tail>,
     /// Changes taken from the tail that are still to be sent.
@@ -245,6 +246,7 @@ impl State {
                 }
                 break;
             };
+            let Some(entry) = entry else { break };
             if let Some(stored) = store::read_selected(&resource, &self.selection, entry)? {
                 self.renderer.event(EventType::Added, &stored.record.value, &mut self.buffer)?;
             }

@@ -117,6 +117,7 @@ impl Checkpointing {
             time_ms: tools.vitals.time_ms.load(Ordering::Acquire),
             lost_revisions: tools.lost_revisions,
             numbers_given: tools.numbers.given(),
+            signed: tools.signed,
         };
         self.begun += 1;
         self.log_bytes_then = bytes_before(&root, root.revision);

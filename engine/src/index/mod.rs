@@ -1,7 +1,7 @@
 //! The index: key → where its states are stored, as a copy-on-write B-tree.
 //!
 //! ```text
-//! root ─ branch ─┬─ branch ─┬─ leaf   keys packed in one buffer, one slot (40 bytes) each
+//! root ─ branch ─┬─ branch ─┬─ leaf   keys packed in one buffer, one slot (56 bytes) each
 //!                │          └─ leaf
 //!                └─ …                 a branch knows how many live keys lie below each child
 //! ```
@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 pub(crate) use build::Builder;
 pub(crate) use node::{Node, Slot};
-pub(crate) use range::Cursor;
+pub(crate) use range::{Cursor, Sifted};
 
 use crate::history::{self, Version};
 

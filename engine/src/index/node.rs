@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use crate::history::{Older, Version};
+use crate::signature::Signature;
 
-/// Most keys of a leaf, and most children of a branch. Copying a full leaf of typical keys is a copy of 6 KiB,
+/// Most keys of a leaf, and most children of a branch. Copying a full leaf of typical keys is a copy of 7 KiB,
 /// and a million keys are three levels.
 pub(crate) const NODE_LEN_MAX: usize = 64;
 
@@ -132,6 +133,8 @@ impl Node {
 pub(crate) struct Slot {
     pub newest: Version,
     pub older: Option<Arc<Older>>,
+    /// Of the newest version.
+    pub signature: Signature,
 }
 
 /// Keys with their slots.
@@ -150,8 +153,8 @@ impl Leaf {
         &self.slots
     }
 
-    pub fn slot_mut(&mut self, at: usize) -> &mut Slot {
-        &mut self.slots[at]
+    pub fn slots_mut(&mut self) -> &mut [Slot] {
+        &mut self.slots
     }
 
     pub fn search(&self, key: &[u8]) -> Result<usize, usize> {

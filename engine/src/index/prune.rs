@@ -39,9 +39,12 @@ impl Tree {
         }
         history::iter(&slot.newest, &slot.older).skip(kept).for_each(freed);
         let left: Vec<_> = history::iter(&slot.newest, &slot.older).take(kept).copied().collect();
+        let signature = slot.signature;
         self.size.versions -= (all - kept) as u64;
         match history::from_newest_first(&left) {
-            Some((newest, older)) => replace(&mut self.root, key, &Slot { newest, older }),
+            Some((newest, older)) => {
+                replace(&mut self.root, key, &Slot { newest, older, signature });
+            }
             None => {
                 // Only a delete can be all that is known of a key and yet not be needed: nothing live goes.
                 self.size.keys -= 1;
@@ -62,7 +65,7 @@ impl Tree {
             left.clear();
             left.extend(history::iter(&slot.newest, &slot.older).take(kept));
             if let Some((newest, older)) = history::from_newest_first(&left) {
-                builder.push(&key, Slot { newest, older });
+                builder.push(&key, Slot { newest, older, signature: slot.signature });
             }
         }
         builder.finish()
@@ -74,15 +77,16 @@ impl Tree {
         let Some((leaf, at)) = self.find(key) else { return false };
         let slot = &leaf.slots()[at];
         if slot.newest == *from {
-            let slot = Slot { newest: to, older: slot.older.clone() };
+            let slot = Slot { newest: to, ..slot.clone() };
             replace(&mut self.root, key, &slot);
             return true;
         }
         let mut versions: Vec<_> = history::iter(&slot.newest, &slot.older).copied().collect();
         let Some(version) = versions.iter_mut().find(|version| *version == from) else { return false };
         *version = to;
+        let signature = slot.signature;
         if let Some((newest, older)) = history::from_newest_first(&versions) {
-            replace(&mut self.root, key, &Slot { newest, older });
+            replace(&mut self.root, key, &Slot { newest, older, signature });
         }
         true
     }
@@ -104,7 +108,7 @@ fn replace(node: &mut Arc<Node>, key: &[u8], slot: &Slot) {
     match Arc::make_mut(node) {
         Node::Leaf(leaf) => {
             if let Ok(at) = leaf.search(key) {
-                *leaf.slot_mut(at) = slot.clone();
+                leaf.slots_mut()[at] = slot.clone();
             }
         }
         Node::Branch(branch) => {
@@ -149,11 +153,17 @@ mod tests {
 
     use super::*;
     use crate::history::Place;
+    use crate::signature::Signature;
     use crate::testing::Random;
 
     fn version(revision: u64, deleted: bool) -> Version {
         let place = Place::new(revision * 8, 80, deleted);
         Version { revision, created: 1, segment: 1, expires_s: 0, place }
+    }
+
+    /// Signs each version by its revision.
+    fn push(tree: &mut Tree, key: &[u8], version: Version) {
+        tree.push(key, version, Signature::from_bits(version.revision.into()));
     }
 
     type Model = BTreeMap<Vec<u8>, Vec<Version>>;
@@ -163,6 +173,7 @@ mod tests {
         let mut cursor = tree.cursor(b"");
         let mut content = Model::new();
         while let Some((key, slot)) = cursor.next_slot() {
+            assert_eq!(slot.signature.bits(), u128::from(slot.newest.revision));
             let mut versions: Vec<_> = history::iter(&slot.newest, &slot.older).copied().collect();
             versions.reverse();
             content.insert(key.to_vec(), versions);
@@ -190,7 +201,7 @@ mod tests {
             for revision in 1..=12_000u64 {
                 let key = format!("/k/{:x}", random.below(keys) * 7919 % 65_537).into_bytes();
                 let version = version(revision, random.below(2) == 0);
-                tree.push(&key, version);
+                push(&mut tree, &key, version);
                 model.entry(key.clone()).or_default().push(version);
                 touched.push(key);
                 if random.below(600) == 0 {
@@ -222,7 +233,7 @@ mod tests {
             let mut revision = 12_000;
             for key in model.keys() {
                 revision += 1;
-                tree.push(key, version(revision, true));
+                push(&mut tree, key, version(revision, true));
             }
             for key in model.keys() {
                 tree.prune(key, u64::MAX, &mut |_| ());
@@ -239,7 +250,7 @@ mod tests {
     fn a_long_history_is_shortened_in_large_steps() {
         let mut tree = Tree::default();
         for revision in 1..=1_000 {
-            tree.push(b"k", version(revision, false));
+            push(&mut tree, b"k", version(revision, false));
         }
         let mut sizes = Vec::new();
         for oldest in [100, 400, 500, 600, 970, 1_000] {
@@ -248,7 +259,7 @@ mod tests {
         }
         assert_eq!(sizes, [1_000, 1_000, 1_000, 401, 31, 1]);
         for revision in 1_001..=2_000 {
-            tree.push(b"k", version(revision, false));
+            push(&mut tree, b"k", version(revision, false));
         }
         tree.prune_fully(b"k", 1_010, &mut |_| ());
         assert_eq!(tree.size().versions, 991);
@@ -258,7 +269,7 @@ mod tests {
     fn a_moved_record_is_found_in_its_new_place_at_every_depth() {
         let mut tree = Tree::default();
         for revision in 1..=40 {
-            tree.push(b"k", version(revision, false));
+            push(&mut tree, b"k", version(revision, false));
         }
         let before = tree.clone();
         for revision in [40, 39, 17, 1] {
@@ -267,6 +278,7 @@ mod tests {
             assert!(!tree.relocate(b"k", &version(revision, false), to), "it is not there any more");
             assert_eq!(tree.exact(b"k", revision), Some(&to));
             assert_eq!(before.exact(b"k", revision), Some(&version(revision, false)));
+            assert_eq!(tree.slot(b"k").map(|slot| slot.signature.bits()), Some(40));
         }
         assert_eq!(tree.exact(b"k", 38), Some(&version(38, false)));
         assert!(!tree.relocate(b"other", &version(1, false), version(1, false)));

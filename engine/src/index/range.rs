@@ -1,4 +1,7 @@
 //! Walking and counting a range of keys at one root.
+//!
+//! A walk that looks for few of the keys decides by what stands in the slots, one after the other in each leaf, and
+//! touches nothing else.
 
 use std::sync::Arc;
 
@@ -7,19 +10,33 @@ use bytes::Bytes;
 use super::Tree;
 use super::node::{Leaf, Node, Slot};
 use crate::history::{self, Version};
+use crate::signature::Sieve;
 
 /// A walk in key order. It holds on to the nodes on its path only.
 pub(crate) struct Cursor {
     /// Branches from the root down, each with the child to go to next.
     path: Vec<(Arc<Node>, usize)>,
     leaf: Option<LeafAt>,
+    /// The first key that is not walked over.
+    end: Option<Bytes>,
 }
 
 struct LeafAt {
     node: Arc<Node>,
-    /// The leaf's keys, copied once so that each key handed out is a slice.
+    /// The leaf's keys, copied once so that each key handed out is a slice; empty until the first is.
     keys: Bytes,
     next: usize,
+    /// Where the walk ends in this leaf.
+    stop: usize,
+}
+
+/// What a walk through a sieve came to.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Sifted {
+    /// A key with its version, which may be a delete.
+    Through(Bytes, Version),
+    /// As many keys as may be passed over in one go.
+    PassedOver,
 }
 
 impl Cursor {
@@ -28,23 +45,43 @@ impl Cursor {
         self.next_that(|slot| history::at(&slot.newest, &slot.older, revision).copied())
     }
 
+    /// The next key that `sieve` lets through; of others it passes over at most `most`.
+    pub fn next_through(&mut self, revision: u64, sieve: &Sieve, most: usize) -> Option<Sifted> {
+        let mut left = most;
+        let found = self.next_that(|slot| {
+            // What is signed is the newest version.
+            if slot.newest.revision > revision || sieve.lets_through(slot.signature) {
+                return history::at(&slot.newest, &slot.older, revision).map(|&version| Some(version));
+            }
+            left = left.saturating_sub(1);
+            (left == 0).then_some(None)
+        });
+        let (key, version) = found?;
+        Some(version.map_or(Sifted::PassedOver, |version| Sifted::Through(key, version)))
+    }
+
     /// The next key and all its versions.
     pub fn next_slot(&mut self) -> Option<(Bytes, Slot)> {
         self.next_that(|slot| Some(slot.clone()))
     }
 
     /// The next key of which `pick` makes something.
-    fn next_that<T>(&mut self, pick: impl Fn(&Slot) -> Option<T>) -> Option<(Bytes, T)> {
+    fn next_that<T>(&mut self, mut pick: impl FnMut(&Slot) -> Option<T>) -> Option<(Bytes, T)> {
         loop {
             if let Some(at) = &mut self.leaf {
                 if let Node::Leaf(leaf) = &*at.node {
-                    while at.next < leaf.slots().len() {
-                        let slot = &leaf.slots()[at.next];
-                        let (start, end) = leaf.keys().span(at.next);
-                        at.next += 1;
-                        if let Some(picked) = pick(slot) {
-                            return Some((at.keys.slice(start..end), picked));
+                    let slots = leaf.slots()[at.next..at.stop].iter();
+                    let picked = slots.enumerate().find_map(|(n, slot)| Some((at.next + n, pick(slot)?)));
+                    if let Some((slot, picked)) = picked {
+                        at.next = slot + 1;
+                        if at.keys.is_empty() {
+                            at.keys = Bytes::copy_from_slice(leaf.keys().bytes());
                         }
+                        let (start, end) = leaf.keys().span(slot);
+                        return Some((at.keys.slice(start..end), picked));
+                    }
+                    if at.stop < leaf.slots().len() {
+                        self.path.clear();
                     }
                 }
                 self.leaf = None;
@@ -68,9 +105,16 @@ impl Cursor {
         match &*node {
             Node::Branch(_) => self.path.push((node, 0)),
             Node::Leaf(leaf) => {
-                let keys = Bytes::copy_from_slice(leaf.keys().bytes());
+                let len = leaf.slots().len();
                 let next = first(leaf);
-                self.leaf = Some(LeafAt { node, keys, next });
+                let stop = match &self.end {
+                    // Most leaves lie before the end: one look at the last key tells.
+                    Some(end) if len > 0 && leaf.keys().get(len - 1) >= &end[..] => {
+                        leaf.search(end).unwrap_or_else(|at| at).max(next)
+                    }
+                    _ => len,
+                };
+                self.leaf = Some(LeafAt { node, keys: Bytes::new(), next, stop });
             }
         }
     }
@@ -79,7 +123,12 @@ impl Cursor {
 impl Tree {
     /// A walk over the keys from `start` on.
     pub fn cursor(&self, start: &[u8]) -> Cursor {
-        let mut cursor = Cursor { path: Vec::new(), leaf: None };
+        self.range(start, None)
+    }
+
+    /// A walk over the keys from `start` on that are smaller than `end`.
+    pub fn range(&self, start: &[u8], end: Option<Bytes>) -> Cursor {
+        let mut cursor = Cursor { path: Vec::new(), leaf: None, end };
         let mut node = self.root.clone();
         while let Node::Branch(branch) = &*node {
             let child = branch.child_for(start);
@@ -117,11 +166,16 @@ mod tests {
 
     use super::*;
     use crate::history::Place;
+    use crate::signature::Signature;
     use crate::testing::Random;
 
     fn version(revision: u64, deleted: bool) -> Version {
         let place = Place::new(revision * 8, 80, deleted);
         Version { revision, created: 1, segment: 0, expires_s: 0, place }
+    }
+
+    fn signature(revision: u64) -> Signature {
+        Signature::from_bits(1 << (revision % 8))
     }
 
     /// Keys of several lengths with long common prefixes, some a prefix of another.
@@ -143,6 +197,35 @@ mod tests {
         from.filter_map(|(k, vs)| newest(vs).map(|(r, d)| (k.clone(), r, d))).collect()
     }
 
+    fn ranged(tree: &Tree, start: &[u8], end: &[u8], at: u64) -> Vec<(Vec<u8>, u64, bool)> {
+        let mut cursor = tree.range(start, Some(Bytes::copy_from_slice(end)));
+        std::iter::from_fn(|| cursor.next(at)).map(|(k, v)| (k.to_vec(), v.revision, v.is_delete())).collect()
+    }
+
+    /// A walk through a sieve finds all of `expected` that it must, nothing else, and pauses.
+    fn sift(tree: &Tree, start: &[u8], end: &[u8], at: u64, expected: &[(Vec<u8>, u64, bool)]) {
+        let mut sieve = Sieve::default();
+        sieve.require(vec![Signature::from_bits(1 << (at % 8)), Signature::from_bits(1)]);
+        let must = expected.iter().filter(|(_, revision, _)| sieve.lets_through(signature(*revision)));
+        let mut must = must.peekable();
+        let mut cursor = tree.range(start, Some(Bytes::copy_from_slice(end)));
+        let (mut passed, mut last) = (0, None);
+        while let Some(sifted) = cursor.next_through(at, &sieve, 7) {
+            match sifted {
+                Sifted::PassedOver => passed += 7,
+                Sifted::Through(key, version) => {
+                    assert!(last < Some(key.clone()));
+                    must.next_if(|(k, r, _)| *k == key[..] && *r == version.revision);
+                    let found = expected.binary_search_by(|(k, ..)| k[..].cmp(&key));
+                    assert_eq!(found.map(|at| expected[at].1), Ok(version.revision));
+                    last = Some(key);
+                }
+            }
+        }
+        assert_eq!(must.next(), None);
+        assert!(passed <= expected.len());
+    }
+
     #[test]
     fn a_tree_and_a_map_agree_at_every_root_and_revision() {
         for seed in 0..4 {
@@ -155,7 +238,8 @@ mod tests {
                 // The last round inserts in ascending order, which splits differently.
                 let key = if seed == 3 { revision.to_be_bytes().to_vec() } else { key(random.below(keys)) };
                 let deleted = random.below(4) == 0;
-                let previous = tree.push(&key, version(revision, deleted)).map(|v| v.revision);
+                let previous = tree.push(&key, version(revision, deleted), signature(revision));
+                let previous = previous.map(|v| v.revision);
                 let versions = model.entry(key).or_default();
                 assert_eq!(previous, versions.last().map(|v| v.0));
                 versions.push((revision, deleted));
@@ -182,6 +266,11 @@ mod tests {
                     };
                     assert_eq!(walk(tree, &start, at), model_walk(model, &start, at), "seed {seed}");
                     assert_eq!(tree.live_before(&start), live(Some(&start)), "seed {seed}");
+                    let end = if n % 2 == 0 { key(random.below(keys + 5)) } else { start.clone() };
+                    let mut expected = model_walk(model, &start, at);
+                    expected.retain(|(key, ..)| *key < end);
+                    assert_eq!(ranged(tree, &start, &end, at), expected, "seed {seed}");
+                    sift(tree, &start, &end, at, &expected);
                     let expected = model.get(&start).and_then(|vs| vs.iter().rfind(|(r, _)| *r <= at));
                     assert_eq!(tree.at(&start, at).map(|v| (v.revision, v.is_delete())), expected.copied());
                 }

@@ -1,4 +1,4 @@
-//! Whether a checkpoint says what the log says.
+//! Whether a checkpoint says what the log says. What its signatures mean is not known here; they are there or damaged.
 
 use crate::chain;
 use crate::checkpoint;
@@ -28,6 +28,9 @@ pub(super) fn check(
     let headers: Vec<_> = store.all().map(|segment| segment.header).collect();
     if chain::from_checkpoint(&headers, about.store, &about.segments, about.numbers_given).is_none() {
         return tell(&whole(Problem::Index));
+    }
+    if !loading.signatures_are_sound() {
+        return tell(&whole(Problem::Checkpoint));
     }
     let is_lost = |revision: u64| lost.iter().any(|range| (range.0..=range.1).contains(&revision));
     let differs = |key: &[u8], revision: u64| Damage {

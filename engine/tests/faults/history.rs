@@ -8,7 +8,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use engine::fault::now;
 use engine::{
-    Change, Engine, Entry, Event, EventKind, Expected, KeyRange, Payload, Snapshot, Tail, TailError,
+    Change, Engine, Entry, Event, EventKind, Expected, KeyRange, Payload, Sieve, Signature, Signing,
+    Snapshot, Tail, TailError,
 };
 
 /// What a store promises.
@@ -26,6 +27,8 @@ pub enum Guarantee {
     Resumable,
     /// Opening begins with the newest checkpoint.
     QuickOpen,
+    /// A sieve holds back nothing that is asked for, and most of what is not.
+    Sifted,
     /// Nothing is there that nobody asked for, that was refused, or that was gone already.
     NoGhost,
 }
@@ -304,11 +307,39 @@ impl History {
         check(Guarantee::ExactVersion, counted == count, || format!("{counted} keys at {at}, not {count}"))
     }
 
+    /// A sieve made for the newest state lets that through, and what is signed like it; where all is signed, nothing else.
+    pub fn check_sifted(&self, snapshot: &Snapshot, signing: Signing, all_signed: bool) -> Checked {
+        let at = snapshot.revision();
+        let sign = |happened: &Happened| (signing.sign)(&happened.content.attributes);
+        let Some(wanted) = self.get(at).map(sign) else { return Ok(()) };
+        let mut sieve = Sieve::default();
+        sieve.require(vec![wanted]);
+        let found: Vec<_> = snapshot.range(KeyRange::all()).sifted(sieve).flatten().collect();
+        for state in self.state(at) {
+            let is_found = found.iter().any(|entry| entry.key() == &state.key);
+            let is_wanted = sign(state) == wanted;
+            check(Guarantee::Sifted, is_found || !is_wanted, || format!("{state:?} is held back at {at}"))?;
+            let is_right = !is_found || is_wanted || !all_signed || signing.kind == 0;
+            check(Guarantee::Sifted, is_right, || format!("{state:?} is not signed at {at}"))?;
+        }
+        Ok(())
+    }
+
     /// The next revision after `seen` that a tail on `prefix` has to hand out.
     fn next(&self, seen: u64, prefix: &[u8]) -> Option<&Happened> {
         let after = self.happened.get(seen as usize..).unwrap_or_default();
         after.iter().find(|happened| happened.key.starts_with(prefix))
     }
+}
+
+/// Signs by the last digit of what [`Content`] has as attributes.
+pub fn signing(kind: u32) -> Signing {
+    let sign: fn(&[u8]) -> Signature = match kind {
+        0 => return Signing::default(),
+        1 => |attributes| Signature::from_bits(1 << (attributes.last().map_or(0, |digit| digit % 10))),
+        _ => |attributes| Signature::from_bits(1 << (attributes.last().map_or(0, |digit| 70 + digit % 10))),
+    };
+    Signing { kind, sign }
 }
 
 /// The events of a store after `known`.

@@ -52,7 +52,7 @@ fn forgetful_relaxed(seed: u64) -> Checked {
 
 #[test]
 fn no_protection_can_be_taken_away_unnoticed() {
-    use Guarantee::{Atomic, Durable, ExactVersion, NoGhost, Ordered, QuickOpen, Resumable};
+    use Guarantee::{Atomic, Durable, ExactVersion, NoGhost, Ordered, QuickOpen, Resumable, Sifted};
     type World = fn(u64) -> Checked;
     let mutations: &[(Sabotage, World, &[Guarantee])] = &[
         (Sabotage::AckBeforeSync, crashes, &[Durable]),
@@ -70,9 +70,10 @@ fn no_protection_can_be_taken_away_unnoticed() {
         (Sabotage::TailNotRewritten, failing_syncs, &[Durable]),
         (Sabotage::SecondHeaderIgnored, damaged, &[Durable]),
         (Sabotage::VouchingIgnored, damaged, &[Durable]),
+        (Sabotage::SignatureKindIgnored, forgetful, &[Sifted]),
         (Sabotage::WitnessIgnored, damaged, &[Durable]),
         (Sabotage::ForgottenForUnsynced, damaged_relaxed, &[Durable]),
-        (Sabotage::ExpiryUnconditional, forgetful, &[NoGhost, ExactVersion]),
+        (Sabotage::ExpiryUnconditional, forgetful, &[NoGhost, ExactVersion, Ordered]),
         (Sabotage::RewriteNamedBeforeSync, forgetful, &[Durable]),
         (Sabotage::CheckpointNamedBeforeSync, forgetful, &[QuickOpen]),
         (Sabotage::CheckpointNameNotSynced, forgetful, &[QuickOpen]),

@@ -13,12 +13,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use engine::fault::{self, Disk, Kind, Operation, Random, Stepper, Verdict};
 use engine::{
-    CommitError, Committed, Durability, Engine, Event, Expected, Options, Refusal, Snapshot, SnapshotError,
+    CommitError, Committed, Durability, Engine, Event, Expected, Options, Refusal, Signing, Snapshot,
+    SnapshotError,
 };
 
 use crate::damage;
 use crate::history::{
     Checked, Content, Follower, Guarantee, Happened, History, Proposal, Violation, check, check_entry, news,
+    signing,
 };
 
 /// What goes wrong beside power losses: each happens to one operation in so many; 0: never.
@@ -60,6 +62,8 @@ pub struct Setup {
     pub cut: Option<(u64, Verdict)>,
     /// How many operations later the power goes once more, in the middle of opening; 0: it does not.
     pub again: u64,
+    /// Whether states are signed, in one way or another or not at all from one opening to the next.
+    pub signs: bool,
     /// Decides what is left of a world that went the same way up to the cut.
     pub fate: u64,
 }
@@ -73,6 +77,7 @@ impl Setup {
             retention: Duration::MAX,
             rates: Rates::default(),
             damage: false,
+            signs: seed % 5 != 1,
             cut: None,
             again: 0,
             fate: 0,
@@ -99,6 +104,8 @@ pub struct World {
     checkpoint: u64,
     /// Whether the store is at work; only then may reads fail.
     at_work: Arc<AtomicBool>,
+    /// How the store that is open signs.
+    signing: Signing,
     /// How often the store was opened after it had stopped in any way.
     pub cycles: u64,
 }
@@ -119,6 +126,7 @@ impl World {
             proposals: 0,
             checkpoint: 0,
             at_work: Arc::default(),
+            signing: Signing::default(),
             cycles: 0,
         };
         world.plan();
@@ -452,7 +460,13 @@ impl World {
         let revision = self.random.below(self.history.revision() + 1);
         self.check_at(revision)?;
         self.history.check_snapshot(&self.engine().snapshot())?;
+        self.check_sifted()?;
         self.held.iter().try_for_each(|held| self.history.check_snapshot(held))
+    }
+
+    fn check_sifted(&self) -> Checked {
+        let all_signed = self.setup.rates.read_fails == 0;
+        self.history.check_sifted(&self.engine().snapshot(), self.signing, all_signed)
     }
 
     fn follow(&mut self) -> Checked {
@@ -533,7 +547,11 @@ impl World {
                 self.disk.behave();
                 self.disk.limit_free_pages(None);
             }
+            if self.setup.signs {
+                self.signing = signing([1, 0, 1, 2, 2][self.cycles as usize % 5]);
+            }
             let options = Options {
+                signing: self.signing,
                 segment_bytes: self.setup.segment_bytes,
                 durability: self.setup.durability,
                 history_retention: self.setup.retention,
@@ -573,6 +591,7 @@ impl World {
         self.history.refusals = self.is_short_of_space() || self.setup.rates.read_fails > 0;
         self.synced = newest;
         self.history.check_snapshot(&engine.snapshot())?;
+        self.check_sifted()?;
         let checkpoint = engine.stats().checkpoint;
         // On a full disk room comes before speed; and one that cannot be read is of no use.
         let excused = self.is_short_of_space() || self.setup.rates.read_fails > 0;
