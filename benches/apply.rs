@@ -25,7 +25,7 @@ impl World {
 
     fn apply(&self, live: &Object, text: &str, manager: &str) -> Object {
         let pods = self.pods();
-        let config = configuration((PatchKind::Apply, text.as_bytes()), ("v1", "Pod"));
+        let config = configuration((PatchKind::Apply, text.as_bytes()), ("v1", "Pod"), pods.table.message);
         let config = config.expect("the pod is a configuration");
         let versions = Versions::of(&self.registry, pods);
         let reset = Reset::of(pods, Endpoint::Main);

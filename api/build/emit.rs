@@ -139,9 +139,7 @@ impl Emitter<'_> {
         for field in &message.fields {
             self.field(out, field);
         }
-        let mut by_name: Vec<_> = (0..message.fields.len()).collect();
-        by_name.sort_by_key(|&at| self.naming.fill(&message.fields[at].name));
-        write!(out, "],by_name:&{by_name:?},inlined:&[").expect(STRING);
+        out.push_str("],names:FieldNames::new(),inlined:&[");
         for (number, inner) in &message.inlined {
             write!(out, "Inlined{{number:{number},message:&{}}},", self.symbol(*inner)).expect(STRING);
         }

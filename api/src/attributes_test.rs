@@ -2,14 +2,14 @@
 
 use super::*;
 use crate::json::parse;
-use crate::schema::table::{Message, NameRule, Scope};
+use crate::schema::table::{FieldNames, Message, NameRule, Scope};
 
 static NO_FIELDS: Message = Message {
     name: "Empty",
     package: "test",
     description: "",
     fields: &[],
-    by_name: &[],
+    names: FieldNames::new(),
     inlined: &[],
     wire: &[],
     union: None,

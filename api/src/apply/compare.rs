@@ -131,11 +131,44 @@ impl<'t> Found<'t> {
                 found.removed = present(of, old, skip);
                 Own::Removed
             }
-            (Some(old), Some(new)) if old == new => return,
+            (Some(old), Some(new)) if is_same(old, new) => return,
             (Some(old), Some(new)) => differing(of, old, new, skip, &mut found),
         };
         self.push(element, own, found);
     }
+}
+
+/// Whether two values say the same: in which order members stand, and with or without a fraction of nothing a number is
+/// written, makes no difference.
+fn is_same(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Object(a), Value::Object(b)) => {
+            let same = |((a, old), (b, new)): ((&str, &Value), (&str, &Value))| a == b && is_same(old, new);
+            if a.is_one_with(b) || a.len() != b.len() {
+                return a.len() == b.len();
+            }
+            if a.iter().zip(b.iter()).all(|((a, _), (b, _))| a == b) {
+                return a.iter().zip(b.iter()).all(same);
+            }
+            in_order(Some(a)).into_iter().zip(in_order(Some(b))).all(same)
+        }
+        (Value::Array(a), Value::Array(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_same(a, b))
+        }
+        (Value::Int(int), Value::Float(float)) | (Value::Float(float), Value::Int(int)) => {
+            *int as f64 == *float
+        }
+        (a, b) => a == b,
+    }
+}
+
+/// Members by name.
+fn in_order(object: Option<&Object>) -> Vec<(&str, &Value)> {
+    let mut members: Vec<_> = object.map(|object| object.iter().collect()).unwrap_or_default();
+    if !members.is_sorted_by(|(a, _), (b, _)| a <= b) {
+        members.sort_by_key(|(name, _)| *name);
+    }
+    members
 }
 
 /// Compares two values that are not equal.
@@ -225,14 +258,7 @@ fn maps<'t>(
     skip: Option<&FieldSet<'_>>,
     found: &mut Found<'t>,
 ) {
-    fn sorted(object: Option<&Object>) -> Vec<(&str, &Value)> {
-        let mut members: Vec<_> = object.map(|object| object.iter().collect()).unwrap_or_default();
-        if !members.is_sorted_by(|(a, _), (b, _)| a <= b) {
-            members.sort_by_key(|(name, _)| *name);
-        }
-        members
-    }
-    zip(sorted(old).into_iter(), sorted(new).into_iter(), |name, pair| {
+    zip(in_order(old).into_iter(), in_order(new).into_iter(), |name, pair| {
         found.step(|| Element::field(name), value, pair, skip);
     });
 }
@@ -309,7 +335,8 @@ fn lists<'t>(
             }
             // The same element more than once is owned as one, without anything below.
             ([_, _, ..], [_, _, ..]) => {
-                if before.iter().map(|(_, value)| value).ne(after.iter().map(|(_, value)| value)) {
+                let same = |((_, a), (_, b)): (&(Element<'t>, &Value), &(Element<'t>, &Value))| is_same(a, b);
+                if before.len() != after.len() || !before.iter().zip(after).all(same) {
                     found.push(|| element.clone(), Own::Modified, Found::default());
                 }
             }

@@ -56,6 +56,23 @@ fn paths_are_removed_modified_or_added_as_semantics_7_1_says() {
             NO,
         ),
         (POD, NO, r#"{"tolerations":[{"key":"a"}]}"#, NO, NO, r#"{"f:tolerations":{}}"#),
+        // They have no order of members, whoever sends them sorted or not.
+        (
+            POD,
+            r#"{"nodeSelector":{"a":"1","b":"2"},"tolerations":[{"key":"a","effect":"b"}]}"#,
+            r#"{"nodeSelector":{"b":"2","a":"1"},"tolerations":[{"effect":"b","key":"a"}]}"#,
+            NO,
+            NO,
+            NO,
+        ),
+        (
+            POD,
+            r#"{"nodeSelector":{"a":"1","b":"2"}}"#,
+            r#"{"nodeSelector":{"b":"1","a":"2"}}"#,
+            NO,
+            r#"{"f:nodeSelector":{}}"#,
+            NO,
+        ),
         // Keyed lists, with what an element is made of.
         (
             POD,

@@ -85,14 +85,14 @@ pub fn apply(
         return Err(ApplyError::Configuration(join(&errors)));
     }
     let live_error = |error: TypeError| ApplyError::Live(error.to_string());
-    let first;
+    let (first, text);
     let mut managed = Managed::stored(live);
     if managed.is_empty() {
         first = before_first_apply(versions, writer, reset, live);
         managed = Managed::stored(&first);
     }
     for entry in managed.entries_mut() {
-        if entry.manager.api_version == versions.own.api_version {
+        if entry.manager.api_version == versions.own.api_version && !entry.is_current(message) {
             let set = reconcile(message, entry.manager.operation, entry.set().into_owned(), live);
             entry.set_fields(set);
         }
@@ -102,15 +102,17 @@ pub fn apply(
 
     let manager = writer.manager(Operation::Apply, versions.own.api_version);
     let last = managed.take(&manager);
-    let wanted = field_set(message, config);
-    let is_too_deep = wanted.depth() >= NESTING_MAX;
-    let owned = reset.owned(wanted.clone());
-    // Most applies speak of all that they spoke of last time.
-    let given_up = last
-        .filter(|last| last.manager.api_version != versions.own.api_version || !last.set().is_subset(&owned));
-    let writes = |fields| Entry::new(manager.clone(), writer.now.into(), fields);
+    let owned = reset.owned(field_set(message, config));
+    let is_too_deep = owned.depth() >= NESTING_MAX;
+    text = owned.text();
+    // Most applies speak of just what they spoke of last time, or of more.
+    let given_up = last.filter(|last| {
+        last.manager.api_version != versions.own.api_version
+            || last.text() != Some(&*text) && !last.set().is_subset(&owned)
+    });
     if let Some(last) = &given_up {
-        managed.put(writes(reset.applied(wanted)));
+        let applied = reset.applied(field_set(message, config));
+        managed.put(Entry::new(manager.clone(), writer.now.into(), applied));
         merged = prune(versions, merged, &managed, last);
         managed.take(&manager);
     }
@@ -121,7 +123,7 @@ pub fn apply(
     }
     take_back(&mut managed, &mut changes, None);
     if !owned.is_empty() {
-        managed.put(writes(owned));
+        managed.put(Entry::of_text(manager, writer.now.into(), &text));
     }
     let managed = managed.into_value();
     Ok(Applied { object: merged, managed, is_too_deep })
@@ -139,12 +141,11 @@ fn before_first_apply(versions: &Versions<'_>, writer: &Writer<'_>, reset: &Rese
 fn conflicts(others: &Managed<'_>, changes: &mut Changes<'_>) -> Option<Conflicts> {
     let conflicts = others.entries().iter().filter_map(|entry| {
         let found = changes.at(&entry.manager.api_version)?;
-        let set = entry.set();
-        if !set.intersects(&found.modified) && !set.intersects(&found.added) {
+        if !entry.owns_any(&found.modified) && !entry.owns_any(&found.added) {
             return None;
         }
         let brought = found.clone().brought();
-        let fields = set.into_owned().intersection(&brought).into_owned();
+        let fields = entry.set().into_owned().intersection(&brought).into_owned();
         Some(Conflict { manager: entry.manager.clone().into_owned(), fields })
     });
     Conflicts::of(conflicts.collect())

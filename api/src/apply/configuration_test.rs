@@ -1,8 +1,11 @@
 //! The laws of applying, on random configurations. Stories are told in `tests/it/scenario`.
 
 use super::*;
-use crate::json::{parse, write};
+use crate::apply::updated;
+use crate::codec::protobuf::generate;
+use crate::json::{Value, parse, write};
 use crate::naming::KUBERNETES;
+use crate::schema::conform::conform;
 use crate::schema::decode_form::zero_object;
 use crate::schema::registry::Registry;
 use crate::strategy::Endpoint;
@@ -165,4 +168,123 @@ fn disjoint_applies_commute_and_giving_up_everything_leaves_the_other_alone() {
         let alone = world.apply(&world.nothing(), "one", &first, false).unwrap();
         assert_eq!(text(&left), text(&alone), "{} without {}", text(&first), text(&second));
     }
+}
+
+impl World {
+    /// An apply as it is described: every set is read and made, everything of the last time is taken out and put back,
+    /// and the whole object is brought into the form of its type.
+    fn apply_plainly(
+        &self,
+        live: &Object,
+        manager: &str,
+        config: &Object,
+        force: bool,
+    ) -> Result<Object, ApplyError> {
+        let resource = self.registry.resource("apps", "v1", "deployments").unwrap();
+        let (versions, message) = (Versions::of(&self.registry, resource), resource.table.message);
+        let reset = Reset::of(resource, Endpoint::Main);
+        let writer = Writer { manager, subresource: "", now: "2024-01-01T00:00:00Z" };
+        let errors = check(message, config);
+        if !errors.is_empty() {
+            return Err(ApplyError::Configuration(join(&errors)));
+        }
+        let first = match Managed::stored(live).is_empty() {
+            true => before_first_apply(&versions, &writer, &reset, live),
+            false => live.clone(),
+        };
+        let mut managed = Managed::stored(&first);
+        for entry in managed.entries_mut() {
+            let set = reconcile(message, entry.manager.operation, entry.set().into_owned(), live);
+            entry.set_fields(set);
+        }
+        let mut merged = merge(message, live, config).map_err(|error| ApplyError::Live(error.to_string()))?;
+        crate::apply::take_managed_fields(&mut merged);
+        let manager = writer.manager(Operation::Apply, versions.own.api_version);
+        let last = managed.take(&manager);
+        let wanted = reset.applied(field_set(message, config));
+        managed.put(Entry::new(manager.clone(), writer.now.into(), wanted));
+        if let Some(last) = &last {
+            merged = prune(&versions, merged, &managed, last);
+        }
+        let mut entry = managed.take(&manager).unwrap();
+        let value = {
+            let mut changes = Changes::new(versions, &reset, live, &merged);
+            if !force && let Some(conflicts) = conflicts(&managed, &mut changes) {
+                return Err(ApplyError::Conflicts(conflicts));
+            }
+            take_back(&mut managed, &mut changes, None);
+            let owned = reset.owned(entry.set().into_owned());
+            if !owned.is_empty() {
+                entry.set_fields(owned);
+                managed.put(entry);
+            }
+            managed.into_value()
+        };
+        put_managed_fields(&mut merged, value);
+        Ok(conform(message, merged.into()).unwrap().object)
+    }
+
+    /// An update by a manager that is no applier.
+    fn update(&self, live: &Object, manager: &str, mut new: Object) -> Object {
+        let resource = self.registry.resource("apps", "v1", "deployments").unwrap();
+        let writer = Writer { manager, subresource: "", now: "2024-01-01T00:00:00Z" };
+        let reset = Reset::of(resource, Endpoint::Main);
+        updated(&Versions::of(&self.registry, resource), &writer, &reset, live, &mut new);
+        new
+    }
+}
+
+#[test]
+fn what_an_apply_leaves_out_makes_no_difference() {
+    let (world, mut random, mut made) = (World::new(), Random(4), generate::Random(4));
+    let message = world.registry.resource("apps", "v1", "deployments").unwrap().table.message;
+    let (mut applied, mut refused, mut updates) = (0, 0, 0);
+    for _ in 0..200 {
+        let mut live = world.nothing();
+        for _ in 0..8 {
+            let mut wanted = Value::Object(config(&mut random, ""));
+            // Some configurations are odd: they repeat things, set them to nothing, or have nothing to do with it.
+            match random.below(8) {
+                0 => wanted = generate::object(&mut made, message, 1).into(),
+                1 | 2 => generate::disturb(&mut made, &mut wanted),
+                3 => generate::thin(&mut made, &mut wanted),
+                _ => {}
+            }
+            let Value::Object(mut wanted) = wanted else { continue };
+            if let Some(Value::Object(metadata)) = wanted.get_mut("metadata") {
+                metadata.remove("managedFields");
+            }
+            let manager = ["one", "two", "three"][random.below(3) as usize];
+            if random.below(4) == 0 {
+                let Ok(new) = merge(message, &live, &wanted) else { continue };
+                let Ok(new) = conform(message, new.into()) else { continue };
+                live = world.update(&live, manager, new.object);
+                updates += 1;
+                continue;
+            }
+            let force = random.is();
+            if check(message, &wanted).is_empty()
+                && merge(message, &live, &wanted).is_ok_and(|new| conform(message, new.into()).is_err())
+            {
+                continue; // refused by its types
+            }
+            let plainly = world.apply_plainly(&live, manager, &wanted, force);
+            let got = world.apply(&live, manager, &wanted, force);
+            match (got, plainly) {
+                (Ok(got), Ok(plainly)) => {
+                    assert_eq!(text(&got), text(&plainly), "{} over {}", text(&wanted), text(&live));
+                    // Who repeats what they said changes nothing.
+                    live = world.apply(&got, manager, &wanted, false).unwrap();
+                    let again = world.apply_plainly(&got, manager, &wanted, false).unwrap();
+                    assert_eq!(text(&live), text(&again), "{} twice over {}", text(&wanted), text(&got));
+                    applied += 1;
+                }
+                (got, plainly) => {
+                    assert_eq!(format!("{:?}", got.err()), format!("{:?}", plainly.err()));
+                    refused += 1;
+                }
+            }
+        }
+    }
+    assert!(applied > 600 && refused > 50 && updates > 100, "{applied}, {refused}, {updates}");
 }

@@ -13,6 +13,7 @@ use std::borrow::Cow;
 use super::text;
 use crate::field::{FieldSet, FieldsV1Error};
 use crate::json::{Key, Object, Value};
+use crate::schema::table::Message;
 
 /// Most entries of updates before the oldest are merged (semantics §7.3 step 5).
 pub const UPDATERS_MAX: usize = 10;
@@ -136,6 +137,11 @@ impl<'t> Entry<'t> {
         Entry { manager, time, fields: Fields::Set(fields) }
     }
 
+    /// An entry of `manager` for the fields of `text`, which is canonical.
+    pub fn of_text(manager: Manager<'t>, time: Cow<'t, str>, text: &'t str) -> Self {
+        Entry { manager, time, fields: Fields::Text(text) }
+    }
+
     /// What it owns. Reads the text if there is only that.
     pub fn set(&self) -> Cow<'_, FieldSet<'t>> {
         match &self.fields {
@@ -160,6 +166,12 @@ impl<'t> Entry<'t> {
             Fields::Set(_) => None,
         };
         common.map_or_else(|| self.set().intersects(set), |common| common > 0)
+    }
+
+    /// Whether it surely is as the schema of `message` has it now ([`reconcile`](super::reconcile::reconcile) would leave
+    /// it alone).
+    pub fn is_current(&self, message: &'static Message) -> bool {
+        self.text().and_then(|text| text::is_current(text, self.manager.operation, message)) == Some(true)
     }
 
     /// What it owns, if nobody had to know it yet.

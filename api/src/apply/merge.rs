@@ -34,6 +34,9 @@ fn lay(of: Type, live: &mut Value, config: &Value) -> Result<(), TypeError> {
         | Type::Map { atomic: true, .. }
         | Type::List { list: ListType::Atomic, .. } => replace(live, config),
         Type::Struct { .. } | Type::Map { .. } | Type::Deduced => {
+            if live.as_object().is_some_and(Object::is_settled) && says_nothing_new(of, live, config) {
+                return Ok(()); // shared with the live object, and remains so
+            }
             let config_members = config.as_object().filter(|members| !members.is_empty());
             if config_members.is_none() && live.as_object().is_none_or(Object::is_empty) {
                 replace(live, config);
@@ -61,6 +64,35 @@ fn lay(of: Type, live: &mut Value, config: &Value) -> Result<(), TypeError> {
         }
     }
     Ok(())
+}
+
+/// Whether the live value is what it would be with `config` laid over it. The answer may be no where it is.
+fn says_nothing_new(of: Type, live: &Value, config: &Value) -> bool {
+    match (of.for_value(config), live, config) {
+        (
+            Type::Struct { atomic: false, .. } | Type::Map { atomic: false, .. },
+            Value::Object(live),
+            Value::Object(config),
+        ) => {
+            let mut places = Places::of(live);
+            config.members().iter().all(|(name, value)| {
+                let Some(at) = places.find(live, name) else { return false };
+                let slot = &live.members()[at].1;
+                match of.step(&Element::field(&**name)) {
+                    Some(below) => says_nothing_new(below, slot, value),
+                    None => slot == value,
+                }
+            })
+        }
+        (Type::List { item, list }, Value::Array(live), Value::Array(config)) if list != ListType::Atomic => {
+            let of = Type::of_kind(item);
+            live.len() == config.len()
+                && live.iter().zip(config).all(|(live, config)| {
+                    same_item(item, list, live, config) && says_nothing_new(of, live, config)
+                })
+        }
+        _ => live == config,
+    }
 }
 
 /// Copies nothing where both are the same already.

@@ -1,5 +1,7 @@
 //! Merging and removing, per shape of the schema.
 
+use bytes::Bytes;
+
 use super::*;
 use crate::apply::check::check;
 use crate::codec::protobuf::generate::{self, Random};
@@ -172,7 +174,7 @@ fn plainly(of: Type, live: Option<&Value>, config: &Value) -> Result<Value, Type
 
 #[test]
 fn merging_in_place_is_merging() {
-    let (mut random, mut laid, mut failed) = (Random(5), 0, 0);
+    let (mut random, mut laid, mut failed, mut shared) = (Random(5), 0, 0, 0);
     // Nobody asks whether an object as a whole is atomic.
     for &message in builtin::messages(&KUBERNETES).iter().filter(|message| !message.atomic) {
         for at in 0..24 {
@@ -195,7 +197,26 @@ fn merging_in_place_is_merging() {
             failed += usize::from(want.is_err());
             let got = merge(message, &live, &config).map(Value::Object);
             assert_eq!(got, want, "{}: {live:?} and {config:?}", message.name);
+            // The same with parts that are shared, which remain so where nothing new is said of them.
+            let mut settled = live.clone();
+            for (_, value) in settled.members_mut() {
+                if let Value::Object(part) = value {
+                    part.settle(Bytes::new());
+                }
+            }
+            let got = merge(message, &settled, &config);
+            for (name, value) in got.iter().flat_map(Object::iter) {
+                let (Some(Value::Object(before)), Value::Object(after)) = (settled.get(name), value) else {
+                    continue;
+                };
+                shared += usize::from(after.is_one_with(before));
+                assert!(after.is_one_with(before) || config.contains(name), "{name} of {}", message.name);
+            }
+            assert_eq!(got.map(Value::Object), want, "{}: {live:?} and {config:?}, settled", message.name);
         }
     }
-    assert!(laid > 5_000 && failed > 0, "{laid} laid over, {failed} failed");
+    assert!(
+        laid > 5_000 && failed > 0 && shared > 1_000,
+        "{laid} laid over, {failed} failed, {shared} shared"
+    );
 }

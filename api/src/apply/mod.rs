@@ -19,6 +19,7 @@ mod conflict;
 pub mod last_applied;
 mod managed;
 mod merge;
+pub mod reading;
 mod reconcile;
 mod reset;
 pub mod scale;

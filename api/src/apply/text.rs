@@ -9,6 +9,7 @@ use std::borrow::Cow;
 
 use smallvec::SmallVec;
 
+use super::managed::Operation;
 use super::typed::Type;
 use crate::field::{Element, FieldSet, NESTING_MAX, Node};
 use crate::json::scan::{Scan, Text};
@@ -96,14 +97,14 @@ fn step_kind(step: Text<'_>) -> Option<u8> {
     }
 }
 
-/// Whether a set of an updater stays as it is under [`reconcile`](super::reconcile::reconcile): nothing is owned in part
-/// that the schema of `message` has as one.
-pub(super) fn is_current(text: &str, message: &'static Message) -> Option<bool> {
-    parts_are_granular(&mut Scan::new(text.as_bytes()), Type::of_message(message), 0)
+/// Whether a set stays as it is under [`reconcile`](super::reconcile::reconcile): nothing is owned in part that the
+/// schema of `message` has as one, and no applier owns as one what has parts.
+pub(super) fn is_current(text: &str, operation: Operation, message: &'static Message) -> Option<bool> {
+    parts_are_granular(&mut Scan::new(text.as_bytes()), operation, Type::of_message(message), 0)
 }
 
 /// Looks at the steps below a value of type `of`, which is not owned as one if there are any.
-fn parts_are_granular(scan: &mut Scan<'_>, of: Type, depth: usize) -> Option<bool> {
+fn parts_are_granular(scan: &mut Scan<'_>, operation: Operation, of: Type, depth: usize) -> Option<bool> {
     if depth > NESTING_MAX || !scan.take(b'{') {
         return None;
     }
@@ -120,9 +121,15 @@ fn parts_are_granular(scan: &mut Scan<'_>, of: Type, depth: usize) -> Option<boo
                 return Some(false);
             }
             let kind = step_kind(step)?;
-            if !scan.word("{}") {
+            let is_leaf = scan.word("{}");
+            // A leaf is as it should be, unless it is a list that an applier owns as one.
+            if !is_leaf || operation == Operation::Apply && !matches!(kind, b'k' | b'v') {
                 match step_type(of, kind, step)? {
-                    Some(below) if !parts_are_granular(scan, below, depth + 1)? => return Some(false),
+                    Some(below) if is_leaf && is_granular_list(below) => return Some(false),
+                    _ if is_leaf => {}
+                    Some(below) if !parts_are_granular(scan, operation, below, depth + 1)? => {
+                        return Some(false);
+                    }
                     Some(_) => {}
                     None => drop(scan.value()?),
                 }
@@ -135,6 +142,10 @@ fn parts_are_granular(scan: &mut Scan<'_>, of: Type, depth: usize) -> Option<boo
     scan.take(b'}').then_some(true)
 }
 
+fn is_granular_list(of: Type) -> bool {
+    matches!(of, Type::List { list: ListType::Set | ListType::Map(_), .. })
+}
+
 fn is_atomic(of: Type) -> bool {
     match of {
         Type::Struct { atomic, .. } | Type::Map { atomic, .. } => atomic,
@@ -145,14 +156,14 @@ fn is_atomic(of: Type) -> bool {
 
 /// The type that a step leads to, if the schema knows it.
 fn step_type(of: Type, kind: u8, step: Text<'_>) -> Option<Option<Type>> {
-    let element = match kind {
-        b'f' => {
-            let name = Text { raw: &step.raw[2..], ..step };
-            let name = if name.is_escaped { name.unescaped()? } else { Cow::Borrowed(name.raw) };
-            return Some(of.step(&Element::field(std::str::from_utf8(&name).ok()?)));
+    let element = match (kind, of) {
+        (b'f', Type::Struct { message, .. }) => {
+            let name = Text { raw: &step.raw[2..], ..step }.unescaped()?;
+            return Some(message.position(&name).map(|at| Type::of_field(&message.fields[usize::from(at)])));
         }
-        b'i' => Element::Index(0),
-        // What the keys or the value are makes no difference to the type.
+        // What the name, the keys or the value are makes no difference to the type.
+        (b'f', _) => Element::Field(Cow::Borrowed("")),
+        (b'i', _) => Element::Index(0),
         _ => Element::Key(Vec::new()),
     };
     Some(of.step(&element))
@@ -161,10 +172,9 @@ fn step_type(of: Type, kind: u8, step: Text<'_>) -> Option<Option<Type>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::apply::managed::Operation;
     use crate::apply::reconcile::reconcile;
     use crate::field::Scalar;
-    use crate::json::Object;
+    use crate::json::parse;
     use crate::naming::KUBERNETES;
     use crate::schema::builtin;
 
@@ -216,7 +226,12 @@ mod tests {
     fn a_set_is_current_if_reconciling_leaves_it() {
         let deployment = builtin::message(&KUBERNETES, "api.apps.v1.Deployment").unwrap();
         let revision = builtin::message(&KUBERNETES, "api.apps.v1.ControllerRevision").unwrap();
-        let live = Object::new();
+        let live = parse(
+            br#"{"metadata":{"finalizers":["a"]},"spec":{"template":{"spec":{"containers":[{"name":"c"}]}}}}"#,
+        );
+        let live = live.unwrap();
+        let live = live.as_object().unwrap();
+        let mut expanded = 0;
         for (message, set, want) in [
             (deployment, r#"{"f:metadata":{"f:labels":{".":{},"f:a":{}}}}"#, true),
             (deployment, r#"{"f:spec":{"f:selector":{}}}"#, true),
@@ -236,12 +251,18 @@ mod tests {
             (deployment, r#"{"f:old":{"f:selector":{"f:x":{}}}}"#, true),
             (deployment, "{}", true),
             (revision, r#"{"f:data":{"f:a":{"f:b":{}}}}"#, true),
+            (deployment, r#"{"f:metadata":{"f:finalizers":{}}}"#, true),
+            (deployment, r#"{"f:metadata":{"f:finalizers":{"v:\"a\"":{}}}}"#, true),
         ] {
-            assert_eq!(is_current(set, message), Some(want), "{set}");
+            assert_eq!(is_current(set, Operation::Update, message), Some(want), "{set}");
             let parsed = FieldSet::parse(set).unwrap();
-            let reconciled = reconcile(message, Operation::Update, parsed.clone(), &live);
-            assert_eq!(reconciled == parsed, want, "{set}");
+            let reconciled = |operation| reconcile(message, operation, parsed.clone(), live);
+            assert_eq!(reconciled(Operation::Update) == parsed, want, "{set}");
+            let is_as_applied = reconciled(Operation::Apply) == parsed;
+            assert_eq!(is_current(set, Operation::Apply, message), Some(is_as_applied), "{set}");
+            expanded += usize::from(want && !is_as_applied);
         }
+        assert_eq!(expanded, 2);
     }
 
     #[test]
@@ -250,14 +271,18 @@ mod tests {
         let asked = FieldSet::of_fields(&["metadata.labels", "spec", "z"]);
         for text in ["", "[]", "{", r#"{"x:new":{}}"#, r#"{"f:a"}"#, r#"{"f:spec":1}"#, r#"{"f:spec" :{}}"#] {
             assert_eq!(common(text, &asked), None, "{text}");
-            assert_eq!(is_current(text, message), None, "{text}");
+            assert_eq!(is_current(text, Operation::Update, message), None, "{text}");
         }
         let deep = format!("{}{}", r#"{"f:z":"#.repeat(1000), "}".repeat(1000));
         assert_eq!(common(&deep, &asked), Some(0));
-        assert_eq!(is_current(&deep, message), Some(true), "passed over, because nothing is known of it");
+        assert_eq!(
+            is_current(&deep, Operation::Apply, message),
+            Some(true),
+            "passed over, because nothing is known of it"
+        );
         let deep = deep.replace("f:z", "f:data");
         let revision = builtin::message(&KUBERNETES, "api.apps.v1.ControllerRevision").unwrap();
-        assert_eq!(is_current(&deep, revision), None);
+        assert_eq!(is_current(&deep, Operation::Apply, revision), None);
         let names: Vec<String> = (0..100).map(|at| format!("n{at}")).collect();
         let many = FieldSet::of_fields(&names.iter().map(String::as_str).collect::<Vec<_>>());
         assert_eq!(common(&many.text(), &many), None);

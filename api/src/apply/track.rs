@@ -122,7 +122,7 @@ fn owns_all_of_it(managed: &Managed<'_>, writer: &Manager<'_>, changes: &Changes
     let Some(text) = managed.get(writer).and_then(Entry::text) else { return false };
     text::common(text, removed) == Some(0)
         && [modified, added].iter().all(|brought| text::common(text, brought) == Some(brought.len()))
-        && text::is_current(text, changes.versions.message()) == Some(true)
+        && text::is_current(text, Operation::Update, changes.versions.message()) == Some(true)
 }
 
 /// What changed from one state of an object to another, in every version that somebody asks for.

@@ -67,6 +67,11 @@ impl Object {
         }
     }
 
+    /// Whether the object is settled.
+    pub fn is_settled(&self) -> bool {
+        matches!(self.0, Form::Settled(_))
+    }
+
     /// Whether both are one settled object.
     pub fn is_one_with(&self, other: &Object) -> bool {
         matches!((&self.0, &other.0), (Form::Settled(a), Form::Settled(b)) if Arc::ptr_eq(a, b))

@@ -282,7 +282,7 @@ fn plain_error(text: impl Into<String>) -> Status {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schema::table::{Field, Kind, ListType, PatchStrategy, Shape};
+    use crate::schema::table::{Field, FieldNames, Kind, ListType, PatchStrategy, Shape};
 
     #[test]
     fn kinds_are_named_by_media_type_as_semantics_6_1_says() {
@@ -440,14 +440,13 @@ mod tests {
         }
     }
 
-    static LISTS: Message = Message { name: "Lists", fields: &LISTS_FIELDS, by_name: &[0, 1], ..EMPTY };
     static LISTS_FIELDS: [Field; 2] = [list("a", Some("name")), list("b", None)];
-    const EMPTY: Message = Message {
-        name: "Empty",
+    static LISTS: Message = Message {
+        name: "Lists",
         package: "test",
         description: "",
-        fields: &[],
-        by_name: &[],
+        fields: &LISTS_FIELDS,
+        names: FieldNames::new(),
         inlined: &[],
         wire: &[],
         union: None,

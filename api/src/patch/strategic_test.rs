@@ -4,7 +4,7 @@
 use super::super::{PatchKind, apply as patch};
 use super::*;
 use crate::json::{parse, write};
-use crate::schema::table::ListType;
+use crate::schema::table::{FieldNames, ListType};
 
 const fn field(name: &'static str, kind: Kind, shape: Shape, patch: PatchStrategy) -> Field {
     Field {
@@ -45,16 +45,14 @@ const fn list(name: &'static str, kind: Kind, patch: PatchStrategy) -> Field {
     field(name, kind, Shape::List, patch)
 }
 
-/// A type whose fields are given in the order of their names.
+/// A type with these fields.
 const fn message(name: &'static str, fields: &'static [Field]) -> Message {
-    const POSITIONS: [u16; 8] = [0, 1, 2, 3, 4, 5, 6, 7];
-    let by_name = POSITIONS.split_at(fields.len()).0;
     Message {
         name,
         package: "test",
         description: "",
         fields,
-        by_name,
+        names: FieldNames::new(),
         inlined: &[],
         wire: &[],
         union: None,

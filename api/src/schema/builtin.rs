@@ -5,9 +5,9 @@
 
 // What the generated text mentions.
 use super::table::{
-    Check, Column, Field, Form, GroupTable, Inlined, Kind, ListType, Message, NameRule, PatchStrategy, Place,
-    Presence, ResourceTable, Scope, Selectable, Shape, StatusRules, StorageTable, SubresourceTable, Union,
-    VersionTable, WireField,
+    Check, Column, Field, FieldNames, Form, GroupTable, Inlined, Kind, ListType, Message, NameRule,
+    PatchStrategy, Place, Presence, ResourceTable, Scope, Selectable, Shape, StatusRules, StorageTable,
+    SubresourceTable, Union, VersionTable, WireField,
 };
 use crate::naming::Naming;
 

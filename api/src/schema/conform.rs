@@ -10,7 +10,7 @@ use serde::forward_to_deserialize_any;
 use smallvec::SmallVec;
 
 use super::decode::{DecodeError, Decoded, read_item, read_root, read_whole};
-use super::decode_form::{is_always_written, is_left_out, position, zero_field};
+use super::decode_form::{is_always_written, is_left_out, zero_field};
 use super::decode_report::Report;
 use super::table::{Field, Kind, Message, Shape};
 use crate::json::{DEPTH_MAX, Key, Object, Value};
@@ -51,7 +51,7 @@ fn members(message: &'static Message, object: &mut Object, known: &Object) -> Re
     let mut given: SmallVec<[(u16, usize); 24]> = SmallVec::new();
     let mut next_known = known.iter();
     for (at, (name, value)) in object.members_mut().iter_mut().enumerate() {
-        let Some(position) = position(message, name) else { continue };
+        let Some(position) = message.position(name.as_bytes()) else { continue };
         let field = &message.fields[usize::from(position)];
         // Nearly always both have the same members in the same order.
         let known = match next_known.next() {
@@ -125,7 +125,7 @@ pub fn conform_patched(message: &'static Message, value: Value) -> Result<Decode
     if let Value::Object(object) = &mut value {
         object.members_mut().retain_mut(|(name, value)| {
             let is_settled = value.as_object().is_some_and(|object| object.settled_text().is_some());
-            let field = position(message, name).filter(|_| is_settled);
+            let field = message.position(name.as_bytes()).filter(|_| is_settled);
             settled.extend(field.map(|at| (at, std::mem::take(value))));
             field.is_none()
         });
@@ -134,7 +134,7 @@ pub fn conform_patched(message: &'static Message, value: Value) -> Result<Decode
     for (at, value) in settled {
         let members = decoded.object.members_mut();
         let name = message.fields[usize::from(at)].name;
-        let place = members.iter().position(|(name, _)| position(message, name) >= Some(at));
+        let place = members.iter().position(|(name, _)| message.position(name.as_bytes()) >= Some(at));
         match place {
             Some(place) if members[place].0 == name => members[place].1 = value,
             place => members.insert(place.unwrap_or(members.len()), (Key::Borrowed(name), value)),

@@ -22,7 +22,7 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 use smallvec::SmallVec;
 
 use super::builtin;
-use super::decode_form::{is_always_written, is_left_out, position, zero, zero_field, zero_object};
+use super::decode_form::{is_always_written, is_left_out, zero, zero_field, zero_object};
 use super::decode_raw::{RAW, field_set_text};
 use super::decode_report::{At, Path, Report, Step, mismatch, shape_name, type_name};
 use super::decode_straight::{Author, settled, straight};
@@ -355,7 +355,7 @@ impl Visitor<'_> for FieldName {
     }
 
     fn visit_str<E>(self, name: &str) -> Result<Self::Value, E> {
-        Ok(position(self.message, name).ok_or_else(|| name.to_owned()))
+        Ok(self.message.position(name.as_bytes()).ok_or_else(|| name.to_owned()))
     }
 }
 

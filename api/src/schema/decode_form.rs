@@ -44,13 +44,6 @@ pub(crate) fn is_always_written(field: &Field) -> bool {
     !field.omit_empty || struct_by_value
 }
 
-/// Position of the field called `name`.
-pub(crate) fn position(message: &Message, name: &str) -> Option<u16> {
-    let name_at = |at: &u16| message.fields[usize::from(*at)].name;
-    let found = message.by_name.binary_search_by(|at| name_at(at).cmp(name)).ok()?;
-    Some(message.by_name[found])
-}
-
 fn is_empty(value: &Value) -> bool {
     match value {
         Value::Array(items) => items.is_empty(),

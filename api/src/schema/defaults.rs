@@ -16,7 +16,7 @@ use std::sync::{Arc, LazyLock};
 use hashbrown::HashMap;
 use parking_lot::RwLock;
 
-use super::decode_form::{is_left_out, position, zero_object};
+use super::decode_form::{is_left_out, zero_object};
 use super::defaults_rules::{self, Rule};
 use super::scalars::quantity::Quantity;
 use super::table::{Field, Kind, Message, Shape};
@@ -241,13 +241,13 @@ impl Node<'_> {
 
     /// Sets the field, in its place in schema order.
     pub(super) fn set(&mut self, name: &str, value: Value) {
-        let Some(target) = position(self.message, name) else { return };
+        let Some(target) = self.message.position(name.as_bytes()) else { return };
         let field = &self.message.fields[usize::from(target)];
         if let Some(slot) = self.object.get_mut(name) {
             *slot = value;
             return;
         }
-        let later = |name: &Key| position(self.message, name).is_some_and(|at| at > target);
+        let later = |name: &Key| self.message.position(name.as_bytes()).is_some_and(|at| at > target);
         let members = self.object.members_mut();
         let at = members.iter().position(|(name, _)| later(name)).unwrap_or(members.len());
         members.insert(at, (Key::Borrowed(field.name), value));

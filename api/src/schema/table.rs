@@ -10,6 +10,9 @@
 //! word (`stem` + `suffixed`, package stems) and completed by `naming`; the few other strings that have it exist once
 //! per vocabulary, so that every name in a table is what the wire says.
 
+use std::sync::OnceLock;
+
+use crate::json::names::Names;
 use crate::naming::Naming;
 
 /// One object type: a struct of named fields, or one of the special scalars that JSON writes as something else.
@@ -24,8 +27,8 @@ pub struct Message {
     pub description: &'static str,
     /// Fields in the order in which JSON writes them, inlined structs flattened.
     pub fields: &'static [Field],
-    /// Positions in `fields`, sorted by JSON name: binary search finds a member.
-    pub by_name: &'static [u16],
+    /// Finds a field by its JSON name.
+    pub names: FieldNames,
     /// Structs inlined in JSON that are a message of their own in protobuf (`Field::inlined` points here).
     pub inlined: &'static [Inlined],
     /// What protobuf writes, by ascending number; empty for types without a protobuf form.
@@ -77,11 +80,33 @@ pub struct Inlined {
     pub message: &'static Message,
 }
 
+/// Where the fields of a message stand, by JSON name. Made when first asked for, because most types are never used.
+#[derive(Debug)]
+pub struct FieldNames(OnceLock<Option<Names>>);
+
+impl FieldNames {
+    /// Not made yet.
+    #[expect(clippy::new_without_default, reason = "only the tables have it, and they are constant")]
+    pub const fn new() -> Self {
+        FieldNames(OnceLock::new())
+    }
+}
+
 impl Message {
-    /// The field that JSON calls `name`. Binary search.
+    /// The position of the field that JSON calls `name`. One comparison.
+    #[inline]
+    pub fn position(&self, name: &[u8]) -> Option<u16> {
+        let names = || self.fields.iter().map(|field| field.name);
+        let at = match self.names.0.get_or_init(|| Names::new(names())) {
+            Some(known) => known.candidate(name).filter(|&at| self.fields[at].name.as_bytes() == name),
+            None => names().position(|other| other.as_bytes() == name),
+        };
+        at.and_then(|at| u16::try_from(at).ok())
+    }
+
+    /// The field that JSON calls `name`.
     pub fn field(&self, name: &str) -> Option<&'static Field> {
-        let at = self.by_name.binary_search_by(|&at| self.fields[usize::from(at)].name.cmp(name)).ok()?;
-        self.fields.get(usize::from(self.by_name[at]))
+        self.position(name.as_bytes()).map(|at| &self.fields[usize::from(at)])
     }
 
     /// What protobuf writes under `number`. Binary search.

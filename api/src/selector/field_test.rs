@@ -1,14 +1,14 @@
 //! The grammar of field selectors, their labels per resource, and their errors (semantics §4.3).
 
 use super::*;
-use crate::schema::table::{Message, NameRule};
+use crate::schema::table::{FieldNames, Message, NameRule};
 
 static NO_FIELDS: Message = Message {
     name: "Empty",
     package: "test",
     description: "",
     fields: &[],
-    by_name: &[],
+    names: FieldNames::new(),
     inlined: &[],
     wire: &[],
     union: None,

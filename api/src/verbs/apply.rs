@@ -15,7 +15,7 @@ use super::Call;
 use super::options::decimal;
 use super::ownership::Owners;
 use super::write::{check_identity, create_object, dedup_owners, scope_to_request, update_owned};
-use crate::apply::{ApplyError, Reset, Versions, Writer, last_applied};
+use crate::apply::{ApplyError, Reset, Versions, Writer, last_applied, reading};
 use crate::clock;
 use crate::codec::{cbor, yaml};
 use crate::convert;
@@ -28,6 +28,7 @@ use crate::rendition::{Renderer, refuse_list_transform};
 use crate::response::{Response, respond_object};
 use crate::schema::decode_form::zero_object;
 use crate::schema::defaults;
+use crate::schema::table::Message;
 use crate::status::{Reason, Status};
 use crate::store;
 use crate::strategy::Endpoint;
@@ -41,7 +42,8 @@ pub async fn apply(
     let options = options(call)?;
     refuse_list_transform(&call.output, call.resource)?;
     let api_version = call.resource.api_version.clone();
-    let config = configuration(body, (&api_version, call.resource.table.kind))?;
+    let table = call.resource.table;
+    let config = configuration(body, (&api_version, table.kind), table.message)?;
     let key = store::key(call.resource, call.info.namespace_of(call.resource), &call.info.name);
     loop {
         if endpoint == Endpoint::Main && call.store().get(&key)?.is_none() {
@@ -135,12 +137,13 @@ impl Configuration {
 /// What the reference server was doing when a text turned out to be no YAML.
 const CONVERTING: &str = "error converting YAML to JSON";
 
-/// Reads the body of an apply: YAML, of which JSON is a part, or CBOR.
+/// Reads the body of an apply to an object of type `message`: YAML, of which JSON is a part, or CBOR.
 pub fn configuration(
     (format, body): (PatchKind, &[u8]),
     (api_version, kind): (&str, &str),
+    message: &'static Message,
 ) -> Result<Configuration, Status> {
-    let (value, duplicates) = read(format, body)?;
+    let (value, duplicates) = read(format, body, message)?;
     let not_a_map = |what: &str| {
         let type_name = "Go value of type map[string]interface {}";
         Err(Status::bad_request(match format {
@@ -180,7 +183,11 @@ pub fn configuration(
 }
 
 /// The tree of a body, and what strict decoding says of keys that come twice.
-fn read(format: PatchKind, body: &[u8]) -> Result<(Value, Option<String>), Status> {
+fn read(
+    format: PatchKind,
+    body: &[u8],
+    message: &'static Message,
+) -> Result<(Value, Option<String>), Status> {
     if format == PatchKind::ApplyCbor {
         // Duplicates are errors there.
         let value = cbor::parse(body)
@@ -188,6 +195,9 @@ fn read(format: PatchKind, body: &[u8]) -> Result<(Value, Option<String>), Statu
         return Ok((value, None));
     }
     // Programs send JSON, which is read faster as such; what is wrong with a text is told in the words of YAML.
+    if let Some(object) = reading::read(message, body) {
+        return Ok((Value::Object(object), None));
+    }
     if body.first() == Some(&b'{')
         && let Ok((value, duplicates)) = json::parse_reporting_duplicates(body)
         && duplicates.is_empty()

@@ -161,7 +161,7 @@ pub async fn patch(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -
 async fn apply(call: &mut Call<'_>, view: &View<'_>, body: (PatchKind, &[u8])) -> Result<Response, Status> {
     let options = super::apply::options(call)?;
     refuse_list_transform(&call.output, call.resource)?;
-    let config = super::apply::configuration(body, (&view.api_version, view.kind))?;
+    let config = super::apply::configuration(body, (&view.api_version, view.kind), view.message)?;
     write(call, view, options.dry_run, |call, live| {
         let revision = meta(&live, "resourceVersion").to_owned();
         let versions = Versions::of_body(&call.api.registry, &view.api_version, view.message);

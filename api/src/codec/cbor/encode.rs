@@ -6,7 +6,6 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::{major, tag};
 use crate::json::{Object, Value};
-use crate::schema::decode_form::position;
 use crate::schema::table::{Field, Kind, Message, Shape};
 
 /// Appends an object of type `message`; members that the type has not are written as they are. No self-described tag.
@@ -14,7 +13,7 @@ pub fn encode(message: &'static Message, object: &Object, out: &mut Vec<u8>) {
     write_map_head(object.len(), out);
     for (name, value) in sorted(object) {
         write_text(name, out);
-        match position(message, name) {
+        match message.position(name.as_bytes()) {
             Some(at) => write_field(&message.fields[usize::from(at)], value, out),
             None => write(value, out),
         }

@@ -8,7 +8,6 @@ use smallvec::SmallVec;
 use super::wire::{write_bool, write_bytes, write_delimited, write_double, write_int};
 use crate::json::{self, Object, Value};
 use crate::schema::decode::DecodeError;
-use crate::schema::decode_form::position;
 use crate::schema::scalars::{bytes as base64, duration, time};
 use crate::schema::table::{Field, Kind, Message, Place, Shape, WireField};
 
@@ -53,7 +52,7 @@ fn write_message(message: &'static Message, object: &Object, out: &mut Vec<u8>) 
         let ahead = message.fields[next..].iter().position(|field| field.name == name);
         let at = match ahead {
             Some(steps) => next + steps,
-            None => match position(message, name) {
+            None => match message.position(name.as_bytes()) {
                 Some(at) => usize::from(at),
                 None => continue,
             },
