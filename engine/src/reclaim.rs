@@ -66,7 +66,7 @@ impl Candidate {
             bytes: segment.record_bytes(),
             live: segment.live(),
             graves: rewritten.map_or(0, |rewritten| rewritten.grave_bytes),
-            // One without records has no revision of its own to stand for.
+            // One without records has no revision of its own to stand for, and goes with the next.
             forgotten: next_first <= oldest + 1 && segment.header.first_revision < next_first,
         }
     }
@@ -217,9 +217,12 @@ pub(crate) struct Rewrite {
 }
 
 impl Rewrite {
-    /// Begins to write the segments in `range` of the root's log anew.
-    pub fn begin(storage: &dyn Storage, root: Arc<Root>, range: Range<usize>) -> io::Result<Rewrite> {
+    /// Begins to write the segments in `range` of the root's log anew, with those without records that share the first
+    /// revision of the first of them: they are superseded with it.
+    pub fn begin(storage: &dyn Storage, root: Arc<Root>, mut range: Range<usize>) -> io::Result<Rewrite> {
         let in_order = root.segments.in_order();
+        let first_revision = in_order[range.start].header.first_revision;
+        range.start = in_order.partition_point(|segment| segment.header.first_revision < first_revision);
         let sources = in_order[range.clone()].to_vec();
         let last_revision = in_order[range.end].header.first_revision - 1;
         let bytes: u64 = sources.iter().map(|source| source.record_bytes()).sum();

@@ -180,3 +180,46 @@ fn no_crash_at_any_operation_of_upkeep_loses_or_brings_back_anything() {
     }
     assert!(rewritten > 0, "reclaim had something to do");
 }
+
+/// A segment stays without records when the first one does not fit into it. It shares its first revision with the next,
+/// and is superseded with it.
+#[test]
+fn a_segment_without_records_goes_with_the_one_behind_it() {
+    let disk = Disk::new(7);
+    let options = Options { history_retention: Duration::ZERO, ..options() };
+    let (engine, mut stepper) = fault::open(&disk, &options).unwrap();
+    let put = |key: &'static str, len: usize| {
+        let payload = Payload { value: vec![b'x'; len].into(), ..Payload::default() };
+        Write { key: key.into(), expected: Expected::Any, change: Change::Put(payload) }
+    };
+    stepper.write(&engine, put("/a", 9_000)).unwrap();
+    // The disk is full and has room again: a segment is begun to see that.
+    disk.follow(|operation: &Operation<'_>| match operation.kind {
+        fault::Kind::Write => Verdict::Full,
+        _ => Verdict::Proceed,
+    });
+    stepper.write(&engine, put("/b", 9_000)).unwrap_err();
+    disk.behave();
+    stepper.commit();
+    // No checkpoint knows better than the segments.
+    disk.follow(|operation: &Operation<'_>| match operation.name.ends_with("checkpoint") {
+        true => Verdict::Fail,
+        false => Verdict::Proceed,
+    });
+    stepper.write(&engine, put("/b", 100_000)).unwrap();
+    stepper.write(&engine, put("/b", 10)).unwrap();
+    for _ in 0..100 {
+        stepper.housekeep();
+        stepper.commit();
+    }
+    let stats = engine.stats();
+    assert!(stats.record_bytes < 20_000 && stats.checkpoint == 0, "{stats:?}");
+    drop((engine, stepper));
+    disk.restart();
+    disk.behave();
+    let (engine, _stepper) = fault::open(&disk, &options).unwrap();
+    assert_eq!(engine.revision(), 3);
+    let lens =
+        |key: &str| engine.snapshot().get(key.as_bytes()).map(|entry| entry.read().unwrap().value.len());
+    assert_eq!((lens("/a"), lens("/b")), (Some(9_000), Some(10)));
+}

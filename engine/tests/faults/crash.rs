@@ -13,8 +13,9 @@ use crate::world::{Rates, Setup, World, live};
 const CYCLES: u64 = 14_000;
 
 /// Lives further on in which something was found: a deleted key came back when what reclaim had written in vain was
-/// removed in any order.
-const FOUND: [u64; 1] = [13_516];
+/// removed in any order; a segment counted as missing that had been left without records, before one that was written
+/// anew.
+const FOUND: [u64; 2] = [13_516, 1_367];
 
 /// Acts in one life.
 const ACTS: u64 = 400;
