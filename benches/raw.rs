@@ -17,15 +17,22 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 /// Bytes handed to TLS at once.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// A TLS server that answers as many bytes as it is asked for, on a thread of its own.
+/// A TLS server that answers as many bytes as it is asked for, on a thread of its own. A few bytes stay in the processor's
+/// cache; as many as the answer has come from memory, as those of a collection do.
 pub struct Loopback {
     address: SocketAddr,
     connector: TlsConnector,
 }
 
 impl Loopback {
-    /// Starts it; it ends with the process.
+    /// Starts it; it ends with the process. It answers the same few bytes over and over.
     pub fn start() -> Loopback {
+        Loopback::start_with(vec![b'x'; PIECE_BYTES])
+    }
+
+    /// [`Loopback::start`] with these bytes to answer, from the first on for each answer, and over again as need be.
+    pub fn start_with(source: Vec<u8>) -> Loopback {
+        assert!(!source.is_empty(), "there is something to answer with");
         let made =
             rcgen::generate_simple_self_signed(["bench".to_owned()]).expect("a certificate can be made");
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -45,7 +52,7 @@ impl Loopback {
             .with_no_client_auth();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("there is a free port");
         let address = listener.local_addr().expect("a listener has an address");
-        std::thread::spawn(move || serve(listener, TlsAcceptor::from(Arc::new(server))));
+        std::thread::spawn(move || serve(listener, TlsAcceptor::from(Arc::new(server)), source.into()));
         Loopback { address, connector: TlsConnector::from(Arc::new(client)) }
     }
 
@@ -84,7 +91,7 @@ impl Peer {
     }
 }
 
-fn serve(listener: std::net::TcpListener, acceptor: TlsAcceptor) {
+fn serve(listener: std::net::TcpListener, acceptor: TlsAcceptor, source: Arc<[u8]>) {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime starts");
     runtime.block_on(async {
@@ -92,16 +99,15 @@ fn serve(listener: std::net::TcpListener, acceptor: TlsAcceptor) {
         let listener = TcpListener::from_std(listener).expect("a listener can be registered");
         while let Ok((stream, _)) = listener.accept().await {
             let _ = stream.set_nodelay(true);
-            let acceptor = acceptor.clone();
+            let (acceptor, source) = (acceptor.clone(), source.clone());
             // A peer that goes away ends its task, and that is all there is to it.
-            tokio::spawn(async move { answer(acceptor.accept(stream).await?).await });
+            tokio::spawn(async move { answer(acceptor.accept(stream).await?, &source).await });
         }
     });
 }
 
-async fn answer(stream: tokio_rustls::server::TlsStream<TcpStream>) -> io::Result<()> {
+async fn answer(stream: tokio_rustls::server::TlsStream<TcpStream>, source: &[u8]) -> io::Result<()> {
     let mut stream = BufReader::with_capacity(PIECE_BYTES, stream);
-    let bytes = vec![b'x'; PIECE_BYTES];
     let mut input = vec![0; PIECE_BYTES];
     loop {
         let mut request_left = stream.read_u64_le().await?;
@@ -110,10 +116,13 @@ async fn answer(stream: tokio_rustls::server::TlsStream<TcpStream>) -> io::Resul
             let most = request_left.min(PIECE_BYTES as u64) as usize;
             request_left -= stream.read(&mut input[..most]).await? as u64;
         }
-        while left > 0 {
-            let piece = left.min(PIECE_BYTES as u64);
-            stream.write_all(&bytes[..piece as usize]).await?;
-            left -= piece;
+        for piece in source.chunks(PIECE_BYTES).cycle() {
+            let piece = &piece[..left.min(piece.len() as u64) as usize];
+            stream.write_all(piece).await?;
+            left -= piece.len() as u64;
+            if left == 0 {
+                break;
+            }
         }
         stream.flush().await?;
     }
