@@ -115,6 +115,7 @@ pub struct Limits {
     pub linger_timeout: Duration,
     /// Request line and headers, in bytes. Upstream's stack allows 1 MiB; a client that was not identified yet can
     /// make us hold this much per stream, so it is less, though far more than URLs and tokens need.
+    /// Over HTTP/1.1 it is also how much of an answer may wait for a slow reader before no more of it is made.
     pub head_bytes_max: u32,
     /// Requests at one time on an HTTP/2 connection. One client process watches hundreds of resources over one
     /// connection, so this is well above upstream's 100.
@@ -143,7 +144,7 @@ impl Default for Limits {
             idle_timeout: Duration::from_secs(90),
             write_stall_timeout: Duration::from_secs(15 * 60),
             linger_timeout: Duration::from_secs(3),
-            head_bytes_max: 128 * 1024,
+            head_bytes_max: 96 * 1024,
             http2_streams_max: 1000,
             http2_window_bytes: 256 * 1024,
             http2_send_buffer_bytes: 64 * 1024,

@@ -334,6 +334,10 @@ impl ListStream {
     /// Goes on with a chunk; whether it is full, or the last one, after which `scan` is `None`.
     fn fill(&mut self) -> Result<bool, Status> {
         let resource = self.renderer.resource().clone();
+        if self.buffer.is_empty() {
+            // Not before the chunk is wanted: while a slow reader takes the one before there is no other.
+            self.buffer.reserve(CHUNK_BYTES + ITEM_BYTES);
+        }
         for _ in 0..LOOKED_AT_ONCE {
             if self.buffer.len() >= CHUNK_BYTES {
                 return Ok(true);
@@ -359,8 +363,11 @@ impl ListStream {
 
     /// What there is of the chunk.
     fn take(&mut self) -> Bytes {
-        let room = if self.scan.is_some() { CHUNK_BYTES + ITEM_BYTES } else { 0 };
-        let chunk = std::mem::replace(&mut self.buffer, Vec::with_capacity(room));
+        let mut chunk = std::mem::take(&mut self.buffer);
+        if chunk.capacity() > chunk.len() + ITEM_BYTES {
+            // It grew for a large item, by doubling. It may wait for a slow reader, who should hold what it reads only.
+            chunk.shrink_to_fit();
+        }
         let Some(indenter) = &mut self.indenter else { return chunk.into() };
         let mut indented = Vec::with_capacity(chunk.len() * 2);
         indenter.push(&chunk, &mut indented);
