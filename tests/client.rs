@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -17,6 +18,8 @@ use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
+
+use crate::PATIENCE;
 
 /// Where the server is and who asks, as a kubeconfig says it.
 #[derive(Clone, Debug)]
@@ -243,6 +246,26 @@ impl Client {
     pub async fn patch(&self, path: &str, kind: &str, patch: &Value) -> Reply {
         let media_type = format!("application/{kind}-patch+json");
         self.send("PATCH", path, &[("content-type", &media_type)], patch.to_string().as_bytes()).await
+    }
+
+    /// Waits until `wanted` holds for what GET shows, which is returned; `None` stands for 404.
+    pub async fn until(&self, path: &str, wanted: impl Fn(Option<&Value>) -> bool) -> Option<Value> {
+        let begun = Instant::now();
+        loop {
+            let reply = self.get(path).await;
+            let object = (reply.status != 404).then(|| reply.json());
+            if matches!(reply.status, 200 | 404) && wanted(object.as_ref()) {
+                return object;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{path}: {}", reply.text());
+            // Nothing moves on a machine with one core if everybody only asks.
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    /// Waits until GET answers 404.
+    pub async fn until_gone(&self, path: &str) {
+        self.until(path, |object| object.is_none()).await;
     }
 
     /// Opens a watch; events are read one by one.

@@ -6,10 +6,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::PATIENCE;
 use crate::client::{Client, Identity};
-
-/// How long a start may take, on a machine that is busy compiling.
-const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How a server is started.
 #[derive(Clone, Debug)]
@@ -164,7 +162,7 @@ async fn launch(options: &Options, directory: &Path) -> (Child, Client) {
     // Left over from the last run, it would name the last run's port.
     let _ = std::fs::remove_file(&kubeconfig);
     let mut child = spawn(options, directory);
-    let deadline = Instant::now() + START_TIMEOUT;
+    let deadline = Instant::now() + PATIENCE;
     loop {
         if let Some(client) = Identity::from_kubeconfig(&kubeconfig).map(Client::new)
             && client.try_get("/readyz").await.is_some_and(|reply| reply.status == 200)

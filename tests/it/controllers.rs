@@ -1,21 +1,14 @@
 //! What the server keeps in order by itself. Semantics §17.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tests::server::Options;
-use tests::{Client, Server};
+use tests::{Client, PATIENCE, Server};
 
-/// Waits until an object is as `wanted` says.
+/// Waits until an object is there and as `wanted` says.
 async fn until(client: &Client, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
-    for _ in 0..2000 {
-        let reply = client.get(path).await;
-        if reply.status == 200 && wanted(&reply.json()) {
-            return reply.json();
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("{path}: {}", client.get(path).await.text());
+    client.until(path, |object| object.is_some_and(&wanted)).await.expect("it is there")
 }
 
 fn is_there(object: &Value) -> bool {
@@ -106,10 +99,15 @@ async fn roles_that_select_each_other_come_to_rest() {
         });
         assert_eq!(client.post(ROLES, &role).await.status, 201);
     }
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    let first = versions(client).await;
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    assert_eq!(versions(client).await, first);
+    let begun = Instant::now();
+    loop {
+        let before = versions(client).await;
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        if versions(client).await == before {
+            break;
+        }
+        assert!(begun.elapsed() < PATIENCE, "they go on writing");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -140,12 +138,7 @@ async fn every_namespace_has_its_service_account_and_the_root_certificates() {
         }
         // They do not come back to a namespace that goes, and do not hold it.
         client.delete("/api/v1/namespaces/fresh").await;
-        for _ in 0..2000 {
-            if client.get("/api/v1/namespaces/fresh").await.status == 404 {
-                break;
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        client.until_gone("/api/v1/namespaces/fresh").await;
         for resource in ["namespaces/fresh/serviceaccounts", "namespaces/fresh/configmaps"] {
             assert_eq!(
                 client.get(&format!("/api/v1/{resource}")).await.json()["items"],
@@ -183,17 +176,8 @@ async fn finished_jobs_go_when_their_time_is_over_and_take_their_pods_along() {
     make("kept", Value::Null).await;
     make("long", json!(2_000_000_000)).await;
     make("short", json!(1)).await;
-    let gone = async |client: &Client, path: &str| {
-        for _ in 0..2000 {
-            if client.get(path).await.status == 404 {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        panic!("{path}: {}", client.get(path).await.text());
-    };
-    gone(&client, &format!("{jobs}/short")).await;
-    gone(&client, "/api/v1/namespaces/default/pods/short").await;
+    client.until_gone(&format!("{jobs}/short")).await;
+    client.until_gone("/api/v1/namespaces/default/pods/short").await;
     for name in ["kept", "long"] {
         assert_eq!(client.get(&format!("{jobs}/{name}")).await.status, 200, "{name}");
     }
@@ -203,7 +187,7 @@ async fn finished_jobs_go_when_their_time_is_over_and_take_their_pods_along() {
     let client = server.client();
     let short = json!({"spec": {"ttlSecondsAfterFinished": 0}});
     assert_eq!(client.patch(&format!("{jobs}/long"), "merge", &short).await.status, 200);
-    gone(client, &format!("{jobs}/long")).await;
+    client.until_gone(&format!("{jobs}/long")).await;
     assert_eq!(client.get(&format!("{jobs}/kept")).await.status, 200);
 }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tests::{Client, Options, Server};
+use tests::{Client, Options, PATIENCE, Server};
 use tokio::sync::Barrier;
 
 use crate::support::Random;
@@ -357,7 +357,7 @@ async fn replay(client: &Client, kind: Kind, version: u64, last: u64) -> Vec<Eve
     let mut events = Vec::new();
     let mut newest = version;
     while newest < last {
-        let next = tokio::time::timeout(Duration::from_secs(10), watch.next()).await;
+        let next = tokio::time::timeout(PATIENCE, watch.next()).await;
         let event =
             next.unwrap_or_else(|_| panic!("the watch from {version} stopped at {newest}, before {last}"));
         let event =

@@ -5,7 +5,7 @@ use api::codec::yaml;
 use api::naming::KUBERNETES;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
-use tests::{Client, Options, Server};
+use tests::{Client, Options, PATIENCE, Server};
 
 use crate::place::{report, version};
 use crate::{cbor, protobuf};
@@ -48,7 +48,7 @@ fn document(media_type: &str, bytes: &[u8]) -> Value {
 async fn events(media_type: &str, mut body: hyper::body::Incoming, count: usize) -> Vec<Value> {
     let mut bytes = Vec::new();
     loop {
-        let frame = tokio::time::timeout(std::time::Duration::from_secs(60), body.frame()).await;
+        let frame = tokio::time::timeout(PATIENCE, body.frame()).await;
         let frame = frame.unwrap_or_else(|_| panic!("no more than {:?}", split(media_type, &bytes)));
         match frame {
             Some(frame) => bytes.extend_from_slice(&frame.unwrap().into_data().unwrap_or_default()),

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tests::client::Watch;
-use tests::{Client, Options, Server, TempDir};
+use tests::{Client, Options, PATIENCE, Server, TempDir};
 
 /// Size of the file system: the objects that every cluster starts with, and some hundred writes.
 const DISK_BYTES: usize = 12 * 1024 * 1024;
@@ -29,9 +29,6 @@ const WRITES_WITH_ROOM: usize = 5;
 
 /// Content of one object.
 const FILL_BYTES: usize = 20_000;
-
-/// How long anything may take, on a machine that is busy compiling.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 const PATH: &str = "/api/v1/namespaces/default/configmaps";
 const REASON: &str = "no space left on the store's disk";

@@ -1,13 +1,7 @@
 //! The garbage collector and what deletions leave to it. Semantics §5.3, §17 "Garbage collector".
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 use tests::{Client, Server};
-use tokio::time::timeout;
-
-/// Longest a test waits for what should take milliseconds, on a machine that is busy compiling.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
@@ -34,26 +28,8 @@ async fn make_in(client: &Client, maps: &str, name: &str, owners: &[&str]) -> St
     created.json()["metadata"]["uid"].as_str().unwrap().to_owned()
 }
 
-/// Waits until `wanted` holds for what the path shows; `None` stands for 404.
-async fn until(client: &Client, path: &str, wanted: impl Fn(Option<&Value>) -> bool) {
-    let looked = timeout(PATIENCE, async {
-        loop {
-            let reply = client.get(path).await;
-            let object = (reply.status == 200).then(|| reply.json());
-            if wanted(object.as_ref()) {
-                return;
-            }
-            // Nothing moves on a machine with one core if everybody only asks.
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    });
-    if looked.await.is_err() {
-        panic!("{path}: {}", client.get(path).await.text());
-    }
-}
-
 async fn until_gone(client: &Client, name: &str) {
-    until(client, &format!("{MAPS}/{name}"), |object| object.is_none()).await;
+    client.until_gone(&format!("{MAPS}/{name}")).await;
 }
 
 fn owners(object: &Value) -> Vec<String> {
@@ -82,7 +58,7 @@ async fn dependents_go_after_their_last_owner() {
     assert_eq!(answer["status"], "Success");
     until_gone(client, "child").await;
     until_gone(client, "grandchild").await;
-    until(client, &format!("{MAPS}/shared"), |object| owners(object.unwrap()) == ["other"]).await;
+    client.until(&format!("{MAPS}/shared"), |object| owners(object.unwrap()) == ["other"]).await;
     assert_eq!(client.delete(&format!("{MAPS}/other")).await.status, 200);
     until_gone(client, "shared").await;
     assert_eq!(client.get(&format!("{MAPS}/free")).await.status, 200);
@@ -119,10 +95,11 @@ async fn a_foreground_deletion_ends_with_the_owner() {
     assert_eq!(answer["metadata"]["deletionGracePeriodSeconds"], 0);
     // All dependents are told to go, each waiting for its own; the loose one does not hold the owner.
     for name in ["child", "grandchild", "loose"] {
-        until(client, &format!("{MAPS}/{name}"), |object| {
-            object.unwrap()["metadata"]["deletionTimestamp"].is_string()
-        })
-        .await;
+        client
+            .until(&format!("{MAPS}/{name}"), |object| {
+                object.unwrap()["metadata"]["deletionTimestamp"].is_string()
+            })
+            .await;
     }
     let child = client.get(&format!("{MAPS}/child")).await.json();
     assert_eq!(child["metadata"]["finalizers"], json!(["foregroundDeletion"]));
@@ -250,7 +227,7 @@ async fn make_many(client: &Client, owner: &str, uid: &str, count: usize) {
 
 async fn until_none_left(client: &Client, owner: &str) {
     let list = format!("{MAPS}?labelSelector=of%3D{owner}&limit=1");
-    until(client, &list, |list| list.unwrap()["items"].as_array().unwrap().is_empty()).await;
+    client.until(&list, |list| list.unwrap()["items"].as_array().unwrap().is_empty()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -269,11 +246,12 @@ async fn ten_thousand_dependents_go_and_a_cut_in_the_middle_does_not_keep_any() 
     delete(&client, "cut", "Foreground").await;
     // One of them is gone: it is in the middle of it.
     let list = format!("{MAPS}?labelSelector=of%3Dcut&limit=1");
-    until(&client, &list, |list| {
-        let left = list.unwrap()["metadata"]["remainingItemCount"].as_u64();
-        left.is_none_or(|left| left < 1999)
-    })
-    .await;
+    client
+        .until(&list, |list| {
+            let left = list.unwrap()["metadata"]["remainingItemCount"].as_u64();
+            left.is_none_or(|left| left < 1999)
+        })
+        .await;
     server.kill();
     server.restart().await;
     let client = server.client();
@@ -346,7 +324,7 @@ async fn jobs_leave_their_pods_behind_unless_told_otherwise_and_say_so() {
         let deleted = client.delete(&format!("{jobs}/j{query}")).await;
         assert_eq!(deleted.status, 200, "{query}: {}", deleted.text());
         assert_eq!(deleted.header_all("warning") == [warning], warned, "{query}");
-        until(client, &format!("{jobs}/j"), |job| job.is_none()).await;
+        client.until(&format!("{jobs}/j"), |job| job.is_none()).await;
         match stays {
             true => assert_eq!(client.get(&format!("{MAPS}/child")).await.status, 200, "{query}"),
             false => until_gone(client, "child").await,

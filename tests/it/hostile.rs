@@ -5,16 +5,13 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use tests::{Client, Options, Server};
+use tests::{Client, Options, PATIENCE, Server};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 
 use crate::place::{Place, agrees, names, outcome, report, shared};
 use crate::support::Random;
-
-/// No single request below may take longer, on a machine that is busy with other things as well.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Memory that the server may have taken after all this, in KiB; a body is 3 MiB at most, and few run at a time.
 const RSS_MAX_KIB: u64 = 600 * 1024;
@@ -222,7 +219,6 @@ async fn bodies_of_every_bad_shape_are_refused() {
             "404 NotFound: …",
         ),
     ] {
-        let start = Instant::now();
         let reply = tokio::time::timeout(PATIENCE, place.ask(request, &body)).await;
         let Ok(reply) = reply else {
             wrong.push(format!("{what}: no answer within {PATIENCE:?}"));
@@ -231,9 +227,6 @@ async fn bodies_of_every_bad_shape_are_refused() {
         let got = outcome(&reply);
         if !agrees(&got, want) {
             wrong.push(format!("{what}: want {want}, got {}", got.chars().take(300).collect::<String>()));
-        }
-        if start.elapsed() > PATIENCE / 2 {
-            wrong.push(format!("{what}: {:?}", start.elapsed()));
         }
         if reply.body.len() > 4_000_000 + body.len() * 3 {
             wrong.push(format!("{what}: an answer of {} bytes", reply.body.len()));
@@ -277,10 +270,8 @@ async fn patches_cannot_be_made_to_explode() {
             &[200, 422],
         ),
     ] {
-        let start = Instant::now();
         let reply = tokio::time::timeout(PATIENCE, place.ask(request, &body.to_string())).await.expect(what);
         assert!(want.contains(&reply.status), "{what}: {}", outcome(&reply));
-        assert!(start.elapsed() < PATIENCE / 2, "{what}: {:?}", start.elapsed());
     }
     unharmed(&place).await;
 }

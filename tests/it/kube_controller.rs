@@ -16,11 +16,9 @@ use kube::runtime::wait::{await_condition, conditions};
 use kube::runtime::watcher;
 use kube::{Client, Resource, ResourceExt};
 use serde_json::{Value, json};
+use tests::PATIENCE;
 
 use crate::support::upstream;
-
-/// Longest any step of the loop may take.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 const FINALIZER: &str = "example.com/mirrored";
 

@@ -13,7 +13,8 @@ use kube::core::PartialObjectMeta;
 use kube::runtime::{WatchStreamExt, reflector, watcher};
 use kube::{Resource, ResourceExt};
 use serde_json::json;
-use tokio::sync::oneshot;
+use tests::PATIENCE;
+use tokio::sync::{Barrier, oneshot};
 
 use crate::support::{Random, kube_client, upstream};
 
@@ -22,9 +23,6 @@ const NAMESPACE: &str = "kube-node-lease";
 
 /// Who ends the stories: the last object that is written.
 const END: &str = "zz-end";
-
-/// How long a watcher may be silent before it counts as stuck.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// One thing that happened to one object.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -54,12 +52,28 @@ fn state_of(object: &ConfigMap) -> Change {
     Change::Is { version: version_of(object), content }
 }
 
+/// Where writers stop and wait for one another and for whoever has something to do meanwhile.
+struct Halts<'h> {
+    /// Of a writer's changes, which it stops before.
+    before: [usize; 2],
+    barrier: &'h Barrier,
+}
+
 /// Makes `changes` random changes to objects of its own and notes what the server said about each.
-async fn write(api: Api<ConfigMap>, writer: u64, changes: usize, mut random: Random) -> Histories {
+async fn write(
+    api: Api<ConfigMap>,
+    writer: u64,
+    changes: usize,
+    mut random: Random,
+    halts: Option<Halts<'_>>,
+) -> Histories {
     const OBJECTS: u64 = 12;
     let mut histories = Histories::new();
     let mut current: BTreeMap<u64, ConfigMap> = BTreeMap::new();
     for step in 0..changes {
+        if let Some(halts) = halts.as_ref().filter(|halts| halts.before.contains(&step)) {
+            halts.barrier.wait().await;
+        }
         let slot = random.below(OBJECTS);
         let name = format!("w{writer}-{slot}");
         let content = format!("{writer}/{step}");
@@ -173,14 +187,25 @@ async fn ten_thousand_changes_are_seen_once_and_in_order() {
     }
     let mut random = Random(SEED);
     let mut writers = Vec::new();
+    // The writers and this test.
+    let barrier = Arc::new(Barrier::new(WRITERS + 1));
     for writer in 0..WRITERS {
         let api = Api::namespaced(kube_client(&server).await, NAMESPACE);
-        writers.push(tokio::spawn(write(api, writer as u64, CHANGES / WRITERS, random.fork())));
+        let (random, barrier) = (random.fork(), Arc::clone(&barrier));
+        writers.push(tokio::spawn(async move {
+            let halts =
+                Halts { before: [CHANGES / WRITERS / 2, CHANGES / WRITERS * 3 / 4], barrier: &barrier };
+            write(api, writer as u64, CHANGES / WRITERS, random, Some(halts)).await
+        }));
     }
-    tokio::time::sleep(Duration::from_millis(500)).await;
-    // Latecomers begin in the middle of it all.
-    let (late_list, _) = start(config().page_size(7));
-    let (late_stream, _) = start(config().streaming_lists());
+    // Latecomers begin when half is written, list while the third quarter is, and have the last one to watch.
+    barrier.wait().await;
+    let (late_list, late_listed) = start(config().page_size(7));
+    let (late_stream, late_listed_too) = start(config().streaming_lists());
+    for listed in [late_listed, late_listed_too] {
+        assert!(listed.await.is_err());
+    }
+    barrier.wait().await;
 
     let mut told = Histories::new();
     for writer in writers {
@@ -252,13 +277,13 @@ async fn stores_of_reflectors_end_up_equal_to_the_servers_list() {
         assert_eq!(store.state().iter().filter(|map| map.name_any().starts_with("early-")).count(), 50);
         stores.push((store, pump));
     }
-    write(api.clone(), 0, 400, Random(7)).await;
+    write(api.clone(), 0, 400, Random(7), None).await;
     api.delete_collection(&DeleteParams::default(), &ListParams::default().fields("metadata.name=early-7"))
         .await
         .unwrap();
     // Streams that end every second have to be resumed meanwhile.
     tokio::time::sleep(Duration::from_millis(1500)).await;
-    write(api.clone(), 1, 200, Random(8)).await;
+    write(api.clone(), 1, 200, Random(8), None).await;
     api.create(&PostParams::default(), &map(END, "")).await.unwrap();
 
     let listed = api.list(&ListParams::default()).await.unwrap();

@@ -1,10 +1,8 @@
 //! What slow readers cost: memory that does not grow with what they read, in any encoding (design §8.6, §8.7).
 
-use std::time::Duration;
-
 use http_body_util::BodyExt;
 use serde_json::json;
-use tests::{Options, Server};
+use tests::{Options, PATIENCE, Server};
 
 /// Clients that read a little and then stop.
 const CLIENTS: usize = 200;
@@ -63,11 +61,10 @@ async fn clients_that_read_slowly_cost_a_chunk_each_whatever_they_read() {
         let client = server.client().another();
         let path = format!("{path}{query}");
         let answer = client.open("GET", &path, &headers, b"");
-        let response =
-            tokio::time::timeout(Duration::from_secs(120), answer).await.expect("an answer begins");
+        let response = tokio::time::timeout(PATIENCE, answer).await.expect("an answer begins");
         assert_eq!(response.status(), 200, "{query} {accept}");
         let mut body = response.into_body();
-        let piece = tokio::time::timeout(Duration::from_secs(120), body.frame()).await;
+        let piece = tokio::time::timeout(PATIENCE, body.frame()).await;
         assert!(piece.expect("a body begins").expect("it has bytes").is_ok());
         readers.push((client, body));
     }
@@ -82,9 +79,7 @@ async fn clients_that_read_slowly_cost_a_chunk_each_whatever_they_read() {
         let is_watch = query.contains("watch");
         let mut all = 0;
         let mut tail = Vec::new();
-        while let Some(frame) =
-            tokio::time::timeout(Duration::from_secs(120), body.frame()).await.expect("it goes on")
-        {
+        while let Some(frame) = tokio::time::timeout(PATIENCE, body.frame()).await.expect("it goes on") {
             let data = frame.expect("it does not break off").into_data().unwrap_or_default();
             all += data.len();
             tail.extend_from_slice(&data);

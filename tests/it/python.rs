@@ -1,10 +1,9 @@
 //! The Python client as an informer uses it: list, watch from there, resume, and the objects it decodes.
 
 use std::process::Stdio;
-use std::time::Duration;
 
 use serde_json::json;
-use tests::{Options, Server};
+use tests::{Options, PATIENCE, Server};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Command;
 
@@ -48,7 +47,6 @@ async fn an_informer_in_python_hears_everything_once() {
     if !is_there().await {
         return;
     }
-    const PATIENCE: Duration = Duration::from_secs(120);
     let server = Server::start(Options::default()).await;
     let client = server.client();
     let path = "/api/v1/namespaces/default/secrets";

@@ -154,15 +154,8 @@ async fn the_server_has_a_service_of_its_own_and_keeps_it() {
     // Whatever is done to them is undone, and nothing else is.
     for (path, before) in paths.iter().zip([&own, &endpoints, &slice]) {
         client.delete(path).await;
-        let mut back = Value::Null;
-        for _ in 0..2000 {
-            let reply = client.get(path).await;
-            if reply.status == 200 && reply.json()["metadata"]["uid"] != before["metadata"]["uid"] {
-                back = reply.json();
-                break;
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-        }
+        let another = |object: &Value| object["metadata"]["uid"] != before["metadata"]["uid"];
+        let back = client.until(path, |object| object.is_some_and(another)).await.unwrap();
         assert_eq!(back["spec"], before["spec"], "{path}");
         assert_eq!(back["subsets"], before["subsets"], "{path}");
         assert_eq!(back["endpoints"], before["endpoints"], "{path}");

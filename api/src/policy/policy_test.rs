@@ -143,12 +143,16 @@ async fn a_check_costs_little_however_many_bindings_there_are() {
         });
     futures_util::future::join_all(others).await;
     let authorizer = authorizer(&engine);
-    let (rounds, begun) = (2_000, Instant::now());
-    for _ in 0..rounds {
-        assert!(decide(&authorizer, "get", "x").is_allowed());
-    }
-    // A microsecond or so; a scan of three thousand bindings would take a hundred.
-    assert!(begun.elapsed().as_micros() < rounds * 50, "{:?} for {rounds} checks", begun.elapsed());
+    let rounds = (0..100).map(|_| {
+        let begun = Instant::now();
+        for _ in 0..20 {
+            assert!(decide(&authorizer, "get", "x").is_allowed());
+        }
+        begun.elapsed() / 20
+    });
+    // A microsecond or so; a scan of three thousand bindings would take a hundred. Most rounds may be interrupted.
+    let fastest = rounds.min().unwrap();
+    assert!(fastest.as_micros() < 50, "{fastest:?} for a check");
 }
 
 #[tokio::test]

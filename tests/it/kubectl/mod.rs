@@ -17,15 +17,11 @@ mod workloads;
 
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::time::Duration;
 
-use tests::Server;
 use tests::server::TempDir;
+use tests::{PATIENCE, Server};
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
-
-/// Longest any command may take.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// kubectl with a home of its own, so that nothing it caches is another server's.
 pub struct Kubectl {

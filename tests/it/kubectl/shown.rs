@@ -5,10 +5,10 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tests::Server;
+use tests::{PATIENCE, Server};
 use tokio::io::{AsyncBufReadExt, BufReader};
 
-use super::{Kubectl, MANY, PATIENCE, cells};
+use super::{Kubectl, MANY, cells};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn get_shows_the_columns_of_each_kind() {
@@ -181,7 +181,7 @@ async fn get_watch_sees_live_changes() {
     let pods = "/api/v1/namespaces/default/pods";
     // It says nothing before the first pod, so pods come until it listens.
     let mut first = None;
-    for i in 0..200 {
+    for i in 0..2000 {
         let pod = json!({"metadata": {"name": format!("early-{i}")}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
         assert_eq!(client.post(pods, &pod).await.status, 201);
         if let Ok(line) = tokio::time::timeout(Duration::from_millis(100), lines.next_line()).await {
