@@ -9,6 +9,7 @@
 //! slices of mapped files. A tail is the log replayed and then followed. The layout of the files is described in
 //! `docs/format.md`. This crate knows bytes, revisions and files, and nothing of what they are used for.
 
+mod append;
 mod backup;
 mod chain;
 mod checkpoint;
@@ -41,6 +42,7 @@ mod testing;
 mod time;
 mod transfer;
 mod types;
+mod vitals;
 mod watch;
 mod workers;
 
@@ -53,8 +55,9 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use parking_lot::Mutex;
 
+use crate::append::Appender;
 pub use crate::backup::Outgoing;
-use crate::commit::{Sequencer, Vitals};
+use crate::commit::Sequencer;
 pub use crate::error::{
     BackupError, CommitError, CompactError, OpenError, ReadError, Refusal, SnapshotError, TailError,
 };
@@ -72,6 +75,7 @@ pub use crate::types::{
     ATTRIBUTES_BYTES_MAX, Change, Committed, Durability, Expected, KEY_BYTES_MAX, KeyRange, Options, Payload,
     SEGMENT_BYTES_DEFAULT, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, Stats, VALUE_BYTES_MAX, Write,
 };
+use crate::vitals::Vitals;
 use crate::watch::Hub;
 pub use crate::watch::{Event, MEMO_SLOTS, Memo, Tail};
 use crate::workers::Workers;
@@ -95,6 +99,21 @@ struct Inner {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
+/// Sizes that a simulation makes smaller, to come to what lies beyond them.
+#[derive(Clone, Copy, Debug)]
+struct Sizes {
+    /// Events that tails find in memory.
+    ring_events_max: usize,
+    /// A batch of so many bytes is brought to disk while the next one is made.
+    overlap_bytes: usize,
+}
+
+impl Default for Sizes {
+    fn default() -> Sizes {
+        Sizes { ring_events_max: watch::RING_EVENTS_MAX, overlap_bytes: log::BULK_BYTES as usize }
+    }
+}
+
 impl Engine {
     /// Opens the store in `options.dir`, making it if there is none, and recovers what a crash left.
     ///
@@ -104,18 +123,18 @@ impl Engine {
         let failed = |operation, source| OpenError::Io { path: options.dir.clone(), operation, source };
         let dir = Dir::open(&options.dir).map_err(|(operation, source)| failed(operation, source))?;
         let dir = dir.ok_or_else(|| OpenError::InUse { dir: options.dir.clone() })?;
-        Engine::open_on(Arc::new(dir), Arc::new(SystemClock), &options, watch::RING_EVENTS_MAX)
+        Engine::open_on(Arc::new(dir), Arc::new(SystemClock), &options, Sizes::default())
     }
 
     fn open_on(
         storage: Arc<dyn Storage>,
         clock: Arc<dyn Clock>,
         options: &Options,
-        ring_events_max: usize,
+        sizes: Sizes,
     ) -> Result<Engine, OpenError> {
         let segment_bytes = options.segment_bytes.clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX);
         let options = Options { segment_bytes, ..options.clone() };
-        let (engine, workers) = Engine::assemble(storage, clock, &options, ring_events_max)?;
+        let (engine, workers) = Engine::assemble(storage, clock, &options, sizes)?;
         let thread = workers.start().map_err(|source| OpenError::Io {
             path: options.dir.clone(),
             operation: "start a thread",
@@ -131,7 +150,7 @@ impl Engine {
         storage: Arc<dyn Storage>,
         clock: Arc<dyn Clock>,
         options: &Options,
-        ring_events_max: usize,
+        sizes: Sizes,
     ) -> Result<(Engine, Workers), OpenError> {
         let Options { segment_bytes, durability, .. } = *options;
         let found = recovery::recover(&*storage, segment_bytes, options.signing)?;
@@ -154,16 +173,19 @@ impl Engine {
             found.position,
             numbers.clone(),
         );
-        let hub = Arc::new(Hub::new(found.root, ring_events_max));
-        let sequencer = Sequencer::new(
-            queue.clone(),
-            hub.clone(),
-            vitals.clone(),
-            keeper.clone(),
-            log,
+        let hub = Arc::new(Hub::new(found.root, sizes.ring_events_max));
+        let appender = Arc::new(Appender::new(vitals.clone(), queue.clone()));
+        let tools = commit::Tools {
+            queue: queue.clone(),
+            hub: hub.clone(),
+            vitals: vitals.clone(),
+            keeper: keeper.clone(),
+            appender: appender.clone(),
             durability,
-            Times::new(clock.clone(), found.time_ms, expiry.clone()),
-        );
+            overlap_bytes: sizes.overlap_bytes,
+        };
+        let times = Times::new(clock.clone(), found.time_ms, expiry.clone());
+        let sequencer = Sequencer::new(tools, log, times);
         let tools = Tools {
             queue: queue.clone(),
             hub: hub.clone(),
@@ -195,6 +217,7 @@ impl Engine {
         let workers = Workers {
             sequencer,
             keeper,
+            appender,
             housekeeper,
             requests,
             storage,

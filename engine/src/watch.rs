@@ -221,8 +221,9 @@ impl Hub {
         self.published.load(Ordering::Acquire)
     }
 
-    /// Makes `root` the newest state; `events` are all that lies between it and the last.
-    pub fn publish(&self, root: Root, events: &[Arc<Event>]) {
+    /// Makes `root` the newest state and returns it; `events` are all that lies between it and the last.
+    pub fn publish(&self, root: Root, events: &[Arc<Event>]) -> Arc<Root> {
+        let root = Arc::new(root);
         let revision = root.revision;
         let mut wake = Vec::new();
         let mut reached = BTreeMap::new();
@@ -243,7 +244,7 @@ impl Hub {
             }
             ring.forget(root.oldest);
             drop(ring);
-            self.root.store(Arc::new(root));
+            self.root.store(root.clone());
             self.published.store(revision, Ordering::Release);
             if registry.waiters.first_key_value().is_some_and(|(first, _)| first.0 <= revision) {
                 let later = registry.waiters.split_off(&(revision + 1, 0));
@@ -256,6 +257,7 @@ impl Hub {
         for waiter in reached.into_values() {
             let _ = waiter.send(());
         }
+        root
     }
 
     /// Returns once `revision` is published, or the hub closed.
