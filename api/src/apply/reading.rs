@@ -2,170 +2,99 @@
 //! the schema.
 //!
 //! ```text
-//! compact JSON ──Scan──► members by their types ─► tree, as it was given: nothing is completed, left out or judged
+//! compact JSON ──Cursor──► members by their types ─► tree, as it was given: nothing is completed, left out or judged
 //!      └── anything unusual ─► None: whoever reads all of JSON or YAML has the words for it
 //! ```
 //!
 //! Unusual are blanks between tokens, control characters, names that come twice or that no type declares, escapes in
 //! names of fields, numbers that are no 64-bit integers, and deep nesting.
 
-use std::borrow::Cow;
-
 use smallvec::SmallVec;
 
 use super::typed::Type;
-use crate::json::scan::{Scan, Text};
+use crate::json::compact::Cursor;
 use crate::json::{Key, Object, Value};
 use crate::schema::table::Message;
-
-/// Deepest nesting that is usual. Objects of built-in types, but for schemas, stay below thirty.
-const DEPTH_MAX: usize = 64;
 
 /// The tree of `text`, an object of type `message`, as [`json::parse`](crate::json::parse) reads it; `None` for anything
 /// unusual.
 pub fn read(message: &'static Message, text: &[u8]) -> Option<Object> {
-    let text = text.trim_ascii_end();
-    let control_characters = text.iter().filter(|byte| **byte < b' ').count();
-    let text = std::str::from_utf8(text).ok().filter(|_| control_characters == 0)?;
-    let mut reader = Reader { text, scan: Scan::new(text.as_bytes()), depth: 0 };
-    let object = reader.fields(message)?;
-    reader.scan.is_at_end().then_some(object)
+    let mut cursor = Cursor::new(text)?;
+    let object = fields(&mut cursor, message)?;
+    cursor.is_at_end().then_some(object)
 }
 
-struct Reader<'t> {
-    text: &'t str,
-    scan: Scan<'t>,
-    depth: usize,
+/// The members of a struct.
+fn fields(cursor: &mut Cursor<'_>, message: &'static Message) -> Option<Object> {
+    let mut members: Vec<(Key, Value)> = Vec::new();
+    let mut seen: SmallVec<[u64; 2]> = SmallVec::from_elem(0, message.fields.len().div_ceil(64));
+    let mut more = cursor.enter(b'{', b'}')?;
+    if more {
+        members.reserve(8);
+    }
+    while more {
+        let at = usize::from(message.position(cursor.field_name()?)?);
+        let (word, bit) = (at / 64, 1 << (at % 64));
+        if seen[word] & bit != 0 {
+            return None;
+        }
+        seen[word] |= bit;
+        let field = &message.fields[at];
+        members.push((Key::Borrowed(field.name), value(cursor, Type::of_field(field))?));
+        more = cursor.more(b'}')?;
+    }
+    Some(members.into_iter().collect())
 }
 
-impl<'t> Reader<'t> {
-    fn enter(&mut self, bracket: u8) -> Option<()> {
-        self.depth += 1;
-        (self.depth <= DEPTH_MAX && self.scan.take(bracket)).then_some(())
+/// The members of a map.
+fn members(cursor: &mut Cursor<'_>, of: Type) -> Option<Object> {
+    let mut members: Vec<(Key, Value)> = Vec::new();
+    let mut is_ascending = true;
+    let mut more = cursor.enter(b'{', b'}')?;
+    while more {
+        let name = cursor.name()?;
+        is_ascending &= members.last().is_none_or(|(last, _)| **last < *name);
+        members.push((Key::Owned(name.into_owned()), value(cursor, of)?));
+        more = cursor.more(b'}')?;
     }
-
-    fn leave(&mut self, bracket: u8) -> Option<()> {
-        self.depth -= 1;
-        self.scan.take(bracket).then_some(())
-    }
-
-    /// Passes over the comma after a member or element; `false` at the end of them.
-    fn more(&mut self, end: u8) -> Option<bool> {
-        let is_more = self.scan.more(end)?;
-        (!is_more || self.scan.peek() != end).then_some(is_more)
-    }
-
-    /// The text between the quotes of the string that was passed over just now.
-    fn meant(&self, string: Text<'t>) -> Option<Cow<'t, str>> {
-        if string.is_escaped {
-            return String::from_utf8(string.unescaped()?.into_owned()).ok().map(Cow::Owned);
+    if !is_ascending {
+        let mut names: Vec<&str> = members.iter().map(|(name, _)| &**name).collect();
+        names.sort_unstable();
+        if names.windows(2).any(|pair| pair[0] == pair[1]) {
+            return None;
         }
-        let end = self.scan.position() - 1;
-        self.text.get(end - string.raw.len()..end).map(Cow::Borrowed)
     }
+    Some(members.into_iter().collect())
+}
 
-    /// The members of a struct.
-    fn fields(&mut self, message: &'static Message) -> Option<Object> {
-        self.enter(b'{')?;
-        let mut members: Vec<(Key, Value)> = Vec::new();
-        let mut seen: SmallVec<[u64; 2]> = SmallVec::from_elem(0, message.fields.len().div_ceil(64));
-        if self.scan.peek() != b'}' {
-            members.reserve(8);
-            loop {
-                let name = self.scan.string().filter(|name| !name.is_escaped)?;
-                let at = usize::from(message.position(name.raw)?);
-                let (word, bit) = (at / 64, 1 << (at % 64));
-                if !self.scan.take(b':') || seen[word] & bit != 0 {
-                    return None;
-                }
-                seen[word] |= bit;
-                let field = &message.fields[at];
-                members.push((Key::Borrowed(field.name), self.value(Type::of_field(field))?));
-                if !self.more(b'}')? {
-                    break;
-                }
-            }
-        }
-        self.leave(b'}')?;
-        Some(members.into_iter().collect())
+fn items(cursor: &mut Cursor<'_>, of: Type) -> Option<Vec<Value>> {
+    let mut items = Vec::new();
+    let mut more = cursor.enter(b'[', b']')?;
+    while more {
+        items.push(value(cursor, of)?);
+        more = cursor.more(b']')?;
     }
+    Some(items)
+}
 
-    /// The members of a map.
-    fn members(&mut self, of: Type) -> Option<Object> {
-        self.enter(b'{')?;
-        let mut members: Vec<(Key, Value)> = Vec::new();
-        let mut is_ascending = true;
-        if self.scan.peek() != b'}' {
-            loop {
-                let name = self.scan.string()?;
-                let name = self.meant(name)?;
-                self.scan.take(b':').then_some(())?;
-                is_ascending &= members.last().is_none_or(|(last, _)| **last < *name);
-                members.push((Key::Owned(name.into_owned()), self.value(of)?));
-                if !self.more(b'}')? {
-                    break;
-                }
-            }
-        }
-        self.leave(b'}')?;
-        if !is_ascending {
-            let mut names: Vec<&str> = members.iter().map(|(name, _)| &**name).collect();
-            names.sort_unstable();
-            if names.windows(2).any(|pair| pair[0] == pair[1]) {
-                return None;
-            }
-        }
-        Some(members.into_iter().collect())
-    }
-
-    fn items(&mut self, of: Type) -> Option<Vec<Value>> {
-        self.enter(b'[')?;
-        let mut items = Vec::new();
-        if self.scan.peek() != b']' {
-            loop {
-                items.push(self.value(of)?);
-                if !self.more(b']')? {
-                    break;
-                }
-            }
-        }
-        self.leave(b']')?;
-        Some(items)
-    }
-
-    /// A value where one of type `of` should be, whatever it is: the type only says which names there are below.
-    fn value(&mut self, of: Type) -> Option<Value> {
-        Some(match self.scan.peek() {
-            b'"' => {
-                let string = self.scan.string()?;
-                Value::String(self.meant(string)?.into_owned())
-            }
-            b'{' => Value::Object(match of {
-                Type::Struct { message, .. } => self.fields(message)?,
-                Type::Map { value, .. } => self.members(Type::of_map_value(value))?,
-                _ => self.members(Type::Deduced)?,
-            }),
-            b'[' => Value::Array(match of {
-                Type::List { item, .. } => self.items(Type::of_kind(item))?,
-                _ => self.items(Type::Deduced)?,
-            }),
-            b'n' if self.scan.word("null") => Value::Null,
-            b't' if self.scan.word("true") => Value::Bool(true),
-            b'f' if self.scan.word("false") => Value::Bool(false),
-            _ => Value::Int(self.integer()?),
-        })
-    }
-
-    /// A number without fraction or exponent, as JSON writes it.
-    fn integer(&mut self) -> Option<i64> {
-        let text = self.scan.number()?;
-        let is_plain = match text.strip_prefix('-').unwrap_or(text).as_bytes() {
-            b"0" => text == "0",
-            [b'1'..=b'9', ..] => true,
-            _ => false,
-        };
-        text.parse().ok().filter(|_| is_plain)
-    }
+/// A value where one of type `of` should be, whatever it is: the type only says which names there are below.
+fn value(cursor: &mut Cursor<'_>, of: Type) -> Option<Value> {
+    Some(match cursor.peek() {
+        b'"' => Value::String(cursor.string()?.into_owned()),
+        b'{' => Value::Object(match of {
+            Type::Struct { message, .. } => fields(cursor, message)?,
+            Type::Map { value, .. } => members(cursor, Type::of_map_value(value))?,
+            _ => members(cursor, Type::Deduced)?,
+        }),
+        b'[' => Value::Array(match of {
+            Type::List { item, .. } => items(cursor, Type::of_kind(item))?,
+            _ => items(cursor, Type::Deduced)?,
+        }),
+        b'n' if cursor.word("null") => Value::Null,
+        b't' if cursor.word("true") => Value::Bool(true),
+        b'f' if cursor.word("false") => Value::Bool(false),
+        _ => Value::Int(cursor.integer()?),
+    })
 }
 
 #[cfg(test)]

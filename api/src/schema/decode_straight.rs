@@ -2,7 +2,7 @@
 //! time.
 //!
 //! ```text
-//! compact JSON ──Scan──► members found by name in the type's plan ─► tree in schema order
+//! compact JSON ──Cursor──► members found by name in the type's plan ─► tree in schema order
 //!      └── anything unusual ─► None: the reader that knows all of JSON, and has the words for what is wrong
 //! ```
 //!
@@ -25,12 +25,9 @@ use super::decode_raw::{RAW, compact, nesting};
 use super::encode::encode;
 use super::scalars::{bytes, duration, quantity, time};
 use super::table::{Field, Kind, Message, Shape};
+use crate::json::compact::Cursor;
 use crate::json::names::Names;
-use crate::json::scan::{Scan, Text};
 use crate::json::{Key, Object, Value};
-
-/// Deepest nesting that is usual. Objects of built-in types, but for schemas, stay below thirty.
-const DEPTH_MAX: usize = 64;
 
 /// Who wrote a text.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -43,14 +40,9 @@ pub(super) enum Author {
 
 /// Reads a document as an object of type `message`; `None` where there is something unusual about it.
 pub(super) fn straight(message: &'static Message, text: &[u8], author: Author) -> Option<Object> {
-    let text = std::str::from_utf8(text).ok()?.trim_ascii_end();
-    // No string has one unescaped, and between tokens they are blanks.
-    if text.bytes().fold(false, |found, byte| found | (byte < b' ')) {
-        return None;
-    }
-    let mut reader = Reader { text, scan: Scan::new(text.as_bytes()), depth: 0, author, settling: None };
+    let mut reader = Reader { cursor: Cursor::new(text)?, author, settling: None };
     let object = reader.object(Plan::of(message)?)?;
-    reader.scan.is_at_end().then_some(object)
+    reader.cursor.is_at_end().then_some(object)
 }
 
 /// As [`straight`] for the server's text, with the objects in it settled, but for metadata. Those that `beside` has in
@@ -60,11 +52,10 @@ pub(super) fn settled(
     stored: &Bytes,
     beside: Option<&mut Object>,
 ) -> Option<Object> {
-    let text = std::str::from_utf8(stored).ok()?;
     let settling = Some(Settling { stored, beside, words: Vec::new() });
-    let mut reader = Reader { text, scan: Scan::new(stored), depth: 0, author: Author::Server, settling };
+    let mut reader = Reader { cursor: Cursor::of_server(stored)?, author: Author::Server, settling };
     let object = reader.object(Plan::of(message)?)?;
-    reader.scan.is_at_end().then_some(object)
+    reader.cursor.is_at_end().then_some(object)
 }
 
 /// What is known of a type before any text of it is seen.
@@ -154,9 +145,7 @@ impl Plan {
 }
 
 struct Reader<'t> {
-    text: &'t str,
-    scan: Scan<'t>,
-    depth: usize,
+    cursor: Cursor<'t>,
     author: Author,
     settling: Option<Settling<'t>>,
 }
@@ -190,42 +179,14 @@ impl Settling<'_> {
 type Given = Option<Value>;
 
 impl<'t> Reader<'t> {
-    fn enter(&mut self, bracket: u8) -> Option<()> {
-        self.depth += 1;
-        (self.depth <= DEPTH_MAX && self.scan.take(bracket)).then_some(())
-    }
-
-    fn leave(&mut self, bracket: u8) -> Option<()> {
-        self.depth -= 1;
-        self.scan.take(bracket).then_some(())
-    }
-
-    /// The text between the quotes of the string that was passed over just now.
-    #[inline]
-    fn meant(&self, string: Text<'t>) -> Option<Cow<'t, str>> {
-        if string.is_escaped {
-            let text = string.unescaped()?.into_owned();
-            return String::from_utf8(text).ok().map(Cow::Owned);
-        }
-        let end = self.scan.position() - 1;
-        self.text.get(end - string.raw.len()..end).map(Cow::Borrowed)
-    }
-
-    #[inline]
-    fn string(&mut self) -> Option<Cow<'t, str>> {
-        let string = self.scan.string()?;
-        self.meant(string)
-    }
-
     fn object(&mut self, plan: &'static Plan) -> Option<Object> {
-        self.enter(b'{')?;
         let mut given: SmallVec<[(u16, Given); 16]> = SmallVec::new();
         let mut ascending = true;
-        while self.scan.peek() != b'}' {
-            let name = self.scan.name().filter(|name| !name.is_escaped)?;
-            let position = plan.find(name.raw)?;
+        let mut more = self.cursor.enter(b'{', b'}')?;
+        while more {
+            let position = plan.find(self.cursor.field_name()?)?;
             let member = &plan.members[position];
-            let value = if self.depth == 1 && self.settling.is_some() {
+            let value = if self.cursor.depth() == 1 && self.settling.is_some() {
                 self.part(member)?
             } else {
                 self.whole(member)?
@@ -234,14 +195,8 @@ impl<'t> Reader<'t> {
             let at = position as u16;
             ascending &= given.last().is_none_or(|(last, _)| *last < at);
             given.push((at, value));
-            if !self.scan.more(b'}')? {
-                break;
-            }
-            if self.scan.peek() == b'}' {
-                return None; // a comma too many
-            }
+            more = self.cursor.more(b'}')?;
         }
-        self.leave(b'}')?;
         if !ascending {
             given.sort_unstable_by_key(|(at, _)| *at);
             if given.windows(2).any(|pair| pair[0].0 == pair[1].0) {
@@ -253,17 +208,17 @@ impl<'t> Reader<'t> {
 
     /// The whole value of a field of the root, settled.
     fn part(&mut self, member: &'static Member) -> Option<Given> {
-        let start = self.scan.position();
+        let start = self.cursor.position();
         let Member { field, below } = member;
         let is_part = field.shape == Shape::Single && below.is_some() && field.name != "metadata";
         let settling = self.settling.as_mut().filter(|_| is_part);
         if let Some((part, len)) = settling.and_then(|settling| settling.same(member, start)) {
-            self.scan.skip(len);
+            self.cursor.skip(len);
             return Some(Some(Value::Object(part)));
         }
         let mut value = self.whole(member)?;
         if let (true, Some(Value::Object(part)), Some(settling)) = (is_part, &mut value, &self.settling) {
-            part.settle(settling.stored.slice(start..self.scan.position()));
+            part.settle(settling.stored.slice(start..self.cursor.position()));
         }
         Some(value)
     }
@@ -279,21 +234,15 @@ impl<'t> Reader<'t> {
     }
 
     fn list(&mut self, kind: Kind, below: Option<&'static Below>) -> Option<Given> {
-        if self.scan.word("null") {
+        if self.cursor.word("null") {
             return Some(None);
         }
-        self.enter(b'[')?;
         let mut items = Vec::new();
-        while self.scan.peek() != b']' {
+        let mut more = self.cursor.enter(b'[', b']')?;
+        while more {
             items.push(self.one(kind, below)?.unwrap_or_else(|| zero(kind)));
-            if !self.scan.more(b']')? {
-                break;
-            }
-            if self.scan.peek() == b']' {
-                return None;
-            }
+            more = self.cursor.more(b']')?;
         }
-        self.leave(b']')?;
         let is_managed_fields =
             |message: &'static Message| std::ptr::eq(message, builtin::MANAGED_FIELDS_ENTRY);
         if items.is_empty() && below.is_some_and(|below| is_managed_fields(below.message)) {
@@ -303,15 +252,14 @@ impl<'t> Reader<'t> {
     }
 
     fn map(&mut self, field: &'static Field, below: Option<&'static Below>) -> Option<Given> {
-        if self.scan.word("null") {
+        if self.cursor.word("null") {
             return Some(None);
         }
-        self.enter(b'{')?;
         let mut members: Vec<(Key, Value)> = Vec::new();
         let mut ascending = true;
-        while self.scan.peek() != b'}' {
-            let name = self.string()?;
-            self.scan.take(b':').then_some(())?;
+        let mut more = self.cursor.enter(b'{', b'}')?;
+        while more {
+            let name = self.cursor.name()?;
             let value = if field.shape == Shape::MapOfLists {
                 self.list(field.kind, None)?.unwrap_or_default()
             } else {
@@ -319,14 +267,8 @@ impl<'t> Reader<'t> {
             };
             ascending &= members.last().is_none_or(|(last, _)| **last < *name);
             members.push((Key::Owned(name.into_owned()), value));
-            if !self.scan.more(b'}')? {
-                break;
-            }
-            if self.scan.peek() == b'}' {
-                return None;
-            }
+            more = self.cursor.more(b'}')?;
         }
-        self.leave(b'}')?;
         if !ascending {
             members.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
             if members.windows(2).any(|pair| pair[0].0 == pair[1].0) {
@@ -338,7 +280,7 @@ impl<'t> Reader<'t> {
 
     /// One value of a kind.
     fn one(&mut self, kind: Kind, below: Option<&'static Below>) -> Option<Given> {
-        if self.scan.word("null") {
+        if self.cursor.word("null") {
             return Some(None);
         }
         let value = match kind {
@@ -349,13 +291,15 @@ impl<'t> Reader<'t> {
                 };
                 Value::Object(self.object(plan?)?)
             }
-            Kind::String => Value::String(self.string()?.into_owned()),
-            Kind::Bool if self.scan.word("true") => Value::Bool(true),
-            Kind::Bool if self.scan.word("false") => Value::Bool(false),
-            Kind::Int64 => Value::Int(self.integer()?),
-            Kind::Int32 => Value::Int(i32::try_from(self.integer()?).ok()?.into()),
-            Kind::IntOrString if self.scan.peek() == b'"' => Value::String(self.string()?.into_owned()),
-            Kind::IntOrString => Value::Int(i32::try_from(self.integer()?).ok()?.into()),
+            Kind::String => Value::String(self.cursor.string()?.into_owned()),
+            Kind::Bool if self.cursor.word("true") => Value::Bool(true),
+            Kind::Bool if self.cursor.word("false") => Value::Bool(false),
+            Kind::Int64 => Value::Int(self.cursor.integer()?),
+            Kind::Int32 => Value::Int(i32::try_from(self.cursor.integer()?).ok()?.into()),
+            Kind::IntOrString if self.cursor.peek() == b'"' => {
+                Value::String(self.cursor.string()?.into_owned())
+            }
+            Kind::IntOrString => Value::Int(i32::try_from(self.cursor.integer()?).ok()?.into()),
             Kind::Bytes | Kind::Time | Kind::MicroTime | Kind::Duration | Kind::Quantity => {
                 return self.formed(kind);
             }
@@ -367,24 +311,12 @@ impl<'t> Reader<'t> {
         Some(Some(value))
     }
 
-    /// A number without fraction or exponent, as JSON writes it.
-    fn integer(&mut self) -> Option<i64> {
-        let text = self.scan.number()?;
-        let digits = text.strip_prefix('-').unwrap_or(text);
-        let is_plain = match digits.as_bytes() {
-            b"0" => text == "0",
-            [b'1'..=b'9', ..] => true,
-            _ => false,
-        };
-        text.parse().ok().filter(|_| is_plain)
-    }
-
     /// A scalar that is kept as a string in canonical form.
     fn formed(&mut self, kind: Kind) -> Option<Given> {
-        let text: Cow<'_, str> = if matches!(kind, Kind::Quantity) && self.scan.peek() != b'"' {
-            self.integer()?.to_string().into()
+        let text: Cow<'_, str> = if matches!(kind, Kind::Quantity) && self.cursor.peek() != b'"' {
+            self.cursor.integer()?.to_string().into()
         } else {
-            self.string()?
+            self.cursor.string()?
         };
         if self.author == Author::Server {
             return Some(Some(Value::String(text.into_owned())));
@@ -402,7 +334,7 @@ impl<'t> Reader<'t> {
 
     /// The text of a field set.
     fn field_set(&mut self) -> Option<String> {
-        let text = self.raw().filter(|text| text.starts_with('{'))?;
+        let text = self.cursor.raw().filter(|text| text.starts_with('{'))?;
         if self.author == Author::Server {
             return Some(text.to_owned());
         }
@@ -412,21 +344,14 @@ impl<'t> Reader<'t> {
 
     /// A value without a schema.
     fn anything(&mut self) -> Option<Value> {
-        let text = self.raw()?;
-        if nesting(text.as_bytes()) + self.depth > DEPTH_MAX {
+        let text = self.cursor.raw()?;
+        if nesting(text.as_bytes()) > self.cursor.levels_left() {
             return None;
         }
         let mut source = serde_json::Deserializer::from_str(text);
         let value = RAW.deserialize(&mut source).ok()?;
         source.end().ok()?;
         Some(value)
-    }
-
-    /// The text of the next value, whatever that is.
-    fn raw(&mut self) -> Option<&'t str> {
-        let start = self.scan.position();
-        self.scan.value()?;
-        self.text.get(start..self.scan.position())
     }
 }
 
