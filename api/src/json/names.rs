@@ -53,9 +53,9 @@ impl Names {
 
     /// The only position whose name `name` can be. The caller compares.
     #[inline]
-    pub fn candidate(&self, name: &[u8]) -> Option<usize> {
+    pub fn candidate(&self, name: &[u8]) -> Option<u16> {
         let at = self.slots[self.slot(name)];
-        (at != VACANT).then_some(usize::from(at))
+        (at != VACANT).then_some(at)
     }
 
     #[inline]
@@ -90,7 +90,7 @@ mod tests {
         for message in builtin::messages(&KUBERNETES) {
             let fields = message.fields.iter().map(|field| field.name);
             let names = Names::new(fields.clone()).unwrap_or_else(|| panic!("{} has a table", message.name));
-            for (at, name) in fields.enumerate() {
+            for (at, name) in (0..).zip(fields) {
                 assert_eq!(names.candidate(name.as_bytes()), Some(at), "{}.{name}", message.name);
             }
         }

@@ -11,11 +11,8 @@
 //! this server. Both ways make the same tree, and a test holds them to it.
 
 use std::borrow::Cow;
-use std::sync::{LazyLock, OnceLock};
 
 use ::bytes::Bytes;
-use hashbrown::HashMap;
-use parking_lot::RwLock;
 use serde::de::{DeserializeSeed, IgnoredAny};
 use smallvec::SmallVec;
 
@@ -23,10 +20,10 @@ use super::builtin;
 use super::decode_form::{is_always_written, is_left_out, zero, zero_field};
 use super::decode_raw::{RAW, compact, nesting};
 use super::encode::encode;
+use super::plans::{Below, Plans};
 use super::scalars::{bytes, duration, quantity, time};
 use super::table::{Field, Kind, Message, Shape};
 use crate::json::compact::Cursor;
-use crate::json::names::Names;
 use crate::json::{Key, Object, Value};
 
 /// Who wrote a text.
@@ -41,7 +38,7 @@ pub(super) enum Author {
 /// Reads a document as an object of type `message`; `None` where there is something unusual about it.
 pub(super) fn straight(message: &'static Message, text: &[u8], author: Author) -> Option<Object> {
     let mut reader = Reader { cursor: Cursor::new(text)?, author, settling: None };
-    let object = reader.object(Plan::of(message)?)?;
+    let object = reader.object(PLANS.of(message))?;
     reader.cursor.is_at_end().then_some(object)
 }
 
@@ -54,13 +51,13 @@ pub(super) fn settled(
 ) -> Option<Object> {
     let settling = Some(Settling { stored, beside, words: Vec::new() });
     let mut reader = Reader { cursor: Cursor::of_server(stored)?, author: Author::Server, settling };
-    let object = reader.object(Plan::of(message)?)?;
+    let object = reader.object(PLANS.of(message))?;
     reader.cursor.is_at_end().then_some(object)
 }
 
 /// What is known of a type before any text of it is seen.
 struct Plan {
-    names: Names,
+    message: &'static Message,
     /// By position in `Message::fields`.
     members: Vec<Member>,
     /// Positions of the fields that are always written, ascending.
@@ -69,58 +66,17 @@ struct Plan {
 
 struct Member {
     field: &'static Field,
-    /// The plan of its values' type, where that is a struct.
-    below: Option<Below>,
+    /// Its values' type, where that is a struct.
+    below: Option<Below<Plan>>,
 }
 
-/// Another type, whose plan is made when it is first needed: types may contain themselves.
-struct Below {
-    message: &'static Message,
-    plan: OnceLock<Option<&'static Plan>>,
-}
-
-impl Below {
-    fn plan(&self) -> Option<&'static Plan> {
-        *self.plan.get_or_init(|| Plan::of(self.message))
-    }
-}
-
-/// Plans by the place of their type; both live as long as the program, which bounds the map.
-static PLANS: LazyLock<RwLock<HashMap<usize, Option<&'static Plan>>>> = LazyLock::new(RwLock::default);
+static PLANS: Plans<Plan> = Plans::new(Plan::make);
 
 impl Plan {
-    /// The plan of a type, made at the first call; `None` for types whose fields cannot be told apart quickly.
-    fn of(message: &'static Message) -> Option<&'static Plan> {
-        let key = std::ptr::from_ref(message).addr();
-        if let Some(plan) = PLANS.read().get(&key) {
-            return *plan;
-        }
-        *PLANS
-            .write()
-            .entry(key)
-            .or_insert_with(|| Plan::make(message).map(|plan| &*Box::leak(Box::new(plan))))
-    }
-
-    fn make(message: &'static Message) -> Option<Plan> {
-        let member = |field: &'static Field| Member {
-            field,
-            below: match field.kind {
-                Kind::Message(message) => Some(Below { message, plan: OnceLock::new() }),
-                _ => None,
-            },
-        };
+    fn make(message: &'static Message) -> Plan {
+        let members = message.fields.iter().map(|field| Member { field, below: Below::of_kind(field.kind) });
         let always = (0u16..).zip(message.fields).filter(|(_, field)| is_always_written(field));
-        Some(Plan {
-            names: Names::new(message.fields.iter().map(|field| field.name))?,
-            members: message.fields.iter().map(member).collect(),
-            always: always.map(|(at, _)| at).collect(),
-        })
-    }
-
-    #[inline]
-    fn find(&self, name: &[u8]) -> Option<usize> {
-        let at = self.names.candidate(name)?;
-        (self.members[at].field.name.as_bytes() == name).then_some(at)
+        Plan { message, members: members.collect(), always: always.map(|(at, _)| at).collect() }
     }
 
     /// The object of these values, which stand beside the ascending positions of their fields and are taken from there.
@@ -184,15 +140,14 @@ impl<'t> Reader<'t> {
         let mut ascending = true;
         let mut more = self.cursor.enter(b'{', b'}')?;
         while more {
-            let position = plan.find(self.cursor.field_name()?)?;
-            let member = &plan.members[position];
+            let at = plan.message.position(self.cursor.field_name()?)?;
+            let member = &plan.members[usize::from(at)];
             let value = if self.cursor.depth() == 1 && self.settling.is_some() {
                 self.part(member)?
             } else {
                 self.whole(member)?
             };
             let value = value.filter(|value| !is_left_out(member.field, value));
-            let at = position as u16;
             ascending &= given.last().is_none_or(|(last, _)| *last < at);
             given.push((at, value));
             more = self.cursor.more(b'}')?;
@@ -233,7 +188,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    fn list(&mut self, kind: Kind, below: Option<&'static Below>) -> Option<Given> {
+    fn list(&mut self, kind: Kind, below: Option<&'static Below<Plan>>) -> Option<Given> {
         if self.cursor.word("null") {
             return Some(None);
         }
@@ -251,7 +206,7 @@ impl<'t> Reader<'t> {
         Some(Some(Value::Array(items)))
     }
 
-    fn map(&mut self, field: &'static Field, below: Option<&'static Below>) -> Option<Given> {
+    fn map(&mut self, field: &'static Field, below: Option<&'static Below<Plan>>) -> Option<Given> {
         if self.cursor.word("null") {
             return Some(None);
         }
@@ -279,17 +234,14 @@ impl<'t> Reader<'t> {
     }
 
     /// One value of a kind.
-    fn one(&mut self, kind: Kind, below: Option<&'static Below>) -> Option<Given> {
+    fn one(&mut self, kind: Kind, below: Option<&'static Below<Plan>>) -> Option<Given> {
         if self.cursor.word("null") {
             return Some(None);
         }
         let value = match kind {
             Kind::Message(message) => {
-                let plan = match below {
-                    Some(below) => below.plan(),
-                    None => Plan::of(message),
-                };
-                Value::Object(self.object(plan?)?)
+                let plan = below.map_or_else(|| PLANS.of(message), |below| below.plan(&PLANS));
+                Value::Object(self.object(plan)?)
             }
             Kind::String => Value::String(self.cursor.string()?.into_owned()),
             Kind::Bool if self.cursor.word("true") => Value::Bool(true),

@@ -13,6 +13,7 @@ pub mod defaults;
 mod defaults_aliases;
 mod defaults_rules;
 pub mod encode;
+pub(crate) mod plans;
 pub mod registry;
 pub mod scalars;
 pub mod table;

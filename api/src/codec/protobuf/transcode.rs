@@ -13,17 +13,14 @@
 //! words for what is wrong. So both ways give the same bytes, and the agreement test holds them to it.
 
 use std::str::from_utf8;
-use std::sync::{LazyLock, OnceLock};
 
-use hashbrown::HashMap;
-use parking_lot::RwLock;
 use smallvec::SmallVec;
 
 use super::encode::{EncodeError, encode, write_zero};
 use super::wire::{write_bool, write_bytes, write_delimited, write_double, write_int};
 use crate::json::DEPTH_MAX;
-use crate::json::names::Names;
 use crate::json::scan::Scan;
+use crate::schema::plans::{Below, Plans};
 use crate::schema::scalars::{bytes as base64, duration, quantity, time};
 use crate::schema::table::{Field, Kind, Message, Place, Shape};
 
@@ -47,7 +44,7 @@ pub(super) struct Unusual;
 
 /// Appends the protobuf form of a text without unusual things in it; after an error `out` has some of it.
 pub(super) fn straight(message: &'static Message, json: &[u8], out: &mut Vec<u8>) -> Result<(), Unusual> {
-    let plan = Plan::of(message).ok_or(Unusual)?;
+    let plan = PLANS.of(message).as_ref().ok_or(Unusual)?;
     let mut writer = Writer { scan: Scan::new(json), sorted: Vec::new(), depth: 0 };
     writer.object(plan, out)?;
     if writer.scan.is_at_end() { Ok(()) } else { Err(Unusual) }
@@ -55,7 +52,7 @@ pub(super) fn straight(message: &'static Message, json: &[u8], out: &mut Vec<u8>
 
 /// What is known of a type before any text of it is seen.
 struct Plan {
-    names: Names,
+    message: &'static Message,
     /// By position in `Message::fields`.
     members: Vec<Member>,
     /// What is written for fields that were not given, in the wire's order.
@@ -70,46 +67,18 @@ struct Member {
     /// Place in the wire's order, counted without gaps; [`NOWHERE`] for fields that protobuf has not.
     rank: u16,
     /// The struct that protobuf nests it in, with the number of that.
-    nested_in: Option<(u32, Below)>,
+    nested_in: Option<(u32, Below<Option<Plan>>)>,
     /// The type of its values, where that is a struct.
-    below: Option<Below>,
+    below: Option<Below<Option<Plan>>>,
 }
 
 /// A rank that no field has.
 const NOWHERE: u16 = u16::MAX;
 
-/// Another type, whose plan is made when it is first needed: types may contain themselves.
-struct Below {
-    message: &'static Message,
-    plan: OnceLock<Option<&'static Plan>>,
-}
-
-impl Below {
-    fn new(message: &'static Message) -> Self {
-        Below { message, plan: OnceLock::new() }
-    }
-
-    fn plan(&self) -> Result<&'static Plan, Unusual> {
-        self.plan.get_or_init(|| Plan::of(self.message)).ok_or(Unusual)
-    }
-}
-
-/// Plans by the place of their type; both live as long as the program, which bounds the map.
-static PLANS: LazyLock<RwLock<HashMap<usize, Option<&'static Plan>>>> = LazyLock::new(RwLock::default);
+/// `None` for types without a protobuf form.
+static PLANS: Plans<Option<Plan>> = Plans::new(Plan::make);
 
 impl Plan {
-    /// The plan of a type, made at the first call; `None` for types without a protobuf form.
-    fn of(message: &'static Message) -> Option<&'static Plan> {
-        let key = std::ptr::from_ref(message).addr();
-        if let Some(plan) = PLANS.read().get(&key) {
-            return *plan;
-        }
-        *PLANS
-            .write()
-            .entry(key)
-            .or_insert_with(|| Plan::make(message).map(|plan| &*Box::leak(Box::new(plan))))
-    }
-
     fn make(message: &'static Message) -> Option<Plan> {
         if message.wire.is_empty() && !message.fields.is_empty() {
             return None;
@@ -118,10 +87,7 @@ impl Plan {
             field,
             rank: NOWHERE,
             nested_in: None,
-            below: match field.kind {
-                Kind::Message(message) => Some(Below::new(message)),
-                _ => None,
-            },
+            below: Below::of_kind(field.kind),
         };
         let mut members: Vec<Member> = message.fields.iter().map(member).collect();
         let (mut zeros, mut zeros_at) = (Vec::new(), Vec::with_capacity(message.wire.len() + 1));
@@ -141,14 +107,12 @@ impl Plan {
             }
         }
         zeros_at.push(u32::try_from(zeros.len()).ok()?);
-        let names = Names::new(message.fields.iter().map(|field| field.name))?;
-        Some(Plan { names, members, zeros, zeros_at })
+        Some(Plan { message, members, zeros, zeros_at })
     }
 
     #[inline]
     fn find(&self, name: &[u8]) -> Option<&Member> {
-        let member = &self.members[self.names.candidate(name)?];
-        (member.field.name.as_bytes() == name).then_some(member)
+        self.message.position(name).map(|at| &self.members[usize::from(at)])
     }
 
     /// What is written for the fields of these ranks when they were not given.
@@ -216,7 +180,7 @@ impl Writer<'_> {
             let start = out.len();
             let is_over = match &member.nested_in {
                 Some((number, inner)) => {
-                    let inner = inner.plan()?;
+                    let inner = inner.plan(&PLANS).as_ref().ok_or(Unusual)?;
                     self.scan = before;
                     write_delimited(*number, out, |out| self.members(inner, true, out))?;
                     // Either there, or at the next member with the comma behind.
@@ -334,7 +298,8 @@ impl Writer<'_> {
                 }
             }
             Kind::Message(_) => {
-                let plan = member.below.as_ref().ok_or(Unusual)?.plan()?;
+                let below = member.below.as_ref().ok_or(Unusual)?;
+                let plan = below.plan(&PLANS).as_ref().ok_or(Unusual)?;
                 write_delimited(number, out, |out| self.object(plan, out))?;
             }
             Kind::Bool => {
@@ -438,18 +403,6 @@ mod tests {
     use super::*;
     use crate::naming::KUBERNETES;
     use crate::schema::builtin;
-
-    #[test]
-    fn every_field_is_found_by_its_name() {
-        for message in builtin::messages(&KUBERNETES) {
-            let Some(plan) = Plan::of(message) else { continue };
-            for field in message.fields {
-                let found = plan.find(field.name.as_bytes()).map(|member| member.field.name);
-                assert_eq!(found, Some(field.name), "{}", message.name);
-            }
-            assert!(plan.find(b"").is_none() && plan.find(b"noSuchField").is_none(), "{}", message.name);
-        }
-    }
 
     #[test]
     fn texts_with_unusual_things_in_them_give_what_the_tree_gives() {
