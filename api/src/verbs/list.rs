@@ -1,9 +1,9 @@
 //! list: a stream over one snapshot.
 //!
 //! The snapshot pins a point in time without holding a lock; the index range is walked, selectors look at signatures in
-//! the index and then at the stored attributes of what these let through, and stored bytes are copied into chunks of at most `CHUNK_BYTES`. A list of any size holds one
-//! chunk. With a limit the range is walked twice: once over the index to find where the page ends (the head of
-//! a list names its continue token), once to write it.
+//! the index and then at the stored attributes of what these let through, and stored bytes are copied into chunks of at
+//! most `CHUNK_BYTES`. A list of any size holds one chunk. With a limit the range is walked twice: once over the index to
+//! find where the page ends (the head of a list names its continue token), once to write it.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
