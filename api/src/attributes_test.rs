@@ -1,8 +1,8 @@
 //! Attributes: what is written comes back, and anything else is harmless.
 
 use super::*;
-use crate::json::parse;
 use crate::schema::table::{FieldNames, Message, NameRule, Scope};
+use crate::testing::{Random, object};
 
 static NO_FIELDS: Message = Message {
     name: "Empty",
@@ -60,10 +60,6 @@ static PODS: ResourceTable = resource(&[
     at("status.replicas", "status.replicas", "0"),
     at("source", "source.component | reportingComponent", ""),
 ]);
-
-fn object(text: &str) -> Object {
-    parse(text.as_bytes()).unwrap().as_object().unwrap().clone()
-}
 
 #[test]
 fn values_are_selected_as_semantics_4_3_says() {
@@ -184,31 +180,27 @@ fn attributes_tell_when_they_were_written_with_other_slots() {
 
 #[test]
 fn any_bytes_can_be_looked_at() {
-    let mut seed = 45_u64;
-    let mut random = move |below: usize| {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (seed >> 33) as usize % below
-    };
+    let mut random = Random(45);
     let good =
         encode(&PODS, &object(r#"{"metadata":{"labels":{"app":"web","x":"y"}},"spec":{"nodeName":"n1"}}"#));
     let selection = Selection::parse("app=web,!z,n>1", "spec.nodeName=n1", &PODS, &PODS).unwrap();
     for round in 0..200_000 {
         let bytes: Vec<u8> = if round % 2 == 0 {
-            (0..random(40)).map(|_| random(256) as u8).collect()
+            (0..random.below(40)).map(|_| random.below(256) as u8).collect()
         } else {
             let mut bytes = good.clone();
-            for _ in 0..1 + random(3) {
-                let at = random(bytes.len());
-                bytes[at] = random(256) as u8;
+            for _ in 0..1 + random.below(3) {
+                let at = random.below(bytes.len());
+                bytes[at] = random.below(256) as u8;
             }
-            bytes.truncate(random(bytes.len() + 1));
+            bytes.truncate(random.below(bytes.len() + 1));
             bytes
         };
         let attributes = Attributes::new(&bytes);
         selection.matches("a", "b", &attributes);
         selection.is_outdated(&attributes);
         assert!(attributes.labels().count() <= bytes.len());
-        attributes.field(random(10));
+        attributes.field(random.below(10));
         attributes.field(usize::MAX);
     }
 }

@@ -50,6 +50,8 @@ pub mod status;
 pub mod store;
 pub mod strategy;
 pub mod table;
+#[cfg(test)]
+mod testing;
 pub mod validation;
 pub mod verbs;
 pub mod version;

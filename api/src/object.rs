@@ -119,11 +119,7 @@ fn is_empty(value: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::json::parse;
-
-    fn object(text: &str) -> Object {
-        parse(text.as_bytes()).unwrap().as_object().unwrap().clone()
-    }
+    use crate::testing::object;
 
     #[test]
     fn paths_are_copied_with_their_absence() {

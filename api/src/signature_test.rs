@@ -7,35 +7,14 @@ use engine::{Change, Engine, Expected, KeyRange, Options, Payload, Snapshot, Wri
 
 use super::*;
 use crate::attributes;
-use crate::json::{Object, parse};
+use crate::json::Object;
 use crate::naming::KUBERNETES;
 use crate::schema::registry::{Registry, Resource};
 use crate::store;
-
-/// Numbers from a seed (Knuth's MMIX).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % end
-    }
-
-    fn one_in(&mut self, n: usize) -> bool {
-        self.below(n) == 0
-    }
-
-    fn pick<'a>(&mut self, texts: &[&'a str]) -> &'a str {
-        texts[self.below(texts.len())]
-    }
-}
+use crate::testing::{Random, object};
 
 const KEYS: [&str; 5] = ["app", "tier", "example.com/role", "slot", "x"];
 const VALUES: [&str; 6] = ["web", "db", "", "1", "22", "a-longer-value.of_some-kind"];
-
-fn object(text: &str) -> Object {
-    parse(text.as_bytes()).unwrap().as_object().unwrap().clone()
-}
 
 fn pod(random: &mut Random, namespace: &str, name: &str) -> Object {
     let keys = KEYS.iter().filter(|_| random.one_in(2)).copied().collect::<Vec<_>>();

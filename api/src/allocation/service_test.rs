@@ -7,6 +7,7 @@ use crate::allocation::{Allocations, Ranges};
 use crate::json::{parse, write};
 use crate::naming::KUBERNETES;
 use crate::schema::registry::Registry;
+use crate::testing::object;
 
 /// A store with services in it, and what they get.
 struct Cluster {
@@ -20,10 +21,6 @@ impl Drop for Cluster {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.directory);
     }
-}
-
-fn object(text: &str) -> Object {
-    parse(text.as_bytes()).unwrap().as_object().unwrap().clone()
 }
 
 impl Cluster {

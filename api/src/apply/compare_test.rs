@@ -1,13 +1,9 @@
 //! What comparisons say, per shape of the schema.
 
 use super::*;
-use crate::json::parse;
 use crate::naming::KUBERNETES;
 use crate::schema::builtin;
-
-fn object(text: &str) -> Object {
-    parse(text.as_bytes()).unwrap().as_object().unwrap().clone()
-}
+use crate::testing::object;
 
 fn compared(message: &str, old: &str, new: &str, skip: &[&'static str]) -> [String; 3] {
     let message = builtin::message(&KUBERNETES, message).unwrap();

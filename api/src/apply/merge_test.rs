@@ -4,14 +4,11 @@ use bytes::Bytes;
 
 use super::*;
 use crate::apply::check::check;
-use crate::codec::protobuf::generate::{self, Random};
-use crate::json::{parse, write};
+use crate::codec::protobuf::generate;
+use crate::json::write;
 use crate::naming::KUBERNETES;
 use crate::schema::builtin;
-
-fn object(text: &str) -> Object {
-    parse(text.as_bytes()).unwrap().as_object().unwrap().clone()
-}
+use crate::testing::{Random, object};
 
 fn text(object: Object) -> String {
     let mut out = Vec::new();

@@ -23,6 +23,8 @@ pub mod reading;
 mod reconcile;
 mod reset;
 pub mod scale;
+#[cfg(test)]
+mod scene;
 mod text;
 mod track;
 mod typed;

@@ -100,10 +100,11 @@ fn value(cursor: &mut Cursor<'_>, of: Type) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codec::protobuf::generate::{self, Random};
+    use crate::codec::protobuf::generate;
     use crate::json::{parse_reporting_duplicates, write};
     use crate::naming::KUBERNETES;
     use crate::schema::builtin;
+    use crate::testing::Random;
 
     /// Reads a text both ways and says whether this one was enough.
     fn check(message: &'static Message, text: &[u8]) -> bool {

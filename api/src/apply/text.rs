@@ -177,34 +177,26 @@ mod tests {
     use crate::json::parse;
     use crate::naming::KUBERNETES;
     use crate::schema::builtin;
+    use crate::testing::Random;
 
-    /// A generator of small numbers.
-    struct Random(u64);
-
-    impl Random {
-        fn below(&mut self, bound: usize) -> usize {
-            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (self.0 >> 33) as usize % bound
-        }
-
-        fn set(&mut self, depth: usize) -> FieldSet<'static> {
-            const NAMES: [&str; 7] = ["a", "b", "a<b", "\"", "é", "", "."];
-            let nodes = (0..self.below(4)).map(|_| {
-                let name = NAMES[self.below(NAMES.len())];
-                let text = || Scalar::Text(Cow::Borrowed(name));
-                let element = match self.below(7) {
-                    0 => Element::Value(text()),
-                    1 => Element::Key(vec![("name".into(), text())]),
-                    2 => Element::Key(vec![("a".into(), Scalar::Int(1)), ("b".into(), text())]),
-                    3 => Element::Index(self.below(3) as i64),
-                    _ => Element::field(name),
-                };
-                let children = if depth > 0 { self.set(depth - 1) } else { FieldSet::new() };
-                Node { element, member: self.below(2) == 0, children }
-            });
-            let nodes = nodes.collect();
-            FieldSet::from_nodes(nodes)
-        }
+    /// A field set with some of what there is.
+    fn set(random: &mut Random, depth: usize) -> FieldSet<'static> {
+        const NAMES: [&str; 7] = ["a", "b", "a<b", "\"", "é", "", "."];
+        let nodes = (0..random.below(4)).map(|_| {
+            let name = random.pick(&NAMES);
+            let text = || Scalar::Text(Cow::Borrowed(name));
+            let element = match random.below(7) {
+                0 => Element::Value(text()),
+                1 => Element::Key(vec![("name".into(), text())]),
+                2 => Element::Key(vec![("a".into(), Scalar::Int(1)), ("b".into(), text())]),
+                3 => Element::Index(random.below(3) as i64),
+                _ => Element::field(name),
+            };
+            let children = if depth > 0 { set(random, depth - 1) } else { FieldSet::new() };
+            Node { element, member: random.below(2) == 0, children }
+        });
+        let nodes = nodes.collect();
+        FieldSet::from_nodes(nodes)
     }
 
     #[test]
@@ -212,8 +204,8 @@ mod tests {
         let mut random = Random(7);
         let mut met = 0;
         for _ in 0..20_000 {
-            let a = random.set(3);
-            let b = a.clone().difference(&random.set(3)).union(random.set(2));
+            let a = set(&mut random, 3);
+            let b = a.clone().difference(&set(&mut random, 3)).union(set(&mut random, 2));
             let want = a.clone().intersection(&b).len();
             assert_eq!(common(&a.text(), &b), Some(want), "{} {}", a.text(), b.text());
             assert_eq!(common(&a.text(), &a), Some(a.len()), "{}", a.text());

@@ -1,14 +1,10 @@
 //! Ownership after updates. Stories with requests are told in `tests/it/scenario`; here is what needs no server.
 
 use super::*;
-use crate::json::parse;
-use crate::naming::KUBERNETES;
-use crate::schema::registry::Registry;
-use crate::strategy::Endpoint;
-
-fn object(text: &str) -> Object {
-    parse(text.as_bytes()).unwrap().as_object().unwrap().clone()
-}
+use crate::apply::scene::{Scene, writer};
+use crate::schema::decode::decode;
+use crate::schema::table::Message;
+use crate::testing::{Random, object};
 
 /// Who owns what: `name operation subresource fields`, one line each.
 fn owners(object: &Object) -> Vec<String> {
@@ -24,14 +20,11 @@ fn owners(object: &Object) -> Vec<String> {
 
 #[test]
 fn a_writer_owns_what_it_changes_and_others_lose_it() {
-    let registry = Registry::new(&KUBERNETES);
-    let resource = registry.resource("", "v1", "configmaps").unwrap();
-    let versions = Versions::of(&registry, resource);
-    let reset = Reset::of(resource, Endpoint::Main);
-    let at = |manager: &'static str, now: &'static str| Writer { manager, subresource: "", now };
+    let scene = Scene::of("", "configmaps");
+    let (versions, reset) = (scene.versions(), scene.reset());
     let mut first =
         object(r#"{"kind":"ConfigMap","metadata":{"name":"x","labels":{"l":"1"}},"data":{"a":"1","b":"2"}}"#);
-    created(&versions, &at("one", "t1"), &reset, &mut first);
+    created(&versions, &writer("one", "t1"), &reset, &mut first);
     assert_eq!(
         owners(&first),
         [
@@ -41,7 +34,7 @@ fn a_writer_owns_what_it_changes_and_others_lose_it() {
 
     let mut second =
         object(r#"{"kind":"ConfigMap","metadata":{"name":"x"},"data":{"a":"1","b":"3","c":"4"}}"#);
-    updated(&versions, &at("two", "t2"), &reset, &first, &mut second);
+    updated(&versions, &writer("two", "t2"), &reset, &first, &mut second);
     assert_eq!(
         owners(&second),
         [r#"one Update t1 {"f:data":{".":{},"f:a":{}}}"#, r#"two Update t2 {"f:data":{"f:b":{},"f:c":{}}}"#]
@@ -49,7 +42,7 @@ fn a_writer_owns_what_it_changes_and_others_lose_it() {
 
     // Removing alone changes sets, but no time, and a manager without fields goes.
     let mut third = object(r#"{"kind":"ConfigMap","metadata":{"name":"x"},"data":{"a":"1"}}"#);
-    updated(&versions, &at("one", "t3"), &reset, &second, &mut third);
+    updated(&versions, &writer("one", "t3"), &reset, &second, &mut third);
     assert_eq!(owners(&third), [r#"one Update t1 {"f:data":{".":{},"f:a":{}}}"#]);
 
     // A manager of a version that is gone is dropped by the next change.
@@ -61,20 +54,17 @@ fn a_writer_owns_what_it_changes_and_others_lose_it() {
     gone.insert("apiVersion", "v0".into());
     list.push(gone.into());
     let mut fourth = object(r#"{"kind":"ConfigMap","metadata":{"name":"x"},"data":{"a":"2"}}"#);
-    updated(&versions, &at("one", "t4"), &reset, &odd, &mut fourth);
+    updated(&versions, &writer("one", "t4"), &reset, &odd, &mut fourth);
     assert_eq!(owners(&fourth), [r#"one Update t4 {"f:data":{".":{},"f:a":{}}}"#]);
 }
 
 #[test]
 fn nothing_is_tracked_of_an_object_without_managed_fields() {
-    let registry = Registry::new(&KUBERNETES);
-    let resource = registry.resource("", "v1", "configmaps").unwrap();
-    let versions = Versions::of(&registry, resource);
-    let reset = Reset::of(resource, Endpoint::Main);
-    let writer = Writer { manager: "m", subresource: "", now: "t" };
+    let scene = Scene::of("", "configmaps");
+    let (versions, reset) = (scene.versions(), scene.reset());
     let live = object(r#"{"metadata":{"name":"x"}}"#);
     let mut new = object(r#"{"metadata":{"name":"x"},"data":{"a":"1"}}"#);
-    updated(&versions, &writer, &reset, &live, &mut new);
+    updated(&versions, &writer("m", "t"), &reset, &live, &mut new);
     assert!(owners(&new).is_empty());
 }
 
@@ -87,7 +77,7 @@ struct Drawn {
 }
 
 impl Drawn {
-    fn object(&self) -> Object {
+    fn object(&self, message: &'static Message) -> Object {
         let given = |list: &[u8], write: &dyn Fn(usize, u8) -> String| -> String {
             let given = list.iter().enumerate().filter(|(_, value)| **value > 0);
             given.map(|(at, value)| write(at, *value)).collect::<Vec<_>>().join(",")
@@ -103,39 +93,32 @@ impl Drawn {
         let text = format!(
             r#"{{"kind":"Pod","apiVersion":"v1","metadata":{{"name":"x","labels":{{{labels}}},"finalizers":[{finalizers}]}},"spec":{{"containers":[{containers}]}}}}"#
         );
-        let message = crate::schema::builtin::message(&KUBERNETES, "api.core.v1.Pod").unwrap();
-        crate::schema::decode::decode(message, text.as_bytes()).unwrap().object
+        decode(message, text.as_bytes()).unwrap().object
     }
 }
 
 #[test]
 fn what_is_seen_in_texts_is_what_sets_say() {
-    let registry = Registry::new(&KUBERNETES);
-    let resource = registry.resource("", "v1", "pods").unwrap();
-    let versions = Versions::of(&registry, resource);
-    let reset = Reset::of(resource, Endpoint::Main);
-    let mut seed = 42_u64;
-    let mut random = move |below: usize| {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (seed >> 33) as usize % below
-    };
+    let scene = Scene::of("", "pods");
+    let (versions, reset) = (scene.versions(), scene.reset());
+    let mut random = Random(42);
     let mut renewed = 0;
     for _ in 0..300 {
         let mut drawn = Drawn { labels: [1, 1, 0], containers: [1, 1, 0], finalizers: [1, 0] };
-        let mut live = drawn.object();
-        created(&versions, &Writer { manager: "m0", subresource: "", now: "t0" }, &reset, &mut live);
+        let mut live = drawn.object(scene.message());
+        created(&versions, &writer("m0", "t0"), &reset, &mut live);
         for at in 1..12 {
-            for _ in 0..random(3) {
-                let value = random(4) as u8;
-                match random(5) {
-                    0 | 1 => drawn.labels[random(3)] = value,
-                    2 | 3 => drawn.containers[random(3)] = value,
-                    _ => drawn.finalizers[random(2)] = value,
+            for _ in 0..random.below(3) {
+                let value = random.below(4) as u8;
+                match random.below(5) {
+                    0 | 1 => drawn.labels[random.below(3)] = value,
+                    2 | 3 => drawn.containers[random.below(3)] = value,
+                    _ => drawn.finalizers[random.below(2)] = value,
                 }
             }
-            let (manager, now) = (format!("m{}", random(3)), format!("t{at}"));
-            let writer = Writer { manager: &manager, subresource: "", now: &now };
-            let mut new = drawn.object();
+            let (manager, now) = (format!("m{}", random.below(3)), format!("t{at}"));
+            let writer = writer(&manager, &now);
+            let mut new = drawn.object(scene.message());
             let seen = follow(&versions, &writer, &reset, Managed::stored(&live), &live, &new);
             let mut sets = Managed::stored(&live);
             for entry in sets.entries_mut() {

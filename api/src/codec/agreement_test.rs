@@ -1,11 +1,12 @@
 //! Every built-in type comes back from every encoding as it went in.
 
-use super::protobuf::generate::{Random, object};
+use super::protobuf::generate::object;
 use super::{cbor, yaml};
 use crate::json::{self, Value};
 use crate::naming;
 use crate::schema::conform::conform;
 use crate::schema::{builtin, decode, encode};
+use crate::testing::Random;
 
 #[test]
 fn every_type_comes_back_from_json_yaml_and_cbor() {

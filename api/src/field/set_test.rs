@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::*;
 use crate::field::display;
+use crate::testing::Random;
 
 /// A set written as paths: `a.b` is member b of member a.
 fn set(paths: &'static str) -> FieldSet<'static> {
@@ -62,17 +63,13 @@ fn paths_that_end_come_before_paths_that_lead_on() {
 
 #[test]
 fn the_laws_of_sets_hold_for_random_sets() {
-    let mut seed = 7_u64;
-    let mut random = move |below: u64| {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (seed >> 33) % below
-    };
+    let mut random = Random(7);
     const NAMES: [&str; 4] = ["a", "b", "c", "d"];
     let mut make = || {
         let mut made = FieldSet::new();
-        for _ in 0..random(12) {
+        for _ in 0..random.below(12) {
             let path: Vec<Element<'_>> =
-                (0..=random(3)).map(|_| Element::field(NAMES[random(4) as usize])).collect();
+                (0..=random.below(3)).map(|_| Element::field(random.pick(&NAMES))).collect();
             made.insert(&path);
         }
         made

@@ -223,11 +223,7 @@ impl FromIterator<(Key, Value)> for Object {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::json::parse;
-
-    fn object(text: &str) -> Object {
-        parse(text.as_bytes()).unwrap().as_object().unwrap().clone()
-    }
+    use crate::testing::object;
 
     #[test]
     fn a_settled_object_is_as_any_other_until_it_is_changed() {

@@ -52,6 +52,7 @@ pub(super) fn apply(original: Value, patch: Value) -> Value {
 mod tests {
     use super::*;
     use crate::json::{parse, write};
+    use crate::testing::Random;
 
     fn text(value: &Value) -> String {
         let mut out = Vec::new();
@@ -150,22 +151,18 @@ mod tests {
 
     #[test]
     fn random_patches_do_what_the_rfc_pseudo_code_does() {
-        let mut seed = 7386_u64;
-        let mut random = move |below: u64| {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (seed >> 33) % below
-        };
-        fn tree(random: &mut impl FnMut(u64) -> u64, depth: u64) -> Value {
-            match random(if depth == 0 { 4 } else { 8 }) {
+        let mut random = Random(7386);
+        fn tree(random: &mut Random, depth: usize) -> Value {
+            match random.below(if depth == 0 { 4 } else { 8 }) {
                 0 => Value::Null,
-                1 => Value::Int(random(3) as i64),
-                2 => Value::Array(vec![Value::Int(random(2) as i64), Value::Null]),
+                1 => Value::Int(random.below(3) as i64),
+                2 => Value::Array(vec![Value::Int(random.below(2) as i64), Value::Null]),
                 3 => "x".into(),
                 _ => {
-                    let count = random(5);
+                    let count = random.below(5);
                     let mut members = Object::new();
                     for _ in 0..count {
-                        members.insert(format!("k{}", random(6)), tree(random, depth - 1));
+                        members.insert(format!("k{}", random.below(6)), tree(random, depth - 1));
                     }
                     members.into()
                 }

@@ -283,6 +283,7 @@ fn plain_error(text: impl Into<String>) -> Status {
 mod tests {
     use super::*;
     use crate::schema::table::{Field, FieldNames, Kind, ListType, PatchStrategy, Shape};
+    use crate::testing::Random;
 
     #[test]
     fn kinds_are_named_by_media_type_as_semantics_6_1_says() {
@@ -348,11 +349,7 @@ mod tests {
 
     #[test]
     fn random_documents_and_bytes_never_panic() {
-        let mut seed = 0x5eed_u64;
-        let mut random = move |below: usize| {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (seed >> 33) as usize % below
-        };
+        let mut random = Random(0x5eed);
         const NAMES: [&str; 12] = [
             "a",
             "b",
@@ -381,16 +378,17 @@ mod tests {
             "null",
             "true",
         ];
-        fn document(random: &mut impl FnMut(usize) -> usize, depth: usize) -> String {
-            match random(if depth == 0 { 1 } else { 3 }) {
-                0 => TEXTS[random(TEXTS.len())].to_owned(),
+        fn document(random: &mut Random, depth: usize) -> String {
+            match random.below(if depth == 0 { 1 } else { 3 }) {
+                0 => random.pick(&TEXTS).to_owned(),
                 1 => {
-                    let items: Vec<String> = (0..random(4)).map(|_| document(random, depth - 1)).collect();
+                    let items: Vec<String> =
+                        (0..random.below(4)).map(|_| document(random, depth - 1)).collect();
                     format!("[{}]", items.join(","))
                 }
                 _ => {
                     let mut member =
-                        || format!("\"{}\":{}", NAMES[random(NAMES.len())], document(random, depth - 1));
+                        || format!("\"{}\":{}", random.pick(&NAMES), document(random, depth - 1));
                     let members: Vec<String> = (0..5).map(|_| member()).collect();
                     format!("{{{}}}", members.join(","))
                 }
@@ -399,9 +397,9 @@ mod tests {
         let mut applied = [0; 3];
         for _ in 0..30_000 {
             let mut text = document(&mut random, 4).into_bytes();
-            if random(4) == 0 {
-                let at = random(text.len());
-                text[at] = random(256) as u8;
+            if random.below(4) == 0 {
+                let at = random.below(text.len());
+                text[at] = random.below(256) as u8;
             }
             for (at, kind) in
                 [PatchKind::Json, PatchKind::Merge, PatchKind::Strategic].into_iter().enumerate()
@@ -409,7 +407,7 @@ mod tests {
                 let original =
                     parse(br#"{"a":[{"name":1},{"name":"a"}],"b":["a",1],"name":{"a":null}}"#).unwrap();
                 applied[at] +=
-                    usize::from(apply(kind, Some(&LISTS), original, &text, random(2) == 0).is_ok());
+                    usize::from(apply(kind, Some(&LISTS), original, &text, random.below(2) == 0).is_ok());
             }
         }
         assert!(

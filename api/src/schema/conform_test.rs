@@ -1,9 +1,10 @@
 //! Reading again only what changed gives what reading all of it gives.
 
 use super::*;
-use crate::codec::protobuf::generate::{self, Random};
+use crate::codec::protobuf::generate;
 use crate::naming::KUBERNETES;
 use crate::schema::builtin;
+use crate::testing::Random;
 
 #[test]
 fn what_changed_conforms_as_the_whole_does() {

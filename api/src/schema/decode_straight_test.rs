@@ -1,12 +1,13 @@
 //! Both readers of text agree wherever this one answers, and it answers wherever it is meant to.
 
 use super::*;
-use crate::codec::protobuf::generate::{self, Random};
+use crate::codec::protobuf::generate;
 use crate::json;
 use crate::naming::KUBERNETES;
 use crate::schema::conform::{conform, conform_patched};
 use crate::schema::decode::{Decoded, decode_any};
 use crate::schema::encode::encode;
+use crate::testing::Random;
 
 fn written(value: &Value) -> Vec<u8> {
     let mut out = Vec::new();

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::schema::table::{FieldNames, Message, NameRule};
+use crate::testing::Random;
 
 static NO_FIELDS: Message = Message {
     name: "Empty",
@@ -196,15 +197,11 @@ fn an_exact_name_is_found_as_semantics_3_2_says() {
 
 #[test]
 fn random_text_never_panics_and_what_is_read_is_written_alike() {
-    let mut seed = 44_u64;
-    let mut random = move |below: usize| {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (seed >> 33) as usize % below
-    };
+    let mut random = Random(44);
     let pieces = ["a", "=", "==", "!", "!=", ",", "\\", "\\\\", "\\,", "ä", "\0", " ", "metadata.name"];
     let mut read = 0;
     for _ in 0..100_000 {
-        let text: String = (0..random(8)).map(|_| pieces[random(pieces.len())]).collect();
+        let text: String = (0..random.below(8)).map(|_| random.pick(&pieces)).collect();
         if let Ok(terms) = FieldTerms::parse(&text) {
             read += 1;
             // Order follows the text as it was written; what is selected does not depend on it.

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::json::parse as tree;
+use crate::testing::Random;
 
 fn canonical(text: &str) -> String {
     match LabelSelector::parse(text) {
@@ -190,18 +191,14 @@ fn the_object_form_means_the_same() {
 
 #[test]
 fn random_text_never_panics_and_what_is_read_is_written_alike() {
-    let mut seed = 43_u64;
-    let mut random = move |below: usize| {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (seed >> 33) as usize % below
-    };
+    let mut random = Random(43);
     let pieces = [
         "a", "b", "in", "notin", " ", "=", "==", "!", "!=", "(", ")", ",", "<", ">", "1", "ä", "\0", "x/",
         "-",
     ];
     let mut read = 0;
     for _ in 0..100_000 {
-        let text: String = (0..random(10)).map(|_| pieces[random(pieces.len())]).collect();
+        let text: String = (0..random.below(10)).map(|_| random.pick(&pieces)).collect();
         if let Ok(selector) = LabelSelector::parse(&text) {
             read += 1;
             let again = LabelSelector::parse(&selector.to_string()).unwrap();

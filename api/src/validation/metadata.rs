@@ -227,12 +227,8 @@ fn managed_fields(path: &Path, entries: Option<&Value>, errors: &mut Vec<FieldEr
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::json::parse;
     use crate::naming::KUBERNETES;
-
-    fn object(text: &str) -> Object {
-        parse(text.as_bytes()).unwrap().as_object().unwrap().clone()
-    }
+    use crate::testing::object;
 
     fn texts(errors: Vec<FieldError>) -> Vec<String> {
         errors.iter().map(ToString::to_string).collect()

@@ -347,11 +347,7 @@ async fn say_why(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::json::parse;
-
-    fn object(text: &str) -> Object {
-        parse(text.as_bytes()).unwrap().as_object().unwrap().clone()
-    }
+    use crate::testing::object;
 
     #[test]
     fn a_budget_gives_what_it_has_and_says_what_it_lacks() {

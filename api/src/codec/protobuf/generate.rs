@@ -4,31 +4,10 @@
 use crate::json::{Object, Value};
 use crate::schema::decode_form::{is_always_written, zero_field};
 use crate::schema::table::{Field, Kind, Message, Shape};
+use crate::testing::Random;
 
 /// Levels below which only what must be there is made.
 const LEVELS_MAX: usize = 5;
-
-/// A small generator of numbers (splitmix64).
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// Less than `end`.
-    pub fn below(&mut self, end: usize) -> usize {
-        (self.next() % end as u64) as usize
-    }
-
-    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.below(from.len())]
-    }
-}
 
 /// A canonical object: every field as often there as not, zeros and extremes more often than by chance.
 pub fn object(random: &mut Random, message: &'static Message, level: usize) -> Object {
