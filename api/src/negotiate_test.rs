@@ -1,16 +1,17 @@
 //! The negotiation tables of semantics §9.1, §9.2 and §20.1.
 
 use super::*;
-use crate::naming::KUBERNETES;
+use crate::naming::{CLUSTER, KUBERNETES};
 
 const FORMATS: Formats = Formats { naming: &KUBERNETES, cbor: false };
 const WITH_CBOR: Formats = Formats { naming: &KUBERNETES, cbor: true };
-const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
-const META: &str = "v=v1;g=meta.k8s.io";
+const PROTOBUF: &str = KUBERNETES.protobuf_media_type;
+/// To be filled.
+const META: &str = "v=v1;g=meta{suffix}";
 
 fn ask(formats: Formats, accept: &str, offer: Offer) -> Result<Output, Status> {
     let mut headers = HeaderMap::new();
-    headers.insert(ACCEPT, accept.parse().unwrap());
+    headers.insert(ACCEPT, KUBERNETES.fill(accept).parse().unwrap());
     formats.output(&headers, &Query::parse(""), offer)
 }
 
@@ -66,14 +67,14 @@ fn accept_is_read_as_semantics_9_1_says() {
         ("9.1 range", Object, "application/*,*/*;q=0.1", "json"),
         ("9.1 as", Object, &format!("application/json;as=Table;{META}"), "json table"),
         ("9.1 as", Object, &format!("application/yaml;as=Table;{META}"), "yaml table"),
-        ("9.1 as", Object, "application/json;as=Table;v=v1beta1;g=meta.k8s.io", "json table"),
+        ("9.1 as", Object, "application/json;as=Table;v=v1beta1;g=meta{suffix}", "json table"),
         ("9.1 as", Object, &format!("application/json;{partial};{META}"), "json metadata"),
         ("9.1 as", Object, &format!("{PROTOBUF};{partial};{META}"), "protobuf metadata"),
         ("9.1 as", List, &format!("{PROTOBUF};{partial_list};{META}"), "protobuf metadata list"),
         ("9.1 as", List, &format!("application/yaml;{partial_list};{META}"), "yaml metadata list"),
         ("9.1 fallback", Object, &format!("application/json;as=Table;{META},application/json"), "json table"),
         ("9.1 fallback", Object, "application/json;as=Table;v=v1;g=other,application/json", "json"),
-        ("9.1 fallback", Object, "application/json;as=Table;v=v2;g=meta.k8s.io,application/json", "json"),
+        ("9.1 fallback", Object, "application/json;as=Table;v=v2;g=meta{suffix},application/json", "json"),
         ("9.1 fallback", Object, &format!("{PROTOBUF};as=Table;{META},application/json"), "json"),
         ("9.1 unknown as", Object, &format!("application/json;as=Chart;{META}"), &accepted),
         ("9.1 table in protobuf", Object, &format!("{PROTOBUF};as=Table;{META}"), &accepted),
@@ -85,7 +86,7 @@ fn accept_is_read_as_semantics_9_1_says() {
         ("20.1", Object, "text/html", &routes),
         ("20.1", Object, "Application/JSON", &routes),
         ("20.1", Object, "*", &routes),
-        ("20.1", Object, "application/vnd.cluster.protobuf", &routes), // the other vocabulary's
+        ("20.1", Object, CLUSTER.protobuf_media_type, &routes), // the other vocabulary's
         ("20.1", List, "text/html", &list_routes),
         ("20.1", Watch, "text/html", &list_routes),
         ("20.1 cbor off", Object, "application/cbor", &routes),

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use super::*;
 use crate::json::parse;
-use crate::naming::{CLUSTER, KUBERNETES};
+use crate::naming::{self, CLUSTER, KUBERNETES};
 
 fn object(text: &str) -> Value {
     parse(text.replace('\'', "\"").as_bytes()).unwrap()
@@ -273,8 +273,9 @@ fn the_data_speaks_the_profile() {
             let text = String::from_utf8(text).unwrap();
             let open = ["{suffix}", "{domain}", "{system}", "{word}"].iter().any(|name| text.contains(name));
             assert!(!open && !wanted.target.name.is_empty(), "{text}");
-            let foreign = if naming.profile == "cluster" { "k8s.io" } else { "cluster.io" };
-            assert!(!text.contains(foreign), "{text}");
+            for foreign in naming::ALL.into_iter().filter(|other| *other != naming) {
+                assert!(!text.contains(foreign.group_suffix) && !text.contains(foreign.domain), "{text}");
+            }
         }
     }
     let names: Vec<String> = desired(&CLUSTER).into_iter().take(4).map(|wanted| wanted.target.name).collect();

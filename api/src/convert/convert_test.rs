@@ -38,7 +38,7 @@ fn v2(spec: &str, status: &str) -> Object {
 const CPU: &str = r#"{"type":"Resource","resource":{"name":"cpu","target":{"type":"Utilization","averageUtilization":60}}}"#;
 const MEMORY: &str = r#"{"type":"Resource","resource":{"name":"memory","target":{"type":"AverageValue","averageValue":"1Gi"}}}"#;
 const PODS: &str = r#"{"type":"Pods","pods":{"metric":{"name":"q","selector":{"matchLabels":{"a":"b"}}},"target":{"type":"AverageValue","averageValue":"10"}}}"#;
-const OBJECT: &str = r#"{"type":"Object","object":{"describedObject":{"kind":"Ingress","name":"i","apiVersion":"networking.k8s.io/v1"},"target":{"type":"Value","value":"10k"},"metric":{"name":"r"}}}"#;
+const OBJECT: &str = r#"{"type":"Object","object":{"describedObject":{"kind":"Ingress","name":"i","apiVersion":"example.com/v1"},"target":{"type":"Value","value":"10k"},"metric":{"name":"r"}}}"#;
 const OBJECT_AVERAGE: &str = r#"{"type":"Object","object":{"describedObject":{"kind":"Ingress","name":"i"},"target":{"type":"AverageValue","averageValue":"3"},"metric":{"name":"r"}}}"#;
 const EXTERNAL: &str = r#"{"type":"External","external":{"metric":{"name":"x"},"target":{"type":"AverageValue","averageValue":"4"}}}"#;
 const CONTAINER: &str = r#"{"type":"ContainerResource","containerResource":{"name":"cpu","target":{"type":"Utilization","averageUtilization":70},"container":"c"}}"#;
@@ -122,7 +122,7 @@ fn v1_shows_what_it_has_fields_for_and_keeps_the_rest_in_annotations() {
             r#"{"ScaleUp":null,"ScaleDown":{"StabilizationWindowSeconds":null,"SelectPolicy":"Disabled","Policies":null,"Tolerance":null}}"#,
         ),
     ] {
-        let name = format!("autoscaling.alpha.kubernetes.io/{name}");
+        let name = format!("autoscaling.alpha.{}", KUBERNETES.label(name));
         assert_eq!(annotation(&shown, &name), Some(want), "{name}");
     }
 }
@@ -131,7 +131,7 @@ fn v1_shows_what_it_has_fields_for_and_keeps_the_rest_in_annotations() {
 fn v1_objects_get_metrics_and_their_annotations_are_read_once() {
     let registry = Registry::new(&CLUSTER);
     let v1 = served(&registry, "autoscaling", "horizontalpodautoscalers");
-    let key = "autoscaling.alpha.cluster.io";
+    let key = format!("autoscaling.alpha.{}", CLUSTER.domain);
     let cpu = |percent: i64| {
         format!(
             r#"{{"type":"Resource","resource":{{"name":"cpu","target":{{"type":"Utilization","averageUtilization":{percent}}}}}}}"#
@@ -202,7 +202,7 @@ fn events_have_other_names_in_their_own_group_and_lose_nothing() {
 #[test]
 fn trees_of_another_type_are_errors() {
     let registry = Registry::new(&CLUSTER);
-    let events = served(&registry, "events.cluster.io", "events");
+    let events = served(&registry, &CLUSTER.group("events", true), "events");
     let bad = object(r#"{"kind":"Event","apiVersion":"v1","count":"many"}"#);
     assert_eq!(to_served(&events, bad, &CLUSTER).unwrap_err().code, 500);
 }

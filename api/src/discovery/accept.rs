@@ -111,11 +111,15 @@ mod tests {
 
     #[test]
     fn the_accept_header_selects_the_form_semantics_2_2() {
-        let kubectl = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
-                       application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
-        let old =
-            "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
-        let only_old = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";
+        let aggregated = |naming: &Naming, version| {
+            let group = naming.group(AGGREGATED_GROUP, true);
+            format!("application/json;g={group};v={version};as=APIGroupDiscoveryList")
+        };
+        let only_old = &*aggregated(&KUBERNETES, "v2beta1");
+        let old = &*format!("{only_old},application/json");
+        let kubectl = &*format!("{},{old}", aggregated(&KUBERNETES, "v2"));
+        let spaced = aggregated(&CLUSTER, "v2").replace(';', "; ");
+        let other = CLUSTER.protobuf_media_type;
         for (accept, naming, want) in [
             ("", &KUBERNETES, Some(Form::Plain)),
             ("*/*", &KUBERNETES, Some(Form::Plain)),
@@ -124,21 +128,13 @@ mod tests {
             (kubectl, &CLUSTER, Some(Form::Plain)),
             (old, &KUBERNETES, Some(Form::Plain)),
             (only_old, &KUBERNETES, None),
-            (
-                "application/json; as=APIGroupDiscoveryList; v=v2; g=apidiscovery.cluster.io;profile=nopeer",
-                &CLUSTER,
-                Some(Form::Aggregated),
-            ),
+            (&format!("{spaced};profile=nopeer"), &CLUSTER, Some(Form::Aggregated)),
             ("text/html", &CLUSTER, None),
             ("application/*", &CLUSTER, None),
             ("Application/JSON", &CLUSTER, None),
-            ("text/html, application/vnd.cluster.protobuf;q=0.9, */*;q=0.1", &CLUSTER, Some(Form::Plain)),
+            (&format!("text/html, {other};q=0.9, */*;q=0.1"), &CLUSTER, Some(Form::Plain)),
             ("application/json;q=oops", &CLUSTER, Some(Form::Plain)),
-            (
-                "application/json;g=apidiscovery.cluster.io;v=v2;as=APIGroupDiscoveryList;q=0.5,application/json",
-                &CLUSTER,
-                Some(Form::Plain),
-            ),
+            (&format!("{};q=0.5,application/json", aggregated(&CLUSTER, "v2")), &CLUSTER, Some(Form::Plain)),
         ] {
             let mut headers = HeaderMap::new();
             headers.insert(ACCEPT, HeaderValue::from_str(accept).unwrap());

@@ -195,10 +195,13 @@ mod tests {
     use crate::discovery::catalog::{
         CustomDefinition, Definition, Group, Gvk, Resource, Subresource, Version,
     };
-    use crate::naming::{CLUSTER, KUBERNETES};
+    use crate::naming::CLUSTER;
     use http::header::ACCEPT;
 
-    const AGGREGATED: &str = "application/json;g=apidiscovery.cluster.io;v=v2;as=APIGroupDiscoveryList";
+    fn aggregated() -> String {
+        let group = CLUSTER.group(accept::AGGREGATED_GROUP, true);
+        format!("application/json;g={group};v=v2;as=APIGroupDiscoveryList")
+    }
 
     fn gvk(group: &'static str, version: &'static str, kind: &'static str) -> Gvk {
         Gvk { group: group.into(), version: version.into(), kind: kind.into() }
@@ -259,9 +262,9 @@ mod tests {
         Discovery::new(Arc::new(Catalog::new(groups)), &CLUSTER, "10.0.0.1:6443".to_owned(), paths)
     }
 
-    fn get(path: &str, accept: &'static str) -> Option<Response<Bytes>> {
+    fn get(path: &str, accept: &str) -> Option<Response<Bytes>> {
         let mut headers = HeaderMap::new();
-        headers.insert(ACCEPT, HeaderValue::from_static(accept));
+        headers.insert(ACCEPT, HeaderValue::from_str(accept).unwrap());
         discovery().respond(path, &headers, false)
     }
 
@@ -321,18 +324,18 @@ mod tests {
 
     #[test]
     fn aggregated_documents_are_those_of_semantics_2_2() {
-        let core = get("/api", AGGREGATED).unwrap();
+        let core = get("/api", &aggregated()).unwrap();
         assert_eq!(
             text(&core),
-            r#"{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.cluster.io/v2","metadata":{},"items":[{"metadata":{},"versions":[{"version":"v1","resources":[{"resource":"pods","responseKind":{"group":"","version":"","kind":"Pod"},"scope":"Namespaced","singularResource":"pod","verbs":["create","get"],"shortNames":["po"],"categories":["all"],"subresources":[{"subresource":"eviction","responseKind":{"group":"policy","version":"v1","kind":"Eviction"},"verbs":["create"]}]}],"freshness":"Current"}]}]}"#
+            CLUSTER.fill(r#"{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery{suffix}/v2","metadata":{},"items":[{"metadata":{},"versions":[{"version":"v1","resources":[{"resource":"pods","responseKind":{"group":"","version":"","kind":"Pod"},"scope":"Namespaced","singularResource":"pod","verbs":["create","get"],"shortNames":["po"],"categories":["all"],"subresources":[{"subresource":"eviction","responseKind":{"group":"policy","version":"v1","kind":"Eviction"},"verbs":["create"]}]}],"freshness":"Current"}]}]}"#)
         );
-        let named = get("/apis", AGGREGATED).unwrap();
+        let named = get("/apis", &aggregated()).unwrap();
         assert_eq!(
             text(&named),
-            r#"{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.cluster.io/v2","metadata":{},"items":[{"metadata":{"name":"example.com"},"versions":[{"version":"v2","resources":[{"resource":"widgets","responseKind":{"group":"example.com","version":"v2","kind":"Widget"},"scope":"Cluster","singularResource":"widget","verbs":["get"]}],"freshness":"Current"}]}]}"#
+            CLUSTER.fill(r#"{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery{suffix}/v2","metadata":{},"items":[{"metadata":{"name":"example.com"},"versions":[{"version":"v2","resources":[{"resource":"widgets","responseKind":{"group":"example.com","version":"v2","kind":"Widget"},"scope":"Cluster","singularResource":"widget","verbs":["get"]}],"freshness":"Current"}]}]}"#)
         );
         let headers = core.headers();
-        assert_eq!(headers[CONTENT_TYPE], AGGREGATED);
+        assert_eq!(headers[CONTENT_TYPE], aggregated());
         assert_eq!(headers[VARY], "Accept");
         assert_eq!(headers[CACHE_CONTROL], "public");
         let etag = headers[ETAG].to_str().unwrap().trim_matches('"');
@@ -344,7 +347,7 @@ mod tests {
     fn an_etag_answers_not_modified_by_exact_equality_only() {
         let discovery = discovery();
         let mut headers = HeaderMap::new();
-        headers.insert(ACCEPT, HeaderValue::from_static(AGGREGATED));
+        headers.insert(ACCEPT, HeaderValue::from_str(&aggregated()).unwrap());
         let etag = discovery.respond("/api", &headers, false).unwrap().headers()[ETAG].clone();
         let weak = HeaderValue::from_str(&format!("W/{}", etag.to_str().unwrap())).unwrap();
         for (none_match, code) in [(etag, StatusCode::NOT_MODIFIED), (weak, StatusCode::OK)] {
@@ -358,13 +361,12 @@ mod tests {
 
     #[test]
     fn what_is_not_served_is_answered_406_with_a_status() {
-        for (path, accept) in [("/apis", "text/html"), ("/api/v1", AGGREGATED)] {
+        for (path, accept) in [("/apis", "text/html"), ("/api/v1", &*aggregated())] {
             let response = get(path, accept).unwrap();
             assert_eq!(response.status(), StatusCode::NOT_ACCEPTABLE);
             assert!(
                 text(&response).contains(r#""message":"406: Not Acceptable\n\nAvailable representations: "#)
             );
         }
-        assert_eq!(KUBERNETES.group(accept::AGGREGATED_GROUP, true), "apidiscovery.k8s.io");
     }
 }

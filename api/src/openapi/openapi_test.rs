@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::discovery::catalog::{CustomDefinition, Definition, Group, Gvk, Resource, registry_groups};
-use crate::naming::{CLUSTER, KUBERNETES};
+use crate::naming::{self, CLUSTER, KUBERNETES};
 use crate::schema::registry::Registry;
 
 /// Every built-in type and one custom type.
@@ -223,8 +223,9 @@ fn the_operations_of_a_resource_have_the_names_that_generated_clients_use() {
     ] {
         assert_eq!(ids.get(place).map(String::as_str), Some(id), "{place}");
     }
-    let rbac = document(&api, "/openapi/v3/apis/rbac.authorization.k8s.io/v1");
-    let id = rbac.str_at(&["paths", "/apis/rbac.authorization.k8s.io/v1/clusterroles", "get", "operationId"]);
+    let group = KUBERNETES.group("rbac.authorization", true);
+    let rbac = document(&api, &format!("/openapi/v3/apis/{group}/v1"));
+    let id = rbac.str_at(&["paths", &format!("/apis/{group}/v1/clusterroles"), "get", "operationId"]);
     assert_eq!(id, "listRbacAuthorizationV1ClusterRole");
     let log = ["paths", "/api/v1/namespaces/{namespace}/pods/{name}/log", "get"];
     let log = core.at(&log).unwrap();
@@ -316,16 +317,14 @@ fn properties_say_what_the_schema_tables_say() {
 
 #[test]
 fn names_follow_the_vocabulary() {
-    for (naming, root, group, protobuf) in [
-        (&CLUSTER, "io.cluster", "rbac.authorization.cluster.io", "application/vnd.cluster.protobuf"),
-        (&KUBERNETES, "io.k8s", "rbac.authorization.k8s.io", "application/vnd.kubernetes.protobuf"),
-    ] {
+    for naming in naming::ALL {
+        let (root, group) = (naming.openapi_root, naming.group("rbac.authorization", true));
         let api = everything(naming);
         let document = document(&api, &format!("/openapi/v3/apis/{group}/v1"));
         assert!(document.at(&["components", "schemas", &format!("{root}.api.rbac.v1.Role")]).is_some());
         let list = format!("/apis/{group}/v1/clusterroles");
         let operation = document.at(&["paths", &list, "post"]).unwrap();
-        assert!(operation.at(&["requestBody", "content", protobuf]).is_some());
+        assert!(operation.at(&["requestBody", "content", naming.protobuf_media_type]).is_some());
         assert_eq!(operation.str_at(&["x-kubernetes-group-version-kind", "group"]), group);
         assert_eq!(document.str_at(&["info", "title"]), naming.title);
     }

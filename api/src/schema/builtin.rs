@@ -180,9 +180,13 @@ mod tests {
         for file in std::fs::read_dir(schemas).unwrap() {
             let path = file.unwrap().path();
             let text = std::fs::read_to_string(&path).unwrap().to_lowercase();
-            for word in ["kubernetes", "k8s", "cluster.io"] {
-                assert!(!text.contains(word), "{} mentions {word}", path.display());
+            for naming in naming::ALL {
+                let (domain, suffix) = (naming.domain, naming.group_suffix);
+                for word in [domain, suffix, naming.openapi_root, naming.protobuf_media_type] {
+                    assert!(!text.contains(word), "{} mentions {word}", path.display());
+                }
             }
+            assert!(!text.contains(KUBERNETES.word), "{} mentions {}", path.display(), KUBERNETES.word);
         }
         for naming in naming::ALL {
             let unfilled = |text: &str| naming.fill(text) != text;

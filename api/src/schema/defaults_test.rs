@@ -112,7 +112,7 @@ fn members_that_say_the_same_twice_agree() {
             r#""annotations":{"deprecated.daemonset.template.generation":"7"}"#,
         ),
     ] {
-        let got = defaulted(&format!("api.{kind}"), given);
+        let (got, want) = (defaulted(&format!("api.{kind}"), given), &*KUBERNETES.fill(want));
         assert!(got.contains(want), "{kind} {given}: {got}");
     }
 }
@@ -208,7 +208,7 @@ fn rules_that_look_at_other_members() {
         (
             "core.v1.Namespace",
             r#"{"metadata":{"name":"a","labels":{"z":"1"}}}"#,
-            r#""labels":{"kubernetes.io/metadata.name":"a","z":"1"}"#,
+            r#""labels":{"{domain}/metadata.name":"a","z":"1"}"#,
         ),
         ("core.v1.Node", r#"{"status":{"capacity":{"cpu":"1"}}}"#, r#""allocatable":{"cpu":"1"}"#),
         (
@@ -240,13 +240,13 @@ fn rules_that_look_at_other_members() {
         (
             "rbac.v1.RoleBinding",
             r#"{"subjects":[{"kind":"User","name":"a"},{"kind":"ServiceAccount","name":"b"}],"roleRef":{"kind":"Role","name":"c"}}"#,
-            r#""subjects":[{"kind":"User","apiGroup":"rbac.authorization.k8s.io","name":"a"},{"kind":"ServiceAccount","name":"b"}],"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"Role","name":"c"}"#,
+            r#""subjects":[{"kind":"User","apiGroup":"rbac.authorization{suffix}","name":"a"},{"kind":"ServiceAccount","name":"b"}],"roleRef":{"apiGroup":"rbac.authorization{suffix}","kind":"Role","name":"c"}"#,
         ),
         ("resource.v1.DeviceSubRequest", r#"{"allocationMode":"All"}"#, r#""allocationMode":"All"}"#),
         ("resource.v1.ExactDeviceRequest", r#"{}"#, r#""allocationMode":"ExactCount","count":1"#),
         ("core.v1.ResourceQuota", r#"{"spec":{"hard":{"cpu":"1500u"}}}"#, r#""hard":{"cpu":"2m"}"#),
     ] {
-        let got = defaulted(&format!("api.{kind}"), given);
+        let (got, want) = (defaulted(&format!("api.{kind}"), given), &*KUBERNETES.fill(want));
         assert!(got.contains(want), "{kind} {given}\n   is {got}\n lacks {want}");
     }
     let custom = "apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition";
@@ -325,6 +325,7 @@ fn every_default_of_the_reference_data_is_set_wherever_it_says() {
         eprintln!("skipped: facts not found");
         return;
     };
+    let name_label = format!("Namespace metadata.labels[{}]", KUBERNETES.label("metadata.name"));
     // Rules that the table above goes through, and the few that are about something else.
     let by_hand: BTreeSet<&str> = [
         "DaemonSet spec.updateStrategy.rollingUpdate.maxUnavailable",
@@ -344,7 +345,7 @@ fn every_default_of_the_reference_data_is_set_wherever_it_says() {
         "EphemeralContainer .",
         "LimitRangeItem default",
         "LimitRangeItem defaultRequest",
-        "Namespace metadata.labels[kubernetes.io/metadata.name]",
+        &name_label,
         "NodeStatus allocatable",
         "Pod spec.containers[].resources.requests",
         "Pod spec.initContainers[].resources.requests",

@@ -305,11 +305,10 @@ mod tests {
 
     #[test]
     fn names_follow_the_vocabulary_and_keys_do_not() {
-        for (naming, group) in
-            [(&naming::CLUSTER, "networking.cluster.io"), (&naming::KUBERNETES, "networking.k8s.io")]
-        {
+        for naming in naming::ALL {
             let registry = Registry::new(naming);
-            let ingresses = registry.resource(group, "v1", "ingresses").unwrap();
+            let group = format!("networking{}", naming.group_suffix);
+            let ingresses = registry.resource(&group, "v1", "ingresses").unwrap();
             assert_eq!(ingresses.api_version, format!("{group}/v1"));
             assert_eq!(ingresses.qualified(), format!("ingresses.{group}"));
             assert_eq!(ingresses.storage.as_ref().unwrap().key_prefix, "/networking/ingresses/");
@@ -323,7 +322,7 @@ mod tests {
         let registry = Registry::new(&naming::KUBERNETES);
         for (group, version, plural, stored, prefix) in [
             ("", "v1", "events", "v1", "/core/events/"),
-            ("events.k8s.io", "v1", "events", "v1", "/core/events/"),
+            ("events{suffix}", "v1", "events", "v1", "/core/events/"),
             (
                 "autoscaling",
                 "v1",
@@ -332,12 +331,12 @@ mod tests {
                 "/autoscaling/horizontalpodautoscalers/",
             ),
         ] {
-            let resource = registry.resource(group, version, plural).unwrap();
+            let resource = registry.resource(&naming::KUBERNETES.fill(group), version, plural).unwrap();
             let storage = resource.storage.as_ref().unwrap();
             assert_eq!((storage.api_version.as_str(), storage.key_prefix.as_str()), (stored, prefix));
             assert_eq!(storage.kind, resource.table.kind);
         }
-        let regarding = registry.resource("events.k8s.io", "v1", "events").unwrap();
+        let regarding = registry.resource(&naming::KUBERNETES.group("events", true), "v1", "events").unwrap();
         assert!(regarding.table.message.field("regarding").is_some());
         assert!(regarding.storage.as_ref().unwrap().message.field("involvedObject").is_some());
     }
@@ -347,8 +346,9 @@ mod tests {
         // Semantics §2.5.
         let registry = Registry::new(&naming::KUBERNETES);
         let order: Vec<_> = registry.groups().iter().map(|group| group.name.as_str()).collect();
-        assert_eq!(order[..4], ["apiregistration.k8s.io", "", "apps", "events.k8s.io"]);
-        assert_eq!(order.last(), Some(&"flowcontrol.apiserver.k8s.io"));
+        let group = |stem| naming::KUBERNETES.group(stem, true);
+        assert_eq!(order[..4], [&group("apiregistration"), "", "apps", &group("events")]);
+        assert_eq!(order.last(), Some(&&*group("flowcontrol.apiserver")));
         let autoscaling = registry.group("autoscaling").unwrap();
         let versions: Vec<_> = autoscaling.versions.iter().map(|version| version.version).collect();
         assert_eq!(versions, ["v2", "v1"]);

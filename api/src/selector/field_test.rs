@@ -240,7 +240,7 @@ fn built_in_resources_take_the_labels_of_semantics_4_3() {
             "involvedObject.kind involvedObject.fieldPath reason reportingComponent source type",
         ),
         (
-            "events.k8s.io",
+            "events{suffix}",
             "v1",
             "events",
             "regarding.kind regarding.fieldPath reason reportingController type",
@@ -250,12 +250,12 @@ fn built_in_resources_take_the_labels_of_semantics_4_3() {
         ("", "v1", "services", "spec.clusterIP spec.type"),
         ("", "v1", "replicationcontrollers", "status.replicas"),
         ("batch", "v1", "jobs", "status.successful"),
-        ("certificates.k8s.io", "v1", "certificatesigningrequests", "spec.signerName"),
-        ("resource.k8s.io", "v1", "resourceslices", "spec.nodeName spec.driver"),
+        ("certificates{suffix}", "v1", "certificatesigningrequests", "spec.signerName"),
+        ("resource{suffix}", "v1", "resourceslices", "spec.nodeName spec.driver"),
         ("apps", "v1", "deployments", "metadata.name metadata.namespace"),
-        ("storage.k8s.io", "v1", "storageclasses", "metadata.name metadata.namespace"),
+        ("storage{suffix}", "v1", "storageclasses", "metadata.name metadata.namespace"),
     ] {
-        let resource = registry.resource(group, version, plural).unwrap().table;
+        let resource = registry.resource(&KUBERNETES.fill(group), version, plural).unwrap().table;
         for label in labels.split(' ') {
             assert!(
                 FieldSelector::parse(&format!("{label}=x"), resource, resource).is_ok(),
@@ -273,8 +273,8 @@ fn built_in_resources_take_the_labels_of_semantics_4_3() {
     }
     // Both groups' events are stored as the core ones; every label but always empty ones has a slot there.
     let stored = registry.resource("", "v1", "events").unwrap().table;
-    for group in ["", "events.k8s.io"] {
-        let resource = registry.resource(group, "v1", "events").unwrap().table;
+    for group in ["", "events{suffix}"] {
+        let resource = registry.resource(&KUBERNETES.fill(group), "v1", "events").unwrap().table;
         for field in resource.selectable {
             let selector = FieldSelector::parse(&format!("{}=x", field.label), resource, stored).unwrap();
             assert!(selector.needs_slots(), "{group} {}", field.label);

@@ -29,7 +29,7 @@ fn resource(kind: &str, naming: &'static Naming) -> &'static ResourceTable {
 pub(super) fn cells_in(naming: &'static Naming, kind: &str, object: &str) -> String {
     let format = TableFormat::for_resource(resource(kind, naming), naming).unwrap();
     let mut writer = format.writer(MetaVersion::V1, naming, IncludeObject::None, now());
-    let stored = object.replace('\'', "\"");
+    let stored = naming.fill(object).replace('\'', "\"");
     let mut out = Vec::new();
     writer.row(stored.as_bytes(), b"", &mut out).unwrap();
     let text = String::from_utf8(out).unwrap();
@@ -338,7 +338,7 @@ fn nodes_show_readiness_and_roles() {
                 &format!(
                     "{},'spec':{{}},'status':{{'conditions':[{{'type':'Ready','status':'True'}}],'addresses':[{{'type':'Hostname','address':'h'}},{{'type':'InternalIP','address':'10.0.0.1'}},{{'type':'InternalIP','address':'10.0.0.2'}}],{info}}}}}",
                     meta(
-                        "'node-role.kubernetes.io/worker':'','node-role.kubernetes.io/control-plane':'','kubernetes.io/role':'worker'"
+                        "'node-role.{domain}/worker':'','node-role.{domain}/control-plane':'','{domain}/role':'worker'"
                     )
                 ),
                 "'n','Ready','control-plane,worker','2d2h','v1','10.0.0.1','<none>','os','6.1 (amd64)','c://1'",
@@ -357,7 +357,8 @@ fn nodes_show_readiness_and_roles() {
         ],
     );
     // The same object in the other vocabulary has the labels of that one.
-    let object = format!("{}}}", meta("'node-role.cluster.io/worker':'','node-role.kubernetes.io/x':''"));
+    let labels = format!("'node-role.{{domain}}/worker':'','node-role.{}':''", KUBERNETES.label("x"));
+    let object = format!("{}}}", meta(&labels));
     assert!(cells_in(&CLUSTER, "Node", &object).starts_with("'n','Unknown','worker',"));
 }
 
@@ -386,7 +387,7 @@ fn volumes_show_claims_and_classes() {
     check(
         "PersistentVolumeClaim",
         &[(
-            "{'metadata':{'name':'n','deletionTimestamp':'2026-01-10T11:00:00Z','annotations':{'volume.beta.kubernetes.io/storage-class':'old'}},'spec':{},'status':{'phase':'Bound'}}",
+            "{'metadata':{'name':'n','deletionTimestamp':'2026-01-10T11:00:00Z','annotations':{'volume.beta.{domain}/storage-class':'old'}},'spec':{},'status':{'phase':'Bound'}}",
             "'n','Terminating','','','','old','<unset>','<unknown>','<unset>'",
         )],
     );
@@ -394,11 +395,11 @@ fn volumes_show_claims_and_classes() {
         "StorageClass",
         &[
             (
-                "{'metadata':{'name':'n','annotations':{'storageclass.kubernetes.io/is-default-class':'true'}},'provisioner':'p'}",
+                "{'metadata':{'name':'n','annotations':{'storageclass.{domain}/is-default-class':'true'}},'provisioner':'p'}",
                 "'n (default)','p','Delete','Immediate',false,'<unknown>'",
             ),
             (
-                "{'metadata':{'name':'n','annotations':{'storageclass.kubernetes.io/is-default-class':'false'}},'provisioner':'p','reclaimPolicy':'Retain','volumeBindingMode':'WaitForFirstConsumer','allowVolumeExpansion':true}",
+                "{'metadata':{'name':'n','annotations':{'storageclass.{domain}/is-default-class':'false'}},'provisioner':'p','reclaimPolicy':'Retain','volumeBindingMode':'WaitForFirstConsumer','allowVolumeExpansion':true}",
                 "'n','p','Retain','WaitForFirstConsumer',true,'<unknown>'",
             ),
         ],

@@ -196,8 +196,10 @@ mod tests {
         let one = br#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a"},"spec":{"x":1}}"#;
         let mut out = Vec::new();
         assert!(PartialWriter::new(MetaVersion::V1, &CLUSTER).object(one, &mut out));
-        let want =
-            r#"{"kind":"PartialObjectMetadata","apiVersion":"meta.cluster.io/v1","metadata":{"name":"a"}}"#;
+        let meta = CLUSTER.meta_group();
+        let want = format!(
+            r#"{{"kind":"PartialObjectMetadata","apiVersion":"{meta}/v1","metadata":{{"name":"a"}}}}"#
+        );
         assert_eq!(String::from_utf8(out).unwrap(), want);
 
         let mut writer = PartialWriter::new(MetaVersion::V1beta1, &KUBERNETES);
@@ -210,10 +212,12 @@ mod tests {
         assert!(!writer.list_item(b"{}", &mut out), "no metadata");
         assert!(writer.list_item(one, &mut out));
         writer.list_tail(&mut out);
-        let item =
-            r#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1beta1","metadata":{"name":"a"}}"#;
+        let meta = KUBERNETES.meta_group();
+        let item = format!(
+            r#"{{"kind":"PartialObjectMetadata","apiVersion":"{meta}/v1beta1","metadata":{{"name":"a"}}}}"#
+        );
         let want = format!(
-            "{{\"kind\":\"PartialObjectMetadataList\",\"apiVersion\":\"meta.k8s.io/v1beta1\",\
+            "{{\"kind\":\"PartialObjectMetadataList\",\"apiVersion\":\"{meta}/v1beta1\",\
              \"metadata\":{{\"resourceVersion\":\"7\",\"remainingItemCount\":3}},\"items\":[{item},{item}]}}\n"
         );
         assert_eq!(String::from_utf8(out).unwrap(), want);

@@ -28,8 +28,7 @@ fn rows_include_what_was_asked_for() {
         (IncludeObject::Object, POD.to_owned()),
         (
             IncludeObject::Metadata,
-            r#"{"kind":"PartialObjectMetadata","apiVersion":"meta.cluster.io/v1","metadata":{"name":"a","resourceVersion":"7"}}"#
-                .to_owned(),
+            CLUSTER.fill(r#"{"kind":"PartialObjectMetadata","apiVersion":"meta{suffix}/v1","metadata":{"name":"a","resourceVersion":"7"}}"#),
         ),
     ] {
         let mut writer = pods(&CLUSTER).writer(MetaVersion::V1, &CLUSTER, include, now());
@@ -53,7 +52,7 @@ fn a_list_is_one_document_and_says_what_its_columns_are() {
     let names: Vec<&str> = table.as_object().unwrap().iter().map(|(name, _)| name).collect();
     assert_eq!(names, ["kind", "apiVersion", "metadata", "columnDefinitions", "rows"]);
     assert_eq!(table.str_at(&["kind"]), "Table");
-    assert_eq!(table.str_at(&["apiVersion"]), "meta.k8s.io/v1beta1");
+    assert_eq!(table.str_at(&["apiVersion"]), format!("{}/v1beta1", KUBERNETES.meta_group()));
     assert_eq!(table.str_at(&["metadata", "continue"]), "t");
     assert_eq!(table.at(&["metadata", "remainingItemCount"]), Some(&Value::Int(4)));
     assert_eq!(table.get("rows").and_then(Value::as_array).unwrap().len(), 2);
@@ -80,7 +79,7 @@ fn later_events_of_a_watch_leave_the_definitions_out() {
     writer.single(bookmark.as_bytes(), bookmark.as_bytes(), Headers::Omitted, &mut out).unwrap();
     assert_eq!(
         text(out),
-        r#"{"kind":"Table","apiVersion":"meta.cluster.io/v1","metadata":{"resourceVersion":"12"},"columnDefinitions":null,"rows":[{"cells":["","0/0","","0","\u003cunknown\u003e","\u003cnone\u003e","\u003cnone\u003e","\u003cnone\u003e","\u003cnone\u003e"],"object":{"kind":"PartialObjectMetadata","apiVersion":"meta.cluster.io/v1","metadata":{"resourceVersion":"12"}}}]}"#
+        CLUSTER.fill(r#"{"kind":"Table","apiVersion":"meta{suffix}/v1","metadata":{"resourceVersion":"12"},"columnDefinitions":null,"rows":[{"cells":["","0/0","","0","\u003cunknown\u003e","\u003cnone\u003e","\u003cnone\u003e","\u003cnone\u003e","\u003cnone\u003e"],"object":{"kind":"PartialObjectMetadata","apiVersion":"meta{suffix}/v1","metadata":{"resourceVersion":"12"}}}]}"#)
     );
 }
 

@@ -39,8 +39,8 @@ pub(super) fn definition(validator: &mut Validator, path: &Path, definition: Vie
         validator.not_supported(root.child("scope"), scope, &["Cluster", "Namespaced"]);
     }
     if spec.is_true("preserveUnknownFields") && validator.is_create() {
-        let detail = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in \
-                      spec.versions[*].schema instead";
+        let marker = validator.naming.extension("preserve-unknown-fields");
+        let detail = format!("cannot set to true, set {marker} to true in spec.versions[*].schema instead");
         validator.invalid(root.child("preserveUnknownFields"), true, detail);
     }
     versions(validator, &root, spec);
