@@ -57,7 +57,7 @@ impl Applied {
     /// # Errors
     /// As [`conform`](crate::schema::conform::conform).
     pub fn conformed(self, message: &'static Message, known: &Object) -> Result<Object, DecodeError> {
-        let mut object = conform_changes(message, self.object, known)?;
+        let mut object = conform_changes(message, self.object.into(), known)?.object;
         if self.is_too_deep {
             return Err(DecodeError { message: CompactError::Depth.to_string(), path: String::new() });
         }

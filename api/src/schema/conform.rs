@@ -26,39 +26,43 @@ pub fn conform(message: &'static Message, value: Value) -> Result<Decoded, Decod
     report.finish(read, |halt| halt.0)
 }
 
-/// As [`conform`], for an `object` most of which is as in `known`, which conforms already: equal parts stay as they are.
+/// As [`conform`], for a `value` most of which is as in `known`, which conforms already: what is equal, in its place, stays
+/// as it is.
 ///
 /// # Errors
 /// As [`conform`].
 pub fn conform_changes(
     message: &'static Message,
-    mut object: Object,
+    mut value: Value,
     known: &Object,
-) -> Result<Object, DecodeError> {
-    match members(message, &mut object, known) {
-        Ok(()) => Ok(object),
-        // What is wrong, and where, is told of the object as a whole. What was done to its other parts is what would
-        // be done to them now.
-        Err(Odd) => conform(message, Value::Object(object)).map(|decoded| decoded.object),
+) -> Result<Decoded, DecodeError> {
+    if let Value::Object(object) = &mut value
+        && members(message, object, known, DEPTH_MAX - 1).is_ok()
+    {
+        return Ok(Decoded { object: std::mem::take(object), strict: Vec::new() });
     }
+    // What is wrong or unknown, and where, is told of the object as a whole. What was done to its other parts is what
+    // would be done to them now.
+    conform(message, value)
 }
 
-/// Something does not conform; it is still where it was.
+/// Something does not conform, or is to be reported; it is still where it was.
 struct Odd;
 
-fn members(message: &'static Message, object: &mut Object, known: &Object) -> Result<(), Odd> {
+/// Makes the members of a struct conform. Their values may nest `depth` levels more.
+fn members(message: &'static Message, object: &mut Object, known: &Object, depth: usize) -> Result<(), Odd> {
     // Fields that are given, by position, and where their members stand.
     let mut given: SmallVec<[(u16, usize); 24]> = SmallVec::new();
     let mut next_known = known.iter();
     for (at, (name, value)) in object.members_mut().iter_mut().enumerate() {
-        let Some(position) = message.position(name.as_bytes()) else { continue };
+        let position = message.position(name.as_bytes()).ok_or(Odd)?;
         let field = &message.fields[usize::from(position)];
         // Nearly always both have the same members in the same order.
         let known = match next_known.next() {
             Some((other, known)) if *name == other => Some(known),
             _ => known.get(name),
         };
-        if known.is_some_and(|known| known == value) || whole(field, value, known)? {
+        if known.is_some_and(|known| known == value) || whole(field, value, known, depth)? {
             given.push((position, at));
         }
     }
@@ -81,11 +85,12 @@ fn members(message: &'static Message, object: &mut Object, known: &Object) -> Re
     Ok(())
 }
 
-/// Makes the value of a field conform; whether there is one then.
-fn whole(field: &'static Field, value: &mut Value, known: Option<&Value>) -> Result<bool, Odd> {
+/// Makes the value of a field conform, which may nest `depth` levels; whether there is one then.
+fn whole(field: &'static Field, value: &mut Value, known: Option<&Value>, depth: usize) -> Result<bool, Odd> {
+    let deeper = |levels: usize| depth.checked_sub(levels).ok_or(Odd);
     match (field.shape, field.kind, &mut *value, known) {
         (Shape::Single, Kind::Message(message), Value::Object(object), Some(Value::Object(known))) => {
-            members(message, object, known)?;
+            members(message, object, known, deeper(1)?)?;
         }
         (Shape::List, Kind::Message(_), Value::Array(items), Some(Value::Array(known)))
             if !items.is_empty() =>
@@ -94,18 +99,18 @@ fn whole(field: &'static Field, value: &mut Value, known: Option<&Value>) -> Res
                 match (field.kind, &mut *item, known.get(at)) {
                     (_, item, Some(known)) if *item == *known => {}
                     (Kind::Message(message), Value::Object(item), Some(Value::Object(known))) => {
-                        members(message, item, known)?;
+                        members(message, item, known, deeper(2)?)?;
                     }
                     (_, item, _) => {
-                        let source = Source { value: item.clone(), depth: DEPTH_MAX };
-                        *item = read_item(&Report::default(), field.kind, source).map_err(|_| Odd)?;
+                        let source = Source { value: item.clone(), depth: deeper(1)? };
+                        *item = clean(|report| read_item(report, field.kind, source))?;
                     }
                 }
             }
         }
         (_, _, value, _) => {
-            let source = Source { value: value.clone(), depth: DEPTH_MAX };
-            match read_whole(&Report::default(), field, source).map_err(|_| Odd)? {
+            let source = Source { value: value.clone(), depth };
+            match clean(|report| read_whole(report, field, source))? {
                 Some(read) => *value = read,
                 None => return Ok(false),
             }
@@ -114,33 +119,11 @@ fn whole(field: &'static Field, value: &mut Value, known: Option<&Value>) -> Res
     Ok(!is_left_out(field, value))
 }
 
-/// As [`conform`], for the outcome of a patch of an object of that type. Members that are settled were left alone by the
-/// patch and conform already: they are passed over.
-///
-/// # Errors
-/// As [`decode`](super::decode::decode).
-pub fn conform_patched(message: &'static Message, value: Value) -> Result<Decoded, DecodeError> {
-    let mut value = value;
-    let mut settled = Vec::new();
-    if let Value::Object(object) = &mut value {
-        object.members_mut().retain_mut(|(name, value)| {
-            let is_settled = value.as_object().is_some_and(|object| object.settled_text().is_some());
-            let field = message.position(name.as_bytes()).filter(|_| is_settled);
-            settled.extend(field.map(|at| (at, std::mem::take(value))));
-            field.is_none()
-        });
-    }
-    let mut decoded = conform(message, value)?;
-    for (at, value) in settled {
-        let members = decoded.object.members_mut();
-        let name = message.fields[usize::from(at)].name;
-        let place = members.iter().position(|(name, _)| message.position(name.as_bytes()) >= Some(at));
-        match place {
-            Some(place) if members[place].0 == name => members[place].1 = value,
-            place => members.insert(place.unwrap_or(members.len()), (Key::Borrowed(name), value)),
-        }
-    }
-    Ok(decoded)
+/// What `read` makes of a part, if there is nothing to be said of it.
+fn clean<T>(read: impl FnOnce(&Report) -> Result<T, Halt>) -> Result<T, Odd> {
+    let report = Report::default();
+    let part = read(&report).map_err(|_| Odd)?;
+    if report.is_empty() { Ok(part) } else { Err(Odd) }
 }
 
 /// How decoding ends early: with the error already in the report, or with this sentence.

@@ -29,6 +29,11 @@ impl Report {
         self.is_text
     }
 
+    /// Whether nothing was found.
+    pub(super) fn is_empty(&self) -> bool {
+        self.strict.borrow().is_empty() && self.failure.borrow().is_none()
+    }
+
     /// The outcome: an error of ours wins over the text that carried it through serde.
     pub(super) fn finish<E>(
         self,

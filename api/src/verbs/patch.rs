@@ -17,7 +17,7 @@ use crate::patch::{Patch, PatchKind, Patched, undecodable};
 use crate::query::{FieldValidation, WriteOptions, invalid_options};
 use crate::rendition::{Renderer, refuse_list_transform};
 use crate::response::{Response, respond_object};
-use crate::schema::conform::conform_patched;
+use crate::schema::conform::conform_changes;
 use crate::schema::defaults;
 use crate::schema::table::Message;
 use crate::status::Status;
@@ -92,25 +92,29 @@ pub fn patched(
     mut current: Object,
 ) -> Result<Object, Status> {
     // Managed fields are text in a tree. They are kept out of the patch's way, or taken apart if it wants them.
-    let mut managed = take_managed_fields(&mut current);
-    if patch.touches_managed_fields() {
-        put_managed_fields(&mut current, readable(std::mem::take(&mut managed)));
-    }
-    let Patched { value, strict: mut found } = patch.clone().apply(Some(message), current.clone().into())?;
-    // The result is moved into its schema; in the rare case that it does not fit, it is made again to be shown.
-    let refused = |error: &str| {
+    let managed = take_managed_fields(&mut current);
+    let whole = || {
         let mut whole = current.clone();
         put_managed_fields(&mut whole, readable(managed.clone()));
-        let again = patch.clone().apply(Some(message), whole.into());
+        whole
+    };
+    let concerns_managed = patch.touches_managed_fields();
+    let given = if concerns_managed { whole() } else { current.clone() };
+    let Patched { value, strict: mut found } = patch.clone().apply(Some(message), given.into())?;
+    // The result is moved into its schema; in the rare case that it does not fit, it is made again to be shown.
+    let refused = |error: &str| {
+        let again = patch.clone().apply(Some(message), whole().into());
         again.map_or_else(|status| status, |again| undecodable(*kind, body, &again.value, error))
     };
-    let conformed = conform_patched(message, value).map_err(|error| refused(&error.to_string()))?;
+    let conformed = conform_changes(message, value, &current).map_err(|error| refused(&error.to_string()))?;
     found.extend(conformed.strict);
     let mut object = conformed.object;
     if !found.is_empty() && *validation == FieldValidation::Strict {
         return Err(refused(&format!("strict decoding error: {}", found.join(", "))));
     }
-    put_managed_fields(&mut object, Some(managed).filter(|managed| !managed.is_null()));
+    if !concerns_managed {
+        put_managed_fields(&mut object, Some(managed).filter(|managed| !managed.is_null()));
+    }
     call.judge_strict(found, *validation, Status::bad_request)?;
     Ok(object)
 }
