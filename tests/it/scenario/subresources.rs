@@ -37,6 +37,20 @@ kubectl Apply apps/v1: .spec.selector .spec.template.metadata.labels.app .spec.t
 controller Update apps/v1/status: .status.observedGeneration .status.replicas
 "#;
 
+    what_a_patch_copies_elsewhere_is_what_it_can_be_there: r#"
+kubectl applies $apps/deployments/d
+  {"spec":{"replicas":3,"selector":{"matchLabels":{"app":"d"}},"template":{"metadata":{"labels":{"app":"d"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}
+= 201
+
+controller patches $apps/deployments/d/status
+  [{"op":"copy","from":"/spec","path":"/status"}]
+= 200
+? spec.replicas 3
+? status {"replicas":3}
+kubectl Apply apps/v1: .spec.replicas .spec.selector .spec.template.metadata.labels.app .spec.template.spec.containers[name="c"] .spec.template.spec.containers[name="c"].image .spec.template.spec.containers[name="c"].name
+controller Update apps/v1/status: .status.replicas
+"#;
+
     a_status_is_applied: r#"
 kubectl applies $apps/deployments/d
   {"spec":{"selector":{"matchLabels":{"app":"d"}},"template":{"metadata":{"labels":{"app":"d"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}
