@@ -1,6 +1,6 @@
-//! What this crate's own tests share: numbers from a seed, and objects from their text.
+//! What this crate's own tests share: numbers from a seed, and trees from their text and back.
 
-use crate::json::{Object, parse};
+use crate::json::{Object, Value, parse, write};
 
 /// The same numbers from the same seed, everywhere (SplitMix64).
 pub(crate) struct Random(pub u64);
@@ -33,4 +33,16 @@ impl Random {
 /// The object that `text` is.
 pub(crate) fn object(text: &str) -> Object {
     parse(text.as_bytes()).unwrap().as_object().unwrap().clone()
+}
+
+/// The text of an object.
+pub(crate) fn object_text(object: &Object) -> String {
+    text(&Value::Object(object.clone()))
+}
+
+/// The text of a value.
+pub(crate) fn text(value: &Value) -> String {
+    let mut out = Vec::new();
+    write(value, &mut out);
+    String::from_utf8(out).unwrap()
 }

@@ -4,10 +4,10 @@ use super::*;
 use crate::apply::scene::{Scene, writer};
 use crate::apply::updated;
 use crate::codec::protobuf::generate;
-use crate::json::{Value, write};
+use crate::json::Value;
 use crate::schema::conform::conform;
 use crate::schema::decode_form::zero_object;
-use crate::testing::{Random, object};
+use crate::testing::{Random, object, object_text as text};
 
 /// When everything is written.
 const NOW: &str = "2024-01-01T00:00:00Z";
@@ -78,12 +78,6 @@ fn owned(object: &Object, manager: &str) -> FieldSet<'static> {
     let managed = Managed::stored(object);
     let entry = managed.entries().iter().find(|entry| entry.manager.name == manager);
     entry.map(|entry| entry.set().into_owned().into_owned()).unwrap_or_default()
-}
-
-fn text(object: &Object) -> String {
-    let mut out = Vec::new();
-    write(&object.clone().into(), &mut out);
-    String::from_utf8(out).unwrap()
 }
 
 /// What came of an apply, to be compared.

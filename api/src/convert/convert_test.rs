@@ -1,22 +1,9 @@
 //! Conversions there and back, on the real types.
 
 use super::*;
-use crate::json;
 use crate::naming::{CLUSTER, KUBERNETES};
 use crate::schema::registry::Registry;
-
-fn object(text: &str) -> Object {
-    match json::parse(text.as_bytes()).unwrap() {
-        Value::Object(object) => object,
-        other => panic!("{other:?}"),
-    }
-}
-
-fn text(object: &Object) -> String {
-    let mut out = Vec::new();
-    json::write(&Value::Object(object.clone()), &mut out);
-    String::from_utf8(out).unwrap()
-}
+use crate::testing::{object, object_text, text};
 
 fn annotation<'o>(object: &'o Object, name: &str) -> Option<&'o str> {
     object.get("metadata")?.get("annotations")?.get(name)?.as_str()
@@ -89,7 +76,7 @@ fn autoscalers_survive_the_way_through_v1() {
         let shown = to_served(&v1, stored.clone(), &KUBERNETES).unwrap();
         assert_eq!(shown.get("apiVersion").and_then(Value::as_str), Some("autoscaling/v1"));
         let returned = to_stored(&v1, shown, &KUBERNETES).unwrap();
-        assert_eq!(text(&returned), text(&v2(&spec(&back.unwrap_or(metrics)), status)));
+        assert_eq!(object_text(&returned), object_text(&v2(&spec(&back.unwrap_or(metrics)), status)));
     }
 }
 
@@ -103,11 +90,11 @@ fn v1_shows_what_it_has_fields_for_and_keeps_the_rest_in_annotations() {
     );
     let shown = to_served(&v1, stored, &KUBERNETES).unwrap();
     assert_eq!(
-        text(shown.get("spec").and_then(Value::as_object).unwrap()),
+        text(shown.get("spec").unwrap()),
         r#"{"scaleTargetRef":{"kind":"Deployment","name":"d","apiVersion":"apps/v1"},"minReplicas":1,"maxReplicas":5,"targetCPUUtilizationPercentage":60}"#
     );
     assert_eq!(
-        text(shown.get("status").and_then(Value::as_object).unwrap()),
+        text(shown.get("status").unwrap()),
         r#"{"currentReplicas":2,"desiredReplicas":3,"currentCPUUtilizationPercentage":33}"#
     );
     for (name, want) in [
@@ -158,16 +145,12 @@ fn v1_objects_get_metrics_and_their_annotations_are_read_once() {
         ));
         let stored = to_stored(&v1, given, &CLUSTER).unwrap();
         let metrics = stored.get("spec").and_then(|spec| spec.get("metrics")).unwrap();
-        let mut out = Vec::new();
-        json::write(metrics, &mut out);
-        assert_eq!(String::from_utf8(out).unwrap(), want);
+        assert_eq!(text(metrics), want);
         assert_eq!(annotation(&stored, "own"), Some("1"));
         assert_eq!(annotation(&stored, &format!("{key}/metrics")), None, "kept in v1 only");
         let current = stored.get("status").and_then(|status| status.get("currentMetrics")).unwrap();
-        let mut out = Vec::new();
-        json::write(current, &mut out);
         assert_eq!(
-            String::from_utf8(out).unwrap(),
+            text(current),
             r#"[{"type":"Resource","resource":{"name":"cpu","current":{"averageUtilization":7}}}]"#
         );
     }
@@ -185,8 +168,8 @@ fn events_have_other_names_in_their_own_group_and_lose_nothing() {
             r#"{{"kind":"Event","apiVersion":"{}/v1","metadata":{{"name":"e","namespace":"n"}},"eventTime":"2026-01-01T00:00:00.000001Z","series":{{"count":2,"lastObservedTime":"2026-01-03T00:00:00.000002Z"}},"reportingController":"rc","reportingInstance":"ri","action":"A","reason":"R","regarding":{{"kind":"Pod","name":"p"}},"related":{{"kind":"Node","name":"x"}},"note":"m","type":"Normal","deprecatedSource":{{"component":"c","host":"h"}},"deprecatedFirstTimestamp":"2026-01-01T00:00:00Z","deprecatedLastTimestamp":"2026-01-02T00:00:00Z","deprecatedCount":3}}"#,
             naming.group("events", true)
         );
-        assert_eq!(text(&shown), want);
-        assert_eq!(text(&to_stored(&events, shown, naming).unwrap()), text(&stored));
+        assert_eq!(object_text(&shown), want);
+        assert_eq!(object_text(&to_stored(&events, shown, naming).unwrap()), object_text(&stored));
 
         let little = format!(
             r#"{{"kind":"Event","apiVersion":"{}/v1","metadata":{{"name":"e"}},"eventTime":null}}"#,
@@ -195,7 +178,7 @@ fn events_have_other_names_in_their_own_group_and_lose_nothing() {
         let little = conform(events.table.message, Value::Object(object(&little))).unwrap().object;
         let stored = to_stored(&events, little.clone(), naming).unwrap();
         assert_eq!(stored.get("apiVersion").and_then(Value::as_str), Some("v1"));
-        assert_eq!(text(&to_served(&events, stored, naming).unwrap()), text(&little));
+        assert_eq!(object_text(&to_served(&events, stored, naming).unwrap()), object_text(&little));
     }
 }
 

@@ -3,12 +3,7 @@
 use super::super::{PatchKind, apply as patch};
 use super::*;
 use crate::json::parse as tree;
-
-fn text(value: &Value) -> String {
-    let mut out = Vec::new();
-    write(value, &mut out);
-    String::from_utf8(out).unwrap()
-}
+use crate::testing::text;
 
 /// The patched document, or the code of the failure.
 fn run(original: &str, operations: &str) -> String {

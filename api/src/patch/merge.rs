@@ -51,14 +51,8 @@ pub(super) fn apply(original: Value, patch: Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::json::{parse, write};
-    use crate::testing::Random;
-
-    fn text(value: &Value) -> String {
-        let mut out = Vec::new();
-        write(value, &mut out);
-        String::from_utf8(out).unwrap()
-    }
+    use crate::json::parse;
+    use crate::testing::{Random, text};
 
     /// RFC 7386 appendix A, without the documents that are no objects (an object of ours always is one).
     #[test]

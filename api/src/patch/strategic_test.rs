@@ -3,8 +3,9 @@
 
 use super::super::{PatchKind, apply as patch};
 use super::*;
-use crate::json::{parse, write};
+use crate::json::parse;
 use crate::schema::table::{FieldNames, ListType};
+use crate::testing::text;
 
 const fn field(name: &'static str, kind: Kind, shape: Shape, patch: PatchStrategy) -> Field {
     Field {
@@ -117,12 +118,6 @@ static OBJECT_FIELDS: [Field; 3] = [
     one("spec", Kind::Message(&SPEC)),
     one("status", Kind::RawExtension),
 ];
-
-fn text(value: &Value) -> String {
-    let mut out = Vec::new();
-    write(value, &mut out);
-    String::from_utf8(out).unwrap()
-}
 
 /// The merged object, or code and text of the failure.
 fn run(message: &'static Message, original: &str, change: &str) -> String {

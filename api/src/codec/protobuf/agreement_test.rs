@@ -13,7 +13,7 @@ use crate::naming::{self, CLUSTER, KUBERNETES, Naming};
 use crate::schema::registry::Registry;
 use crate::schema::table::Message;
 use crate::schema::{builtin, conform};
-use crate::testing::Random;
+use crate::testing::{Random, object_text as text};
 
 fn message(name: &str) -> &'static Message {
     builtin::message(&KUBERNETES, name).unwrap_or_else(|| panic!("no type {name}"))
@@ -21,12 +21,6 @@ fn message(name: &str) -> &'static Message {
 
 fn registry() -> Registry {
     Registry::new(&KUBERNETES)
-}
-
-fn text(object: &Object) -> String {
-    let mut out = Vec::new();
-    json::write(&Value::Object(object.clone()), &mut out);
-    String::from_utf8(out).unwrap()
 }
 
 fn encoded(message: &'static Message, object: &Object) -> Vec<u8> {
