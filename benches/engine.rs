@@ -1,13 +1,12 @@
-//! The engine alone: commits of 1 KiB by 1, 64 and 1024 writers; point reads, scans and snapshots of records of 3.5 KiB;
-//! opening stores of 10 000 and 1 000 000 keys from a checkpoint, and their memory; tails by the thousand. Beside the
-//! commits stands a plain write and sync of the same bytes, and what they take of the CPU; beside the scan a copy of the
-//! bytes and a walk over as many keys in a `BTreeMap`, beside the opening a read of the checkpoint's bytes. Commits are
-//! durable where their time is taken. What upkeep costs is in `upkeep.rs`.
+//! The engine alone: point reads, scans and snapshots of records of 3.5 KiB; opening stores of 10 000 and 1 000 000 keys
+//! from a checkpoint, and their memory; tails by the thousand. Beside the scan stands a copy of the bytes and a walk over
+//! as many keys in a `BTreeMap`, beside the opening a read of the checkpoint's bytes. What commits cost is in `commit.rs`,
+//! what upkeep costs in `upkeep.rs`.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use benches::{process, raw, scale};
+use benches::{process, scale};
 use bytes::Bytes;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use engine::{Change, Durability, Engine, Expected, KeyRange, Options, Payload, Write};
@@ -34,71 +33,6 @@ fn put(at: usize, value: &Bytes) -> Write {
 
 fn open(directory: &Path) -> Engine {
     Engine::open(Options::new(directory)).expect("the store opens")
-}
-
-/// Every one of some writers commits again and again, as many times as asked. The time of all of it.
-fn commit_times(
-    runtime: &tokio::runtime::Runtime,
-    engine: &Engine,
-    writes: &[Write],
-    times: u64,
-) -> Duration {
-    let writers = writes.iter().map(async |write| {
-        for _ in 0..times {
-            engine.commit(write.clone()).await.expect("the disk takes writes");
-        }
-    });
-    let start = Instant::now();
-    runtime.block_on(join_all(writers));
-    start.elapsed()
-}
-
-fn commit(c: &mut Criterion) {
-    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime starts");
-    let mut group = c.benchmark_group("commit");
-    group.sample_size(10).measurement_time(Duration::from_secs(3));
-    let scratch = TempDir::new();
-    let value = Bytes::from(vec![b'x'; COMMIT_BYTES]);
-    let engine = open(&scratch.path().join("log"));
-    for writers in [1usize, 64, 1024] {
-        let writes: Vec<_> = (0..writers).map(|at| put(at, &value)).collect();
-        group.throughput(Throughput::Elements(writers as u64));
-        // One iteration: every writer commits once, and does not wait for the others.
-        group.bench_function(BenchmarkId::new("writers", writers), |b| {
-            b.iter_custom(|times| commit_times(&runtime, &engine, &writes, times));
-        });
-        let each = scale(300_000_u64, 64).div_ceil(writers as u64);
-        let before = (process::cpu_time(std::process::id()), engine.stats());
-        let elapsed = commit_times(&runtime, &engine, &writes, each);
-        let spent = process::cpu_time(std::process::id()) - before.0;
-        let stats = engine.stats();
-        let (commits, batches) = (stats.commits - before.1.commits, stats.batches - before.1.batches);
-        // What a batch of this size costs without a server, in a file that grows and in one with its blocks.
-        let record_bytes = engine.snapshot().get(&key(0)).expect("it was written").stored_len();
-        let batch_bytes = record_bytes * commits.div_ceil(batches) as usize;
-        let mut limits = Vec::new();
-        for filled in [0, 64 << 20] {
-            let mut raw = raw::RawLog::create(scratch.path(), filled).expect("the disk takes writes");
-            let rounds = batches.min((2 << 30) / batch_bytes as u64);
-            let before = process::cpu_time(std::process::id());
-            let took = raw.time(rounds, batch_bytes).expect("the disk takes writes");
-            let cpu = process::cpu_time(std::process::id()) - before;
-            let per_commit =
-                |time: Duration| time.as_secs_f64() * 1e6 * batches as f64 / rounds as f64 / commits as f64;
-            limits.push(format!("{:.2} us ({:.2} us of CPU)", per_commit(took), per_commit(cpu)));
-        }
-        eprintln!(
-            "{writers} writers: {:.2} us per commit ({:.2} us of CPU), {:.0}/s, {:.1} in a batch; limits: {batch_bytes} \
-             bytes appended to a file and synced, {}, and written over others, {}",
-            elapsed.as_secs_f64() * 1e6 / commits as f64,
-            spent.as_secs_f64() * 1e6 / commits as f64,
-            commits as f64 / elapsed.as_secs_f64(),
-            commits as f64 / batches as f64,
-            limits[0],
-            limits[1],
-        );
-    }
-    group.finish();
 }
 
 fn engine(c: &mut Criterion) {
@@ -235,5 +169,5 @@ fn tails(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, commit, engine, open_from_checkpoint, tails);
+criterion_group!(benches, engine, open_from_checkpoint, tails);
 criterion_main!(benches);

@@ -47,6 +47,7 @@ use crate::log::{Keeper, Log, Stretch};
 use crate::queue::{BATCH_WRITES_MAX, Proposal, Queue, Until};
 use crate::record::{self, Draft, EventKind, Head};
 use crate::sabotage;
+use crate::segment::Mark;
 use crate::snapshot::{Entry, Root};
 use crate::time::{Times, expiry_s};
 use crate::types::{Change, Committed, Durability, Expected, Payload};
@@ -508,14 +509,12 @@ impl Sequencer {
         }
     }
 
-    /// The events of a batch, in order.
+    /// The events of a batch, in order, and what its segment and the times are to know of it.
     fn events(&self, pending: &[Pending], stretch: &Stretch, root: &Root) -> Vec<Arc<Event>> {
         let segment = &stretch.segment;
         let mut events = Vec::with_capacity(pending.len());
         for pending in pending {
             if let Outcome::Write { key, version, previous, .. } = &pending.outcome {
-                segment.mark(version.revision, version.offset());
-                segment.add_live(version.len());
                 self.times.committed(version);
                 events.push(Arc::new(Event {
                     revision: version.revision,
@@ -528,6 +527,14 @@ impl Sequencer {
                 }));
             }
         }
+        let writes = || {
+            pending.iter().filter_map(|pending| match &pending.outcome {
+                Outcome::Write { version, .. } => Some(version),
+                Outcome::Conflict { .. } | Outcome::Error(_) => None,
+            })
+        };
+        segment.mark(writes().map(|version| Mark { revision: version.revision, offset: version.offset() }));
+        segment.add_live(writes().map(Version::len).sum());
         events
     }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! commit ─► queue ─► sequencer thread ─► segment file ─► sync ─► publish root ─┬─► snapshots (reads)
-//!                    check, stamp, encode                                      └─► tails (watches)
+//!                    check, stamp, encode   (the next batch is made meanwhile)  └─► tails (watches)
 //! ```
 //!
 //! One writer assigns revisions; readers hold an immutable root of a copy-on-write B-tree and read values as
@@ -42,6 +42,7 @@ mod testing;
 mod time;
 mod transfer;
 mod types;
+mod versions;
 mod vitals;
 mod watch;
 mod workers;

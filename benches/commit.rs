@@ -1,0 +1,205 @@
+//! What commits of 1 KiB cost with 1, 64 and 1024 writers, beside the same batches without an engine.
+//!
+//! A round is a third of a second of commits, then as long of a plain write and sync of batches of the size that the engine
+//! has just made: appended to a file that grows, as a log does, and written over others in a file that has its blocks. So
+//! a disk whose speed changes from one moment to the next is the same for all of them. Medians of the rounds are told:
+//! times and CPU for each commit, the CPU of all threads of engine and writers, and that of the plain loop. Commits are
+//! durable, and writers are tasks on one thread that write again as soon as they are answered.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use benches::report::{percent, quantile};
+use benches::{process, raw, scale};
+use bytes::Bytes;
+use engine::{Change, Engine, Expected, Options, Payload, Write};
+use tests::server::TempDir;
+
+/// As in the server.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+const VALUE_BYTES: usize = 1024;
+/// Bytes of the file that is written over and over.
+const OVERWRITTEN_BYTES: u64 = 64 << 20;
+
+fn put(at: usize, value: &Bytes) -> Write {
+    let payload = Payload {
+        attributes: Bytes::from_static(b"app=web"),
+        value: value.clone(),
+        stamp_at: Some(80),
+        ttl: None,
+    };
+    let key = format!("/core/pods/default/pod-{at:08}").into();
+    Write { key, expected: Expected::Any, change: Change::Put(payload) }
+}
+
+fn main() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime starts");
+    let (slice, rounds) = scale((Duration::from_millis(333), 15), (Duration::from_millis(5), 1));
+    let scratch = TempDir::new();
+    let value = Bytes::from(vec![b'x'; VALUE_BYTES]);
+    for writers in [1, 64, 1024] {
+        let directory = scratch.path().join(writers.to_string());
+        let engine = Engine::open(Options::new(directory.join("log"))).expect("the store opens");
+        let writes: Vec<_> = (0..writers).map(|at| put(at, &value)).collect();
+        let mut plain = Plain::create(&directory);
+        // The first round finds an index without the keys, and no memory in its place.
+        let rounds: Vec<_> = (0..=rounds)
+            .map(|_| {
+                let ours = commit_for(slice, &runtime, &engine, &writes);
+                // What the store does beside commits must not slow down what it is compared with.
+                runtime.block_on(engine.settled());
+                let appended = plain.run_for(slice, &ours, |plain| &mut plain.appended);
+                let overwritten = plain.run_for(slice, &ours, |plain| &mut plain.overwritten);
+                Round { ours, appended, overwritten }
+            })
+            .skip(1)
+            .collect();
+        report(writers, &rounds);
+        runtime.block_on(engine.close());
+        drop(engine);
+        std::fs::remove_dir_all(&directory).expect("it is ours");
+    }
+}
+
+/// A third of each.
+struct Round {
+    ours: Committed,
+    appended: Cost,
+    overwritten: Cost,
+}
+
+/// What a commit costs, in microseconds.
+#[derive(Clone, Copy)]
+struct Cost {
+    time: f64,
+    cpu: f64,
+}
+
+impl Cost {
+    /// When `commits` took so long altogether.
+    fn of(commits: f64, elapsed: Duration, cpu: Duration) -> Cost {
+        Cost { time: elapsed.as_secs_f64() * 1e6 / commits, cpu: cpu.as_secs_f64() * 1e6 / commits }
+    }
+}
+
+struct Committed {
+    cost: Cost,
+    /// Commits in a batch, and bytes: means.
+    in_a_batch: f64,
+    batch_bytes: f64,
+}
+
+/// Every one of some writers commits again and again for so long.
+fn commit_for(
+    slice: Duration,
+    runtime: &tokio::runtime::Runtime,
+    engine: &Engine,
+    writes: &[Write],
+) -> Committed {
+    let before = (process::cpu_time(std::process::id()), engine.stats());
+    let start = Instant::now();
+    runtime.block_on(async {
+        let writers: Vec<_> = writes
+            .iter()
+            .map(|write| {
+                let (engine, write) = (engine.clone(), write.clone());
+                tokio::spawn(async move {
+                    while start.elapsed() < slice {
+                        engine.commit(write.clone()).await.expect("the disk takes writes");
+                    }
+                })
+            })
+            .collect();
+        for writer in writers {
+            writer.await.expect("writers do not panic");
+        }
+    });
+    let elapsed = start.elapsed();
+    let cpu = process::cpu_time(std::process::id()).saturating_sub(before.0);
+    let stats = engine.stats();
+    let commits = (stats.commits - before.1.commits) as f64;
+    let batches = (stats.batches - before.1.batches) as f64;
+    Committed {
+        cost: Cost::of(commits, elapsed, cpu),
+        in_a_batch: commits / batches,
+        batch_bytes: (stats.record_bytes - before.1.record_bytes) as f64 / batches,
+    }
+}
+
+/// Files that know nothing of an engine.
+struct Plain {
+    appended: raw::RawLog,
+    overwritten: raw::RawLog,
+}
+
+impl Plain {
+    fn create(directory: &Path) -> Plain {
+        let create = |name: &str, filled| {
+            let path = directory.join(name);
+            std::fs::create_dir(&path).and_then(|()| raw::RawLog::create(&path, filled))
+        };
+        Plain {
+            appended: create("appended", 0).expect("the disk takes writes"),
+            overwritten: create("overwritten", OVERWRITTEN_BYTES).expect("the disk takes writes"),
+        }
+    }
+
+    /// Writes and syncs batches like those of `ours` for so long. What each of their commits would cost like that.
+    fn run_for(
+        &mut self,
+        slice: Duration,
+        ours: &Committed,
+        file: impl FnOnce(&mut Plain) -> &mut raw::RawLog,
+    ) -> Cost {
+        let batch = vec![b'x'; ours.batch_bytes as usize];
+        let file = file(self);
+        let before = process::cpu_time(std::process::id());
+        let start = Instant::now();
+        let mut batches = 0;
+        while start.elapsed() < slice {
+            file.append(&batch).expect("the disk takes writes");
+            batches += 1;
+        }
+        let elapsed = start.elapsed();
+        let cpu = process::cpu_time(std::process::id()).saturating_sub(before);
+        Cost::of(f64::from(batches) * ours.in_a_batch, elapsed, cpu)
+    }
+}
+
+fn report(writers: usize, rounds: &[Round]) {
+    let median = |of: &dyn Fn(&Round) -> f64| {
+        let mut values: Vec<_> = rounds.iter().map(of).collect();
+        values.sort_by(f64::total_cmp);
+        quantile(&values, 0.5)
+    };
+    let cost = |of: &dyn Fn(&Round) -> Cost| {
+        let (time, cpu) = (median(&|round| of(round).time), median(&|round| of(round).cpu));
+        format!("{time:.2} us ({cpu:.2} of CPU)")
+    };
+    // Of neighbours in time, and then the median: not of medians.
+    let share =
+        |of: &dyn Fn(&Round) -> Cost| percent(median(&|round| of(round).time / round.ours.cost.time), 1.0);
+    line(&format!(
+        "{writers} writers: a commit takes {}, {:.0}/s, {:.1} in a batch of {:.0} bytes",
+        cost(&|round| round.ours.cost),
+        1e6 / median(&|round| round.ours.cost.time),
+        median(&|round| round.ours.in_a_batch),
+        median(&|round| round.ours.batch_bytes),
+    ));
+    line(&format!(
+        "    limits: the same batches appended and synced {}, of whose bytes/s commits reach {}; written over others {}, {}; \
+         medians of {} rounds side by side",
+        cost(&|round| round.appended),
+        share(&|round| round.appended),
+        cost(&|round| round.overwritten),
+        share(&|round| round.overwritten),
+        rounds.len(),
+    ));
+}
+
+#[expect(clippy::print_stdout, reason = "a bench reports on stdout")]
+fn line(text: &str) {
+    println!("{text}");
+}
