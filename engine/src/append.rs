@@ -14,6 +14,7 @@
 use std::io;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
@@ -67,6 +68,8 @@ pub(crate) struct Appender {
     asked: Condvar,
     /// It is done.
     done: Condvar,
+    /// Whether what was begun is done: looked at all the time.
+    is_done: AtomicBool,
     vitals: Arc<Vitals>,
     queue: Arc<Queue>,
 }
@@ -91,7 +94,14 @@ enum Stage {
 impl Appender {
     /// One that tells `queue` of each append that its thread has done.
     pub fn new(vitals: Arc<Vitals>, queue: Arc<Queue>) -> Appender {
-        Appender { state: Mutex::default(), asked: Condvar::new(), done: Condvar::new(), vitals, queue }
+        Appender {
+            state: Mutex::default(),
+            asked: Condvar::new(),
+            done: Condvar::new(),
+            is_done: AtomicBool::new(false),
+            vitals,
+            queue,
+        }
     }
 
     /// Has `append` carried out; [`Appender::wait`] has to follow. Returns its number, by which the queue knows it.
@@ -99,14 +109,15 @@ impl Appender {
         let mut state = self.state.lock();
         debug_assert!(matches!(state.stage, Stage::Resting), "one append at a time");
         state.stage = Stage::Asked(append);
+        self.is_done.store(false, Ordering::Release);
         state.number += 1;
         self.asked.notify_one();
         state.number
     }
 
-    /// Whether the append under way is done.
+    /// Whether the append under way is done. Costs nothing.
     pub fn is_done(&self) -> bool {
-        matches!(self.state.lock().stage, Stage::Done(_))
+        self.is_done.load(Ordering::Acquire)
     }
 
     /// Waits for the append that was begun and returns its outcome. It has let go of its bytes by then.
@@ -165,6 +176,7 @@ impl Appender {
             outcome.unwrap_or_else(|_| Err(self.vitals.gave_up()))
         });
         state.stage = Stage::Done(outcome);
+        self.is_done.store(true, Ordering::Release);
         self.done.notify_one();
         MutexGuard::unlocked(state, || self.queue.appended(number));
         true

@@ -191,11 +191,15 @@ impl Sequencer {
             self.look_for_room();
         }
         self.writes += count;
+        // Refusals have been answered and noted, here and below.
         for proposal in arrived.drain(..) {
             self.propose(proposal);
+            if self.flight.is_some() && self.is_large() && self.appender.is_done() {
+                // The disk does not wait for the rest.
+                let _ = self.land();
+            }
         }
         self.arrived = arrived;
-        // Refusals have been answered and noted.
         let is_full = self.pending.len() >= BATCH_WRITES_MAX;
         if self.flight.is_none() {
             let _ = self.launch();

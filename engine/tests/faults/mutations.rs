@@ -62,7 +62,7 @@ fn no_protection_can_be_taken_away_unnoticed() {
     let mutations: &[(Sabotage, World, &[Guarantee])] = &[
         (Sabotage::AckBeforeSync, crashes, &[Durable]),
         (Sabotage::WritesAfterFailedSync, failing_syncs, &[Durable, Ordered, NoGhost, Atomic, Resumable]),
-        (Sabotage::BehindRefusedKept, full, &[Ordered, Durable, ExactVersion, NoGhost]),
+        (Sabotage::BehindRefusedKept, full, &[Ordered, Durable, ExactVersion, NoGhost, Resumable]),
         (Sabotage::ExpectationSkipped, crashes, &[ExactVersion]),
         (Sabotage::RefusedWriteLeft, copy_on_write, &[NoGhost, Durable, ExactVersion, Resumable]),
         (Sabotage::CrcIgnored, crashes, &[Atomic]),
