@@ -1,57 +1,39 @@
-//! Group commit: many writers, one sync; and while one batch is brought to disk, the next one is made.
-//!
-//! ```text
-//! callers → queue → check, stamp, encode → batch in the making ─► append ─► publish root → answer
-//!             ▲                                 (buffer, tree)    │    ▲
-//!             └── wakes the sequencer ────────────────────────────┴ appender (append.rs): write, sync
-//! ```
+//! Group commit: many writers, one sync.
+//! `callers → queue → batch → check, stamp, encode → write → sync → publish root → answer`
 //!
 //! Revisions are assigned here and nowhere else, in queue order. A caller hears "ok" only after its batch is
 //! published, and a batch is published only after it is synced (or, with relaxed durability, handed to the
-//! operating system). Even a refusal by conflict waits for that: it may rest on a write of the same batch, or of the
-//! one before.
+//! operating system). Even a refusal by conflict waits for that: it may rest on a write of the same batch.
+//! What arrives while a sync runs forms the next batch.
 //!
-//! Only the disk works beside the sequencer. The seams:
-//!
-//! - **Pending state** (tree, revision, the log's position) is that of the newest batch, published or not: conditions are
-//!   judged on it, and records are encoded for their place behind it.
-//! - **What a batch will publish** is put aside when its append is begun (`Flight`), and is published when that has
-//!   succeeded, in the same order. At most one append is under way, so the log never has a gap.
-//! - **When an append fails**, everything behind it was made on what did not come to be: it is refused with it, and
-//!   pending state goes back to what is published.
-//! - **Records vouch** for what is on disk when their own append is begun, not when they were encoded.
-//! - **A new segment and a chore** have the sequencer to themselves: nothing is under way or in the making.
-//!
-//! A batch is given to the appender when it is large. The sync of a small one takes as long whatever is in it, so the next
-//! better waits for more company: it is brought to disk on the sequencer's own thread, which also spares a lone writer the
-//! way there and back.
-//!
-//! After a failed sync the log refuses every later write (`vitals.rs`). A full disk is met before a batch touches the log,
-//! refuses that batch and what is behind it, and is tried again from time to time.
+//! After a failed sync the log refuses every later write: the kernel may have dropped the dirty pages, so a
+//! retry proves nothing. A full disk is met before a batch touches the log, refuses that batch, and is tried
+//! again from time to time.
 
 use std::collections::VecDeque;
+use std::io;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use crate::append::{Append, Appender};
 use crate::chores::{self, Chore};
 use crate::error::{CommitError, ReadError, Refusal};
 use crate::history::{Place, Version};
 use crate::index::Tree;
-use crate::log::{Keeper, Log, Stretch};
-use crate::queue::{BATCH_WRITES_MAX, Proposal, Queue, Until};
+use crate::io::is_disk_full;
+use crate::log::{Keeper, Log};
+use crate::queue::{Proposal, Queue};
 use crate::record::{self, Draft, EventKind, Head};
 use crate::sabotage;
-use crate::segment::Mark;
+use crate::segment::Segment;
 use crate::snapshot::{Entry, Root};
 use crate::time::{Times, expiry_s};
 use crate::types::{Change, Committed, Durability, Expected, Payload};
-use crate::vitals::{Vitals, refusal};
 use crate::watch::{Event, Hub, Memo};
 
 /// A batch that has grown to this size is written. A larger one would gain nothing: at 4 MiB the sync is a
@@ -62,58 +44,112 @@ const DISK_FULL_RETRY: Duration = Duration::from_secs(1);
 /// How much room a disk that was full must have before writes are invited again.
 const ROOM_TRIED: usize = 32 * 1024;
 
-/// What the sequencer works with.
-pub(crate) struct Tools {
-    pub queue: Arc<Queue>,
-    pub hub: Arc<Hub>,
-    pub vitals: Arc<Vitals>,
-    pub keeper: Arc<Keeper>,
-    pub appender: Arc<Appender>,
-    pub durability: Durability,
-    /// A batch of so many bytes is given to the appender.
-    pub overlap_bytes: usize,
+/// What others may know about the sequencer's state.
+#[derive(Default)]
+pub(crate) struct Vitals {
+    pub synced: AtomicU64,
+    pub batches: AtomicU64,
+    pub commits: AtomicU64,
+    /// Keys deleted because their time was over.
+    pub expired: AtomicU64,
+    /// Time of the newest record, in milliseconds since 1970.
+    pub time_ms: AtomicU64,
+    /// The checkpoint that opening would begin with, if it is sound; 0: none.
+    pub checkpoint: AtomicU64,
+    /// Bytes that reclaim has written since the store was opened.
+    pub rewritten_bytes: AtomicU64,
+    /// Why writes are refused at present.
+    pub refusal: Mutex<Option<Refusal>>,
+    /// Held during a sync of the log, before the lock of `refusal`.
+    syncing: Mutex<()>,
+}
+
+impl Vitals {
+    /// Notes that writes are refused. What is permanent stays.
+    fn refuse(&self, refusal: Refusal) {
+        let mut current = self.refusal.lock();
+        if matches!(&*current, Some(Refusal::LogFailed { .. })) || current.as_ref() == Some(&refusal) {
+            return;
+        }
+        match &refusal {
+            Refusal::DiskFull => tracing::warn!("writes are refused: {refusal}"),
+            Refusal::LogFailed { .. } => tracing::error!("writes are refused: {refusal}"),
+        }
+        *current = Some(refusal);
+    }
+
+    /// Syncs `segment`, after which everything up to `revision` is on disk. One at a time, and none after one that
+    /// failed: a failure is reported once, to one of those who sync, and the others hear of success.
+    pub fn sync(&self, segment: &Segment, revision: u64) -> Result<(), Refusal> {
+        let _alone = self.syncing.lock();
+        if let Some(refusal) = self.failed() {
+            return Err(refusal);
+        }
+        let synced = segment.file.sync_data().map_err(|error| log_failed("sync", &error));
+        match &synced {
+            Ok(()) => {
+                self.synced.fetch_max(revision, Ordering::AcqRel);
+            }
+            Err(refusal) => self.refuse(refusal.clone()),
+        }
+        synced
+    }
+
+    /// Why every write will be refused until the store is opened again.
+    fn failed(&self) -> Option<Refusal> {
+        let refusal = self.refusal.lock().clone();
+        refusal.filter(|refusal| {
+            matches!(refusal, Refusal::LogFailed { .. }) && !sabotage::writes_after_failed_sync()
+        })
+    }
+
+    /// Hears that the sequencer ended in the middle of its work.
+    pub fn gave_up(&self) {
+        self.refuse(Refusal::LogFailed { operation: "sequencing", reason: "internal error".into() });
+    }
+
+    fn disk_is_full(&self) -> bool {
+        matches!(&*self.refusal.lock(), Some(Refusal::DiskFull))
+    }
+
+    fn room_again(&self) {
+        let mut current = self.refusal.lock();
+        if matches!(&*current, Some(Refusal::DiskFull)) {
+            tracing::info!("there is room on the store's disk again; writes resume");
+            *current = None;
+        }
+    }
+}
+
+fn log_failed(operation: &'static str, error: &io::Error) -> Refusal {
+    Refusal::LogFailed { operation, reason: error.to_string() }
+}
+
+fn refusal(operation: &'static str, error: &io::Error) -> Refusal {
+    if is_disk_full(error) { Refusal::DiskFull } else { log_failed(operation, error) }
 }
 
 /// The one writer. Lives on its own thread.
 pub(crate) struct Sequencer {
-    queue: Arc<Queue>,
-    hub: Arc<Hub>,
-    vitals: Arc<Vitals>,
-    keeper: Arc<Keeper>,
-    log: Log,
-    appender: Arc<Appender>,
-    durability: Durability,
-    overlap_bytes: usize,
+    pub queue: Arc<Queue>,
+    pub hub: Arc<Hub>,
+    pub vitals: Arc<Vitals>,
+    pub keeper: Arc<Keeper>,
+    pub log: Log,
+    pub durability: Durability,
     times: Times,
     /// The index including the writes of the batch in the making.
     tree: Tree,
     /// The newest revision assigned.
     revision: u64,
     /// Proposals taken from the queue; empty between turns, kept for its memory.
-    arrived: VecDeque<Proposal>,
+    batch: VecDeque<Proposal>,
     /// The encoded records of the batch in the making; they will stand at the log's position.
     buffer: Vec<u8>,
     pending: Vec<Pending>,
-    /// Writes since a chore had its turn.
-    writes: usize,
-    /// The batch whose append is under way.
-    flight: Option<Flight>,
 }
 
-/// A batch that is brought to disk, and what becomes of it then.
-struct Flight {
-    /// Its append, by the appender's number; 0: it was not given to the appender.
-    number: u64,
-    stretch: Stretch,
-    bytes: Arc<Vec<u8>>,
-    /// What readers will see.
-    root: Root,
-    pending: Vec<Pending>,
-    /// The time of its last record.
-    time_ms: u64,
-}
-
-/// A proposal that was decided on.
+/// A proposal of the batch in the making that was decided on.
 struct Pending {
     answer: oneshot::Sender<Result<Committed, CommitError>>,
     outcome: Outcome,
@@ -125,8 +161,6 @@ enum Outcome {
         key: Bytes,
         version: Version,
         previous: Option<Version>,
-        /// What its record vouches for.
-        synced: u64,
     },
     /// The key's state, read from the batch's tree, is not what was expected.
     Conflict {
@@ -137,26 +171,31 @@ enum Outcome {
 }
 
 impl Sequencer {
-    /// Goes on with `log` from what is published.
-    pub fn new(tools: Tools, log: Log, times: Times) -> Sequencer {
-        let root = tools.hub.root();
+    pub fn new(
+        queue: Arc<Queue>,
+        hub: Arc<Hub>,
+        vitals: Arc<Vitals>,
+        keeper: Arc<Keeper>,
+        log: Log,
+        durability: Durability,
+        times: Times,
+    ) -> Sequencer {
+        let root = hub.root();
+        let (tree, revision) = (root.tree.clone(), root.revision);
+        let (batch, buffer, pending) = (VecDeque::new(), Vec::new(), Vec::new());
         Sequencer {
-            queue: tools.queue,
-            hub: tools.hub,
-            vitals: tools.vitals,
-            keeper: tools.keeper,
+            queue,
+            hub,
+            vitals,
+            keeper,
             log,
-            appender: tools.appender,
-            durability: tools.durability,
-            overlap_bytes: tools.overlap_bytes,
+            durability,
             times,
-            tree: root.tree.clone(),
-            revision: root.revision,
-            arrived: VecDeque::new(),
-            buffer: Vec::new(),
-            pending: Vec::new(),
-            writes: 0,
-            flight: None,
+            tree,
+            revision,
+            batch,
+            buffer,
+            pending,
         }
     }
 
@@ -171,62 +210,28 @@ impl Sequencer {
         self.finish();
     }
 
-    /// Makes a batch of what waits, or of what comes within `patience`, and has it brought to disk or brings it there
-    /// itself; publishes what is there by now. False once the queue is closed and empty and all is answered.
+    /// Commits what waits, or what comes within `patience`. False once the queue is closed and empty.
     pub fn turn(&mut self, patience: Option<Duration>) -> bool {
         self.keeper.look_ahead(&self.log);
-        let (until, patience) = match &self.flight {
-            Some(flight) => (Until::Appended(flight.number), patience),
-            // What is in the making takes along whoever has come by now, and no longer.
-            None if !self.pending.is_empty() => (Until::Proposed, Some(Duration::ZERO)),
-            None => (Until::Proposed, patience),
-        };
-        let mut arrived = std::mem::take(&mut self.arrived);
-        let open = self.queue.take(&mut arrived, until, patience);
-        if !open && self.flight.is_none() && self.pending.is_empty() {
+        let mut batch = std::mem::take(&mut self.batch);
+        if !self.queue.take(&mut batch, patience) {
             return false;
         }
-        let count = arrived.len();
-        if count == 0 && self.flight.is_none() && self.vitals.disk_is_full() {
+        if batch.is_empty() && self.vitals.disk_is_full() {
             self.look_for_room();
         }
-        self.writes += count;
-        // Refusals have been answered and noted, here and below.
-        for proposal in arrived.drain(..) {
+        let keys = chores::part_keys(batch.len());
+        for proposal in batch.drain(..) {
             self.propose(proposal);
-            if self.flight.is_some() && self.is_large() && self.appender.is_done() {
-                // The disk does not wait for the rest.
-                let _ = self.land();
-            }
         }
-        self.arrived = arrived;
-        let is_full = self.pending.len() >= BATCH_WRITES_MAX;
-        if self.flight.is_none() {
-            let _ = self.launch();
-        } else if count == 0 || is_full || self.appender.is_done() {
-            let _ = self.land();
-        }
-        self.do_chore();
-        true
-    }
-
-    /// Whether something that was taken from the queue is not answered yet.
-    #[cfg(feature = "fault")]
-    pub fn is_under_way(&self) -> bool {
-        self.flight.is_some() || !self.pending.is_empty()
-    }
-
-    /// Does a part of a chore, if there is one, when nothing is under way.
-    fn do_chore(&mut self) {
-        if !self.queue.has_chore() {
-            return;
-        }
+        self.batch = batch;
+        // A refusal has been answered and noted.
         let _ = self.flush();
-        let keys = chores::part_keys(std::mem::take(&mut self.writes));
         if let Some(chore) = self.queue.take_chore() {
             let left = self.carry_out(chore, keys);
             self.queue.chore_done(left);
         }
+        true
     }
 
     /// Does a part of a chore between two batches and publishes what it changed. Returns what is left of it.
@@ -315,23 +320,16 @@ impl Sequencer {
         };
         self.revision = version.revision;
         self.tree.push(&write.key, version, signature);
-        let synced = draft.synced;
-        let outcome = Outcome::Write { key: write.key, version, previous: current, synced };
+        let outcome = Outcome::Write { key: write.key, version, previous: current };
         self.pending.push(Pending { answer, outcome });
     }
 
-    /// The state of `current`, which may still be in the buffer, or under way.
+    /// The state of `current`, which may still be in the buffer.
     fn stored_state(&self, key: &Bytes, current: Version) -> Result<State, ReadError> {
         let root = self.hub.root();
         let (head, record) = if current.revision > root.revision {
-            let (start, bytes) = match &self.flight {
-                Some(flight) if current.revision <= flight.root.revision => {
-                    (flight.stretch.offset, &flight.bytes[..])
-                }
-                _ => (self.log.position(), &self.buffer[..]),
-            };
-            let start = (current.offset() - start) as usize;
-            let bytes = Bytes::copy_from_slice(&bytes[start..start + current.len()]);
+            let start = (current.offset() - self.log.position()) as usize;
+            let bytes = Bytes::copy_from_slice(&self.buffer[start..start + current.len()]);
             let head = Head::read(&bytes, self.log.current().header.salt, current.offset())
                 .expect("a record just encoded reads back");
             (head, head.record(&bytes))
@@ -345,14 +343,15 @@ impl Sequencer {
 
     /// Makes sure that a record of `len` bytes may follow in the buffer, writing what is in it if need be.
     fn make_room(&mut self, len: usize) -> Result<(), Refusal> {
-        let is_full = !self.buffer.is_empty() && self.buffer.len() + len > BATCH_BYTES_MAX;
-        if is_full || !self.log.has_room(self.buffer.len() + len) {
+        if !self.buffer.is_empty()
+            && (self.buffer.len() + len > BATCH_BYTES_MAX || !self.log.has_room(self.buffer.len() + len))
+        {
             self.flush()?;
         }
         if self.log.has_room(self.buffer.len() + len) { Ok(()) } else { self.roll(len) }
     }
 
-    /// Goes on in a new segment; nothing is under way or in the making.
+    /// Goes on in a new segment; the buffer is empty.
     fn roll(&mut self, len: usize) -> Result<(), Refusal> {
         // With the old segment synced, only the last one can ever have a torn tail.
         let synced = match sabotage::roll_without_sync() {
@@ -377,148 +376,68 @@ impl Sequencer {
         }
     }
 
-    /// Publishes and answers all that was proposed so far.
+    /// Writes the batch, publishes it and answers everybody in it.
     fn flush(&mut self) -> Result<(), Refusal> {
-        // Landing may launch what is in the making.
-        while self.flight.is_some() {
-            self.land()?;
-        }
-        self.launch()?;
-        self.land()
-    }
-
-    /// Has the batch in the making brought to disk, when nothing is under way; a small one is there and published on return.
-    fn launch(&mut self) -> Result<(), Refusal> {
-        if self.buffer.is_empty() {
-            // Whoever is to be told something now is told what is published.
-            let (root, pending) = (self.hub.root(), std::mem::take(&mut self.pending));
-            answer(pending, &root, Vec::new());
-            return Ok(());
-        }
-        if self.is_large() {
-            self.begin();
-            return Ok(());
-        }
-        let (append, flight) = self.complete();
-        let outcome = append.carry_out(&self.vitals);
-        self.landed(flight, outcome)
-    }
-
-    /// Waits for what is under way, if anything is, and publishes it. A large batch in the making goes on its way first: the
-    /// disk must not stand idle. A small one may grow meanwhile.
-    fn land(&mut self) -> Result<(), Refusal> {
-        let Some(flight) = self.flight.take() else { return Ok(()) };
-        let outcome = self.appender.wait();
-        if outcome.is_ok() && self.is_large() {
-            self.begin();
-        }
-        self.landed(flight, outcome)
-    }
-
-    /// Whether the batch in the making is worth the appender's thread.
-    fn is_large(&self) -> bool {
-        self.buffer.len() >= self.overlap_bytes
-    }
-
-    /// Gives the batch in the making to the appender, which has nothing to do.
-    fn begin(&mut self) {
-        let (append, flight) = self.complete();
-        let number = self.appender.begin(append);
-        self.flight = Some(Flight { number, ..flight });
-    }
-
-    /// Takes the batch in the making as it is: what is to be brought to disk, and what becomes of it then.
-    fn complete(&mut self) -> (Append, Flight) {
-        self.vouch();
-        let stretch = self.log.next(self.buffer.len());
-        self.log.advance(&stretch);
-        let bytes = Arc::new(std::mem::take(&mut self.buffer));
-        let append = Append {
-            stretch: stretch.clone(),
-            bytes: bytes.clone(),
-            revision: self.revision,
-            durability: self.durability,
-        };
-        let flight = Flight {
-            number: 0,
-            stretch,
-            bytes,
-            root: self.root(self.hub.root().oldest),
-            pending: std::mem::take(&mut self.pending),
-            time_ms: self.times.last_ms(),
-        };
-        (append, flight)
-    }
-
-    /// Publishes a batch and answers everybody in it; or refuses it, and all that was made behind it.
-    fn landed(&mut self, flight: Flight, outcome: Result<(), Refusal>) -> Result<(), Refusal> {
-        let Flight { stretch, bytes, root, pending, time_ms, .. } = flight;
+        let outcome = if self.buffer.is_empty() { Ok(()) } else { self.write() };
+        let before = self.hub.root();
         match &outcome {
+            Ok(()) if self.buffer.is_empty() => self.answer(&before, Vec::new()),
             Ok(()) => {
-                stretch.segment.advance(stretch.end());
-                if self.durability == Durability::Relaxed {
-                    self.keeper.sync_soon(&stretch.segment, root.revision);
-                }
-                let events = self.events(&pending, &stretch, &root);
-                let root = self.hub.publish(root, &events);
-                self.vitals.time_ms.store(time_ms, Ordering::Release);
+                let root = self.root(before.oldest);
+                let events = self.events(&root);
+                self.hub.publish(root, &events);
+                self.vitals.time_ms.store(self.times.last_ms(), Ordering::Release);
                 self.vitals.batches.fetch_add(1, Ordering::Relaxed);
                 self.vitals.commits.fetch_add(events.len() as u64, Ordering::Relaxed);
                 self.vitals.room_again();
-                answer(pending, &root, events);
+                self.answer(&before, events);
             }
             Err(refusal) => {
                 self.vitals.refuse(refusal.clone());
-                let mut refused = pending;
-                if !sabotage::behind_refused_kept() || self.buffer.is_empty() {
-                    let published = self.hub.root();
-                    self.tree = published.tree.clone();
-                    self.revision = published.revision;
-                    self.log.retreat(&stretch);
-                    self.buffer.clear();
-                    refused.append(&mut self.pending);
-                }
-                for Pending { answer, .. } in refused {
+                self.tree = before.tree.clone();
+                self.revision = before.revision;
+                for Pending { answer, .. } in self.pending.drain(..) {
                     let _ = answer.send(Err(CommitError::Refused(refusal.clone())));
                 }
             }
         }
-        self.reuse(bytes);
+        self.buffer.clear();
+        // One huge batch must not keep its memory for good.
+        self.buffer.shrink_to(BATCH_BYTES_MAX);
         outcome
     }
 
-    /// Takes the memory of a batch that is done for the next one, unless that has its own already.
-    fn reuse(&mut self, bytes: Arc<Vec<u8>>) {
-        if self.buffer.capacity() == 0
-            && let Some(mut bytes) = Arc::into_inner(bytes)
-        {
-            bytes.clear();
-            // One huge batch must not keep its memory for good.
-            bytes.shrink_to(BATCH_BYTES_MAX);
-            self.buffer = bytes;
-        }
-    }
-
-    /// Has the records of the batch in the making vouch for what has come to disk since they were encoded.
-    fn vouch(&mut self) {
-        let synced = self.vitals.synced.load(Ordering::Acquire);
-        let (salt, position) = (self.log.current().header.salt, self.log.position());
-        for pending in &self.pending {
-            let Outcome::Write { version, synced: vouched, .. } = &pending.outcome else { continue };
-            if *vouched < synced.min(version.revision - 1) {
-                let synced = synced.min(version.revision - 1);
-                let start = (version.offset() - position) as usize;
-                record::vouch(&mut self.buffer[start..], synced, salt, version.offset());
+    /// Brings the buffer to disk, or to the operating system with relaxed durability.
+    fn write(&mut self) -> Result<(), Refusal> {
+        let len = self.buffer.len();
+        self.log.allocate(len as u64).map_err(|error| refusal("write", &error))?;
+        if let Err(error) = self.log.write(&self.buffer) {
+            // Only a file system that copies on write can be full here. Nobody may ever see a refused write,
+            // so whatever part of it was written has to be gone before the refusal is told.
+            if is_disk_full(&error) && (sabotage::refused_write_left() || self.log.erase(len).is_ok()) {
+                return Err(Refusal::DiskFull);
             }
+            return Err(log_failed("write", &error));
         }
+        match self.durability {
+            Durability::Sync if sabotage::ack_before_sync() => {}
+            Durability::Sync => {
+                self.vitals.sync(self.log.current(), self.revision)?;
+            }
+            Durability::Relaxed => self.keeper.sync_soon(self.log.current(), self.revision),
+        }
+        self.log.advance(len);
+        Ok(())
     }
 
-    /// The events of a batch, in order, and what its segment and the times are to know of it.
-    fn events(&self, pending: &[Pending], stretch: &Stretch, root: &Root) -> Vec<Arc<Event>> {
-        let segment = &stretch.segment;
-        let mut events = Vec::with_capacity(pending.len());
-        for pending in pending {
-            if let Outcome::Write { key, version, previous, .. } = &pending.outcome {
+    /// The events of the batch.
+    fn events(&self, root: &Root) -> Vec<Arc<Event>> {
+        let segment = self.log.current();
+        let mut events = Vec::with_capacity(self.pending.len());
+        for pending in &self.pending {
+            if let Outcome::Write { key, version, previous } = &pending.outcome {
+                segment.mark(version.revision, version.offset());
+                segment.add_live(version.len());
                 self.times.committed(version);
                 events.push(Arc::new(Event {
                     revision: version.revision,
@@ -531,15 +450,32 @@ impl Sequencer {
                 }));
             }
         }
-        let writes = || {
-            pending.iter().filter_map(|pending| match &pending.outcome {
-                Outcome::Write { version, .. } => Some(version),
-                Outcome::Conflict { .. } | Outcome::Error(_) => None,
-            })
-        };
-        segment.mark(writes().map(|version| Mark { revision: version.revision, offset: version.offset() }));
-        segment.add_live(writes().map(Version::len).sum());
         events
+    }
+
+    /// Answers everybody in the batch; `events` are its writes.
+    fn answer(&mut self, before: &Root, events: Vec<Arc<Event>>) {
+        let segment = self.log.current();
+        let mut events = events.into_iter();
+        for Pending { answer, outcome } in self.pending.drain(..) {
+            let outcome = match outcome {
+                Outcome::Error(error) => Err(error),
+                Outcome::Conflict { key, current } => {
+                    // The state in the way may have come with this very batch.
+                    let entry = |version: Version| match version.revision > before.revision {
+                        true => Some(Entry::new(key, version, segment.clone())),
+                        false => before.entry(key, version),
+                    };
+                    Err(CommitError::Conflict { current: current.and_then(entry) })
+                }
+                Outcome::Write { version, .. } => match events.next() {
+                    Some(event) => Ok(Committed { revision: version.revision, entry: event.entry.clone() }),
+                    None => unreachable!("each write has its event"),
+                },
+            };
+            // Who does not wait for the answer any more does not get it.
+            let _ = answer.send(outcome);
+        }
     }
 
     /// Tries on a full disk whether a write would do.
@@ -547,28 +483,9 @@ impl Sequencer {
         if !self.log.has_room(ROOM_TRIED) && self.roll(ROOM_TRIED).is_err() {
             return;
         }
-        if self.log.next(ROOM_TRIED).allocate().is_ok() {
+        if self.log.allocate(ROOM_TRIED as u64).is_ok() {
             self.vitals.room_again();
         }
-    }
-}
-
-/// Answers everybody in a batch that is published as `root`; `events` are its writes.
-fn answer(pending: Vec<Pending>, root: &Root, events: Vec<Arc<Event>>) {
-    let mut events = events.into_iter();
-    for Pending { answer, outcome } in pending {
-        let outcome = match outcome {
-            Outcome::Error(error) => Err(error),
-            Outcome::Conflict { key, current } => {
-                Err(CommitError::Conflict { current: current.and_then(|version| root.entry(key, version)) })
-            }
-            Outcome::Write { version, .. } => match events.next() {
-                Some(event) => Ok(Committed { revision: version.revision, entry: event.entry.clone() }),
-                None => unreachable!("each write has its event"),
-            },
-        };
-        // Who does not wait for the answer any more does not get it.
-        let _ = answer.send(outcome);
     }
 }
 

@@ -1,8 +1,8 @@
 //! The retained versions of one key, newest first.
 //!
 //! The newest one lies in the tree's leaf; the older ones hang off it in chunks:
-//! `leaf slot → [v9 v8 v7] → [v6 v5 v4 v3] → …`. A shared chunk is only added to (`versions.rs`), and a root does not look
-//! at what is not before its own newest version, so that every root keeps seeing its own past. Each chunk also has a jump to one further back, chosen so that any depth is
+//! `leaf slot → [v9 v8 v7] → [v6 v5 v4 v3] → …`. A chunk never changes once shared, so that every root made
+//! since keeps seeing its own past. Each chunk also has a jump to one further back, chosen so that any depth is
 //! reached in a logarithmic number of steps (Myers, "An applicative random-access stack"): a key written every
 //! second for days has a long history, and reading far back must not walk all of it.
 //!
@@ -11,7 +11,6 @@
 use std::sync::Arc;
 
 use crate::record::RECORD_BYTES_MAX;
-use crate::versions::Versions;
 
 /// Where one state of a key is stored. 32 bytes, because there is one for every retained write.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -79,68 +78,52 @@ impl Version {
 /// one stays a copy of 256 bytes.
 const CHUNK_LEN: usize = 8;
 
-/// Versions before the newest, oldest first within the chunk. The first chunk may have versions that are not before
-/// one's own newest: those of a root that came later, or of one that never came to be. All chunks behind it are full.
+/// Versions before the newest, oldest first within the chunk.
 #[derive(Debug)]
 pub(crate) struct Older {
-    versions: Versions,
+    versions: Vec<Version>,
     next: Option<Arc<Older>>,
     jump: Option<Arc<Older>>,
     /// Chunks behind this one.
     depth: u32,
 }
 
-impl Older {
-    /// Those with a revision less than `revision`.
-    fn before(&self, revision: u64) -> &[Version] {
-        let mut versions = self.versions.as_slice();
-        while let Some((last, rest)) = versions.split_last()
-            && last.revision >= revision
-        {
-            versions = rest;
-        }
-        versions
-    }
-}
-
-/// Adds `version` in front of `older`, all that was before it. In its place in the first chunk, also when that is shared,
-/// unless another root has put something there.
+/// Adds `version` in front of `older`; in place when nobody else looks at the first chunk.
 pub(crate) fn push(older: &mut Option<Arc<Older>>, version: Version) {
     match older {
-        Some(chunk) => {
-            let own = chunk.before(version.revision);
-            if own.len() == CHUNK_LEN {
-                let next = chunk.clone();
-                *chunk = Arc::new(Older::behind(next, version));
-            } else if !chunk.versions.push_behind(own.len(), version) {
-                // Most keys are written once or twice: the first chunk grows as it is needed.
-                let room = if chunk.next.is_some() { CHUNK_LEN } else { (2 * own.len()).min(CHUNK_LEN) };
-                let versions = Versions::new(own, room.max(1 + own.len()));
-                let added = versions.push_behind(own.len(), version);
-                debug_assert!(added, "there is room, and nobody else knows of it");
+        Some(chunk) if chunk.versions.len() < CHUNK_LEN => match Arc::get_mut(chunk) {
+            Some(chunk) => chunk.versions.push(version),
+            None => {
+                let mut versions = Vec::with_capacity(CHUNK_LEN);
+                versions.extend_from_slice(&chunk.versions);
+                versions.push(version);
                 let (next, jump) = (chunk.next.clone(), chunk.jump.clone());
                 *chunk = Arc::new(Older { versions, next, jump, depth: chunk.depth });
             }
+        },
+        _ => {
+            let next = older.take();
+            let (jump, depth) = match &next {
+                None => (None, 0),
+                Some(next) => {
+                    let far = next.jump.as_ref();
+                    let span =
+                        |from: &Older, to: Option<&Arc<Older>>| from.depth - to.map_or(0, |to| to.depth);
+                    // Two spans of equal length in a row are joined into one, as when counting in binary.
+                    let jump = match far {
+                        Some(far) if span(next, Some(far)) == span(far, far.jump.as_ref()) => {
+                            far.jump.clone()
+                        }
+                        _ => Some(next.clone()),
+                    };
+                    (jump, next.depth + 1)
+                }
+            };
+            // Most keys are written once or twice: the first chunk starts small.
+            let mut versions = Vec::with_capacity(if next.is_some() { CHUNK_LEN } else { 1 });
+            versions.push(version);
+            *older = Some(Arc::new(Older { versions, next, jump, depth }));
         }
-        None => {
-            let versions = Versions::new(&[version], 1);
-            *older = Some(Arc::new(Older { versions, next: None, jump: None, depth: 0 }));
-        }
-    }
-}
-
-impl Older {
-    /// A chunk with `version`, and `next` behind it.
-    fn behind(next: Arc<Older>, version: Version) -> Older {
-        let far = next.jump.as_ref();
-        let span = |from: &Older, to: Option<&Arc<Older>>| from.depth - to.map_or(0, |to| to.depth);
-        // Two spans of equal length in a row are joined into one, as when counting in binary.
-        let jump = match far {
-            Some(far) if span(&next, Some(far)) == span(far, far.jump.as_ref()) => far.jump.clone(),
-            _ => Some(next.clone()),
-        };
-        let depth = next.depth + 1;
-        Older { versions: Versions::new(&[version], CHUNK_LEN), next: Some(next), jump, depth }
     }
 }
 
@@ -156,15 +139,14 @@ pub(crate) fn at<'h>(
     let mut chunk = older.as_deref()?;
     // A chunk is worth stopping at once its oldest version is old enough; jump while even the target's oldest
     // version is too young or only just old enough.
-    while chunk.versions.as_slice().first().is_none_or(|oldest| oldest.revision > revision) {
+    while chunk.versions.first().is_none_or(|oldest| oldest.revision > revision) {
         let target = match chunk.jump.as_deref() {
-            Some(far) if far.versions.as_slice().last().is_some_and(|v| v.revision > revision) => far,
+            Some(far) if far.versions.last().is_some_and(|v| v.revision > revision) => far,
             _ => chunk.next.as_deref()?,
         };
         chunk = target;
     }
-    // What is not before the newest is younger than `revision`.
-    chunk.before(revision + 1).last()
+    chunk.versions.iter().rev().find(|version| version.revision <= revision)
 }
 
 /// The versions from the newest to the oldest.
@@ -173,7 +155,7 @@ pub(crate) fn iter<'h>(
     older: &'h Option<Arc<Older>>,
 ) -> impl Iterator<Item = &'h Version> + Clone {
     let chunks = std::iter::successors(older.as_deref(), |chunk| chunk.next.as_deref());
-    std::iter::once(newest).chain(chunks.flat_map(|chunk| chunk.before(newest.revision).iter().rev()))
+    std::iter::once(newest).chain(chunks.flat_map(|chunk| chunk.versions.iter().rev()))
 }
 
 /// The history of `versions`, newest first; `None` when there are none.
@@ -297,34 +279,6 @@ mod tests {
     }
 
     #[test]
-    fn a_past_that_did_not_come_to_be_is_not_seen() {
-        for shared in 1..20 {
-            let (mut newest, mut older) = (version(1), None);
-            for n in 2..=shared {
-                push(&mut older, newest);
-                newest = version(n);
-            }
-            // A batch with two more is refused; what comes in its place has the same revisions, and one of them.
-            let (mut refused, mut gone) = (newest, older.clone());
-            for n in shared + 1..=shared + 2 {
-                push(&mut gone, refused);
-                refused = Version { created: n, ..version(n) };
-            }
-            assert!(iter(&newest, &older).map(|v| v.revision).eq((1..=shared).rev()));
-            push(&mut older, newest);
-            newest = version(shared + 2);
-            push(&mut older, newest);
-            let after = version(shared + 3);
-            let want = [shared + 3, shared + 2].into_iter().chain((1..=shared).rev());
-            assert!(iter(&after, &older).map(|v| v.revision).eq(want), "{shared}");
-            assert!(iter(&after, &older).all(|v| v.created == 1), "{shared}");
-            assert_eq!(at(&after, &older, shared + 1).map(|v| v.revision), Some(shared));
-            // And the other sees its own still.
-            assert!(iter(&refused, &gone).map(|v| v.revision).eq((1..=shared + 2).rev()), "{shared}");
-        }
-    }
-
-    #[test]
     fn reading_far_back_takes_few_steps() {
         let (mut newest, mut older) = (version(1), None);
         for n in 2..=100_000 {
@@ -333,10 +287,8 @@ mod tests {
         }
         let mut steps = 0;
         let mut chunk = older.as_deref();
-        let first = |chunk: &Older| chunk.versions.as_slice()[0].revision;
-        let last = |chunk: &Older| chunk.versions.as_slice().last().unwrap().revision;
-        while let Some(c) = chunk.filter(|c| first(c) > 1) {
-            let far = c.jump.as_deref().filter(|far| last(far) > 1);
+        while let Some(c) = chunk.filter(|c| c.versions[0].revision > 1) {
+            let far = c.jump.as_deref().filter(|far| far.versions.last().unwrap().revision > 1);
             chunk = far.or(c.next.as_deref());
             steps += 1;
         }
@@ -345,9 +297,9 @@ mod tests {
 
     #[test]
     fn a_long_history_is_dropped_without_recursion() {
-        let mut older = None;
-        for n in 1..2_000_000 {
-            push(&mut older, version(n));
+        let (newest, mut older) = (version(1), None);
+        for _ in 0..2_000_000 {
+            push(&mut older, newest);
         }
         let second = older.clone();
         drop(older);

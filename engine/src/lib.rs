@@ -2,14 +2,13 @@
 //!
 //! ```text
 //! commit ─► queue ─► sequencer thread ─► segment file ─► sync ─► publish root ─┬─► snapshots (reads)
-//!                    check, stamp, encode   (the next batch is made meanwhile)  └─► tails (watches)
+//!                    check, stamp, encode                                      └─► tails (watches)
 //! ```
 //!
 //! One writer assigns revisions; readers hold an immutable root of a copy-on-write B-tree and read values as
 //! slices of mapped files. A tail is the log replayed and then followed. The layout of the files is described in
 //! `docs/format.md`. This crate knows bytes, revisions and files, and nothing of what they are used for.
 
-mod append;
 mod backup;
 mod chain;
 mod checkpoint;
@@ -42,8 +41,6 @@ mod testing;
 mod time;
 mod transfer;
 mod types;
-mod versions;
-mod vitals;
 mod watch;
 mod workers;
 
@@ -56,9 +53,8 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use crate::append::Appender;
 pub use crate::backup::Outgoing;
-use crate::commit::Sequencer;
+use crate::commit::{Sequencer, Vitals};
 pub use crate::error::{
     BackupError, CommitError, CompactError, OpenError, ReadError, Refusal, SnapshotError, TailError,
 };
@@ -76,7 +72,6 @@ pub use crate::types::{
     ATTRIBUTES_BYTES_MAX, Change, Committed, Durability, Expected, KEY_BYTES_MAX, KeyRange, Options, Payload,
     SEGMENT_BYTES_DEFAULT, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, Stats, VALUE_BYTES_MAX, Write,
 };
-use crate::vitals::Vitals;
 use crate::watch::Hub;
 pub use crate::watch::{Event, MEMO_SLOTS, Memo, Tail};
 use crate::workers::Workers;
@@ -100,21 +95,6 @@ struct Inner {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// Sizes that a simulation makes smaller, to come to what lies beyond them.
-#[derive(Clone, Copy, Debug)]
-struct Sizes {
-    /// Events that tails find in memory.
-    ring_events_max: usize,
-    /// A batch of so many bytes is brought to disk while the next one is made.
-    overlap_bytes: usize,
-}
-
-impl Default for Sizes {
-    fn default() -> Sizes {
-        Sizes { ring_events_max: watch::RING_EVENTS_MAX, overlap_bytes: log::BULK_BYTES as usize }
-    }
-}
-
 impl Engine {
     /// Opens the store in `options.dir`, making it if there is none, and recovers what a crash left.
     ///
@@ -124,18 +104,18 @@ impl Engine {
         let failed = |operation, source| OpenError::Io { path: options.dir.clone(), operation, source };
         let dir = Dir::open(&options.dir).map_err(|(operation, source)| failed(operation, source))?;
         let dir = dir.ok_or_else(|| OpenError::InUse { dir: options.dir.clone() })?;
-        Engine::open_on(Arc::new(dir), Arc::new(SystemClock), &options, Sizes::default())
+        Engine::open_on(Arc::new(dir), Arc::new(SystemClock), &options, watch::RING_EVENTS_MAX)
     }
 
     fn open_on(
         storage: Arc<dyn Storage>,
         clock: Arc<dyn Clock>,
         options: &Options,
-        sizes: Sizes,
+        ring_events_max: usize,
     ) -> Result<Engine, OpenError> {
         let segment_bytes = options.segment_bytes.clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX);
         let options = Options { segment_bytes, ..options.clone() };
-        let (engine, workers) = Engine::assemble(storage, clock, &options, sizes)?;
+        let (engine, workers) = Engine::assemble(storage, clock, &options, ring_events_max)?;
         let thread = workers.start().map_err(|source| OpenError::Io {
             path: options.dir.clone(),
             operation: "start a thread",
@@ -151,7 +131,7 @@ impl Engine {
         storage: Arc<dyn Storage>,
         clock: Arc<dyn Clock>,
         options: &Options,
-        sizes: Sizes,
+        ring_events_max: usize,
     ) -> Result<(Engine, Workers), OpenError> {
         let Options { segment_bytes, durability, .. } = *options;
         let found = recovery::recover(&*storage, segment_bytes, options.signing)?;
@@ -174,19 +154,16 @@ impl Engine {
             found.position,
             numbers.clone(),
         );
-        let hub = Arc::new(Hub::new(found.root, sizes.ring_events_max));
-        let appender = Arc::new(Appender::new(vitals.clone(), queue.clone()));
-        let tools = commit::Tools {
-            queue: queue.clone(),
-            hub: hub.clone(),
-            vitals: vitals.clone(),
-            keeper: keeper.clone(),
-            appender: appender.clone(),
+        let hub = Arc::new(Hub::new(found.root, ring_events_max));
+        let sequencer = Sequencer::new(
+            queue.clone(),
+            hub.clone(),
+            vitals.clone(),
+            keeper.clone(),
+            log,
             durability,
-            overlap_bytes: sizes.overlap_bytes,
-        };
-        let times = Times::new(clock.clone(), found.time_ms, expiry.clone());
-        let sequencer = Sequencer::new(tools, log, times);
+            Times::new(clock.clone(), found.time_ms, expiry.clone()),
+        );
         let tools = Tools {
             queue: queue.clone(),
             hub: hub.clone(),
@@ -218,7 +195,6 @@ impl Engine {
         let workers = Workers {
             sequencer,
             keeper,
-            appender,
             housekeeper,
             requests,
             storage,

@@ -25,7 +25,7 @@ const FILL_AHEAD: u64 = 1024 * 1024;
 
 /// Where batches are as large as this, zeros are not worth their writing: the sync of such a batch takes its time from
 /// the bytes, not from the blocks that the file system has to note.
-pub(crate) const BULK_BYTES: u64 = 128 * 1024;
+const BULK_BYTES: u64 = 128 * 1024;
 
 /// The segments of a log. Cheap to clone.
 #[derive(Clone)]
@@ -107,52 +107,11 @@ pub(crate) struct Log {
     segment_bytes: u64,
     segments: Segments,
     current: Arc<Segment>,
-    /// Where the next batch goes in the current segment; what is before it may not be on disk yet.
+    /// Where the next record goes in the current segment.
     position: u64,
     /// Whether the last batch was a large one: then the next one will hardly be small.
     is_bulk: bool,
     numbers: Arc<Numbers>,
-}
-
-/// A place in the log for the bytes of a batch.
-#[derive(Clone)]
-pub(crate) struct Stretch {
-    pub segment: Arc<Segment>,
-    /// In the segment, in bytes; as are lengths.
-    pub offset: u64,
-    pub len: usize,
-}
-
-impl Stretch {
-    /// Where it ends in its segment.
-    pub fn end(&self) -> u64 {
-        self.offset + self.len as u64
-    }
-
-    /// Makes sure that there are blocks for it; fails without harm when the disk is full.
-    pub fn allocate(&self) -> io::Result<()> {
-        let (segment, end) = (&self.segment, self.end());
-        if (self.len as u64) < BULK_BYTES || end <= segment.filled() {
-            return segment.fill(end.min(segment.file.size()), false);
-        }
-        match segment.reserve(end + FILL_AHEAD) {
-            // It may do for these bytes.
-            Err(error) if is_disk_full(&error) => segment.reserve(end),
-            reserved => reserved,
-        }
-    }
-
-    /// Writes its bytes. Readers do not see them yet.
-    pub fn write(&self, bytes: &[u8]) -> io::Result<()> {
-        debug_assert!(bytes.len() == self.len, "the bytes fill their place");
-        self.segment.file.write_at(self.offset, bytes)
-    }
-
-    /// Takes back what a failed write may have left, durably.
-    pub fn erase(&self) -> io::Result<()> {
-        self.write(&vec![0; self.len])?;
-        self.segment.file.sync_data()
-    }
 }
 
 /// Gives numbers to segments, each once.
@@ -211,21 +170,35 @@ impl Log {
         self.position + bytes as u64 <= self.current.file.size()
     }
 
-    /// The place of the next `len` bytes.
-    pub fn next(&self, len: usize) -> Stretch {
-        Stretch { segment: self.current.clone(), offset: self.position, len }
+    /// Makes sure that there are blocks for the next `bytes`; fails without harm when the disk is full.
+    pub fn allocate(&self, bytes: u64) -> io::Result<()> {
+        let end = self.position + bytes;
+        if bytes < BULK_BYTES || end <= self.current.filled() {
+            return self.current.fill(end.min(self.current.file.size()), false);
+        }
+        match self.current.reserve(end + FILL_AHEAD) {
+            // It may do for these bytes.
+            Err(error) if is_disk_full(&error) => self.current.reserve(end),
+            reserved => reserved,
+        }
     }
 
-    /// What comes next goes behind `stretch`, which was the next one. Readers see it when the segment is told.
-    pub fn advance(&mut self, stretch: &Stretch) {
-        debug_assert!(stretch.offset == self.position, "the log has no gaps");
-        self.is_bulk = stretch.len as u64 >= BULK_BYTES;
-        self.position = stretch.end();
+    /// Writes `bytes` at the end. Readers do not see them before [`Log::advance`].
+    pub fn write(&self, bytes: &[u8]) -> io::Result<()> {
+        self.current.file.write_at(self.position, bytes)
     }
 
-    /// What comes next goes to where `stretch` was to go, which did not come to be.
-    pub fn retreat(&mut self, stretch: &Stretch) {
-        self.position = stretch.offset;
+    /// Takes back what a failed write may have left, durably.
+    pub fn erase(&self, bytes: usize) -> io::Result<()> {
+        self.write(&vec![0; bytes])?;
+        self.current.file.sync_data()
+    }
+
+    /// The last `bytes` written belong to the log from now on.
+    pub fn advance(&mut self, bytes: usize) {
+        self.is_bulk = bytes as u64 >= BULK_BYTES;
+        self.position += bytes as u64;
+        self.current.advance(self.position);
     }
 
     /// Goes on in a new segment with room for a record of `record_len`. The current one must be synced. After
@@ -456,7 +429,7 @@ mod tests {
             let (keeper, storage) = (keeper.clone(), log.storage.clone());
             std::thread::spawn(move || keeper.run(&*storage, 1 << 16, |_, _| ()))
         };
-        log.advance(&log.next(40_000));
+        log.advance(40_000);
         let mut rolled = 0;
         while rolled < 2 {
             keeper.look_ahead(&log);
@@ -464,7 +437,7 @@ mod tests {
                 log.roll(100, 2, &keeper).unwrap();
                 // It was filled before it became a segment.
                 assert_eq!(log.current().filled(), 1 << 16);
-                log.advance(&log.next(40_000));
+                log.advance(40_000);
                 rolled += 1;
             }
             std::thread::yield_now();

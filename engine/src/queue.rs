@@ -17,17 +17,13 @@ use crate::error::CommitError;
 use crate::signature::Signature;
 use crate::types::{ATTRIBUTES_BYTES_MAX, Change, Committed, KEY_BYTES_MAX, VALUE_BYTES_MAX, Write};
 
-/// Bytes of proposals that may wait in the queue; callers beyond wait outside. As much again may be in the batch in the
-/// making, and in the one being written.
+/// Bytes of proposals that may wait in the queue; callers beyond wait outside. As much again may be in the
+/// batch being written.
 const QUEUE_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// What a proposal costs in the queue beside its bytes.
 const PROPOSAL_BYTES: usize = 4096;
 /// Most writes in one batch: they all wait for the last of them to be encoded.
-pub(crate) const BATCH_WRITES_MAX: usize = 1024;
-/// Proposals that the sequencer is woken for while a batch is being brought to disk: encoding so many takes some ten times
-/// as long as waking up.
-const PROPOSALS_WOKEN_FOR: usize = 64;
-
+const BATCH_WRITES_MAX: usize = 1024;
 /// A write on its way, and where its answer goes.
 pub(crate) struct Proposal {
     pub write: Write,
@@ -49,32 +45,12 @@ pub(crate) struct Queue {
 #[derive(Default)]
 struct QueueState {
     proposals: VecDeque<Proposal>,
-    /// The room they take.
-    weight: usize,
     chore: Option<Chore>,
     /// A chore was taken and is not done yet.
     at_chore: bool,
     closed: bool,
-    /// The sequencer sleeps and must be woken once so many proposals wait; 0: it is awake.
-    wanted: usize,
-    /// The last append that was done on the appender's thread.
-    appended: u64,
-}
-
-impl QueueState {
-    /// Whether the sequencer sleeps, which it has to be woken from.
-    fn wake(&mut self) -> bool {
-        std::mem::take(&mut self.wanted) > 0
-    }
-}
-
-/// What the sequencer waits for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Until {
-    /// A proposal.
-    Proposed,
-    /// The end of that append, or proposals enough to be worth waking up for.
-    Appended(u64),
+    /// The sequencer sleeps and must be woken.
+    idle: bool,
 }
 
 impl Queue {
@@ -91,9 +67,8 @@ impl Queue {
     /// future is dropped.
     pub async fn submit(&self, write: Write, signature: Signature) -> Result<Committed, CommitError> {
         check_limits(&write)?;
-        let weight = weight(&write);
-        let permit = self.room.acquire_many(weight).await.map_err(|_| CommitError::Closed)?;
-        let outcome = self.push(write, signature, weight).ok_or(CommitError::Closed)?;
+        let permit = self.room.acquire_many(weight(&write)).await.map_err(|_| CommitError::Closed)?;
+        let outcome = self.push(write, signature).ok_or(CommitError::Closed)?;
         permit.forget();
         outcome.await.unwrap_or(Err(CommitError::Closed))
     }
@@ -101,9 +76,8 @@ impl Queue {
     /// Hands `write`, a delete within the limits, over without waiting; `None` when there is no room or no more is
     /// taken.
     pub fn try_submit(&self, write: Write) -> Option<oneshot::Receiver<Result<Committed, CommitError>>> {
-        let weight = weight(&write);
-        let permit = self.room.try_acquire_many(weight).ok()?;
-        let outcome = self.push(write, Signature::NONE, weight)?;
+        let permit = self.room.try_acquire_many(weight(&write)).ok()?;
+        let outcome = self.push(write, Signature::NONE)?;
         permit.forget();
         Some(outcome)
     }
@@ -112,7 +86,6 @@ impl Queue {
         &self,
         write: Write,
         signature: Signature,
-        weight: u32,
     ) -> Option<oneshot::Receiver<Result<Committed, CommitError>>> {
         let (answer, outcome) = oneshot::channel();
         let mut state = self.state.lock();
@@ -120,8 +93,7 @@ impl Queue {
             return None;
         }
         state.proposals.push_back(Proposal { write, signature, answer });
-        state.weight += weight as usize;
-        if state.proposals.len() >= state.wanted && state.wake() {
+        if std::mem::take(&mut state.idle) {
             self.arrived.notify_one();
         }
         Some(outcome)
@@ -132,16 +104,7 @@ impl Queue {
         let mut state = self.state.lock();
         debug_assert!(state.chore.is_none() && !state.at_chore, "one chore at a time");
         state.chore = Some(chore);
-        if state.wake() {
-            self.arrived.notify_one();
-        }
-    }
-
-    /// Hears that an append is done.
-    pub fn appended(&self, number: u64) {
-        let mut state = self.state.lock();
-        state.appended = number;
-        if state.wake() {
+        if std::mem::take(&mut state.idle) {
             self.arrived.notify_one();
         }
     }
@@ -196,50 +159,43 @@ impl Queue {
         self.close();
         let mut state = self.state.lock();
         state.proposals.clear();
-        state.weight = 0;
         state.chore = None;
     }
 
-    /// Fills `batch` with what waits, or sleeps until something does, for at most `patience`; a chore counts, and so does
-    /// what `until` says. False once the queue is closed and empty.
-    pub fn take(&self, batch: &mut VecDeque<Proposal>, until: Until, patience: Option<Duration>) -> bool {
+    /// Fills `batch` with what waits, or sleeps until something does, for at most `patience`; a chore counts. False
+    /// once the queue is closed and empty.
+    pub fn take(&self, batch: &mut VecDeque<Proposal>, patience: Option<Duration>) -> bool {
         let mut state = self.state.lock();
-        let (wanted, appended) = match until {
-            Until::Proposed => (1, u64::MAX),
-            Until::Appended(number) => (PROPOSALS_WOKEN_FOR, number),
-        };
-        while state.proposals.len() < wanted && state.appended < appended && state.chore.is_none() {
+        while state.proposals.is_empty() && (state.chore.is_none() || state.closed) {
             if state.closed {
-                break;
+                return false;
             }
-            state.wanted = wanted;
+            state.idle = true;
             match patience {
                 None => self.arrived.wait(&mut state),
                 Some(patience) => {
                     if self.arrived.wait_for(&mut state, patience).timed_out() {
-                        break;
+                        return true;
                     }
                 }
             }
         }
-        state.wanted = 0;
-        if state.closed && state.proposals.is_empty() {
-            return false;
+        state.idle = false;
+        let mut taken = 0;
+        let mut bytes = 0;
+        while let Some(proposal) = state.proposals.front() {
+            let weight = weight(&proposal.write) as usize;
+            if batch.len() == BATCH_WRITES_MAX
+                || (bytes > 0 && bytes + weight * PROPOSAL_BYTES > QUEUE_BYTES_MAX)
+            {
+                break;
+            }
+            bytes += weight * PROPOSAL_BYTES;
+            taken += weight;
+            batch.extend(state.proposals.pop_front());
         }
-        let freed = if batch.is_empty() && state.proposals.len() <= BATCH_WRITES_MAX {
-            // The callers wait for this lock: all at once, and what was empty goes back.
-            std::mem::swap(batch, &mut state.proposals);
-            std::mem::take(&mut state.weight)
-        } else {
-            let room = BATCH_WRITES_MAX.saturating_sub(batch.len()).min(state.proposals.len());
-            let start = batch.len();
-            batch.extend(state.proposals.drain(..room));
-            let freed = batch.range(start..).map(|proposal| weight(&proposal.write) as usize).sum();
-            state.weight -= freed;
-            freed
-        };
         drop(state);
-        self.room.add_permits(freed);
+        self.room.add_permits(taken);
         true
     }
 }

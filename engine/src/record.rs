@@ -266,13 +266,6 @@ pub(crate) fn append(out: &mut Vec<u8>, draft: &Draft<'_>, salt: u64, offset: u6
     seal(head, salt, offset);
 }
 
-/// Has the record at the start of `bytes`, which was appended for `offset`, vouch for all up to `synced`.
-pub(crate) fn vouch(bytes: &mut [u8], synced: u64, salt: u64, offset: u64) {
-    let key_len = usize::from(u16::from_le_bytes([bytes[68], bytes[69]]));
-    bytes[32..40].copy_from_slice(&synced.to_le_bytes());
-    seal(&mut bytes[..HEAD_BYTES + key_len], salt, offset);
-}
-
 /// Appends `record`, as it stands in another segment, for a new place. The body and its checksums stay as they
 /// are: one that is damaged still reads as damaged.
 pub(crate) fn append_copy(out: &mut Vec<u8>, record: &[u8], head: &Head, salt: u64, offset: u64) {
@@ -389,14 +382,6 @@ mod tests {
             assert_eq!(head.body_is_sound(&copy), flipped.is_none());
             assert_eq!(copy[4..], source[4..]);
         }
-    }
-
-    #[test]
-    fn a_record_vouches_for_what_has_come_to_disk_since_it_was_encoded() {
-        let mut bytes = encoded(&draft(1234)).to_vec();
-        vouch(&mut bytes, 1_000, 7, 64);
-        let want = encoded(&Draft { synced: 1_000, ..draft(1234) });
-        assert_eq!(bytes, want);
     }
 
     #[test]

@@ -35,7 +35,7 @@ use crate::io::Storage;
 use crate::log::{NEXT_NAME, Segments, install};
 use crate::reclaim;
 use crate::sabotage;
-use crate::segment::{Found, Mark, Segment};
+use crate::segment::{Found, Segment};
 use crate::signature::Signing;
 use crate::snapshot::Root;
 
@@ -483,7 +483,7 @@ impl Scan {
     fn add(&mut self, segment: &Arc<Segment>, found: &Found) {
         let signature = self.signing.of_record(&found.head, &found.bytes);
         self.tree.push(found.head.key(&found.bytes), found.version(segment.header.number), signature);
-        segment.mark(std::iter::once(Mark { revision: found.head.revision, offset: found.offset }));
+        segment.mark(found.head.revision, found.offset);
         segment.advance(found.offset + found.bytes.len() as u64);
         self.revision = found.head.revision;
         self.time_ms = self.time_ms.max(found.head.time_ms);

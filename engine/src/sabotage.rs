@@ -39,8 +39,6 @@ sabotages! {
     AckBeforeSync ack_before_sync;
     /// After a failed sync, writes are taken as before.
     WritesAfterFailedSync writes_after_failed_sync;
-    /// What was made behind a batch that was refused is not refused with it.
-    BehindRefusedKept behind_refused_kept;
     /// The condition of a write is not looked at.
     ExpectationSkipped expectation_skipped;
     /// What a disk that was suddenly full has taken of a refused batch is left there.

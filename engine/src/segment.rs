@@ -114,15 +114,11 @@ impl Segment {
         self.end.store(end, Ordering::Release);
     }
 
-    /// Remembers where some of `records` are: each that is far enough behind the last one remembered. They come in order.
-    pub fn mark(&self, records: impl Iterator<Item = Mark>) {
+    /// Remembers where a record is, when the last one remembered is far enough behind.
+    pub fn mark(&self, revision: u64, offset: u64) {
         let mut marks = self.marks.lock();
-        let mut next = marks.last().map_or(0, |last| last.offset + MARK_BYTES);
-        for record in records {
-            if record.offset >= next {
-                marks.push(record);
-                next = record.offset + MARK_BYTES;
-            }
+        if marks.last().is_none_or(|last| offset >= last.offset + MARK_BYTES) {
+            marks.push(Mark { revision, offset });
         }
     }
 

@@ -221,9 +221,8 @@ impl Hub {
         self.published.load(Ordering::Acquire)
     }
 
-    /// Makes `root` the newest state and returns it; `events` are all that lies between it and the last.
-    pub fn publish(&self, root: Root, events: &[Arc<Event>]) -> Arc<Root> {
-        let root = Arc::new(root);
+    /// Makes `root` the newest state; `events` are all that lies between it and the last.
+    pub fn publish(&self, root: Root, events: &[Arc<Event>]) {
         let revision = root.revision;
         let mut wake = Vec::new();
         let mut reached = BTreeMap::new();
@@ -244,7 +243,7 @@ impl Hub {
             }
             ring.forget(root.oldest);
             drop(ring);
-            self.root.store(root.clone());
+            self.root.store(Arc::new(root));
             self.published.store(revision, Ordering::Release);
             if registry.waiters.first_key_value().is_some_and(|(first, _)| first.0 <= revision) {
                 let later = registry.waiters.split_off(&(revision + 1, 0));
@@ -257,7 +256,6 @@ impl Hub {
         for waiter in reached.into_values() {
             let _ = waiter.send(());
         }
-        root
     }
 
     /// Returns once `revision` is published, or the hub closed.

@@ -1,7 +1,7 @@
 //! The work behind an open store, and how it ends: the sequencer, and keeper and housekeeper beside it.
 //!
 //! ```text
-//! Engine ─ queue ─► sequencer ─ wishes ─► keeper, and batches ─► appender
+//! Engine ─ queue ─► sequencer ─ wishes ─► keeper
 //!                    ▲ │ └─ the queue is closed and empty ─► tails end, the others end, storage goes,
 //!          chores ───┘ └─ roots ─► housekeeper                "closed" is told
 //! ```
@@ -14,20 +14,17 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use crate::append::Appender;
-use crate::commit::Sequencer;
+use crate::commit::{Sequencer, Vitals};
 use crate::housekeeping::{Housekeeper, Requests};
 use crate::io::Storage;
 use crate::log::Keeper;
 use crate::queue::Queue;
-use crate::vitals::Vitals;
 use crate::watch::Hub;
 
 /// What works for an open store, not yet at work.
 pub(crate) struct Workers {
     pub sequencer: Sequencer,
     pub keeper: Arc<Keeper>,
-    pub appender: Arc<Appender>,
     pub housekeeper: Housekeeper,
     pub requests: Arc<Requests>,
     pub storage: Arc<dyn Storage>,
@@ -54,47 +51,32 @@ impl Workers {
             std::thread::Builder::new().name("engine-keeper".into()).spawn(run)?
         };
         let Workers {
-            sequencer,
-            keeper,
-            appender,
-            housekeeper,
-            requests,
-            storage,
-            queue,
-            hub,
-            vitals,
-            closing,
-            ..
+            sequencer, keeper, housekeeper, requests, storage, queue, hub, vitals, closing, ..
         } = self;
-        let stop = {
-            let (keeper, appender, requests) = (keeper.clone(), appender.clone(), requests.clone());
-            move || {
-                keeper.stop();
-                appender.stop();
-                requests.stop();
-            }
-        };
-        let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
-            std::thread::Builder::new().name(name.into()).spawn(run).inspect_err(|_| stop())
-        };
-        let appender_thread = spawn("engine-append", Box::new(move || appender.run()))?;
-        let housekeeper_thread = spawn("engine-housekeeper", Box::new(move || housekeeper.run()))?;
-        let stop_all = stop.clone();
+        let keeper_at_failure = keeper.clone();
+        let housekeeper_thread =
+            std::thread::Builder::new().name("engine-housekeeper".into()).spawn(move || housekeeper.run());
+        let housekeeper_thread = housekeeper_thread.inspect_err(|_| keeper_at_failure.stop())?;
+        let requests_at_failure = requests.clone();
         let run = move || {
             // A broken invariant ends the sequencer, but nobody may wait for it in vain.
             if std::panic::catch_unwind(AssertUnwindSafe(|| sequencer.run())).is_err() {
-                let _ = vitals.gave_up();
+                vitals.gave_up();
             }
             queue.abandon();
             hub.close();
-            stop_all();
+            keeper.stop();
+            requests.stop();
             let _ = keeper_thread.join();
-            let _ = appender_thread.join();
             let _ = housekeeper_thread.join();
             // The lock goes with the storage, before anybody hears that the store is closed.
             drop(storage);
             let _ = closing.send(true);
         };
-        spawn("engine-commit", Box::new(run))
+        let spawned = std::thread::Builder::new().name("engine-commit".into()).spawn(run);
+        spawned.inspect_err(|_| {
+            keeper_at_failure.stop();
+            requests_at_failure.stop();
+        })
     }
 }

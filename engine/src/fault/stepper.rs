@@ -8,16 +8,15 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use super::Disk;
+use crate::Engine;
 use crate::error::{CommitError, OpenError};
 use crate::housekeeping::Turn;
 use crate::segment::Segment;
 use crate::types::{Committed, Options, Write};
 use crate::workers::Workers;
-use crate::{Engine, Sizes};
 
-/// Few events in memory, so that tails read from the log as well; and most batches of more than a few writes are brought
-/// to disk while the next is made.
-const SIZES: Sizes = Sizes { ring_events_max: 16, overlap_bytes: 512 };
+/// Events that tails find in memory: few, so that they read from the log as well.
+const RING_EVENTS_MAX: usize = 16;
 
 /// Opens the store on `disk` without starting anything: whatever happens happens in a turn of the [`Stepper`], on
 /// the caller's thread. `options.dir` is not looked at, and segments may be as small as two pages.
@@ -25,14 +24,14 @@ pub fn open(disk: &Disk, options: &Options) -> Result<(Engine, Stepper), OpenErr
     let options =
         Options { segment_bytes: options.segment_bytes.max(2 * super::PAGE_BYTES), ..options.clone() };
     let disk = Arc::new(disk.clone());
-    let (engine, workers) = Engine::assemble(disk.clone(), disk, &options, SIZES)?;
+    let (engine, workers) = Engine::assemble(disk.clone(), disk, &options, RING_EVENTS_MAX)?;
     Ok((engine, Stepper(workers)))
 }
 
 /// Opens the store on `disk` as it is opened on a real one.
 pub fn open_with_threads(disk: &Disk, options: &Options) -> Result<Engine, OpenError> {
     let disk = Arc::new(disk.clone());
-    Engine::open_on(disk.clone(), disk, options, SIZES)
+    Engine::open_on(disk.clone(), disk, options, RING_EVENTS_MAX)
 }
 
 /// The result of a future that is ready, or becomes so when it is asked again at once. Not for use inside of an
@@ -60,23 +59,10 @@ pub fn now<T>(future: impl Future<Output = T>) -> Option<T> {
 pub struct Stepper(Workers);
 
 impl Stepper {
-    /// The sequencer makes a batch of what waits and gives it to the appender or commits it itself, or it waits for the
-    /// appender's, or looks for room on a full disk. False once the engine is closed and nothing waits.
+    /// The sequencer commits what waits, or looks for room on a full disk. False once the engine is closed and
+    /// nothing waits.
     pub fn commit(&mut self) -> bool {
         self.0.sequencer.turn(Some(Duration::ZERO))
-    }
-
-    /// Takes turns of the sequencer until all that waits is committed or refused.
-    pub fn commit_all(&mut self) {
-        self.commit();
-        while self.0.sequencer.is_under_way() {
-            self.commit();
-        }
-    }
-
-    /// The appender brings to disk what it was given; false when that is nothing.
-    pub fn append(&mut self) -> bool {
-        self.0.appender.turn()
     }
 
     /// Commits a write, together with whatever waits.

@@ -489,43 +489,6 @@ fn a_batch_torn_in_its_middle_is_cut_from_there_on() {
 }
 
 #[test]
-fn a_batch_that_was_made_while_another_was_written_vouches_for_that() {
-    let disk = Disk::new(5);
-    let (engine, mut stepper) = fault::open(&disk, &options()).unwrap();
-    let propose = |key: &'static str| {
-        let payload = Payload { value: vec![b'x'; 1_000].into(), ..Payload::default() };
-        let change = Change::Put(payload);
-        let mut write = Box::pin(engine.commit(Write {
-            key: Bytes::from_static(key.as_bytes()),
-            expected: Expected::Any,
-            change,
-        }));
-        assert!(fault::now(write.as_mut()).is_none());
-        write
-    };
-    let mut one = propose("/one");
-    stepper.commit();
-    let mut two = propose("/two");
-    stepper.commit();
-    // The first is on its way, the second was encoded behind it, and neither is there.
-    assert!(fault::now(one.as_mut()).is_none() && fault::now(two.as_mut()).is_none());
-    assert_eq!((engine.revision(), engine.stats().synced), (0, 0));
-    assert!(stepper.append());
-    assert_eq!((engine.revision(), engine.stats().synced), (0, 1), "on disk, and not told yet");
-    stepper.commit();
-    assert!(matches!(fault::now(one.as_mut()), Some(Ok(_))) && fault::now(two.as_mut()).is_none());
-    assert!(stepper.append());
-    drop((one, two));
-    drop((engine, stepper));
-    disk.restart();
-    disk.damage(FIRST, |bytes| bytes[RECORDS_START + 500] ^= 1);
-    let (engine, _stepper) = fault::open(&disk, &options()).unwrap();
-    let read = |key: &[u8]| engine.snapshot().get(key).map(|entry| entry.read());
-    assert!(matches!(read(b"/one"), Some(Err(ReadError::Damaged { revision: 1, .. }))));
-    assert!(matches!(read(b"/two"), Some(Ok(_))));
-}
-
-#[test]
 fn damage_to_the_last_write_of_a_store_that_has_gone_idle_is_no_torn_end() {
     for idle in [false, true] {
         let disk = Disk::new(11);

@@ -212,11 +212,6 @@ impl History {
         &self.happened[self.happened.len() - 1]
     }
 
-    /// When the newest of it happened, in milliseconds since 1970.
-    pub fn newest_ms(&self) -> u64 {
-        self.happened.last().map_or(0, |last| last.time_ms)
-    }
-
     /// The newest revision committed at `time_ms` or before.
     pub fn newest_at(&self, time_ms: u64) -> u64 {
         self.happened.partition_point(|happened| happened.time_ms <= time_ms) as u64
@@ -266,7 +261,8 @@ impl History {
         let revision = self.revision() + 1;
         check(Guarantee::Ordered, event.revision == revision, || format!("{event:?} instead of {revision}"))?;
         // It may have been some time before the store was opened.
-        if self.expire(event, now_ms, self.newest_ms())? {
+        let since_ms = self.happened.last().map_or(0, |last| last.time_ms);
+        if self.expire(event, now_ms, since_ms)? {
             return Ok(());
         }
         while let Some(proposal) = self.unknown.pop_front() {

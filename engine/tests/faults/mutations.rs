@@ -26,11 +26,6 @@ fn copy_on_write(seed: u64) -> Checked {
     live(Setup { rates, ..Setup::new(seed) }, 150).map(drop)
 }
 
-fn full(seed: u64) -> Checked {
-    let rates = Rates { disk_full: 2, ..Rates::default() };
-    live(Setup { rates, ..Setup::new(seed) }, 150).map(drop)
-}
-
 fn relaxed(seed: u64) -> Checked {
     live(Setup { durability: Durability::Relaxed, ..Setup::new(seed) }, 150).map(drop)
 }
@@ -61,8 +56,7 @@ fn no_protection_can_be_taken_away_unnoticed() {
     type World = fn(u64) -> Checked;
     let mutations: &[(Sabotage, World, &[Guarantee])] = &[
         (Sabotage::AckBeforeSync, crashes, &[Durable]),
-        (Sabotage::WritesAfterFailedSync, failing_syncs, &[Durable, Ordered, NoGhost, Atomic, Resumable]),
-        (Sabotage::BehindRefusedKept, full, &[Ordered, Durable, ExactVersion, NoGhost, Resumable]),
+        (Sabotage::WritesAfterFailedSync, failing_syncs, &[Durable, Ordered, NoGhost, Atomic]),
         (Sabotage::ExpectationSkipped, crashes, &[ExactVersion]),
         (Sabotage::RefusedWriteLeft, copy_on_write, &[NoGhost, Durable, ExactVersion, Resumable]),
         (Sabotage::CrcIgnored, crashes, &[Atomic]),

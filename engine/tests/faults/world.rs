@@ -181,8 +181,7 @@ impl World {
             }
             50..60 => self.commit()?,
             60..68 => {
-                // Those who work beside the sequencer.
-                let _ = self.work(Stepper::append) || self.work(Stepper::keep);
+                self.work(Stepper::keep);
             }
             68..76 => self.keep_house()?,
             76..80 => self.read()?,
@@ -309,7 +308,6 @@ impl World {
     /// Closes it for good; what happened, and the files.
     pub fn end(mut self) -> Checked<(History, BTreeMap<String, Vec<u8>>)> {
         self.stop();
-        self.take();
         if let Some((_, stepper)) = self.running.take() {
             stepper.close();
         }
@@ -367,37 +365,24 @@ impl World {
 
     /// The sequencer takes a turn, and whoever is answered by it compares that with what was to be expected.
     fn commit(&mut self) -> Checked {
-        self.turn(|stepper| {
-            stepper.commit();
-        })
-    }
-
-    fn turn(&mut self, turn: impl FnOnce(&mut Stepper)) -> Checked {
-        self.take();
-        self.work(turn);
+        self.work(Stepper::commit);
         self.hear()?;
         self.synced = self.synced.max(self.engine().stats().synced);
         Ok(())
     }
 
-    /// The sequencer is about to take what waits. Who asked may hear of it later, but its time is this.
-    fn take(&mut self) {
-        let now_ms = self.disk.time_ms();
-        self.waiting.iter_mut().filter(|(proposal, _)| proposal.time_ms == 0).for_each(|(proposal, _)| {
-            proposal.time_ms = now_ms;
-        });
-    }
-
     fn hear(&mut self) -> Checked {
+        let now_ms = self.disk.time_ms();
         // Nobody is told of what the store does by itself; but it is in the log.
         let mut news = match &self.running {
             Some((engine, _)) => VecDeque::from(news(engine, self.history.revision())?),
             None => VecDeque::new(),
         };
         let mut waiting = std::mem::take(&mut self.waiting).into_iter();
-        for (proposal, mut answer) in waiting.by_ref() {
+        for (mut proposal, mut answer) in waiting.by_ref() {
             match answer.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
                 Poll::Ready(outcome) => {
+                    proposal.time_ms = now_ms;
                     self.answered(proposal, outcome, &mut news)?;
                 }
                 Poll::Pending => {
@@ -414,8 +399,8 @@ impl World {
     /// Lets the next of the news happen if the store did it by itself.
     fn expire(&mut self, news: &mut VecDeque<Arc<Event>>) -> Checked<bool> {
         let Some(event) = news.front() else { return Ok(false) };
-        // It may have been some time ago that it was decided on.
-        let expired = self.history.expire(event, self.disk.time_ms(), self.history.newest_ms())?;
+        let now_ms = self.disk.time_ms();
+        let expired = self.history.expire(event, now_ms, now_ms)?;
         if expired {
             news.pop_front();
         }
@@ -503,10 +488,9 @@ impl World {
     fn close(&mut self) -> Checked {
         if self.setup.retention < Duration::MAX {
             // What expires among the writes could not be looked up once it is closed.
-            self.turn(Stepper::commit_all)?;
+            self.commit()?;
         }
         self.stop();
-        self.take();
         if let Some((_, stepper)) = self.running.take() {
             stepper.close();
         }
@@ -524,9 +508,9 @@ impl World {
         self.hear()?;
         self.stop();
         self.running = None;
-        self.take();
+        let time_ms = self.disk.time_ms();
         let unheard = std::mem::take(&mut self.waiting).into_iter();
-        self.history.unknown.extend(unheard.map(|(proposal, _)| proposal));
+        self.history.unknown.extend(unheard.map(|(proposal, _)| Proposal { time_ms, ..proposal }));
         let mut floor = self.history.revision();
         if self.random.one_in(4) {
             self.disk.restart();
