@@ -101,7 +101,7 @@ pub(crate) struct Writer {
 
 impl Writer {
     /// Begins the image of `root`, with the segments it names.
-    pub fn begin(storage: &dyn Storage, root: Arc<Root>, beside: Beside) -> io::Result<Writer> {
+    pub fn begin(storage: &dyn Storage, pace: Pace, root: Arc<Root>, beside: Beside) -> io::Result<Writer> {
         let salt = storage.entropy();
         let segments = segment_blocks(&root);
         let size = root.tree.size();
@@ -114,7 +114,7 @@ impl Writer {
         let len = BLOCKS_START + before as u64 + keys + blocks * BLOCK_HEAD_BYTES as u64;
         let file = storage.create(NEXT_NAME, len)?;
         let cursor = root.tree.cursor(b"");
-        let (offset, pace, written, keys_end) = (BLOCKS_START, Pace::default(), Size::default(), None);
+        let (offset, written, keys_end) = (BLOCKS_START, Size::default(), None);
         let mut writer = Writer { root, beside, salt, file, cursor, offset, pace, written, keys_end };
         for block in segments {
             writer.write_block(&block)?;
@@ -196,10 +196,9 @@ impl Writer {
         block.extend_from_slice(contents);
         let crc = block_crc(&block[4..], self.salt, self.offset).to_le_bytes();
         block[..4].copy_from_slice(&crc);
-        self.file.write_at(self.offset, &block)?;
-        let offset = self.offset;
+        self.pace.write(&*self.file, self.offset, &block)?;
         self.offset += block.len() as u64;
-        self.pace.wrote(&*self.file, offset, block.len() as u64)
+        Ok(())
     }
 
     fn header(&self) -> [u8; HEADER_BYTES] {

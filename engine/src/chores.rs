@@ -18,7 +18,7 @@ use crate::segment::Segment;
 pub(crate) const CHORE_KEYS_MAX: usize = 256;
 /// Keys or records that are dealt with between two batches of one write. A leaf of the index is copied for each, which
 /// takes a microsecond or two, so a lone writer waits for less than it takes to sync.
-const PART_KEYS_MIN: usize = 16;
+const PART_KEYS_MIN: usize = 8;
 /// How many more for each write in the batch before: upkeep must not fall behind those who give it work.
 const PART_KEYS_PER_WRITE: usize = 4;
 

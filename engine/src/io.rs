@@ -9,7 +9,6 @@
 
 use std::fs;
 use std::io;
-use std::num::NonZeroU64;
 use std::ops::Range;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -17,7 +16,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use rustix::fs::{Advice, FallocateFlags, FlockOperation, SeekFrom, fadvise, fallocate, flock, seek};
+use rustix::fs::{FallocateFlags, FlockOperation, SeekFrom, fallocate, flock, seek};
 use rustix::mm::madvise;
 
 /// A directory of files.
@@ -54,8 +53,6 @@ pub trait File: Send + Sync {
     /// Returns once everything written before is on stable storage. After an error, which parts of it are
     /// is unknown and stays so, whatever a later call says.
     fn sync_data(&self) -> io::Result<()>;
-    /// Has the disk begin to write these bytes, without waiting and without a promise.
-    fn write_out(&self, _offset: u64, _len: u64) {}
     /// The bytes at `offset..offset + len`, without copying where the disk is real. They keep the file's
     /// contents alive. An error when the range does not lie within the size.
     fn read(&self, offset: u64, len: usize) -> io::Result<Bytes>;
@@ -270,12 +267,6 @@ impl File for RealFile {
 
     fn sync_data(&self) -> io::Result<()> {
         self.file.sync_data()
-    }
-
-    fn write_out(&self, offset: u64, len: u64) {
-        // Linux writes out what is dirty of a range that is said not to be needed. It is advice: whatever becomes of it,
-        // the next sync brings everything to disk.
-        let _ = fadvise(&self.file, offset, NonZeroU64::new(len), Advice::DontNeed);
     }
 
     fn read(&self, offset: u64, len: usize) -> io::Result<Bytes> {

@@ -1,62 +1,113 @@
 //! How a file that nobody waits for gets to disk while others wait for theirs.
 //!
-//! `write → begin to write out → … → after a mebibyte, sync`
+//! `write a piece → sync it → write a piece → …`
 //!
-//! A sync of the log may have to wait for what the disk is busy with, and for the blocks that the file system notes of
-//! other files. One sync at the end of a large file would hold it up for long, one after each small write often. So the
-//! disk begins with each write at once, and is waited for now and then.
+//! A sync of the log has the disk's cache written out, whoever has filled it, and waits for what the disk is busy with.
+//! So whoever fills it in the background has it written out, a little at a time: a commit then waits for one small piece
+//! at most. Where each sync takes its time, however little there is to sync, the pieces grow.
 
 use std::io;
+use std::sync::Arc;
 
-use crate::io::File;
+use crate::io::{Clock, File};
 
-/// Bytes that may be on their way to the disk.
-const UNSYNCED_MAX: u64 = 1024 * 1024;
+/// Bytes that are written and synced at once, at least and at most.
+const PIECE_MIN: usize = 32 * 1024;
+const PIECE_MAX: usize = 1024 * 1024;
+
+/// Pieces change their size after so many bytes: clocks tell milliseconds.
+const LOOK_BYTES: u64 = 1024 * 1024;
+/// When writing and syncing so many bytes took longer than this, pieces become twice as large.
+const LOOK_MS_MAX: u64 = 24;
+/// When it took less than this, half as large.
+const LOOK_MS_MIN: u64 = 6;
 
 /// Where one such file is; see the module.
-#[derive(Default)]
 pub(crate) struct Pace {
-    unsynced: u64,
+    clock: Arc<dyn Clock>,
+    piece: usize,
+    /// Since the size of pieces was looked at.
+    bytes: u64,
+    ms: u64,
 }
 
 impl Pace {
-    /// Hears that `len` bytes were written to `file` at `offset`. They need not be durable when this returns.
-    pub fn wrote(&mut self, file: &dyn File, offset: u64, len: u64) -> io::Result<()> {
-        self.unsynced += len;
-        if self.unsynced < UNSYNCED_MAX {
-            file.write_out(offset, len);
-            return Ok(());
+    /// Begins with small pieces.
+    pub fn new(clock: Arc<dyn Clock>) -> Pace {
+        Pace { clock, piece: PIECE_MIN, bytes: 0, ms: 0 }
+    }
+
+    /// Bytes that are best handed to [`Pace::write`] at once.
+    pub fn piece(&self) -> usize {
+        self.piece
+    }
+
+    /// Writes `bytes` to `file` at `offset`; they are durable when this returns.
+    pub fn write(&mut self, file: &dyn File, mut offset: u64, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            // What would be left over by less than another piece is no piece of its own.
+            let len = if bytes.len() < 2 * self.piece { bytes.len() } else { self.piece };
+            let (piece, rest) = bytes.split_at(len);
+            let begun_ms = self.clock.now_ms();
+            file.write_at(offset, piece)?;
+            file.sync_data()?;
+            self.took(len as u64, self.clock.now_ms().saturating_sub(begun_ms));
+            offset += len as u64;
+            bytes = rest;
         }
-        self.unsynced = 0;
-        file.sync_data()
+        Ok(())
+    }
+
+    fn took(&mut self, bytes: u64, ms: u64) {
+        self.bytes += bytes;
+        self.ms += ms;
+        if self.bytes < LOOK_BYTES {
+            return;
+        }
+        let ms = self.ms * LOOK_BYTES / self.bytes;
+        (self.bytes, self.ms) = (0, 0);
+        if ms > LOOK_MS_MAX {
+            self.piece = (2 * self.piece).min(PIECE_MAX);
+        } else if ms < LOOK_MS_MIN {
+            self.piece = (self.piece / 2).max(PIECE_MIN);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::sync::atomic::{AtomicU64, Ordering};
 
     use bytes::Bytes;
+    use parking_lot::Mutex;
 
     use super::*;
 
+    /// A disk that takes `sync_ms` for each sync, and its clock.
     #[derive(Default)]
-    struct Counting {
-        begun: AtomicU32,
-        synced: AtomicU32,
+    struct Disk {
+        sync_ms: AtomicU64,
+        now_ms: AtomicU64,
+        written: Mutex<Vec<(u64, usize)>>,
+        synced: AtomicU64,
     }
 
-    impl File for Counting {
+    impl Clock for Disk {
+        fn now_ms(&self) -> u64 {
+            self.now_ms.load(Ordering::Relaxed)
+        }
+    }
+
+    impl File for Disk {
         fn size(&self) -> u64 {
             u64::MAX
         }
-        fn write_at(&self, _: u64, _: &[u8]) -> io::Result<()> {
+        fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+            self.written.lock().push((offset, bytes.len()));
             Ok(())
         }
-        fn write_out(&self, _: u64, _: u64) {
-            self.begun.fetch_add(1, Ordering::Relaxed);
-        }
         fn sync_data(&self) -> io::Result<()> {
+            self.now_ms.fetch_add(self.sync_ms.load(Ordering::Relaxed), Ordering::Relaxed);
             self.synced.fetch_add(1, Ordering::Relaxed);
             Ok(())
         }
@@ -66,14 +117,29 @@ mod tests {
     }
 
     #[test]
-    fn the_disk_begins_with_each_write_and_is_waited_for_once_a_mebibyte() {
-        let (file, mut pace) = (Counting::default(), Pace::default());
-        for at in 0..40 {
-            pace.wrote(&file, at * 256 * 1024, 256 * 1024).unwrap();
+    fn every_piece_is_synced_and_none_is_small() {
+        let disk = Arc::new(Disk::default());
+        let mut pace = Pace::new(disk.clone());
+        pace.write(&*disk, 100, &[0; 3 * PIECE_MIN + 5]).unwrap();
+        pace.write(&*disk, 0, &[0; 7]).unwrap();
+        pace.write(&*disk, 0, &[]).unwrap();
+        let piece = PIECE_MIN as u64;
+        let want = [(100, PIECE_MIN), (100 + piece, PIECE_MIN), (100 + 2 * piece, PIECE_MIN + 5), (0, 7)];
+        assert_eq!(*disk.written.lock(), want);
+        assert_eq!(disk.synced.load(Ordering::Relaxed), 4);
+    }
+
+    #[test]
+    fn pieces_are_as_large_as_the_disk_is_slow() {
+        let disk = Arc::new(Disk::default());
+        let mut pace = Pace::new(disk.clone());
+        // On the way down pieces stay larger for longer, so that they do not change all the time.
+        for (sync_ms, piece_kib) in [(0, 32), (1, 64), (5, 256), (1_000, 1024), (5, 512), (0, 32)] {
+            disk.sync_ms.store(sync_ms, Ordering::Relaxed);
+            for _ in 0..8 {
+                pace.write(&*disk, 0, &vec![0; LOOK_BYTES as usize]).unwrap();
+            }
+            assert_eq!(pace.piece(), piece_kib * 1024, "{sync_ms} ms");
         }
-        assert_eq!((file.begun.into_inner(), file.synced.into_inner()), (30, 10));
-        let (file, mut pace) = (Counting::default(), Pace::default());
-        pace.wrote(&file, 0, 1 << 24).unwrap();
-        assert_eq!((file.begun.into_inner(), file.synced.into_inner()), (0, 1));
     }
 }

@@ -30,8 +30,6 @@ use crate::snapshot::Root;
 /// Name of a segment that is being written anew.
 pub(crate) const NEXT_NAME: &str = "rewrite.segment";
 
-/// Bytes that one step writes, and a record more.
-const STEP_WRITTEN_BYTES: usize = 256 * 1024;
 /// Bytes of records that one step looks at, some hundred microseconds' worth: what is dead costs no more than that, and
 /// whoever wants the processor need not wait long for it.
 const STEP_BYTES: usize = 1024 * 1024;
@@ -219,7 +217,12 @@ pub(crate) struct Rewrite {
 impl Rewrite {
     /// Begins to write the segments in `range` of the root's log anew, with those without records that share the first
     /// revision of the first of them: they are superseded with it.
-    pub fn begin(storage: &dyn Storage, root: Arc<Root>, mut range: Range<usize>) -> io::Result<Rewrite> {
+    pub fn begin(
+        storage: &dyn Storage,
+        pace: Pace,
+        root: Arc<Root>,
+        mut range: Range<usize>,
+    ) -> io::Result<Rewrite> {
         let in_order = root.segments.in_order();
         let first_revision = in_order[range.start].header.first_revision;
         range.start = in_order.partition_point(|segment| segment.header.first_revision < first_revision);
@@ -238,7 +241,7 @@ impl Rewrite {
             expected: RECORDS_START,
             buffer: Vec::new(),
             position: RECORDS_START,
-            pace: Pace::default(),
+            pace,
             records: 0,
             grave_bytes: 0,
             graves_since: None,
@@ -251,7 +254,7 @@ impl Rewrite {
     /// Copies what is needed of the next records.
     pub fn step(&mut self) -> io::Result<Step> {
         let mut looked = 0;
-        while looked < STEP_BYTES && self.buffer.len() < STEP_WRITTEN_BYTES {
+        while looked < STEP_BYTES && self.buffer.len() < self.pace.piece() {
             match self.next_record()? {
                 Next::Record(found) => {
                     looked += found.bytes.len();
@@ -369,11 +372,10 @@ impl Rewrite {
         if self.buffer.is_empty() {
             return Ok(());
         }
-        let (offset, len) = (self.position, self.buffer.len() as u64);
-        self.file.write_at(offset, &self.buffer)?;
-        self.position += len;
+        self.pace.write(&*self.file, self.position, &self.buffer)?;
+        self.position += self.buffer.len() as u64;
         self.buffer.clear();
-        self.pace.wrote(&*self.file, offset, len)
+        Ok(())
     }
 }
 

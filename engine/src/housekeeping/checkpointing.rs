@@ -14,6 +14,7 @@ use super::reclaiming::Reclaiming;
 use super::{NAP_MAX, RETRY, Tools, Turn};
 use crate::checkpoint::{self, Beside};
 use crate::io::is_disk_full;
+use crate::pace::Pace;
 use crate::recovery::Used;
 use crate::sabotage;
 use crate::segment::Segment;
@@ -121,7 +122,8 @@ impl Checkpointing {
         };
         self.begun += 1;
         self.log_bytes_then = bytes_before(&root, root.revision);
-        self.writer = Some(checkpoint::Writer::begin(&*tools.storage, root, beside)?);
+        let pace = Pace::new(tools.clock.clone());
+        self.writer = Some(checkpoint::Writer::begin(&*tools.storage, pace, root, beside)?);
         Ok(Turn::Worked)
     }
 

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use super::{NAP_MAX, RETRY, Tools, Turn};
 use crate::chores::{CHORE_KEYS_MAX, Chore};
+use crate::pace::Pace;
 use crate::reclaim::{self, Candidate, Finished, Rewrite, Step};
 use crate::segment::{Segment, Walk};
 use crate::snapshot::Root;
@@ -32,6 +33,8 @@ pub(super) struct Reclaiming {
     stuck: Vec<u32>,
     /// When it goes on, in milliseconds since 1970.
     next_at_ms: u64,
+    /// Bytes that were copied since it last rested, times a thousand.
+    unrested: u64,
     /// Segments that the log does without since somebody asked last.
     retired: Vec<Arc<Segment>>,
 }
@@ -122,7 +125,7 @@ impl Reclaiming {
         let Some(range) = reclaim::choose(&candidates, tools.segment_bytes) else {
             return Turn::Idle(NAP_MAX);
         };
-        match Rewrite::begin(&*tools.storage, root, range) {
+        match Rewrite::begin(&*tools.storage, Pace::new(tools.clock.clone()), root, range) {
             Ok(rewrite) => {
                 self.stage = Stage::Copying(rewrite);
                 Turn::Worked
@@ -136,7 +139,7 @@ impl Reclaiming {
         let step = rewrite.step();
         let written = rewrite.written() - before;
         tools.vitals.rewritten_bytes.fetch_add(written, Ordering::Relaxed);
-        self.next_at_ms = now_ms + written * 1_000 / rate(&tools.hub.root());
+        self.next_at_ms = now_ms + self.pause_ms(written, rate(&tools.hub.root()));
         match step {
             Ok(Step::More) => {
                 self.stage = Stage::Copying(rewrite);
@@ -157,6 +160,14 @@ impl Reclaiming {
             }
             Err(error) => self.give_up(&error, tools, now_ms),
         }
+    }
+
+    /// Milliseconds to rest after `written` bytes more at that rate; what is less than one is kept in mind.
+    fn pause_ms(&mut self, written: u64, bytes_per_second: u64) -> u64 {
+        self.unrested += written * 1_000;
+        let pause = self.unrested / bytes_per_second;
+        self.unrested %= bytes_per_second;
+        pause
     }
 
     fn give_up(&mut self, error: &io::Error, tools: &Tools, now_ms: u64) -> Turn {
@@ -202,6 +213,16 @@ fn candidates(root: &Root, stuck: &[u32]) -> Vec<Candidate> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pauses_add_up_however_small_the_steps() {
+        for step in [1_000, 40_000, 300_000] {
+            let mut reclaiming = Reclaiming::default();
+            let steps = RECLAIM_BYTES_PER_SECOND / step;
+            let paused: u64 = (0..steps).map(|_| reclaiming.pause_ms(step, RECLAIM_BYTES_PER_SECOND)).sum();
+            assert!((990..=1_000).contains(&paused), "{paused} ms in steps of {step}");
+        }
+    }
 
     #[test]
     fn reclaim_hurries_when_most_is_dead() {
