@@ -15,6 +15,10 @@ use engine::{Change, Durability, Engine, Expected, Options, Payload, Write};
 use futures_util::future::join_all;
 use tests::server::TempDir;
 
+/// As in the server.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const VALUE_BYTES: usize = 3584;
 
 fn put(at: u64, value: &Bytes) -> Write {
