@@ -9,10 +9,11 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use benches::records::put;
 use benches::report::{percent, quantile};
 use benches::{process, raw, scale};
 use bytes::Bytes;
-use engine::{Change, Engine, Expected, Options, Payload, Write};
+use engine::{Engine, Options, Write};
 use tests::server::TempDir;
 
 /// As in the server.
@@ -22,17 +23,6 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const VALUE_BYTES: usize = 1024;
 /// Bytes of the file that is written over and over.
 const OVERWRITTEN_BYTES: u64 = 64 << 20;
-
-fn put(at: usize, value: &Bytes) -> Write {
-    let payload = Payload {
-        attributes: Bytes::from_static(b"app=web"),
-        value: value.clone(),
-        stamp_at: Some(80),
-        ttl: None,
-    };
-    let key = format!("/core/pods/default/pod-{at:08}").into();
-    Write { key, expected: Expected::Any, change: Change::Put(payload) }
-}
 
 fn main() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime starts");

@@ -6,30 +6,16 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use benches::records::{PREFIX, key, put};
 use benches::{process, scale};
 use bytes::Bytes;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use engine::{Change, Durability, Engine, Expected, KeyRange, Options, Payload, Write};
+use engine::{Durability, Engine, KeyRange, Options, Write};
 use futures_util::future::join_all;
 use tests::server::TempDir;
 
 const VALUE_BYTES: usize = 3584;
 const COMMIT_BYTES: usize = 1024;
-const PREFIX: &str = "/core/pods/default/";
-
-fn key(at: usize) -> Bytes {
-    format!("{PREFIX}pod-{at:08}").into()
-}
-
-fn put(at: usize, value: &Bytes) -> Write {
-    let payload = Payload {
-        attributes: Bytes::from_static(b"app=web"),
-        value: value.clone(),
-        stamp_at: Some(80),
-        ttl: None,
-    };
-    Write { key: key(at), expected: Expected::Any, change: Change::Put(payload) }
-}
 
 fn open(directory: &Path) -> Engine {
     Engine::open(Options::new(directory)).expect("the store opens")

@@ -17,6 +17,7 @@ pub mod load;
 pub mod marks;
 pub mod process;
 pub mod raw;
+pub mod records;
 pub mod report;
 
 use std::future::Future;

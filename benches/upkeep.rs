@@ -9,9 +9,10 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use benches::records::put;
 use benches::{raw, scale};
 use bytes::Bytes;
-use engine::{Change, Durability, Engine, Expected, Options, Payload, Write};
+use engine::{Durability, Engine, Options, Write};
 use futures_util::future::join_all;
 use tests::server::TempDir;
 
@@ -21,28 +22,17 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const VALUE_BYTES: usize = 3584;
 
-fn put(at: u64, value: &Bytes) -> Write {
-    let payload = Payload {
-        attributes: Bytes::from_static(b"app=web"),
-        value: value.clone(),
-        stamp_at: Some(80),
-        ttl: None,
-    };
-    let key = format!("/core/pods/default/pod-{at:08}").into();
-    Write { key, expected: Expected::Any, change: Change::Put(payload) }
-}
-
 /// Numbers without order, the same ones in each run.
 struct Numbers(u64);
 
 impl Numbers {
     /// One below `end`.
-    fn below(&mut self, end: u64) -> u64 {
+    fn below(&mut self, end: usize) -> usize {
         // Marsaglia's xorshift.
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
-        self.0 % end
+        (self.0 % end as u64) as usize
     }
 }
 
@@ -137,7 +127,7 @@ async fn reclaim() {
 async fn quiet(
     engine: &Engine,
     numbers: &mut Numbers,
-    keys: u64,
+    keys: usize,
     value: &Bytes,
     count: usize,
 ) -> Vec<Duration> {

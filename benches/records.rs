@@ -1,0 +1,23 @@
+//! What the benches of the engine alone write: records under the keys of pods.
+
+use bytes::Bytes;
+use engine::{Change, Expected, Payload, Write};
+
+/// What their keys begin with.
+pub const PREFIX: &str = "/core/pods/default/";
+
+/// The key of one of them: 31 bytes, for the first hundred million.
+pub fn key(at: usize) -> Bytes {
+    format!("{PREFIX}pod-{at:08}").into()
+}
+
+/// A write of it, whatever is there.
+pub fn put(at: usize, value: &Bytes) -> Write {
+    let payload = Payload {
+        attributes: Bytes::from_static(b"app=web"),
+        value: value.clone(),
+        stamp_at: Some(80),
+        ttl: None,
+    };
+    Write { key: key(at), expected: Expected::Any, change: Change::Put(payload) }
+}
