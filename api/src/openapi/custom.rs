@@ -155,8 +155,9 @@ mod tests {
     use crate::json;
     use crate::naming::CLUSTER;
 
+    /// A type with this schema, in which `{x}` begins the names of extensions.
     fn widget(schema: &str) -> Resource {
-        let schema = json::parse(schema.as_bytes()).unwrap();
+        let schema = json::parse(schema.replace("{x}", CLUSTER.extension_prefix).as_bytes()).unwrap();
         Resource {
             plural: "widgets".into(),
             singular: "widget".into(),
@@ -178,9 +179,9 @@ mod tests {
     fn custom_schemas_are_published_as_semantics_10_7_says() {
         let schema = r#"{"type":"object","properties":{"spec":{"type":"object","properties":{
             "size":{"type":"integer","default":1,"nullable":true},
-            "port":{"x-kubernetes-int-or-string":true,"anyOf":[{"type":"integer"},{"type":"string"}]},
+            "port":{"{x}int-or-string":true,"anyOf":[{"type":"integer"},{"type":"string"}]},
             "name":{"type":"string","default":"a","oneOf":[{"pattern":"a"}]},
-            "inner":{"type":"object","x-kubernetes-embedded-resource":true,"x-kubernetes-preserve-unknown-fields":true}}}}}"#;
+            "inner":{"type":"object","{x}embedded-resource":true,"{x}preserve-unknown-fields":true}}}}}"#;
         let resource = widget(schema);
         assert_eq!(definition_name(&resource.gvk), "com.example.stable.v1.Widget");
         let v3 = object(&resource, &CLUSTER, Dialect::V3);
@@ -189,14 +190,12 @@ mod tests {
         assert!(v3.at(&["properties", "metadata", "allOf"]).is_some());
         let v2 = object(&resource, &CLUSTER, Dialect::V2);
         let properties = v2.at(&["properties", "spec", "properties"]).unwrap();
-        for (name, want) in [
-            ("size", "{}"),
-            ("port", r#"{"x-kubernetes-int-or-string":true}"#),
-            ("name", r#"{"type":"string"}"#),
-        ] {
+        for (name, want) in
+            [("size", "{}"), ("port", r#"{"{x}int-or-string":true}"#), ("name", r#"{"type":"string"}"#)]
+        {
             let mut out = Vec::new();
             json::write(properties.get(name).unwrap(), &mut out);
-            assert_eq!(String::from_utf8(out).unwrap(), want);
+            assert_eq!(String::from_utf8(out).unwrap(), want.replace("{x}", CLUSTER.extension_prefix));
         }
         assert_eq!(
             v2.str_at(&["properties", "metadata", "$ref"]),
@@ -207,7 +206,7 @@ mod tests {
     #[test]
     fn a_type_that_keeps_unknown_fields_is_an_open_object_in_v2() {
         let resource = widget(
-            r#"{"type":"object","x-kubernetes-preserve-unknown-fields":true,"properties":{"a":{"type":"string"}}}"#,
+            r#"{"type":"object","{x}preserve-unknown-fields":true,"properties":{"a":{"type":"string"}}}"#,
         );
         let v2 = object(&resource, &CLUSTER, Dialect::V2);
         assert!(v2.get("properties").is_none());
@@ -215,7 +214,8 @@ mod tests {
         assert_eq!(object(&none, &CLUSTER, Dialect::V2).str_at(&["type"]), "object");
         let gvks = list(&none, &CLUSTER, Dialect::V3);
         assert_eq!(
-            gvks.get("x-kubernetes-group-version-kind").unwrap().as_array().unwrap()[0].str_at(&["kind"]),
+            gvks.get(&CLUSTER.extension("group-version-kind")).unwrap().as_array().unwrap()[0]
+                .str_at(&["kind"]),
             "WidgetList"
         );
     }

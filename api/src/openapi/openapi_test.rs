@@ -174,11 +174,12 @@ fn clients_find_server_side_validation_in_every_patch() {
     let mut patches = 0;
     for (path, document) in documents(&api) {
         for (place, operation) in operations(&document) {
-            if !place.starts_with("patch ") || operation.str_at(&["x-kubernetes-action"]) != "patch" {
+            if !place.starts_with("patch ") || operation.str_at(&[&KUBERNETES.extension("action")]) != "patch"
+            {
                 continue;
             }
             patches += 1;
-            let kind = operation.get("x-kubernetes-group-version-kind").unwrap();
+            let kind = operation.get(&KUBERNETES.extension("group-version-kind")).unwrap();
             assert!(!kind.str_at(&["kind"]).is_empty(), "{path} {place}");
             let parameters = operation.get("parameters").unwrap().as_array().unwrap();
             let found = parameters.iter().any(|parameter| {
@@ -258,12 +259,12 @@ fn properties_say_what_the_schema_tables_say() {
         (
             "io.k8s.api.core.v1.PodSpec",
             "containers",
-            r##"{"items":{"$ref":"#/components/schemas/io.k8s.api.core.v1.Container"},"type":"array","x-kubernetes-list-map-keys":["name"],"x-kubernetes-list-type":"map","x-kubernetes-patch-merge-key":"name","x-kubernetes-patch-strategy":"merge"}"##,
+            r##"{"items":{"$ref":"#/components/schemas/io.k8s.api.core.v1.Container"},"type":"array","{x}list-map-keys":["name"],"{x}list-type":"map","{x}patch-merge-key":"name","{x}patch-strategy":"merge"}"##,
         ),
         (
             "io.k8s.api.core.v1.PodSpec",
             "nodeSelector",
-            r#"{"additionalProperties":{"type":"string"},"type":"object","x-kubernetes-map-type":"atomic"}"#,
+            r#"{"additionalProperties":{"type":"string"},"type":"object","{x}map-type":"atomic"}"#,
         ),
         (
             "io.k8s.api.core.v1.ResourceRequirements",
@@ -284,13 +285,14 @@ fn properties_say_what_the_schema_tables_say() {
         (
             "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta",
             "finalizers",
-            r#"{"items":{"type":"string"},"type":"array","x-kubernetes-list-type":"set","x-kubernetes-patch-strategy":"merge"}"#,
+            r#"{"items":{"type":"string"},"type":"array","{x}list-type":"set","{x}patch-strategy":"merge"}"#,
         ),
     ] {
+        let want = want.replace("{x}", KUBERNETES.extension_prefix);
         assert_eq!(property(message, name), want, "{message}.{name}");
     }
     let schema = |name: &str| core.at(&["components", "schemas", name]).unwrap().clone();
-    let gvk = |name: &str| text(schema(name).get("x-kubernetes-group-version-kind"));
+    let gvk = |name: &str| text(schema(name).get(&KUBERNETES.extension("group-version-kind")));
     assert_eq!(gvk(pod), r#"[{"group":"","kind":"Pod","version":"v1"}]"#);
     assert_eq!(gvk("io.k8s.api.core.v1.PodList"), r#"[{"group":"","kind":"PodList","version":"v1"}]"#);
     assert_eq!(
