@@ -80,7 +80,7 @@ fn too_many() -> Status {
     Status { details: Some(Box::new(details)), ..Status::new(Reason::TooManyRequests, message) }
 }
 
-/// Sends all of it, and gives up where the disk fails, the client does not take it, or the server ends. What was not
+/// Sends all of it, and gives up where the client does not take it, or the server ends. What was not
 /// finished breaks off, so that nobody takes it for complete.
 async fn send(outgoing: Outgoing, sender: BodySender, shutdown: Shutdown, _permit: OwnedSemaphorePermit) {
     let revision = outgoing.revision();
@@ -99,16 +99,12 @@ async fn stream(mut outgoing: Outgoing, mut sender: BodySender, shutdown: Shutdo
         let frame;
         (outgoing, frame) = read.await.map_err(|error| error.to_string())?;
         let (frame, end) = match frame {
-            Ok(Some(_)) if shutdown.is_begun() => {
+            Some(_) if shutdown.is_begun() => {
                 let why = "the server is shutting down";
                 (outgoing.give_up(why), Some(why.to_owned()))
             }
-            Ok(Some(frame)) => (frame, None),
-            Ok(None) => return sender.finish().await.map_err(|gone| gone.to_string()),
-            Err(error) => {
-                let why = format!("cannot read the store: {error}");
-                (outgoing.give_up(&why), Some(why))
-            }
+            Some(frame) => (frame, None),
+            None => return sender.finish().await.map_err(|gone| gone.to_string()),
         };
         let sent = tokio::time::timeout(FRAME_TIMEOUT, sender.send(frame)).await;
         sent.map_err(|_| "the client does not take it".to_owned())?.map_err(|gone| gone.to_string())?;

@@ -6,7 +6,6 @@
 //! are read into it past the mappings: a backup looks at everything once, which readers should not pay for.
 
 use std::collections::{HashMap, VecDeque};
-use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -71,24 +70,21 @@ impl Outgoing {
         self.revision
     }
 
-    /// The next frame, of at most some 256 KiB; `None` behind the last. Blocks on the disk.
-    ///
-    /// # Errors
-    /// A segment cannot be read. Nothing comes after that but [`Outgoing::give_up`].
-    pub fn next_frame(&mut self) -> io::Result<Option<Bytes>> {
+    /// The next frame, of at most some 256 KiB; `None` behind the last. Blocks on the disk. What that cannot read is sent
+    /// as zeros: the receiver checks every record, and tells of it.
+    pub fn next_frame(&mut self) -> Option<Bytes> {
         if self.ended {
-            return Ok(None);
+            return None;
         }
         let number = self.frames;
         if let Some((part, at)) = &mut self.current {
-            let read = transfer::data(&part.segment, *at, part.end, number);
-            let frame = read.inspect_err(|_| self.ended = true)?;
+            let frame = transfer::data(&part.segment, *at, part.end, number);
             *at += (frame.len() - transfer::FRAME_HEAD) as u64;
             if *at == part.end {
                 self.current = None;
             }
             self.frames += 1;
-            return Ok(Some(frame));
+            return Some(frame);
         }
         let frame = if let Some(start) = self.start.take() {
             Frame::Start(start)
@@ -105,7 +101,7 @@ impl Outgoing {
             Frame::End
         };
         self.frames += 1;
-        Ok(Some(frame.encode(number)))
+        Some(frame.encode(number))
     }
 
     /// The last frame in place of all that is missing: there will be no more, because of `reason`.

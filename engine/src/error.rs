@@ -45,6 +45,16 @@ pub enum OpenError {
         /// The segment.
         path: PathBuf,
     },
+    /// The place where the log ends cannot be read, so nobody can say whether a write that was acknowledged stands there.
+    #[error("{}: the end of the log, at byte {offset}, cannot be read: {source}: make a store of what can be read, on a sound disk, with restore --skip-damaged, or restore one from a backup", path.display())]
+    UnreadableEnd {
+        /// The last segment.
+        path: PathBuf,
+        /// Where its sound records end.
+        offset: u64,
+        /// What the operating system said.
+        source: io::Error,
+    },
     /// The operating system said no.
     #[error("{}: cannot {operation}: {source}", path.display())]
     Io {

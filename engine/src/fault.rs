@@ -289,6 +289,16 @@ impl Disk {
         }
     }
 
+    /// The page of 4096 bytes at `offset` of a file cannot be read any more, unless it is written as a whole. A mapping
+    /// shows zeros there, as on a real disk (`mapping.rs`); other reads fail.
+    pub fn spoil(&self, name: &str, offset: u64) {
+        let mut state = self.0.state.lock();
+        let file = state.names.get(name).copied();
+        if let Some(content) = file.and_then(|file| state.files.get_mut(&file)) {
+            content.spoil(offset);
+        }
+    }
+
     /// Puts a file on the platter, behind the engine's back.
     pub fn put(&self, name: &str, bytes: &[u8]) {
         let mut state = self.0.state.lock();
@@ -365,6 +375,9 @@ impl State {
     /// Writes what there is room for.
     fn write(&mut self, file: u64, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let Some(content) = self.files.get_mut(&file) else { return Err(io::ErrorKind::NotFound.into()) };
+        if !content.can_be_written(offset..offset + bytes.len() as u64) {
+            return refused(Verdict::Fail);
+        }
         let (mut fits, mut taken) = (bytes.len(), 0);
         if let Some(free) = self.free_pages {
             for page in content.pages_missing(offset..offset + bytes.len() as u64) {
@@ -546,6 +559,18 @@ impl File for Handle {
         let end = offset.checked_add(len as u64).filter(|&end| end <= content.now().len() as u64);
         let end = end.ok_or(io::ErrorKind::UnexpectedEof)?;
         Ok(Bytes::copy_from_slice(&content.now()[offset as usize..end as usize]))
+    }
+
+    fn read_into(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        out.copy_from_slice(&self.read(offset, out.len())?);
+        let state = self.disk.0.state.lock();
+        let content = state.files.get(&self.file).ok_or(io::ErrorKind::NotFound)?;
+        let can_be_read = content.can_be_read(offset..offset + out.len() as u64);
+        refused(if can_be_read { Verdict::Proceed } else { Verdict::Fail })
+    }
+
+    fn unreadable_pages(&self) -> u64 {
+        self.disk.0.state.lock().files.get(&self.file).map_or(0, Content::unreadable)
     }
 
     fn written(&self, offset: u64) -> io::Result<Option<Range<u64>>> {

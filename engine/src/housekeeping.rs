@@ -1,5 +1,5 @@
 //! What an open store does by itself: forget history, delete what has expired, give space back, write checkpoints, and
-//! note when it has gone idle (`idle.rs`).
+//! note when it has gone idle (`idle.rs`); and tell what the disk cannot read.
 //!
 //! ```text
 //!             ┌─ expiring       due keys ──────────────► deletes ─► queue
@@ -14,6 +14,7 @@
 
 mod checkpointing;
 mod expiring;
+mod failing;
 mod forgetting;
 mod reclaiming;
 mod requests;
@@ -24,6 +25,7 @@ use std::time::Duration;
 
 use self::checkpointing::Checkpointing;
 use self::expiring::Expiring;
+use self::failing::Failing;
 use self::forgetting::Forgetting;
 use self::reclaiming::Reclaiming;
 pub(crate) use self::requests::{Progress, Requests};
@@ -43,12 +45,13 @@ const NAP_MAX: Duration = Duration::from_secs(1);
 const RETRY: Duration = Duration::from_secs(5);
 
 /// The parts of the work, each given the time in milliseconds since 1970.
-const PARTS: [fn(&mut Housekeeper, u64) -> Turn; 5] = [
+const PARTS: [fn(&mut Housekeeper, u64) -> Turn; 6] = [
     Housekeeper::expire,
     Housekeeper::compact,
     Housekeeper::reclaim,
     Housekeeper::checkpoint,
     Housekeeper::note_idle,
+    Housekeeper::tell_of_failures,
 ];
 
 /// What a turn came to.
@@ -89,6 +92,7 @@ pub(crate) struct Housekeeper {
     reclaiming: Reclaiming,
     checkpointing: Checkpointing,
     idle: Idle,
+    failing: Failing,
 }
 
 impl Housekeeper {
@@ -109,6 +113,7 @@ impl Housekeeper {
             reclaiming: Reclaiming::default(),
             checkpointing: Checkpointing::new(&root, checkpoint),
             idle: Idle::new(root.segments.in_order().last().map_or(0, |last| last.note().synced)),
+            failing: Failing::default(),
             tools,
         }
     }
@@ -186,6 +191,10 @@ impl Housekeeper {
 
     fn checkpoint(&mut self, now_ms: u64) -> Turn {
         self.checkpointing.turn(&self.tools, &self.reclaiming, now_ms)
+    }
+
+    fn tell_of_failures(&mut self, now_ms: u64) -> Turn {
+        self.failing.turn(&self.tools, now_ms)
     }
 
     /// Notes in the log of a store that has gone idle that all of it is on disk.

@@ -19,6 +19,8 @@ use bytes::Bytes;
 use rustix::fs::{FallocateFlags, FlockOperation, SeekFrom, fallocate, flock, seek};
 use rustix::mm::madvise;
 
+use crate::mapping::Mapping;
+
 /// A directory of files.
 pub trait Storage: Send + Sync {
     /// Names of all files, in any order.
@@ -54,13 +56,18 @@ pub trait File: Send + Sync {
     /// is unknown and stays so, whatever a later call says.
     fn sync_data(&self) -> io::Result<()>;
     /// The bytes at `offset..offset + len`, without copying where the disk is real. They keep the file's
-    /// contents alive. An error when the range does not lie within the size.
+    /// contents alive. An error when the range does not lie within the size. A real disk is read when somebody looks at
+    /// the bytes, and what it cannot read then is zeros (`mapping.rs`): look at checksums.
     fn read(&self, offset: u64, len: usize) -> io::Result<Bytes>;
     /// [`File::read`] into memory of the caller's, and nowhere else: for bytes that nobody will want again soon, and for
     /// a disk that may fail under a mapping.
     fn read_into(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         out.copy_from_slice(&self.read(offset, out.len())?);
         Ok(())
+    }
+    /// Pages that [`File::read`] handed out and the disk could not read when somebody looked at them: these bytes are zeros.
+    fn unreadable_pages(&self) -> u64 {
+        0
     }
     /// What was read so far will hardly be read again soon: it need not stay in the process's memory. Bytes that
     /// are still held stay valid.
@@ -87,6 +94,26 @@ impl Clock for SystemClock {
         // A clock set to before 1970 counts as standing at its beginning.
         since.map_or(0, |since| since.as_millis() as u64)
     }
+}
+
+/// What cannot be read is taken for zeros in pieces of this size.
+const PIECE_BYTES: usize = 4096;
+
+/// [`File::read_into`] that reads what can be read, with zeros for the rest. The first place that cannot be, and why.
+pub(crate) fn read_around(file: &dyn File, offset: u64, out: &mut [u8]) -> Option<(u64, io::Error)> {
+    if file.read_into(offset, out).is_ok() {
+        return None;
+    }
+    let mut first = None;
+    let mut at = offset;
+    for piece in out.chunks_mut(PIECE_BYTES) {
+        if let Err(error) = file.read_into(at, piece) {
+            piece.fill(0);
+            first.get_or_insert((at, error));
+        }
+        at += piece.len() as u64;
+    }
+    first
 }
 
 /// Whether the error says that there is no room, which passes, rather than that the disk fails.
@@ -212,25 +239,25 @@ struct RealFile {
     file: fs::File,
     size: u64,
     /// The whole file, mapped at the first read; every read is a slice of it.
-    map: OnceLock<Bytes>,
+    map: OnceLock<Mapped>,
+}
+
+/// A file in memory. The bytes and what is made of them keep the mapping.
+struct Mapped {
+    bytes: Bytes,
+    mapping: Arc<Mapping>,
 }
 
 impl RealFile {
-    fn map(&self) -> io::Result<&Bytes> {
+    fn map(&self) -> io::Result<&Mapped> {
         if let Some(map) = self.map.get() {
             return Ok(map);
         }
-        let map = if self.size == 0 {
-            Bytes::new()
-        } else {
-            let size = usize::try_from(self.size).map_err(io::Error::other)?;
-            // SAFETY: the mapping is read-only and covers the file's size, which nobody changes: the store is
-            // locked, segments are never shortened, and a removed file lives on while it is mapped. Bytes that
-            // are still being written are never looked at: readers stay below the published end of the log,
-            // and recovery runs before there is a writer.
-            let map = unsafe { memmap2::MmapOptions::new().len(size).map(&self.file)? };
-            Bytes::from_owner(map)
-        };
+        let size = usize::try_from(self.size).map_err(io::Error::other)?;
+        // SAFETY: bytes that are still being written are never looked at: readers stay below the published end of the
+        // log, and recovery runs before there is a writer.
+        let mapping = Arc::new(unsafe { Mapping::new(&self.file, size)? });
+        let map = Mapped { bytes: Bytes::from_owner(Shared(mapping.clone())), mapping };
         // Two threads may have mapped at once; one mapping wins, the other goes.
         Ok(self.map.get_or_init(|| map))
     }
@@ -272,7 +299,8 @@ impl File for RealFile {
     fn read(&self, offset: u64, len: usize) -> io::Result<Bytes> {
         let end = offset.checked_add(len as u64).filter(|&end| end <= self.size);
         match end {
-            Some(end) => Ok(self.map()?.slice(offset as usize..end as usize)),
+            Some(end) if end > offset => Ok(self.map()?.bytes.slice(offset as usize..end as usize)),
+            Some(_) => Ok(Bytes::new()),
             None => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "read past the end of the file")),
         }
     }
@@ -281,12 +309,16 @@ impl File for RealFile {
         self.file.read_exact_at(out, offset)
     }
 
+    fn unreadable_pages(&self) -> u64 {
+        self.map.get().map_or(0, |map| map.mapping.unreadable_pages())
+    }
+
     fn let_go(&self) {
-        if let Some(map) = self.map.get().filter(|map| !map.is_empty()) {
-            let start = map.as_ptr().cast_mut().cast();
-            // SAFETY: the range is the whole of a mapping that `map` keeps alive. It is shared with its file and
+        if let Some(Mapped { bytes, .. }) = self.map.get() {
+            let start = bytes.as_ptr().cast_mut().cast();
+            // SAFETY: the range is the whole of a mapping that `bytes` keeps alive. It is shared with its file and
             // read-only, so a page taken from it comes back with the same bytes when it is looked at again.
-            let gone = unsafe { madvise(start, map.len(), rustix::mm::Advice::LinuxDontNeed) };
+            let gone = unsafe { madvise(start, bytes.len(), rustix::mm::Advice::LinuxDontNeed) };
             // It is advice: a system that does not take it only keeps the pages longer.
             let _ = gone;
         }
@@ -294,6 +326,15 @@ impl File for RealFile {
 
     fn written(&self, offset: u64) -> io::Result<Option<Range<u64>>> {
         written_stretch(&self.file, self.size, offset)
+    }
+}
+
+/// A mapping that several hold.
+struct Shared(Arc<Mapping>);
+
+impl AsRef<[u8]> for Shared {
+    fn as_ref(&self) -> &[u8] {
+        (*self.0).as_ref()
     }
 }
 
@@ -345,6 +386,53 @@ mod tests {
         file.write_at(1 << 16, b"def").unwrap();
         assert_eq!(&file.read(1 << 16, 4).unwrap()[..], b"def\0");
         assert!(file.reserve(1 << 19, 1 << 20).is_err(), "beyond the end");
+    }
+
+    /// A file of ones, some stretches of which cannot be read.
+    struct Failing(&'static [(u64, u64)]);
+
+    impl File for Failing {
+        fn size(&self) -> u64 {
+            1 << 20
+        }
+        fn write_at(&self, _: u64, _: &[u8]) -> io::Result<()> {
+            unreachable!("nobody writes")
+        }
+        fn sync_data(&self) -> io::Result<()> {
+            unreachable!("nobody writes")
+        }
+        fn read(&self, offset: u64, len: usize) -> io::Result<Bytes> {
+            match self.0.iter().any(|&(start, end)| start < offset + len as u64 && offset < end) {
+                true => Err(io::Error::other("bad sector")),
+                false => Ok(vec![1; len].into()),
+            }
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_zeros_and_the_first_place_is_told() {
+        const PAGE: u64 = PIECE_BYTES as u64;
+        // What cannot be read of four pages from 100 on; the pages that are zeros, and the place.
+        let cases: [(&[(u64, u64)], _, _); 7] = [
+            (&[], [false; 4], None),
+            (&[(0, 100)], [false; 4], None),
+            (&[(0, 101)], [true, false, false, false], Some(100)),
+            (&[(PAGE + 100, PAGE + 101)], [false, true, false, false], Some(PAGE + 100)),
+            (&[(2 * PAGE, 3 * PAGE)], [false, true, true, false], Some(PAGE + 100)),
+            (&[(90, 110), (4 * PAGE + 99, 5 * PAGE)], [true, false, false, true], Some(100)),
+            (&[(4 * PAGE + 100, 5 * PAGE)], [false; 4], None),
+        ];
+        for (bad, zeros, first) in cases {
+            let mut out = vec![9; 4 * PIECE_BYTES];
+            let told = read_around(&Failing(bad), 100, &mut out);
+            assert_eq!(
+                told.map(|(at, error)| (at, error.to_string())),
+                first.map(|at| (at, "bad sector".into()))
+            );
+            for (piece, is_zero) in out.chunks(PIECE_BYTES).zip(zeros) {
+                assert!(piece.iter().all(|&byte| byte == u8::from(!is_zero)), "{bad:?}");
+            }
+        }
     }
 
     #[test]

@@ -26,6 +26,7 @@ mod idle;
 mod index;
 mod io;
 mod log;
+mod mapping;
 pub mod offline;
 mod pace;
 mod queue;
@@ -356,6 +357,7 @@ impl Engine {
             batches: vitals.batches.load(Ordering::Relaxed),
             commits: vitals.commits.load(Ordering::Relaxed),
             lost_revisions: self.0.lost_revisions,
+            unreadable_pages: segments.iter().map(|segment| segment.file.unreadable_pages()).sum(),
             tails: self.0.hub.tails(),
         }
     }

@@ -18,6 +18,9 @@
 //! to us and has nothing to write. So what no record vouches for is written again, the zeros behind it as well, and
 //! the names of the files are synced like their bytes.
 //!
+//! What the disk cannot read is judged like any damage, except where the log would end with it: the store is not opened
+//! then, as nobody can say whether it was acknowledged.
+//!
 //! In a rewritten segment, revisions are missing on purpose; it says how many records it has.
 
 use std::io;
@@ -34,10 +37,12 @@ use crate::index::Tree;
 use crate::io::Storage;
 use crate::log::{NEXT_NAME, Segments, install};
 use crate::reclaim;
+use crate::record::{HEAD_BYTES, Head};
 use crate::sabotage;
 use crate::segment::{Found, Segment};
 use crate::signature::Signing;
 use crate::snapshot::Root;
+use crate::types::KEY_BYTES_MAX;
 
 /// What was found on disk.
 pub(crate) struct Recovered {
@@ -126,6 +131,10 @@ pub(crate) fn recover(
     }
     let current = segments[last].clone();
     let name = Segment::name(current.header.number);
+    end_is_readable(&current).map_err(|source| {
+        let (path, offset) = (storage.path(&name), current.end());
+        OpenError::UnreadableEnd { path, offset, source }
+    })?;
     let doubtful = state.doubtful.unwrap_or(current.end());
     write_again(&current, doubtful..current.end()).map_err(failed(&name, "write the end again"))?;
     clear_from(storage, &current, current.end()).map_err(failed(&name, "clear the torn end"))?;
@@ -514,6 +523,22 @@ fn tell_damage(storage: &dyn Storage, segment: &Segment, found: &Found) {
         key = %String::from_utf8_lossy(found.head.key(&found.bytes)),
         "a record is damaged; its key reads as damaged until it is written again"
     );
+}
+
+/// Whether what stands where the log ends can be read: what is no sound record was never acknowledged, but nobody knows
+/// that of what the disk does not give back. Mappings show zeros in its place (`mapping.rs`), so it is read without.
+fn end_is_readable(segment: &Segment) -> io::Result<()> {
+    if sabotage::unreadable_end_cut() {
+        return Ok(());
+    }
+    let end = segment.end();
+    let left = (segment.file.size() - end) as usize;
+    let mut head = vec![0; left.min(HEAD_BYTES + KEY_BYTES_MAX)];
+    segment.file.read_into(end, &mut head)?;
+    // A sound head says how far its record goes.
+    let head = Head::read(&segment.file.read(end, left)?, segment.header.salt, end);
+    let mut record = vec![0; head.map_or(0, |head| head.record_len())];
+    segment.file.read_into(end, &mut record)
 }
 
 /// Writes what stands there once more, so that the next sync has to bring it to disk.

@@ -87,6 +87,8 @@ sabotages! {
     RetiredBeforeCheckpoint retired_before_checkpoint;
     /// Nothing is left of a delete whose key has older states elsewhere in the log.
     GraveDropped grave_dropped;
+    /// What cannot be read where the log ends is taken for a torn end.
+    UnreadableEndCut unreadable_end_cut;
     /// A tail passes over revisions that it cannot read.
     HolePassedOver hole_passed_over;
 }

@@ -10,11 +10,10 @@
 //! was cut off, or lost a piece on its way, is told from a complete one whatever carried it. The layout is in
 //! `docs/format.md`.
 
-use std::io;
-
 use bytes::Bytes;
 
 use crate::header::{HEADER_BYTES, Header, HeaderError, RECORDS_START, u32_at, u64_at};
+use crate::io::read_around;
 use crate::record::HEAD_BYTES;
 use crate::segment::Segment;
 
@@ -182,13 +181,16 @@ fn seal(frame: &mut [u8], kind: u32, number: u32) {
 }
 
 /// The bytes of `segment` at `offset`, at most as many as a frame holds and none behind `end`, as the frame with that
-/// number. Read once, into the frame.
-pub(crate) fn data(segment: &Segment, offset: u64, end: u64, number: u32) -> io::Result<Bytes> {
+/// number. Read once, into the frame. Where they cannot be read there are zeros: whoever gets them checks every record.
+pub(crate) fn data(segment: &Segment, offset: u64, end: u64, number: u32) -> Bytes {
     let len = (end - offset).min(DATA_BYTES as u64) as usize;
     let mut frame = vec![0; FRAME_HEAD + len];
-    segment.file.read_into(offset, &mut frame[FRAME_HEAD..])?;
+    if let Some((at, error)) = read_around(&*segment.file, offset, &mut frame[FRAME_HEAD..]) {
+        let segment = segment.header.number;
+        tracing::error!(segment, offset = at, "a backup lacks what the disk cannot read: {error}");
+    }
     seal(&mut frame, DATA, number);
-    Ok(frame.into())
+    frame.into()
 }
 
 /// A segment that is complete, as who has a copy knows it. The header alone would not do: a machine that was set back

@@ -215,6 +215,8 @@ pub struct Stats {
     pub commits: u64,
     /// Revisions whose record was found damaged beyond its key when the store was opened.
     pub lost_revisions: u64,
+    /// Pages of segments that the disk could not read when somebody looked at them. Records in them read as damaged.
+    pub unreadable_pages: u64,
     /// Tails that exist.
     pub tails: u64,
 }

@@ -174,6 +174,50 @@ async fn rot_under_a_running_engine_is_noticed_at_the_read() {
 }
 
 #[tokio::test]
+async fn what_the_disk_cannot_read_reads_as_damaged_and_the_engine_goes_on() {
+    let temp = TempDir::new();
+    let engine = open(&temp);
+    for n in 0..200 {
+        put(&engine, &format!("/{n:03}"), &"x".repeat(5_000)).await.unwrap();
+    }
+    let segments = temp.segments();
+    assert!(segments.len() > 3);
+    // Reading behind the end of a file fails as it does on a bad sector: under a mapping, with a signal.
+    let whole = std::fs::OpenOptions::new().write(true).open(&segments[1]).unwrap();
+    whole.set_len(100_000).unwrap();
+    let snapshot = engine.snapshot();
+    let mut damaged = Vec::new();
+    for entry in snapshot.prefix(b"/") {
+        match entry.read() {
+            Ok(record) => assert_eq!(record.value.len(), 5_000),
+            Err(error) => {
+                assert_eq!(
+                    error,
+                    ReadError::Damaged { key: entry.key().clone(), revision: entry.revision() }
+                );
+                damaged.push(entry.revision());
+            }
+        }
+    }
+    // Those in the rest of the second segment, which has some fifty, and no others.
+    assert!((25..60).contains(&damaged.len()), "{damaged:?}");
+    assert!(damaged.windows(2).all(|pair| pair[0] + 1 == pair[1]), "{damaged:?}");
+    assert!(engine.stats().unreadable_pages > 0);
+    // Nobody else notices anything.
+    let (mut tail, mut seen) = (engine.tail(0, Bytes::new()).unwrap(), 0);
+    while seen < 200 {
+        for event in tail.next(10).await.unwrap() {
+            seen += 1;
+            assert_eq!((event.revision, event.entry.read().is_err()), (seen, damaged.contains(&seen)));
+        }
+    }
+    assert_eq!(put(&engine, "/new", "x").await.unwrap().revision, 201);
+    let again = format!("/{:03}", damaged[0] - 1);
+    assert_eq!(value(&put(&engine, &again, "again").await.unwrap().entry), "again");
+    engine.close().await;
+}
+
+#[tokio::test]
 async fn damage_in_older_segments_does_not_touch_the_others() {
     let temp = TempDir::new();
     let engine = open(&temp);

@@ -133,3 +133,40 @@ async fn without_the_gate_the_option_is_not_heard() {
     assert_eq!((reply.status, reply.json()["reason"].as_str()), (500, Some("StorageReadError")));
     assert_eq!(client.delete(&format!("{MAPS}/whole?{OPTION}")).await.status, 200);
 }
+
+/// The kernel tells a process by a signal that a page of a mapped file cannot be read: on a bad sector, and behind the
+/// end of a file that was cut.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_disk_that_cannot_be_read_costs_what_lies_there_and_not_the_server() {
+    let server = Server::start(Options::default()).await;
+    let client = server.client();
+    let create = async |name: &str| {
+        let body = json!({"metadata": {"name": name}, "data": {"text": "x".repeat(100_000)}});
+        assert_eq!(client.post(MAPS, &body).await.status, 201);
+    };
+    create("sound").await;
+    let segment = server.data_dir().join("log/0000000001.segment");
+    let sound_end = fs::read(&segment).unwrap().iter().rposition(|&byte| byte != 0).unwrap() as u64 + 1;
+    for name in ["first", "second"] {
+        create(name).await;
+    }
+    fs::File::options().write(true).open(&segment).unwrap().set_len(sound_end + 50_000).unwrap();
+    for _ in 0..2 {
+        for (name, status, reason) in [
+            ("sound", 200, None),
+            ("first", 500, Some("StorageReadError")),
+            ("second", 500, Some("StorageReadError")),
+        ] {
+            let read = client.get(&format!("{MAPS}/{name}")).await;
+            assert_eq!(
+                (read.status, read.json()["reason"].as_str()),
+                (status, reason),
+                "{name}: {}",
+                read.text()
+            );
+        }
+    }
+    assert_eq!(client.get("/readyz").await.text(), "ok");
+    let metadata = client.get(&format!("{MAPS}/sound")).await.json()["metadata"].clone();
+    assert_eq!(metadata["name"], "sound");
+}

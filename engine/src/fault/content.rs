@@ -3,7 +3,7 @@
 //! A power loss keeps of the latter what a real disk may keep: nothing, everything, the writes up to some byte, or
 //! each sector (or page) as it was after any number of the writes to it, perhaps torn in its middle.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use super::Random;
@@ -23,6 +23,8 @@ pub(super) struct Content {
     allocated: Vec<bool>,
     /// Writes since the last sync, in order: offset and bytes.
     unsynced: Vec<(usize, Vec<u8>)>,
+    /// Pages that the platter does not give back any more. They read as zeros where reading cannot fail.
+    unreadable: BTreeSet<usize>,
 }
 
 impl Content {
@@ -35,6 +37,7 @@ impl Content {
             sized: false,
             allocated: vec![false; pages],
             unsynced: Vec::new(),
+            unreadable: BTreeSet::new(),
         }
     }
 
@@ -59,6 +62,33 @@ impl Content {
     /// The pages of a range that have no blocks.
     pub fn pages_missing(&self, range: Range<u64>) -> impl Iterator<Item = usize> {
         pages(range).filter(|&page| !self.allocated[page])
+    }
+
+    /// Pages that cannot be read.
+    pub fn unreadable(&self) -> u64 {
+        self.unreadable.len() as u64
+    }
+
+    /// Whether all of a range can be read.
+    pub fn can_be_read(&self, range: Range<u64>) -> bool {
+        range.is_empty() || self.unreadable.range(pages(range)).next().is_none()
+    }
+
+    /// The page at `offset` cannot be read any more.
+    pub fn spoil(&mut self, offset: u64) {
+        let start = (offset - offset % PAGE_BYTES) as usize;
+        self.damage(|bytes| {
+            let end = bytes.len().min(start + PAGE_BYTES as usize);
+            bytes[start..end].fill(0);
+        });
+        self.unreadable.insert(start / PAGE_BYTES as usize);
+    }
+
+    /// Whether a range can be written: pages that cannot be read only as a whole, and then they can be read again.
+    pub fn can_be_written(&mut self, range: Range<u64>) -> bool {
+        let whole = range.start.div_ceil(PAGE_BYTES) as usize..(range.end / PAGE_BYTES) as usize;
+        self.unreadable.retain(|page| !whole.contains(page));
+        self.can_be_read(range)
     }
 
     /// Writes within the size.

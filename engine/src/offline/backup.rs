@@ -69,8 +69,9 @@ pub(super) fn copy(
             Some(had) => target.keep(&had, end)?,
             None => {
                 let block = target.read_block(segment)?;
-                let file = target.copy(segment, end, &block, |copied| on_progress(bytes + copied, total))?;
-                target.copied(&segment.header, file, end_revision, end - RECORDS_START, &mut on_damage)?;
+                let copied =
+                    target.copy(segment, end, &block, |copied| on_progress(bytes + copied, total))?;
+                target.copied(&segment.header, copied, end_revision, end - RECORDS_START, &mut on_damage)?;
             }
         }
         bytes += end - RECORDS_START;
@@ -84,8 +85,8 @@ pub(super) fn copy(
             (tail(store, revision).1, note.block(&last.header))
         }
     };
-    let file = target.copy(last, end, &block, |copied| on_progress(bytes + copied, total))?;
-    target.copied(&last.header, file, revision + 1, end - RECORDS_START, &mut on_damage)?;
+    let copied = target.copy(last, end, &block, |copied| on_progress(bytes + copied, total))?;
+    target.copied(&last.header, copied, revision + 1, end - RECORDS_START, &mut on_damage)?;
     Ok(target.ready())
 }
 

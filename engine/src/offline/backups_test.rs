@@ -48,7 +48,7 @@ async fn fill(engine: &Engine, puts: u64, keys: u64) {
 }
 
 fn frames(mut outgoing: Outgoing) -> Vec<Bytes> {
-    std::iter::from_fn(|| outgoing.next_frame().unwrap()).collect()
+    std::iter::from_fn(|| outgoing.next_frame()).collect()
 }
 
 fn receive(target: &Path, pieces: impl IntoIterator<Item = Bytes>) -> Result<BackedUp, OfflineError> {
@@ -175,9 +175,9 @@ async fn a_sender_that_gives_up_is_quoted() {
     let engine = open(&temp);
     fill(&engine, 8, 4).await;
     let mut outgoing = engine.backup(b"").unwrap();
-    let begun: Vec<_> = (0..3).map(|_| outgoing.next_frame().unwrap().unwrap()).collect();
+    let begun: Vec<_> = (0..3).map(|_| outgoing.next_frame().unwrap()).collect();
     let last = outgoing.give_up("the server\nis shutting down");
-    assert_eq!(outgoing.next_frame().unwrap(), None);
+    assert_eq!(outgoing.next_frame(), None);
     let error = receive(&temp.path().join("backup"), begun.into_iter().chain([last])).unwrap_err();
     assert_eq!(error.to_string(), "the server gave up: the server is shutting down");
 }
@@ -189,7 +189,7 @@ async fn what_reclaim_removes_meanwhile_is_sent_to_its_end() {
     fill(&engine, 30, 3).await;
     let want = states(&engine, 30);
     let mut outgoing = engine.backup(b"").unwrap();
-    let mut stream = vec![outgoing.next_frame().unwrap().unwrap()];
+    let mut stream = vec![outgoing.next_frame().unwrap()];
     fill(&engine, 30, 3).await;
     reclaim(&engine).await;
     assert!(!temp.path().join("store/0000000001.segment").exists(), "reclaim has done its work");
@@ -328,6 +328,41 @@ async fn another_store_is_not_replaced_and_damage_is_copied_and_told() {
     assert_eq!((done.damages, told.len(), told[0].revisions), (1, 1, Some((1, 1))));
     // A sound copy of it is better than what the store has.
     assert_eq!((back_up(&engine, &target).kept.0, records(&target)), (2, before));
+}
+
+#[tokio::test]
+async fn what_the_disk_cannot_read_is_missing_from_a_backup_and_told_and_nothing_else_is() {
+    let temp = TempDir::new();
+    let engine = open(&temp);
+    fill(&engine, 20, 20).await;
+    let want: Vec<_> =
+        engine.snapshot().prefix(b"").map(|entry| (entry.revision(), entry.read().unwrap().value)).collect();
+    let outgoing = engine.backup(b"").unwrap();
+    // Behind the end of a file nothing can be read: six of the records in the first segment.
+    let first = temp.path().join("store/0000000001.segment");
+    let first = fs::File::options().write(true).open(first).unwrap();
+    first.set_len(4_096 + 8_192).unwrap();
+    let target = temp.path().join("backup");
+    let mut receiver = Receiver::begin(&target).unwrap();
+    let mut told = Vec::new();
+    for frame in frames(outgoing) {
+        receiver.take(&frame, |damage| told.push(damage.clone())).unwrap();
+    }
+    assert_eq!(receiver.ready().unwrap().place().unwrap().damages, told.len() as u64);
+    let lost: Vec<_> = told.iter().map(|damage| damage.revisions).collect();
+    assert_eq!(lost, [Some((2, 2)), Some((3, 7))], "the second has its head");
+    let copy = open_dir(&target);
+    assert_eq!((copy.revision(), copy.stats().lost_revisions), (20, 5));
+    for (revision, value) in want {
+        let entry = copy.snapshot().get(format!("/k/{}", revision - 1).as_bytes());
+        let read = entry.map(|entry| entry.read().ok().map(|record| record.value));
+        let expected = match revision {
+            2 => Some(None),
+            3..=7 => None,
+            _ => Some(Some(value)),
+        };
+        assert_eq!(read, expected, "{revision}");
+    }
 }
 
 #[tokio::test]

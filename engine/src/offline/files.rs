@@ -1,7 +1,7 @@
 //! Files as somebody reads them who does not own the store: read-only, by `pread`.
 //!
-//! Not mapped, unlike the engine's: a mapping ends the process where the disk fails or a file got shorter, and
-//! these tools are for just those days. An open file stays readable after its name is gone, which is how a reader
+//! Not mapped, unlike the engine's: a mapping shows zeros where the disk fails or a file got shorter, and these tools are
+//! to say so. An open file stays readable after its name is gone, which is how a reader
 //! outlives reclaim.
 
 use std::fs;
@@ -55,6 +55,10 @@ impl File for ReadFile {
         bytes.resize(len, 0);
         self.file.read_exact_at(&mut bytes, offset)?;
         Ok(bytes.into())
+    }
+
+    fn read_into(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.file.read_exact_at(out, offset)
     }
 
     fn written(&self, offset: u64) -> io::Result<Option<Range<u64>>> {

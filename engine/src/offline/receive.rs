@@ -17,7 +17,7 @@ use crate::header::{Header, Note, RECORDS_START};
 use crate::io::File;
 use crate::offline::OfflineError;
 use crate::offline::damage::Damage;
-use crate::offline::target::{Ready, Target};
+use crate::offline::target::{Copied, Ready, Target};
 use crate::record::RECORD_BYTES_MAX;
 use crate::transfer::{Broken, Coming, Frame, Held, Start, TRANSFER_VERSION};
 use crate::types::SEGMENT_BYTES_MAX;
@@ -189,7 +189,8 @@ impl Receiver {
             return Err(no_backup("a segment has fewer records than it was said to have"));
         }
         file.sync_data().map_err(self.target.failed(coming.header.number))?;
-        self.target.copied(&coming.header, file, end_revision, at - RECORDS_START, on_damage)
+        let copied = Copied { file, unreadable: None };
+        self.target.copied(&coming.header, copied, end_revision, at - RECORDS_START, on_damage)
     }
 }
 

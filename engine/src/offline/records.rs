@@ -12,7 +12,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::header::{Note, RECORDS_START};
-use crate::io::File;
+use crate::io::{File, read_around};
 use crate::offline::Store;
 use crate::offline::damage::{Damage, Problem};
 use crate::record::{ALIGN, EventKind, Head, RECORD_BYTES_MAX};
@@ -24,9 +24,6 @@ const WINDOW_BYTES: usize = 1024 * 1024;
 /// Bytes looked at together where there is no record at the expected place: nearly twice the longest record, so
 /// that each such look gets on by as much.
 const SEARCH_BYTES: usize = 16 * 1024 * 1024;
-
-/// What cannot be read is taken for zeros in pieces of this size.
-const PIECE_BYTES: usize = 4096;
 
 /// One thing met on the walk.
 #[derive(Debug)]
@@ -447,22 +444,9 @@ impl Scanner {
 
     /// The bytes of that range, with zeros for what cannot be read.
     fn fill(&mut self, range: Range<u64>) -> Bytes {
-        let file = &*self.segment.file;
-        if let Ok(bytes) = file.read(range.start, (range.end - range.start) as usize) {
-            return bytes;
-        }
-        let mut bytes = Vec::with_capacity((range.end - range.start) as usize);
-        let mut at = range.start;
-        while at < range.end {
-            let len = (range.end - at).min(PIECE_BYTES as u64) as usize;
-            match file.read(at, len) {
-                Ok(piece) => bytes.extend_from_slice(&piece),
-                Err(error) => {
-                    self.unreadable.get_or_insert((at, error.to_string()));
-                    bytes.resize(bytes.len() + len, 0);
-                }
-            }
-            at += len as u64;
+        let mut bytes = vec![0; (range.end - range.start) as usize];
+        if let Some((at, error)) = read_around(&*self.segment.file, range.start, &mut bytes) {
+            self.unreadable.get_or_insert((at, error.to_string()));
         }
         bytes.into()
     }

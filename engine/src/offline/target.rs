@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::header::{Header, RECORDS_START};
-use crate::io::{File, Storage};
+use crate::io::{File, Storage, read_around};
 use crate::offline::damage::{Damage, Problem};
 use crate::offline::making::Making;
 use crate::offline::records::Scanner;
@@ -53,6 +53,12 @@ impl Ready {
         self.making.finish()?;
         Ok(self.done)
     }
+}
+
+/// A segment's file that was copied, and the first place of what could not be read, if any.
+pub(super) struct Copied {
+    pub file: Arc<dyn File>,
+    pub unreadable: Option<(u64, std::io::Error)>,
 }
 
 /// A backup in the making.
@@ -120,7 +126,11 @@ impl Target {
     pub fn keep(&mut self, had: &Arc<Segment>, end: u64) -> Result<(), OfflineError> {
         if !self.making.keep(&Segment::name(had.header.number)) {
             let block = self.read_block(had)?;
-            self.copy(had, end, &block, |_| ())?;
+            let copied = self.copy(had, end, &block, |_| ())?;
+            if let Some((_, reason)) = copied.unreadable {
+                // A moment ago it was whole.
+                return Err(self.failed(had.header.number)(reason));
+            }
         }
         self.done.kept = (self.done.kept.0 + 1, self.done.kept.1 + end - RECORDS_START);
         Ok(())
@@ -148,29 +158,28 @@ impl Target {
         OfflineError::io(&self.making.dir().path(&Segment::name(number)), "write")
     }
 
-    /// Copies the records of `segment` up to `end` behind `block`; synced.
+    /// Copies the records of `segment` up to `end` behind `block`, with zeros for what cannot be read; synced.
     pub fn copy(
         &self,
         segment: &Segment,
         end: u64,
         block: &[u8],
         mut on_progress: impl FnMut(u64),
-    ) -> Result<Arc<dyn File>, OfflineError> {
+    ) -> Result<Copied, OfflineError> {
         let number = segment.header.number;
         let file = self.create(number, segment.file.size(), block)?;
         let mut at = RECORDS_START;
+        let mut bytes = vec![0; COPY_BYTES.min(end - at) as usize];
+        let mut unreadable = None;
         while at < end {
-            let len = (end - at).min(COPY_BYTES);
-            let bytes = segment.file.read(at, len as usize).map_err(OfflineError::io(
-                &self.making.dir().path(&Segment::name(number)),
-                "read what is to be copied",
-            ))?;
-            file.write_at(at, &bytes).map_err(self.failed(number))?;
-            at += len;
+            let bytes = &mut bytes[..(end - at).min(COPY_BYTES) as usize];
+            unreadable = unreadable.or(read_around(&*segment.file, at, bytes));
+            file.write_at(at, bytes).map_err(self.failed(number))?;
+            at += bytes.len() as u64;
             on_progress(at - RECORDS_START);
         }
         file.sync_data().map_err(self.failed(number))?;
-        Ok(file)
+        Ok(Copied { file, unreadable })
     }
 
     /// Takes a copied segment for what it is, once it has been read back: all revisions before `end_revision`,
@@ -178,18 +187,25 @@ impl Target {
     pub fn copied(
         &mut self,
         header: &Header,
-        file: Arc<dyn File>,
+        copied: Copied,
         end_revision: u64,
         bytes: u64,
         on_damage: &mut dyn FnMut(&Damage),
     ) -> Result<(), OfflineError> {
+        let Copied { file, unreadable } = copied;
         let read = Segment::open(header.number, file).ok().filter(|copy| copy.header == *header);
         let copy =
             Arc::new(read.ok_or_else(|| self.failed(header.number)(std::io::ErrorKind::InvalidData.into()))?);
-        check(&copy, end_revision, &mut |damage| {
+        let mut tell = |damage: &Damage| {
             self.done.damages += 1;
             on_damage(damage);
-        });
+        };
+        if let Some((offset, reason)) = unreadable {
+            let what =
+                Damage::of_file(&Segment::name(header.number), Problem::Unreadable(reason.to_string()));
+            tell(&Damage { offset: Some(offset), ..what });
+        }
+        check(&copy, end_revision, &mut tell);
         self.done.copied = (self.done.copied.0 + 1, self.done.copied.1 + bytes);
         Ok(())
     }

@@ -59,6 +59,10 @@ fn spoil_sector(bytes: &mut [u8], random: &mut Random) {
 /// Records that a sector of noise may hit: each has 80 bytes at least.
 const SECTOR_RECORDS: usize = 512 / 80 + 2;
 
+/// What cannot be read at once, and records that lie there.
+const PAGE_BYTES: u64 = 4096;
+const PAGE_RECORDS: usize = PAGE_BYTES as usize / 80 + 2;
+
 /// The copies of a segment's header that are as they were written.
 fn sound_headers(segment: &[u8]) -> impl Iterator<Item = &[u8]> {
     let copies = [&segment[..128], &segment[2048..2176]];
@@ -85,16 +89,28 @@ pub fn check_copy(files: &Files, history: &History, random: &mut Random) -> Chec
     }
     let disk = Disk::with_files(random.next(), &files);
     let name = pick(files.keys(), random);
-    let at_most = if random.one_in(2) { 1 } else { SECTOR_RECORDS };
-    disk.damage(name, |bytes| match at_most {
-        1 => flip_bit(bytes, random),
-        _ => spoil_sector(bytes, random),
-    });
+    let at_most = [1, SECTOR_RECORDS, PAGE_RECORDS][random.below(3) as usize];
+    let hit = random.below(files[name].len().max(1) as u64);
+    match at_most {
+        1 => disk.damage(name, |bytes| flip_bit(bytes, random)),
+        SECTOR_RECORDS => disk.damage(name, |bytes| spoil_sector(bytes, random)),
+        _ => disk.spoil(name, hit),
+    }
     if is_segment(name) && sound_headers(&disk.files()[name]).next().is_none() {
         // It had only one left.
         return Ok(());
     }
-    let (engine, stepper) = opened(&disk)?;
+    let (engine, stepper) = match fault::open(&disk, &options()) {
+        Err(OpenError::UnreadableEnd { path, offset, .. }) => {
+            // Nobody can say what stood there. It is said of no other place.
+            let is_meant = at_most == PAGE_RECORDS && path.ends_with(name);
+            let is_hit = (offset / PAGE_BYTES..=offset / PAGE_BYTES + 2).contains(&(hit / PAGE_BYTES));
+            return check(Guarantee::Durable, is_meant && is_hit, || {
+                format!("{name} was hit at {hit}, and {} is unreadable at {offset}", path.display())
+            });
+        }
+        _ => opened(&disk)?,
+    };
     let checked = check_served(&engine, history, at_most, random);
     checked.and_then(|()| check_upkeep(&disk, engine, stepper)).map_err(|violation| {
         let what = format!("{}; at most {at_most} were hit in {name}", violation.what);
@@ -427,6 +443,79 @@ pub fn hole_in_the_log(seed: u64) -> Checked {
 fn a_record_in_a_value_is_no_record_and_a_hole_is_told() {
     record_in_a_value(0).unwrap();
     hole_in_the_log(0).unwrap();
+}
+
+/// A store of two writes whose machine stopped behind the second, all on disk, and nobody vouches for it. The first fills
+/// a page.
+fn stopped_behind_its_last_write() -> (Disk, u64) {
+    let disk = Disk::new(21);
+    let (engine, mut stepper) = fault::open(&disk, &options()).unwrap();
+    write(&engine, &mut stepper, "/one", vec![b'x'; PAGE_BYTES as usize - 72 - "/one".len()]);
+    let last = RECORDS_START as u64 + engine.stats().record_bytes;
+    assert_eq!(last % PAGE_BYTES, 0);
+    write(&engine, &mut stepper, "/two", b"two".to_vec());
+    drop((engine, stepper));
+    disk.restart();
+    (disk, last)
+}
+
+/// The disk does not give the last acknowledged write back, and it may not be taken for one that never was.
+pub fn unreadable_end(_seed: u64) -> Checked {
+    let (disk, last) = stopped_behind_its_last_write();
+    let before = disk.files();
+    disk.spoil(FIRST, last);
+    let opened = fault::open(&disk, &options());
+    let refused = opened.as_ref().err().map(OpenError::to_string);
+    check(Guarantee::Durable, refused.is_some(), || "a write is gone, and nobody says so".into())?;
+    let path = format!("/simulated/{FIRST}");
+    let want = format!(
+        "{path}: the end of the log, at byte {last}, cannot be read: input/output error: make a store of what can be read, \
+         on a sound disk, with restore --skip-damaged, or restore one from a backup"
+    );
+    assert_eq!(refused.as_deref(), Some(want.as_str()));
+    // Nothing was changed by that: when the disk has come to itself, everything is there.
+    let disk = Disk::with_files(1, &before);
+    let (engine, _stepper) = fault::open(&disk, &options()).unwrap();
+    check(Guarantee::Durable, engine.revision() == 2, || "opening has changed something".into())
+}
+
+#[test]
+fn a_log_whose_end_cannot_be_read_is_refused() {
+    unreadable_end(0).unwrap();
+    // What lies before its end, or behind, is no reason.
+    for (offset, revisions) in [(RECORDS_START as u64, 1), (RECORDS_START as u64 + 3 * PAGE_BYTES, 0)] {
+        let (disk, last) = stopped_behind_its_last_write();
+        assert_ne!(offset, last);
+        disk.spoil(FIRST, offset);
+        let (engine, mut stepper) = fault::open(&disk, &options()).unwrap();
+        assert_eq!((engine.revision(), engine.stats().lost_revisions), (2, revisions), "{offset}");
+        write(&engine, &mut stepper, "/three", b"three".to_vec());
+        assert_eq!(engine.revision(), 3);
+    }
+}
+
+#[test]
+fn a_page_that_cannot_be_read_costs_the_records_in_it() {
+    let (history, files) = store(23);
+    let mut random = Random::new(24);
+    let (mut served, mut refused) = (0, 0);
+    for round in 0..500 {
+        let disk = Disk::with_files(round, &files);
+        let name = pick(files.keys().filter(|name| !name.ends_with("lock")), &mut random);
+        // Not both copies of a header.
+        let pages = files[name].len() as u64 / PAGE_BYTES;
+        disk.spoil(name, (1 + random.below(pages - 1)) * PAGE_BYTES);
+        match fault::open(&disk, &options()) {
+            Ok((engine, _stepper)) => {
+                check_served(&engine, &history, PAGE_RECORDS, &mut random)
+                    .unwrap_or_else(|violation| panic!("round {round}, in {name}: {violation}"));
+                served += 1;
+            }
+            Err(OpenError::UnreadableEnd { .. }) => refused += 1,
+            Err(error) => panic!("round {round}, in {name}: {error}"),
+        }
+    }
+    assert!(served > 300 && refused > 0 && refused < served / 4, "{served} served, {refused} refused");
 }
 
 #[test]

@@ -81,6 +81,7 @@ fn no_protection_can_be_taken_away_unnoticed() {
         (Sabotage::CheckpointOfUnsynced, forgetful_relaxed, &[Durable]),
         (Sabotage::RetiredBeforeCheckpoint, forgetful, &[QuickOpen]),
         (Sabotage::GraveDropped, damaged, &[NoGhost, ExactVersion, Durable]),
+        (Sabotage::UnreadableEndCut, damage::unreadable_end, &[Durable]),
         (Sabotage::HolePassedOver, damage::hole_in_the_log, &[Resumable]),
     ];
     for &sabotage in Sabotage::ALL {

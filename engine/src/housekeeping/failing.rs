@@ -1,0 +1,43 @@
+//! What the disk could not read, told to whoever looks after the server. Reading a mapping tells nobody (`mapping.rs`):
+//! the records there merely read as damaged.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::{NAP_MAX, Tools, Turn};
+use crate::segment::Segment;
+
+/// What was told already.
+#[derive(Default)]
+pub(super) struct Failing {
+    /// Pages of each segment, by its number.
+    told: BTreeMap<u32, u64>,
+    /// When it looks next, in milliseconds since 1970.
+    next_at_ms: u64,
+}
+
+impl Failing {
+    /// Tells of pages that it has not told of yet.
+    pub fn turn(&mut self, tools: &Tools, now_ms: u64) -> Turn {
+        if now_ms < self.next_at_ms {
+            return Turn::Idle(Duration::from_millis(self.next_at_ms - now_ms).min(NAP_MAX));
+        }
+        self.next_at_ms = now_ms + NAP_MAX.as_millis() as u64;
+        let root = tools.hub.root();
+        let segments = root.segments.all();
+        self.told.retain(|&number, _| root.segments.get(number).is_some());
+        for segment in segments {
+            let pages = segment.file.unreadable_pages();
+            let told = self.told.get(&segment.header.number).copied().unwrap_or(0);
+            if pages > told {
+                tracing::error!(
+                    path = %tools.storage.path(&Segment::name(segment.header.number)).display(),
+                    pages,
+                    "the disk cannot read parts of a segment; what is stored there reads as damaged, and verify names it"
+                );
+                self.told.insert(segment.header.number, pages);
+            }
+        }
+        Turn::Idle(NAP_MAX)
+    }
+}
