@@ -14,7 +14,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use crate::header::{Header, NUMBER_END, RECORDS_START};
 use crate::io::{File, Storage, is_disk_full};
 use crate::sabotage;
-use crate::segment::Segment;
+use crate::segment::{FILL_STEP, Segment};
 
 /// Name of a segment that is being made. Whatever is found under it on opening is of no use.
 pub(crate) const NEXT_NAME: &str = "next.segment";
@@ -274,17 +274,23 @@ impl Keeper {
     /// Called by the writer after each batch: asks for what will be needed soon.
     pub fn look_ahead(&self, log: &Log) {
         let (size, filled) = (log.current.file.size(), log.current.filled());
-        let fill = !log.is_bulk && filled < size && filled < log.position + FILL_AHEAD / 2;
+        let target = (log.position + FILL_AHEAD).min(size);
+        // As soon as a step of it is missing: the next commits each have one step more to sync, not one of them all.
+        let fill = !log.is_bulk && filled < target && (filled + FILL_STEP <= target || target == size);
         let prepare = log.position > size / 2;
         if fill || prepare {
             // A keeper that is busy making a file has the lock; the next batch asks again.
             let Some(mut wishes) = self.wishes.try_lock() else { return };
             if fill {
-                wishes.fill = Some((log.current.clone(), (log.position + FILL_AHEAD).min(size)));
+                wishes.fill = Some((log.current.clone(), target));
             }
             wishes.prepare = prepare && wishes.prepared.is_none();
+            let is_wanted = fill || wishes.prepare;
             drop(wishes);
-            self.changed.notify_one();
+            // Whoever wakes it for nothing takes a processor from somebody.
+            if is_wanted {
+                self.changed.notify_one();
+            }
         }
     }
 

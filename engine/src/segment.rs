@@ -17,8 +17,9 @@ use crate::history::{Place, Version};
 use crate::io::File;
 use crate::record::{ALIGN, EventKind, HEAD_BYTES, Head};
 
-/// Zeros written at a time. A sync running meanwhile has to wait for at most this much more.
-const FILL_STEP: u64 = 256 * 1024;
+/// Zeros written at a time. The next commit syncs them with its own bytes, and waits for them if it comes while they are
+/// written: about as long as it takes anyway.
+pub(crate) const FILL_STEP: u64 = 32 * 1024;
 /// Bytes between two marks: the most a reader walks over before it finds its place.
 pub(crate) const MARK_BYTES: u64 = 64 * 1024;
 

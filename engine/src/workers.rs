@@ -21,6 +21,10 @@ use crate::log::Keeper;
 use crate::queue::Queue;
 use crate::watch::Hub;
 
+/// How far the housekeeper stands back when others want the processor: its share is a third of theirs. Far less and it
+/// would fall behind those who give it work.
+const HOUSEKEEPER_NICE: i32 = 5;
+
 /// What works for an open store, not yet at work.
 pub(crate) struct Workers {
     pub sequencer: Sequencer,
@@ -54,8 +58,13 @@ impl Workers {
             sequencer, keeper, housekeeper, requests, storage, queue, hub, vitals, closing, ..
         } = self;
         let keeper_at_failure = keeper.clone();
+        let housekeep = move || {
+            // On Linux this is about the thread that calls it. Where it is refused, commits wait a little longer.
+            let _ = rustix::process::setpriority_process(None, HOUSEKEEPER_NICE);
+            housekeeper.run();
+        };
         let housekeeper_thread =
-            std::thread::Builder::new().name("engine-housekeeper".into()).spawn(move || housekeeper.run());
+            std::thread::Builder::new().name("engine-housekeeper".into()).spawn(housekeep);
         let housekeeper_thread = housekeeper_thread.inspect_err(|_| keeper_at_failure.stop())?;
         let requests_at_failure = requests.clone();
         let run = move || {
