@@ -15,16 +15,21 @@ use crate::reclaim::Move;
 use crate::segment::Segment;
 
 /// Keys or records that one chore may be about.
-pub(crate) const CHORE_KEYS_MAX: usize = 256;
+pub(crate) const CHORE_KEYS: usize = 256;
+/// The same while batches are large: enough for some of them, so that whoever asks for the next chore need not come after
+/// each.
+pub(crate) const CHORE_KEYS_MAX: usize = 1024;
 /// Keys or records that are dealt with between two batches of one write. A leaf of the index is copied for each, which
 /// takes a microsecond or two, so a lone writer waits for less than it takes to sync.
 const PART_KEYS_MIN: usize = 8;
+/// The same after a batch of many.
+const PART_KEYS_MAX: usize = 256;
 /// How many more for each write in the batch before: upkeep must not fall behind those who give it work.
 const PART_KEYS_PER_WRITE: usize = 4;
 
 /// Keys or records to be dealt with after a batch of so many writes.
 pub(crate) fn part_keys(batch_writes: usize) -> usize {
-    (batch_writes * PART_KEYS_PER_WRITE).clamp(PART_KEYS_MIN, CHORE_KEYS_MAX)
+    (batch_writes * PART_KEYS_PER_WRITE).clamp(PART_KEYS_MIN, PART_KEYS_MAX)
 }
 
 /// One of them.

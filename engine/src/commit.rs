@@ -50,6 +50,8 @@ pub(crate) struct Vitals {
     pub synced: AtomicU64,
     pub batches: AtomicU64,
     pub commits: AtomicU64,
+    /// Bytes of their records.
+    pub committed_bytes: AtomicU64,
     /// Keys deleted because their time was over.
     pub expired: AtomicU64,
     /// Time of the newest record, in milliseconds since 1970.
@@ -389,6 +391,7 @@ impl Sequencer {
                 self.vitals.time_ms.store(self.times.last_ms(), Ordering::Release);
                 self.vitals.batches.fetch_add(1, Ordering::Relaxed);
                 self.vitals.commits.fetch_add(events.len() as u64, Ordering::Relaxed);
+                self.vitals.committed_bytes.fetch_add(self.buffer.len() as u64, Ordering::Relaxed);
                 self.vitals.room_again();
                 self.answer(&before, events);
             }

@@ -9,13 +9,14 @@
 //! ```
 //!
 //! It works in turns, each a bounded piece: a chore asked for, a quarter of a mebibyte copied, a block written. Nothing
-//! waits for it, and it waits for nothing but its chores. What fails, for lack of space mostly, is tried again after a
-//! while.
+//! waits for it. There is one chore at a time; where many write, the parts go on with what they do on the disk while the
+//! sequencer is at it. What fails, for lack of space mostly, is tried again after a while.
 
 mod checkpointing;
 mod expiring;
 mod failing;
 mod forgetting;
+mod rate;
 mod reclaiming;
 mod requests;
 
@@ -27,6 +28,7 @@ use self::checkpointing::Checkpointing;
 use self::expiring::Expiring;
 use self::failing::Failing;
 use self::forgetting::Forgetting;
+use self::rate::{Committed, Rate};
 use self::reclaiming::Reclaiming;
 pub(crate) use self::requests::{Progress, Requests};
 use crate::commit::Vitals;
@@ -41,6 +43,8 @@ use crate::watch::Hub;
 
 /// Longest it sleeps: expiry is told in seconds.
 const NAP_MAX: Duration = Duration::from_secs(1);
+/// How long it waits for a chore before it looks whether there is something else to do.
+const CHORE_PATIENCE: Duration = Duration::from_millis(1);
 /// How long it leaves alone what failed.
 const RETRY: Duration = Duration::from_secs(5);
 
@@ -59,7 +63,7 @@ const PARTS: [fn(&mut Housekeeper, u64) -> Turn; 6] = [
 pub(crate) enum Turn {
     /// Something was done; there may be more.
     Worked,
-    /// A chore has to be done first.
+    /// There is more, but a chore has to be done first: one that was just asked for, or that of another part.
     Waiting,
     /// There is nothing to do for so long.
     Idle(Duration),
@@ -87,6 +91,9 @@ pub(crate) struct Housekeeper {
     tools: Tools,
     /// Which part of the work is looked at next.
     next_part: usize,
+    /// The part that asked for the chore which the sequencer is at.
+    asked: Option<usize>,
+    rate: Rate,
     expiring: Expiring,
     forgetting: Forgetting,
     reclaiming: Reclaiming,
@@ -108,6 +115,8 @@ impl Housekeeper {
         tools.vitals.checkpoint.store(covered, Ordering::Relaxed);
         Housekeeper {
             next_part: 0,
+            asked: None,
+            rate: Rate::default(),
             expiring: Expiring::default(),
             forgetting: Forgetting::new(root.oldest),
             reclaiming: Reclaiming::default(),
@@ -125,7 +134,7 @@ impl Housekeeper {
             let nap = match self.turn() {
                 Turn::Worked => Duration::ZERO,
                 Turn::Waiting => {
-                    self.tools.queue.wait_for_chore();
+                    self.tools.queue.wait_for_chore(CHORE_PATIENCE);
                     Duration::ZERO
                 }
                 Turn::Idle(nap) => nap,
@@ -138,9 +147,6 @@ impl Housekeeper {
 
     /// Does one piece of work.
     pub fn turn(&mut self) -> Turn {
-        if self.tools.queue.has_chore() {
-            return Turn::Waiting;
-        }
         if self.tools.queue.is_closed() {
             // What was asked for last may not have been done.
             return Turn::Idle(NAP_MAX);
@@ -151,16 +157,37 @@ impl Housekeeper {
         }
         let now_ms = self.tools.clock.now_ms();
         let mut nap = NAP_MAX;
+        self.look_at_rate(now_ms);
+        if !self.rate.is_pressed() && !self.tools.queue.is_free() {
+            return Turn::Waiting;
+        }
+        if self.tools.queue.is_free()
+            && let Some(asked) = self.asked.take()
+        {
+            // It is the others' turn to ask for one.
+            self.next_part = (asked + 1) % PARTS.len();
+        }
+        let mut waiting = false;
         // Who asks from here on may have something that is not looked at any more in this turn.
         let rests = self.tools.requests.rests();
         for _ in PARTS {
             // Each begins where the last one ended: none keeps the others from their work.
-            let part = PARTS[self.next_part];
-            self.next_part = (self.next_part + 1) % PARTS.len();
-            match part(self, now_ms) {
-                Turn::Idle(until) => nap = nap.min(until),
-                worked => return worked,
+            let part = self.next_part;
+            self.next_part = (part + 1) % PARTS.len();
+            let was_free = self.tools.queue.is_free();
+            let turn = PARTS[part](self, now_ms);
+            if was_free && !self.tools.queue.is_free() {
+                self.asked = Some(part);
             }
+            match turn {
+                Turn::Worked => return Turn::Worked,
+                Turn::Waiting if self.rate.is_pressed() => waiting = true,
+                Turn::Waiting => return Turn::Waiting,
+                Turn::Idle(until) => nap = nap.min(until),
+            }
+        }
+        if waiting {
+            return Turn::Waiting;
         }
         if self.is_at_rest(now_ms) {
             self.tools.requests.tell(|progress| progress.rests = rests);
@@ -180,17 +207,27 @@ impl Housekeeper {
     }
 
     fn compact(&mut self, now_ms: u64) -> Turn {
-        self.forgetting.turn(&self.tools, now_ms)
+        self.forgetting.turn(&self.tools, &self.rate, now_ms)
     }
 
     fn reclaim(&mut self, now_ms: u64) -> Turn {
-        let turn = self.reclaiming.turn(&self.tools, now_ms);
+        let turn = self.reclaiming.turn(&self.tools, &mut self.rate, now_ms);
         self.checkpointing.retire(self.reclaiming.take_retired());
         turn
     }
 
     fn checkpoint(&mut self, now_ms: u64) -> Turn {
-        self.checkpointing.turn(&self.tools, &self.reclaiming, now_ms)
+        self.checkpointing.turn(&self.tools, &self.reclaiming, &mut self.rate, now_ms)
+    }
+
+    fn look_at_rate(&mut self, now_ms: u64) {
+        let vitals = &self.tools.vitals;
+        let committed = Committed {
+            bytes: vitals.committed_bytes.load(Ordering::Relaxed),
+            commits: vitals.commits.load(Ordering::Relaxed),
+            batches: vitals.batches.load(Ordering::Relaxed),
+        };
+        self.rate.look(&self.tools.hub.root(), committed, now_ms);
     }
 
     fn tell_of_failures(&mut self, now_ms: u64) -> Turn {

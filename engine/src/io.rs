@@ -55,6 +55,11 @@ pub trait File: Send + Sync {
     /// Returns once everything written before is on stable storage. After an error, which parts of it are
     /// is unknown and stays so, whatever a later call says.
     fn sync_data(&self) -> io::Result<()>;
+    /// Returns once the disk has taken these bytes, perhaps into its cache only: it promises nothing, and the next
+    /// [`File::sync_data`] of any file has the less to do. An error is one that no later sync reports.
+    fn write_out(&self, _offset: u64, _len: u64) -> io::Result<()> {
+        Ok(())
+    }
     /// The bytes at `offset..offset + len`, without copying where the disk is real. They keep the file's
     /// contents alive. An error when the range does not lie within the size. A real disk is read when somebody looks at
     /// the bytes, and what it cannot read then is zeros (`mapping.rs`): look at checksums.
@@ -294,6 +299,22 @@ impl File for RealFile {
 
     fn sync_data(&self) -> io::Result<()> {
         self.file.sync_data()
+    }
+
+    fn write_out(&self, offset: u64, len: u64) -> io::Result<()> {
+        use std::os::fd::AsRawFd;
+        let flags = libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+        let (offset, len) = (offset.cast_signed(), len.cast_signed());
+        // SAFETY: the descriptor is open as long as `self` lives, and no memory is handed over.
+        if unsafe { libc::sync_file_range(self.file.as_raw_fd(), offset, len, flags) } == 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        match error.raw_os_error() {
+            // A system that cannot only has more to do when it syncs.
+            Some(libc::ENOSYS | libc::EINVAL | libc::EOPNOTSUPP) => Ok(()),
+            _ => Err(error),
+        }
     }
 
     fn read(&self, offset: u64, len: usize) -> io::Result<Bytes> {

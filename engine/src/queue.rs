@@ -109,10 +109,10 @@ impl Queue {
         }
     }
 
-    /// Whether a chore is asked for and not done yet.
-    pub fn has_chore(&self) -> bool {
+    /// Whether a chore can be asked for: the one before is done.
+    pub fn is_free(&self) -> bool {
         let state = self.state.lock();
-        !state.closed && (state.chore.is_some() || state.at_chore)
+        state.chore.is_none() && !state.at_chore
     }
 
     /// Whether it is closed: no chore is done any more, one that was asked for neither.
@@ -120,11 +120,11 @@ impl Queue {
         self.state.lock().closed
     }
 
-    /// Waits until there is no chore.
-    pub fn wait_for_chore(&self) {
+    /// Waits until there is no chore, for at most `patience`.
+    pub fn wait_for_chore(&self, patience: Duration) {
         let mut state = self.state.lock();
-        while !state.closed && (state.chore.is_some() || state.at_chore) {
-            self.done.wait(&mut state);
+        if !state.closed && (state.chore.is_some() || state.at_chore) {
+            self.done.wait_for(&mut state, patience);
         }
     }
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use super::rate::Rate;
 use super::reclaiming::Reclaiming;
 use super::{NAP_MAX, RETRY, Tools, Turn};
 use crate::checkpoint::{self, Beside};
@@ -64,8 +65,8 @@ impl Checkpointing {
         }
     }
 
-    /// Writes a checkpoint when enough has changed, and removes what it makes superfluous.
-    pub fn turn(&mut self, tools: &Tools, reclaiming: &Reclaiming, now_ms: u64) -> Turn {
+    /// Writes a checkpoint when enough has changed, at that rate, and removes what it makes superfluous.
+    pub fn turn(&mut self, tools: &Tools, reclaiming: &Reclaiming, rate: &mut Rate, now_ms: u64) -> Turn {
         if let Some(segment) = self.superseded.pop() {
             remove(&Segment::name(segment.header.number), tools);
             return Turn::Worked;
@@ -73,10 +74,18 @@ impl Checkpointing {
         if now_ms < self.next_at_ms {
             return Turn::Idle(Duration::from_millis(self.next_at_ms - now_ms));
         }
+        if self.writer.is_some()
+            && let Some(rest) = rate.rest(now_ms)
+        {
+            return Turn::Idle(rest);
+        }
+        let begun_at = self.writer.as_ref().map_or(0, checkpoint::Writer::end);
         let outcome = match self.writer.take() {
             None => self.begin(tools, reclaiming),
             Some(mut writer) => match writer.step() {
                 Ok(true) => {
+                    let written = writer.end() - begun_at;
+                    rate.wrote(written, now_ms);
                     self.writer = Some(writer);
                     Ok(Turn::Worked)
                 }

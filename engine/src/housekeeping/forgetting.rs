@@ -5,8 +5,9 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use super::rate::Rate;
 use super::{NAP_MAX, RETRY, Tools, Turn};
-use crate::chores::{CHORE_KEYS_MAX, Chore};
+use crate::chores::Chore;
 use crate::compaction;
 use crate::sabotage;
 
@@ -27,10 +28,13 @@ impl Forgetting {
     }
 
     /// Raises the oldest readable revision, then has the index forget what lies before it.
-    pub fn turn(&mut self, tools: &Tools, now_ms: u64) -> Turn {
+    pub fn turn(&mut self, tools: &Tools, rate: &Rate, now_ms: u64) -> Turn {
+        if !tools.queue.is_free() {
+            return Turn::Waiting;
+        }
         let root = tools.hub.root();
         if self.pruned < root.oldest {
-            let (keys, next) = compaction::touched(&root, self.pruned, CHORE_KEYS_MAX);
+            let (keys, next) = compaction::touched(&root, self.pruned, rate.chore_keys());
             self.pruned = next.unwrap_or(root.oldest);
             tools.queue.ask(Chore::Prune(keys));
             return Turn::Waiting;

@@ -1,12 +1,13 @@
 //! Reclaim at work, one segment after the other; what it does is in `reclaim.rs`.
 //!
 //! ```text
-//! Resting ─► Copying ─► Telling ─► Replacing ─► Resting
-//!            in small    adopted;    the log does without the sources,
-//!            steps       the index   which are retired
-//!                        is told
+//! Resting ─► Copying ─► Copied ─► Telling ─► Replacing ─► Resting
+//!            in small   and on    adopted;    the log does without the sources,
+//!            steps      disk      the index   which are retired
+//!                                 is told
 //! ```
 //!
+//! Copying goes on while the sequencer is at a chore, whoever asked for that; what comes behind is chores itself.
 //! Whatever fails leads back to rest: until the sources are replaced they are what counts.
 
 use std::io;
@@ -14,16 +15,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use super::rate::Rate;
 use super::{NAP_MAX, RETRY, Tools, Turn};
-use crate::chores::{CHORE_KEYS_MAX, Chore};
+use crate::chores::Chore;
 use crate::pace::Pace;
 use crate::reclaim::{self, Candidate, Finished, Rewrite, Step};
 use crate::segment::{Segment, Walk};
 use crate::snapshot::Root;
-
-/// Bytes that reclaim copies in a second when there is no hurry: little beside what a disk does, and in small
-/// steps, so that commits pass in between.
-const RECLAIM_BYTES_PER_SECOND: u64 = 32 * 1024 * 1024;
 
 /// How far it is.
 #[derive(Default)]
@@ -33,8 +31,6 @@ pub(super) struct Reclaiming {
     stuck: Vec<u32>,
     /// When it goes on, in milliseconds since 1970.
     next_at_ms: u64,
-    /// Bytes that were copied since it last rested, times a thousand.
-    unrested: u64,
     /// Segments that the log does without since somebody asked last.
     retired: Vec<Arc<Segment>>,
 }
@@ -44,6 +40,8 @@ enum Stage {
     #[default]
     Resting,
     Copying(Rewrite),
+    /// Every record is copied.
+    Copied(Rewrite),
     /// The segment is adopted, the index is being told.
     Telling {
         finished: Finished,
@@ -74,17 +72,34 @@ impl Reclaiming {
         std::mem::take(&mut self.retired)
     }
 
-    /// Writes segments anew that are mostly dead.
-    pub fn turn(&mut self, tools: &Tools, now_ms: u64) -> Turn {
+    /// Writes segments anew that are mostly dead, at that rate.
+    pub fn turn(&mut self, tools: &Tools, rate: &mut Rate, now_ms: u64) -> Turn {
         if now_ms < self.next_at_ms {
             return Turn::Idle(Duration::from_millis(self.next_at_ms - now_ms));
         }
+        if matches!(self.stage, Stage::Copying(_))
+            && let Some(rest) = rate.rest(now_ms)
+        {
+            return Turn::Idle(rest);
+        }
+        // From there on it goes chore by chore.
+        if !matches!(self.stage, Stage::Resting | Stage::Copying(_)) && !tools.queue.is_free() {
+            return Turn::Waiting;
+        }
         match std::mem::replace(&mut self.stage, Stage::Resting) {
             Stage::Resting => self.begin(tools, now_ms),
-            Stage::Copying(rewrite) => self.copy(rewrite, tools, now_ms),
+            Stage::Copying(rewrite) => self.copy(rewrite, tools, rate, now_ms),
+            Stage::Copied(rewrite) => match rewrite.finish(&*tools.storage, &tools.numbers) {
+                Ok(finished) => {
+                    tools.queue.ask(Chore::Adopt(finished.segment.clone()));
+                    self.stage = Stage::Telling { finished, walk: None };
+                    Turn::Waiting
+                }
+                Err(error) => self.give_up(&error, tools, now_ms),
+            },
             Stage::Telling { mut finished, walk } => {
                 if !finished.unneeded.is_empty() {
-                    let rest = finished.unneeded.split_off(finished.unneeded.len().min(CHORE_KEYS_MAX));
+                    let rest = finished.unneeded.split_off(finished.unneeded.len().min(rate.chore_keys()));
                     let keys = std::mem::replace(&mut finished.unneeded, rest);
                     tools.queue.ask(Chore::PruneFully(keys));
                     self.stage = Stage::Telling { finished, walk };
@@ -94,7 +109,7 @@ impl Reclaiming {
                     Ok(walk) => walk,
                     Err(error) => return self.give_up(&error, tools, now_ms),
                 };
-                let moves = finished.moves(&mut walk, CHORE_KEYS_MAX);
+                let moves = finished.moves(&mut walk, rate.chore_keys());
                 if moves.is_empty() {
                     tools.queue.ask(Chore::Replace(finished.segment.clone()));
                     self.stage = Stage::Replacing(finished);
@@ -134,25 +149,21 @@ impl Reclaiming {
         }
     }
 
-    fn copy(&mut self, mut rewrite: Rewrite, tools: &Tools, now_ms: u64) -> Turn {
+    fn copy(&mut self, mut rewrite: Rewrite, tools: &Tools, rate: &mut Rate, now_ms: u64) -> Turn {
         let before = rewrite.written();
         let step = rewrite.step();
         let written = rewrite.written() - before;
         tools.vitals.rewritten_bytes.fetch_add(written, Ordering::Relaxed);
-        self.next_at_ms = now_ms + self.pause_ms(written, rate(&tools.hub.root()));
+        rate.wrote(written, now_ms);
         match step {
             Ok(Step::More) => {
                 self.stage = Stage::Copying(rewrite);
                 Turn::Worked
             }
-            Ok(Step::Complete) => match rewrite.finish(&*tools.storage, &tools.numbers) {
-                Ok(finished) => {
-                    tools.queue.ask(Chore::Adopt(finished.segment.clone()));
-                    self.stage = Stage::Telling { finished, walk: None };
-                    Turn::Waiting
-                }
-                Err(error) => self.give_up(&error, tools, now_ms),
-            },
+            Ok(Step::Complete) => {
+                self.stage = Stage::Copied(rewrite);
+                Turn::Worked
+            }
             Ok(Step::Damaged) => {
                 self.stuck.extend(rewrite.source_numbers());
                 let damaged = io::Error::other("a segment is damaged and stays as it is");
@@ -162,14 +173,6 @@ impl Reclaiming {
         }
     }
 
-    /// Milliseconds to rest after `written` bytes more at that rate; what is less than one is kept in mind.
-    fn pause_ms(&mut self, written: u64, bytes_per_second: u64) -> u64 {
-        self.unrested += written * 1_000;
-        let pause = self.unrested / bytes_per_second;
-        self.unrested %= bytes_per_second;
-        pause
-    }
-
     fn give_up(&mut self, error: &io::Error, tools: &Tools, now_ms: u64) -> Turn {
         tracing::warn!("cannot give space back at present: {error}");
         // Opening would remove it as well.
@@ -177,24 +180,6 @@ impl Reclaiming {
         self.stage = Stage::Resting;
         self.next_at_ms = now_ms + RETRY.as_millis() as u64;
         Turn::Worked
-    }
-}
-
-/// Bytes to be copied in a second: as many as it takes not to fall behind.
-fn rate(root: &Root) -> u64 {
-    let bytes: u64 = root.segments.in_order().iter().map(|segment| segment.record_bytes()).sum();
-    let live: u64 = root.segments.all().iter().map(|segment| segment.live()).sum();
-    bytes_per_second(bytes, live)
-}
-
-/// Bytes that reclaim may copy in a second, when the log has `bytes` bytes of records and `live` of them are live:
-/// more the more is dead.
-fn bytes_per_second(bytes: u64, live: u64) -> u64 {
-    // In quarters of what is live.
-    match bytes.saturating_mul(4) / live.max(1) {
-        0..6 => RECLAIM_BYTES_PER_SECOND,
-        6..12 => 4 * RECLAIM_BYTES_PER_SECOND,
-        _ => u64::MAX / 1_000,
     }
 }
 
@@ -208,34 +193,4 @@ fn candidates(root: &Root, stuck: &[u32]) -> Vec<Candidate> {
             Candidate { forgotten: candidate.forgotten && !stuck, ..candidate }
         })
         .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pauses_add_up_however_small_the_steps() {
-        for step in [1_000, 40_000, 300_000] {
-            let mut reclaiming = Reclaiming::default();
-            let steps = RECLAIM_BYTES_PER_SECOND / step;
-            let paused: u64 = (0..steps).map(|_| reclaiming.pause_ms(step, RECLAIM_BYTES_PER_SECOND)).sum();
-            assert!((990..=1_000).contains(&paused), "{paused} ms in steps of {step}");
-        }
-    }
-
-    #[test]
-    fn reclaim_hurries_when_most_is_dead() {
-        let usual = RECLAIM_BYTES_PER_SECOND;
-        for (bytes, live, expected) in [
-            (0, 0, usual),
-            (100, 100, usual),
-            (149, 100, usual),
-            (150, 100, 4 * usual),
-            (299, 100, 4 * usual),
-            (300, 100, u64::MAX / 1_000),
-        ] {
-            assert_eq!(bytes_per_second(bytes, live), expected, "{live} of {bytes}");
-        }
-    }
 }

@@ -1,0 +1,184 @@
+//! How fast upkeep uses the disk: little beside what a disk does when there is no hurry, and as fast as it takes not to fall
+//! behind those who write.
+//!
+//! `bytes of the log and live ones, bytes committed → bytes in a second → after each piece, how long to rest`
+//!
+//! A lone writer notices each piece that is written while it waits for the disk; so the parts of the work then wait for
+//! each other's chores, and for each piece. Of many who write at once each waits for a whole batch anyway, and gives more
+//! work: then all of them go on side by side.
+
+use std::time::Duration;
+
+use crate::chores::{CHORE_KEYS, CHORE_KEYS_MAX};
+use crate::snapshot::Root;
+
+/// Bytes that upkeep writes in a second when nobody gives it work. In small steps, so that commits pass in between.
+const QUIET_BYTES_PER_SECOND: u64 = 32 * 1024 * 1024;
+
+/// Commits in a batch from which on they are many.
+const MANY: u64 = 8;
+
+/// How long what was found holds.
+const LOOK_MS: u64 = 100;
+
+/// The rate, looked at from time to time, and the rests that keep everybody to it together.
+#[derive(Default)]
+pub(super) struct Rate {
+    /// When it was looked at, in milliseconds since 1970; 0: never.
+    looked_at_ms: u64,
+    /// What had been committed then.
+    committed: Committed,
+    /// Bytes committed in a second, lately.
+    load: u64,
+    /// Whether batches were large when it was looked at.
+    pressed: bool,
+    bytes_per_second: u64,
+    /// Bytes that were written since the last rest, times a thousand.
+    unrested: u64,
+    /// When the rest is over, in milliseconds since 1970.
+    rests_until_ms: u64,
+}
+
+/// What was committed since the store was opened.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Committed {
+    pub bytes: u64,
+    pub commits: u64,
+    pub batches: u64,
+}
+
+impl Rate {
+    /// Looks, once in a while, at the store as `root` shows it and at what was committed.
+    pub fn look(&mut self, root: &Root, committed: Committed, now_ms: u64) {
+        let passed_ms = now_ms.saturating_sub(self.looked_at_ms);
+        let was_set_back = now_ms < self.looked_at_ms;
+        if was_set_back {
+            self.rests_until_ms = 0;
+        } else if self.looked_at_ms > 0 && passed_ms < LOOK_MS {
+            return;
+        } else if self.looked_at_ms > 0 {
+            let before = self.committed;
+            let lately = (committed.bytes - before.bytes).saturating_mul(1_000) / passed_ms;
+            self.load = self.load / 2 + lately / 2;
+            let batches = committed.batches - before.batches;
+            self.pressed = batches > 0 && (committed.commits - before.commits) / batches >= MANY;
+        }
+        (self.looked_at_ms, self.committed) = (now_ms, committed);
+        let bytes: u64 = root.segments.in_order().iter().map(|segment| segment.record_bytes()).sum();
+        let live: u64 = root.segments.all().iter().map(|segment| segment.live()).sum();
+        self.bytes_per_second = bytes_per_second(bytes, live, self.load);
+    }
+
+    /// Whether many write at once.
+    pub fn is_pressed(&self) -> bool {
+        self.pressed
+    }
+
+    /// Keys or records that a chore is best about.
+    pub fn chore_keys(&self) -> usize {
+        if self.pressed { CHORE_KEYS_MAX } else { CHORE_KEYS }
+    }
+
+    /// How long nothing is to be written yet.
+    pub fn rest(&self, now_ms: u64) -> Option<Duration> {
+        let left = self.rests_until_ms.saturating_sub(now_ms);
+        (left > 0).then_some(Duration::from_millis(left))
+    }
+
+    /// Hears that `bytes` were written. A rest of less than a millisecond is kept in mind.
+    pub fn wrote(&mut self, bytes: u64, now_ms: u64) {
+        self.unrested += bytes * 1_000;
+        self.rests_until_ms = now_ms + self.unrested / self.bytes_per_second.max(1);
+        self.unrested %= self.bytes_per_second.max(1);
+    }
+}
+
+/// Bytes that upkeep may write in a second, when the log has `bytes` bytes of records, `live` of them are live, and `load`
+/// more are committed in a second: more the more is dead.
+fn bytes_per_second(bytes: u64, live: u64, load: u64) -> u64 {
+    // In quarters of what is live.
+    match bytes.saturating_mul(4) / live.max(1) {
+        0..6 => QUIET_BYTES_PER_SECOND.saturating_add(load),
+        // There is nobody to wait for it.
+        6..12 if load == 0 => 4 * QUIET_BYTES_PER_SECOND,
+        // To give back a byte takes copying one and a half at the worst.
+        6..12 => QUIET_BYTES_PER_SECOND.saturating_add(load.saturating_mul(2)),
+        _ => u64::MAX / 1_000,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::Segments;
+
+    fn nothing() -> Root {
+        Root { revision: 0, oldest: 0, tree: Default::default(), segments: Segments::new(vec![]), end: 0 }
+    }
+
+    #[test]
+    fn rests_add_up_however_small_the_steps() {
+        for step in [1_000, 40_000, 300_000] {
+            let mut rate = Rate::default();
+            let mut now_ms = 1_000;
+            rate.look(&nothing(), Committed::default(), now_ms);
+            for _ in 0..QUIET_BYTES_PER_SECOND / step {
+                rate.wrote(step, now_ms);
+                now_ms += rate.rest(now_ms).map_or(0, |rest| rest.as_millis() as u64);
+                assert_eq!(rate.rest(now_ms), None);
+            }
+            assert!((1_990..=2_000).contains(&now_ms), "{now_ms} ms in steps of {step}");
+        }
+    }
+
+    #[test]
+    fn upkeep_keeps_up_with_those_who_write_and_hurries_when_most_is_dead() {
+        let quiet = QUIET_BYTES_PER_SECOND;
+        for (bytes, live, load, expected) in [
+            (0, 0, 0, quiet),
+            (100, 100, 0, quiet),
+            (149, 100, 1_000, quiet + 1_000),
+            (150, 100, 0, 4 * quiet),
+            (150, 100, 1_000, quiet + 2_000),
+            (299, 100, 1_000, quiet + 2_000),
+            (300, 100, 0, u64::MAX / 1_000),
+        ] {
+            assert_eq!(bytes_per_second(bytes, live, load), expected, "{live} of {bytes}, {load}");
+        }
+    }
+
+    #[test]
+    fn many_at_once_are_told_from_a_lone_writer() {
+        let mut rate = Rate::default();
+        // Commits and batches so far.
+        for (at, (commits, batches, pressed)) in
+            [(0, 0, false), (10, 10, false), (30, 12, true), (38, 13, true), (45, 14, false), (45, 14, false)]
+                .into_iter()
+                .enumerate()
+        {
+            rate.look(&nothing(), Committed { bytes: 0, commits, batches }, 1_000 * (at as u64 + 1));
+            assert_eq!(rate.is_pressed(), pressed, "{commits} in {batches}");
+            assert_eq!(rate.chore_keys(), if pressed { CHORE_KEYS_MAX } else { CHORE_KEYS });
+        }
+    }
+
+    #[test]
+    fn the_load_is_what_was_committed_lately() {
+        let mut rate = Rate::default();
+        // Milliseconds, bytes committed so far, load.
+        for (now_ms, committed, expected) in [
+            (1_000, 5_000, 0), // since when, nobody knows
+            (1_050, 9_000, 0), // too soon to look
+            (2_000, 9_000, 2_000),
+            (3_000, 13_000, 3_000),
+            (3_099, 99_000, 3_000),
+            (2_000, 13_000, 3_000), // the clock was set back
+            (3_000, 13_000, 1_500),
+            (4_000, 13_000, 750),
+        ] {
+            rate.look(&nothing(), Committed { bytes: committed, ..Committed::default() }, now_ms);
+            assert_eq!(rate.load, expected, "at {now_ms}");
+            assert_eq!(rate.bytes_per_second, QUIET_BYTES_PER_SECOND + expected);
+        }
+    }
+}
