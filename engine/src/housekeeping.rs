@@ -145,6 +145,12 @@ impl Housekeeper {
         }
     }
 
+    /// See [`Rate::press`].
+    #[cfg(feature = "fault")]
+    pub fn press(&mut self) {
+        self.rate.press();
+    }
+
     /// Does one piece of work.
     pub fn turn(&mut self) -> Turn {
         if self.tools.queue.is_closed() {

@@ -94,6 +94,11 @@ impl Stepper {
         self.0.housekeeper.turn() == Turn::Worked
     }
 
+    /// From now on the housekeeper works as where many write at once: it does not wait for its chores.
+    pub fn press(&mut self) {
+        self.0.housekeeper.press();
+    }
+
     /// Closes the store in the way a server does.
     pub fn close(self) {
         let Workers { mut sequencer, keeper, storage, queue, hub, closing, .. } = self.0;

@@ -32,6 +32,9 @@ pub(super) struct Rate {
     load: u64,
     /// Whether batches were large when it was looked at.
     pressed: bool,
+    /// Whether they count as large, whatever they are.
+    #[cfg(feature = "fault")]
+    held: bool,
     bytes_per_second: u64,
     /// Bytes that were written since the last rest, times a thousand.
     unrested: u64,
@@ -71,12 +74,22 @@ impl Rate {
 
     /// Whether many write at once.
     pub fn is_pressed(&self) -> bool {
+        #[cfg(feature = "fault")]
+        if self.held {
+            return true;
+        }
         self.pressed
+    }
+
+    /// From now on it is as if many wrote at once: a simulation has few writers.
+    #[cfg(feature = "fault")]
+    pub fn press(&mut self) {
+        self.held = true;
     }
 
     /// Keys or records that a chore is best about.
     pub fn chore_keys(&self) -> usize {
-        if self.pressed { CHORE_KEYS_MAX } else { CHORE_KEYS }
+        if self.is_pressed() { CHORE_KEYS_MAX } else { CHORE_KEYS }
     }
 
     /// How long nothing is to be written yet.

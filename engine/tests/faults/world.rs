@@ -64,6 +64,8 @@ pub struct Setup {
     pub again: u64,
     /// Whether states are signed, in one way or another or not at all from one opening to the next.
     pub signs: bool,
+    /// Whether the housekeeper works as where many write at once.
+    pub pressed: bool,
     /// Decides what is left of a world that went the same way up to the cut.
     pub fate: u64,
 }
@@ -78,6 +80,7 @@ impl Setup {
             rates: Rates::default(),
             damage: false,
             signs: seed % 5 != 1,
+            pressed: seed % 9 < 3,
             cut: None,
             again: 0,
             fate: 0,
@@ -561,8 +564,11 @@ impl World {
             let opened = fault::open(&self.disk, &options);
             self.at_work.store(false, Ordering::Relaxed);
             match opened {
-                Ok(running) => {
-                    self.running = Some(running);
+                Ok((engine, mut stepper)) => {
+                    if self.setup.pressed {
+                        stepper.press();
+                    }
+                    self.running = Some((engine, stepper));
                     break;
                 }
                 Err(_) if !self.disk.has_power() => {
