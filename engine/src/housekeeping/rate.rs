@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::chores::{CHORE_KEYS, CHORE_KEYS_MAX};
 use crate::snapshot::Root;
 
-/// Bytes that upkeep writes in a second when nobody gives it work. In small steps, so that commits pass in between.
+/// Bytes that upkeep writes in a second beside a few commits. In small steps, so that these pass in between.
 const QUIET_BYTES_PER_SECOND: u64 = 32 * 1024 * 1024;
 
 /// Commits in a batch from which on they are many.
@@ -111,12 +111,12 @@ impl Rate {
 fn bytes_per_second(bytes: u64, live: u64, load: u64) -> u64 {
     // In quarters of what is live.
     match bytes.saturating_mul(4) / live.max(1) {
-        0..6 => QUIET_BYTES_PER_SECOND.saturating_add(load),
+        12.. => u64::MAX / 1_000,
         // There is nobody to wait for it.
-        6..12 if load == 0 => 4 * QUIET_BYTES_PER_SECOND,
+        _ if load == 0 => 4 * QUIET_BYTES_PER_SECOND,
+        0..6 => QUIET_BYTES_PER_SECOND.saturating_add(load),
         // To give back a byte takes copying one and a half at the worst.
         6..12 => QUIET_BYTES_PER_SECOND.saturating_add(load.saturating_mul(2)),
-        _ => u64::MAX / 1_000,
     }
 }
 
@@ -135,7 +135,7 @@ mod tests {
             let mut rate = Rate::default();
             let mut now_ms = 1_000;
             rate.look(&nothing(), Committed::default(), now_ms);
-            for _ in 0..QUIET_BYTES_PER_SECOND / step {
+            for _ in 0..rate.bytes_per_second / step {
                 rate.wrote(step, now_ms);
                 now_ms += rate.rest(now_ms).map_or(0, |rest| rest.as_millis() as u64);
                 assert_eq!(rate.rest(now_ms), None);
@@ -148,8 +148,8 @@ mod tests {
     fn upkeep_keeps_up_with_those_who_write_and_hurries_when_most_is_dead() {
         let quiet = QUIET_BYTES_PER_SECOND;
         for (bytes, live, load, expected) in [
-            (0, 0, 0, quiet),
-            (100, 100, 0, quiet),
+            (0, 0, 0, 4 * quiet),
+            (100, 100, 0, 4 * quiet),
             (149, 100, 1_000, quiet + 1_000),
             (150, 100, 0, 4 * quiet),
             (150, 100, 1_000, quiet + 2_000),
@@ -191,7 +191,7 @@ mod tests {
         ] {
             rate.look(&nothing(), Committed { bytes: committed, ..Committed::default() }, now_ms);
             assert_eq!(rate.load, expected, "at {now_ms}");
-            assert_eq!(rate.bytes_per_second, QUIET_BYTES_PER_SECOND + expected);
+            assert_eq!(rate.bytes_per_second, bytes_per_second(0, 0, expected));
         }
     }
 }
