@@ -8,7 +8,7 @@
 //!             └─ checkpointing  root ─► file, then superseded segments are removed
 //! ```
 //!
-//! It works in turns, each a bounded piece: a chore asked for, a quarter of a mebibyte copied, a block written. Nothing
+//! It works in turns, each a bounded piece: a chore asked for, a piece copied, a block written. Nothing
 //! waits for it. There is one chore at a time; where many write, the parts go on with what they do on the disk while the
 //! sequencer is at it. What fails, for lack of space mostly, is tried again after a while.
 
@@ -28,7 +28,7 @@ use self::checkpointing::Checkpointing;
 use self::expiring::Expiring;
 use self::failing::Failing;
 use self::forgetting::Forgetting;
-use self::rate::{Committed, Rate};
+use self::rate::{Rate, Tally};
 use self::reclaiming::Reclaiming;
 pub(crate) use self::requests::{Progress, Requests};
 use crate::commit::Vitals;
@@ -228,7 +228,7 @@ impl Housekeeper {
 
     fn look_at_rate(&mut self, now_ms: u64) {
         let vitals = &self.tools.vitals;
-        let committed = Committed {
+        let committed = Tally {
             bytes: vitals.committed_bytes.load(Ordering::Relaxed),
             commits: vitals.commits.load(Ordering::Relaxed),
             batches: vitals.batches.load(Ordering::Relaxed),

@@ -27,7 +27,7 @@ pub(super) struct Rate {
     /// When it was looked at, in milliseconds since 1970; 0: never.
     looked_at_ms: u64,
     /// What had been committed then.
-    committed: Committed,
+    committed: Tally,
     /// Bytes committed in a second, lately.
     load: u64,
     /// Whether batches were large when it was looked at.
@@ -44,7 +44,7 @@ pub(super) struct Rate {
 
 /// What was committed since the store was opened.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Committed {
+pub(super) struct Tally {
     pub bytes: u64,
     pub commits: u64,
     pub batches: u64,
@@ -52,7 +52,7 @@ pub(super) struct Committed {
 
 impl Rate {
     /// Looks, once in a while, at the store as `root` shows it and at what was committed.
-    pub fn look(&mut self, root: &Root, committed: Committed, now_ms: u64) {
+    pub fn look(&mut self, root: &Root, committed: Tally, now_ms: u64) {
         let passed_ms = now_ms.saturating_sub(self.looked_at_ms);
         let was_set_back = now_ms < self.looked_at_ms;
         if was_set_back {
@@ -134,7 +134,7 @@ mod tests {
         for step in [1_000, 40_000, 300_000] {
             let mut rate = Rate::default();
             let mut now_ms = 1_000;
-            rate.look(&nothing(), Committed::default(), now_ms);
+            rate.look(&nothing(), Tally::default(), now_ms);
             for _ in 0..rate.bytes_per_second / step {
                 rate.wrote(step, now_ms);
                 now_ms += rate.rest(now_ms).map_or(0, |rest| rest.as_millis() as u64);
@@ -169,7 +169,7 @@ mod tests {
                 .into_iter()
                 .enumerate()
         {
-            rate.look(&nothing(), Committed { bytes: 0, commits, batches }, 1_000 * (at as u64 + 1));
+            rate.look(&nothing(), Tally { bytes: 0, commits, batches }, 1_000 * (at as u64 + 1));
             assert_eq!(rate.is_pressed(), pressed, "{commits} in {batches}");
             assert_eq!(rate.chore_keys(), if pressed { CHORE_KEYS_MAX } else { CHORE_KEYS });
         }
@@ -189,7 +189,7 @@ mod tests {
             (3_000, 13_000, 1_500),
             (4_000, 13_000, 750),
         ] {
-            rate.look(&nothing(), Committed { bytes: committed, ..Committed::default() }, now_ms);
+            rate.look(&nothing(), Tally { bytes: committed, ..Tally::default() }, now_ms);
             assert_eq!(rate.load, expected, "at {now_ms}");
             assert_eq!(rate.bytes_per_second, bytes_per_second(0, 0, expected));
         }
