@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -60,6 +60,8 @@ pub(crate) struct Vitals {
     pub checkpoint: AtomicU64,
     /// Bytes that reclaim has written since the store was opened.
     pub rewritten_bytes: AtomicU64,
+    /// Whether every write will be refused until the store is opened again.
+    has_failed: AtomicBool,
     /// Why writes are refused at present.
     pub refusal: Mutex<Option<Refusal>>,
     /// Held during a sync of the log, before the lock of `refusal`.
@@ -75,7 +77,10 @@ impl Vitals {
         }
         match &refusal {
             Refusal::DiskFull => tracing::warn!("writes are refused: {refusal}"),
-            Refusal::LogFailed { .. } => tracing::error!("writes are refused: {refusal}"),
+            Refusal::LogFailed { .. } => {
+                tracing::error!("writes are refused: {refusal}");
+                self.has_failed.store(true, Ordering::Release);
+            }
         }
         *current = Some(refusal);
     }
@@ -99,6 +104,9 @@ impl Vitals {
 
     /// Why every write will be refused until the store is opened again.
     fn failed(&self) -> Option<Refusal> {
+        if !self.has_failed.load(Ordering::Acquire) {
+            return None;
+        }
         let refusal = self.refusal.lock().clone();
         refusal.filter(|refusal| {
             matches!(refusal, Refusal::LogFailed { .. }) && !sabotage::writes_after_failed_sync()
@@ -223,8 +231,9 @@ impl Sequencer {
             self.look_for_room();
         }
         let keys = chores::part_keys(batch.len());
+        let time_ms = self.times.next_ms();
         for proposal in batch.drain(..) {
-            self.propose(proposal);
+            self.propose(proposal, time_ms);
         }
         self.batch = batch;
         // A refusal has been answered and noted.
@@ -259,8 +268,8 @@ impl Sequencer {
         }
     }
 
-    /// Decides on one proposal and encodes it into the batch.
-    fn propose(&mut self, proposal: Proposal) {
+    /// Decides on one proposal and encodes it into the batch, as written at `time_ms`.
+    fn propose(&mut self, proposal: Proposal, time_ms: u64) {
         let Proposal { write, signature, answer } = proposal;
         if let Some(refusal) = self.vitals.failed() {
             let _ = answer.send(Err(CommitError::Refused(refusal)));
@@ -294,7 +303,7 @@ impl Sequencer {
             created: current.map_or(self.revision + 1, |version| version.created),
             previous: current.map_or(0, |version| version.revision),
             synced: 0,
-            time_ms: self.times.next_ms(),
+            time_ms,
             expires_s: 0,
             kind,
             key: &write.key,
@@ -437,10 +446,12 @@ impl Sequencer {
     fn events(&self, root: &Root) -> Vec<Arc<Event>> {
         let segment = self.log.current();
         let mut events = Vec::with_capacity(self.pending.len());
+        let mut marks = segment.marks();
+        let mut len = 0;
         for pending in &self.pending {
             if let Outcome::Write { key, version, previous } = &pending.outcome {
-                segment.mark(version.revision, version.offset());
-                segment.add_live(version.len());
+                marks.pass(version.revision, version.offset());
+                len += version.len();
                 self.times.committed(version);
                 events.push(Arc::new(Event {
                     revision: version.revision,
@@ -453,6 +464,7 @@ impl Sequencer {
                 }));
             }
         }
+        segment.add_live(len);
         events
     }
 

@@ -162,7 +162,7 @@ impl Queue {
         state.chore = None;
     }
 
-    /// Fills `batch` with what waits, or sleeps until something does, for at most `patience`; a chore counts. False
+    /// Fills `batch`, which is empty, with what waits, or sleeps until something does, for at most `patience`; a chore counts. False
     /// once the queue is closed and empty.
     pub fn take(&self, batch: &mut VecDeque<Proposal>, patience: Option<Duration>) -> bool {
         let mut state = self.state.lock();
@@ -181,21 +181,14 @@ impl Queue {
             }
         }
         state.idle = false;
-        let mut taken = 0;
-        let mut bytes = 0;
-        while let Some(proposal) = state.proposals.front() {
-            let weight = weight(&proposal.write) as usize;
-            if batch.len() == BATCH_WRITES_MAX
-                || (bytes > 0 && bytes + weight * PROPOSAL_BYTES > QUEUE_BYTES_MAX)
-            {
-                break;
-            }
-            bytes += weight * PROPOSAL_BYTES;
-            taken += weight;
-            batch.extend(state.proposals.pop_front());
+        debug_assert!(batch.is_empty(), "one batch at a time");
+        if state.proposals.len() <= BATCH_WRITES_MAX {
+            std::mem::swap(batch, &mut state.proposals);
+        } else {
+            batch.extend(state.proposals.drain(..BATCH_WRITES_MAX));
         }
         drop(state);
-        self.room.add_permits(taken);
+        self.room.add_permits(batch.iter().map(|proposal| weight(&proposal.write) as usize).sum());
         true
     }
 }

@@ -24,7 +24,7 @@ use crate::log::Numbers;
 use crate::pace::Pace;
 use crate::record::{self, EventKind, Head};
 use crate::sabotage;
-use crate::segment::{Found, Mark, Segment, Walk};
+use crate::segment::{Found, Marks, Segment, Walk};
 use crate::snapshot::Root;
 
 /// Name of a segment that is being written anew.
@@ -209,7 +209,7 @@ pub(crate) struct Rewrite {
     records: u32,
     grave_bytes: u64,
     graves_since: Option<u64>,
-    marks: Vec<Mark>,
+    marks: Marks,
     /// Keys of which the root's index knows states that are not needed and lie in the sources.
     unneeded: Vec<Bytes>,
 }
@@ -245,7 +245,7 @@ impl Rewrite {
             records: 0,
             grave_bytes: 0,
             graves_since: None,
-            marks: Vec::new(),
+            marks: Marks::default(),
             unneeded: Vec::new(),
             root,
         })
@@ -363,9 +363,7 @@ impl Rewrite {
             self.graves_since = Some(self.graves_since.map_or(head.created, |since| since.min(head.created)));
         }
         self.records += 1;
-        if self.marks.last().is_none_or(|last| offset >= last.offset + crate::segment::MARK_BYTES) {
-            self.marks.push(Mark { revision: head.revision, offset });
-        }
+        self.marks.pass(head.revision, offset);
     }
 
     fn write(&mut self) -> io::Result<()> {

@@ -306,7 +306,7 @@ impl Start {
         }
         for (image, segment) in about.segments.into_iter().zip(&segments) {
             segment.advance(image.end);
-            segment.set_marks(image.marks);
+            segment.set_marks(image.marks.into());
         }
         let state = Scan {
             tree,
@@ -492,7 +492,7 @@ impl Scan {
     fn add(&mut self, segment: &Arc<Segment>, found: &Found) {
         let signature = self.signing.of_record(&found.head, &found.bytes);
         self.tree.push(found.head.key(&found.bytes), found.version(segment.header.number), signature);
-        segment.mark(found.head.revision, found.offset);
+        segment.marks().pass(found.head.revision, found.offset);
         segment.advance(found.offset + found.bytes.len() as u64);
         self.revision = found.head.revision;
         self.time_ms = self.time_ms.max(found.head.time_ms);

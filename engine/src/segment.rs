@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::header::{Header, HeaderError, Note, RECORDS_START};
 use crate::history::{Place, Version};
@@ -21,7 +21,7 @@ use crate::record::{ALIGN, EventKind, HEAD_BYTES, Head};
 /// written: about as long as it takes anyway.
 pub(crate) const FILL_STEP: u64 = 32 * 1024;
 /// Bytes between two marks: the most a reader walks over before it finds its place.
-pub(crate) const MARK_BYTES: u64 = 64 * 1024;
+const MARK_BYTES: u64 = 64 * 1024;
 
 /// A segment, with what the running engine knows about it.
 pub(crate) struct Segment {
@@ -30,7 +30,7 @@ pub(crate) struct Segment {
     /// End of the records that readers may see.
     end: AtomicU64,
     /// Some records and where they are, in order.
-    marks: Mutex<Vec<Mark>>,
+    marks: Mutex<Marks>,
     /// How far the file has been written with zeros or records.
     filled: AtomicU64,
     /// Held while zeros are written.
@@ -46,6 +46,31 @@ pub(crate) struct Segment {
 pub(crate) struct Mark {
     pub revision: u64,
     pub offset: u64,
+}
+
+/// Some records and where they are, in order, [`MARK_BYTES`] or more apart.
+#[derive(Default)]
+pub(crate) struct Marks(Vec<Mark>);
+
+impl From<Vec<Mark>> for Marks {
+    /// Of marks in order.
+    fn from(marks: Vec<Mark>) -> Marks {
+        Marks(marks)
+    }
+}
+
+impl Marks {
+    /// Remembers where a record is, when the last one remembered is far enough behind.
+    pub fn pass(&mut self, revision: u64, offset: u64) {
+        if self.0.last().is_none_or(|last| offset >= last.offset + MARK_BYTES) {
+            self.0.push(Mark { revision, offset });
+        }
+    }
+
+    /// How many of them are of `revision` or before.
+    fn until(&self, revision: u64) -> usize {
+        self.0.partition_point(|mark| mark.revision <= revision)
+    }
 }
 
 impl Segment {
@@ -78,7 +103,7 @@ impl Segment {
             header,
             file,
             end: AtomicU64::new(RECORDS_START),
-            marks: Mutex::new(Vec::new()),
+            marks: Mutex::default(),
             filled: AtomicU64::new(RECORDS_START),
             filling: Mutex::new(()),
             live: AtomicU64::new(0),
@@ -115,22 +140,19 @@ impl Segment {
         self.end.store(end, Ordering::Release);
     }
 
-    /// Remembers where a record is, when the last one remembered is far enough behind.
-    pub fn mark(&self, revision: u64, offset: u64) {
-        let mut marks = self.marks.lock();
-        if marks.last().is_none_or(|last| offset >= last.offset + MARK_BYTES) {
-            marks.push(Mark { revision, offset });
-        }
+    /// Those of its records whose places are remembered.
+    pub fn marks(&self) -> MutexGuard<'_, Marks> {
+        self.marks.lock()
     }
 
     /// The remembered records up to `revision`.
     pub fn marks_until(&self, revision: u64) -> Vec<Mark> {
         let marks = self.marks.lock();
-        marks[..marks.partition_point(|mark| mark.revision <= revision)].to_vec()
+        marks.0[..marks.until(revision)].to_vec()
     }
 
     /// Takes over what was remembered when the store was open before.
-    pub fn set_marks(&self, marks: Vec<Mark>) {
+    pub fn set_marks(&self, marks: Marks) {
         *self.marks.lock() = marks;
     }
 
@@ -206,8 +228,7 @@ impl Segment {
     /// The published records that may have revision `from` or more, beginning at most a mark's distance before.
     pub fn walk_from(&self, from: u64) -> io::Result<Walk> {
         let marks = self.marks.lock();
-        let at = marks.partition_point(|mark| mark.revision <= from);
-        let (before, offset) = match at.checked_sub(1).map(|at| marks[at]) {
+        let (before, offset) = match marks.until(from).checked_sub(1).map(|at| marks.0[at]) {
             Some(mark) => (mark.revision - 1, mark.offset),
             None => (self.header.first_revision - 1, RECORDS_START),
         };
