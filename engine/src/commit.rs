@@ -7,20 +7,19 @@
 //! What arrives while a sync runs forms the next batch.
 //!
 //! After a failed sync the log refuses every later write: the kernel may have dropped the dirty pages, so a
-//! retry proves nothing. A full disk is met before a batch touches the log, refuses that batch, and is tried
+//! retry proves nothing. A full disk refuses the batch that meets it, which leaves nothing in the log, and is tried
 //! again from time to time.
 
 use std::collections::VecDeque;
-use std::io;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
+use crate::append::{Appender, BATCH_BYTES_MAX};
 use crate::chores::{self, Chore};
 use crate::error::{CommitError, ReadError, Refusal};
 use crate::history::{Place, Version};
@@ -28,116 +27,18 @@ use crate::index::Tree;
 use crate::io::is_disk_full;
 use crate::log::{Keeper, Log};
 use crate::queue::{Proposal, Queue};
-use crate::record::{self, Draft, EventKind, Head};
+use crate::record::{Draft, EventKind};
 use crate::sabotage;
-use crate::segment::Segment;
 use crate::snapshot::{Entry, Root};
 use crate::time::{Times, expiry_s};
 use crate::types::{Change, Committed, Durability, Expected, Payload};
+use crate::vitals::Vitals;
 use crate::watch::{Event, Hub, Memo};
 
-/// A batch that has grown to this size is written. A larger one would gain nothing: at 4 MiB the sync is a
-/// small part of the time.
-const BATCH_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// How often room is looked for on a full disk.
 const DISK_FULL_RETRY: Duration = Duration::from_secs(1);
 /// How much room a disk that was full must have before writes are invited again.
 const ROOM_TRIED: usize = 32 * 1024;
-
-/// What others may know about the sequencer's state.
-#[derive(Default)]
-pub(crate) struct Vitals {
-    pub synced: AtomicU64,
-    pub batches: AtomicU64,
-    pub commits: AtomicU64,
-    /// Bytes of their records.
-    pub committed_bytes: AtomicU64,
-    /// Keys deleted because their time was over.
-    pub expired: AtomicU64,
-    /// Time of the newest record, in milliseconds since 1970.
-    pub time_ms: AtomicU64,
-    /// The checkpoint that opening would begin with, if it is sound; 0: none.
-    pub checkpoint: AtomicU64,
-    /// Bytes that reclaim has written since the store was opened.
-    pub rewritten_bytes: AtomicU64,
-    /// Whether every write will be refused until the store is opened again.
-    has_failed: AtomicBool,
-    /// Why writes are refused at present.
-    pub refusal: Mutex<Option<Refusal>>,
-    /// Held during a sync of the log, before the lock of `refusal`.
-    syncing: Mutex<()>,
-}
-
-impl Vitals {
-    /// Notes that writes are refused. What is permanent stays.
-    fn refuse(&self, refusal: Refusal) {
-        let mut current = self.refusal.lock();
-        if matches!(&*current, Some(Refusal::LogFailed { .. })) || current.as_ref() == Some(&refusal) {
-            return;
-        }
-        match &refusal {
-            Refusal::DiskFull => tracing::warn!("writes are refused: {refusal}"),
-            Refusal::LogFailed { .. } => {
-                tracing::error!("writes are refused: {refusal}");
-                self.has_failed.store(true, Ordering::Release);
-            }
-        }
-        *current = Some(refusal);
-    }
-
-    /// Syncs `segment`, after which everything up to `revision` is on disk. One at a time, and none after one that
-    /// failed: a failure is reported once, to one of those who sync, and the others hear of success.
-    pub fn sync(&self, segment: &Segment, revision: u64) -> Result<(), Refusal> {
-        let _alone = self.syncing.lock();
-        if let Some(refusal) = self.failed() {
-            return Err(refusal);
-        }
-        let synced = segment.file.sync_data().map_err(|error| log_failed("sync", &error));
-        match &synced {
-            Ok(()) => {
-                self.synced.fetch_max(revision, Ordering::AcqRel);
-            }
-            Err(refusal) => self.refuse(refusal.clone()),
-        }
-        synced
-    }
-
-    /// Why every write will be refused until the store is opened again.
-    fn failed(&self) -> Option<Refusal> {
-        if !self.has_failed.load(Ordering::Acquire) {
-            return None;
-        }
-        let refusal = self.refusal.lock().clone();
-        refusal.filter(|refusal| {
-            matches!(refusal, Refusal::LogFailed { .. }) && !sabotage::writes_after_failed_sync()
-        })
-    }
-
-    /// Hears that the sequencer ended in the middle of its work.
-    pub fn gave_up(&self) {
-        self.refuse(Refusal::LogFailed { operation: "sequencing", reason: "internal error".into() });
-    }
-
-    fn disk_is_full(&self) -> bool {
-        matches!(&*self.refusal.lock(), Some(Refusal::DiskFull))
-    }
-
-    fn room_again(&self) {
-        let mut current = self.refusal.lock();
-        if matches!(&*current, Some(Refusal::DiskFull)) {
-            tracing::info!("there is room on the store's disk again; writes resume");
-            *current = None;
-        }
-    }
-}
-
-fn log_failed(operation: &'static str, error: &io::Error) -> Refusal {
-    Refusal::LogFailed { operation, reason: error.to_string() }
-}
-
-fn refusal(operation: &'static str, error: &io::Error) -> Refusal {
-    if is_disk_full(error) { Refusal::DiskFull } else { log_failed(operation, error) }
-}
 
 /// The one writer. Lives on its own thread.
 pub(crate) struct Sequencer {
@@ -154,8 +55,8 @@ pub(crate) struct Sequencer {
     revision: u64,
     /// Proposals taken from the queue; empty between turns, kept for its memory.
     batch: VecDeque<Proposal>,
-    /// The encoded records of the batch in the making; they will stand at the log's position.
-    buffer: Vec<u8>,
+    /// The records of the batch in the making.
+    records: Appender,
     pending: Vec<Pending>,
 }
 
@@ -192,7 +93,7 @@ impl Sequencer {
     ) -> Sequencer {
         let root = hub.root();
         let (tree, revision) = (root.tree.clone(), root.revision);
-        let (batch, buffer, pending) = (VecDeque::new(), Vec::new(), Vec::new());
+        let (batch, records, pending) = (VecDeque::new(), Appender::new(), Vec::new());
         Sequencer {
             queue,
             hub,
@@ -204,9 +105,15 @@ impl Sequencer {
             tree,
             revision,
             batch,
-            buffer,
+            records,
             pending,
         }
+    }
+
+    /// From now on a batch is handed over in pieces of so many bytes while it grows.
+    #[cfg(feature = "fault")]
+    pub fn set_piece_bytes(&mut self, piece_bytes: usize) {
+        self.records.set_piece_bytes(piece_bytes);
     }
 
     /// Works until the queue is closed and empty, then syncs.
@@ -318,14 +225,12 @@ impl Sequencer {
         }
         draft.expires_s = state.ttl.map_or(0, |ttl| expiry_s(draft.time_ms, ttl));
         draft.synced = self.vitals.synced.load(Ordering::Acquire).min(self.revision);
-        let segment = self.log.current();
-        let offset = self.log.position() + self.buffer.len() as u64;
-        record::append(&mut self.buffer, &draft, segment.header.salt, offset);
+        let offset = self.records.push(&draft, &self.log);
         let deleted = kind == EventKind::Delete;
         let version = Version {
             revision: draft.revision,
             created: draft.created,
-            segment: segment.header.number,
+            segment: self.log.current().header.number,
             expires_s: draft.expires_s,
             place: Place::new(offset, len, deleted),
         };
@@ -335,15 +240,12 @@ impl Sequencer {
         self.pending.push(Pending { answer, outcome });
     }
 
-    /// The state of `current`, which may still be in the buffer.
+    /// The state of `current`, which may be of the batch in the making.
     fn stored_state(&self, key: &Bytes, current: Version) -> Result<State, ReadError> {
         let root = self.hub.root();
         let (head, record) = if current.revision > root.revision {
-            let start = (current.offset() - self.log.position()) as usize;
-            let bytes = Bytes::copy_from_slice(&self.buffer[start..start + current.len()]);
-            let head = Head::read(&bytes, self.log.current().header.salt, current.offset())
-                .expect("a record just encoded reads back");
-            (head, head.record(&bytes))
+            let (head, bytes) = self.records.record(current.offset(), current.len(), &self.log);
+            (head, head.record(&Bytes::copy_from_slice(bytes)))
         } else {
             let damaged = || ReadError::Damaged { key: key.clone(), revision: current.revision };
             root.entry(key.clone(), current).ok_or_else(damaged)?.read_with_head()?
@@ -352,17 +254,16 @@ impl Sequencer {
         Ok(State { attributes: record.attributes, value: record.value, stamp, ttl: None })
     }
 
-    /// Makes sure that a record of `len` bytes may follow in the buffer, writing what is in it if need be.
+    /// Makes sure that a record of `len` bytes may follow in the batch, beginning a new one if need be.
     fn make_room(&mut self, len: usize) -> Result<(), Refusal> {
-        if !self.buffer.is_empty()
-            && (self.buffer.len() + len > BATCH_BYTES_MAX || !self.log.has_room(self.buffer.len() + len))
-        {
+        let end = self.records.len() + len;
+        if !self.records.is_empty() && (end > BATCH_BYTES_MAX || !self.log.has_room(end)) {
             self.flush()?;
         }
-        if self.log.has_room(self.buffer.len() + len) { Ok(()) } else { self.roll(len) }
+        if self.log.has_room(self.records.len() + len) { Ok(()) } else { self.roll(len) }
     }
 
-    /// Goes on in a new segment; the buffer is empty.
+    /// Goes on in a new segment; the batch is empty.
     fn roll(&mut self, len: usize) -> Result<(), Refusal> {
         // With the old segment synced, only the last one can ever have a torn tail.
         let synced = match sabotage::roll_without_sync() {
@@ -371,7 +272,7 @@ impl Sequencer {
         };
         let rolled = synced.and_then(|()| {
             let rolled = self.log.roll(len, self.revision + 1, &self.keeper);
-            rolled.map_err(|error| refusal("starting a segment", &error))
+            rolled.map_err(|error| Refusal::of("starting a segment", &error))
         });
         rolled.inspect_err(|refusal| self.vitals.refuse(refusal.clone()))
     }
@@ -389,20 +290,15 @@ impl Sequencer {
 
     /// Writes the batch, publishes it and answers everybody in it.
     fn flush(&mut self) -> Result<(), Refusal> {
-        let outcome = if self.buffer.is_empty() { Ok(()) } else { self.write() };
+        let written = if self.records.is_empty() { Ok(Vec::new()) } else { self.write() };
         let before = self.hub.root();
-        match &outcome {
-            Ok(()) if self.buffer.is_empty() => self.answer(&before, Vec::new()),
-            Ok(()) => {
-                let root = self.root(before.oldest);
-                let events = self.events(&root);
-                self.hub.publish(root, &events);
-                self.vitals.time_ms.store(self.times.last_ms(), Ordering::Release);
-                self.vitals.batches.fetch_add(1, Ordering::Relaxed);
-                self.vitals.commits.fetch_add(events.len() as u64, Ordering::Relaxed);
-                self.vitals.committed_bytes.fetch_add(self.buffer.len() as u64, Ordering::Relaxed);
-                self.vitals.room_again();
+        let outcome = match written {
+            Ok(events) => {
+                if !events.is_empty() {
+                    self.publish(before.oldest, &events);
+                }
                 self.answer(&before, events);
+                Ok(())
             }
             Err(refusal) => {
                 self.vitals.refuse(refusal.clone());
@@ -411,26 +307,26 @@ impl Sequencer {
                 for Pending { answer, .. } in self.pending.drain(..) {
                     let _ = answer.send(Err(CommitError::Refused(refusal.clone())));
                 }
+                Err(refusal)
             }
-        }
-        self.buffer.clear();
-        // One huge batch must not keep its memory for good.
-        self.buffer.shrink_to(BATCH_BYTES_MAX);
+        };
+        self.records.clear();
         outcome
     }
 
-    /// Brings the buffer to disk, or to the operating system with relaxed durability.
-    fn write(&mut self) -> Result<(), Refusal> {
-        let len = self.buffer.len();
-        self.log.allocate(len as u64).map_err(|error| refusal("write", &error))?;
-        if let Err(error) = self.log.write(&self.buffer) {
-            // Only a file system that copies on write can be full here. Nobody may ever see a refused write,
-            // so whatever part of it was written has to be gone before the refusal is told.
-            if is_disk_full(&error) && (sabotage::refused_write_left() || self.log.erase(len).is_ok()) {
-                return Err(Refusal::DiskFull);
-            }
-            return Err(log_failed("write", &error));
+    /// Brings the batch to disk, or to the operating system with relaxed durability. Returns its events, which are made
+    /// while the disk is at work.
+    fn write(&mut self) -> Result<Vec<Arc<Event>>, Refusal> {
+        if let Err(error) = self.records.write(&self.log) {
+            // Nobody may ever see a refused write, so whatever part of it was written has to be gone before the
+            // refusal is told.
+            let is_gone = || sabotage::refused_write_left() || self.records.take_back(&self.log).is_ok();
+            return Err(match is_disk_full(&error) && is_gone() {
+                true => Refusal::DiskFull,
+                false => Refusal::log_failed("write", &error),
+            });
         }
+        let events = self.events();
         match self.durability {
             Durability::Sync if sabotage::ack_before_sync() => {}
             Durability::Sync => {
@@ -438,34 +334,47 @@ impl Sequencer {
             }
             Durability::Relaxed => self.keeper.sync_soon(self.log.current(), self.revision),
         }
-        self.log.advance(len);
-        Ok(())
+        self.log.advance(self.records.len());
+        Ok(events)
     }
 
-    /// The events of the batch.
-    fn events(&self, root: &Root) -> Vec<Arc<Event>> {
-        let segment = self.log.current();
+    /// The events of the batch, which may still be refused.
+    fn events(&self) -> Vec<Arc<Event>> {
+        let segments = self.log.segments();
+        let event = |pending: &Pending| {
+            let Outcome::Write { key, version, previous } = &pending.outcome else { return None };
+            Some(Arc::new(Event {
+                revision: version.revision,
+                kind: if version.is_delete() { EventKind::Delete } else { EventKind::Put },
+                key: key.clone(),
+                entry: Entry::new(key.clone(), *version, self.log.current().clone()),
+                previous: previous.and_then(|previous| segments.entry(key.clone(), previous)),
+                memo: Memo::default(),
+                audience: AtomicU32::new(0),
+            }))
+        };
         let mut events = Vec::with_capacity(self.pending.len());
-        let mut marks = segment.marks();
-        let mut len = 0;
-        for pending in &self.pending {
-            if let Outcome::Write { key, version, previous } = &pending.outcome {
-                marks.pass(version.revision, version.offset());
-                len += version.len();
-                self.times.committed(version);
-                events.push(Arc::new(Event {
-                    revision: version.revision,
-                    kind: if version.is_delete() { EventKind::Delete } else { EventKind::Put },
-                    key: key.clone(),
-                    entry: Entry::new(key.clone(), *version, segment.clone()),
-                    previous: previous.and_then(|previous| root.entry(key.clone(), previous)),
-                    memo: Memo::default(),
-                    audience: AtomicU32::new(0),
-                }));
-            }
-        }
-        segment.add_live(len);
+        events.extend(self.pending.iter().filter_map(event));
         events
+    }
+
+    /// Shows the batch, of which these are the events, to everybody.
+    fn publish(&mut self, oldest: u64, events: &[Arc<Event>]) {
+        let segment = self.log.current();
+        let mut marks = segment.marks();
+        for event in events {
+            let version = event.entry.version();
+            marks.pass(version.revision, version.offset());
+            self.times.committed(version);
+        }
+        drop(marks);
+        segment.add_live(self.records.len());
+        self.hub.publish(self.root(oldest), events);
+        self.vitals.time_ms.store(self.times.last_ms(), Ordering::Release);
+        self.vitals.batches.fetch_add(1, Ordering::Relaxed);
+        self.vitals.commits.fetch_add(events.len() as u64, Ordering::Relaxed);
+        self.vitals.committed_bytes.fetch_add(self.records.len() as u64, Ordering::Relaxed);
+        self.vitals.room_again();
     }
 
     /// Answers everybody in the batch; `events` are its writes.

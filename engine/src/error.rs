@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use bytes::Bytes;
 
+use crate::io::is_disk_full;
 use crate::snapshot::Entry;
 
 /// Why a store was not opened. Nothing was changed, apart from a directory that may have been made. Each text is
@@ -136,6 +137,18 @@ pub enum Refusal {
         /// What the operating system said.
         reason: String,
     },
+}
+
+impl Refusal {
+    /// Why `operation` met `error`, for all that follows.
+    pub(crate) fn log_failed(operation: &'static str, error: &io::Error) -> Refusal {
+        Refusal::LogFailed { operation, reason: error.to_string() }
+    }
+
+    /// Why `operation` met `error`, if it has changed nothing.
+    pub(crate) fn of(operation: &'static str, error: &io::Error) -> Refusal {
+        if is_disk_full(error) { Refusal::DiskFull } else { Refusal::log_failed(operation, error) }
+    }
 }
 
 /// Why a backup was not begun.

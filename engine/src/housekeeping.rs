@@ -31,7 +31,6 @@ use self::forgetting::Forgetting;
 use self::rate::{Rate, Tally};
 use self::reclaiming::Reclaiming;
 pub(crate) use self::requests::{Progress, Requests};
-use crate::commit::Vitals;
 use crate::error::Refusal;
 use crate::expiry::Expiry;
 use crate::idle::{Due, Idle};
@@ -39,6 +38,7 @@ use crate::io::{Clock, Storage};
 use crate::log::Numbers;
 use crate::queue::Queue;
 use crate::recovery::Used;
+use crate::vitals::Vitals;
 use crate::watch::Hub;
 
 /// Longest it sleeps: expiry is told in seconds.

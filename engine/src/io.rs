@@ -60,6 +60,9 @@ pub trait File: Send + Sync {
     fn write_out(&self, _offset: u64, _len: u64) -> io::Result<()> {
         Ok(())
     }
+    /// Has the disk begin to take these bytes and does not wait for it: the next [`File::sync_data`] has the less to do, and
+    /// is the one to tell when it failed.
+    fn begin_write_out(&self, _offset: u64, _len: u64) {}
     /// The bytes at `offset..offset + len`, without copying where the disk is real. They keep the file's
     /// contents alive. An error when the range does not lie within the size. A real disk is read when somebody looks at
     /// the bytes, and what it cannot read then is zeros (`mapping.rs`): look at checksums.
@@ -254,6 +257,16 @@ struct Mapped {
 }
 
 impl RealFile {
+    fn sync_range(&self, offset: u64, len: u64, flags: libc::c_uint) -> io::Result<()> {
+        use std::os::fd::AsRawFd;
+        let (offset, len) = (offset.cast_signed(), len.cast_signed());
+        // SAFETY: the descriptor is open as long as `self` lives, and no memory is handed over.
+        match unsafe { libc::sync_file_range(self.file.as_raw_fd(), offset, len, flags) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
     fn map(&self) -> io::Result<&Mapped> {
         if let Some(map) = self.map.get() {
             return Ok(map);
@@ -302,19 +315,18 @@ impl File for RealFile {
     }
 
     fn write_out(&self, offset: u64, len: u64) -> io::Result<()> {
-        use std::os::fd::AsRawFd;
         let flags = libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
-        let (offset, len) = (offset.cast_signed(), len.cast_signed());
-        // SAFETY: the descriptor is open as long as `self` lives, and no memory is handed over.
-        if unsafe { libc::sync_file_range(self.file.as_raw_fd(), offset, len, flags) } == 0 {
-            return Ok(());
-        }
-        let error = io::Error::last_os_error();
+        let Err(error) = self.sync_range(offset, len, flags) else { return Ok(()) };
         match error.raw_os_error() {
             // A system that cannot only has more to do when it syncs.
             Some(libc::ENOSYS | libc::EINVAL | libc::EOPNOTSUPP) => Ok(()),
             _ => Err(error),
         }
+    }
+
+    fn begin_write_out(&self, offset: u64, len: u64) {
+        // Where that cannot be done, the sync does it, and where it went wrong, the sync tells.
+        let _ = self.sync_range(offset, len, libc::SYNC_FILE_RANGE_WRITE);
     }
 
     fn read(&self, offset: u64, len: usize) -> io::Result<Bytes> {

@@ -9,6 +9,7 @@
 //! slices of mapped files. A tail is the log replayed and then followed. The layout of the files is described in
 //! `docs/format.md`. This crate knows bytes, revisions and files, and nothing of what they are used for.
 
+mod append;
 mod backup;
 mod chain;
 mod checkpoint;
@@ -42,6 +43,7 @@ mod testing;
 mod time;
 mod transfer;
 mod types;
+mod vitals;
 mod watch;
 mod workers;
 
@@ -55,7 +57,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 pub use crate::backup::Outgoing;
-use crate::commit::{Sequencer, Vitals};
+use crate::commit::Sequencer;
 pub use crate::error::{
     BackupError, CommitError, CompactError, OpenError, ReadError, Refusal, SnapshotError, TailError,
 };
@@ -73,6 +75,7 @@ pub use crate::types::{
     ATTRIBUTES_BYTES_MAX, Change, Committed, Durability, Expected, KEY_BYTES_MAX, KeyRange, Options, Payload,
     SEGMENT_BYTES_DEFAULT, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, Stats, VALUE_BYTES_MAX, Write,
 };
+use crate::vitals::Vitals;
 use crate::watch::Hub;
 pub use crate::watch::{Event, MEMO_SLOTS, Memo, Tail};
 use crate::workers::Workers;

@@ -9,12 +9,15 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use bytes::Bytes;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::header::{Header, NUMBER_END, RECORDS_START};
+use crate::history::Version;
 use crate::io::{File, Storage, is_disk_full};
 use crate::sabotage;
 use crate::segment::{FILL_STEP, Segment};
+use crate::snapshot::Entry;
 
 /// Name of a segment that is being made. Whatever is found under it on opening is of no use.
 pub(crate) const NEXT_NAME: &str = "next.segment";
@@ -55,6 +58,11 @@ impl Segments {
         let by_number = &self.0.by_number;
         let at = by_number.binary_search_by_key(&number, |segment| segment.header.number).ok()?;
         Some(&by_number[at])
+    }
+
+    /// The entry for a version of a key; `None` when it lies in none of them.
+    pub fn entry(&self, key: Bytes, version: Version) -> Option<Entry> {
+        Some(Entry::new(key, version, self.get(version.segment)?.clone()))
     }
 
     /// Those that make the log, in its order.
@@ -183,14 +191,19 @@ impl Log {
         }
     }
 
-    /// Writes `bytes` at the end. Readers do not see them before [`Log::advance`].
-    pub fn write(&self, bytes: &[u8]) -> io::Result<()> {
-        self.current.file.write_at(self.position, bytes)
+    /// Writes `bytes` at the end, `ahead` bytes further on. Readers do not see them before [`Log::advance`].
+    pub fn write(&self, ahead: usize, bytes: &[u8]) -> io::Result<()> {
+        self.current.file.write_at(self.position + ahead as u64, bytes)
     }
 
-    /// Takes back what a failed write may have left, durably.
+    /// Has the disk begin with `len` bytes that were written `ahead` of the end.
+    pub fn begin_write_out(&self, ahead: usize, len: usize) {
+        self.current.file.begin_write_out(self.position + ahead as u64, len as u64);
+    }
+
+    /// Takes back, durably, what was written of the next `bytes`.
     pub fn erase(&self, bytes: usize) -> io::Result<()> {
-        self.write(&vec![0; bytes])?;
+        self.write(0, &vec![0; bytes])?;
         self.current.file.sync_data()
     }
 

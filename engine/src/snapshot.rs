@@ -40,7 +40,7 @@ impl Root {
     /// The entry for a version of a key.
     pub fn entry(&self, key: Bytes, version: Version) -> Option<Entry> {
         // A root never points into a segment it does not list.
-        Some(Entry { key, version, segment: self.segments.get(version.segment)?.clone() })
+        self.segments.entry(key, version)
     }
 }
 
@@ -175,6 +175,10 @@ impl Entry {
     /// The key.
     pub fn key(&self) -> &Bytes {
         &self.key
+    }
+
+    pub(crate) fn version(&self) -> &Version {
+        &self.version
     }
 
     /// The revision that wrote this state.

@@ -14,11 +14,12 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use crate::commit::{Sequencer, Vitals};
+use crate::commit::Sequencer;
 use crate::housekeeping::{Housekeeper, Requests};
 use crate::io::Storage;
 use crate::log::Keeper;
 use crate::queue::Queue;
+use crate::vitals::Vitals;
 use crate::watch::Hub;
 
 /// How far the housekeeper stands back when others want the processor: its share is a third of theirs. Far less and it

@@ -99,6 +99,11 @@ impl Stepper {
         self.0.housekeeper.press();
     }
 
+    /// From now on batches of more than so many bytes are in the file in part while they grow.
+    pub fn hand_over_in_pieces(&mut self, piece_bytes: usize) {
+        self.0.sequencer.set_piece_bytes(piece_bytes);
+    }
+
     /// Closes the store in the way a server does.
     pub fn close(self) {
         let Workers { mut sequencer, keeper, storage, queue, hub, closing, .. } = self.0;

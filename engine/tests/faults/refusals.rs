@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use engine::fault::{self, Disk, Kind, Verdict};
+use engine::fault::{self, Disk, Kind, Sabotage, Sabotaged, Verdict};
 use engine::{
     Change, CommitError, Committed, Durability, Expected, KeyRange, Options, Payload, Refusal, Write,
 };
@@ -141,6 +141,34 @@ fn what_is_left_of_a_refused_write_never_comes_back() {
             (newest, true),
             "seed {seed}"
         );
+    }
+}
+
+#[test]
+fn a_large_batch_that_is_refused_leaves_nothing_of_the_pieces_that_were_in_the_file_already() {
+    for protected in [true, false] {
+        let disk = Disk::new(1);
+        let options = Options { segment_bytes: 256 * 1024, ..options() };
+        let (engine, mut stepper) = fault::open(&disk, &options).unwrap();
+        stepper.hand_over_in_pieces(4096);
+        stepper.write(&engine, put("/a", 10)).unwrap();
+        disk.limit_free_pages(Some(0));
+        // The first of them fit what was allocated ahead.
+        let keys: Vec<_> = (0..20).map(|n| format!("/b{n}")).collect();
+        let mut answers: Vec<_> = keys.iter().map(|key| Box::pin(engine.commit(put(key, 3_000)))).collect();
+        assert!(answers.iter_mut().all(|answer| fault::now(answer.as_mut()).is_none()));
+        let taken_away = (!protected).then(|| Sabotaged::with(Sabotage::RefusedWriteLeft));
+        stepper.commit();
+        drop(taken_away);
+        for answer in &mut answers {
+            assert_eq!(refusal(fault::now(answer.as_mut()).unwrap()), Refusal::DiskFull);
+        }
+        assert_eq!((engine.revision(), engine.snapshot().count(&KeyRange::all())), (1, 1));
+        drop(answers);
+        drop((engine, stepper));
+        disk.restart();
+        let (engine, _stepper) = fault::open(&disk, &options).unwrap();
+        assert_eq!(engine.revision() == 1, protected, "revision {}", engine.revision());
     }
 }
 

@@ -46,6 +46,9 @@ impl Rates {
 /// A cut that never comes: for worlds in which nothing goes wrong by itself.
 pub const NEVER: Option<(u64, Verdict)> = Some((u64::MAX, Verdict::Proceed));
 
+/// Fewer than most records have.
+const PIECE_BYTES: usize = 100;
+
 /// What a world is like.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
@@ -66,6 +69,8 @@ pub struct Setup {
     pub signs: bool,
     /// Whether the housekeeper works as where many write at once.
     pub pressed: bool,
+    /// Whether batches are handed over in pieces while they grow, as large ones are.
+    pub in_pieces: bool,
     /// Decides what is left of a world that went the same way up to the cut.
     pub fate: u64,
 }
@@ -81,6 +86,7 @@ impl Setup {
             damage: false,
             signs: seed % 5 != 1,
             pressed: seed % 9 < 3,
+            in_pieces: seed % 7 < 3,
             cut: None,
             again: 0,
             fate: 0,
@@ -565,6 +571,9 @@ impl World {
             self.at_work.store(false, Ordering::Relaxed);
             match opened {
                 Ok((engine, mut stepper)) => {
+                    if self.setup.in_pieces {
+                        stepper.hand_over_in_pieces(PIECE_BYTES);
+                    }
                     if self.setup.pressed {
                         stepper.press();
                     }

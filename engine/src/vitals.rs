@@ -1,0 +1,96 @@
+//! What others may know about the sequencer: how far it is, and why it refuses writes if it does.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::error::Refusal;
+use crate::sabotage;
+use crate::segment::Segment;
+
+/// What others may know about the sequencer's state.
+#[derive(Default)]
+pub(crate) struct Vitals {
+    pub synced: AtomicU64,
+    pub batches: AtomicU64,
+    pub commits: AtomicU64,
+    /// Bytes of their records.
+    pub committed_bytes: AtomicU64,
+    /// Keys deleted because their time was over.
+    pub expired: AtomicU64,
+    /// Time of the newest record, in milliseconds since 1970.
+    pub time_ms: AtomicU64,
+    /// The checkpoint that opening would begin with, if it is sound; 0: none.
+    pub checkpoint: AtomicU64,
+    /// Bytes that reclaim has written since the store was opened.
+    pub rewritten_bytes: AtomicU64,
+    /// Whether every write will be refused until the store is opened again.
+    has_failed: AtomicBool,
+    /// Why writes are refused at present.
+    pub refusal: Mutex<Option<Refusal>>,
+    /// Held during a sync of the log, before the lock of `refusal`.
+    syncing: Mutex<()>,
+}
+
+impl Vitals {
+    /// Notes that writes are refused. What is permanent stays.
+    pub fn refuse(&self, refusal: Refusal) {
+        let mut current = self.refusal.lock();
+        if matches!(&*current, Some(Refusal::LogFailed { .. })) || current.as_ref() == Some(&refusal) {
+            return;
+        }
+        match &refusal {
+            Refusal::DiskFull => tracing::warn!("writes are refused: {refusal}"),
+            Refusal::LogFailed { .. } => {
+                tracing::error!("writes are refused: {refusal}");
+                self.has_failed.store(true, Ordering::Release);
+            }
+        }
+        *current = Some(refusal);
+    }
+
+    /// Syncs `segment`, after which everything up to `revision` is on disk. One at a time, and none after one that
+    /// failed: a failure is reported once, to one of those who sync, and the others hear of success.
+    pub fn sync(&self, segment: &Segment, revision: u64) -> Result<(), Refusal> {
+        let _alone = self.syncing.lock();
+        if let Some(refusal) = self.failed() {
+            return Err(refusal);
+        }
+        let synced = segment.file.sync_data().map_err(|error| Refusal::log_failed("sync", &error));
+        match &synced {
+            Ok(()) => {
+                self.synced.fetch_max(revision, Ordering::AcqRel);
+            }
+            Err(refusal) => self.refuse(refusal.clone()),
+        }
+        synced
+    }
+
+    /// Why every write will be refused until the store is opened again.
+    pub fn failed(&self) -> Option<Refusal> {
+        if !self.has_failed.load(Ordering::Acquire) {
+            return None;
+        }
+        let refusal = self.refusal.lock().clone();
+        refusal.filter(|refusal| {
+            matches!(refusal, Refusal::LogFailed { .. }) && !sabotage::writes_after_failed_sync()
+        })
+    }
+
+    /// Hears that the sequencer ended in the middle of its work.
+    pub fn gave_up(&self) {
+        self.refuse(Refusal::LogFailed { operation: "sequencing", reason: "internal error".into() });
+    }
+
+    pub fn disk_is_full(&self) -> bool {
+        matches!(&*self.refusal.lock(), Some(Refusal::DiskFull))
+    }
+
+    pub fn room_again(&self) {
+        let mut current = self.refusal.lock();
+        if matches!(&*current, Some(Refusal::DiskFull)) {
+            tracing::info!("there is room on the store's disk again; writes resume");
+            *current = None;
+        }
+    }
+}
