@@ -18,6 +18,15 @@ pub enum OpenError {
         /// The store's directory.
         dir: PathBuf,
     },
+    /// A backup that stood here was about to be replaced by another when the machine stopped; it is complete, under
+    /// another name.
+    #[error("{}: no store is here, as replacing it was interrupted: give {} this name", dir.display(), replaced.display())]
+    Interrupted {
+        /// Where the store should be.
+        dir: PathBuf,
+        /// Where it is.
+        replaced: PathBuf,
+    },
     /// A later release wrote this store.
     #[error("{}: store format {found} is newer than {supported}, the newest this release reads: start the release that wrote it, or a later one", path.display())]
     NewerFormat {

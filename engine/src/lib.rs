@@ -105,6 +105,9 @@ impl Engine {
     /// Reads the newest sound checkpoint and the log behind it; without a checkpoint all of the log, where a gigabyte
     /// takes about a second when it is cached, else as long as the disk.
     pub fn open(options: Options) -> Result<Engine, OpenError> {
+        if let Some(replaced) = offline::interrupted(&options.dir) {
+            return Err(OpenError::Interrupted { dir: options.dir, replaced });
+        }
         let failed = |operation, source| OpenError::Io { path: options.dir.clone(), operation, source };
         let dir = Dir::open(&options.dir).map_err(|(operation, source)| failed(operation, source))?;
         let dir = dir.ok_or_else(|| OpenError::InUse { dir: options.dir.clone() })?;

@@ -358,3 +358,20 @@ async fn a_directory_in_the_place_of_a_file_is_refused_by_its_name() {
         assert!(error.contains(name) && !error.contains('\n'), "{error}");
     }
 }
+
+#[tokio::test]
+async fn a_directory_that_was_about_to_be_replaced_is_named_and_no_empty_store_made_in_its_place() {
+    let temp = TempDir::new();
+    store(&temp, &["zero"]).await;
+    let replaced = temp.path().with_extension("replaced");
+    std::fs::rename(temp.path(), &replaced).unwrap();
+    let error = Engine::open(engine::Options::new(temp.path())).unwrap_err().to_string();
+    let (dir, name) = (temp.path().display(), replaced.display());
+    assert_eq!(
+        error,
+        format!("{dir}: no store is here, as replacing it was interrupted: give {name} this name")
+    );
+    assert!(!temp.path().exists());
+    std::fs::rename(&replaced, temp.path()).unwrap();
+    assert_eq!(open(&temp).revision(), 1);
+}

@@ -159,7 +159,7 @@ fn beside(place: &Path, suffix: &str) -> PathBuf {
 }
 
 /// The directory that was in `place`, if replacing it was interrupted between the two steps.
-pub(super) fn interrupted(place: &Path) -> Option<PathBuf> {
+pub(crate) fn interrupted(place: &Path) -> Option<PathBuf> {
     let replaced = beside(place, REPLACED);
     (!place.exists() && replaced.exists()).then_some(replaced)
 }

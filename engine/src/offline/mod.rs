@@ -34,6 +34,7 @@ use crate::io::File;
 pub use crate::offline::backup::backup;
 pub use crate::offline::damage::{Damage, Problem};
 use crate::offline::files::ReadFile;
+pub(crate) use crate::offline::making::interrupted;
 pub use crate::offline::receive::Receiver;
 pub use crate::offline::records::{Found, LogRecord, RecordKind, Records};
 pub use crate::offline::restore::{Point, Restored, restore};
@@ -206,7 +207,7 @@ impl Listed {
         let list = match std::fs::read_dir(dir) {
             Ok(list) => list,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(match making::interrupted(dir) {
+                return Err(match interrupted(dir) {
                     Some(replaced) => OfflineError::Interrupted { dir: dir.to_owned(), replaced },
                     None => no_store(),
                 });
