@@ -429,7 +429,7 @@ impl Api {
         if let Some(response) = health::respond(self, path, query) {
             return Ok(response);
         }
-        if let Some(response) = self.metrics.respond(path) {
+        if let Some(response) = self.metrics.respond(path, &self.engine) {
             return Ok(response);
         }
         let is_read = matches!(parts.method, Method::GET | Method::HEAD);

@@ -15,6 +15,8 @@ use serde_json::{Value, json};
 use tests::client::Watch;
 use tests::{Client, Options, PATIENCE, Server, TempDir};
 
+use crate::support::metric;
+
 /// Size of the file system: the objects that every cluster starts with, and some hundred writes.
 const DISK_BYTES: usize = 12 * 1024 * 1024;
 
@@ -179,6 +181,10 @@ async fn a_full_disk_refuses_writes_until_there_is_room_and_nobody_reads_worse_f
     })
     .await;
     assert_eq!(reader.get("/livez").await.status, 200);
+    until("who draws its numbers sees it", async || {
+        metric(&server, "apiserver_store_refuses_writes").await == 1
+    })
+    .await;
     assert!(!list(&reader).await.is_empty());
     // A watch that begins only now reads the log from there.
     let mut late = reader.watch(&watch_path).await;
@@ -210,6 +216,10 @@ async fn a_full_disk_refuses_writes_until_there_is_room_and_nobody_reads_worse_f
         );
         assert_eq!(object["data"]["tag"], json!(tag));
     }
+    assert_eq!(metric(&server, "apiserver_store_refuses_writes").await, 0);
+    let revision = metric(&server, "apiserver_store_revision").await;
+    assert!(metric(&server, "apiserver_store_commits_total").await <= revision);
+    assert!(last.values().all(|&(version, _)| version <= revision));
     // And so it is after the process was killed.
     server.kill();
     server.restart().await;

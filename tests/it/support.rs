@@ -33,6 +33,13 @@ pub fn refusal<T: std::fmt::Debug>(result: kube::Result<T>) -> kube::core::Statu
     }
 }
 
+/// A number of `/metrics`.
+pub async fn metric(server: &Server, name: &str) -> u64 {
+    let text = server.client().another().get("/metrics").await.text();
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.unwrap_or_else(|| panic!("no {name} in {text}")).parse().unwrap()
+}
+
 /// A file or directory of the reference that the project is built after, or `None` and a line that says so: tests that
 /// read it are skipped where it is not.
 pub fn reference(path: &str) -> Option<PathBuf> {

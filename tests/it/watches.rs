@@ -7,6 +7,7 @@ use tests::client::Watch;
 use tests::{Options, Server};
 
 use crate::place::{Place, outcome, version};
+use crate::support::metric;
 
 const END: &str = "k8s.io/initial-events-end";
 
@@ -436,13 +437,6 @@ async fn tables_describe_their_columns_once() {
     }
 }
 
-/// A counter of `/metrics`.
-async fn counted(server: &Server, name: &str) -> u64 {
-    let text = server.client().another().get("/metrics").await.text();
-    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    line.unwrap_or_else(|| panic!("no {name} in {text}")).parse().unwrap()
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_event_is_rendered_once_for_all_who_see_it_alike() {
     const WATCHERS: u64 = 20;
@@ -464,8 +458,8 @@ async fn an_event_is_rendered_once_for_all_who_see_it_alike() {
             streams.push((accept, response.into_body()));
         }
     }
-    let rendered = counted(&server, "apiserver_watch_events_rendered_total").await;
-    let sent = counted(&server, "apiserver_watch_events_sent_total").await;
+    let rendered = metric(&server, "apiserver_watch_events_rendered_total").await;
+    let sent = metric(&server, "apiserver_watch_events_sent_total").await;
     for n in 0..WRITES {
         assert_eq!(server.client().post(path, &map(&format!("m{n}"))).await.status, 201);
     }
@@ -484,8 +478,8 @@ async fn an_event_is_rendered_once_for_all_who_see_it_alike() {
         let common = first.len().min(all.len());
         assert_eq!(first[..common], all[..common], "§8.7: the same to everyone");
     }
-    let rendered = counted(&server, "apiserver_watch_events_rendered_total").await - rendered;
-    let sent = counted(&server, "apiserver_watch_events_sent_total").await - sent;
+    let rendered = metric(&server, "apiserver_watch_events_rendered_total").await - rendered;
+    let sent = metric(&server, "apiserver_watch_events_sent_total").await - sent;
     assert_eq!(sent, WATCHERS * forms.len() as u64 * WRITES);
     assert_eq!(rendered, forms.len() as u64 * WRITES, "once per form, not once per watcher");
 }
