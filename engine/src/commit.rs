@@ -138,9 +138,9 @@ impl Sequencer {
             self.look_for_room();
         }
         let keys = chores::part_keys(batch.len());
-        let time_ms = self.times.next_ms();
-        for proposal in batch.drain(..) {
-            self.propose(proposal, time_ms);
+        if !batch.is_empty() {
+            let time_ms = self.times.next_ms();
+            batch.drain(..).for_each(|proposal| self.propose(proposal, time_ms));
         }
         self.batch = batch;
         // A refusal has been answered and noted.

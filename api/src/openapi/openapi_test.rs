@@ -327,7 +327,7 @@ fn names_follow_the_vocabulary() {
         let list = format!("/apis/{group}/v1/clusterroles");
         let operation = document.at(&["paths", &list, "post"]).unwrap();
         assert!(operation.at(&["requestBody", "content", naming.protobuf_media_type]).is_some());
-        assert_eq!(operation.str_at(&["x-kubernetes-group-version-kind", "group"]), group);
+        assert_eq!(operation.str_at(&[&naming.extension("group-version-kind"), "group"]), group);
         assert_eq!(document.str_at(&["info", "title"]), naming.title);
     }
 }
@@ -473,7 +473,7 @@ fn the_protobuf_form_of_v3_has_the_same_paths_schemas_and_parameters() {
     // SchemaOrReference { 1: Schema }, Schema { 31: Properties { 1: entries } }.
     let deployment = entry(schemas, 1, "io.k8s.api.apps.v1.Deployment");
     assert_eq!(names(at(deployment, &[1, 31]), 1), ["apiVersion", "kind", "metadata", "spec", "status"]);
-    let extension = entry(at(deployment, &[1]), 36, "x-kubernetes-group-version-kind");
+    let extension = entry(at(deployment, &[1]), 36, &KUBERNETES.extension("group-version-kind"));
     assert_eq!(at(extension, &[2]), b"[{\"group\":\"apps\",\"kind\":\"Deployment\",\"version\":\"v1\"}]\n");
     let item = entry(at(&protobuf, &[4]), 1, "/apis/apps/v1/namespaces/{namespace}/deployments/{name}");
     let patch = at(item, &[10]);

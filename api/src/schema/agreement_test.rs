@@ -132,7 +132,7 @@ fn compare_message(report: &mut Report, ours: &Message, theirs: &Value, by_name:
         ours.fields.iter().map(|field| field.name).collect::<Vec<_>>(),
         fields.iter().map(|field| text(field, "json")).collect(),
     );
-    report.same(name, "atomic", ours.atomic, text(theirs, "x-kubernetes-map-type") == "atomic");
+    report.same(name, "atomic", ours.atomic, text(theirs, &KUBERNETES.extension("map-type")) == "atomic");
     let embeds: BTreeMap<_, _> = list(theirs, "embeds")
         .iter()
         .filter(|embed| embed.get("pb").is_some())
@@ -181,8 +181,8 @@ fn compare_field(
         ours.enumeration,
         values.into_iter().flatten().collect::<Vec<_>>().as_slice(),
     );
-    let keys = texts(theirs, "x-kubernetes-list-map-keys");
-    let list_type = match text(theirs, "x-kubernetes-list-type") {
+    let keys = texts(theirs, &KUBERNETES.extension("list-map-keys"));
+    let list_type = match text(theirs, &KUBERNETES.extension("list-type")) {
         "map" => format!("map {keys:?}"),
         "set" => "set".to_owned(),
         _ => "atomic".to_owned(),
@@ -194,19 +194,24 @@ fn compare_field(
     };
     report.same(place, "list type", our_list_type, list_type);
     let strategy: BTreeSet<_> =
-        text(theirs, "x-kubernetes-patch-strategy").split(',').filter(|s| !s.is_empty()).collect();
+        text(theirs, &KUBERNETES.extension("patch-strategy")).split(',').filter(|s| !s.is_empty()).collect();
     let patch = ours.patch;
     let our_strategy =
         [("merge", patch.merge), ("retainKeys", patch.retain_keys), ("replace", patch.replace)];
     let our_strategy = our_strategy.into_iter().filter(|(_, set)| *set).map(|(name, _)| name).collect();
     report.same(place, "patch strategy", our_strategy, strategy);
-    report.same(place, "merge key", patch.merge_key, theirs["x-kubernetes-patch-merge-key"].as_str());
+    report.same(
+        place,
+        "merge key",
+        patch.merge_key,
+        theirs[KUBERNETES.extension("patch-merge-key")].as_str(),
+    );
     let (shape, kind, target) = reference_type(theirs, by_name);
     report.same(place, "shape", ours.shape, shape);
     report.same(place, "kind", our_kind(ours.kind), kind);
-    let map_type = text(theirs, "x-kubernetes-map-type");
+    let map_type = text(theirs, &KUBERNETES.extension("map-type"));
     let struct_atomic = shape == Shape::Single
-        && target.is_some_and(|target| text(target, "x-kubernetes-map-type") == "atomic");
+        && target.is_some_and(|target| text(target, &KUBERNETES.extension("map-type")) == "atomic");
     report.same(
         place,
         "atomic",
