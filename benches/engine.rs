@@ -4,18 +4,25 @@
 //! what upkeep costs in `upkeep.rs`.
 
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use benches::records::{PREFIX, key, put};
 use benches::{process, scale};
 use bytes::Bytes;
-use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group};
 use engine::{Durability, Engine, KeyRange, Options, Write};
 use futures_util::future::join_all;
 use tests::server::TempDir;
 
+/// As in the server.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const VALUE_BYTES: usize = 3584;
 const COMMIT_BYTES: usize = 1024;
+/// Set where the program is run once more, see [`memory_of`].
+const STORE_TO_OPEN: &str = "BENCH_STORE_TO_OPEN";
 
 fn open(directory: &Path) -> Engine {
     Engine::open(Options::new(directory)).expect("the store opens")
@@ -91,12 +98,8 @@ fn open_from_checkpoint(c: &mut Criterion) {
         runtime.block_on(engine.checkpoint());
         runtime.block_on(engine.close());
         drop(engine);
-        let before = process::memory(std::process::id()).anonymous;
-        let engine = open(&store);
-        let taken = (process::memory(std::process::id()).anonymous.saturating_sub(before)) * 1024;
-        let per_key = taken / keys as u64;
+        let per_key = memory_of(&store) / keys as u64;
         eprintln!("{keys} keys of {} bytes: {per_key} bytes of memory each, key included", key(0).len());
-        drop(engine);
         group.throughput(Throughput::Elements(keys as u64));
         group.bench_function(BenchmarkId::new("checkpoint", keys), |b| {
             b.iter_custom(|times| {
@@ -119,6 +122,23 @@ fn open_from_checkpoint(c: &mut Criterion) {
         });
     }
     group.finish();
+}
+
+/// Bytes that opening `store` takes, by a process that does nothing else: this one's allocator has kept memory that it was
+/// given back.
+fn memory_of(store: &Path) -> u64 {
+    let program = std::env::current_exe().expect("a process knows its program");
+    let output = Command::new(program).env(STORE_TO_OPEN, store).output().expect("it starts once more");
+    String::from_utf8_lossy(&output.stdout).trim().parse().expect("it prints a number")
+}
+
+/// Prints, for [`memory_of`], what opening the store takes.
+#[expect(clippy::print_stdout, reason = "the process that asks reads it there")]
+fn print_memory(store: &Path) {
+    let anonymous = || process::memory(std::process::id()).anonymous;
+    let before = anonymous();
+    let _engine = open(store);
+    println!("{}", (anonymous() - before) * 1024);
 }
 
 /// The time until every one of many tails has a new event.
@@ -156,4 +176,13 @@ fn tails(c: &mut Criterion) {
 }
 
 criterion_group!(benches, engine, open_from_checkpoint, tails);
-criterion_main!(benches);
+
+fn main() {
+    match std::env::var_os(STORE_TO_OPEN) {
+        Some(store) => print_memory(Path::new(&store)),
+        None => {
+            benches();
+            Criterion::default().configure_from_args().final_summary();
+        }
+    }
+}

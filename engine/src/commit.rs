@@ -245,7 +245,7 @@ impl Sequencer {
         let root = self.hub.root();
         let (head, record) = if current.revision > root.revision {
             let (head, bytes) = self.records.record(current.offset(), current.len(), &self.log);
-            (head, head.record(&Bytes::copy_from_slice(bytes)))
+            (head, head.record(Bytes::copy_from_slice(bytes)))
         } else {
             let damaged = || ReadError::Damaged { key: key.clone(), revision: current.revision };
             root.entry(key.clone(), current).ok_or_else(damaged)?.read_with_head()?

@@ -29,7 +29,7 @@
 //! A grave is what reclaim leaves of a delete whose final state nobody can ask for any more, while an older state
 //! of the key may still stand in a segment before it.
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 
 use crate::sabotage;
 use crate::types::{ATTRIBUTES_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
@@ -102,15 +102,16 @@ impl Head {
     /// Reads the head at the start of `bytes` without looking at checksums; `None` when a field is out of its
     /// limits or the record does not fit `bytes`. Cheap: a search calls it at every step.
     fn parse(bytes: &[u8]) -> Option<Head> {
-        let (kind, grave) = match bytes.get(71)? {
+        let fixed: &[u8; HEAD_BYTES] = bytes.first_chunk()?;
+        let (kind, grave) = match fixed[71] {
             1 => (EventKind::Put, false),
             2 => (EventKind::Delete, false),
             3 => (EventKind::Delete, true),
             _ => return None,
         };
-        let u64_at = |at: usize| bytes[at..at + 8].iter().rev().fold(0u64, |n, &b| n << 8 | u64::from(b));
-        let u32_at = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
-        let stamp = Stamp { offset: u32_at(60) as usize, len: usize::from(bytes[70]) };
+        let u64_at = |at: usize| fixed[at..at + 8].iter().rev().fold(0u64, |n, &b| n << 8 | u64::from(b));
+        let u32_at = |at: usize| u32::from_le_bytes([fixed[at], fixed[at + 1], fixed[at + 2], fixed[at + 3]]);
+        let stamp = Stamp { offset: u32_at(60) as usize, len: usize::from(fixed[70]) };
         let head = Head {
             revision: u64_at(8),
             created: u64_at(16),
@@ -120,7 +121,7 @@ impl Head {
             expires_s: u32_at(64),
             kind,
             grave,
-            key_len: usize::from(u16::from_le_bytes([bytes[68], bytes[69]])),
+            key_len: usize::from(u16::from_le_bytes([fixed[68], fixed[69]])),
             attributes_len: u32_at(52) as usize,
             value_len: u32_at(48) as usize,
             stamp: (stamp.len > 0).then_some(stamp),
@@ -185,14 +186,12 @@ impl Head {
     }
 
     /// The parts of the record, sharing its bytes. Check them first.
-    pub fn record(&self, bytes: &Bytes) -> Record {
-        let attributes = HEAD_BYTES + self.key_len;
-        let value = attributes + self.attributes_len;
-        Record {
-            key: bytes.slice(HEAD_BYTES..attributes),
-            attributes: bytes.slice(attributes..value),
-            value: bytes.slice(value..value + self.value_len),
-        }
+    pub fn record(&self, mut bytes: Bytes) -> Record {
+        bytes.advance(HEAD_BYTES);
+        let key = bytes.split_to(self.key_len);
+        let attributes = bytes.split_to(self.attributes_len);
+        bytes.truncate(self.value_len);
+        Record { key, attributes, value: bytes }
     }
 }
 
@@ -396,7 +395,7 @@ mod tests {
         assert!(grave.grave && grave.kind == EventKind::Delete && grave.body_is_sound(&out));
         assert_eq!((grave.revision, grave.created, grave.previous), (1234, 1, 3));
         assert_eq!((grave.time_ms, grave.record_len()), (5, 80));
-        let record = grave.record(&Bytes::from(out));
+        let record = grave.record(Bytes::from(out));
         assert_eq!((&record.key[..], record.attributes.len(), record.value.len()), (&b"/a/b"[..], 0, 0));
     }
 
@@ -406,7 +405,7 @@ mod tests {
             let bytes = encoded(&draft(revision));
             let head = Head::read(&bytes, 7, 64).unwrap();
             assert!(head.body_is_sound(&bytes));
-            let record = head.record(&bytes);
+            let record = head.record(bytes.clone());
             assert_eq!(record.key, &b"/a/b"[..]);
             assert_eq!(record.attributes, &b"x=y"[..]);
             assert_eq!(record.value, format!("{{\"v\":\"{revision}\"}}").as_bytes());

@@ -215,7 +215,7 @@ impl Entry {
         if !head.body_is_sound(&bytes) {
             return Err(self.damaged());
         }
-        Ok((head, head.record(&bytes)))
+        Ok((head, head.record(bytes)))
     }
 
     /// The record's bytes with its head, which is sound and the right one; the rest is not checked yet.

@@ -304,3 +304,29 @@ impl Branch {
         self.children.iter().map(|child| child.live).sum()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_found_and_their_places_too_whatever_they_have_in_common() {
+        let mut strings: Vec<Vec<u8>> =
+            vec![vec![], vec![0], vec![0; 7], vec![0; 8], vec![0; 9], vec![0xff; 20]];
+        for prefix in ["", "a", "pods/defa", "pods/default/web-00"] {
+            for end in ["", "\0", "0", "00000000", "00000001", "0000000", "12345678", "123456789", "z"] {
+                strings.push(format!("{prefix}{end}").into());
+            }
+        }
+        strings.sort();
+        strings.dedup();
+        for step in 1..4 {
+            let there: Vec<_> = strings.iter().step_by(step).collect();
+            let mut keys = Keys::default();
+            there.iter().enumerate().for_each(|(at, string)| keys.insert(at, string));
+            for string in &strings {
+                assert_eq!(keys.search(string), there.binary_search(&string), "{string:?} of every {step}");
+            }
+        }
+    }
+}

@@ -110,7 +110,7 @@ impl LogRecord {
 
     /// The value; `None` when it is damaged.
     pub fn value(&self) -> Option<Bytes> {
-        self.sound.then(|| self.head.record(&self.bytes).value)
+        self.sound.then(|| self.head.record(self.bytes.clone()).value)
     }
 
     /// Length of the value in bytes.
