@@ -16,8 +16,10 @@ use crate::record::{self, Draft, Head};
 const PIECE_BYTES: usize = 256 * 1024;
 /// Pieces end where the file's pages do: one that the disk is at work on is not written to.
 const PAGE_BYTES: usize = 4096;
+/// Most pieces of a batch, unless it is a single larger record.
+const PIECES_MAX: usize = 16;
 /// A batch that has grown to this size is complete. A larger one would gain nothing: the sync is a small part of its time.
-pub(crate) const BATCH_BYTES_MAX: usize = 4 * 1024 * 1024;
+pub(crate) const BATCH_BYTES_MAX: usize = PIECES_MAX * PIECE_BYTES;
 
 /// See the module. All of it will stand at the log's position.
 pub(crate) struct Appender {
@@ -76,7 +78,9 @@ impl Appender {
         let end = log.position() as usize + self.bytes.len();
         let end = self.bytes.len() - end % PAGE_BYTES.min(self.piece_bytes);
         let start = self.written;
-        match self.write_until(end, log) {
+        // There are blocks for the whole of it before the first piece is written, as for a batch that is written at once.
+        let room = if start == 0 { log.allocate((PIECES_MAX * self.piece_bytes) as u64) } else { Ok(()) };
+        match room.and_then(|()| self.write_until(end, log)) {
             Ok(()) => log.begin_write_out(start, end - start),
             Err(_) => self.stuck = true,
         }

@@ -162,8 +162,8 @@ impl Queue {
         state.chore = None;
     }
 
-    /// Fills `batch`, which is empty, with what waits, or sleeps until something does, for at most `patience`; a chore counts. False
-    /// once the queue is closed and empty.
+    /// Fills `batch`, which is empty, with what waits, or sleeps until something does, for at most `patience`; a chore
+    /// counts. False once the queue is closed and empty.
     pub fn take(&self, batch: &mut VecDeque<Proposal>, patience: Option<Duration>) -> bool {
         let mut state = self.state.lock();
         while state.proposals.is_empty() && (state.chore.is_none() || state.closed) {

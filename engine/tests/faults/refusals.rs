@@ -152,9 +152,9 @@ fn a_large_batch_that_is_refused_leaves_nothing_of_the_pieces_that_were_in_the_f
         let (engine, mut stepper) = fault::open(&disk, &options).unwrap();
         stepper.hand_over_in_pieces(4096);
         stepper.write(&engine, put("/a", 10)).unwrap();
-        disk.limit_free_pages(Some(0));
-        // The first of them fit what was allocated ahead.
-        let keys: Vec<_> = (0..20).map(|n| format!("/b{n}")).collect();
+        // Sixteen pieces have room, with what was allocated ahead, and no more.
+        disk.limit_free_pages(Some(16));
+        let keys: Vec<_> = (0..60).map(|n| format!("/b{n}")).collect();
         let mut answers: Vec<_> = keys.iter().map(|key| Box::pin(engine.commit(put(key, 3_000)))).collect();
         assert!(answers.iter_mut().all(|answer| fault::now(answer.as_mut()).is_none()));
         let taken_away = (!protected).then(|| Sabotaged::with(Sabotage::RefusedWriteLeft));
