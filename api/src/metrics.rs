@@ -7,7 +7,7 @@
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use engine::Engine;
+use engine::{Engine, Stats};
 use http::StatusCode;
 
 use crate::response::{Response, respond};
@@ -38,7 +38,7 @@ pub struct Metrics {
 }
 
 /// What a number does, in Prometheus's words.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Kind {
     Counter,
     Gauge,
@@ -47,21 +47,22 @@ enum Kind {
 /// One number: its name, what it does, what it says, and how much.
 type Number = (&'static str, Kind, &'static str, u64);
 
+fn counter(name: &'static str, help: &'static str, value: u64) -> Number {
+    (name, Kind::Counter, help, value)
+}
+
+fn gauge(name: &'static str, help: &'static str, value: u64) -> Number {
+    (name, Kind::Gauge, help, value)
+}
+
 impl Metrics {
     fn numbers(&self) -> [Number; 2] {
+        let Metrics { watch_events_rendered: rendered, watch_events_sent: sent } = self;
+        let how_rendered = "Changes made into a watch event, once for all watchers of the same form.";
+        let how_sent = "Changes sent to watchers, counted once for each of them.";
         [
-            (
-                "apiserver_watch_events_rendered_total",
-                Kind::Counter,
-                "Changes made into a watch event, once for all watchers of the same form.",
-                self.watch_events_rendered.value(),
-            ),
-            (
-                "apiserver_watch_events_sent_total",
-                Kind::Counter,
-                "Changes sent to watchers, counted once for each of them.",
-                self.watch_events_sent.value(),
-            ),
+            counter("apiserver_watch_events_rendered_total", how_rendered, rendered.value()),
+            counter("apiserver_watch_events_sent_total", how_sent, sent.value()),
         ]
     }
 
@@ -70,50 +71,33 @@ impl Metrics {
         if path != "/metrics" {
             return None;
         }
-        let text = text(self.numbers().into_iter().chain(numbers_of_store(engine)));
+        let store = numbers_of_store(&engine.stats(), engine.health().is_err());
+        let text = text(self.numbers().into_iter().chain(store));
         Some(respond(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text))
     }
 }
 
 /// What somebody who keeps the only copy wants to draw or to be woken by.
-fn numbers_of_store(engine: &Engine) -> [Number; 16] {
-    let stats = engine.stats();
-    let refuses = u64::from(engine.health().is_err());
-    let count = |name, help, value| (name, Kind::Counter, help, value);
-    let gauge = |name, help, value| (name, Kind::Gauge, help, value);
+fn numbers_of_store(stats: &Stats, refuses: bool) -> [Number; 16] {
+    let next_start = "Revision of the checkpoint that the next start begins with; 0: none.";
+    let rewritten = stats.rewritten_bytes;
     [
-        gauge("apiserver_store_refuses_writes", "1 while writes are refused, else 0.", refuses),
+        gauge("apiserver_store_refuses_writes", "1 while writes are refused, else 0.", refuses.into()),
         gauge("apiserver_store_revision", "Newest revision.", stats.revision),
         gauge("apiserver_store_synced_revision", "Newest revision known to be on disk.", stats.synced),
         gauge("apiserver_store_oldest_revision", "Oldest revision that can be read.", stats.oldest),
-        gauge(
-            "apiserver_store_checkpoint_revision",
-            "Revision that the next start begins with.",
-            stats.checkpoint,
-        ),
+        gauge("apiserver_store_checkpoint_revision", next_start, stats.checkpoint),
         gauge("apiserver_store_keys", "Keys that exist.", stats.keys),
         gauge("apiserver_store_versions", "States of keys that can be read.", stats.versions),
         gauge("apiserver_store_segments", "Segment files.", stats.segments),
         gauge("apiserver_store_record_bytes", "Bytes of all records in the log.", stats.record_bytes),
         gauge("apiserver_store_live_bytes", "Bytes of the records that can be read.", stats.live_bytes),
-        gauge(
-            "apiserver_store_unreadable_pages",
-            "Pages that the disk could not read.",
-            stats.unreadable_pages,
-        ),
-        gauge(
-            "apiserver_store_lost_revisions",
-            "Revisions found damaged at the start.",
-            stats.lost_revisions,
-        ),
-        count("apiserver_store_commits_total", "Writes committed.", stats.commits),
-        count("apiserver_store_batches_total", "Batches that they were synced in.", stats.batches),
-        count("apiserver_store_expired_total", "Keys deleted as their time was over.", stats.expired),
-        count(
-            "apiserver_store_rewritten_bytes_total",
-            "Bytes copied to give space back.",
-            stats.rewritten_bytes,
-        ),
+        gauge("apiserver_store_unreadable_pages", "Pages the disk could not read.", stats.unreadable_pages),
+        gauge("apiserver_store_lost_revisions", "Revisions lost to damage at start.", stats.lost_revisions),
+        counter("apiserver_store_commits_total", "Writes committed.", stats.commits),
+        counter("apiserver_store_batches_total", "Batches that they were synced in.", stats.batches),
+        counter("apiserver_store_expired_total", "Keys deleted as their time was over.", stats.expired),
+        counter("apiserver_store_rewritten_bytes_total", "Bytes copied to give space back.", rewritten),
     ]
 }
 
@@ -135,15 +119,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_number_has_lines_of_its_own_and_counters_say_so_in_their_names() {
+    fn every_number_has_lines_of_its_own() {
         let metrics = Metrics::default();
         metrics.watch_events_sent.add(3);
-        let numbers = [("apiserver_things", Kind::Gauge, "Things.", 7), metrics.numbers()[1]];
+        assert_eq!(metrics.watch_events_sent.value(), 3);
+        let numbers = [gauge("apiserver_things", "Things.", 7), metrics.numbers()[1]];
         assert_eq!(
             text(numbers.into_iter()),
             "# HELP apiserver_things Things.\n# TYPE apiserver_things gauge\napiserver_things 7\n\
              # HELP apiserver_watch_events_sent_total Changes sent to watchers, counted once for each of them.\n\
              # TYPE apiserver_watch_events_sent_total counter\napiserver_watch_events_sent_total 3\n"
         );
+    }
+
+    #[test]
+    fn names_are_told_once_and_say_what_counts() {
+        let store = numbers_of_store(&Stats::default(), true);
+        let mut names = std::collections::BTreeSet::new();
+        for (name, kind, ..) in Metrics::default().numbers().into_iter().chain(store) {
+            assert!(name.starts_with("apiserver_") && names.insert(name), "{name}");
+            assert_eq!(name.ends_with("_total"), kind == Kind::Counter, "{name}");
+        }
+        assert_eq!(store[0].3, 1);
     }
 }

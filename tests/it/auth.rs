@@ -331,6 +331,7 @@ async fn roles_grant_what_they_say_where_they_are_bound() {
             &[
                 ("14.1", "DELETE $core/secrets", "", "200 SecretList"),
                 ("14.1", "GET /metrics-of-nobody", "", "404 text: 404 page not found\n"),
+                ("16.2", "GET /metrics/", "", "404 text: 404 page not found\n"),
             ],
         )
         .await;

@@ -35,7 +35,9 @@ pub fn refusal<T: std::fmt::Debug>(result: kube::Result<T>) -> kube::core::Statu
 
 /// A number of `/metrics`.
 pub async fn metric(server: &Server, name: &str) -> u64 {
-    let text = server.client().another().get("/metrics").await.text();
+    let reply = server.client().another().get("/metrics").await;
+    let text = reply.text();
+    assert_eq!(reply.status, 200, "{text}");
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     line.unwrap_or_else(|| panic!("no {name} in {text}")).parse().unwrap()
 }
