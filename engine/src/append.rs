@@ -79,7 +79,8 @@ impl Appender {
         let end = self.bytes.len() - end % PAGE_BYTES.min(self.piece_bytes);
         let start = self.written;
         // There are blocks for the whole of it before the first piece is written, as for a batch that is written at once.
-        let room = if start == 0 { log.allocate((PIECES_MAX * self.piece_bytes) as u64) } else { Ok(()) };
+        let most = self.bytes.len().max(PIECES_MAX * self.piece_bytes);
+        let room = if start == 0 { log.allocate(most as u64) } else { Ok(()) };
         match room.and_then(|()| self.write_until(end, log)) {
             Ok(()) => log.begin_write_out(start, end - start),
             Err(_) => self.stuck = true,
