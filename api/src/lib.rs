@@ -42,6 +42,7 @@ pub mod query;
 pub mod rendition;
 pub mod request;
 pub mod response;
+pub mod retry;
 pub mod schema;
 pub mod selector;
 pub mod server;

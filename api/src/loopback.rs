@@ -15,6 +15,7 @@ use crate::json::{Object, Value};
 use crate::names;
 use crate::object::{meta, metadata_mut, set_meta};
 use crate::pipeline::Api;
+use crate::retry::{Attempts, Exhausted};
 use crate::schema::defaults;
 use crate::schema::registry::Resource;
 use crate::status::{Status, Subject};
@@ -152,6 +153,7 @@ impl<'a> Loopback<'a> {
         mut make: impl FnMut(&Stored, &Object) -> Option<Object>,
     ) -> Result<Option<u64>, Status> {
         let key = store::key(resource, namespace, name);
+        let mut attempts = Attempts::new();
         loop {
             let Some(stored) = self.store().get(&key)? else { return Ok(None) };
             let old = stored.object(resource)?;
@@ -179,6 +181,8 @@ impl<'a> Loopback<'a> {
                 Err(CommitError::Conflict { .. }) => {}
                 Err(error) => return Err(self.api.commit_failed(&error)),
             }
+            let subject = Subject { group: &resource.group, kind: resource.table.plural, name };
+            attempts.again().await.map_err(|Exhausted| Status::stale(subject))?;
         }
     }
 

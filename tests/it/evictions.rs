@@ -130,3 +130,53 @@ async fn pods_that_do_not_count_go_whatever_the_budget_says() {
         "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
     );
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_condition_that_never_comes_true_is_a_conflict_for_every_conditional_verb() {
+    let server = Server::start_upstream().await;
+    let client = server.client();
+    for phase in ["Pending", "Running", "Succeeded"] {
+        pod(client, phase.to_lowercase().as_str(), phase, true).await;
+    }
+    let by_uid = json!({"preconditions": {"uid": "x"}});
+    let by_version = json!({"preconditions": {"resourceVersion": "1"}});
+    let metadata = json!({"name": "pending", "uid": "x"});
+    let mut whole = client.get(&format!("{PODS}/pending")).await.json();
+    whole["metadata"]["uid"] = json!("x");
+    let conditional = json!({"metadata": {"resourceVersion": "1", "labels": {"a": "b"}}});
+    let claim = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"resourceVersion": "1"}});
+    for pod in ["pending", "running", "succeeded"] {
+        for (verb, path, content, body) in [
+            ("POST", "/eviction", "json", json!({"metadata": {"name": pod}, "deleteOptions": by_uid})),
+            (
+                "POST",
+                "/eviction?dryRun=All",
+                "json",
+                json!({"metadata": {"name": pod}, "deleteOptions": by_uid}),
+            ),
+            ("POST", "/eviction", "json", json!({"metadata": {"name": pod}, "deleteOptions": by_version})),
+            ("DELETE", "", "json", by_uid.clone()),
+            ("DELETE", "?dryRun=All", "json", by_version.clone()),
+            ("PATCH", "", "merge-patch+json", conditional.clone()),
+            ("PATCH", "/status", "strategic-merge-patch+json", conditional.clone()),
+            ("PATCH", "?fieldManager=m", "apply-patch+yaml", claim.clone()),
+        ] {
+            let headers = [("content-type", format!("application/{content}"))];
+            let headers = headers.each_ref().map(|(name, value)| (*name, value.as_str()));
+            let body = body.to_string();
+            let path = format!("{PODS}/{pod}{path}");
+            let answer = client.send(verb, &path, &headers, body.as_bytes());
+            let reply = tokio::time::timeout(tests::PATIENCE, answer).await.expect(&path);
+            assert_eq!(reply.status, 409, "{verb} {path} {body}: {}", reply.text());
+        }
+    }
+    let binding = json!({"metadata": metadata, "target": {"kind": "Node", "name": "n"}});
+    assert_eq!(client.post(&format!("{PODS}/pending/binding"), &binding).await.status, 409);
+    assert_eq!(client.put(&format!("{PODS}/pending"), &whole).await.status, 409);
+    whole["metadata"]["uid"] = json!("");
+    whole["metadata"]["resourceVersion"] = json!("1");
+    assert_eq!(client.put(&format!("{PODS}/pending"), &whole).await.status, 409);
+    // Everything else went on being served, and nothing was deleted.
+    assert_eq!(client.get("/healthz").await.status, 200);
+    assert_eq!(client.get(PODS).await.json()["items"].as_array().map(Vec::len), Some(3));
+}

@@ -19,6 +19,7 @@ use crate::json::{self, Object, Value};
 use crate::loopback::Loopback;
 use crate::pipeline::Api;
 use crate::policy::{aggregated, labels_of, selectors_of};
+use crate::retry::Attempts;
 use crate::schema::registry::Resource;
 use crate::status::{Reason, Status};
 use crate::store;
@@ -48,6 +49,7 @@ pub(super) async fn follow(api: Arc<Api>) -> Ending {
 pub async fn reconcile(api: &Api) -> Result<Vec<LabelSelector>, Status> {
     let loopback = Loopback::controller(api, NAME);
     let resource = cluster_roles(&loopback)?;
+    let mut attempts = Attempts::new();
     loop {
         let snapshot = api.engine.snapshot();
         let entries = snapshot.prefix(&store::collection(resource, ""));
@@ -70,6 +72,7 @@ pub async fn reconcile(api: &Api) -> Result<Vec<LabelSelector>, Status> {
         if try_join_all(writes).await?.iter().all(|written| *written == Written::Done) {
             return Ok(roles.iter().filter_map(selectors_of).flatten().collect());
         }
+        attempts.again().await.map_err(Status::internal)?;
     }
 }
 

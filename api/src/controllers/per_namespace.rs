@@ -18,6 +18,7 @@ use crate::bootstrap::{ObjectStore, Target, Written};
 use crate::json::Value;
 use crate::loopback::Loopback;
 use crate::pipeline::Api;
+use crate::retry::Attempts;
 use crate::status::{Reason, Status};
 use crate::store;
 
@@ -91,6 +92,7 @@ where
     async fn ensure(&self, api: &Api, namespace: &str) -> Result<(), Status> {
         let loopback = Loopback::new(api);
         let target = self.target(namespace);
+        let mut attempts = Attempts::new();
         loop {
             let _creation = api.creations.begin();
             if state(api, &loopback.store(), namespace)? != State::Active {
@@ -118,6 +120,7 @@ where
                 }
                 Err(error) => return Err(error),
             }
+            attempts.again().await.map_err(Status::internal)?;
         }
     }
 }

@@ -26,6 +26,7 @@ use crate::patch::PatchKind;
 use crate::query::{FieldValidation, WriteOptions, invalid_options};
 use crate::rendition::{Renderer, refuse_list_transform};
 use crate::response::{Response, respond_object};
+use crate::retry::{Attempts, Exhausted};
 use crate::schema::decode_form::zero_object;
 use crate::schema::defaults;
 use crate::schema::table::Message;
@@ -45,14 +46,17 @@ pub async fn apply(
     let table = call.resource.table;
     let config = configuration(body, (&api_version, table.kind), table.message)?;
     let key = store::key(call.resource, call.info.namespace_of(call.resource), &call.info.name);
+    let mut attempts = Attempts::new();
     loop {
         if endpoint == Endpoint::Main && call.store().get(&key)?.is_none() {
             call.api.authorize_create(call).await?;
             match create(call, &config, &options).await {
                 // Somebody was faster: there is an object to apply to now.
-                Err(status) if status.reason == Reason::AlreadyExists => continue,
+                Err(status) if status.reason == Reason::AlreadyExists => {}
                 created => return respond_object(Renderer::for_call(call)?, StatusCode::CREATED, &created?),
             }
+            attempts.again().await.map_err(|Exhausted| Status::stale(call.subject(&call.info.name)))?;
+            continue;
         }
         let updated = update_owned(call, endpoint, options.dry_run, Owners::AsGiven, |call, stored, old| {
             let live = if call.resource.is_stored_form() {
@@ -70,10 +74,15 @@ pub async fn apply(
             convert::to_stored(call.resource, object, call.api.naming)
         });
         match updated.await {
-            // It went away meanwhile; what is gone is made anew.
-            Err(status) if status.code == StatusCode::NOT_FOUND && endpoint == Endpoint::Main => {}
+            // The object went away in between and is created. Other things can be missing too, such as the role of a
+            // binding: that answer stands.
+            Err(status)
+                if status.code == StatusCode::NOT_FOUND
+                    && endpoint == Endpoint::Main
+                    && call.store().get(&key)?.is_none() => {}
             updated => return respond_object(Renderer::for_call(call)?, StatusCode::OK, &updated?),
         }
+        attempts.again().await.map_err(|Exhausted| Status::stale(call.subject(&call.info.name)))?;
     }
 }
 

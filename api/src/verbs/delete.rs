@@ -18,6 +18,7 @@ use crate::pipeline::Api;
 use crate::query::invalid_options;
 use crate::rendition::{Renderer, refuse_list_transform};
 use crate::response::{Response, respond_object, respond_success};
+use crate::retry::{Attempts, Exhausted};
 use crate::schema::registry::Resource;
 use crate::status::{Details, Status, Subject};
 use crate::store::{self, Store, Stored};
@@ -139,6 +140,7 @@ pub async fn delete_object(
     options: &DeleteOptions,
 ) -> Result<Outcome, Status> {
     let key = store::key(on.resource, namespace, name);
+    let mut attempts = Attempts::new();
     loop {
         let Some(stored) = on.store.get(&key)? else {
             return Err(Status::not_found(on.subject(name)));
@@ -169,6 +171,7 @@ pub async fn delete_object(
             Err(CommitError::Conflict { .. }) => {}
             Err(error) => return Err(on.api.commit_failed(&error)),
         }
+        attempts.again().await.map_err(|Exhausted| Status::stale(on.subject(name)))?;
     }
 }
 

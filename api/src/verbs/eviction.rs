@@ -22,6 +22,7 @@ use crate::loopback::Loopback;
 use crate::object::{at, meta};
 use crate::query::WriteOptions;
 use crate::response::{Response, respond_success};
+use crate::retry::{Attempts, Exhausted};
 use crate::schema::table::SubresourceTable;
 use crate::selector::label::LabelSelector;
 use crate::status::{Cause, Details, Reason, Status, Subject};
@@ -58,6 +59,7 @@ pub async fn evict(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -
     }
     deletion.dry_run |= options.dry_run;
     let conditional = deletion.resource_version.is_some();
+    let mut attempts = Attempts::new();
     loop {
         let (stored, pod) = read(call, &name)?;
         let revision = stored.entry.revision();
@@ -65,7 +67,11 @@ pub async fn evict(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -
         let standing = standing(&pod);
         match standing {
             Standing::Over => {}
-            Standing::Beginning => pin(&mut this, revision),
+            Standing::Beginning => {
+                // The caller's own conditions can fail for good; only the pin may fail and be tried again.
+                check_preconditions(call.resource, &name, &deletion, &pod, &stored)?;
+                pin(&mut this, revision);
+            }
             Standing::Running { ready } => match budget_of(call, &stored)? {
                 None => {}
                 Some(budget) if !ready && lets_unready_go(&budget) => pin(&mut this, revision),
@@ -89,6 +95,7 @@ pub async fn evict(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -
             },
             Err(error) => return Err(error),
         }
+        attempts.again().await.map_err(|Exhausted| Status::stale(call.subject(&name)))?;
     }
     let code = StatusCode::CREATED;
     Ok(respond_success(code, &success(&Details::default(), Some(code)), &call.output))

@@ -17,6 +17,7 @@ use crate::json::Object;
 use crate::object::set_meta;
 use crate::query::invalid_options;
 use crate::response::{Response, respond_success};
+use crate::retry::{Attempts, Exhausted};
 use crate::status::{Details, Reason, Status};
 use crate::store;
 
@@ -62,6 +63,7 @@ pub async fn delete(call: &Call<'_>) -> Result<Response, Status> {
     }
     let namespace = call.info.namespace_of(call.resource);
     let key = store::key(call.resource, namespace, name);
+    let mut attempts = Attempts::new();
     loop {
         let Some(entry) = call.store().snapshot().get(&key) else { return Err(refuse(call)) };
         let revision = entry.revision();
@@ -77,6 +79,7 @@ pub async fn delete(call: &Call<'_>) -> Result<Response, Status> {
             Err(CommitError::Conflict { .. }) => {}
             Err(error) => return Err(call.api.commit_failed(&error)),
         }
+        attempts.again().await.map_err(|Exhausted| Status::stale(call.subject(name)))?;
     }
     tracing::warn!(
         key = %String::from_utf8_lossy(&key),

@@ -22,6 +22,7 @@ use crate::policy;
 use crate::query::WriteOptions;
 use crate::rendition::{Renderer, refuse_list_transform};
 use crate::response::{Response, respond_object};
+use crate::retry::{Attempts, Exhausted};
 use crate::schema::defaults;
 use crate::schema::registry::Resource;
 use crate::server::Stage;
@@ -243,6 +244,7 @@ where
     let key = store::key(call.resource, &namespace, &call.info.name);
     let warnings = call.warnings.len();
     admission::update(call)?;
+    let mut attempts = Attempts::new();
     loop {
         let Some(stored) = call.store().get(&key)? else {
             return Err(Status::not_found(call.subject(&call.info.name)));
@@ -286,6 +288,7 @@ where
             Err(CommitError::Conflict { .. }) => {}
             Err(error) => return Err(call.api.commit_failed(&error)),
         }
+        attempts.again().await.map_err(|Exhausted| Status::stale(call.subject(&call.info.name)))?;
     }
 }
 
