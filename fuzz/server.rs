@@ -78,6 +78,7 @@ impl Server {
             extends: false,
         };
         let parts = Parts {
+            metrics: Arc::default(),
             naming: &KUBERNETES,
             engine,
             authenticator: Authenticator::new().with_anonymous(),

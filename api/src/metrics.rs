@@ -35,6 +35,8 @@ pub struct Metrics {
     pub watch_events_rendered: Counter,
     /// Watch events of changes handed to a connection, bookmarks and initial events not counted.
     pub watch_events_sent: Counter,
+    /// Log lines that could not be written, because standard error did not take them in time or at all.
+    pub log_lines_dropped: Counter,
 }
 
 /// What a number does, in Prometheus's words.
@@ -56,13 +58,15 @@ fn gauge(name: &'static str, help: &'static str, value: u64) -> Number {
 }
 
 impl Metrics {
-    fn numbers(&self) -> [Number; 2] {
-        let Metrics { watch_events_rendered: rendered, watch_events_sent: sent } = self;
+    fn numbers(&self) -> [Number; 3] {
+        let Metrics { watch_events_rendered: rendered, watch_events_sent: sent, log_lines_dropped } = self;
         let how_rendered = "Changes made into a watch event, once for all watchers of the same form.";
         let how_sent = "Changes sent to watchers, counted once for each of them.";
+        let how_dropped = "Log lines that standard error did not take.";
         [
             counter("apiserver_watch_events_rendered_total", how_rendered, rendered.value()),
             counter("apiserver_watch_events_sent_total", how_sent, sent.value()),
+            counter("apiserver_log_lines_dropped_total", how_dropped, log_lines_dropped.value()),
         ]
     }
 

@@ -152,6 +152,8 @@ pub struct Parts {
     pub collects_garbage: bool,
     /// Which controllers run.
     pub controllers: controllers::Selection,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
 }
 
 impl Api {
@@ -171,7 +173,7 @@ impl Api {
         Ok(Api {
             discovery: Discovery::new(catalog.clone(), naming, address.to_string(), other_paths.clone()),
             openapi: OpenApi::new(catalog, naming, &other_paths),
-            metrics: Arc::default(),
+            metrics: parts.metrics,
             backups: Backups::default(),
             lengths: Arc::default(),
             namespaces: namespaces.expect("a test holds that namespaces are built in"),

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Context;
+use api::metrics::Metrics;
 use api::pipeline::{Api, Parts};
 use api::server::{Lifecycle, Limits, Stage};
 use auth::Authenticator;
@@ -24,13 +25,13 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::config::{self, Config};
 use crate::credentials::Credentials;
 use crate::flags::Durability;
-use crate::{files, host, tokens, upgrade};
+use crate::{files, host, logging, tokens, upgrade};
 
 /// Serves until told to stop. `started` is when the process began, for the log.
 ///
 /// # Errors
 /// One that fits one line, when the start fails.
-pub async fn run(config: Config, started: Instant) -> anyhow::Result<()> {
+pub async fn run(config: Config, metrics: Arc<Metrics>, started: Instant) -> anyhow::Result<()> {
     let lifecycle = Lifecycle::new();
     listen_to_signals(&lifecycle)?;
     host::raise_open_files();
@@ -41,7 +42,8 @@ pub async fn run(config: Config, started: Instant) -> anyhow::Result<()> {
     config::remember_profile(&config.data_dir, config.naming)?;
     let engine = open_store(&config)?;
     let credentials = Arc::new(Credentials::prepare(&config, address)?);
-    let handler = Arc::new(api_of(&config, &credentials, address, engine.clone(), lifecycle.clone())?);
+    let handler =
+        Arc::new(api_of(&config, &credentials, address, engine.clone(), lifecycle.clone(), metrics)?);
 
     let tls = api::server::server_config(credentials.serving.clone());
     let limits = Limits { drain_timeout: config.request_timeout, ..Limits::default() };
@@ -102,6 +104,7 @@ fn api_of(
     address: SocketAddr,
     engine: Engine,
     lifecycle: Lifecycle,
+    metrics: Arc<Metrics>,
 ) -> anyhow::Result<Api> {
     let domains = NameDomains::new(config.naming.domain);
     let bundle = CaBundle::from_pem(&credentials.client_cas).context("--client-ca-file")?;
@@ -139,6 +142,7 @@ fn api_of(
         advertised: host::advertised_address(address, config.advertise_address),
         collects_garbage: config.collects_garbage,
         controllers: config.controllers.clone(),
+        metrics,
     };
     Ok(Api::assemble(parts, &config.authorization_modes.0)?)
 }
@@ -154,6 +158,7 @@ fn listen_to_signals(lifecycle: &Lifecycle) -> anyhow::Result<()> {
         lifecycle.advance(Stage::Leaving);
         either(&mut terminate, &mut interrupt).await;
         tracing::warn!("told to stop twice, not waiting any longer");
+        logging::flush();
         #[expect(clippy::disallowed_methods, reason = "this is the one place that means it")]
         std::process::exit(1);
     });

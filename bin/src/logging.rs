@@ -1,27 +1,66 @@
-//! Where log lines go: stderr, one line each, a panic included.
+//! Logging: one line per event on standard error, panics included, without ever waiting for its reader.
+//!
+//! ```text
+//! any thread ─► line ─► Queue (1 MiB at most) ─► thread "log" ─► standard error
+//!                         └ full: the line is dropped and counted
+//! ```
+//!
+//! A request must not wait for whoever reads standard error, and must not fail because there is no reader any more: a
+//! pipe that is full, a pipe that is closed and a disk that is full cost log lines, never the server. Lines that were
+//! dropped are counted in `/metrics`, and announced on standard error once it takes lines again.
 
+use std::io::{self, ErrorKind, Write};
 use std::panic::PanicHookInfo;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
+use api::metrics::Metrics;
+use parking_lot::{Condvar, Mutex};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::fmt::MakeWriter;
 
 use crate::flags::LogFormat;
 
-/// Starts logging for the whole process. RUST_LOG decides what is logged, or else `verbosity`.
-pub fn start(format: LogFormat, verbosity: u8) {
+/// Most bytes that wait to be written: some thousand lines, so a burst survives a reader that pauses for a moment.
+const QUEUE_BYTES_MAX: usize = 1 << 20;
+
+/// Longest that the end of the process waits for the lines still queued.
+const FLUSH_MAX: Duration = Duration::from_millis(500);
+
+/// Pause before another attempt where standard error is a non-blocking pipe that is full.
+const FULL_PIPE_PAUSE: Duration = Duration::from_millis(10);
+
+/// The queue of the process; set by [`start`].
+static QUEUE: OnceLock<Arc<Queue>> = OnceLock::new();
+
+/// Starts logging for the whole process. RUST_LOG decides what is logged, or else `verbosity`. Lines that cannot be
+/// written are counted in `metrics`.
+pub fn start(format: LogFormat, verbosity: u8, metrics: Arc<Metrics>) {
     let level = match verbosity {
         0..=3 => LevelFilter::INFO,
         4..=5 => LevelFilter::DEBUG,
         _ => LevelFilter::TRACE,
     };
+    let queue = QUEUE.get_or_init(|| Arc::new(Queue::new(metrics)));
+    let worker = queue.clone();
+    // Without the thread the queue fills, and then drops lines: the server runs without a log.
+    let _ = std::thread::Builder::new().name("log".to_owned()).spawn(move || worker.run(&mut io::stderr()));
     let filter = EnvFilter::builder().with_default_directive(level.into()).from_env_lossy();
-    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(LineWriter(queue.clone()));
     // Failing means a subscriber is there already, which then serves as well.
     let _ = match format {
         LogFormat::Text => subscriber.try_init(),
         LogFormat::Json => subscriber.json().flatten_event(true).try_init(),
     };
     std::panic::set_hook(Box::new(log_panic));
+}
+
+/// Waits until the queued lines are written, for a bounded time. For the last moments of the process.
+pub fn flush() {
+    if let Some(queue) = QUEUE.get() {
+        queue.flush(FLUSH_MAX);
+    }
 }
 
 fn log_panic(info: &PanicHookInfo) {
@@ -34,4 +73,181 @@ fn log_panic(info: &PanicHookInfo) {
     let place = info.location().map(ToString::to_string).unwrap_or_default();
     let thread = std::thread::current().name().unwrap_or("unnamed").to_owned();
     tracing::error!(place, thread, panic = text, "panicked");
+    // The panic may be about to end the process, and its line with it.
+    flush();
+}
+
+/// Lines on their way to standard error.
+struct Queue {
+    state: Mutex<State>,
+    changed: Condvar,
+    metrics: Arc<Metrics>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Whole lines, in order.
+    waiting: Vec<u8>,
+    /// Whether the worker is writing lines that it has taken out of `waiting`.
+    is_writing: bool,
+}
+
+impl Queue {
+    fn new(metrics: Arc<Metrics>) -> Queue {
+        Queue { state: Mutex::default(), changed: Condvar::new(), metrics }
+    }
+
+    /// Adds a line, or drops it where there is no room. Never waits for the reader.
+    fn push(&self, line: &[u8]) {
+        let mut state = self.state.lock();
+        if state.waiting.len() + line.len() > QUEUE_BYTES_MAX {
+            self.metrics.log_lines_dropped.add(1);
+            return;
+        }
+        state.waiting.extend_from_slice(line);
+        self.changed.notify_all();
+    }
+
+    /// Writes what is queued to `out`, for as long as the process lives.
+    fn run(&self, out: &mut impl Write) -> ! {
+        let mut announced = 0;
+        loop {
+            let lines = self.take();
+            self.write(out, &lines, &mut announced);
+        }
+    }
+
+    /// Waits for lines and takes them all.
+    fn take(&self) -> Vec<u8> {
+        let mut state = self.state.lock();
+        state.is_writing = false;
+        self.changed.notify_all();
+        while state.waiting.is_empty() {
+            self.changed.wait(&mut state);
+        }
+        state.is_writing = true;
+        std::mem::take(&mut state.waiting)
+    }
+
+    /// Writes lines, counts those that could not be written, and announces how many are missing so far.
+    fn write(&self, out: &mut impl Write, lines: &[u8], announced: &mut u64) {
+        let dropped = self.metrics.log_lines_dropped.value();
+        if dropped > *announced {
+            let notice = format!("log lines dropped: {dropped} since the start\n");
+            if write_whole(out, notice.as_bytes()).is_ok() {
+                *announced = dropped;
+            }
+        }
+        if write_whole(out, lines).is_err() {
+            self.metrics.log_lines_dropped.add(lines.iter().filter(|byte| **byte == b'\n').count() as u64);
+        }
+    }
+
+    /// Waits until everything queued is written, at most `longest`.
+    fn flush(&self, longest: Duration) {
+        let until = Instant::now() + longest;
+        let mut state = self.state.lock();
+        while !state.waiting.is_empty() || state.is_writing {
+            if self.changed.wait_until(&mut state, until).timed_out() {
+                return;
+            }
+        }
+    }
+}
+
+/// As `write_all`, also where the other processes of the terminal have made standard error non-blocking.
+fn write_whole(out: &mut impl Write, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match out.write(bytes) {
+            Ok(0) => return Err(ErrorKind::WriteZero.into()),
+            Ok(written) => bytes = &bytes[written..],
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => std::thread::sleep(FULL_PIPE_PAUSE),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Hands the lines of the formatter to the queue.
+struct LineWriter(Arc<Queue>);
+
+impl<'w> MakeWriter<'w> for LineWriter {
+    type Writer = Line<'w>;
+
+    fn make_writer(&'w self) -> Line<'w> {
+        Line(&self.0)
+    }
+}
+
+/// One line; the formatter writes it as a whole.
+struct Line<'w>(&'w Queue);
+
+impl Write for Line<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.push(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A reader that takes nothing while it is away.
+    struct Reader {
+        is_away: bool,
+        seen: Vec<u8>,
+    }
+
+    impl Write for Reader {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            if self.is_away {
+                return Err(ErrorKind::BrokenPipe.into());
+            }
+            // In small pieces, as a pipe that is nearly full takes them.
+            let taken = bytes.len().min(7);
+            self.seen.extend_from_slice(&bytes[..taken]);
+            Ok(taken)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn lines_that_cannot_be_written_are_dropped_counted_and_announced() {
+        let queue = Queue::new(Arc::default());
+        let mut reader = Reader { is_away: true, seen: Vec::new() };
+        let mut announced = 0;
+        queue.push(b"one\n");
+        queue.push(b"two\n");
+        let lines = queue.take();
+        queue.write(&mut reader, &lines, &mut announced);
+        assert_eq!(queue.metrics.log_lines_dropped.value(), 2);
+        reader.is_away = false;
+        queue.push(b"three\n");
+        let lines = queue.take();
+        queue.write(&mut reader, &lines, &mut announced);
+        queue.push(b"four\n");
+        let lines = queue.take();
+        queue.write(&mut reader, &lines, &mut announced);
+        let seen = String::from_utf8(reader.seen).unwrap();
+        assert_eq!(seen, "log lines dropped: 2 since the start\nthree\nfour\n");
+    }
+
+    #[test]
+    fn a_full_queue_drops_lines_and_keeps_those_it_has() {
+        let queue = Queue::new(Arc::default());
+        let line = vec![b'x'; QUEUE_BYTES_MAX / 4];
+        (0..6).for_each(|_| queue.push(&line));
+        assert_eq!((queue.take().len(), queue.metrics.log_lines_dropped.value()), (QUEUE_BYTES_MAX, 2));
+        // The end of the process does not wait for ever for lines that the worker never finishes.
+        queue.flush(Duration::from_millis(1));
+    }
 }

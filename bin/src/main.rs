@@ -19,9 +19,11 @@ mod upgrade;
 
 use std::io::Write;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Context;
+use api::metrics::Metrics;
 
 use crate::config::Config;
 use crate::flags::{Invocation, Stop};
@@ -50,15 +52,17 @@ fn main() -> ExitCode {
 
 fn serve(flags: flags::Flags, started: Instant) -> anyhow::Result<()> {
     let config = Config::from_flags(flags)?;
-    logging::start(config.log_format, config.verbosity);
+    let metrics = Arc::<Metrics>::default();
+    logging::start(config.log_format, config.verbosity, metrics.clone());
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .thread_name("api")
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    let result = runtime.block_on(assemble::run(config, started));
+    let result = runtime.block_on(assemble::run(config, metrics, started));
     // What is still running belongs to connections that were cut.
     runtime.shutdown_background();
+    logging::flush();
     result
 }
 

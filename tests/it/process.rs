@@ -3,13 +3,14 @@
 
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
-use tests::server::binary;
-use tests::{Options, PATIENCE, Server};
+use tests::client::Identity;
+use tests::server::{TempDir, binary};
+use tests::{Client, Options, PATIENCE, Server};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::support::{kube_client, upstream};
@@ -229,4 +230,76 @@ async fn while_leaving_everything_is_served_but_nothing_is_ready() {
     assert_eq!(client.another().post(MAPS, &map("late")).await.status, 201);
     assert_eq!(ending.await.unwrap(), Some(0));
     assert!(client.try_get("/readyz").await.is_none());
+}
+
+/// Starts a server whose standard error is `log`, with a line for every request.
+fn start_logging_to(directory: &TempDir, log: impl Into<Stdio>) -> Running {
+    let child = Command::new(binary())
+        .arg(format!("--data-dir={}", directory.path().display()))
+        .args(["--naming=kubernetes", "--secure-port=0", "-v=9"])
+        .env_remove("RUST_LOG")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(log)
+        .spawn();
+    Running(child.expect("the server runs"))
+}
+
+/// A process that ends with this value.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended already; then there is nothing to kill.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The administrator's client, once the server is ready.
+async fn when_ready(directory: &TempDir) -> Client {
+    let begun = Instant::now();
+    loop {
+        let identity = Identity::from_kubeconfig(&directory.path().join("admin.kubeconfig"));
+        if let Some(client) = identity.map(Client::new)
+            && client.try_get("/readyz").await.is_some_and(|reply| reply.status == 200)
+        {
+            return client;
+        }
+        assert!(begun.elapsed() < PATIENCE, "the server was not ready in time");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn standard_error_that_takes_no_lines_costs_lines_and_not_the_server() {
+    for log in ["closed pipe", "unread pipe", "full disk"] {
+        let directory = TempDir::new();
+        let mut child = match log {
+            "full disk" => {
+                let full = std::fs::File::options().write(true).open("/dev/full").expect("Linux has it");
+                start_logging_to(&directory, full)
+            }
+            _ => start_logging_to(&directory, Stdio::piped()),
+        };
+        if log == "closed pipe" {
+            drop(child.0.stderr.take());
+        }
+        let client = when_ready(&directory).await;
+        // The path is in the log: far more bytes than a pipe and the server's own queue hold.
+        let path = format!("/api/v1/namespaces/{}", "x".repeat(8_000));
+        for request in 0..400 {
+            let answer = tokio::time::timeout(PATIENCE, client.get(&path));
+            assert_eq!(answer.await.expect(log).status, 404, "request {request}: {log}");
+        }
+        let metrics = client.get("/metrics").await.text();
+        let dropped =
+            metrics.lines().find_map(|line| line.strip_prefix("apiserver_log_lines_dropped_total "));
+        let dropped: u64 = dropped.expect("there is such a metric").parse().unwrap();
+        assert!(dropped > 0, "{log}");
+        let pid = rustix::process::Pid::from_raw(child.0.id().cast_signed()).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        let status = tokio::task::spawn_blocking(move || child.0.wait().unwrap()).await.unwrap();
+        assert_eq!(status.code(), Some(0), "{log}");
+    }
 }
