@@ -73,11 +73,16 @@ pub fn same_at(a: &Object, b: &Object, path: &str) -> bool {
 
 /// Whether two objects agree, as [`same_at`] means it, in all but their managed fields and version.
 pub fn same_but_for_managed_fields(a: &Object, b: &Object) -> bool {
+    same_but_for_metadata(a, b, &["managedFields", "resourceVersion"])
+}
+
+/// Whether two objects agree, as [`same_at`] means it, in all but the given members of `metadata`.
+pub fn same_but_for_metadata(a: &Object, b: &Object, ignored: &[&str]) -> bool {
     static NOTHING: Object = Object::new();
     fn metadata(object: &Object) -> &Object {
         object.get("metadata").and_then(Value::as_object).unwrap_or(&NOTHING)
     }
-    same_members(metadata(a), metadata(b), |name| !matches!(name, "managedFields" | "resourceVersion"))
+    same_members(metadata(a), metadata(b), |name| !ignored.contains(&name))
         && same_members(a, b, |name| name != "metadata")
 }
 

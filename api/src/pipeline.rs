@@ -18,7 +18,7 @@ use bytes::Bytes;
 use engine::{CommitError, Engine};
 use http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, HeaderName, WARNING};
 use http::request::Parts as Head;
-use http::{HeaderValue, Method, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
 use crate::admission::namespace_lifecycle::Creations;
 use crate::allocation::{Allocations, Ranges};
@@ -280,6 +280,9 @@ impl Api {
             Err(status) => return respond_status(&status, errors),
         };
         tracing::debug!(verb = info.verb, path = %info.path, user = %user.name, "request");
+        if let Err(status) = refuse_impersonation(&parts.headers) {
+            return refused(&status, errors);
+        }
         let attributes = Attributes {
             user: &user,
             verb: info.verb,
@@ -294,13 +297,7 @@ impl Api {
         };
         let proof = match self.authorizer.authorize(&attributes).await {
             Ok(proof) => proof,
-            Err(denied) => {
-                let mut response = respond_status(&forbidden(&attributes, &denied.message), errors);
-                response
-                    .headers_mut()
-                    .insert(http::header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-                return response;
-            }
+            Err(denied) => return refused(&forbidden(&attributes, &denied.message), errors),
         };
         let work = async {
             if info.is_resource {
@@ -534,6 +531,28 @@ fn check_method(parts: &Head, resource: &Resource, info: &RequestInfo) -> Result
         return Err(Status::method_not_allowed());
     }
     Ok(())
+}
+
+/// Refuses a request that asks to run as another user. Serving it with the caller's own rights would do what the
+/// caller did not ask for.
+///
+/// # Errors
+/// 403 naming the user to impersonate, where the request names one.
+fn refuse_impersonation(headers: &HeaderMap) -> Result<(), Status> {
+    const PREFIX: &str = "impersonate-";
+    if !headers.keys().any(|name| name.as_str().starts_with(PREFIX)) {
+        return Ok(());
+    }
+    let name = headers.get("impersonate-user").and_then(|name| name.to_str().ok()).unwrap_or_default();
+    let subject = Subject { group: "", kind: "users", name };
+    Err(Status::forbidden(subject, "impersonation is not available on this server"))
+}
+
+/// The answer to a request that may not go on.
+fn refused(status: &Status, output: &Output) -> Response {
+    let mut response = respond_status(status, output);
+    response.headers_mut().insert(http::header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
 }
 
 fn forbidden(attributes: &Attributes<'_>, message: &str) -> Status {

@@ -338,6 +338,74 @@ async fn roles_grant_what_they_say_where_they_are_bound() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_to_impersonate_is_refused_and_never_served_as_the_caller() {
+    let place = place("impersonation").await;
+    let root = token(&place, "root");
+    for (header, value, name) in [
+        ("Impersonate-User", "alice", "alice"),
+        ("impersonate-group", "system:masters", ""),
+        ("Impersonate-Uid", "1", ""),
+        ("Impersonate-Extra-scopes", "view", ""),
+        ("Impersonate-Anything", "", ""),
+    ] {
+        for path in ["/api/v1/namespaces/default/configmaps", "/version", "/healthz"] {
+            let reply = root.send("GET", path, &[(header, value)], b"").await;
+            assert_eq!(reply.status, 403, "{header} {path}: {}", reply.text());
+            assert_eq!(reply.header_all("x-content-type-options"), ["nosniff"]);
+            let refused = reply.json();
+            assert_eq!(refused["reason"], "Forbidden");
+            let message = refused["message"].as_str().unwrap();
+            assert!(message.starts_with("users ") && message.contains("impersonation"), "{message}");
+            assert_eq!(refused["details"]["name"].as_str().unwrap_or_default(), name, "{header}");
+        }
+    }
+    // Who asks is still known first.
+    let reply =
+        place.client.with_token("x").send("GET", "/version", &[("Impersonate-User", "alice")], b"").await;
+    assert_eq!(reply.status, 401);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_label_hands_no_rules_to_an_aggregated_role_that_its_writer_does_not_hold() {
+    let place = place("aggregate").await;
+    let manager = json!({"metadata": {"name": "labeller"}, "rules": [
+        {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles"], "verbs": ["get", "create", "update", "patch"]},
+    ]});
+    place.ask("POST /apis/rbac.authorization.k8s.io/v1/clusterroles", &manager.to_string()).await;
+    for role in ["labeller", "view"] {
+        let binding = json!({"metadata": {"name": format!("labeller-{role}")},
+            "subjects": [{"kind": "User", "name": "labeller"}],
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role}});
+        let made = place
+            .ask("POST /apis/rbac.authorization.k8s.io/v1/clusterrolebindings", &binding.to_string())
+            .await;
+        assert_eq!(outcome(&made), "201 ClusterRoleBinding");
+    }
+    let labeller = certified(&place, "labeller", &[], true);
+    let path = "/apis/rbac.authorization.k8s.io/v1/clusterroles/cluster-admin";
+    let label = r#"{"metadata":{"labels":{"rbac.authorization.k8s.io/aggregate-to-view":"true"}}}"#;
+    let mut whole = place.client.get(path).await.json();
+    whole["metadata"]["labels"]["rbac.authorization.k8s.io/aggregate-to-view"] = json!("true");
+    let config = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {
+        "name": "cluster-admin", "labels": {"rbac.authorization.k8s.io/aggregate-to-view": "true"}}});
+    let pointer = "/metadata/labels/rbac.authorization.k8s.io~1aggregate-to-view";
+    let added = json!([{"op": "add", "path": pointer, "value": "true"}]);
+    for (verb, query, content, body) in [
+        ("PUT", "", "json", whole.to_string()),
+        ("PATCH", "", "merge-patch+json", label.to_owned()),
+        ("PATCH", "", "strategic-merge-patch+json", label.to_owned()),
+        ("PATCH", "", "json-patch+json", added.to_string()),
+        ("PATCH", "?fieldManager=m", "apply-patch+yaml", config.to_string()),
+    ] {
+        let content = format!("application/{content}");
+        let (path, headers) = (format!("{path}{query}"), [("content-type", content.as_str())]);
+        let reply = labeller.send(verb, &path, &headers, body.as_bytes()).await;
+        assert_eq!(reply.status, 403, "{verb} {content}: {}", reply.text());
+    }
+    assert_eq!(labeller.get("/api/v1/secrets").await.status, 403);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_grants_what_they_do_not_hold() {
     let place = place("escalation").await;
     let manager = json!({"metadata": {"name": "manager"}, "rules": [
@@ -365,7 +433,12 @@ async fn nobody_grants_what_they_do_not_hold() {
                 ("14.2", "POST $rbac/roles", &not_held.replace("held", "more"), &format!("403 Forbidden: roles.rbac.authorization.k8s.io \"more\" is forbidden: user \"bob\" (groups=[\"system:authenticated\"]) {why}{{APIGroups:[\"\"], Resources:[\"pods\"], Verbs:[\"get\" \"list\"]}}")),
                 ("14.2", "PUT $rbac/roles/held", not_held, &format!("403 Forbidden: roles.rbac.authorization.k8s.io \"held\" is forbidden: user \"bob\" (groups=[\"system:authenticated\"]) {why}…")),
                 ("14.2", "PATCH $rbac/roles/held", r#"{"rules":[{"apiGroups":["*"],"resources":["*"],"verbs":["*"]}]}"#, &format!("403 Forbidden: roles.rbac.authorization.k8s.io \"held\" is forbidden: user \"bob\" (groups=[\"system:authenticated\"]) {why}…")),
-                ("14.2", "PATCH $rbac/roles/secrets", r#"{"metadata":{"labels":{"a":"b"}}}"#, "200 Role"),
+                ("14.2", "PATCH $rbac/roles/maps", r#"{"metadata":{"labels":{"a":"b"}}}"#, "200 Role"),
+                // A label can hand the rules on to an aggregated role; owners and finalizers cannot.
+                ("14.2", "PATCH $rbac/roles/secrets", r#"{"metadata":{"labels":{"a":"b"}}}"#, &format!("403 Forbidden: roles.rbac.authorization.k8s.io \"secrets\" is forbidden: user \"bob\" (groups=[\"system:authenticated\"]) {why}…")),
+                ("14.2", "PATCH $rbac/roles/secrets", r#"{"metadata":{"annotations":{"a":"b"}}}"#, &format!("403 Forbidden: roles.rbac.authorization.k8s.io \"secrets\" is forbidden: user \"bob\" (groups=[\"system:authenticated\"]) {why}…")),
+                ("14.2", "PATCH $rbac/roles/secrets", r#"{"metadata":{"finalizers":["example.com/f"]}}"#, "200 Role"),
+                ("14.2", "PATCH $rbac/roles/secrets", r#"{"metadata":{"finalizers":null}}"#, "200 Role"),
                 ("14.2", "POST $rbac/rolebindings", &bind("maps", "maps"), "201 RoleBinding"),
                 ("14.2", "POST $rbac/rolebindings", &bind("secrets", "secrets"), &format!("403 Forbidden: rolebindings.rbac.authorization.k8s.io \"secrets\" is forbidden: user \"bob\" (groups=[\"system:authenticated\"]) {why}…")),
                 ("14.2", "POST $rbac/rolebindings", &bind("ghost", "ghost"), "404 NotFound: roles.rbac.authorization.k8s.io \"ghost\" not found"),

@@ -3,14 +3,16 @@
 use auth::attributes::Attributes;
 use auth::authz::{Authorizer, Escalation, RoleWrite};
 
-use super::rules::{read_role_ref, read_rules, read_subjects};
+use super::rules::{read_role_ref, read_rules};
 use crate::json::Value;
+use crate::object::same_but_for_metadata;
 
 /// Checks that writing `new` in place of `existing` grants nothing its writer does not hold.
 ///
 /// `asked` are the attributes of the request, for one of `roles`, `clusterroles`, `rolebindings`,
-/// `clusterrolebindings`; objects of other resources pass. Both objects are complete and defaulted. A write that
-/// leaves alone what grants (rules, aggregation rule, subjects, role reference) passes too.
+/// `clusterrolebindings`; objects of other resources pass. Both objects are complete and defaulted. Any change counts,
+/// a label too: labels decide which aggregated roles take the rules over. Only what garbage collection writes passes
+/// (owner references and finalizers), because it must be able to take away roles that it does not hold.
 ///
 /// # Errors
 /// What to answer; see [`Escalation`].
@@ -23,6 +25,9 @@ pub async fn confirm_no_escalation(
     if asked.group != authorizer.rbac().group() {
         return Ok(());
     }
+    if existing.is_some_and(|existing| changes_for_garbage_collection_only(existing, new)) {
+        return Ok(());
+    }
     match asked.resource {
         "roles" | "clusterroles" => {
             let rules = read_rules(new.get("rules"));
@@ -30,29 +35,27 @@ pub async fn confirm_no_escalation(
                 let rule = role.and_then(|role| role.get("aggregationRule"));
                 rule.filter(|rule| !rule.is_null()).cloned()
             };
-            let changes_aggregation = aggregation(existing) != aggregation(Some(new));
-            let same_rules = existing.is_some_and(|role| read_rules(role.get("rules")) == rules);
-            if same_rules && !changes_aggregation {
-                return Ok(());
-            }
+            let aggregates = aggregation(existing).is_some() || aggregation(Some(new)).is_some();
             let (resource, namespace, name) = (asked.resource, asked.namespace, asked.name);
             // The name of an object that is only now created restricts nothing (there is none in the path).
             let name = if asked.verb == "create" { "" } else { name };
-            let write = RoleWrite { resource, namespace, name, rules: &rules, changes_aggregation };
+            let write = RoleWrite { resource, namespace, name, rules: &rules, aggregates };
             authorizer.check_role(asked.user, &write).await
         }
         "rolebindings" | "clusterrolebindings" => {
             let role = read_role_ref(new);
-            let unchanged = existing.is_some_and(|binding| {
-                read_role_ref(binding) == role && read_subjects(binding) == read_subjects(new)
-            });
-            if unchanged {
-                return Ok(());
-            }
             authorizer.check_binding(asked.user, asked.namespace, &role).await
         }
         _ => Ok(()),
     }
+}
+
+/// Whether a write changes nothing but what garbage collection writes, and what the server derives from any write.
+fn changes_for_garbage_collection_only(existing: &Value, new: &Value) -> bool {
+    const WRITTEN: [&str; 5] =
+        ["ownerReferences", "finalizers", "managedFields", "resourceVersion", "generation"];
+    let (Some(existing), Some(new)) = (existing.as_object(), new.as_object()) else { return false };
+    same_but_for_metadata(existing, new, &WRITTEN)
 }
 
 #[cfg(test)]
@@ -98,32 +101,42 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_what_grants_is_checked() {
+    async fn every_change_but_those_of_garbage_collection_is_checked() {
         // Semantics §14.2: resource, before, after, passes.
         let get = "{'rules':[{'verbs':['get'],'apiGroups':[''],'resources':['pods']}]}";
         let put = "{'rules':[{'verbs':['put'],'apiGroups':[''],'resources':['pods']}]}";
         let put_labelled = "{'metadata':{'labels':{'a':'b'}},'rules':[{'verbs':['put'],'apiGroups':[''],'resources':['pods']}]}";
         let aggregated = "{'aggregationRule':{'clusterRoleSelectors':[]}}";
+        let put_owned = "{'metadata':{'ownerReferences':[{'uid':'u'}],'finalizers':['f']},'rules':[{'verbs':['put'],'apiGroups':[''],'resources':['pods']}]}";
+        let get_labelled = "{'metadata':{'labels':{'a':'b'}},'rules':[{'verbs':['get'],'apiGroups':[''],'resources':['pods']}]}";
+        let aggregated_labelled =
+            "{'metadata':{'labels':{'a':'b'}},'aggregationRule':{'clusterRoleSelectors':[]}}";
         let bind = "{'roleRef':{'kind':'ClusterRole','name':'reader'}}";
         let bind_master = "{'roleRef':{'kind':'ClusterRole','name':'master'}}";
         let bind_master_eve =
             "{'roleRef':{'kind':'ClusterRole','name':'master'},'subjects':[{'kind':'User','name':'eve'}]}";
+        let bind_master_labelled =
+            "{'metadata':{'labels':{'a':'b'}},'roleRef':{'kind':'ClusterRole','name':'master'}}";
         let authorizer = authorizer();
         let user = User::new("jane", ["dev"]);
         for (resource, before, after, passes) in [
             ("clusterroles", "", get, true),
             ("clusterroles", "", put, false),
             ("clusterroles", get, put, false),
-            ("clusterroles", put, put_labelled, true),
+            ("clusterroles", put, put_labelled, false),
+            ("clusterroles", put, put_owned, true),
+            ("clusterroles", get, get_labelled, true),
             ("clusterroles", put, get, true),
             ("clusterroles", "", aggregated, false),
             ("clusterroles", aggregated, aggregated, true),
+            ("clusterroles", aggregated, aggregated_labelled, false),
             ("clusterroles", aggregated, "{}", false),
             ("roles", "", put, false),
             ("clusterrolebindings", "", bind, true),
             ("clusterrolebindings", "", bind_master, false),
             ("clusterrolebindings", bind_master, bind_master, true),
             ("clusterrolebindings", bind_master, bind_master_eve, false),
+            ("clusterrolebindings", bind_master, bind_master_labelled, false),
             ("others", "", put, true),
         ] {
             let nothing = Attributes::path(&user, if before.is_empty() { "create" } else { "update" }, "");

@@ -51,12 +51,12 @@ pub struct RoleWrite<'r> {
     pub name: &'r str,
     /// The rules as they will be stored.
     pub rules: &'r [Rule],
-    /// Whether the object sets or changes its aggregation rule.
-    pub changes_aggregation: bool,
+    /// Whether the role has an aggregation rule, before or after the write.
+    pub aggregates: bool,
 }
 
 impl Authorizer {
-    /// Checks the writing of a role. Not asked for updates that leave rules and aggregation rule as they were.
+    /// Checks the writing of a role. Not asked for updates that only garbage collection needs.
     ///
     /// # Errors
     /// [`Escalation::Forbidden`].
@@ -69,15 +69,15 @@ impl Authorizer {
         if let Some(text) = missing_text(user, &held, write.rules) {
             return Err(Escalation::Forbidden(text));
         }
-        if write.changes_aggregation && !uncovered(&held.rules, &full_authority()).is_empty() {
+        if write.aggregates && !uncovered(&held.rules, &full_authority()).is_empty() {
             let text = "must have cluster-admin privileges to use the aggregationRule";
             return Err(Escalation::Forbidden(text.to_owned()));
         }
         Ok(())
     }
 
-    /// Checks the writing of a binding in `namespace` (empty: cluster-wide). Not asked for updates that leave
-    /// subjects and role reference as they were.
+    /// Checks the writing of a binding in `namespace` (empty: cluster-wide). Not asked for updates that only
+    /// garbage collection needs.
     ///
     /// # Errors
     /// The role does not exist, or grants more than the writer holds.

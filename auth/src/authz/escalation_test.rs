@@ -138,7 +138,7 @@ fn a_role_grants_only_what_its_writer_holds() {
     let aggregation = "must have cluster-admin privileges to use the aggregationRule";
     let pods = rules(&["get - pods"]);
     let update = rules(&["update - pods"]);
-    for (user, namespace, name, wanted, changes_aggregation, refusal) in [
+    for (user, namespace, name, wanted, aggregates, refusal) in [
         ("jane", "", "r", &pods, false, ""),
         ("jane", "", "r", &writer, false, jane_may_not),
         ("jane", "ns", "r", &update, false, ""),
@@ -151,19 +151,14 @@ fn a_role_grants_only_what_its_writer_holds() {
     ] {
         let user = User::new(user, ["dev", "ops"]);
         let resource = if namespace.is_empty() { "clusterroles" } else { "roles" };
-        let write = RoleWrite { resource, namespace, name, rules: wanted, changes_aggregation };
+        let write = RoleWrite { resource, namespace, name, rules: wanted, aggregates };
         let got =
             ready(chain.check_role(&user, &write)).err().map_or(String::new(), |error| error.to_string());
         assert_eq!(got, refusal, "{} writes {name:?} in {namespace:?}", user.name);
     }
     let master = User::new("m", ["system:masters"]);
-    let write = RoleWrite {
-        resource: "clusterroles",
-        namespace: "",
-        name: "",
-        rules: &writer,
-        changes_aggregation: true,
-    };
+    let write =
+        RoleWrite { resource: "clusterroles", namespace: "", name: "", rules: &writer, aggregates: true };
     assert_eq!(ready(chain.check_role(&master, &write)), Ok(()));
 }
 
