@@ -6,10 +6,10 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use api::allocation::Ranges;
+use api::context::{Context as Api, Limits, Parts};
 use api::features::Features;
 use api::json::{Value, parse};
 use api::naming::KUBERNETES;
-use api::pipeline::{Api, Limits, Parts};
 use api::server::{ConnectionInfo, Handler, Incoming, Lifecycle};
 use api::verbs::token::Tokens;
 use auth::Authenticator;

@@ -16,7 +16,7 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderName, HeaderValue, Method};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::pipeline::Api;
+use crate::context::Context as Api;
 use crate::response::Response;
 use crate::server::{Body, BodySender, Shutdown};
 use crate::status::{Details, Reason, Status};

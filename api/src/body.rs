@@ -4,9 +4,9 @@ use serde::Deserialize;
 
 use crate::codec::protobuf::{self, envelope::Unknown};
 use crate::codec::{cbor, yaml};
+use crate::context::Context as Api;
 use crate::json::Value;
 use crate::negotiate::Input;
-use crate::pipeline::Api;
 use crate::schema::conform::conform;
 use crate::schema::decode::{DecodeError, Decoded, decode};
 use crate::schema::table::Message;

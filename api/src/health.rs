@@ -6,7 +6,7 @@
 use engine::Durability;
 use http::StatusCode;
 
-use crate::pipeline::Api;
+use crate::context::Context as Api;
 use crate::query::Query;
 use crate::response::{Response, respond_text};
 use crate::server::Stage;

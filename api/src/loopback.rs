@@ -10,11 +10,11 @@ use crate::admission::namespace_lifecycle::{State as NamespaceState, state as na
 use crate::allocation::Reservation;
 use crate::apply::{Reset, Versions, Writer, apply, take_managed_fields};
 use crate::bootstrap::{ObjectStore, Target, Written};
+use crate::context::Context as Api;
 use crate::convert;
 use crate::json::{Object, Value};
 use crate::names;
 use crate::object::{meta, metadata_mut, set_meta};
-use crate::pipeline::Api;
 use crate::retry::{Attempts, Exhausted};
 use crate::schema::defaults;
 use crate::schema::registry::Resource;

@@ -12,9 +12,9 @@
 use engine::{Change, CommitError, Entry, Expected};
 use futures_util::{StreamExt, TryStreamExt, stream};
 
+use crate::context::Context as Api;
 use crate::loopback::Loopback;
 use crate::object::set_meta;
-use crate::pipeline::Api;
 use crate::schema::defaults;
 pub use crate::schema::defaults::MARK;
 use crate::schema::registry::Resource;

@@ -19,9 +19,8 @@ pub struct RequestInfo {
     pub is_resource: bool,
     /// Decoded path.
     pub path: String,
-    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`; the lower-case
-    /// method for non-resource requests; empty for methods without meaning.
-    pub verb: &'static str,
+    /// What is to be done.
+    pub verb: Verb,
     /// API group as in the path; empty for core.
     pub group: String,
     /// API version.
@@ -40,6 +39,55 @@ pub struct RequestInfo {
     pub name_in_path: bool,
     /// The path has the legacy `/watch/` segment.
     pub legacy_watch: bool,
+}
+
+/// What a request does.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Verb {
+    /// Reads one object.
+    Get,
+    /// Reads a collection.
+    List,
+    /// Follows an object or a collection.
+    Watch,
+    /// Makes an object, or runs the operation of a subresource.
+    Create,
+    /// Replaces an object.
+    Update,
+    /// Changes an object.
+    Patch,
+    /// Deletes one object.
+    Delete,
+    /// Deletes the objects of a collection.
+    DeleteCollection,
+    /// The legacy paths below `/proxy/`.
+    Proxy,
+    /// Outside the resource API: the method in lower case. Empty for a method without meaning.
+    Other(&'static str),
+}
+
+impl Default for Verb {
+    fn default() -> Self {
+        Verb::Other("")
+    }
+}
+
+impl Verb {
+    /// The verb as authorization rules and discovery spell it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Verb::Get => "get",
+            Verb::List => "list",
+            Verb::Watch => "watch",
+            Verb::Create => "create",
+            Verb::Update => "update",
+            Verb::Patch => "patch",
+            Verb::Delete => "delete",
+            Verb::DeleteCollection => "deletecollection",
+            Verb::Proxy => "proxy",
+            Verb::Other(method) => method,
+        }
+    }
 }
 
 /// Why a URL cannot be read.
@@ -64,7 +112,7 @@ impl RequestInfo {
         } else {
             Cow::Borrowed(raw_path)
         };
-        let mut info = RequestInfo { verb: lower(method), ..Self::default() };
+        let mut info = RequestInfo { verb: Verb::Other(lower(method)), ..Self::default() };
         let mut parts: Vec<&str> = path.trim_matches('/').split('/').collect();
         let is_resource = match parts.first() {
             Some(&"api") => parts.len() >= 3,
@@ -83,19 +131,19 @@ impl RequestInfo {
         info.version = parts[1].to_owned();
         let mut rest = &parts[2..];
         info.verb = match *method {
-            Method::POST => "create",
-            Method::GET | Method::HEAD => "get",
-            Method::PUT => "update",
-            Method::PATCH => "patch",
-            Method::DELETE => "delete",
-            _ => "",
+            Method::POST => Verb::Create,
+            Method::GET | Method::HEAD => Verb::Get,
+            Method::PUT => Verb::Update,
+            Method::PATCH => Verb::Patch,
+            Method::DELETE => Verb::Delete,
+            _ => Verb::Other(""),
         };
         if rest[0] == "watch" || rest[0] == "proxy" {
             if rest.len() < 2 {
                 return Err(RequestError::Incomplete);
             }
             info.legacy_watch = rest[0] == "watch";
-            info.verb = if info.legacy_watch { "watch" } else { "proxy" };
+            info.verb = if info.legacy_watch { Verb::Watch } else { Verb::Proxy };
             rest = &rest[1..];
         }
         if rest[0] == "namespaces" && rest.len() > 1 {
@@ -107,7 +155,7 @@ impl RequestInfo {
         info.resource = rest[0].to_owned();
         info.name = rest.get(1).copied().unwrap_or_default().to_owned();
         info.name_in_path = !info.name.is_empty();
-        if info.verb != "proxy" {
+        if info.verb != Verb::Proxy {
             info.subresource = rest.get(2).copied().unwrap_or_default().to_owned();
             info.subpath = rest.iter().skip(3).map(|&part| part.to_owned()).collect();
         }
@@ -120,12 +168,12 @@ impl RequestInfo {
     fn classify_collection(&mut self, query: &Query) {
         if self.name.is_empty() {
             match self.verb {
-                "get" if query.flag("watch") => self.verb = "watch",
-                "get" => self.verb = "list",
-                "delete" => self.verb = "deletecollection",
+                Verb::Get if query.flag("watch") => self.verb = Verb::Watch,
+                Verb::Get => self.verb = Verb::List,
+                Verb::Delete => self.verb = Verb::DeleteCollection,
                 _ => {}
             }
-            if matches!(self.verb, "list" | "watch" | "deletecollection") && !self.legacy_watch {
+            if matches!(self.verb, Verb::List | Verb::Watch | Verb::DeleteCollection) && !self.legacy_watch {
                 let selector = query.first("fieldSelector").and_then(|text| FieldTerms::parse(text).ok());
                 if let Some(name) = selector.as_ref().and_then(|terms| terms.exact("metadata.name"))
                     && is_path_segment(name)
@@ -144,7 +192,7 @@ impl RequestInfo {
     /// Whether the request may run for as long as it likes (semantics §3.3).
     pub fn is_long_running(&self) -> bool {
         self.is_resource
-            && (matches!(self.verb, "watch" | "proxy")
+            && (matches!(self.verb, Verb::Watch | Verb::Proxy)
                 || matches!(self.subresource.as_str(), "attach" | "exec" | "proxy" | "log" | "portforward"))
     }
 }
@@ -216,7 +264,7 @@ mod tests {
             assert!(info.is_resource, "{url}");
             let got = format!(
                 "{} {}/{} ns={} res={} name={} sub={}",
-                info.verb,
+                info.verb.as_str(),
                 info.group,
                 info.version,
                 info.namespace,
@@ -240,7 +288,7 @@ mod tests {
         ] {
             let info = parse(method, url);
             assert!(!info.is_resource, "{url}");
-            assert_eq!((info.verb, info.path.as_str()), (verb, url));
+            assert_eq!((info.verb.as_str(), info.path.as_str()), (verb, url));
         }
         for path in ["/api/v1/watch", "/api/v1/watch/"] {
             let query = Query::parse("");

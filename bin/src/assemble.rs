@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Context;
+use api::context::{Context as Api, Parts};
 use api::metrics::Metrics;
-use api::pipeline::{Api, Parts};
 use api::server::{Lifecycle, Limits, Stage};
 use auth::Authenticator;
 use auth::authn::NameDomains;
@@ -54,7 +54,8 @@ pub async fn run(config: Config, metrics: Arc<Metrics>, started: Instant) -> any
         async move { credentials.follow().await }
     });
     upgrade::bring_up(&config.data_dir, &handler).await?;
-    let outcome = handler.bootstrap().await.context("cannot make the objects every cluster starts with")?;
+    let outcome =
+        api::startup::prepare(&handler).await.context("cannot make the objects every cluster starts with")?;
     tracing::debug!(?outcome, "bootstrap");
     let controllers = api::controllers::start(handler.clone());
     lifecycle.advance(Stage::Serving);
@@ -118,7 +119,7 @@ fn api_of(
     if config.anonymous_auth {
         authenticator = authenticator.with_anonymous();
     }
-    let limits = api::pipeline::Limits {
+    let limits = api::context::Limits {
         request_timeout: config.request_timeout,
         min_request_timeout: config.min_request_timeout,
         livez_grace_period: config.livez_grace_period,

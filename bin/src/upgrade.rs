@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use anyhow::Context;
+use api::context::Context as Api;
 use api::older;
-use api::pipeline::Api;
 
 use crate::files;
 

@@ -3,7 +3,7 @@
 use api::attributes::Selection;
 use api::naming::CLUSTER;
 use api::query::{Query, WriteOptions};
-use api::request::{RequestInfo, is_path_segment};
+use api::request::{RequestInfo, Verb, is_path_segment};
 use api::selector::{FieldTerms, LabelSelector};
 use api::verbs::options::{DeleteOptions, ListOptions, version_number};
 use http::Method;
@@ -87,7 +87,7 @@ pub fn request_path(data: &[u8]) {
     let query = Query::parse(raw_query);
     for method in METHODS {
         let Ok(info) = RequestInfo::parse(method, path, &query) else { continue };
-        assert!(VERBS.contains(&info.verb), "{}", info.verb);
+        assert!(VERBS.contains(&info.verb.as_str()), "{:?}", info.verb);
         assert!(!has_broken_escape(path), "a broken escape was let through");
         assert!(!info.name_in_path || !info.name.is_empty());
         if !info.is_resource {
@@ -100,13 +100,13 @@ pub fn request_path(data: &[u8]) {
         if !info.name.is_empty() && !info.name_in_path {
             assert!(is_path_segment(&info.name), "{}", info.name);
         }
-        assert!(info.legacy_watch || info.verb != "watch" || query.flag("watch"));
+        assert!(info.legacy_watch || info.verb != Verb::Watch || query.flag("watch"));
         // A method that changes something is never taken for reading, nor the other way round, except by the path.
-        let reads = matches!(info.verb, "get" | "list" | "watch");
-        let by_path = info.legacy_watch || info.verb == "proxy";
+        let reads = matches!(info.verb, Verb::Get | Verb::List | Verb::Watch);
+        let by_path = info.legacy_watch || info.verb == Verb::Proxy;
         assert!(
             by_path || reads == matches!(*method, Method::GET | Method::HEAD),
-            "{method} is {}",
+            "{method} is {:?}",
             info.verb
         );
     }

@@ -12,9 +12,9 @@ use std::collections::BTreeSet;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use crate::context::Context as Api;
 use crate::json::Object;
 use crate::object::meta;
-use crate::pipeline::Api;
 use crate::status::{Cause, Status, Subject};
 use crate::store::{self, Store};
 use crate::verbs::Call;

@@ -15,9 +15,9 @@ use futures_util::future::try_join_all;
 
 use super::{EVENTS_MAX, Ending};
 use crate::bootstrap::{Target, Written};
+use crate::context::Context as Api;
 use crate::json::{self, Object, Value};
 use crate::loopback::Loopback;
-use crate::pipeline::Api;
 use crate::policy::{aggregated, labels_of, selectors_of};
 use crate::retry::Attempts;
 use crate::schema::registry::Resource;

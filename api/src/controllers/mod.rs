@@ -33,7 +33,7 @@ use engine::TailError;
 use futures_util::FutureExt;
 use tokio::task::JoinSet;
 
-use crate::pipeline::Api;
+use crate::context::Context as Api;
 use crate::status::Status;
 
 /// Most events taken from a tail at once.
@@ -51,7 +51,7 @@ pub struct Controllers {
 }
 
 /// Starts the selected controllers, and the one that keeps the server's own service. Call it when
-/// [`Api::bootstrap`] is done.
+/// [`crate::startup::prepare`] is done.
 pub fn start(api: Arc<Api>) -> Controllers {
     let mut tasks = JoinSet::new();
     let selection = api.controllers.clone();

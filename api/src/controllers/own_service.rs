@@ -11,11 +11,11 @@ use std::sync::Arc;
 use super::{EVENTS_MAX, Ending};
 use crate::allocation::Family;
 use crate::bootstrap::{ObjectStore, Target, Written};
+use crate::context::Context as Api;
 use crate::json::{Object, Value};
 use crate::loopback::Loopback;
 use crate::naming::Naming;
 use crate::object::{copy_path, same_at};
-use crate::pipeline::Api;
 use crate::status::{Reason, Status};
 use crate::store;
 

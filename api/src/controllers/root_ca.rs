@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use super::Ending;
 use super::per_namespace::{self, Wanted};
+use crate::context::Context as Api;
 use crate::json::{Object, Value};
 use crate::naming::Naming;
-use crate::pipeline::Api;
 
 /// Key of the config map under which the certificates stand.
 const KEY: &str = "ca.crt";

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::Ending;
 use super::per_namespace::{self, Wanted};
+use crate::context::Context as Api;
 use crate::json::{Object, Value};
-use crate::pipeline::Api;
 
 /// Follows namespaces and service accounts.
 pub(super) async fn follow(api: Arc<Api>) -> Ending {

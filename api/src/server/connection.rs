@@ -356,7 +356,8 @@ async fn answer<H: Handler>(handler: &H, request: Request, info: &Arc<Connection
     }
 }
 
-fn panic_response() -> Response {
+/// The answer to a request whose handler panicked.
+pub fn panic_response() -> Response {
     let mut response = http::Response::new(Body::from(PANIC_TEXT));
     *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));

@@ -30,7 +30,7 @@ use rustls::pki_types::CertificateDer;
 use tokio::sync::OwnedSemaphorePermit;
 
 pub use body::{Aborted, Body, BodyError, BodySender, Gone, read_body};
-pub use connection::Incoming;
+pub use connection::{Incoming, panic_response};
 pub use lifecycle::{Lifecycle, Shutdown, Stage};
 pub use serve::{Drained, serve};
 pub use tls::{CertificateError, ServingCertificate, server_config};

@@ -49,7 +49,7 @@ pub async fn apply(
     let mut attempts = Attempts::new();
     loop {
         if endpoint == Endpoint::Main && call.store().get(&key)?.is_none() {
-            call.api.authorize_create(call).await?;
+            call.api.authorize_create(call.proof).await?;
             match create(call, &config, &options).await {
                 // Somebody was faster: there is an object to apply to now.
                 Err(status) if status.reason == Reason::AlreadyExists => {}

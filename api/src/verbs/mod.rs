@@ -34,8 +34,8 @@ use http::HeaderMap;
 
 use crate::attributes::Selection;
 use crate::codec::yaml;
+use crate::context::Context as Api;
 use crate::negotiate::Output;
-use crate::pipeline::Api;
 use crate::query::{FieldValidation, Query};
 use crate::request::RequestInfo;
 use crate::schema::registry::Resource;

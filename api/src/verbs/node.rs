@@ -8,6 +8,7 @@ use http::StatusCode;
 use super::Call;
 use crate::json::{Object, Value};
 use crate::object::{at, meta};
+use crate::request::Verb;
 use crate::response::{Response, respond};
 use crate::status::{Reason, Status, Subject};
 use crate::store;
@@ -19,9 +20,9 @@ use crate::store;
 pub async fn connect(call: &Call<'_>) -> Result<Response, Status> {
     let name = &call.info.name;
     let subresource = call.info.subresource.as_str();
-    if matches!(subresource, "exec" | "attach" | "portforward") && call.info.verb != "create" {
+    if matches!(subresource, "exec" | "attach" | "portforward") && call.info.verb != Verb::Create {
         // Whoever may look at a pod may not yet act in it, whatever method opens the connection.
-        call.api.authorize_create(call).await?;
+        call.api.authorize_create(call.proof).await?;
     }
     let key = store::key(call.resource, call.info.namespace_of(call.resource), name);
     let Some(stored) = call.store().get(&key)? else {

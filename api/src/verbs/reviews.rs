@@ -17,6 +17,7 @@ use crate::json::{Object, Value};
 use crate::object::{at, meta};
 use crate::query::WriteOptions;
 use crate::rendition::Renderer;
+use crate::request::Verb;
 use crate::response::Response;
 use crate::schema::encode::encode;
 use crate::status::Status;
@@ -24,9 +25,9 @@ use crate::status::Status;
 /// Serves a resource that has no storage.
 pub async fn serve(call: &mut Call<'_>, body: &Bytes) -> Result<Response, Status> {
     match (call.resource.table.kind, call.info.verb) {
-        ("ComponentStatus", "get" | "list") => component_status(call),
-        ("Binding", "create") => subresource::bind_from_collection(call, body).await,
-        (_, "create") => review(call, body).await,
+        ("ComponentStatus", Verb::Get | Verb::List) => component_status(call),
+        ("Binding", Verb::Create) => subresource::bind_from_collection(call, body).await,
+        (_, Verb::Create) => review(call, body).await,
         _ => Err(Status::method_not_allowed()),
     }
 }
@@ -258,7 +259,7 @@ fn component_status(call: &Call<'_>) -> Result<Response, Status> {
     component.push("conditions", Value::Array(vec![condition.into()]));
     let message = call.resource.table.message;
     match (call.info.verb, call.info.name.as_str()) {
-        ("list", _) => {
+        (Verb::List, _) => {
             let meta_group = call.api.naming.meta_group();
             let options = ListOptions::from_query(call.query, call.selection()?, false, &meta_group)?;
             let mut listed = Vec::new();

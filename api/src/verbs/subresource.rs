@@ -10,6 +10,7 @@ use crate::body::Expected;
 use crate::json::{Object, Value};
 use crate::object::{at, meta, set_meta};
 use crate::query::WriteOptions;
+use crate::request::Verb;
 use crate::response::{Response, respond_success};
 use crate::schema::table::SubresourceTable;
 use crate::status::{Details, Status};
@@ -21,19 +22,19 @@ pub async fn serve(call: &mut Call<'_>, body: &Bytes) -> Result<Response, Status
     let Some(table) = call.resource.table.subresources.iter().find(|table| table.name == name) else {
         return Err(Status::no_such_route());
     };
-    if !table.verbs.contains(&call.info.verb) {
+    if !table.verbs.contains(&call.info.verb.as_str()) {
         return Err(Status::method_not_allowed());
     }
     match (name, call.info.verb, Endpoint::of_parent(name)) {
-        ("scale", "get", _) => scale::get(call, table).await,
-        ("scale", "update", _) => scale::update(call, table, body).await,
-        ("scale", "patch", _) => scale::patch(call, table, body).await,
-        (_, "get", Some(_)) => read::get(call).await,
-        (_, "update", Some(endpoint)) => write::update(call, body, endpoint).await,
-        (_, "patch", Some(endpoint)) => patch::patch(call, body, endpoint).await,
-        ("binding", "create", _) => bind(call, table, body).await,
-        ("eviction", "create", _) => eviction::evict(call, table, body).await,
-        ("token", "create", _) => token::request(call, table, body).await,
+        ("scale", Verb::Get, _) => scale::get(call, table).await,
+        ("scale", Verb::Update, _) => scale::update(call, table, body).await,
+        ("scale", Verb::Patch, _) => scale::patch(call, table, body).await,
+        (_, Verb::Get, Some(_)) => read::get(call).await,
+        (_, Verb::Update, Some(endpoint)) => write::update(call, body, endpoint).await,
+        (_, Verb::Patch, Some(endpoint)) => patch::patch(call, body, endpoint).await,
+        ("binding", Verb::Create, _) => bind(call, table, body).await,
+        ("eviction", Verb::Create, _) => eviction::evict(call, table, body).await,
+        ("token", Verb::Create, _) => token::request(call, table, body).await,
         _ if table.connect || name == "log" => node::connect(call).await,
         _ => Err(Status::no_such_route()),
     }
@@ -84,7 +85,7 @@ pub async fn bind_from_collection(call: &mut Call<'_>, body: &[u8]) -> Result<Re
         return Err(Status::no_such_route());
     };
     // The permission to create bindings is the permission to bind; the pod is reached through it.
-    let info = crate::request::RequestInfo { name: name.clone(), verb: "create", ..call.info.clone() };
+    let info = crate::request::RequestInfo { name: name.clone(), verb: Verb::Create, ..call.info.clone() };
     let mut on_pod = Call {
         api: call.api,
         proof: call.proof,

@@ -21,6 +21,7 @@ use crate::object::{finalizers, meta, metadata_mut, set_meta};
 use crate::policy;
 use crate::query::WriteOptions;
 use crate::rendition::{Renderer, refuse_list_transform};
+use crate::request::Verb;
 use crate::response::{Response, respond_object};
 use crate::retry::{Attempts, Exhausted};
 use crate::schema::defaults;
@@ -148,7 +149,7 @@ pub async fn update(call: &mut Call<'_>, body: &[u8], endpoint: Endpoint) -> Res
     let object = read_update(call, body, &options)?;
     let key = store::key(call.resource, call.info.namespace_of(call.resource), &call.info.name);
     if call.resource.table.put_creates && endpoint == Endpoint::Main && call.store().get(&key)?.is_none() {
-        call.api.authorize_create(call).await?;
+        call.api.authorize_create(call.proof).await?;
         let mut object = object;
         set_meta(&mut object, "resourceVersion", None);
         let stored = create_object(call, object, &options, Owners::Writer).await?;
@@ -300,7 +301,7 @@ fn tracking<'c>(call: &'c Call<'_>, endpoint: Endpoint, manager: &'c str) -> Tra
 fn check_version(call: &Call<'_>, new: &mut Object, old: &Object, stored: &Stored) -> Result<(), Status> {
     let (uid, stored_uid) = (meta(new, "uid"), meta(old, "uid"));
     // Only the body of a PUT says which object it means; a patch that changes it is refused by validation (§20.1).
-    if !uid.is_empty() && uid != stored_uid && call.info.verb != "patch" {
+    if !uid.is_empty() && uid != stored_uid && call.info.verb != Verb::Patch {
         let key = String::from_utf8_lossy(&stored.record.key).into_owned();
         let cause = format!(
             "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: \
@@ -310,7 +311,7 @@ fn check_version(call: &Call<'_>, new: &mut Object, old: &Object, stored: &Store
     }
     let current = stored.entry.revision();
     match meta(new, "resourceVersion") {
-        "" | "0" if call.resource.table.unconditional_update || call.info.verb == "patch" => {}
+        "" | "0" if call.resource.table.unconditional_update || call.info.verb == Verb::Patch => {}
         "" | "0" => {
             let error = FieldError::invalid(
                 "metadata.resourceVersion",

@@ -1,0 +1,226 @@
+//! The context of all requests: the parts of the server, put together once at start and shared from then on.
+//!
+//! Nothing here serves a request. Modules below the request chain reach the store, the registry and the other parts
+//! through a [`Context`]; it knows neither verbs nor routes.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use auth::authz::Mode;
+use auth::{Attributes, Authenticator, Authorized, Authorizer};
+use engine::{CommitError, Engine};
+
+use crate::admission::namespace_lifecycle::Creations;
+use crate::allocation::{Allocations, Ranges};
+use crate::backup::Backups;
+use crate::controllers;
+use crate::discovery::Discovery;
+use crate::discovery::catalog::{Catalog, registry_groups};
+use crate::features::{Feature, Features};
+use crate::health;
+use crate::metrics::Metrics;
+use crate::naming::Naming;
+use crate::negotiate::Formats;
+use crate::openapi::OpenApi;
+use crate::policy::EnginePolicy;
+use crate::rendition::lengths::Lengths;
+use crate::schema::registry::{Registry, Resource};
+use crate::server::Lifecycle;
+use crate::status::{Reason, Status, Subject};
+use crate::verbs::token::Tokens;
+
+/// How long a read waits for a revision that has not happened (semantics §8.2).
+const FRESHNESS_WAIT: Duration = Duration::from_secs(3);
+
+/// Bounds that an operator may set.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Longest a request may take that is not long-running.
+    pub request_timeout: Duration,
+    /// Shortest lifetime of a watch whose client names none.
+    pub min_request_timeout: Duration,
+    /// How long unfinished start-up counts as alive.
+    pub livez_grace_period: Duration,
+    /// How long an event lives after each write; zero: until somebody deletes it.
+    pub event_ttl: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            request_timeout: Duration::from_secs(60),
+            min_request_timeout: Duration::from_secs(1800),
+            livez_grace_period: Duration::ZERO,
+            event_ttl: Duration::from_secs(3_600),
+        }
+    }
+}
+
+/// The server: everything a request may need, shared by all of them.
+pub struct Context {
+    /// The revision log.
+    pub engine: Engine,
+    /// Resource types.
+    pub registry: Registry,
+    /// Vocabulary.
+    pub naming: &'static Naming,
+    /// Encodings.
+    pub formats: Formats,
+    /// Who asks.
+    pub authenticator: Authenticator,
+    /// Whether they may.
+    pub authorizer: Authorizer,
+    /// Stage of the process.
+    pub lifecycle: Lifecycle,
+    /// Bounds.
+    pub limits: Limits,
+    /// Discovery documents.
+    pub discovery: Discovery,
+    /// OpenAPI documents.
+    pub openapi: OpenApi,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+    /// Backups under way.
+    pub backups: Backups,
+    /// Lengths of objects in lists that announce them.
+    pub lengths: Arc<Lengths>,
+    /// The resource every namespaced write looks at.
+    pub namespaces: Arc<Resource>,
+    /// Creations under way, for whoever must know that none is left that saw an older state.
+    pub creations: Creations,
+    /// PEM of the certificates by which clients inside know the server; every namespace has a copy.
+    pub root_ca: String,
+    /// Addresses and ports of services.
+    pub allocations: Allocations,
+    /// How tokens of service accounts are made.
+    pub tokens: Tokens,
+    /// Switches of behaviour.
+    pub features: Features,
+    /// Where this server is reached from inside the cluster, for its own service; `None` when nobody can say.
+    pub advertised: Option<SocketAddr>,
+    /// Whether a garbage collector runs that acts on `orphan` and `foregroundDeletion`.
+    pub collects_garbage: bool,
+    /// Which controllers run.
+    pub controllers: controllers::Selection,
+}
+
+/// What an [`Context`] is made of; the rest follows from it.
+pub struct Parts {
+    /// Vocabulary.
+    pub naming: &'static Naming,
+    /// The revision log.
+    pub engine: Engine,
+    /// Who asks.
+    pub authenticator: Authenticator,
+    /// Stage of the process.
+    pub lifecycle: Lifecycle,
+    /// Bounds.
+    pub limits: Limits,
+    /// Where clients reach the server.
+    pub address: SocketAddr,
+    /// PEM of the certificates by which clients inside know the server.
+    pub root_ca: String,
+    /// What is handed out to services.
+    pub ranges: Ranges,
+    /// How tokens of service accounts are made.
+    pub tokens: Tokens,
+    /// Switches of behaviour.
+    pub features: Features,
+    /// Where the server is reached from inside the cluster.
+    pub advertised: Option<SocketAddr>,
+    /// Whether finalizers of the garbage collector are set, and it runs unless it is deselected.
+    pub collects_garbage: bool,
+    /// Which controllers run.
+    pub controllers: controllers::Selection,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+}
+
+impl Context {
+    /// Puts the server together, with the authorizers of `modes` in their order.
+    ///
+    /// # Errors
+    /// The engine was closed meanwhile.
+    pub fn assemble(parts: Parts, modes: &[Mode]) -> Result<Self, engine::TailError> {
+        let Parts { naming, engine, authenticator, lifecycle, limits, address, root_ca, .. } = parts;
+        let event_ttl = Some(limits.event_ttl).filter(|ttl| !ttl.is_zero());
+        let registry = Registry::with_event_ttl(naming, event_ttl);
+        let rbac_group = naming.group("rbac.authorization", true);
+        let authorizer = Authorizer::new(modes, Arc::new(EnginePolicy::new(engine.clone())?), rbac_group);
+        let catalog = Arc::new(Catalog::new(registry_groups(&registry, |_| true)));
+        let other_paths = health::paths();
+        let namespaces = registry.resource("", "v1", "namespaces").cloned();
+        Ok(Context {
+            discovery: Discovery::new(catalog.clone(), naming, address.to_string(), other_paths.clone()),
+            openapi: OpenApi::new(catalog, naming, &other_paths),
+            metrics: parts.metrics,
+            backups: Backups::default(),
+            lengths: Arc::default(),
+            namespaces: namespaces.expect("a test holds that namespaces are built in"),
+            allocations: Allocations::new(engine.clone(), &registry, parts.ranges),
+            tokens: parts.tokens,
+            formats: Formats { naming, cbor: parts.features.has(Feature::CborServingAndStorage) },
+            features: parts.features,
+            advertised: parts.advertised,
+            collects_garbage: parts.collects_garbage,
+            controllers: parts.controllers,
+            engine,
+            registry,
+            naming,
+            authenticator,
+            authorizer,
+            lifecycle,
+            limits,
+            creations: Creations::default(),
+            root_ca,
+        })
+    }
+
+    /// Waits until the store has reached `revision`, for a bounded time; 0 is always reached.
+    pub async fn wait_for_revision(&self, revision: u64) -> Result<(), Status> {
+        if revision <= self.engine.revision() {
+            return Ok(());
+        }
+        let reached = tokio::time::timeout(FRESHNESS_WAIT, self.engine.reached(revision)).await;
+        reached.map_err(|_| Status::too_large_resource_version(revision, self.engine.revision(), 1))
+    }
+
+    /// What a client hears when the engine took a write for another reason than a conflict.
+    pub fn commit_failed(&self, error: &CommitError) -> Status {
+        match error {
+            CommitError::Conflict { .. } => Status::internal("unexpected conflict"),
+            CommitError::KeyLength { .. }
+            | CommitError::AttributesTooLarge { .. }
+            | CommitError::ValueTooLarge { .. } => {
+                Status::new(Reason::RequestEntityTooLarge, error.to_string())
+            }
+            CommitError::Refused { .. } | CommitError::Closed => {
+                tracing::error!(%error, "write refused by the store");
+                Status::new(Reason::ServiceUnavailable, error.to_string())
+            }
+            CommitError::Damaged(error) => Status::new(Reason::StorageReadError, error.to_string()),
+            CommitError::StampOutOfRange { .. } => Status::internal(error),
+        }
+    }
+
+    /// Whether the user of an allowed request may create its object as well: a PUT or an apply on an object that does
+    /// not exist creates it.
+    ///
+    /// # Errors
+    /// 403 where the authorizers do not allow it.
+    pub async fn authorize_create(&self, proof: &Authorized<'_>) -> Result<(), Status> {
+        let attributes = Attributes { verb: "create", ..*proof.attributes() };
+        self.authorizer
+            .authorize(&attributes)
+            .await
+            .map(drop)
+            .map_err(|denied| forbidden(&attributes, &denied.message))
+    }
+}
+
+/// 403 about the resource that a request asked for.
+pub fn forbidden(attributes: &Attributes<'_>, message: &str) -> Status {
+    let subject = Subject { group: attributes.group, kind: attributes.resource, name: attributes.name };
+    Status::forbidden(subject, message)
+}

@@ -1,0 +1,230 @@
+//! Routes: which resource, document or stream a permitted request gets, and what refuses one whose path or method
+//! means nothing here.
+//!
+//! ```text
+//! Permitted ─┬─ resource: known? ─► scope ─► method ─► negotiate ─► read the body ─► verb ─► compress, warn
+//!            └─ other path: backup · health · metrics · version · discovery · OpenAPI
+//! ```
+//!
+//! Knows which verbs a resource has, and not what they do.
+
+use bytes::Bytes;
+use http::header::WARNING;
+use http::request::Parts as Head;
+use http::{Method, StatusCode};
+
+use crate::backup;
+use crate::compress;
+use crate::context::Context;
+use crate::features::Feature;
+use crate::health;
+use crate::naming::Naming;
+use crate::negotiate::Offer;
+use crate::pipeline::{Permitted, parse_duration};
+use crate::request::{RequestInfo, Verb};
+use crate::response::{Response, respond_status, respond_text};
+use crate::schema::registry::Resource;
+use crate::server::websocket::Upgrade;
+use crate::server::{BODY_BYTES_MAX, BodyError, Incoming, read_body};
+use crate::status::{Reason, Status};
+use crate::strategy::Endpoint;
+use crate::verbs::{self, Call};
+use crate::warning;
+
+/// Serves a permitted request.
+///
+/// # Errors
+/// What to answer instead.
+pub async fn serve(request: Permitted<'_>) -> Result<Response, Status> {
+    if request.info.is_resource { serve_resource(request).await } else { serve_document(request).await }
+}
+
+/// Requests for a resource or one of its subresources.
+async fn serve_resource(request: Permitted<'_>) -> Result<Response, Status> {
+    let Permitted { context, head, query, info, proof, incoming, errors, .. } = request;
+    if let Some(text) = query.first("timeout")
+        && parse_duration(text).is_none()
+    {
+        let quoted = crate::field::go_quote(text);
+        return Err(Status::bad_request(format!(
+            "invalid timeout specified in the request URL - time: invalid duration {quoted}"
+        )));
+    }
+    let Some(resource) = context.registry.resource(&info.group, &info.version, &info.resource) else {
+        if context.registry.version(&info.group, &info.version).is_none() {
+            return Ok(not_found_page());
+        }
+        return Err(Status::no_such_route());
+    };
+    check_scope(resource, info)?;
+    check_method(head, resource, info)?;
+    let offer = match info.verb {
+        Verb::Watch => Offer::Watch,
+        Verb::List => Offer::List,
+        _ => Offer::Object,
+    };
+    let output = context.formats.output(&head.headers, query, offer)?;
+    let body = match info.verb {
+        Verb::Create | Verb::Update | Verb::Patch | Verb::Delete | Verb::DeleteCollection => {
+            match info.verb {
+                Verb::Create | Verb::Update => drop(context.formats.input(&head.headers)?),
+                Verb::Patch => drop(verbs::patch::kind_of(context.formats, &head.headers)?),
+                _ => {}
+            }
+            read(context, incoming).await?
+        }
+        _ => Bytes::new(),
+    };
+    if !body.is_empty() && matches!(info.verb, Verb::Delete | Verb::DeleteCollection) {
+        context.formats.input(&head.headers)?;
+    }
+    let mut call = Call {
+        api: context,
+        proof,
+        info,
+        resource,
+        query,
+        headers: &head.headers,
+        user: proof.user(),
+        output,
+        upgrade: head.extensions.get::<Upgrade>().cloned(),
+        warnings: Vec::new(),
+    };
+    if !resource.table.deprecated.is_empty() {
+        call.warnings.push(deprecation(resource, context.naming));
+    }
+    let result = run(&mut call, &body).await;
+    let warnings = std::mem::take(&mut call.warnings);
+    let mut response = match result {
+        Ok(response)
+            if info.is_long_running()
+                || !context.features.has(Feature::ApiResponseCompression)
+                || !compress::is_accepted(&head.headers) =>
+        {
+            response
+        }
+        Ok(response) => compress::gzip(response).await,
+        Err(status) => respond_status(&status, errors),
+    };
+    for header in warning::headers(&warnings) {
+        response.headers_mut().append(WARNING, header);
+    }
+    Ok(response)
+}
+
+/// Reads the body of a request, within its bounds.
+async fn read(context: &Context, incoming: Incoming) -> Result<Bytes, Status> {
+    read_body(incoming, BODY_BYTES_MAX, context.limits.request_timeout).await.map_err(|error| match error {
+        BodyError::TooLarge => Status::too_large(BODY_BYTES_MAX),
+        BodyError::Timeout => Status::new(Reason::Timeout, "Timeout: request body did not arrive in time"),
+        BodyError::Disconnected => Status::bad_request("unable to read the request body"),
+    })
+}
+
+/// Paths outside the resource API.
+async fn serve_document(request: Permitted<'_>) -> Result<Response, Status> {
+    let Permitted { context, head, query, info, incoming, pretty, .. } = request;
+    let path = info.path.as_str();
+    if path == backup::PATH {
+        return backup::respond(context, &head.method, &read(context, incoming).await?).await;
+    }
+    if let Some(response) = health::respond(context, path, query) {
+        return Ok(response);
+    }
+    if let Some(response) = context.metrics.respond(path, &context.engine) {
+        return Ok(response);
+    }
+    let is_read = matches!(head.method, Method::GET | Method::HEAD);
+    let response = if path == "/version" || path == "/version/" {
+        Some(crate::version::respond().map(Into::into))
+    } else if let Some(response) = context.discovery.respond(path, &head.headers, pretty) {
+        Some(response.map(Into::into))
+    } else {
+        context.openapi.respond(path, head.uri.query(), &head.headers).map(|r| r.map(Into::into))
+    };
+    match response {
+        Some(_) if !is_read => Err(Status::method_not_allowed()),
+        Some(response) => Ok(response),
+        None => Ok(not_found_page()),
+    }
+}
+
+/// Runs the verb.
+async fn run(call: &mut Call<'_>, body: &Bytes) -> Result<Response, Status> {
+    if call.resource.table.storage.is_none() {
+        return verbs::reviews::serve(call, body).await;
+    }
+    if !call.info.subresource.is_empty() {
+        return verbs::subresource::serve(call, body).await;
+    }
+    match call.info.verb {
+        Verb::Get => verbs::read::get(call).await,
+        Verb::List => verbs::list::list(call).await,
+        Verb::Watch => verbs::watch::watch(call).await,
+        Verb::Create => verbs::write::create(call, body).await,
+        Verb::Update => verbs::write::update(call, body, Endpoint::Main).await,
+        Verb::Patch => verbs::patch::patch(call, body, Endpoint::Main).await,
+        Verb::Delete => verbs::delete::delete(call, body).await,
+        Verb::DeleteCollection => verbs::delete::delete_collection(call, body).await,
+        _ => Err(Status::method_not_allowed()),
+    }
+}
+
+/// A cluster-scoped resource has no namespaced path, and a namespaced one is written only inside a namespace.
+fn check_scope(resource: &Resource, info: &RequestInfo) -> Result<(), Status> {
+    let namespaced_path = !info.namespace.is_empty() && info.resource != "namespaces";
+    if namespaced_path != resource.namespaced() && (namespaced_path || info.name_in_path) {
+        return Err(Status::no_such_route());
+    }
+    if resource.namespaced() && !namespaced_path && !matches!(info.verb, Verb::List | Verb::Watch) {
+        // The path for all namespaces exists, for reading only.
+        return Err(Status::method_not_allowed());
+    }
+    if !info.subpath.is_empty() && info.subresource != "proxy" {
+        return Err(Status::no_such_route());
+    }
+    Ok(())
+}
+
+/// 405 for what the resource does not do at all, 404 for subresources it does not have.
+fn check_method(head: &Head, resource: &Resource, info: &RequestInfo) -> Result<(), Status> {
+    if info.verb == Verb::Proxy {
+        // The paths of long ago: still told apart for authorization, served no more.
+        return Err(Status::no_such_route());
+    }
+    if info.legacy_watch && !matches!(head.method, Method::GET | Method::HEAD) {
+        return Err(Status::method_not_allowed());
+    }
+    if !info.subresource.is_empty() {
+        let known = resource.table.subresources.iter().find(|table| table.name == info.subresource);
+        let Some(table) = known else { return Err(Status::no_such_route()) };
+        return if table.verbs.contains(&info.verb.as_str()) {
+            Ok(())
+        } else {
+            Err(Status::method_not_allowed())
+        };
+    }
+    let wants_name = matches!(info.verb, Verb::Get | Verb::Update | Verb::Patch | Verb::Delete);
+    let is_create_on_item = info.verb == Verb::Create && info.name_in_path;
+    let known = resource.table.verbs.contains(&info.verb.as_str());
+    if !known || is_create_on_item || wants_name && info.name.is_empty() || head.method == Method::OPTIONS {
+        return Err(Status::method_not_allowed());
+    }
+    Ok(())
+}
+
+fn deprecation(resource: &Resource, naming: &Naming) -> String {
+    let table = resource.table;
+    let mut text = format!("{} {} is deprecated in v{}+", resource.api_version, table.kind, table.deprecated);
+    if table.kind == "Endpoints" {
+        text.push_str("; use discovery");
+        text.push_str(naming.group_suffix);
+        text.push_str("/v1 EndpointSlice");
+    }
+    text
+}
+
+/// The answer to paths under no known prefix .
+fn not_found_page() -> Response {
+    respond_text(StatusCode::NOT_FOUND, "404 page not found\n")
+}

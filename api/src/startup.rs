@@ -1,0 +1,25 @@
+//! Start-up: brings the store into the state in which a cluster begins, before the first client is served.
+//!
+//! ```text
+//! bundled objects ─► rules of the aggregated roles among them ─► the server's own service
+//! ```
+//!
+//! Each step leaves alone what is as it should be, so that running it at every start costs reads only.
+
+use crate::bootstrap::{self, Outcome};
+use crate::context::Context;
+use crate::controllers;
+use crate::loopback::Loopback;
+use crate::status::Status;
+
+/// Creates the objects that every cluster starts with where they are missing, and gives the aggregated roles among
+/// them their rules, so that the first clients have the rights these stand for.
+///
+/// # Errors
+/// The store failed.
+pub async fn prepare(context: &Context) -> Result<Outcome, Status> {
+    let outcome = bootstrap::reconcile(&Loopback::new(context), context.naming).await?;
+    controllers::aggregation::reconcile(context).await?;
+    controllers::own_service::ensure(context).await?;
+    Ok(outcome)
+}
