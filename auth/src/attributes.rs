@@ -1,4 +1,5 @@
-//! What is asked: everything an authorizer may look at (spec §5.11), borrowed from the request.
+//! What is asked: everything an authorizer may look at (docs/api/authorization.md#request-attributes), borrowed from
+//! the request.
 
 use std::fmt;
 
@@ -23,9 +24,9 @@ pub struct Attributes<'r> {
     /// Subresource.
     pub subresource: &'r str,
     /// Namespace; empty for cluster-wide requests. Of a request for a namespace it is that namespace
-    /// (semantics §19 item 21).
+    /// (docs/api/authorization.md#rbac).
     pub namespace: &'r str,
-    /// Name of the object, also where a field selector fixes it (semantics §3.2).
+    /// Name of the object, also where a field selector fixes it (docs/api/paths-and-verbs.md#request-info).
     pub name: &'r str,
     /// Path of the URL.
     pub path: &'r str,
@@ -50,7 +51,7 @@ impl Attributes<'_> {
 }
 
 /// The question as a sentence: `User "u" cannot get resource "pods" in API group "" in the namespace "ns"`
-/// (semantics §14.1), not yet HTML-escaped.
+/// (docs/api/authorization.md#authorizers), not yet HTML-escaped.
 impl fmt::Display for Attributes<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "User {} cannot {} ", Quoted(&self.user.name), self.verb)?;

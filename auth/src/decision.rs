@@ -130,7 +130,8 @@ impl<'r> Authorized<'r> {
 #[error("{message}")]
 pub struct Denied {
     /// Inner text of the 403 answer, for example `User "u" cannot get resource "pods" in API group "" in the
-    /// namespace "ns"`, HTML-escaped, followed by `: <reason>` where there is one (semantics §14.1).
+    /// namespace "ns"`, HTML-escaped, followed by `: <reason>` where there is one
+    /// (docs/api/authorization.md#authorizers).
     pub message: String,
     /// The reason alone, for the audit record.
     pub reason: Reason,
@@ -168,7 +169,7 @@ mod tests {
 
     #[test]
     fn a_refusal_reads_as_the_reference_server_writes_it() {
-        // Semantics §14.1, §19 item 24.
+        // docs/api/authorization.md#authorizers.
         let user = User::new("jane", ["dev"]);
         let odd = User::new("<j&\"d>", ["dev"]);
         let pods = Attributes {

@@ -1,8 +1,9 @@
-//! Who somebody is: a name, an id, groups, and further facts, all opaque to authentication (spec §5.1).
+//! Who somebody is: a name, an id, groups, and further facts, all opaque to authentication
+//! (docs/api/authentication.md).
 
 use std::collections::BTreeMap;
 
-/// Group whose members may do everything, before any authorizer is asked (semantics §14.1).
+/// Group whose members may do everything, before any authorizer is asked (docs/api/authorization.md#authorizers).
 pub const MASTERS: &str = "system:masters";
 /// Group of everybody who proved who they are.
 pub const AUTHENTICATED: &str = "system:authenticated";
@@ -35,7 +36,7 @@ impl User {
         User { name: name.into(), groups, ..User::default() }
     }
 
-    /// The user without credentials (spec §5.8).
+    /// The user without credentials (docs/api/authentication.md#anonymous-requests).
     pub fn anonymous() -> User {
         User::new(ANONYMOUS, [UNAUTHENTICATED])
     }
@@ -46,7 +47,7 @@ impl User {
     }
 
     /// Adds `system:authenticated`, unless the user is anonymous or one of the two groups is there already
-    /// (semantics §13.1).
+    /// (docs/api/authentication.md#authenticators).
     pub fn mark_authenticated(&mut self) {
         if self.name != ANONYMOUS && !self.in_group(AUTHENTICATED) && !self.in_group(UNAUTHENTICATED) {
             self.groups.push(AUTHENTICATED.to_owned());
@@ -70,7 +71,7 @@ mod tests {
 
     #[test]
     fn only_those_who_proved_who_they_are_join_system_authenticated() {
-        // Semantics §13.1: name, groups before, groups after.
+        // docs/api/authentication.md#authenticators: name, groups before, groups after.
         for (name, before, after) in [
             ("jane", vec!["dev"], vec!["dev", "system:authenticated"]),
             ("jane", vec!["system:authenticated"], vec!["system:authenticated"]),

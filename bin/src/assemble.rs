@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The listener comes first, so that a taken port leaves the data directory untouched; connections wait in its
-//! backlog until serving begins. Source of the way down: semantics §16.4.
+//! backlog until serving begins. Source of the way down: docs/api/operations.md#shutdown.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -164,7 +164,8 @@ impl Config {
             client_ca,
             token_auth,
             tokens,
-            // Spec §5.8: who may do everything should at least have been asked for a name.
+            // docs/api/authentication.md#anonymous-requests: who may do everything should at least have been asked
+            // for a name.
             anonymous_auth: flags.anonymous_auth.unwrap_or(!allows_all),
             authorization_modes: flags.authorization_mode,
             ranges: Ranges {
@@ -368,7 +369,7 @@ mod tests {
 
     #[test]
     fn anonymous_requests_are_served_unless_everything_is_allowed() {
-        // Spec §5.8.
+        // docs/api/authentication.md#anonymous-requests.
         let dir = Scratch::new();
         for (arguments, want) in [
             ("", true),

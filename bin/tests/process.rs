@@ -1,4 +1,5 @@
-//! The process as its operator meets it: command line, exit codes, files, signals. Semantics §16.4, §16.5.
+//! The process as its operator meets it: command line, exit codes, files, signals. docs/api/operations.md#shutdown,
+//! #flags-and-features.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};

@@ -221,7 +221,7 @@ async fn both_protocols_answer_and_a_panic_stays_with_its_request() {
     for http2 in [false, true] {
         let mut client = server.client(http2, None).await;
         assert_eq!(client.get("/hello").await, text(200, "hello"), "http2: {http2}");
-        let panicked = client.get("/panic").await; // semantics §1.5
+        let panicked = client.get("/panic").await; // docs/api/errors.md#encoding-of-errors
         let want = "This request caused apiserver to panic. Look in the logs for details.\n";
         assert_eq!(panicked, text(500, want));
         assert_eq!(client.get("/hello").await, text(200, "hello"), "the connection survives");

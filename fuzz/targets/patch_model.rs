@@ -1,4 +1,5 @@
-//! JSON Patch as RFC 6902 and semantics §6.2 tell it, one operation after the other, without a thought for cost.
+//! JSON Patch as RFC 6902 and docs/api/patches.md#json-patch tell it, one operation after the other, without a
+//! thought for cost.
 
 use api::json::{DEPTH_MAX, Value};
 

@@ -76,7 +76,7 @@ async fn write(
         };
         assert!(matches!(reply.status, 200 | 201), "{}", reply.text());
         if deletes {
-            // The reply does not name the version of the deletion; a new object tells that it took place.
+            // The reply does not name the version of the deletion; a new object shows that it happened.
             there[at] = false;
         } else {
             acknowledged.insert(version(&reply.json()), (name, Some(data)));
@@ -104,17 +104,17 @@ async fn a_backup_under_full_load_restores_to_exactly_the_state_at_its_revision(
         assert_eq!(marked.status, 201, "{}", marked.text());
         let marked = version(&marked.json());
         // In turns over the network and from the directory, each on top of its own.
-        let (place, source, flags) = match round % 2 {
+        let (fixture, source, flags) = match round % 2 {
             0 => ("network", flag("kubeconfig", &server.kubeconfig()), &[][..]),
             _ => ("directory", flag("data-dir", server.data_dir()), &["--with-pki"][..]),
         };
-        let place = backups.path().join(place);
+        let fixture = backups.path().join(fixture);
         let target = flag("data-dir", &restored.path().join(round.to_string()));
         let (backup, verify, restore) = tokio::task::spawn_blocking(move || {
-            let to = flag("to", &place);
+            let to = flag("to", &fixture);
             let backup = report(&[&["backup", &source, &to], flags].concat());
-            let verify = report(&["verify", &flag("data-dir", &place)]);
-            (backup, verify, report(&["restore", &flag("from", &place), &target]))
+            let verify = report(&["verify", &flag("data-dir", &fixture)]);
+            (backup, verify, report(&["restore", &flag("from", &fixture), &target]))
         })
         .await
         .unwrap();
@@ -172,10 +172,10 @@ async fn a_backup_under_full_load_restores_to_exactly_the_state_at_its_revision(
 
 /// A server on what was restored: the same objects, under revisions that no client can have seen.
 async fn serve_again(directory: &Path, want: &State, revision: u64, bumped: u64) {
-    let place = TempDir::new();
-    std::fs::remove_dir(place.path()).unwrap();
-    std::fs::rename(directory, place.path()).unwrap();
-    let server = Server::start_in(place, Options::default()).await;
+    let fixture = TempDir::new();
+    std::fs::remove_dir(fixture.path()).unwrap();
+    std::fs::rename(directory, fixture.path()).unwrap();
+    let server = Server::start_in(fixture, Options::default()).await;
     let client = server.client();
     let list = client.get(MAPS).await.json();
     // The same certificates as well: otherwise this would have been written again with the new ones.
@@ -191,7 +191,7 @@ async fn serve_again(directory: &Path, want: &State, revision: u64, bumped: u64)
         let reply = client.get(&format!("{MAPS}?resourceVersion={old}&resourceVersionMatch=Exact")).await;
         assert_eq!(reply.status, 410, "{old}: {}", reply.text());
     }
-    // Reading again gives a place to go on from.
+    // A new list gives a version to continue from.
     let mut watch = client.watch(&format!("{MAPS}?watch=true&resourceVersion={}", version(&list))).await;
     let made = client.post(MAPS, &json!({"metadata": {"name": "after"}})).await;
     assert_eq!(watch.expect().await, ("ADDED".into(), "after".into(), version(&made.json()).to_string()));

@@ -1,4 +1,4 @@
-//! What the server keeps in order by itself. Semantics §17.
+//! What the server keeps in order by itself. docs/api/controllers.md.
 
 use std::time::{Duration, Instant};
 
@@ -151,7 +151,7 @@ async fn every_namespace_has_its_service_account_and_the_root_certificates() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn finished_jobs_go_when_their_time_is_over_and_take_their_pods_along() {
-    // §17 "TTL-after-finished".
+    // docs/api/controllers.md#finished-jobs.
     let mut server = Server::start_upstream().await;
     let client = server.client().clone();
     let jobs = "/apis/batch/v1/namespaces/default/jobs";

@@ -1,4 +1,4 @@
-//! Evictions and the budgets that refuse them. Semantics §5.6 "pods/eviction", §20.1.
+//! Evictions and the budgets that refuse them. docs/api/subresources.md#eviction.
 
 use serde_json::{Value, json};
 use tests::client::Reply;

@@ -17,7 +17,7 @@ pub type Row<'r> = (&'r str, &'r str, &'r str, &'r str);
 /// A namespace of the test's own on a server that several tests share.
 ///
 /// Servers end with the last test that uses them, because the values of statics are never dropped.
-pub struct Place {
+pub struct Fixture {
     server: Arc<Server>,
     /// The administrator's client, on a connection of its own.
     pub client: Client,
@@ -39,21 +39,21 @@ pub async fn shared(slot: &Mutex<Weak<Server>>, options: Options) -> Arc<Server>
     server
 }
 
-impl Place {
+impl Fixture {
     /// A new namespace on the plain server; `topic` begins its name.
-    pub async fn new(topic: &str) -> Place {
-        Place::on(shared(&PLAIN, Options::default()).await, topic).await
+    pub async fn new(topic: &str) -> Fixture {
+        Fixture::on(shared(&PLAIN, Options::default()).await, topic).await
     }
 
     /// A new namespace on `server`.
-    pub async fn on(server: Arc<Server>, topic: &str) -> Place {
+    pub async fn on(server: Arc<Server>, topic: &str) -> Fixture {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let client = server.client().another();
         let ns = format!("{topic}-{}", COUNT.fetch_add(1, Ordering::Relaxed));
         let body = serde_json::json!({"metadata": {"name": ns}});
         let made = client.post("/api/v1/namespaces", &body).await;
         assert_eq!(made.status, 201, "{}", made.text());
-        Place { server, client, ns }
+        Fixture { server, client, ns }
     }
 
     /// The server.
@@ -114,7 +114,7 @@ impl Place {
             let got = outcome(&self.ask_as(client, request, body).await);
             let want = self.full(want);
             if !agrees(&got, &want) {
-                wrong.push(format!("§{section} {request} {}\n  want {want}\n  got  {got}", shorten(body)));
+                wrong.push(format!("{section} {request} {}\n  want {want}\n  got  {got}", shorten(body)));
             }
         }
         report(&wrong);

@@ -1,4 +1,5 @@
-//! The garbage collector and what deletions leave to it. Semantics §5.3, §17 "Garbage collector".
+//! The garbage collector and what deletions leave to it. docs/api/delete.md,
+//! docs/api/controllers.md#garbage-collector.
 
 use serde_json::{Value, json};
 use tests::{Client, Server};
@@ -127,7 +128,8 @@ async fn orphans_lose_their_owner_and_stay() {
     for (name, left) in [("child", vec![]), ("shared", vec!["other"])] {
         assert_eq!(owners(&client.get(&format!("{MAPS}/{name}")).await.json()), left, "{name}");
     }
-    // Without a word in the deletion, what the object itself asks for holds (§5.3 step 3).
+    // Without a word in the deletion, what the object itself asks for holds
+    // (docs/api/delete.md#finalizers-of-a-deletion).
     let mut own = json!({"metadata": {"name": "owner", "finalizers": ["orphan"]}});
     client.post(MAPS, &own).await;
     make(client, "child-2", &["owner"]).await;
@@ -261,7 +263,7 @@ async fn ten_thousand_dependents_go_and_a_cut_in_the_middle_does_not_keep_any() 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_grace_of_a_running_pod_can_only_become_shorter() {
-    // §5.3 step 2, §5.7 "Pod".
+    // docs/api/delete.md#grace-periods, docs/api/validation.md#pods.
     let server = Server::start_upstream().await;
     let client = server.client();
     let pods = "/api/v1/namespaces/default/pods";
@@ -301,7 +303,7 @@ async fn the_grace_of_a_running_pod_can_only_become_shorter() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn jobs_leave_their_pods_behind_unless_told_otherwise_and_say_so() {
-    // §5.3 step 3.
+    // docs/api/delete.md#finalizers-of-a-deletion.
     let server = Server::start_upstream().await;
     let client = server.client();
     let jobs = "/apis/batch/v1/namespaces/default/jobs";

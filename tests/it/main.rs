@@ -1,6 +1,6 @@
 //! End to end: the real binary over real TLS. Each file is one topic of the specification.
 
-mod place;
+mod fixture;
 mod support;
 
 mod auth;
@@ -11,6 +11,7 @@ mod controllers;
 mod crash;
 mod delete_options;
 mod deletes;
+mod docs;
 mod encodings;
 mod evictions;
 mod field_validation;

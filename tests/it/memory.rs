@@ -1,4 +1,4 @@
-//! What slow readers cost: memory that does not grow with what they read, in any encoding (design §8.6, §8.7).
+//! What slow readers cost: memory that does not grow with what they read, in any encoding (ARCHITECTURE.md).
 
 use http_body_util::BodyExt;
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! The end of namespaces. Semantics §5.4, §17 "Namespace".
+//! The end of namespaces. docs/api/delete.md#namespace-lifecycle, docs/api/controllers.md#namespace-controller.
 
 use std::time::{Duration, Instant};
 

@@ -70,26 +70,26 @@ async fn ask(client: &Client, held: &[u8]) -> http::Response<Incoming> {
 async fn only_what_is_new_is_sent_and_a_broken_connection_leaves_the_backup_before() {
     let server = Server::start_upstream().await;
     let (client, backups) = (server.client(), TempDir::new());
-    let (kubeconfig, place) = (server.kubeconfig(), backups.path().join("b"));
+    let (kubeconfig, fixture) = (server.kubeconfig(), backups.path().join("b"));
     // More than a segment.
     fill(client, "first", 230).await;
-    let first = json_of(&back_up(&kubeconfig, &place, &["-o=json"]).await);
+    let first = json_of(&back_up(&kubeconfig, &fixture, &["-o=json"]).await);
     assert_eq!((&first["copied_segments"], &first["kept_segments"]), (&json!(2), &json!(0)));
     assert_eq!(first["pki"], false);
-    assert_eq!(std::fs::read_to_string(place.join("profile")).unwrap(), "kubernetes\n");
-    assert_eq!(revision_of(&place), first["revision"]);
+    assert_eq!(std::fs::read_to_string(fixture.join("profile")).unwrap(), "kubernetes\n");
+    assert_eq!(revision_of(&fixture), first["revision"]);
     fill(client, "second", 10).await;
 
     // A connection that ends after so many bytes: in the handshake, in the head, at the beginning, almost at the end.
     for cut_after in [0, 1_000, 4_000, 100_000, 3_000_000] {
         let proxy = Proxy::new(&client.identity().address, cut_after).await;
         let server = format!("--server=https://{}", proxy.address);
-        let error = error_of(&back_up(&kubeconfig, &place, &[&server]).await);
+        let error = error_of(&back_up(&kubeconfig, &fixture, &[&server]).await);
         assert!(error.starts_with("cannot ") || error.contains("the transfer broke off"), "{error}");
-        assert_eq!(revision_of(&place), first["revision"], "after {cut_after} bytes");
+        assert_eq!(revision_of(&fixture), first["revision"], "after {cut_after} bytes");
     }
 
-    let second = back_up(&kubeconfig, &place, &[]).await;
+    let second = back_up(&kubeconfig, &fixture, &[]).await;
     let text = String::from_utf8_lossy(&second.stdout);
     assert!(text.contains(", 1 segment copied (") && text.contains(", 1 segment there already ("), "{text}");
     assert!(
@@ -98,7 +98,7 @@ async fn only_what_is_new_is_sent_and_a_broken_connection_leaves_the_backup_befo
     );
     let objects = client.get(MAPS).await.json()["items"].as_array().unwrap().len();
     let restored = backups.path().join("r");
-    let (from, to) = (flag("from", &place), flag("data-dir", &restored));
+    let (from, to) = (flag("from", &fixture), flag("data-dir", &restored));
     report(&["restore", &from, &to]);
     let records = tool(&["inspect", &to, "--prefix=/core/configmaps/default/"]);
     assert_eq!(String::from_utf8_lossy(&records.stdout).lines().count(), objects);
@@ -134,9 +134,9 @@ async fn a_backup_is_for_those_who_may_post_to_its_path() {
     let files = vec![("tokens.csv", "some-token,somebody,1\n".to_owned())];
     let flags = vec!["--token-auth-file=$dir/tokens.csv".to_owned()];
     let server = Server::start(Options { flags, files, ..Options::default() }).await;
-    let (client, place) = (server.client(), TempDir::new());
-    let to = place.path().join("b");
-    let kubeconfig = place.path().join("config");
+    let (client, fixture) = (server.client(), TempDir::new());
+    let to = fixture.path().join("b");
+    let kubeconfig = fixture.path().join("config");
     let written = std::fs::read_to_string(server.kubeconfig()).unwrap();
     let write = |token: &str| {
         let (head, _) = written.split_once("users:").unwrap();
@@ -227,8 +227,8 @@ async fn clients_that_do_not_read_hold_up_nobody_and_are_few() {
     drop(other);
 
     // A server that ends says so in the stream, which ends properly.
-    let place = TempDir::new();
-    let kubeconfig = place.path().join("config");
+    let fixture = TempDir::new();
+    let kubeconfig = fixture.path().join("config");
     std::fs::copy(server.kubeconfig(), &kubeconfig).unwrap();
     let begun = first.body_mut().frame().await.unwrap().unwrap().into_data().unwrap();
     let ended = tokio::task::spawn_blocking(move || server.terminate());
@@ -244,11 +244,11 @@ async fn clients_that_do_not_read_hold_up_nobody_and_are_few() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_disk_is_an_error_and_leaves_the_backup_before() {
     let server = Server::start_upstream().await;
-    let place = TempDir::new();
+    let fixture = TempDir::new();
     // A small file system that is seen by the commands alone, and gone with them.
     let script = "set -e; mount -t tmpfs -o size=12m tmpfs \"$1\"; shift; exec sh -ec \"$@\"";
     let on_small_disk = |commands: String| {
-        let (script, path) = (script.to_owned(), place.path().display().to_string());
+        let (script, path) = (script.to_owned(), fixture.path().display().to_string());
         let mut command = Command::new("unshare");
         command.args(["--user", "--map-root-user", "--mount", "sh", "-c", &script, "sh", &path, &commands]);
         tokio::task::spawn_blocking(move || command.output().expect("unshare runs"))
@@ -260,15 +260,15 @@ async fn a_full_disk_is_an_error_and_leaves_the_backup_before() {
     }
     fill(server.client(), "first", 10).await;
     let binary = binary().display();
-    let (to, restored) = (place.path().join("b"), place.path().join("r"));
+    let (to, restored) = (fixture.path().join("b"), fixture.path().join("r"));
     let own = flag("data-dir", &to);
     let network = format!("{binary} backup {} {}", flag("kubeconfig", &server.kubeconfig()), flag("to", &to));
     let directory = format!("{binary} backup {} {}", flag("data-dir", server.data_dir()), flag("to", &to));
     let restore =
         format!("{binary} restore {} {}", flag("from", server.data_dir()), flag("data-dir", &restored));
     let verify = format!("{binary} verify -o=json {own}");
-    let go_on = place.path().with_extension("go-on");
-    let waiting = place.path().with_extension("waiting");
+    let go_on = fixture.path().with_extension("go-on");
+    let waiting = fixture.path().with_extension("waiting");
     let wait =
         format!("touch {0}; while [ ! -e {1} ]; do sleep 0.05; done", waiting.display(), go_on.display());
     let expect = |command: &str| format!("if {command} >&2; then echo made; else echo $?; fi");

@@ -1,5 +1,5 @@
 //! The process among its files and its clients: who may open a data directory, what a restart keeps, and how
-//! everything that is open comes to an end on SIGTERM (semantics §16.4).
+//! everything that is open comes to an end on SIGTERM (docs/api/operations.md#shutdown).
 
 use std::os::unix::fs::FileExt;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Protobuf bodies in both directions (semantics §9.1, §9.2, §18), over the wire.
+//! Protobuf bodies in both directions (docs/api/encodings.md#accept, #content-type, #protobuf), over the wire.
 
 use api::codec::protobuf::envelope::{self, Unknown};
 use api::codec::protobuf::{decode, encode};

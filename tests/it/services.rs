@@ -1,4 +1,5 @@
-//! What the server hands out to services, and its own service. Semantics §5.7 "Service", §16.5.
+//! What the server hands out to services, and its own service. docs/api/validation.md#services,
+//! docs/api/operations.md#service-of-the-server.
 
 use std::collections::HashSet;
 

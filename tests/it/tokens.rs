@@ -1,4 +1,5 @@
-//! Tokens of service accounts: asked for, shown, and ended by what they are bound to. Semantics §13.4.
+//! Tokens of service accounts: asked for, shown, and ended by what they are bound to.
+//! docs/api/authentication.md#service-account-tokens.
 
 use serde_json::{Value, json};
 use tests::server::Options;

@@ -1,4 +1,4 @@
-//! Connections into nodes, when no node can be reached. Semantics §5.8.
+//! Connections into nodes, when no node can be reached. docs/api/subresources.md#connections-to-nodes.
 
 use serde_json::json;
 use tests::Server;

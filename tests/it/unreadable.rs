@@ -1,4 +1,5 @@
-//! Objects whose bytes are damaged, and how they are got rid of. Spec §3.1, semantics §5.3, §16.5.
+//! Objects whose bytes are damaged, and how they are got rid of. docs/api/delete.md#unreadable-objects,
+//! docs/api/delete.md, docs/api/operations.md#flags-and-features.
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,6 @@
-//! Every cell of the resource-version tables of get, list and watch (spec §4.7, §4.8), on a collection that has a past
-//! which was forgotten, one that is retained, and a future.
+//! Every cell of the resource-version tables of get, list and watch (docs/api/lists.md#resource-versions,
+//! docs/api/watches.md#watch-start), on a collection that has a past which was forgotten, one that is retained, and a
+//! future.
 //!
 //! ```text
 //! $old    a b c    forgotten by the time anybody asks
@@ -16,7 +17,7 @@ use serde_json::{Value, json};
 use tests::client::Watch;
 use tests::{Client, Options, Reply, Server};
 
-use crate::place::{agrees, escape, names, outcome, report, version};
+use crate::fixture::{agrees, escape, names, outcome, report, version};
 
 const SECRETS: &str = "/api/v1/namespaces/default/secrets";
 
@@ -130,7 +131,7 @@ impl Past {
                 let got = self.told(&self.server.client().another().get(&request).await);
                 // The words of the past, the present and the future stay as they are on both sides.
                 let (got, want) = (got, self.full_but_versions(want));
-                (!agrees(&got, &want)).then(|| format!("§{cell} {query}\n  want {want}\n  got  {got}"))
+                (!agrees(&got, &want)).then(|| format!("{cell} {query}\n  want {want}\n  got  {got}"))
             });
         let wrong: Vec<String> = futures_util::future::join_all(asked).await.into_iter().flatten().collect();
         report(&wrong);
@@ -198,122 +199,166 @@ async fn tables(past: &Past) {
         SECRETS,
         &[
             // match unset, limit unset
-            ("4.7 unset/none/unset", "", "200 b c d @$now"),
-            ("4.7 unset/none/0", "?resourceVersion=0", "200 b c d @$now"),
-            ("4.7 unset/none/other", "?resourceVersion=$then", "200 b c d @$now"),
-            ("4.7 unset/none/other", "?resourceVersion=$old", "200 b c d @$now"),
-            ("4.7 unset/none/other", "?resourceVersion=$future", LATE),
+            ("resource-versions unset/none/unset", "", "200 b c d @$now"),
+            ("resource-versions unset/none/0", "?resourceVersion=0", "200 b c d @$now"),
+            ("resource-versions unset/none/other", "?resourceVersion=$then", "200 b c d @$now"),
+            ("resource-versions unset/none/other", "?resourceVersion=$old", "200 b c d @$now"),
+            ("resource-versions unset/none/other", "?resourceVersion=$future", LATE),
             // match unset, a first chunk
-            ("4.7 unset/first/unset", "?limit=1", "200 b @$now +2"),
-            ("8.2 unset/first/0", "?limit=1&resourceVersion=0", "200 b c d @$now"),
-            ("4.7 unset/first/other", "?limit=1&resourceVersion=$then", "200 b @$then +1"),
-            ("4.7 unset/first/other", "?limit=5&resourceVersion=$then", "200 b c @$then"),
-            ("4.7 unset/first/other", "?limit=1&resourceVersion=$old", GONE),
-            ("4.7 unset/first/other", "?limit=1&resourceVersion=$future", NEVER),
+            ("resource-versions unset/first/unset", "?limit=1", "200 b @$now +2"),
+            ("read-consistency unset/first/0", "?limit=1&resourceVersion=0", "200 b c d @$now"),
+            ("resource-versions unset/first/other", "?limit=1&resourceVersion=$then", "200 b @$then +1"),
+            ("resource-versions unset/first/other", "?limit=5&resourceVersion=$then", "200 b c @$then"),
+            ("resource-versions unset/first/other", "?limit=1&resourceVersion=$old", GONE),
+            ("resource-versions unset/first/other", "?limit=1&resourceVersion=$future", NEVER),
             // match unset, a later chunk
-            ("4.7 unset/next/unset", "?limit=1&continue=$token", "200 c @$then"),
-            ("4.7 unset/next/unset", "?limit=1&continue=$oldtoken", EXPIRED_TOKEN),
-            ("4.7 unset/next/unset", "?limit=1&continue=$futuretoken", NEVER),
-            ("4.7 unset/next/unset", "?continue=$token", "200 c @$then"),
-            ("4.7 unset/next/0", "?limit=1&continue=$token&resourceVersion=0", "200 c @$then"),
-            ("4.7 unset/next/0", "?limit=1&continue=$oldtoken&resourceVersion=0", EXPIRED_TOKEN),
-            ("4.7 unset/next/other", "?limit=1&continue=$token&resourceVersion=$then", WITH_TOKEN),
-            ("4.7 unset/next/other", "?limit=1&continue=$token&resourceVersion=$now", WITH_TOKEN),
-            // Exact
-            ("4.7 Exact/none/unset", "?resourceVersionMatch=Exact", WITHOUT_VERSION),
-            ("4.7 Exact/none/0", "?resourceVersionMatch=Exact&resourceVersion=0", EXACTLY_ANY),
-            ("4.7 Exact/none/other", "?resourceVersionMatch=Exact&resourceVersion=$then", "200 b c @$then"),
-            ("4.7 Exact/none/other", "?resourceVersionMatch=Exact&resourceVersion=$now", "200 b c d @$now"),
-            ("4.7 Exact/none/other", "?resourceVersionMatch=Exact&resourceVersion=$old", GONE),
-            ("4.7 Exact/none/other", "?resourceVersionMatch=Exact&resourceVersion=$future", NEVER),
-            ("4.7 Exact/first/unset", "?limit=1&resourceVersionMatch=Exact", WITHOUT_VERSION),
-            ("4.7 Exact/first/0", "?limit=1&resourceVersionMatch=Exact&resourceVersion=0", EXACTLY_ANY),
+            ("resource-versions unset/next/unset", "?limit=1&continue=$token", "200 c @$then"),
+            ("resource-versions unset/next/unset", "?limit=1&continue=$oldtoken", EXPIRED_TOKEN),
+            ("resource-versions unset/next/unset", "?limit=1&continue=$futuretoken", NEVER),
+            ("resource-versions unset/next/unset", "?continue=$token", "200 c @$then"),
+            ("resource-versions unset/next/0", "?limit=1&continue=$token&resourceVersion=0", "200 c @$then"),
             (
-                "4.7 Exact/first/other",
+                "resource-versions unset/next/0",
+                "?limit=1&continue=$oldtoken&resourceVersion=0",
+                EXPIRED_TOKEN,
+            ),
+            (
+                "resource-versions unset/next/other",
+                "?limit=1&continue=$token&resourceVersion=$then",
+                WITH_TOKEN,
+            ),
+            (
+                "resource-versions unset/next/other",
+                "?limit=1&continue=$token&resourceVersion=$now",
+                WITH_TOKEN,
+            ),
+            // Exact
+            ("resource-versions Exact/none/unset", "?resourceVersionMatch=Exact", WITHOUT_VERSION),
+            ("resource-versions Exact/none/0", "?resourceVersionMatch=Exact&resourceVersion=0", EXACTLY_ANY),
+            (
+                "resource-versions Exact/none/other",
+                "?resourceVersionMatch=Exact&resourceVersion=$then",
+                "200 b c @$then",
+            ),
+            (
+                "resource-versions Exact/none/other",
+                "?resourceVersionMatch=Exact&resourceVersion=$now",
+                "200 b c d @$now",
+            ),
+            ("resource-versions Exact/none/other", "?resourceVersionMatch=Exact&resourceVersion=$old", GONE),
+            (
+                "resource-versions Exact/none/other",
+                "?resourceVersionMatch=Exact&resourceVersion=$future",
+                NEVER,
+            ),
+            ("resource-versions Exact/first/unset", "?limit=1&resourceVersionMatch=Exact", WITHOUT_VERSION),
+            (
+                "resource-versions Exact/first/0",
+                "?limit=1&resourceVersionMatch=Exact&resourceVersion=0",
+                EXACTLY_ANY,
+            ),
+            (
+                "resource-versions Exact/first/other",
                 "?limit=1&resourceVersionMatch=Exact&resourceVersion=$then",
                 "200 b @$then +1",
             ),
-            ("4.7 Exact/first/other", "?limit=1&resourceVersionMatch=Exact&resourceVersion=$old", GONE),
-            ("4.7 Exact/first/other", "?limit=1&resourceVersionMatch=Exact&resourceVersion=$future", NEVER),
-            // NotOlderThan
-            ("4.7 NotOlderThan/none/unset", "?resourceVersionMatch=NotOlderThan", WITHOUT_VERSION),
             (
-                "4.7 NotOlderThan/none/0",
+                "resource-versions Exact/first/other",
+                "?limit=1&resourceVersionMatch=Exact&resourceVersion=$old",
+                GONE,
+            ),
+            (
+                "resource-versions Exact/first/other",
+                "?limit=1&resourceVersionMatch=Exact&resourceVersion=$future",
+                NEVER,
+            ),
+            // NotOlderThan
+            (
+                "resource-versions NotOlderThan/none/unset",
+                "?resourceVersionMatch=NotOlderThan",
+                WITHOUT_VERSION,
+            ),
+            (
+                "resource-versions NotOlderThan/none/0",
                 "?resourceVersionMatch=NotOlderThan&resourceVersion=0",
                 "200 b c d @$now",
             ),
             (
-                "4.7 NotOlderThan/none/other",
+                "resource-versions NotOlderThan/none/other",
                 "?resourceVersionMatch=NotOlderThan&resourceVersion=$then",
                 "200 b c d @$now",
             ),
             (
-                "4.7 NotOlderThan/none/other",
+                "resource-versions NotOlderThan/none/other",
                 "?resourceVersionMatch=NotOlderThan&resourceVersion=$old",
                 "200 b c d @$now",
             ),
             (
-                "4.7 NotOlderThan/none/other",
+                "resource-versions NotOlderThan/none/other",
                 "?resourceVersionMatch=NotOlderThan&resourceVersion=$future",
                 LATE,
             ),
-            ("4.7 NotOlderThan/first/unset", "?limit=1&resourceVersionMatch=NotOlderThan", WITHOUT_VERSION),
             (
-                "8.2 NotOlderThan/first/0",
+                "resource-versions NotOlderThan/first/unset",
+                "?limit=1&resourceVersionMatch=NotOlderThan",
+                WITHOUT_VERSION,
+            ),
+            (
+                "read-consistency NotOlderThan/first/0",
                 "?limit=1&resourceVersionMatch=NotOlderThan&resourceVersion=0",
                 "200 b c d @$now",
             ),
             (
-                "4.7 NotOlderThan/first/other",
+                "resource-versions NotOlderThan/first/other",
                 "?limit=1&resourceVersionMatch=NotOlderThan&resourceVersion=$then",
                 "200 b @$now +2",
             ),
             (
-                "4.7 NotOlderThan/first/other",
+                "resource-versions NotOlderThan/first/other",
                 "?limit=1&resourceVersionMatch=NotOlderThan&resourceVersion=$old",
                 "200 b @$now +2",
             ),
             (
-                "4.7 NotOlderThan/first/other",
+                "resource-versions NotOlderThan/first/other",
                 "?limit=1&resourceVersionMatch=NotOlderThan&resourceVersion=$future",
                 LATE,
             ),
             // One name is one key, and has the same versions.
-            ("8.2 one name", "?fieldSelector=metadata.name%3Dd", "200 d @$now"),
+            ("read-consistency one name", "?fieldSelector=metadata.name%3Dd", "200 d @$now"),
             (
-                "8.2 one name",
+                "read-consistency one name",
                 "?fieldSelector=metadata.name%3Dd&resourceVersionMatch=Exact&resourceVersion=$then",
                 "200  @$then",
             ),
             (
-                "8.2 one name",
+                "read-consistency one name",
                 "?fieldSelector=metadata.name%3Db&resourceVersionMatch=Exact&resourceVersion=$old",
                 GONE,
             ),
-            ("8.2 one name", "?fieldSelector=metadata.name%3Db&resourceVersion=$future", LATE),
+            ("read-consistency one name", "?fieldSelector=metadata.name%3Db&resourceVersion=$future", LATE),
         ],
     )
     .await;
     past.check(
         &format!("{SECRETS}/b"),
         &[
-            ("4.7 get/unset", "", "200 Secret"),
-            ("4.7 get/0", "?resourceVersion=0", "200 Secret"),
-            ("4.7 get/other", "?resourceVersion=$then", "200 Secret"),
-            ("4.7 get/other", "?resourceVersion=$old", "200 Secret"),
-            ("4.7 get/other", "?resourceVersion=$future", LATE),
+            ("resource-versions get/unset", "", "200 Secret"),
+            ("resource-versions get/0", "?resourceVersion=0", "200 Secret"),
+            ("resource-versions get/other", "?resourceVersion=$then", "200 Secret"),
+            ("resource-versions get/other", "?resourceVersion=$old", "200 Secret"),
+            ("resource-versions get/other", "?resourceVersion=$future", LATE),
         ],
     )
     .await;
     past.check(
         &format!("{SECRETS}/a"),
-        &[("8.5", "?resourceVersion=$old", "404 NotFound: secrets \"a\" not found")],
+        &[("get", "?resourceVersion=$old", "404 NotFound: secrets \"a\" not found")],
     )
     .await;
     watches(past).await;
 }
 
-/// The table of spec §4.8 and semantics §8.6. Every watch is open before `end` is made, which ends it here.
+/// The table of docs/api/watches.md#watch-start. Every watch is open before `end` is made, which ends it here.
 async fn watches(past: &Past) {
     const STREAM: &str = "&resourceVersionMatch=NotOlderThan&sendInitialEvents";
     let marked = |rest: &str| format!("{STREAM}=true&allowWatchBookmarks=true{rest}");
@@ -324,37 +369,50 @@ async fn watches(past: &Past) {
     let too_old = "ERROR 410 Expired: too old resource version: $old ($oldest)";
     let too_large = "ERROR 504 Timeout: Timeout: Too large resource version: $future, current: $now";
     let mut rows: Vec<(&str, String, &str)> = vec![
-        ("4.8 unset", String::new(), all),
-        ("4.8 0", "&resourceVersion=0".into(), all),
-        ("4.8 other", "&resourceVersion=$then".into(), since),
-        ("4.8 other", "&resourceVersion=$now".into(), "ADDED end"),
-        ("4.8 other", "&resourceVersion=$old".into(), too_old),
-        ("8.6 future", "&resourceVersion=$future&timeoutSeconds=5".into(), ""),
-        ("8.6 future", "&resourceVersion=$future&timeoutSeconds=5&allowWatchBookmarks=true".into(), ""),
+        ("watch-start unset", String::new(), all),
+        ("watch-start 0", "&resourceVersion=0".into(), all),
+        ("watch-start other", "&resourceVersion=$then".into(), since),
+        ("watch-start other", "&resourceVersion=$now".into(), "ADDED end"),
+        ("watch-start other", "&resourceVersion=$old".into(), too_old),
+        ("watch-start future", "&resourceVersion=$future&timeoutSeconds=5".into(), ""),
         (
-            "8.1 unset, bookmarks",
+            "watch-start future",
+            "&resourceVersion=$future&timeoutSeconds=5&allowWatchBookmarks=true".into(),
+            "",
+        ),
+        (
+            "list-options unset, bookmarks",
             "&allowWatchBookmarks=true".into(),
             "ADDED b, ADDED c, ADDED d, MARK $now, ADDED end",
         ),
-        ("8.6 other, bookmarks", "&allowWatchBookmarks=true&resourceVersion=$then".into(), since),
-        ("8.6 streamed", streamed(""), all),
-        ("8.6 streamed", streamed("&resourceVersion=0"), all),
-        ("8.6 streamed", streamed("&resourceVersion=$then"), all),
-        ("8.6 streamed", streamed("&resourceVersion=$old"), all),
-        ("8.6 streamed", streamed("&resourceVersion=$future"), too_large),
-        ("8.6 marked", marked(""), "ADDED b, ADDED c, ADDED d, MARK $now, ADDED end"),
-        ("8.6 marked", marked("&resourceVersion=0"), "ADDED b, ADDED c, ADDED d, MARK $now, ADDED end"),
-        ("8.6 marked", marked("&resourceVersion=$old"), "ADDED b, ADDED c, ADDED d, MARK $now, ADDED end"),
-        ("8.6 marked", marked("&resourceVersion=$future"), too_large),
-        ("8.6 silent", silent(""), "ADDED end"),
-        ("8.6 silent", silent("&resourceVersion=0"), "ADDED end"),
-        ("8.6 silent", silent("&resourceVersion=$then"), since),
-        ("8.6 silent", silent("&resourceVersion=$old"), too_old),
+        ("watch-start other, bookmarks", "&allowWatchBookmarks=true&resourceVersion=$then".into(), since),
+        ("watch-start streamed", streamed(""), all),
+        ("watch-start streamed", streamed("&resourceVersion=0"), all),
+        ("watch-start streamed", streamed("&resourceVersion=$then"), all),
+        ("watch-start streamed", streamed("&resourceVersion=$old"), all),
+        ("watch-start streamed", streamed("&resourceVersion=$future"), too_large),
+        ("watch-start marked", marked(""), "ADDED b, ADDED c, ADDED d, MARK $now, ADDED end"),
+        (
+            "watch-start marked",
+            marked("&resourceVersion=0"),
+            "ADDED b, ADDED c, ADDED d, MARK $now, ADDED end",
+        ),
+        (
+            "watch-start marked",
+            marked("&resourceVersion=$old"),
+            "ADDED b, ADDED c, ADDED d, MARK $now, ADDED end",
+        ),
+        ("watch-start marked", marked("&resourceVersion=$future"), too_large),
+        ("watch-start silent", silent(""), "ADDED end"),
+        ("watch-start silent", silent("&resourceVersion=0"), "ADDED end"),
+        ("watch-start silent", silent("&resourceVersion=$then"), since),
+        ("watch-start silent", silent("&resourceVersion=$old"), too_old),
     ];
     rows.retain(|(_, query, _)| past.is_time(query));
     let opened = rows.iter().map(|(_, query, _)| async move {
         let path = past.full(&format!("{SECRETS}?watch=1{query}"));
-        // Those who wait for the future are answered before that: history errors are events (§8.6).
+        // Those who wait for the future are answered before that: history errors are events
+        // (docs/api/watches.md#watch-start).
         past.server.client().watch(&path).await
     });
     let mut opened = futures_util::future::join_all(opened).await;
@@ -366,7 +424,7 @@ async fn watches(past: &Past) {
         let want = want.replace("$old ", &format!("{} ", past.full("$old")));
         let want = past.full_but_versions(&want);
         if got != want {
-            wrong.push(format!("§{cell} {query}\n  want {want}\n  got  {got}"));
+            wrong.push(format!("{cell} {query}\n  want {want}\n  got  {got}"));
         }
     }
     report(&wrong);
@@ -410,13 +468,14 @@ async fn hear(past: &Past, watch: &mut Watch) -> String {
     heard.join(", ")
 }
 
-/// The token of a 410 goes on at the newest version, where the old one would have (semantics §8.4).
+/// The token of a 410 goes on at the newest version, where the old one would have
+/// (docs/api/lists.md#continue-tokens).
 async fn tokens_outlive_the_history(past: &Past) {
     let client = past.server.client();
     let expired = client.get(&past.full(&format!("{SECRETS}?limit=1&continue=$oldtoken"))).await;
     let fresh = expired.json()["metadata"]["continue"].as_str().expect("a token").to_owned();
     let read: Value = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(&fresh).unwrap()).unwrap();
-    assert_eq!(read, json!({"v": "meta.k8s.io/v1", "rv": -1, "start": "a\0"}), "§8.4");
+    assert_eq!(read, json!({"v": "meta.k8s.io/v1", "rv": -1, "start": "a\0"}), "continue-tokens");
 
     let mut seen = Vec::new();
     let mut next = Some(fresh);
@@ -431,10 +490,10 @@ async fn tokens_outlive_the_history(past: &Past) {
             make(client, &["e"]).await;
         }
     }
-    assert_eq!(seen, ["b", "c", "d"], "§8.4: the rest as it is now");
+    assert_eq!(seen, ["b", "c", "d"], "continue-tokens: the rest as it is now");
     assert!(
         versions[0] >= past.number("$now") && versions.iter().all(|at| *at == versions[0]),
-        "§8.4 {versions:?}"
+        "continue-tokens {versions:?}"
     );
     assert_eq!(client.delete(&format!("{SECRETS}/e")).await.status, 200);
 }

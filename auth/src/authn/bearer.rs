@@ -1,4 +1,4 @@
-//! The `Authorization` header: which of its forms carry a bearer token (semantics §13.1, §19 item 16).
+//! The `Authorization` header: which of its forms carry a bearer token (docs/api/authentication.md#bearer-tokens).
 //!
 //! A wrong token is an error later on; a header that is not a bearer header at all is as good as absent.
 
@@ -36,7 +36,7 @@ mod tests {
 
     #[test]
     fn only_well_formed_bearer_headers_carry_a_token() {
-        // Semantics §13.1: header value, what it holds.
+        // docs/api/authentication.md#bearer-tokens: header value, what it holds.
         for (header, want) in [
             ("Bearer abc", Bearer::Token("abc")),
             ("bEARER abc", Bearer::Token("abc")),

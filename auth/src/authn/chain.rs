@@ -1,7 +1,8 @@
 //! The authenticators in their order, and what their answers add up to.
 //!
 //! The first success wins. When nobody succeeds, any error means 401: a wrong token or certificate never falls
-//! back to anonymous. Only a request that carried nothing anybody looked at is anonymous (semantics §13.1).
+//! back to anonymous. Only a request that carried nothing anybody looked at is anonymous
+//! (docs/api/authentication.md#authenticators).
 
 use std::fmt;
 use std::sync::Arc;
@@ -153,7 +154,7 @@ impl Authenticator {
         self
     }
 
-    /// Lets requests without credentials in as `system:anonymous` (spec §5.8).
+    /// Lets requests without credentials in as `system:anonymous` (docs/api/authentication.md#anonymous-requests).
     #[must_use]
     pub fn with_anonymous(mut self) -> Authenticator {
         self.anonymous = Some(Arc::new(User::anonymous()));

@@ -1,6 +1,7 @@
 //! Who asks. Authenticators are tried in order; the first that knows the caller decides.
 //!
-//! `client certificate → bearer token (static file → service account) → anonymous` (semantics §13.1)
+//! `client certificate → bearer token (static file → service account) → anonymous`
+//! (docs/api/authentication.md#authenticators)
 
 pub mod bearer;
 mod chain;

@@ -1,5 +1,5 @@
 //! Tokens of service accounts: signed claims that name an account, and perhaps the pod, secret or node whose end
-//! ends the token too (semantics §13.4).
+//! ends the token too (docs/api/authentication.md#service-account-tokens).
 //!
 //! ```text
 //! token ─ issuer ours? ─ signature (remembered by digest) ─ dates ─ audience ─ account ─ bound object ─► User

@@ -1,4 +1,4 @@
-//! Service account tokens against semantics §13.4.
+//! Service account tokens against docs/api/authentication.md#service-account-tokens.
 
 use aws_lc_rs::encoding::{AsDer, EcPrivateKeyRfc5915Der};
 use aws_lc_rs::rand::SystemRandom;
@@ -326,7 +326,8 @@ fn a_key_file_that_cannot_be_used_is_refused() {
 
 #[test]
 fn a_token_counts_for_its_audience_and_a_plain_one_for_this_server() {
-    // Semantics §13.1, §13.8: audiences of the review, whether each token is known.
+    // docs/api/authentication.md#authenticators, #identity-reviews: audiences of the review, whether each token is
+    // known.
     let by = issuer(&KeyPair::generate().unwrap().serialize_pem());
     let bound = by.issue(&TokenSpec { audiences: vec!["vault".to_owned()], ..spec() }).unwrap().token;
     let chain = crate::Authenticator::new()

@@ -172,7 +172,8 @@ impl VerificationKey {
         Ok(VerificationKey { id: URL_SAFE_NO_PAD.encode(sha256(der)), algorithm, verifier })
     }
 
-    /// `kid`: unpadded base64url of the SHA-256 of the DER public key (semantics §13.4).
+    /// `kid`: unpadded base64url of the SHA-256 of the DER public key
+    /// (docs/api/authentication.md#service-account-tokens).
     pub fn id(&self) -> &str {
         &self.id
     }

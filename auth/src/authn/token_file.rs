@@ -1,4 +1,4 @@
-//! The static token file: `token,user,uid[,"group1,group2"]` a line (spec §5.2).
+//! The static token file: `token,user,uid[,"group1,group2"]` a line (docs/api/authentication.md#static-token-file).
 //!
 //! The dialect is the usual one: fields may be quoted, a quote inside quotes is doubled, a quoted field may hold
 //! commas and line ends. Empty lines are passed over. Anything doubtful is an error that names its line, because
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn each_line_gives_a_token_its_user() {
-        // Spec §5.2.
+        // docs/api/authentication.md#static-token-file.
         let file = StaticTokens::parse(
             b"t1,jane,1\r\n\nt2,\"doe, j\",2,dev\nt3,jim,,\"dev,ops\"\nt4,quo\xc3\xa9,4,\"a \"\"b\"\"\"\nt5,x,5,\n",
         )

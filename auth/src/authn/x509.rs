@@ -1,4 +1,4 @@
-//! Client certificates: the subject is the user (spec §5.2, semantics §13.2).
+//! Client certificates: the subject is the user (docs/api/authentication.md#client-certificates).
 //!
 //! ```text
 //! chain ─ sha256 ─► seen under this bundle and not expired? ──────────────► User

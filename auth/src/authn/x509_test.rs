@@ -1,4 +1,4 @@
-//! Client certificates against semantics §13.2, with chains made on the spot.
+//! Client certificates against docs/api/authentication.md#client-certificates, with chains made on the spot.
 
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
@@ -180,7 +180,7 @@ fn a_bundle_that_cannot_vouch_is_refused() {
 
 #[test]
 fn a_bad_certificate_is_never_anonymous_but_a_token_still_counts() {
-    // Semantics §13.1, §13.2.
+    // docs/api/authentication.md#authenticators, #client-certificates.
     let (_, _, pem) = authority("ca", None);
     let (stranger, ..) = authority("stranger", None);
     let bad = [leaf(&stranger, named("jane"))];

@@ -1,4 +1,4 @@
-//! Cluster roles made of other cluster roles (semantics §17, cluster role aggregation).
+//! Cluster roles made of other cluster roles (docs/api/controllers.md#role-aggregation).
 //!
 //! An aggregated role's rules are those of all roles whose labels one of its selectors matches, in the order of
 //! their names, each rule once. The control plane overwrites whatever else stands there.

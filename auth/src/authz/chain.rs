@@ -1,7 +1,7 @@
 //! The authorizers in their configured order.
 //!
 //! Members of `system:masters` are allowed before anybody is asked. Then the first allow or deny wins; when all
-//! have no opinion the answer is no, with their reasons joined by newlines (semantics §14.1).
+//! have no opinion the answer is no, with their reasons joined by newlines (docs/api/authorization.md#authorizers).
 
 use std::fmt;
 use std::str::FromStr;
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn masters_pass_first_and_silence_means_no() {
-        // Semantics §14.1: modes, group of the user, allowed, reason.
+        // docs/api/authorization.md#authorizers: modes, group of the user, allowed, reason.
         for (modes, group, allowed, reason) in [
             ("AlwaysDeny", "system:masters", true, ""),
             ("RBAC", "system:masters", true, ""),

@@ -1,4 +1,4 @@
-//! Nobody grants what they do not hold (semantics §14.2).
+//! Nobody grants what they do not hold (docs/api/authorization.md#privilege-escalation).
 //!
 //! Writing a role asks whether its rules are covered by the rules the writer holds in the same scope; writing a
 //! binding asks the same of the role it refers to. `system:masters` and the verbs `escalate` and `bind` are the

@@ -1,4 +1,4 @@
-//! Escalation checks against semantics §14.2.
+//! Escalation checks against docs/api/authorization.md#privilege-escalation.
 
 use std::future::Future;
 use std::sync::Arc;

@@ -86,7 +86,7 @@ impl Grant {
     }
 }
 
-/// `RoleBinding "name/ns" of Role "r" to ServiceAccount "name/ns"` (semantics §14.1).
+/// `RoleBinding "name/ns" of Role "r" to ServiceAccount "name/ns"` (docs/api/authorization.md#authorizers).
 impl fmt::Display for Grant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Binding { namespace, name, role, subjects } = &*self.binding;

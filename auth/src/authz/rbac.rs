@@ -1,4 +1,4 @@
-//! Role-based access control: the rules a user was granted, against what is asked (semantics §14.2).
+//! Role-based access control: the rules a user was granted, against what is asked (docs/api/authorization.md#rbac).
 //!
 //! Permissions only add up; there is no deny. A binding whose role is missing is reported in the reason and
 //! does not keep other bindings from counting.

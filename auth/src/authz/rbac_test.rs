@@ -1,4 +1,4 @@
-//! RBAC against semantics §14.2 and the pitfalls of §19 (items 17, 21, 22).
+//! RBAC against docs/api/authorization.md#rbac.
 
 use std::time::Instant;
 
@@ -72,7 +72,7 @@ fn a_rule_matches_what_it_says_and_nothing_else() {
         ("* * *", "delete deployments/scale.apps ns/d", true),
         ("* * *", "get /metrics", false),
         ("get * pods", "get pods.metrics.example.org ns/p", true),
-        // Subresources are separate; only `*/sub` and `*` are wildcards (§19 item 17).
+        // Subresources are separate; only `*/sub` and `*` are wildcards (docs/api/authorization.md#rbac).
         ("get - pods", "get pods/log ns/p", false),
         ("get - pods/log", "get pods/log ns/p", true),
         ("get - pods/log", "get pods ns/p", false),
@@ -81,7 +81,7 @@ fn a_rule_matches_what_it_says_and_nothing_else() {
         ("get apps */scale", "get deployments/scale.apps ns/d", true),
         ("get apps */scale", "get deployments.apps ns/d", false),
         ("get apps */scale", "get deployments/status.apps ns/d", false),
-        // Names: a request without one never matches a restricted rule (§19 item 22).
+        // Names: a request without one never matches a restricted rule (docs/api/authorization.md#rbac).
         ("get,list,create - pods =p,q", "get pods ns/p", true),
         ("get,list,create - pods =p,q", "get pods ns/q", true),
         ("get,list,create - pods =p,q", "get pods ns/r", false),
@@ -149,7 +149,8 @@ fn bindings_reach_their_subjects_in_their_scope() {
             true,
             r#"RBAC: allowed by RoleBinding "here/ns" of ClusterRole "reader" to User "jane""#,
         ),
-        // A request about a namespace is in that namespace (§19 item 21); paths are only granted cluster-wide.
+        // A request about a namespace is in that namespace (docs/api/authorization.md#rbac); paths are only granted
+        // cluster-wide.
         (
             "jane",
             "",

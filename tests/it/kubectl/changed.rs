@@ -115,7 +115,7 @@ async fn objects_are_changed_in_every_way_there_is() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn delete_cascades_as_it_is_told() {
-    // Semantics §5.3, §17 "Garbage collector".
+    // docs/api/delete.md, docs/api/controllers.md#garbage-collector.
     let server = Server::start_upstream().await;
     let Some(kubectl) = Kubectl::find(&server).await else { return };
     let client = server.client();

@@ -16,7 +16,7 @@ use super::{Kubectl, Ran, finish};
 use crate::support::reference;
 
 /// A server, its kubectl and the manifests; `None` where one of them is missing.
-async fn scene() -> Option<(Server, Kubectl, PathBuf)> {
+async fn fixture() -> Option<(Server, Kubectl, PathBuf)> {
     let server = Server::start_upstream().await;
     let kubectl = Kubectl::find(&server).await?;
     Some((server, kubectl, reference("manifests/workloads")?))
@@ -76,7 +76,7 @@ const APPLICATIONS: &[&str] = &[
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_manifest_is_applied_on_the_server_and_a_second_time_nothing_is_written() {
-    let Some((_server, kubectl, manifests)) = scene().await else { return };
+    let Some((_server, kubectl, manifests)) = fixture().await else { return };
     let mut count = 0;
     for (at, application) in APPLICATIONS.iter().enumerate() {
         let files = format!("-n app-{at}{}", files(&manifests.join(application)));
@@ -109,7 +109,7 @@ async fn every_manifest_is_applied_on_the_server_and_a_second_time_nothing_is_wr
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn apply_merges_three_ways() {
-    let Some((_server, kubectl, manifests)) = scene().await else { return };
+    let Some((_server, kubectl, manifests)) = fixture().await else { return };
     let first = text(&manifests, "guestbook/frontend-deployment.yaml");
     let said = kubectl.ok_with("apply -f -", &first).await;
     assert_eq!(said, "deployment.apps/frontend created\n");
@@ -131,7 +131,7 @@ async fn apply_merges_three_ways() {
     let variable = variable.replace("/0/", &format!("/{at}/"));
     kubectl.ok(&format!("patch deploy frontend --type=json -p '{variable}'")).await;
 
-    // The next version says more in one place, less in two, and something else in a third.
+    // The next version adds a field, removes two and changes one.
     let second = first
         .replace("agnhost:2.53", "agnhost:2.54")
         .replace("            memory: 100Mi\n", "")
@@ -186,7 +186,7 @@ async fn apply_merges_three_ways() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn objects_are_edited_as_text_and_refused_edits_are_explained() {
-    let Some((_server, kubectl, manifests)) = scene().await else { return };
+    let Some((_server, kubectl, manifests)) = fixture().await else { return };
     for name in ["statefulset/etcd", "guestbook", "statefulset/mysql-upgrade/configmap.yaml"] {
         kubectl.ok(&format!("apply -f {}/{name}", manifests.display())).await;
     }
@@ -260,7 +260,7 @@ async fn objects_are_edited_as_text_and_refused_edits_are_explained() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn workloads_are_patched_in_three_ways() {
-    let Some((_server, kubectl, manifests)) = scene().await else { return };
+    let Some((_server, kubectl, manifests)) = fixture().await else { return };
     kubectl.ok(&format!("apply -R -f {0}/statefulset/etcd -f {0}/guestbook", manifests.display())).await;
     let template = |spec: &str| format!(r#"{{"spec":{{"template":{{"spec":{spec}}}}}}}"#);
     // (kind of patch, object, patch, path, what is there afterwards)
@@ -322,7 +322,7 @@ async fn workloads_are_patched_in_three_ways() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn everything_that_has_a_scale_is_scaled() {
-    let Some((_server, kubectl, manifests)) = scene().await else { return };
+    let Some((_server, kubectl, manifests)) = fixture().await else { return };
     for name in [
         "guestbook/frontend-deployment.yaml",
         "guestbook/legacy/redis-slave-controller.yaml",
@@ -401,7 +401,7 @@ const CORE: &str = "/api/v1/namespaces/default";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rollouts_have_a_history_to_go_back_in() {
-    let Some((server, kubectl, manifests)) = scene().await else { return };
+    let Some((server, kubectl, manifests)) = fixture().await else { return };
     let client = server.client();
     kubectl.ok(&format!("apply -R -f {0}/guestbook -f {0}/statefulset/etcd", manifests.display())).await;
 
@@ -467,7 +467,7 @@ async fn rollouts_have_a_history_to_go_back_in() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn files_replace_what_is_there_and_dry_runs_judge_strictly() {
-    let Some((_server, kubectl, manifests)) = scene().await else { return };
+    let Some((_server, kubectl, manifests)) = fixture().await else { return };
     let deployment = text(&manifests, "guestbook/frontend-deployment.yaml");
     let service = text(&manifests, "guestbook/frontend-service.yaml");
     let both = format!("{deployment}\n---\n{service}");
@@ -536,7 +536,7 @@ async fn files_replace_what_is_there_and_dry_runs_judge_strictly() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_workload_is_deleted_with_or_without_what_belongs_to_it() {
-    let Some((server, kubectl, manifests)) = scene().await else { return };
+    let Some((server, kubectl, manifests)) = fixture().await else { return };
     let client = server.client();
     let file = manifests.join("guestbook/frontend-deployment.yaml");
     let file = file.display();

@@ -1,4 +1,4 @@
-//! Stories of ownership: who writes what, and whose the fields are afterwards (semantics §7).
+//! Stories of ownership: who writes what, and whose the fields are afterwards (docs/api/apply.md).
 //!
 //! A story is text. Its steps are separated by empty lines:
 //!
@@ -26,18 +26,18 @@ mod updates;
 use api::field::{FieldSet, display};
 use serde_json::{Value, json};
 
-use crate::place::Place;
+use crate::fixture::Fixture;
 
 /// Tells a story in a namespace of its own.
 pub async fn tell(story: &str) {
-    let place = Place::new("story").await;
+    let fixture = Fixture::new("story").await;
     for step in story.split("\n\n").filter(|step| !step.trim().is_empty()) {
-        take(&place, step).await;
+        take(&fixture, step).await;
     }
 }
 
 /// One step: the request, and what must come of it.
-async fn take(place: &Place, step: &str) {
+async fn take(fixture: &Fixture, step: &str) {
     let mut lines =
         step.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')).peekable();
     let head = lines.next().expect("a step has a first line");
@@ -45,13 +45,13 @@ async fn take(place: &Place, step: &str) {
     let (manager, verb, path) =
         (words.next().unwrap(), words.next().expect("a verb"), words.next().expect("a path"));
     let (path, query) = path.split_once('?').unwrap_or((path, ""));
-    let path = place.full(path);
+    let path = fixture.full(path);
     let mut body = String::new();
     while let Some(line) = lines.next_if(|line| !line.starts_with('=')) {
         body.push_str(line);
         body.push('\n');
     }
-    let before = current(place, &path).await;
+    let before = current(fixture, &path).await;
     let (method, kind) = match verb {
         "creates" => ("POST", "application/json"),
         "puts" => ("PUT", "application/json"),
@@ -64,20 +64,20 @@ async fn take(place: &Place, step: &str) {
     };
     let body = match verb {
         "creates" | "applies" | "forces" => filled(&path, &body).to_string(),
-        "puts" => put_body(place, &path, &body, &before).await,
+        "puts" => put_body(fixture, &path, &body, &before).await,
         _ => body,
     };
     let force = if verb == "forces" { "&force=true" } else { "" };
     let target =
         if verb == "creates" { parent(&path).0.rsplit_once('/').unwrap().0.to_owned() } else { path.clone() };
     let url = format!("{target}?fieldManager={manager}{force}&{query}");
-    let reply = place.client.send(method, &url, &[("content-type", kind)], body.as_bytes()).await;
+    let reply = fixture.client.send(method, &url, &[("content-type", kind)], body.as_bytes()).await;
 
     let outcome = lines.next().unwrap_or_else(|| panic!("{head} says no outcome"));
     let mut outcome = outcome.trim_start_matches('=').split_whitespace();
     let code: u16 = outcome.next().and_then(|code| code.parse().ok()).expect("a status code");
     assert_eq!(reply.status, code, "{head}\n{body}\n{}", reply.text());
-    let after = current(place, &path).await;
+    let after = current(fixture, &path).await;
     if outcome.next() == Some("same") {
         assert_eq!(after["metadata"]["resourceVersion"], before["metadata"]["resourceVersion"], "{head}");
         assert_eq!(after, before, "{head}");
@@ -108,8 +108,8 @@ fn parent(path: &str) -> (String, String) {
     (format!("/{}", parts[..item.min(parts.len())].join("/")), parts[item.min(parts.len())..].join("/"))
 }
 
-async fn current(place: &Place, path: &str) -> Value {
-    let reply = place.client.get(&parent(path).0).await;
+async fn current(fixture: &Fixture, path: &str) -> Value {
+    let reply = fixture.client.get(&parent(path).0).await;
     if reply.status == 200 { reply.json() } else { Value::Null }
 }
 
@@ -150,10 +150,10 @@ fn filled(path: &str, body: &str) -> Value {
 }
 
 /// What a PUT sends: the body, or with `with` the object as it is, changed by the merge patch that follows.
-async fn put_body(place: &Place, path: &str, body: &str, before: &Value) -> String {
+async fn put_body(fixture: &Fixture, path: &str, body: &str, before: &Value) -> String {
     let Some(change) = body.trim().strip_prefix("with ") else { return filled(path, body).to_string() };
     let mut object = match parent(path).1.as_str() {
-        "scale" => place.client.get(path).await.json(),
+        "scale" => fixture.client.get(path).await.json(),
         _ => before.clone(),
     };
     merge(&mut object, &serde_json::from_str(change).unwrap());
