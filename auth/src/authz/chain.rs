@@ -1,7 +1,7 @@
-//! The authorizers in their configured order.
+//! The chain of authorizers, in their configured order.
 //!
-//! Members of `system:masters` are allowed before anybody is asked. Then the first allow or deny wins; when all
-//! have no opinion the answer is no, with their reasons joined by newlines (docs/api/authorization.md#authorizers).
+//! Members of `system:masters` are allowed first. Then the first allow or deny decides; if no authorizer has an
+//! opinion the request is denied, with all reasons joined by newlines (docs/api/authorization.md#authorizers).
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! Whether they may. The authorizers, in configured order, each allow, deny or have no opinion.
+//! Authorization: each authorizer, in the configured order, allows, denies or has no opinion.
 //!
 //! `system:masters → mode 1 → mode 2 → … → no` (docs/api/authorization.md#authorizers)
 

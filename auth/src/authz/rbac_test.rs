@@ -81,7 +81,7 @@ fn a_rule_matches_what_it_says_and_nothing_else() {
         ("get apps */scale", "get deployments/scale.apps ns/d", true),
         ("get apps */scale", "get deployments.apps ns/d", false),
         ("get apps */scale", "get deployments/status.apps ns/d", false),
-        // Names: a request without one never matches a restricted rule (docs/api/authorization.md#rbac).
+        // A request without a name never matches a rule with names (docs/api/authorization.md#rbac).
         ("get,list,create - pods =p,q", "get pods ns/p", true),
         ("get,list,create - pods =p,q", "get pods ns/q", true),
         ("get,list,create - pods =p,q", "get pods ns/r", false),
@@ -149,8 +149,8 @@ fn bindings_reach_their_subjects_in_their_scope() {
             true,
             r#"RBAC: allowed by RoleBinding "here/ns" of ClusterRole "reader" to User "jane""#,
         ),
-        // A request about a namespace is in that namespace (docs/api/authorization.md#rbac); paths are only granted
-        // cluster-wide.
+        // A request for a namespace object is in that namespace; paths are only granted cluster-wide
+        // (docs/api/authorization.md#rbac).
         (
             "jane",
             "",
@@ -252,7 +252,7 @@ fn the_cost_of_a_check_does_not_grow_with_the_bindings_of_others() {
     for _ in 0..rounds {
         assert!(!ask(&chain, &jane, "get services ns/p").is_allowed());
     }
-    // A scan of forty thousand bindings takes a millisecond; an indexed check takes a microsecond or two. The
-    // limit leaves room for a busy machine and still tells the two apart.
+    // A scan of forty thousand bindings takes a millisecond; an indexed check takes a microsecond or two. The limit
+    // allows for a busy machine and still separates the two.
     assert!(begun.elapsed().as_micros() < rounds * 100, "{:?} for {rounds} checks", begun.elapsed());
 }
