@@ -1,4 +1,4 @@
-//! Tokens of service accounts: what signs them here, and what is believed.
+//! The keys and issuers of service account tokens.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use engine::Engine;
 use crate::config::Config;
 use crate::pki;
 
-/// How tokens are checked and made. Without a key of the operator's the server keeps one in its data directory, so that
-/// its tokens outlive it.
+/// Builds issuer and verifier. Without a configured key the server stores one in its data directory, so that tokens
+/// stay valid after a restart.
 pub fn prepare(
     config: &Config,
     engine: Engine,

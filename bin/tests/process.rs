@@ -1,5 +1,5 @@
-//! The process as its operator meets it: command line, exit codes, files, signals. docs/api/operations.md#shutdown,
-//! #flags-and-features.
+//! The server process: command line, exit codes, files and signals (docs/api/operations.md#shutdown,
+//! #flags-and-features).
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -44,7 +44,7 @@ fn run(data: &Path, arguments: &[&str]) -> Output {
 struct Running {
     child: Child,
     log: BufReader<std::process::ChildStderr>,
-    /// The line that says how to connect.
+    /// The line with the address and the kubeconfig.
     start: serde_json::Value,
 }
 
@@ -53,7 +53,7 @@ impl Running {
         let mut command = command(data, &["--secure-port=0", "--log-format=json"]);
         let mut child = command.args(arguments).spawn().unwrap();
         let log = BufReader::new(child.stderr.take().unwrap());
-        // From here on it is killed when the test fails.
+        // From here on the process is killed if the test fails.
         let mut running = Running { child, log, start: serde_json::Value::Null };
         running.start = running.until_it_says("serving");
         running
@@ -172,7 +172,7 @@ fn the_first_signal_waits_for_the_delay_and_the_second_one_does_not() {
 
     let mut running = Running::start(&dir.data(), &["--shutdown-delay-duration=1h"]);
     running.signal(Signal::TERM);
-    running.until_it_says("told to stop, not ready any more"); // two signals at once may arrive as one
+    running.until_it_says("shutdown begins, no longer ready"); // two signals at once may arrive as one
     running.signal(Signal::TERM);
     assert_eq!(running.end().0, Some(1));
 }
