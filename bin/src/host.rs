@@ -50,11 +50,11 @@ pub fn raise_open_files() {
 
 /// The address at which other machines reach a server that listens on `bound`: the configured one, else the listening
 /// one, else this machine's; `None` if it has none.
-pub fn advertised_address(bound: SocketAddr, told: Option<IpAddr>) -> Option<SocketAddr> {
+pub fn advertised_address(bound: SocketAddr, configured: Option<IpAddr>) -> Option<SocketAddr> {
     let ip = bound.ip();
     let elsewhere = ip.is_unspecified() || ip.is_loopback();
     let own = || if elsewhere { outward_address(ip).filter(|ip| !ip.is_loopback()) } else { Some(ip) };
-    told.or_else(own).map(|ip| SocketAddr::new(ip, bound.port()))
+    configured.or_else(own).map(|ip| SocketAddr::new(ip, bound.port()))
 }
 
 /// The names in the serving certificate for clients on this machine, on its network and inside the cluster; `inside`

@@ -294,9 +294,9 @@ users:
             let text = CONFIG.replacen(from, to, 1);
             fs::write(&path, if from.is_empty() { CONFIG } else { &text }).unwrap();
             let error = format!("{:#}", Access::read(&path).unwrap_err());
-            let told = error.replace(&dir.display().to_string(), "DIR");
-            let told = told.strip_prefix("DIR/config: ").unwrap_or(&told);
-            assert_eq!(told, want);
+            let shown = error.replace(&dir.display().to_string(), "DIR");
+            let shown = shown.strip_prefix("DIR/config: ").unwrap_or(&shown);
+            assert_eq!(shown, want);
             if from.is_empty() {
                 fs::create_dir(dir.join("sub")).unwrap();
                 fs::write(dir.join("sub/token"), "secret").unwrap();

@@ -158,7 +158,7 @@ async fn every_damage_is_told_by_place_and_the_exit_code_says_that_there_is_some
     let output = run(&["verify", "-o=json"], &dir.data());
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     let report = json(&output);
-    let told: Vec<_> = report["damage"]
+    let reported: Vec<_> = report["damage"]
         .as_array()
         .unwrap()
         .iter()
@@ -167,7 +167,7 @@ async fn every_damage_is_told_by_place_and_the_exit_code_says_that_there_is_some
         })
         .collect();
     assert_eq!(
-        told,
+        reported,
         [
             ("0000000002.segment", None, None),
             ("0000000001.segment", Some(1), Some("/core/pods/default/0")),

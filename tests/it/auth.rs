@@ -1,5 +1,4 @@
-//! Who asks, and whether they may (docs/api/authentication.md, docs/api/authorization.md,
-//! docs/api/authentication.md#bearer-tokens, docs/api/authorization.md#rbac, #authorizers).
+//! Authentication and authorization end to end (docs/api/authentication.md, docs/api/authorization.md).
 
 use std::sync::{Arc, LazyLock, Weak};
 
@@ -18,7 +17,7 @@ use crate::fixture::{Fixture, outcome, shared};
 const TOKENS: &str =
     "alice-token,alice,1001,\"devs,ops\"\nbob-token,bob,1002\nroot-token,root,1003,system:masters\n";
 
-/// An authority of the tests' own, which the server is told to trust.
+/// A CA of the tests, which the server is configured to trust.
 static AUTHORITY: LazyLock<(String, Issuer<'static, KeyPair>)> = LazyLock::new(|| {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
@@ -29,7 +28,7 @@ static AUTHORITY: LazyLock<(String, Issuer<'static, KeyPair>)> = LazyLock::new(|
     (pem, Issuer::new(params, key))
 });
 
-/// The server of this topic, which knows users by token and by certificate.
+/// The server of this file, with token and certificate users.
 async fn fixture(topic: &str) -> Fixture {
     static SLOT: Mutex<Weak<Server>> = Mutex::const_new(Weak::new());
     let options = Options {
@@ -47,7 +46,7 @@ fn token(fixture: &Fixture, user: &str) -> Client {
     fixture.client.with_token(&format!("{user}-token"))
 }
 
-/// A client with a certificate that the tests' authority signed, or that it did not.
+/// A client with a certificate that is signed by the tests' CA, or is not.
 fn certified(fixture: &Fixture, user: &str, groups: &[&str], trusted: bool) -> Client {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
@@ -68,7 +67,7 @@ fn certified(fixture: &Fixture, user: &str, groups: &[&str], trusted: bool) -> C
     Client::new(identity)
 }
 
-/// The user that the server takes the client for.
+/// The user that the server sees for the client.
 async fn who(client: &Client) -> Value {
     let review = client.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", &json!({})).await;
     assert_eq!(review.status, 201, "{}", review.text());
@@ -78,13 +77,13 @@ async fn who(client: &Client) -> Value {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_anonymous_see_health_and_version_and_nothing_else() {
     let fixture = fixture("anonymous").await;
-    let nobody = fixture.client.anonymous();
+    let anonymous = fixture.client.anonymous();
     for path in ["/healthz", "/livez", "/readyz", "/version"] {
-        assert_eq!(nobody.get(path).await.status, 200, "rbac {path}");
+        assert_eq!(anonymous.get(path).await.status, 200, "rbac {path}");
     }
     fixture
         .check_as(
-            &nobody,
+            &anonymous,
             &[
                 ("authorizers", "GET $core/pods", "", "403 Forbidden: pods is forbidden: User \"system:anonymous\" cannot list resource \"pods\" in API group \"\" in the namespace \"$ns\""),
                 ("authorizers", "GET $core/pods?watch=1", "", "403 Forbidden: pods is forbidden: User \"system:anonymous\" cannot watch resource \"pods\" in API group \"\" in the namespace \"$ns\""),
@@ -98,21 +97,21 @@ async fn the_anonymous_see_health_and_version_and_nothing_else() {
                 ("authorizers", "GET /openapi/v2", "", "403 Forbidden: forbidden: User \"system:anonymous\" cannot get path \"/openapi/v2\""),
                 ("authorizers", "POST /version", "", "403 Forbidden: forbidden: User \"system:anonymous\" cannot post path \"/version\""),
                 ("authorizers", "GET /a%3Cb%3E&c", "", "403 Forbidden: forbidden: User \"system:anonymous\" cannot get path \"/a&lt;b&gt;&amp;c\""),
-                // What does not exist is refused all the same: a refusal tells nothing.
+                // Absent objects are refused too: a refusal reveals nothing.
                 ("stages", "GET /api/v1/nothing", "", "403 Forbidden: nothing is forbidden: User \"system:anonymous\" cannot list resource \"nothing\" in API group \"\" at the cluster scope"),
                 ("stages", "GET /apis/nothing.example.com/v1/things", "", "403 Forbidden: things.nothing.example.com is forbidden: …"),
                 ("identity-reviews", "POST /apis/authentication.k8s.io/v1/selfsubjectreviews", "{}", "403 Forbidden: selfsubjectreviews.authentication.k8s.io is forbidden: …"),
             ],
         )
         .await;
-    let refused = fixture.ask_as(&nobody, "GET $apps/deployments/d", "").await;
+    let refused = fixture.ask_as(&anonymous, "GET $apps/deployments/d", "").await;
     assert_eq!(
         refused.json()["details"],
         json!({"name": "d", "group": "apps", "kind": "deployments"}),
         "authorizers"
     );
     assert_eq!(refused.header_all("x-content-type-options"), ["nosniff"], "encoding-of-errors");
-    assert_eq!(fixture.ask_as(&nobody, "GET /", "").await.json()["details"], json!({}), "messages");
+    assert_eq!(fixture.ask_as(&anonymous, "GET /", "").await.json()["details"], json!({}), "messages");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -147,21 +146,21 @@ async fn tokens_and_certificates_say_who_one_is() {
     let anonymous = fixture.client.anonymous();
     let mut wrong = Vec::new();
     for (section, header, client, want) in [
-        // A token nobody knows is refused, though anonymous requests are allowed …
+        // An unknown token is refused, although anonymous requests are allowed …
         ("bearer-tokens", "Bearer nonsense", &anonymous, 401),
         ("bearer-tokens", "bearer nonsense", &anonymous, 401),
         ("authenticators", "BEARER root-token", &anonymous, 200),
-        // … and whatever is no bearer token at all is passed over.
+        // … and a header without a bearer token is ignored.
         ("bearer-tokens", "Basic YTpi", &anonymous, 403),
         ("bearer-tokens", "Bearer  root-token", &anonymous, 403),
         ("bearer-tokens", "Bearer", &anonymous, 403),
         ("bearer-tokens", "", &anonymous, 403),
-        // A certificate is asked before a token.
+        // Certificates are checked before tokens.
         ("authenticators", "Bearer nonsense", &fixture.client, 200),
-        // A certificate that nobody vouches for is an error, unless the token is good.
+        // A certificate of an unknown CA is an error, unless the token is valid.
         ("client-certificates", "", &certified(&fixture, "mallory", &["system:masters"], false), 401),
         ("authenticators", "Bearer root-token", &certified(&fixture, "mallory", &[], false), 200),
-        // One without a name says nothing.
+        // A certificate without a common name is ignored.
         ("client-certificates", "", &certified(&fixture, "", &["system:masters"], true), 403),
     ] {
         let headers: &[(&str, &str)] = if header.is_empty() { &[] } else { &[("authorization", header)] };
@@ -249,7 +248,7 @@ async fn roles_grant_what_they_say_where_they_are_bound() {
                 ("rbac", "GET $core/replicationcontrollers/none/scale", "", "404 NotFound: replicationcontrollers \"none\" not found"),
                 ("rbac", "GET $apps/deployments/none", "", "403 Forbidden: …"),
                 ("rbac", "GET /api/v1/namespaces/$ns", "", "403 Forbidden: namespaces \"$ns\" is forbidden: User \"alice\" cannot get resource \"namespaces\" in API group \"\" in the namespace \"$ns\""),
-                // Discovery is for everyone who is someone.
+                // Discovery is open to every authenticated user.
                 ("rbac", "GET /api", "", "200 APIVersions"),
                 ("rbac", "GET /apis/apps/v1", "", "200 APIResourceList"),
                 ("rbac", "GET /metrics", "", "403 Forbidden: forbidden: User \"alice\" cannot get path \"/metrics\""),
@@ -273,24 +272,24 @@ async fn roles_grant_what_they_say_where_they_are_bound() {
                 ("rbac", "DELETE $core/secrets?fieldSelector=metadata.name%3Dmore", "", &refused("more", "bob", "deletecollection", "secrets")),
                 ("rbac", "DELETE $core/secrets?fieldSelector=metadata.name%3Donly&dryRun=All", "", "200 SecretList"),
                 ("rbac", "POST $core/secrets", r#"{"metadata":{"name":"only"}}"#, &refused("", "bob", "create", "secrets")),
-                // `pods/*` is no pattern, and `pods` is not its subresources.
+                // `pods/*` is not a pattern, and `pods` does not cover its subresources.
                 ("rbac", "GET $core/pods/none", "", "404 NotFound: pods \"none\" not found"),
                 ("rbac", "GET $core/pods/none/status", "", "403 Forbidden: pods \"none\" is forbidden: User \"bob\" cannot get resource \"pods/status\" in API group \"\" in the namespace \"$ns\""),
                 ("rbac", "GET $core/pods/none/log", "", "403 Forbidden: pods \"none\" is forbidden: User \"bob\" cannot get resource \"pods/log\" in API group \"\" in the namespace \"$ns\""),
-                // A namespace is in itself.
+                // A namespace object is in its own namespace.
                 ("rbac", "GET /api/v1/namespaces/$ns", "", "200 Namespace"),
                 ("rbac", "GET /api/v1/namespaces", "", "403 Forbidden: namespaces is forbidden: User \"bob\" cannot list resource \"namespaces\" in API group \"\" at the cluster scope"),
-                // A ClusterRole bound in a namespace is valid there, and its URLs nowhere.
+                // A ClusterRole bound in a namespace applies there, and its URLs nowhere.
                 ("rbac", "GET $apps/deployments", "", "200 DeploymentList"),
                 ("rbac", "GET $apps/deployments/none/status", "", "404 NotFound: …"),
                 ("rbac", "GET /apis/apps/v1/deployments", "", "403 Forbidden: deployments.apps is forbidden: User \"bob\" cannot list resource \"deployments\" in API group \"apps\" at the cluster scope"),
                 ("rbac", "GET /metrics", "", "403 Forbidden: forbidden: User \"bob\" cannot get path \"/metrics\""),
-                // A PUT that creates is a creation.
+                // A PUT that creates needs the permission to create.
                 ("authentication", "PUT $lease/leases/new", r#"{"metadata":{"name":"new"}}"#, "403 Forbidden: leases.coordination.k8s.io \"new\" is forbidden: User \"bob\" cannot create resource \"leases\" in API group \"coordination.k8s.io\" in the namespace \"$ns\""),
             ],
         )
         .await;
-    // A binding to a role that is not there grants nothing and says so.
+    // A binding to an absent role grants nothing and reports it.
     fixture
         .make(
             "$rbac/rolebindings",
@@ -311,7 +310,7 @@ async fn roles_grant_what_they_say_where_they_are_bound() {
             )],
         )
         .await;
-    // Bound to the cluster, a role is valid everywhere, URLs included; what is taken away is gone at once.
+    // Bound cluster-wide, a role applies everywhere, URLs included; a removed binding ends at once.
     let binding =
         json!({"metadata": {"name": reader}, "subjects": user("bob"), "roleRef": cluster_role(&reader)});
     fixture.make("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", &[binding]).await;
@@ -332,13 +331,13 @@ async fn roles_grant_what_they_say_where_they_are_bound() {
         .await;
     fixture.ask(&format!("DELETE /apis/rbac.authorization.k8s.io/v1/clusterrolebindings/{reader}"), "").await;
     fixture.check_as(&bob, &[("rbac", "GET /apis/apps/v1/deployments", "", "403 Forbidden: …")]).await;
-    // Members of system:masters are asked nothing.
+    // Members of system:masters pass without a check.
     fixture
         .check_as(
             &token(&fixture, "root"),
             &[
                 ("authorizers", "DELETE $core/secrets", "", "200 SecretList"),
-                ("authorizers", "GET /metrics-of-nobody", "", "404 text: 404 page not found\n"),
+                ("authorizers", "GET /metrics-of-none", "", "404 text: 404 page not found\n"),
                 ("metrics", "GET /metrics/", "", "404 text: 404 page not found\n"),
             ],
         )
@@ -381,7 +380,7 @@ async fn nobody_grants_what_they_do_not_hold() {
             ],
         )
         .await;
-    // `escalate` and `bind` lift the rule.
+    // `escalate` and `bind` exempt from the check.
     let lifted = r#"{"rules":[{"apiGroups":["rbac.authorization.k8s.io"],"resources":["roles"],"verbs":["get","create","escalate","bind","patch"]},{"apiGroups":["rbac.authorization.k8s.io"],"resources":["rolebindings"],"verbs":["create"]}]}"#;
     assert_eq!(outcome(&fixture.ask("PATCH $rbac/roles/manager", lifted).await), "200 Role");
     fixture
@@ -538,7 +537,7 @@ async fn the_modes_are_asked_in_their_order() {
     denied.check_as(&token(&denied, "root"), &[("authorizers", "GET $core/pods", "", "200 PodList")]).await;
     drop(denied);
 
-    // Where everything is allowed, nobody is anonymous unless that is asked for.
+    // With AlwaysAllow there are no anonymous users unless they are asked for.
     let allowed = Fixture::on(Arc::new(start("AlwaysAllow").await), "modes").await;
     allowed
         .check_as(

@@ -44,7 +44,7 @@ async fn with_the_gate_open_everything_may_be_cbor() {
             json!({"kind": "Secret", "apiVersion": "v1", "metadata": {"name": name}, "data": {"k": "AP8="}});
         let created = client.send("POST", SECRETS, &both, &item(&secret)).await;
         assert_eq!((created.status, &answer(&created)["data"]), (201, &json!({"k": "AP8="})));
-        // Byte fields are bytes, base64 expected later.
+        // Byte fields are byte strings, to be shown as base64.
         let bytes = [0xd6, 0x42, 0x00, 0xff];
         assert!(created.body.windows(bytes.len()).any(|window| window == bytes), "cbor");
     }
@@ -58,7 +58,7 @@ async fn with_the_gate_open_everything_may_be_cbor() {
         "/api/v1/namespaces".to_owned(),
     ] {
         let (got, want) = (client.send("GET", &path, &accept, b"").await, client.get(&path).await);
-        // How new the newest is may change between the two.
+        // The collection's version may change between the two requests.
         let undated = |mut answer: Value| {
             if answer["items"].is_array() {
                 answer["metadata"] = Value::Null;
@@ -89,8 +89,9 @@ async fn with_the_gate_open_everything_may_be_cbor() {
             break [read(&all[..starts[1]]), read(&all[starts[1]..])];
         }
     };
-    let told = events.map(|event| (event["type"].clone(), event["object"]["metadata"]["name"].clone()));
-    assert_eq!(told, [(json!("ADDED"), json!("a")), (json!("ADDED"), json!("b"))], "watch-transport");
+    let events_seen =
+        events.map(|event| (event["type"].clone(), event["object"]["metadata"]["name"].clone()));
+    assert_eq!(events_seen, [(json!("ADDED"), json!("a")), (json!("ADDED"), json!("b"))], "watch-transport");
 
     for (section, method, path, body, want) in [
         (
@@ -155,7 +156,7 @@ async fn configurations_may_be_applied_in_cbor() {
     let path = format!("{SECRETS}/a?fieldManager=me");
     let created = apply(&path, &item(&secret(json!({"k": "AP8=", "l": "AAAA"})))).await;
     assert_eq!((created.status, &answer(&created)["data"]["k"]), (201, &json!("AP8=")), "apply");
-    // Bytes are bytes in CBOR, and text of base64 in the tree.
+    // Bytes are byte strings in CBOR, and base64 text in the tree.
     let mut whole = item(&json!({"kind": "Secret", "apiVersion": "v1", "metadata": {"name": "a"}}));
     assert_eq!(whole[3], 0xa3);
     whole[3] = 0xa4;
@@ -169,7 +170,7 @@ async fn configurations_may_be_applied_in_cbor() {
     );
     let entry = &object["metadata"]["managedFields"][0];
     assert_eq!((&entry["manager"], &entry["operation"]), (&json!("me"), &json!("Apply")), "managed-fields");
-    // The same again changes nothing, in whichever form it is said.
+    // The same object again changes nothing, in either encoding.
     let version = &object["metadata"]["resourceVersion"];
     assert_eq!(
         &answer(&apply(&path, &whole).await)["metadata"]["resourceVersion"],

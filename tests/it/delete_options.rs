@@ -1,5 +1,5 @@
-//! What a delete leaves on an object, for every way to ask, and what a dry run of anything leaves: nothing.
-//! docs/api/delete.md, #deletion-answers; docs/api/delete.md#two-phases, docs/api/paths-and-verbs.md#options.
+//! The effect of every delete option on an object, and that dry runs have none (docs/api/delete.md, #two-phases,
+//! #deletion-answers, docs/api/paths-and-verbs.md#options).
 
 use serde_json::{Value, json};
 
@@ -20,7 +20,7 @@ async fn options_decide_the_finalizers_in_query_and_body_alike() {
         (maps, &[], "propagationPolicy=Orphan", "", 200, &["orphan"]),
         (maps, &[], "propagationPolicy=Foreground", "", 200, &["foregroundDeletion"]),
         (maps, &[], "orphanDependents=true", "", 200, &["orphan"]),
-        // `false` is said, but nothing is left of this one.
+        // `false` is given, but the object is removed.
         (maps, &[], "orphanDependents=false", "", 200, &[]),
         (maps, &["example.com/a", "orphan"], "", "", 200, &["example.com/a", "orphan"]),
         (maps, &["orphan", "example.com/a"], "propagationPolicy=Background", "", 200, &["example.com/a"]),
@@ -51,9 +51,9 @@ async fn options_decide_the_finalizers_in_query_and_body_alike() {
         ),
         (maps, &["example.com/a"], "", r#"{"orphanDependents":true}"#, 200, &["example.com/a", "orphan"]),
         (maps, &["example.com/a"], "", r#"{"orphanDependents":false}"#, 202, &["example.com/a"]),
-        // What the body says is all that counts, even if it says nothing.
+        // With a body, only the body counts, even an empty one.
         (maps, &["example.com/a"], "propagationPolicy=Orphan", "{}", 200, &["example.com/a"]),
-        // Two kinds orphan unless told otherwise.
+        // Two kinds orphan by default.
         (controllers, &["example.com/a"], "", "", 200, &["example.com/a", "orphan"]),
         (controllers, &["example.com/a"], "propagationPolicy=Background", "", 200, &["example.com/a"]),
         (controllers, &["example.com/a"], "orphanDependents=false", "", 202, &["example.com/a"]),
@@ -90,7 +90,7 @@ async fn options_decide_the_finalizers_in_query_and_body_alike() {
                 outcome(&reply)
             ));
         }
-        // Said again, it stays as it is.
+        // A repeated delete changes nothing.
         if !after.is_empty() {
             let path = format!("{collection}/o-{at}");
             fixture.ask(&format!("PATCH {path}"), r#"{"metadata":{"finalizers":null}}"#).await;
@@ -105,14 +105,14 @@ async fn a_collection_is_deleted_under_the_same_options_one_by_one() {
     let held = |name: &str| json!({"metadata": {"name": name, "labels": {"a": "b"}, "finalizers": ["example.com/hold"]}});
     fixture.make("$core/secrets", &[held("a"), held("b"), held("c")]).await;
     let uid = fixture.get("$core/secrets/a").await["metadata"]["uid"].as_str().unwrap().to_owned();
-    // A precondition that fits the first only: the second ends it.
+    // A precondition that holds for the first object only: the second ends the request.
     let options = format!(r#"{{"preconditions":{{"uid":"{uid}"}},"propagationPolicy":"Foreground"}}"#);
     let reply = fixture.ask("DELETE $core/secrets?labelSelector=a%3Db", &options).await;
     assert_eq!(reply.status, 409, "{}", outcome(&reply));
     let marked = |object: &Value| object["metadata"]["deletionTimestamp"].is_string();
     assert!(marked(&fixture.get("$core/secrets/a").await));
     assert!(!marked(&fixture.get("$core/secrets/b").await));
-    // In chunks: each request takes as many as it may, and says where to go on.
+    // In chunks: each request deletes one chunk and returns a continue token.
     let first = fixture
         .ask("DELETE $core/secrets?labelSelector=a%3Db&limit=2", r#"{"orphanDependents":false}"#)
         .await

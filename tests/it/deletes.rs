@@ -1,5 +1,5 @@
-//! Deletes: answers, finalizers, collections, and what takes its time to go (docs/api/delete.md,
-//! #namespace-lifecycle, docs/api/subresources.md).
+//! Deletes: answers, finalizers, collections, namespaces and grace periods (docs/api/delete.md, #namespace-lifecycle,
+//! docs/api/subresources.md).
 
 use serde_json::{Value, json};
 
@@ -55,7 +55,7 @@ async fn a_delete_answers_by_kind_and_by_what_is_left() {
             ("delete", "DELETE $core/configmaps/c?dryRun=All", "", "200 Success"),
             ("delete", "DELETE $core/configmaps/c?gracePeriodSeconds=-5", "", "200 Success"),
             ("delete", "GET $core/configmaps/c", "", "404 NotFound: configmaps \"c\" not found"),
-            // Held objects: 202 only when told `orphanDependents=false`.
+            // Objects with finalizers: 202 only with `orphanDependents=false`.
             ("deletion-answers", "DELETE $core/configmaps/h", "", "200 ConfigMap"),
             ("delete", "DELETE $core/configmaps/h", "", "200 ConfigMap"),
             ("deletion-answers", "DELETE $core/configmaps/i?orphanDependents=false", "", "202 ConfigMap"),
@@ -158,7 +158,7 @@ async fn a_collection_is_deleted_as_it_was_selected() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn namespaces_end_slowly_and_take_nothing_in_meanwhile() {
     let fixture = Fixture::new("ending").await;
-    // What holds its content holds the namespace.
+    // An object with a finalizer holds the namespace.
     fixture
         .make("$core/configmaps", &[json!({"metadata": {"name": "a", "finalizers": ["example.com/hold"]}})])
         .await;
@@ -188,7 +188,7 @@ async fn namespaces_end_slowly_and_take_nothing_in_meanwhile() {
                 "",
                 "404 NotFound: namespaces \"missing\" not found",
             ),
-            // Held, so that it cannot end while the rows below look at it.
+            // With a finalizer, so that the namespace still exists for the rows below.
             (
                 "namespace-lifecycle",
                 "PATCH /api/v1/namespaces/$ns",
@@ -265,7 +265,7 @@ async fn pods_are_bound_once_and_end_gracefully() {
     assert_eq!(scheduled["status"], "True", "subresources");
     assert_eq!(bound["status"]["phase"], "Pending");
 
-    // A pod that some node runs is given its time; one that nobody runs goes at once.
+    // A pod on a node has a grace period; one without a node is removed at once.
     let ending = fixture.ask("DELETE $core/pods/a", "").await;
     assert_eq!(outcome(&ending), "200 Pod");
     assert_eq!(ending.json()["metadata"]["deletionGracePeriodSeconds"], 30, "grace-periods");

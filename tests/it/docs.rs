@@ -1,4 +1,4 @@
-//! Citations of `docs/`: every page and heading that a comment names exists.
+//! Citations of `docs/`: every page and heading that a comment cites exists.
 //!
 //! A citation is `docs/api/writes.md#create`, and may go on with further headings of the same page: `, #update`.
 
@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Directories and files whose comments are looked at, relative to the workspace.
+/// Directories and files that are checked, relative to the workspace.
 const SOURCES: &[&str] = &[
     "api",
     "auth",

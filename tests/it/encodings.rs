@@ -1,4 +1,4 @@
-//! Every encoding in every form for get, list and watch: which of them there are, and that all of them say the same
+//! Every encoding and form of get, list and watch: which combinations exist, and that they agree
 //! (docs/api/watches.md#watch-transport, docs/api/encodings.md#accept, #tables, #cbor, #protobuf).
 
 use api::codec::yaml;
@@ -16,13 +16,13 @@ const YAML: &str = "application/yaml";
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 const CBOR: &str = "application/cbor";
 
-/// What is shown of an object.
+/// The forms of an object.
 const PLAIN: &str = "";
 const TABLE: &str = ";as=Table;v=v1;g=meta.k8s.io";
 const METADATA: &str = ";as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
 const METADATA_LIST: &str = ";as=PartialObjectMetadataList;v=v1;g=meta.k8s.io";
 
-/// A document as the JSON it stands for.
+/// A document as JSON.
 fn document(media_type: &str, bytes: &[u8]) -> Value {
     match media_type {
         JSON => serde_json::from_slice(bytes).unwrap(),
@@ -61,7 +61,7 @@ async fn events(media_type: &str, mut body: hyper::body::Incoming, count: usize)
     }
 }
 
-/// The whole events at the beginning of a stream.
+/// The complete events at the beginning of a stream.
 fn split(media_type: &str, bytes: &[u8]) -> Vec<Value> {
     let mut events = Vec::new();
     match media_type {
@@ -76,7 +76,7 @@ fn split(media_type: &str, bytes: &[u8]) -> Vec<Value> {
                 (0..bytes.len()).filter(|at| bytes[*at..].starts_with(&prefix)).collect();
             for (at, start) in starts.iter().enumerate() {
                 let end = starts.get(at + 1).copied().unwrap_or(bytes.len());
-                // The last one may still be on its way.
+                // The last one may be incomplete.
                 if api::codec::cbor::parse(&bytes[*start..end]).is_ok() {
                     events.push(cbor::read(&bytes[*start..end]));
                 }
@@ -100,7 +100,7 @@ fn split(media_type: &str, bytes: &[u8]) -> Vec<Value> {
     events
 }
 
-/// Without what moves on between two questions: the ages in tables.
+/// Without the ages in tables, which change between two requests.
 fn ageless(mut answer: Value) -> Value {
     let table = if answer["object"].is_object() { &mut answer["object"] } else { &mut answer };
     for row in table.get_mut("rows").and_then(Value::as_array_mut).into_iter().flatten() {
@@ -109,7 +109,7 @@ fn ageless(mut answer: Value) -> Value {
     answer
 }
 
-/// Without what other writers may move on between two questions: how far a bookmark has seen, and what is current.
+/// Without the collection's version, which other writers may change between two requests.
 fn timeless(mut event: Value) -> Value {
     fn mask(value: &mut Value) {
         match value {
@@ -137,7 +137,7 @@ fn timeless(mut event: Value) -> Value {
     event
 }
 
-/// What all encodings can say.
+/// The properties that all encodings can express.
 fn comparable(mut answer: Value) -> Value {
     // Items of metadata have no names in protobuf, because a list's items have no envelopes
     // (docs/api/encodings.md#protobuf).
@@ -148,12 +148,12 @@ fn comparable(mut answer: Value) -> Value {
     ageless(answer)
 }
 
-/// The 406 of a request that the route has an encoding for, but not in this form.
+/// The 406 for an encoding of the route that has no such form.
 fn refused(encodings: &[&str]) -> String {
     format!("406 only the following media types are accepted: {}", encodings.join(", "))
 }
 
-/// The 406 of a request that names no encoding of the route.
+/// The 406 for an unknown encoding.
 fn unknown(encodings: &[&str], is_list: bool) -> String {
     let mut known = encodings.join(", ");
     if is_list {
@@ -185,7 +185,7 @@ async fn each_encoding_has_each_form_or_says_what_there_is() {
         let stream_names = streams(&known);
         let streams: Vec<&str> = stream_names.iter().map(String::as_str).collect();
 
-        // What a get and a list of each form are answered with; a watch is below.
+        // The response of get and list in each form; watches are below.
         let no_cbor = |is_list| if gate { "200".to_owned() } else { unknown(&known, is_list) };
         let no_table = refused(&known);
         let table_in_cbor = |is_list| if gate { refused(&known) } else { unknown(&known, is_list) };
@@ -258,7 +258,7 @@ async fn each_encoding_has_each_form_or_says_what_there_is() {
     }
 }
 
-/// Watches in each encoding and form: the whole life of two objects, and an error.
+/// Watches in each encoding and form: the life of two objects, and an error.
 async fn watches(client: &Client, cells: &[(&str, &str, &str, String)]) {
     let start = version(&client.get(SECRETS).await.json());
     assert_eq!(
@@ -270,7 +270,7 @@ async fn watches(client: &Client, cells: &[(&str, &str, &str, String)]) {
     assert_eq!(client.delete(&format!("{SECRETS}/a")).await.status, 200);
     let stream = "resourceVersionMatch=NotOlderThan&sendInitialEvents=true";
     let future = start + 1_000_000;
-    // What is asked, and how it goes on: changes, of which one leaves the selection; a beginning; an error.
+    // The request, and the events: changes, one of which leaves the selection; initial events; an error.
     let asked = [
         (format!("resourceVersion={start}&labelSelector=n+in+(a,b)"), "MODIFIED, DELETED, DELETED"),
         (format!("{stream}&allowWatchBookmarks=true&timeoutSeconds=-1"), "ADDED, BOOKMARK"),
@@ -279,7 +279,7 @@ async fn watches(client: &Client, cells: &[(&str, &str, &str, String)]) {
     let open = async |query: &str, accept: &str| {
         client.another().open("GET", &format!("{SECRETS}?watch=1&{query}"), &[("accept", accept)], b"").await
     };
-    let told = async |query: &str, accept: &str, count: usize| {
+    let receive = async |query: &str, accept: &str, count: usize| {
         let response = open(query, accept).await;
         let media_type = response.headers()["content-type"].to_str().unwrap().to_owned();
         let events = events(&media_type, response.into_body(), count).await;
@@ -303,17 +303,17 @@ async fn watches(client: &Client, cells: &[(&str, &str, &str, String)]) {
         assert_eq!(response.headers()["content-type"], want.as_str(), "{section} {accept}");
         for (query, kinds) in &asked {
             let count = kinds.split(", ").count();
-            let got = told(query, &accept, count).await;
-            let heard: Vec<&str> = got.iter().map(|event| event["type"].as_str().unwrap()).collect();
-            assert_eq!(heard.join(", "), *kinds, "{section} {accept} {query}");
-            let as_json = told(query, &format!("{JSON}{form}"), count).await;
+            let got = receive(query, &accept, count).await;
+            let received: Vec<&str> = got.iter().map(|event| event["type"].as_str().unwrap()).collect();
+            assert_eq!(received.join(", "), *kinds, "{section} {accept} {query}");
+            let as_json = receive(query, &format!("{JSON}{form}"), count).await;
             assert_eq!(got, as_json, "{section} {accept} {query}");
             let described =
                 as_json.iter().filter(|event| event["object"]["columnDefinitions"].is_array()).count();
             assert_eq!(
                 described,
                 usize::from(*form == TABLE && *kinds != "ERROR"),
-                "watch-transport: columns are told once"
+                "watch-transport: columns are sent once"
             );
         }
     };
@@ -326,7 +326,7 @@ async fn long_answers_are_compressed_in_every_encoding_and_form() {
     let flags = vec!["--feature-gates=CBORServingAndStorage=true".to_owned()];
     let server = Server::start(Options { flags, ..Options::default() }).await;
     let client = server.client();
-    // Most of it in the metadata, so that every form of it is long; and one that is long by itself.
+    // Mostly metadata, so that every form is long; and one long value.
     let filler = "0123456789 abcdef: ".repeat(500);
     for n in 0..40 {
         let object = json!({"metadata": {"name": format!("m{n:02}"), "annotations": {"long": filler}}});
@@ -369,7 +369,7 @@ async fn long_answers_are_compressed_in_every_encoding_and_form() {
                 is_compressed,
                 "json-and-yaml-output {path} {accept}"
             );
-            // It is sent as it is made, so nobody knows how long it will be.
+            // Streamed, so the length is not known in advance.
             assert_eq!(
                 packed.header_all("content-length").is_empty(),
                 is_compressed,
@@ -386,7 +386,7 @@ async fn long_answers_are_compressed_in_every_encoding_and_form() {
             assert_eq!(ageless(got), ageless(want), "json-and-yaml-output {path} {accept}");
         }
     }
-    // Neither watches nor errors are.
+    // Neither watches nor errors are compressed.
     for query in ["?watch=1&timeoutSeconds=-1", "/none"] {
         let reply =
             client.send("GET", &format!("{SECRETS}{query}"), &[("accept-encoding", "gzip")], b"").await;

@@ -1,23 +1,22 @@
-//! Field validation: what is unknown or comes twice in a body is ignored, warned of or refused, in every form a body
-//! can have and in every kind of patch. docs/api/encodings.md#strict-decoding; docs/api/paths-and-verbs.md#options,
-//! docs/api/patches.md, docs/api/apply.md#apply, docs/api/encodings.md#strict-decoding,
-//! docs/api/patches.md#patch-requests.
+//! Field validation: unknown and repeated fields are ignored, warned about or refused, in every encoding and patch
+//! (docs/api/encodings.md#strict-decoding, docs/api/paths-and-verbs.md#options, docs/api/patches.md,
+//! docs/api/apply.md#apply).
 
 use tests::{Options, Reply, Server};
 
 use crate::cbor;
 use crate::fixture::{Fixture, outcome, report};
 
-/// One body that says too much, and what is said of it at each level.
+/// A body with unknown or repeated fields, and the expected reports at each level.
 struct Case {
     section: &'static str,
     /// `METHOD path`.
     request: &'static str,
     media_type: &'static str,
     body: Vec<u8>,
-    /// The warnings, in their order.
+    /// The warnings, in order.
     warned: &'static [&'static str],
-    /// What comes of it under `Strict`.
+    /// The outcome under `Strict`.
     refused: &'static str,
 }
 
@@ -60,7 +59,7 @@ async fn fixture(topic: &str) -> (Fixture, std::sync::Arc<Server>) {
     (fixture, server)
 }
 
-/// Sends the body of a case, dry, at a level; the empty level is none.
+/// Sends the body of a case as a dry run at a level; empty means no level.
 async fn send(fixture: &Fixture, case: &Case, level: &str) -> Reply {
     let (method, path) = case.request.split_once(' ').expect("a request is METHOD path");
     let separator = if path.contains('?') { '&' } else { '?' };
@@ -78,7 +77,7 @@ fn warnings(reply: &Reply) -> Vec<String> {
     reply.header_all("warning").into_iter().map(text).collect()
 }
 
-/// A ConfigMap `p` with a field that no config map has.
+/// A ConfigMap `p` with an unknown field.
 fn protobuf() -> Vec<u8> {
     let metadata = [0x0a, 0x03, 0x0a, 0x01, b'p'];
     let unknown = [0xa0, 0x06, 0x01];
@@ -150,7 +149,7 @@ async fn what_is_unknown_or_comes_twice_is_ignored_warned_of_or_refused() {
             &[r#"unknown field "extra""#, r#"unknown field "metadata.colour""#],
             r#"{cannot}unknown field "extra", unknown field "metadata.colour""#,
         ),
-        // Protobuf does not say what it does not know.
+        // Protobuf has no reports of unknown fields.
         case("18", create, PROTOBUF, protobuf(), &[], "201 ConfigMap"),
         case(
             "json-patch",
@@ -196,7 +195,7 @@ async fn what_is_unknown_or_comes_twice_is_ignored_warned_of_or_refused() {
             &[r#"line 1: key "data" already set in map"#],
             "400 BadRequest: error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n  line 1: key \"data\" already set in map",
         ),
-        // Subresources, with bodies of the parent and of their own.
+        // Subresources, with the parent or their own kind as the body.
         case(
             "strict-decoding",
             "PUT $apps/deployments/d/status",
@@ -241,7 +240,7 @@ async fn what_is_unknown_or_comes_twice_is_ignored_warned_of_or_refused() {
         let reply = send(&fixture, case, "Strict").await;
         let got = outcome(&reply);
         let wanted = case.refused.replace("{cannot}", cannot);
-        // A patch is shown its result, which is long.
+        // The message of a patch contains its long result.
         let fits = match wanted.strip_prefix("{patch}") {
             Some(end) => {
                 got.starts_with("422 Invalid:  \"\" is invalid: patch: Invalid value: \"{")
@@ -262,7 +261,7 @@ async fn what_is_unknown_or_comes_twice_is_ignored_warned_of_or_refused() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_first_fatal_error_is_the_only_one_at_every_level() {
     let (fixture, _server) = fixture("fatal").await;
-    // Bodies that are wrong in their form, and say too much besides.
+    // Bodies with errors of form, and unknown fields besides.
     let rows = [
         (
             "POST $core/configmaps",
@@ -307,7 +306,7 @@ async fn the_first_fatal_error_is_the_only_one_at_every_level() {
             r#"[{"op":"test","path":"/data/k","value":"other","foo":1}]"#,
             "422 Invalid: the server rejected our request due to an error in our request",
         ),
-        // An apply says that it does not know a field before it says that one comes twice.
+        // An apply reports an unknown field before a repeated one.
         (
             "PATCH $core/configmaps/m?fieldManager=t",
             APPLY,
@@ -344,7 +343,7 @@ async fn the_first_fatal_error_is_the_only_one_at_every_level() {
             }
         }
     }
-    // What is wrong with an object of the right form is said beside the warnings.
+    // Validation errors are returned together with the warnings.
     let nameless = case(
         "strict-decoding",
         "POST $core/configmaps",

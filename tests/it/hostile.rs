@@ -1,4 +1,4 @@
-//! Input that means no good: whatever is sent, the answer is an error and the server goes on.
+//! Hostile input: every malformed or excessive request gets an error, and the server keeps running.
 
 use std::fmt::Write as _;
 use std::sync::{Arc, Weak};
@@ -13,7 +13,7 @@ use tokio::sync::Mutex;
 use crate::fixture::{Fixture, agrees, names, outcome, report, shared};
 use crate::support::Random;
 
-/// Memory that the server may have taken after all this, in KiB; a body is 3 MiB at most, and few run at a time.
+/// Memory that the server may use after all this, in KiB; a body is 3 MiB at most, and few run at a time.
 const RSS_MAX_KIB: u64 = 600 * 1024;
 
 async fn fixture(topic: &str) -> Fixture {
@@ -21,7 +21,7 @@ async fn fixture(topic: &str) -> Fixture {
     Fixture::on(shared(&SLOT, Options::default()).await, topic).await
 }
 
-/// The server is there, well, of modest size, and nothing in it has panicked.
+/// The server runs, is healthy, uses little memory, and no handler has panicked.
 async fn unharmed(fixture: &Fixture) {
     assert_eq!(fixture.client.another().get("/readyz").await.text(), "ok");
     let log = fixture.server().log();
@@ -32,7 +32,7 @@ async fn unharmed(fixture: &Fixture) {
     assert!(rss < RSS_MAX_KIB, "{rss} KiB");
 }
 
-/// Sends bytes as they are and returns whatever comes back until the server closes.
+/// Sends bytes unchanged and returns everything received until the server closes.
 async fn raw(client: &Client, bytes: &[u8]) -> String {
     let mut stream = client.connect().await.expect("the server accepts connections");
     // The server may close before it has read everything.
@@ -78,7 +78,7 @@ async fn bodies_of_every_bad_shape_are_refused() {
         ),
         (
             "deep inside an unknown field",
-            // What nobody knows is passed over without being kept, at any depth.
+            // Unknown fields are skipped without being kept, at any depth.
             "POST $core/configmaps?dryRun=All",
             wrap(&format!("\"what\":{arrays}")),
             "201 ConfigMap",
@@ -241,7 +241,7 @@ async fn patches_cannot_be_made_to_explode() {
     let fixture = fixture("bombs").await;
     let filler = "x".repeat(500_000);
     fixture.make("$core/configmaps", &[json!({"metadata": {"name": "a"}, "data": {"k": filler}})]).await;
-    // Each copy doubles what the one before has made.
+    // Each copy doubles the result of the one before.
     let copies: Vec<_> = (0..40)
         .map(|n| json!({"op": "copy", "from": "/metadata", "path": format!("/metadata/c{n}")}))
         .collect();
@@ -403,7 +403,7 @@ async fn framing_that_lies_is_refused() {
             "0\r\n\r\n".to_owned(),
             "4",
         ),
-        ("an encoding nobody knows", format!("{json}Transfer-Encoding: gzip\r\n"), "{}".to_owned(), "4"),
+        ("an unknown encoding", format!("{json}Transfer-Encoding: gzip\r\n"), "{}".to_owned(), "4"),
         (
             "more chunks than a body may have",
             chunked.clone(),
@@ -417,7 +417,7 @@ async fn framing_that_lies_is_refused() {
             wrong.push(format!("{what}: want {want}, got {:?}", got.chars().take(200).collect::<String>()));
         }
     }
-    // A body that says it is longer than it is, whose sender then goes.
+    // A body shorter than announced, whose client disconnects.
     for sent in ["", "{", &good] {
         let head =
             request(&fixture, "POST $core/configmaps", &format!("{json}Content-Length: 5000\r\n"), sent);
@@ -433,7 +433,7 @@ async fn framing_that_lies_is_refused() {
         }
     }
     report(&wrong);
-    // Nothing of it was written.
+    // Nothing of it was stored.
     assert_eq!(
         names(&fixture.get("$core/configmaps?fieldSelector=metadata.name!%3Dkube-root-ca.crt").await),
         ["framed"]
@@ -469,7 +469,7 @@ async fn clients_that_vanish_leave_nothing_behind() {
     let before = descriptors();
     for n in 0..40 {
         let request = match n % 4 {
-            // In the middle of a head, of a body, of a watch; before reading a long answer.
+            // In the middle of a head, of a body, of a watch; before reading a long response.
             0 => b"GET /api/v1/pods HTTP/1.1\r\nHost: x\r\nX-Half".to_vec(),
             1 => request(&fixture, "POST $core/configmaps", "Content-Length: 100000\r\n", "{\"metadata\":"),
             2 => request(&fixture, "GET $core/configmaps?watch=1", "", ""),
@@ -482,13 +482,13 @@ async fn clients_that_vanish_leave_nothing_behind() {
             let mut some = [0; 64];
             let _ = stream.read(&mut some).await;
         }
-        // Dropped without a goodbye: the peer sees a reset or an end in the middle.
+        // Dropped without a close: the peer sees a reset or an early end.
         if n % 8 < 4 {
             stream.get_ref().0.set_zero_linger().unwrap();
         }
         drop(stream);
     }
-    // The watches notice when there is something to tell.
+    // The watches notice at the next event.
     fixture.ask("PATCH $core/configmaps/a", r#"{"data":{"n":"1"}}"#).await;
     let deadline = Instant::now() + PATIENCE;
     while descriptors() > before {
@@ -514,7 +514,7 @@ async fn those_who_dawdle_hold_up_only_themselves() {
         stream.flush().await.unwrap();
         open.push(stream);
     }
-    // And some that have not even finished greeting.
+    // And some with an unfinished TLS handshake.
     let mut silent = Vec::new();
     for _ in 0..60 {
         silent.push(TcpStream::connect(&fixture.client.identity().address).await.unwrap());
@@ -618,7 +618,7 @@ async fn thousands_of_pieces_of_garbage_change_nothing() {
     for _ in 0..3_000 {
         let method = pick(&mut random, &methods);
         let mut path = String::new();
-        // The namespace is what nobody may take from the other tests of this server.
+        // The namespace of the other tests on this server must survive.
         let start = if random.below(2) == 0 { fixture.full("/api/v1/namespaces/$ns") } else { String::new() };
         path.push_str(&start);
         for _ in 0..random.below(6) {
@@ -660,7 +660,7 @@ fn pick<'a>(random: &mut Random, from: &[&'a str]) -> &'a str {
     from[usize::try_from(random.below(from.len() as u64)).unwrap()]
 }
 
-/// Fewer than `most` bytes of anything.
+/// Fewer than `most` arbitrary bytes.
 fn garbage(random: &mut Random, most: u64) -> Vec<u8> {
     (0..random.below(most)).map(|_| random.next().to_le_bytes()[0]).collect()
 }

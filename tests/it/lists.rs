@@ -45,8 +45,8 @@ async fn chunks_are_one_point_in_time_whatever_is_written_meanwhile() {
             None => break,
         }
     }
-    // The first chunk fixes the time; what the writer did before it is not known here, so every chunk is
-    // compared with the same version read whole.
+    // The first chunk fixes the version; the writer's earlier changes are unknown here, so every chunk is compared
+    // with the same version read as a whole.
     writer.await.unwrap();
     assert!(versions.iter().all(|version| *version == versions[0]), "continue-tokens {versions:?}");
     let whole = fixture
@@ -132,7 +132,7 @@ async fn continue_tokens_are_open_but_checked() {
 async fn no_token_however_forged_reaches_outside_its_collection() {
     let fixture = Fixture::new("m-forged").await;
     with_secrets(&fixture, &["mine"]).await;
-    // Neighbours whose keys come right before and right after, and one whose name begins like this one's.
+    // Neighbours directly before and after the key, and one whose name begins with this one's.
     for name in [format!("a-{}", fixture.ns), format!("z-{}", fixture.ns), format!("{}-0", fixture.ns)] {
         let made = fixture.client.post("/api/v1/namespaces", &json!({"metadata": {"name": name}})).await;
         assert_eq!(made.status, 201);
@@ -196,7 +196,7 @@ async fn no_token_however_forged_reaches_outside_its_collection() {
                         "continue-tokens {shown:?}"
                     );
                 }
-                // A whole cluster's collection ends where the next resource begins.
+                // The collection of all namespaces ends where the next resource begins.
                 let all = fixture.ask(&format!("GET /api/v1/secrets?continue={token}{limit}"), "").await;
                 assert!(
                     matches!(outcome(&all).as_str(), "200 SecretList") || all.status == 400,
@@ -209,7 +209,7 @@ async fn no_token_however_forged_reaches_outside_its_collection() {
             }
         }
     }
-    // What is no token at all is told precisely.
+    // A text that is not a token gets a precise error.
     let bad = "400 BadRequest: invalid continue token: continue key is not valid: ";
     for (token, why) in [
         ("%", "illegal base64 data at input byte 0"),
@@ -290,7 +290,7 @@ async fn lists_are_in_key_order_and_items_are_bare() {
     assert!(text.contains("\"items\":[]"), "read-consistency {text}");
     assert_eq!((&empty.json()["kind"], &empty.json()["apiVersion"]), (&json!("PodList"), &json!("v1")));
 
-    // Namespaces come first in the order, then names.
+    // Ordered by namespace, then by name.
     let other = Fixture::new("order").await;
     other.make("$core/secrets", &[json!({"metadata": {"name": "0"}})]).await;
     let all = fixture.get("/api/v1/secrets").await;
@@ -306,7 +306,7 @@ async fn lists_are_in_key_order_and_items_are_bare() {
         })
         .collect();
     assert!(keys.is_sorted(), "read-consistency {keys:?}");
-    // A namespace whose name begins with another's is not mixed up with it.
+    // A namespace whose name begins with another's is kept apart from it.
     let longer = format!("{}x", fixture.ns);
     assert_eq!(
         fixture.client.post("/api/v1/namespaces", &json!({"metadata": {"name": longer}})).await.status,
@@ -322,7 +322,7 @@ async fn lists_are_in_key_order_and_items_are_bare() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn long_lists_are_streamed_whole() {
     let fixture = Fixture::new("long").await;
-    // About 2 MiB, so that the list takes many chunks of the server's making.
+    // About 2 MiB, so that the server streams the list in many pieces.
     let filler = "x".repeat(20_000);
     for n in 0..100 {
         fixture

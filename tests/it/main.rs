@@ -1,4 +1,4 @@
-//! End to end: the real binary over real TLS. Each file is one topic of the specification.
+//! End to end tests: the real binary over real TLS, one area of the API per file.
 
 mod fixture;
 mod support;

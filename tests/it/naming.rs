@@ -1,4 +1,4 @@
-//! The same server under the vocabulary of the specification: only names differ.
+//! The server under the `cluster` naming profile: only names differ.
 
 use std::sync::Weak;
 
@@ -39,7 +39,7 @@ async fn no_document_speaks_the_other_vocabulary() {
     for path in &paths {
         let reply = fixture.client.get(path).await;
         assert_eq!(reply.status, 200, "{path}");
-        // Schema extensions are read by clients, which know them by one name only.
+        // Clients read schema extensions, which have one name in both profiles.
         let text = reply.text().to_lowercase().replace("x-kubernetes-", "");
         for word in ["kubernetes", "k8s"] {
             if let Some(at) = text.find(word) {
@@ -47,7 +47,7 @@ async fn no_document_speaks_the_other_vocabulary() {
             }
         }
     }
-    // Objects that every cluster starts with.
+    // Bootstrap objects.
     for path in [
         "/api/v1/namespaces",
         "/apis/rbac.authorization.cluster.io/v1/clusterroles",
@@ -162,7 +162,7 @@ async fn names_inside_objects_and_errors_follow_the_profile() {
         .await
         .json();
     assert_eq!(table["apiVersion"], "meta.cluster.io/v1", "tables");
-    // Clients that know upstream's words only are understood, and answered in them.
+    // Clients that know only upstream's names are understood, and answered with those names.
     for accept in [
         "application/json;as=Table;g=meta.k8s.io;v=v1",
         "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",

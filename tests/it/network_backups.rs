@@ -1,5 +1,5 @@
-//! Backups over the network: who may take them, what is sent, and what a connection that breaks, a client that sleeps,
-//! a server that ends and a disk that is full leave behind.
+//! Backups over the network: permissions, transferred bytes, and the effect of broken connections, stalled clients, a
+//! server that stops and a full disk.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -14,7 +14,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::backups::{MAPS, flag, report, tool};
 
-/// Posts so many objects of 300 kB.
+/// Creates so many objects of 300 kB.
 async fn fill(client: &Client, name: &str, count: usize) {
     for n in 0..count {
         let object =
@@ -24,7 +24,7 @@ async fn fill(client: &Client, name: &str, count: usize) {
     }
 }
 
-/// Runs the command beside this runtime, which may carry its connection.
+/// Runs the command on a thread beside this runtime, which may forward its connection.
 async fn run(arguments: &[String]) -> Output {
     let arguments = arguments.to_vec();
     let run = move || tool(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
@@ -43,7 +43,7 @@ fn json_of(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
 }
 
-/// The one line of a command that was not done.
+/// The error line of a failed command.
 #[track_caller]
 fn error_of(output: &Output) -> String {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
@@ -52,7 +52,7 @@ fn error_of(output: &Output) -> String {
     text.trim_end().trim_start_matches("error: ").to_owned()
 }
 
-/// Its revision, if the backup is whole.
+/// Revision of the backup, if it is complete.
 #[track_caller]
 fn revision_of(backup: &Path) -> u64 {
     let verified = report(&["verify", &flag("data-dir", backup)]);
@@ -61,7 +61,7 @@ fn revision_of(backup: &Path) -> u64 {
     verified["revision"].as_u64().unwrap()
 }
 
-/// Asks for a backup and reads none of it.
+/// Requests a backup and reads none of it.
 async fn ask(client: &Client, held: &[u8]) -> http::Response<Incoming> {
     client.another().open("POST", "/backup", &[], held).await
 }
@@ -80,7 +80,7 @@ async fn only_what_is_new_is_sent_and_a_broken_connection_leaves_the_backup_befo
     assert_eq!(revision_of(&fixture), first["revision"]);
     fill(client, "second", 10).await;
 
-    // A connection that ends after so many bytes: in the handshake, in the head, at the beginning, almost at the end.
+    // A connection that ends after so many bytes: in the handshake, in the head, near the beginning, near the end.
     for cut_after in [0, 1_000, 4_000, 100_000, 3_000_000] {
         let proxy = Proxy::new(&client.identity().address, cut_after).await;
         let server = format!("--server=https://{}", proxy.address);
@@ -104,7 +104,7 @@ async fn only_what_is_new_is_sent_and_a_broken_connection_leaves_the_backup_befo
     assert_eq!(String::from_utf8_lossy(&records.stdout).lines().count(), objects);
 }
 
-/// Forwards one connection to `server` and cuts it when so many bytes have come back.
+/// Forwards one connection to `server` and cuts it after so many bytes of response.
 struct Proxy {
     address: String,
 }
@@ -131,7 +131,7 @@ impl Proxy {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_backup_is_for_those_who_may_post_to_its_path() {
-    let files = vec![("tokens.csv", "some-token,somebody,1\n".to_owned())];
+    let files = vec![("tokens.csv", "some-token,operator,1\n".to_owned())];
     let flags = vec!["--token-auth-file=$dir/tokens.csv".to_owned()];
     let server = Server::start(Options { flags, files, ..Options::default() }).await;
     let (client, fixture) = (server.client(), TempDir::new());
@@ -151,7 +151,7 @@ async fn a_backup_is_for_those_who_may_post_to_its_path() {
     assert_eq!(error, format!("{address} refuses: Unauthorized (401)"));
     write("some-token");
     let error = error_of(&back_up(&kubeconfig, &to, &[]).await);
-    let want = "forbidden: User \"somebody\" cannot post path \"/backup\"";
+    let want = "forbidden: User \"operator\" cannot post path \"/backup\"";
     assert_eq!(error, format!("{address} refuses: {want} (403)"));
     let reply = client.anonymous().send("POST", "/backup", &[], b"").await;
     assert_eq!(reply.status, 403);
@@ -162,7 +162,7 @@ async fn a_backup_is_for_those_who_may_post_to_its_path() {
     let binding = json!({
         "metadata": {"name": "backups"},
         "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "backups"},
-        "subjects": [{"apiGroup": group, "kind": "User", "name": "somebody"}],
+        "subjects": [{"apiGroup": group, "kind": "User", "name": "operator"}],
     });
     for (resource, object) in [("clusterroles", &role), ("clusterrolebindings", &binding)] {
         let made = client.post(&format!("/apis/{group}/v1/{resource}"), object).await;
@@ -176,7 +176,7 @@ async fn a_backup_is_for_those_who_may_post_to_its_path() {
     let done = json_of(&back_up(&kubeconfig, &to, &["-o=json"]).await);
     assert_eq!(revision_of(&to), done["revision"]);
 
-    // The path and its method; what is no list of segments; a body beyond all bounds.
+    // The path and its method; a body that is not a list of segments; a body above the limit.
     for (method, path, body, want) in [
         ("GET", "/backup", &b""[..], 405),
         ("PUT", "/backup", b"", 405),
@@ -188,7 +188,7 @@ async fn a_backup_is_for_those_who_may_post_to_its_path() {
         let reply = client.send(method, path, &[], body).await;
         assert_eq!(reply.status, want, "{method} {path}: {}", reply.text());
     }
-    // A server that is none, and one that somebody else vouches for.
+    // An address without a server, and a server with another CA.
     let error = error_of(&back_up(&kubeconfig, &to, &["--server=https://127.0.0.1:1"]).await);
     assert!(error.starts_with("cannot connect to https://127.0.0.1:1: Connection refused"), "{error}");
     let error = error_of(&back_up(&kubeconfig, &to, &["--server=http://127.0.0.1:1"]).await);
@@ -197,7 +197,7 @@ async fn a_backup_is_for_those_who_may_post_to_its_path() {
     let elsewhere = format!("--server=https://{}", other.client().identity().address);
     let error = error_of(&back_up(&kubeconfig, &to, &[&elsewhere]).await);
     assert!(error.contains("invalid peer certificate"), "{error}");
-    // Its store is another one.
+    // The store in the target is another one.
     let error = error_of(&back_up(&other.kubeconfig(), &to, &[]).await);
     assert_eq!(error, format!("{} has another store: choose an empty directory", to.join("log").display()));
     assert_eq!(revision_of(&to), done["revision"]);
@@ -207,7 +207,7 @@ async fn a_backup_is_for_those_who_may_post_to_its_path() {
 async fn clients_that_do_not_read_hold_up_nobody_and_are_few() {
     let mut server = Server::start_upstream().await;
     let client = server.client().clone();
-    // More than lies in buffers on the way.
+    // More than the buffers on the way hold.
     fill(&client, "first", 60).await;
     let sleeping = [ask(&client, b"").await, ask(&client, b"").await];
     assert!(sleeping.iter().all(|response| response.status() == 200));
@@ -216,7 +216,7 @@ async fn clients_that_do_not_read_hold_up_nobody_and_are_few() {
     assert_eq!(refused.header_all("retry-after"), ["30"]);
     fill(&client, "second", 20).await;
     assert_eq!(client.get("/readyz").await.status, 200);
-    // Who goes away makes room.
+    // A client that disconnects makes room for the next.
     let [mut first, second] = sleeping;
     drop(second);
     let mut other = ask(&client, b"").await;
@@ -226,7 +226,7 @@ async fn clients_that_do_not_read_hold_up_nobody_and_are_few() {
     assert_eq!(other.status(), 200);
     drop(other);
 
-    // A server that ends says so in the stream, which ends properly.
+    // A server that stops reports it in the stream, which ends cleanly.
     let fixture = TempDir::new();
     let kubeconfig = fixture.path().join("config");
     std::fs::copy(server.kubeconfig(), &kubeconfig).unwrap();
@@ -245,7 +245,7 @@ async fn clients_that_do_not_read_hold_up_nobody_and_are_few() {
 async fn a_full_disk_is_an_error_and_leaves_the_backup_before() {
     let server = Server::start_upstream().await;
     let fixture = TempDir::new();
-    // A small file system that is seen by the commands alone, and gone with them.
+    // A small file system that only the commands see, removed with them.
     let script = "set -e; mount -t tmpfs -o size=12m tmpfs \"$1\"; shift; exec sh -ec \"$@\"";
     let on_small_disk = |commands: String| {
         let (script, path) = (script.to_owned(), fixture.path().display().to_string());

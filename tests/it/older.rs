@@ -1,4 +1,5 @@
-//! A store that another release wrote: its objects get the defaults of this one, once (decision 8).
+//! Backfill of defaults: a store of another release gets the defaults of this one, once
+//! (docs/decisions/0008-older-objects-get-new-defaults-once.md).
 
 use std::path::Path;
 
@@ -10,7 +11,7 @@ const PODS: &str = "/api/v1/namespaces/default/pods";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const DEFAULT: &str = r#","schedulerName":"default-scheduler""#;
 
-/// Stores the pod `old` as a release without schedulers would have, in the log of a server that is not running.
+/// Stores the pod `old` without defaulted fields, in the log of a stopped server.
 async fn forget(data_dir: &Path) {
     let engine = Engine::open(Options::new(data_dir.join("log"))).unwrap();
     let key = b"/core/pods/default/old";
@@ -54,7 +55,7 @@ async fn objects_of_an_older_release_get_the_defaults_of_this_one_once() {
     let written = std::fs::read_to_string(&mark).unwrap();
     assert_eq!(written, format!("{:016x}\n", api::older::MARK));
 
-    // The release that wrote it had another mark.
+    // The mark of another release.
     forget(server.data_dir()).await;
     std::fs::write(&mark, "0000000000000000\n").unwrap();
     server.restart().await;
@@ -67,7 +68,7 @@ async fn objects_of_an_older_release_get_the_defaults_of_this_one_once() {
     assert_eq!(std::fs::read_to_string(&mark).unwrap(), written);
     assert!(server.log().contains("stored objects have this release's defaults"), "{}", server.log());
 
-    // A second start finds the mark and looks at nothing; without it, it looks and finds nothing to do.
+    // A second start finds the mark and reads nothing; without it, it finds nothing to change.
     for is_marked in [true, false] {
         assert_eq!(server.terminate(), Some(0));
         if !is_marked {
@@ -80,5 +81,5 @@ async fn objects_of_an_older_release_get_the_defaults_of_this_one_once() {
     forget(server.data_dir()).await;
     server.restart().await;
     let untouched = get(&server, &format!("{PODS}/old")).await;
-    assert_eq!(untouched["spec"]["schedulerName"], Value::Null, "the mark says that nobody need look");
+    assert_eq!(untouched["spec"]["schedulerName"], Value::Null, "with the mark nothing is read");
 }

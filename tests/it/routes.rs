@@ -1,4 +1,4 @@
-//! Which paths and methods exist, and what the others hear (docs/api/errors.md#routing-errors,
+//! Which paths and methods exist, and the answers of all others (docs/api/errors.md#routing-errors,
 //! docs/api/paths-and-verbs.md#stages, #request-info).
 
 use serde_json::json;
@@ -16,14 +16,14 @@ async fn every_path_is_a_resource_a_document_or_nothing() {
     fixture.make("$core/configmaps", &[json!({"metadata": {"name": "a"}})]).await;
     fixture
         .check(&[
-            // Outside every registered prefix there is only a page of text.
+            // Outside every registered prefix the answer is plain text.
             ("routing-errors", "GET /nothing", "", PAGE),
             ("routing-errors", "POST /nothing/at/all", "{}", PAGE),
             ("routing-errors", "GET /apis/nothing.example.com/v1/things", "", PAGE),
             ("routing-errors", "GET /apis/nothing.example.com/v1/namespaces/$ns/things/x", "", PAGE),
             ("routing-errors", "GET /apis/apps/v99/deployments", "", PAGE),
             ("routing-errors", "GET /api/v2/pods", "", PAGE),
-            // Inside one there are objects that say so.
+            // Inside one it is a Status.
             ("routing-errors", "GET /api/v1/nothing", "", NO_SUCH_ROUTE),
             ("routing-errors", "GET $core/nothing/x", "", NO_SUCH_ROUTE),
             ("routing-errors", "GET /apis/apps/v1/pods", "", NO_SUCH_ROUTE),
@@ -37,7 +37,7 @@ async fn every_path_is_a_resource_a_document_or_nothing() {
             // A namespaced item has no path without its namespace.
             ("routing-errors", "GET /api/v1/configmaps/a", "", NO_SUCH_ROUTE),
             ("routing-errors", "PUT /api/v1/configmaps/a", "{}", NO_SUCH_ROUTE),
-            // Of a path that exists, other methods are refused.
+            // An existing path refuses other methods.
             ("routing-errors", "POST $core/configmaps/a", "{}", NO_SUCH_METHOD),
             ("routing-errors", "PUT $core/configmaps", "{}", NO_SUCH_METHOD),
             ("routing-errors", "PATCH $core/configmaps", "{}", NO_SUCH_METHOD),
@@ -66,7 +66,7 @@ async fn every_path_is_a_resource_a_document_or_nothing() {
                 "",
                 "500 text: Internal Server Error: \"/api/v1/watch\": failed to create RequestInfo: …",
             ),
-            // A slash at the end makes no difference.
+            // A trailing slash makes no difference.
             ("discovery-documents", "GET $core/configmaps/", "", "200 ConfigMapList"),
             ("discovery-documents", "GET $core/configmaps/a/", "", "200 ConfigMap"),
             ("discovery-documents", "GET /api/", "", "200 APIVersions"),
@@ -74,7 +74,7 @@ async fn every_path_is_a_resource_a_document_or_nothing() {
             ("discovery-documents", "GET /apis/", "", "200 APIGroupList"),
             ("discovery-documents", "GET /apis/apps/", "", "200 APIGroup"),
             ("discovery-documents", "GET /apis/apps/v1/", "", "200 APIResourceList"),
-            // `watch` on an item is ignored; so are parameters that nobody knows.
+            // `watch` on an item is ignored; so are unknown parameters.
             ("watch-events", "GET $core/configmaps/a?watch=true", "", "200 ConfigMap"),
             (
                 "query-parameters",
@@ -82,7 +82,7 @@ async fn every_path_is_a_resource_a_document_or_nothing() {
                 "",
                 "200 ConfigMapList",
             ),
-            // Names are decoded, and odd ones are just names that nobody has.
+            // Names are decoded, and unusual ones are ordinary names of absent objects.
             ("request-info", "GET $core/configmaps/%61", "", "200 ConfigMap"),
             (
                 "routing-errors",
@@ -93,9 +93,9 @@ async fn every_path_is_a_resource_a_document_or_nothing() {
             ("built-in-resources", "GET /api/v1/componentstatuses", "", "200 ComponentStatusList"),
             (
                 "built-in-resources",
-                "GET /api/v1/componentstatuses/nobody",
+                "GET /api/v1/componentstatuses/absent",
                 "",
-                "404 NotFound: componentstatuses \"nobody\" not found",
+                "404 NotFound: componentstatuses \"absent\" not found",
             ),
         ])
         .await;
@@ -220,7 +220,7 @@ async fn what_is_accepted_and_sent_is_negotiated() {
             "415 UnsupportedMediaType: the body of the request was in an unknown format - accepted media types include: application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json…",
         ),
         ("patch-requests", "PATCH $core/configmaps/a | Content-Type: ", "{}", "415 UnsupportedMediaType: …"),
-        // An error is sent in the form asked for where that is possible, and as JSON otherwise.
+        // An error is sent in the requested encoding if possible, otherwise as JSON.
         (
             "encoding-of-errors",
             "GET $core/configmaps/none | Accept: application/json;as=Table;g=meta.k8s.io;v=v1, application/json",

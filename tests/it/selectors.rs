@@ -1,5 +1,4 @@
-//! Selectors: both grammars with their errors, and every field of every kind that can be selected by
-//! (docs/api/selectors.md).
+//! Selectors: both grammars with their errors, and every selectable field of every kind (docs/api/selectors.md).
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -115,7 +114,7 @@ async fn what_is_no_selector_is_refused_in_the_reference_servers_words() {
     let fields = fields.iter().map(|(text, want)| ("fieldSelector", *text, *want));
     let mut wrong = Vec::new();
     for (parameter, text, want) in labels.chain(fields) {
-        // The same of a list, of a watch and of a collection that is to be deleted.
+        // The same for a list, a watch and a deletecollection.
         for request in ["GET $core/secrets?", "GET $core/secrets?watch=1&", "DELETE $core/secrets?"] {
             let got = outcome(&fixture.ask(&format!("{request}{parameter}={}", escape(text)), "").await);
             let want = format!("400 BadRequest: {want}");
@@ -125,7 +124,7 @@ async fn what_is_no_selector_is_refused_in_the_reference_servers_words() {
         }
     }
     report(&wrong);
-    // Terms that say nothing are skipped; what is escaped is text.
+    // Empty terms are skipped; escaped characters are text.
     for text in ["", ",", ",,", r"metadata.name=a\,b\=c\\", "metadata.name!=", "metadata.name==a"] {
         let got =
             outcome(&fixture.ask(&format!("GET $core/secrets?fieldSelector={}", escape(text)), "").await);
@@ -232,7 +231,7 @@ async fn every_field_tells_the_objects_that_match_from_those_that_do_not() {
             ("status.phase", "Pending", "p1 p3"),
             ("status.podIP", "10.0.0.1", "p2"),
             ("status.podIP", "fd00::1", ""),
-            // Accepted, but nothing has a value.
+            // Accepted, but no object has a value.
             ("status.podIPs", "10.0.0.1", ""),
             ("status.podIPs", "", "p1 p2 p3"),
             ("status.nominatedNodeName", "n9", "p2"),
@@ -267,7 +266,7 @@ async fn every_field_tells_the_objects_that_match_from_those_that_do_not() {
             ("reason", "Scaled", "e2"),
             ("reportingComponent", "controller", "e2"),
             ("reportingComponent", "other", "e1"),
-            // Who reports, for events that have no source.
+            // The reporter of events without a source.
             ("source", "kubelet", "e1"),
             ("source", "controller", "e2"),
             ("source", "other", ""),
@@ -373,7 +372,7 @@ async fn every_field_tells_the_objects_that_match_from_those_that_do_not() {
     )
     .await;
 
-    // What has no namespace is told from other tests' by its label.
+    // Cluster-scoped objects are kept apart from other tests' by their label.
     let full = |name: &str| format!("{ns}-{name}");
     let node = |name: &str, off: bool| json!({"metadata": meta(&full(name)), "spec": {"unschedulable": off}});
     fixture.make("/api/v1/nodes", &[node("on", false), node("off", true)]).await;
@@ -467,7 +466,7 @@ async fn every_field_tells_the_objects_that_match_from_those_that_do_not() {
     }
 }
 
-/// Checks each field of a resource in its three operators, and that none was left out.
+/// Checks each field of a resource with its three operators, and that no field was left out.
 async fn check(fixture: &Fixture, group_version: &str, resource: &str, fields: Fields<'_>) {
     let path = format!("{group_version}/{resource}");
     let select = async |selector: &str| {

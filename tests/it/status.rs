@@ -1,5 +1,5 @@
-//! What is refused: codes, reasons, messages and details of every verb (docs/api/errors.md,
-//! docs/api/paths-and-verbs.md#options, docs/api/writes.md, docs/api/patches.md, docs/api/README.md).
+//! Refusals: codes, reasons, messages and details of every verb (docs/api/errors.md,
+//! docs/api/paths-and-verbs.md#options, docs/api/writes.md, docs/api/patches.md).
 
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ async fn creation_is_refused_for_one_reason_at_a_time() {
         .check(&[
             ("deletion-answers", "POST $core/configmaps", r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a"}}"#, "201 ConfigMap"),
             ("create", "POST $core/configmaps", r#"{"metadata":{"name":"b"}}"#, "201 ConfigMap"),
-            // The body is the object of this endpoint.
+            // The body is an object of the endpoint's kind.
             ("create", "POST $core/configmaps", "", "400 BadRequest: the object provided is unrecognized (must be of type ConfigMap): …"),
             ("create", "POST $core/configmaps", "[]", "400 BadRequest: …"),
             ("create", "POST $core/configmaps", "null", "422 Invalid: ConfigMap \"\" is invalid: metadata.name: Required value: name or generateName is required"),
@@ -41,7 +41,7 @@ async fn creation_is_refused_for_one_reason_at_a_time() {
             ("create", "POST /api/v1/namespaces", r#"{"metadata":{"name":"a.b"}}"#, "422 Invalid: Namespace \"a.b\" is invalid: …"),
             ("create", "POST $rbac/roles", r#"{"metadata":{"name":"Any:Name"},"rules":[]}"#, "201 Role"),
             ("create", "POST $rbac/roles", r#"{"metadata":{"name":"a%b"},"rules":[]}"#, "422 Invalid: Role.rbac.authorization.k8s.io \"a%b\" is invalid: metadata.name: Invalid value: \"a%b\": may not contain '%'"),
-            // What exists, what is missing, what only the system may set.
+            // Existing objects, absent objects, fields that only the system sets.
             ("messages", "POST $core/configmaps", r#"{"metadata":{"name":"taken"}}"#, "409 AlreadyExists: configmaps \"taken\" already exists"),
             ("create", "POST $core/configmaps", r#"{"metadata":{"name":"c","resourceVersion":"1"}}"#, "500 -: resourceVersion should not be set on objects to be created"),
             ("namespace-lifecycle", "POST /api/v1/namespaces/missing/configmaps", r#"{"metadata":{"name":"a"}}"#, "404 NotFound: namespaces \"missing\" not found"),
@@ -94,7 +94,7 @@ async fn details_name_what_the_error_is_about() {
             r#"{"metadata":{"name":"q"}}"#,
             json!({"group": "meta.k8s.io", "kind": "CreateOptions", "causes": [{"reason": "FieldValueNotSupported", "message": "Unsupported value: [\"x\"]: supported values: \"All\"", "field": "dryRun"}]}),
         ),
-        // A delete's precondition is about the Kind.
+        // A delete's precondition error names the kind.
         ("status-object", "DELETE $core/configmaps/a?uid=x", "", json!({"name": "a", "kind": "ConfigMap"})),
         ("messages", "POST $core/configmaps", "{", Value::Null),
     ] {
@@ -117,7 +117,7 @@ async fn bodies_over_three_mebibytes_are_too_large() {
         ("PUT $core/configmaps/big", limit + 1, Some(refused)),
         ("PATCH $core/configmaps/big", limit + 1, Some(refused)),
         ("DELETE $core/configmaps/big", limit + 1, Some(refused)),
-        // At the limit the body is read, and then judged for what it says.
+        // At the limit the body is read, and then checked.
         ("POST $core/configmaps?dryRun=All", limit, None),
     ] {
         let reply = fixture.ask(request, &body(bytes)).await;
@@ -163,7 +163,7 @@ async fn unknown_and_repeated_fields_are_ignored_warned_of_or_refused() {
         assert!(message.contains(text), "strict-decoding {message}");
     }
     assert!(strict.header_all("warning").is_empty(), "strict-decoding");
-    // In a patch it is the result that is judged, and then the code is 422.
+    // A patch is validated by its result, with the code 422.
     let patch = fixture.ask("PATCH $core/configmaps/a?fieldValidation=Strict", r#"{"colour":"red"}"#).await;
     let message = outcome(&patch);
     assert!(

@@ -1,6 +1,6 @@
-//! Subresources, each by a table: what it takes of a body, what it leaves, and how it refuses.
-//! docs/api/delete.md#namespace-lifecycle, docs/api/subresources.md,
-//! docs/api/authentication.md#service-account-tokens, #certificate-signing-requests.
+//! Subresources, each by a table: the fields it takes from a body, the fields it keeps, and its refusals
+//! (docs/api/subresources.md, docs/api/delete.md#namespace-lifecycle, docs/api/authentication.md#token-requests,
+//! #certificate-signing-requests).
 
 use serde_json::{Value, json};
 
@@ -77,7 +77,7 @@ async fn a_resize_changes_amounts_and_nothing_else() {
         json!({"cpu": "1500m", "memory": "2Gi"})
     );
     assert_eq!(now["spec"]["terminationGracePeriodSeconds"], 30);
-    // All of them equal to their limits would be another class of service.
+    // If all of them equalled their limits the QoS class would be another.
     let guaranteed = r#"{"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"3","memory":"4Gi"}}}],"initContainers":[{"name":"i","resources":{"requests":{"cpu":"1","memory":"1Gi"},"limits":{"cpu":"1","memory":"1Gi"}}},{"name":"s","resources":{"requests":{"cpu":"1","memory":"1Gi"},"limits":{"cpu":"1","memory":"1Gi"}}}]}}"#;
     fixture.check(&[("subresources", &path, guaranteed, &class)]).await;
 }
@@ -285,7 +285,7 @@ async fn autoscalers_are_one_object_in_two_versions() {
     let kept = seen["metadata"]["annotations"]["autoscaling.alpha.kubernetes.io/metrics"].as_str();
     assert!(kept.is_some_and(|text| text.contains("memory")), "{seen}");
 
-    // A write through one version loses nothing that only the other can say.
+    // A write through one version keeps the fields that only the other version has.
     fixture
         .check(&[
             ("update", &format!("PATCH {v1}/two"), r#"{"spec":{"maxReplicas":9}}"#, "200 HorizontalPodAutoscaler"),

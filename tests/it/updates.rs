@@ -1,5 +1,5 @@
-//! Updates: what the system fills in, what counts as a change, dry runs and writers who meet
-//! (docs/api/writes.md#create, #update, docs/api/README.md).
+//! Updates: fields set by the system, writes without effect, dry runs and concurrent writers
+//! (docs/api/writes.md#create, #update).
 
 use serde_json::{Value, json};
 
@@ -40,11 +40,11 @@ async fn the_system_fills_in_what_belongs_to_it() {
         assert!(suffix.chars().all(|c| "bcdfghjklmnpqrstvwxz2456789".contains(c)), "create {name}");
         assert_eq!(made["metadata"]["generateName"], base);
     }
-    // A given name wins over a base.
+    // A given name takes precedence over `generateName`.
     let body = json!({"metadata": {"name": "given", "generateName": "web-"}}).to_string();
     assert_eq!(fixture.ask("POST $core/configmaps", &body).await.json()["metadata"]["name"], "given");
 
-    // A namespace is labelled with its name, and waits for its content when it goes.
+    // A namespace is labelled with its name, and has a finalizer for its content.
     let namespace = fixture.get("/api/v1/namespaces/$ns").await;
     assert_eq!(
         namespace["metadata"]["labels"]["kubernetes.io/metadata.name"], fixture.ns,
@@ -71,7 +71,7 @@ async fn updates_are_checked_against_what_is_stored() {
             ("update", "PUT $core/configmaps/a", r#"{"metadata":{"name":"a","namespace":"other"}}"#, "400 BadRequest: the namespace of the provided object does not match the namespace sent on the request"),
             ("update", "PUT $core/configmaps/a", r#"{"kind":"Secret","apiVersion":"v1","metadata":{"name":"a"}}"#, "400 BadRequest: Secret in version \"v1\" cannot be handled as a ConfigMap: …"),
             ("update", "PUT $core/configmaps/a?dryRun=x", r#"{"metadata":{"name":"a"}}"#, "422 Invalid: UpdateOptions.meta.k8s.io \"\" is invalid: dryRun: …"),
-            // Existence: most kinds are not created by PUT.
+            // Most kinds are not created by PUT.
             ("update", "PUT $core/configmaps/none", r#"{"metadata":{"name":"none"}}"#, "404 NotFound: configmaps \"none\" not found"),
             ("update", "PUT $core/configmaps/none", r#"{"metadata":{"name":"none","resourceVersion":"5"}}"#, "404 NotFound: configmaps \"none\" not found"),
             ("update", "PUT $core/configmaps/none", r#"{"metadata":{"name":"none","uid":"x"}}"#, "404 NotFound: configmaps \"none\" not found"),
@@ -93,7 +93,7 @@ async fn updates_are_checked_against_what_is_stored() {
             ("patch-requests", "PATCH $core/configmaps/a", r#"{"metadata":{"name":"b"}}"#, "400 BadRequest: the name of the object (b) does not match the name on the URL (a)"),
             ("patch-requests", "PATCH $core/configmaps/a", r#"{"metadata":{"namespace":"other"}}"#, "400 BadRequest: the namespace of the provided object does not match the namespace sent on the request"),
             ("options", "PATCH $core/configmaps/a?force=true", "{}", "422 Invalid: PatchOptions.meta.k8s.io \"\" is invalid: force: Forbidden: may not be specified for non-apply patch"),
-            // What cannot be changed.
+            // Immutable fields.
             ("update", "PUT $core/configmaps/a", r#"{"metadata":{"name":"a","deletionTimestamp":"2030-01-01T00:00:00Z"}}"#, "422 Invalid: ConfigMap \"a\" is invalid: metadata.deletionTimestamp: Invalid value: …"),
             ("update", "PATCH $core/configmaps/a", r#"{"metadata":{"creationTimestamp":"2030-01-01T00:00:00Z"}}"#, "200 ConfigMap"),
         ])
@@ -181,7 +181,7 @@ async fn generation_counts_changes_of_what_is_wanted() {
     }
     let now = fixture.get("$apps/deployments/d").await;
     assert_eq!((&now["spec"]["replicas"], &now["status"]["replicas"]), (&json!(5), &json!(1)), "validation");
-    // The main endpoint leaves the status alone.
+    // The main endpoint keeps the status.
     fixture.ask("PATCH $apps/deployments/d", r#"{"status":{"replicas":9}}"#).await;
     assert_eq!(fixture.get("$apps/deployments/d").await["status"]["replicas"], 1, "validation");
 }
@@ -211,7 +211,7 @@ async fn what_is_said_twice_agrees_however_it_is_written() {
             "/status/podIP",
             json!("10.0.0.2"),
         ),
-        // Who knows only the single address is believed.
+        // A writer that sends only the single address is followed.
         (
             "PATCH $core/pods/p/status",
             r#"{"status":{"podIP":"10.0.0.3"}}"#,
@@ -229,7 +229,7 @@ async fn what_is_said_twice_agrees_however_it_is_written() {
             COUNT,
             json!("2"),
         ),
-        // A status is sent without the template that a job without labels has its labels from.
+        // A status is sent without the template, from which a job without labels takes its labels.
         (
             "PUT $batch/jobs/j/status",
             r#"{"kind":"Job","apiVersion":"batch/v1","metadata":{"name":"j"}}"#,
@@ -324,7 +324,7 @@ async fn a_dry_run_does_everything_but_write() {
 async fn one_of_two_writers_learns_that_it_lost() {
     let fixture = Fixture::new("race").await;
     fixture.make("$core/configmaps", &[json!({"metadata": {"name": "a"}, "data": {}})]).await;
-    // Unconditional patches are all applied, whatever their order.
+    // Unconditional patches all succeed, in any order.
     let patches = (0..20).map(|n| {
         let client = fixture.client.another();
         let path = fixture.full("$core/configmaps/a");
@@ -337,7 +337,7 @@ async fn one_of_two_writers_learns_that_it_lost() {
         20,
         "conditional-commits"
     );
-    // Of conditional updates of one version, one is.
+    // Of conditional updates of one version, one succeeds.
     let object = fixture.get("$core/configmaps/a").await;
     let puts = (0..10).map(|n| {
         let client = fixture.client.another();
@@ -349,7 +349,7 @@ async fn one_of_two_writers_learns_that_it_lost() {
     let mut codes = futures_util::future::join_all(puts).await;
     codes.sort_unstable();
     assert_eq!(codes, [200, 409, 409, 409, 409, 409, 409, 409, 409, 409], "conditional-commits");
-    // Of creations of one name, one is.
+    // Of creations of one name, one succeeds.
     let posts = (0..10).map(|_| {
         let client = fixture.client.another();
         let path = fixture.full("$core/configmaps");

@@ -1,15 +1,15 @@
 //! Every cell of the resource-version tables of get, list and watch (docs/api/lists.md#resource-versions,
-//! docs/api/watches.md#watch-start), on a collection that has a past which was forgotten, one that is retained, and a
-//! future.
+//! docs/api/watches.md#watch-start), on a collection with a compacted version, a retained version and a future
+//! version.
 //!
 //! ```text
-//! $old    a b c    forgotten by the time anybody asks
-//! $then   b c      retained, and since then b has changed and d was made
-//! $now    b c d    what the newest state shows
-//! $future          not for a long time
+//! $old    a b c    compacted before the requests
+//! $then   b c      retained; since then b has changed and d was created
+//! $now    b c d    the newest state
+//! $future          far above the newest revision
 //! ```
 //!
-//! Rows that say `$old` are asked last, of a server that keeps nothing but the present.
+//! Rows with `$old` run last, on a server that retains no history.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -24,9 +24,9 @@ const SECRETS: &str = "/api/v1/namespaces/default/secrets";
 /// A server whose secrets have the history above.
 struct Past {
     server: Server,
-    /// Whether `$old` is forgotten, and with it everything but the present.
+    /// Whether `$old` is compacted.
     is_forgotten: bool,
-    /// What the rows abbreviate.
+    /// The abbreviations of the rows.
     words: Vec<(&'static str, String)>,
 }
 
@@ -59,7 +59,7 @@ impl Past {
         Past { server, is_forgotten: false, words }
     }
 
-    /// Starts the server anew, so that it forgets what was.
+    /// Restarts the server without retention and waits for the compaction.
     async fn forget(&mut self) {
         self.server.restart_with(&["--history-retention=0"]).await;
         let exact = self.full(&format!("{SECRETS}?resourceVersion=$old&resourceVersionMatch=Exact"));
@@ -69,7 +69,7 @@ impl Past {
         self.is_forgotten = true;
     }
 
-    /// Whether it is time to ask this.
+    /// Whether the row runs in this phase.
     fn is_time(&self, query: &str) -> bool {
         query.contains("$old") == self.is_forgotten
     }
@@ -82,7 +82,7 @@ impl Past {
         self.full(word).parse().expect("a version")
     }
 
-    /// A version as a row says it: one of the four, or some version that is not of the past.
+    /// A version in a row's form: one of the four, or some retained version.
     fn name(&self, version: u64) -> &'static str {
         match version {
             _ if version == self.number("$old") => "$old",
@@ -92,44 +92,44 @@ impl Past {
         }
     }
 
-    /// What came of a read, in one line: what [`outcome`] says of an object or an error, and of a list its names, its
-    /// version, `+` if it goes on and how many items remain as far as it tells.
-    fn told(&self, reply: &Reply) -> String {
-        let mut told = outcome(reply);
+    /// The outcome of a read in one line: [`outcome`] for an object or an error; for a list its names, its version,
+    /// `+` if it continues, and the remaining count if present.
+    fn shown(&self, reply: &Reply) -> String {
+        let mut text = outcome(reply);
         let body = reply.json();
         if body["kind"] == "SecretList" {
-            told = format!("200 {} @{}", names(&body).join(" "), self.name(version(&body)));
+            text = format!("200 {} @{}", names(&body).join(" "), self.name(version(&body)));
             if body["metadata"]["continue"].is_string() {
-                told.push_str(" +");
-                told.push_str(&body["metadata"]["remainingItemCount"].to_string());
+                text.push_str(" +");
+                text.push_str(&body["metadata"]["remainingItemCount"].to_string());
             }
         }
-        if let Some((text, current)) = told.rsplit_once("current: ") {
-            told = format!("{text}current: {}", self.name(current.parse().expect("a version")));
+        if let Some((start, current)) = text.rsplit_once("current: ") {
+            text = format!("{start}current: {}", self.name(current.parse().expect("a version")));
         }
         for after in reply.header_all("retry-after") {
-            told.push_str(&format!(" | again after {after}"));
+            text.push_str(&format!(" | again after {after}"));
         }
         for cause in body["details"]["causes"].as_array().into_iter().flatten() {
-            told.push_str(&format!(
+            text.push_str(&format!(
                 " | {}: {}",
                 cause["reason"].as_str().unwrap(),
                 cause["message"].as_str().unwrap()
             ));
         }
         if body["kind"] == "Status" && body["metadata"]["continue"].is_string() {
-            told.push_str(" | goes on with a token");
+            text.push_str(" | goes on with a token");
         }
-        told
+        text
     }
 
-    /// Asks for all rows at once, because some answers are waited for, and compares.
+    /// Sends all rows at once, because some responses are delayed, and compares.
     async fn check(&self, path: &str, rows: &[(&str, &str, &str)]) {
         let asked =
             rows.iter().filter(|(_, query, _)| self.is_time(query)).map(|(cell, query, want)| async move {
                 let request = self.full(&format!("{path}{query}"));
-                let got = self.told(&self.server.client().another().get(&request).await);
-                // The words of the past, the present and the future stay as they are on both sides.
+                let got = self.shown(&self.server.client().another().get(&request).await);
+                // The abbreviations stay as they are on both sides.
                 let (got, want) = (got, self.full_but_versions(want));
                 (!agrees(&got, &want)).then(|| format!("{cell} {query}\n  want {want}\n  got  {got}"))
             });
@@ -137,7 +137,7 @@ impl Past {
         report(&wrong);
     }
 
-    /// A wanted text: versions that are asked for are numbers in it, those of the answer stay words.
+    /// An expected text with the requested versions as numbers; those of the response stay abbreviations.
     fn full_but_versions(&self, want: &str) -> String {
         want.replace(": $future,", &format!(": {},", self.full("$future")))
     }
@@ -159,11 +159,11 @@ fn token(list: &Value) -> String {
     list["metadata"]["continue"].as_str().expect("the list goes on").to_owned()
 }
 
-/// A version that does not come while one waits for it.
+/// A future version that is waited for.
 const LATE: &str = "504 Timeout: Timeout: Too large resource version: $future, current: $now | again after 1 | \
     ResourceVersionTooLarge: Too large resource version";
 
-/// A version that is not waited for.
+/// A future version that is not waited for.
 const NEVER: &str = "504 Timeout: Timeout: Too large resource version: $future, current: $now | \
     ResourceVersionTooLarge: Too large resource version";
 
@@ -323,7 +323,7 @@ async fn tables(past: &Past) {
                 "?limit=1&resourceVersionMatch=NotOlderThan&resourceVersion=$future",
                 LATE,
             ),
-            // One name is one key, and has the same versions.
+            // One name is one key, with the same versions.
             ("read-consistency one name", "?fieldSelector=metadata.name%3Dd", "200 d @$now"),
             (
                 "read-consistency one name",
@@ -358,7 +358,7 @@ async fn tables(past: &Past) {
     watches(past).await;
 }
 
-/// The table of docs/api/watches.md#watch-start. Every watch is open before `end` is made, which ends it here.
+/// The table of docs/api/watches.md#watch-start. Every watch is open before `end` is created, which ends it here.
 async fn watches(past: &Past) {
     const STREAM: &str = "&resourceVersionMatch=NotOlderThan&sendInitialEvents";
     let marked = |rest: &str| format!("{STREAM}=true&allowWatchBookmarks=true{rest}");
@@ -411,16 +411,16 @@ async fn watches(past: &Past) {
     rows.retain(|(_, query, _)| past.is_time(query));
     let opened = rows.iter().map(|(_, query, _)| async move {
         let path = past.full(&format!("{SECRETS}?watch=1{query}"));
-        // Those who wait for the future are answered before that: history errors are events
+        // Watches that wait for a future version are answered before that: history errors are events
         // (docs/api/watches.md#watch-start).
         past.server.client().watch(&path).await
     });
     let mut opened = futures_util::future::join_all(opened).await;
     make(past.server.client(), &["end"]).await;
-    let heard = opened.iter_mut().map(|watch| hear(past, watch));
-    let heard = futures_util::future::join_all(heard).await;
+    let received = opened.iter_mut().map(|watch| receive(past, watch));
+    let received = futures_util::future::join_all(received).await;
     let mut wrong = Vec::new();
-    for ((cell, query, want), got) in rows.iter().zip(heard) {
+    for ((cell, query, want), got) in rows.iter().zip(received) {
         let want = want.replace("$old ", &format!("{} ", past.full("$old")));
         let want = past.full_but_versions(&want);
         if got != want {
@@ -431,13 +431,13 @@ async fn watches(past: &Past) {
     assert_eq!(past.server.client().delete(&format!("{SECRETS}/end")).await.status, 200);
 }
 
-/// What a watch tells up to `end` or its own end.
-async fn hear(past: &Past, watch: &mut Watch) -> String {
-    let mut heard = Vec::new();
+/// The events of a watch up to `end` or its own end.
+async fn receive(past: &Past, watch: &mut Watch) -> String {
+    let mut received = Vec::new();
     while let Some(event) = watch.next().await {
         let (kind, object) = (event["type"].as_str().unwrap(), &event["object"]);
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
-        heard.push(match kind {
+        received.push(match kind {
             "ERROR" => {
                 let message = object["message"].as_str().unwrap();
                 let message = match message.rsplit_once("current: ") {
@@ -465,10 +465,10 @@ async fn hear(past: &Past, watch: &mut Watch) -> String {
             break;
         }
     }
-    heard.join(", ")
+    received.join(", ")
 }
 
-/// The token of a 410 goes on at the newest version, where the old one would have
+/// The token of a 410 continues at the newest version, at the key where the old one would have
 /// (docs/api/lists.md#continue-tokens).
 async fn tokens_outlive_the_history(past: &Past) {
     let client = past.server.client();
@@ -486,7 +486,7 @@ async fn tokens_outlive_the_history(past: &Past) {
         versions.push(version(&chunk));
         next = chunk["metadata"]["continue"].as_str().map(str::to_owned);
         if versions.len() == 1 {
-            // From here on the version is fixed again: what comes now is not in it.
+            // From here on the version is fixed again: later objects are not part of it.
             make(client, &["e"]).await;
         }
     }

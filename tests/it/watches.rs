@@ -1,5 +1,5 @@
-//! Watches: where they start, what they tell and how they end (docs/api/lists.md#list-options,
-//! docs/api/watches.md#watch-start, #watch-events, #watch-transport).
+//! Watches: their start, events and end (docs/api/lists.md#list-options, docs/api/watches.md#watch-start,
+//! #watch-events, #watch-transport).
 
 use std::time::{Duration, Instant};
 
@@ -95,7 +95,7 @@ async fn selectors_turn_changes_into_arrivals_and_departures() {
                 .full(&format!("$core/secrets?watch=1&resourceVersion={start}&labelSelector=color%3Dblue")),
         )
         .await;
-    // request, body, what the watcher of blue things hears; the data it sees
+    // request, body, events of the watcher of blue objects; the data in them
     for (request, body, want, data) in [
         ("PATCH $core/secrets/a", json!({"data": {"k": "2222"}}), None, ""),
         ("PATCH $core/secrets/a", labelled("blue"), Some("ADDED"), "2222"),
@@ -163,7 +163,7 @@ async fn a_deletion_carries_the_last_state_at_its_own_version() {
     want["metadata"]["resourceVersion"] = event["object"]["metadata"]["resourceVersion"].clone();
     assert_eq!((&event["type"], &event["object"]), (&json!("DELETED"), &want), "watch-events");
     assert!(version(&event["object"]) > version(&before), "watch-events");
-    // The same to one who comes later, or asks for the collection at that version.
+    // The same for a later watcher, and for the collection at that version.
     let mut late = fixture.client.watch(&path).await;
     assert_eq!(late.next().await.unwrap(), event, "watch-events");
     let gone = version(&event["object"]);
@@ -191,14 +191,19 @@ async fn watches_end_when_told_and_clean() {
         assert!((least..most).contains(&elapsed), "watch-transport {query}: {elapsed} ms");
         assert_eq!(types, events, "watch-transport {query}");
     }
-    // Before its time is over a watch says how far it has seen.
+    // Before its end a watch sends a bookmark.
     let mut watch = fixture.client.watch(&fixture.full("$core/secrets?watch=1&timeoutSeconds=3&allowWatchBookmarks=1&sendInitialEvents=0&resourceVersionMatch=NotOlderThan")).await;
     fixture.make("$core/configmaps", &[map("elsewhere")]).await;
     let seen = fixture.version("$core/configmaps/elsewhere").await;
-    let told = rest(&mut watch).await;
-    assert_eq!((told.len(), &told[0]["type"]), (1, &json!("BOOKMARK")), "watch-events {told:?}");
+    let seen_events = rest(&mut watch).await;
+    assert_eq!(
+        (seen_events.len(), &seen_events[0]["type"]),
+        (1, &json!("BOOKMARK")),
+        "watch-events {seen_events:?}"
+    );
     assert!(
-        version(&told[0]["object"]) >= seen && told[0]["object"]["metadata"]["annotations"].is_null(),
+        version(&seen_events[0]["object"]) >= seen
+            && seen_events[0]["object"]["metadata"]["annotations"].is_null(),
         "watch-events"
     );
 }
@@ -282,7 +287,7 @@ async fn the_old_paths_watch_as_the_parameter_does() {
         let separator = if path.contains('?') { '&' } else { '?' };
         let mut watch =
             fixture.client.watch(&fixture.full(&format!("{path}{separator}timeoutSeconds=-1"))).await;
-        let told: Vec<String> = rest(&mut watch)
+        let seen_events: Vec<String> = rest(&mut watch)
             .await
             .iter()
             .map(|event| {
@@ -293,7 +298,7 @@ async fn the_old_paths_watch_as_the_parameter_does() {
                 )
             })
             .collect();
-        assert_eq!(told, want, "request-info {path}");
+        assert_eq!(seen_events, want, "request-info {path}");
     }
     let mut watch = fixture.client.watch(&fixture.full("/api/v1/watch/namespaces/$ns")).await;
     assert_eq!(events(&mut watch, 1).await, [format!("ADDED {}", fixture.ns)], "request-info");
@@ -340,7 +345,7 @@ async fn every_watcher_sees_every_event_once_and_in_order() {
         }
     });
     futures_util::future::join_all(writers).await;
-    let mut told = Vec::new();
+    let mut seen_events = Vec::new();
     for watch in &mut watches {
         let mut seen = Vec::new();
         for _ in 0..120 {
@@ -348,15 +353,18 @@ async fn every_watcher_sees_every_event_once_and_in_order() {
             seen.push((version.parse::<u64>().unwrap(), kind, name));
         }
         assert!(seen.is_sorted_by(|(a, ..), (b, ..)| a < b), "watch-events: strictly by version");
-        told.push(seen);
+        seen_events.push(seen);
     }
-    assert!(told.windows(2).all(|pair| pair[0] == pair[1]), "watch-events: the same to everyone");
+    assert!(
+        seen_events.windows(2).all(|pair| pair[0] == pair[1]),
+        "watch-events: the same for every watcher"
+    );
     let mut late = fixture.client.watch(&path).await;
-    for (version, kind, name) in &told[0] {
+    for (version, kind, name) in &seen_events[0] {
         assert_eq!(
             late.expect().await,
             (kind.clone(), name.clone(), version.to_string()),
-            "watch-start: history is what was told live"
+            "watch-start: history equals the live events"
         );
     }
 }
@@ -367,7 +375,7 @@ async fn a_watcher_that_reads_nothing_for_a_while_loses_nothing() {
     let start = version(&fixture.get("$core/secrets").await);
     let mut slow =
         fixture.client.watch(&fixture.full(&format!("$core/secrets?watch=1&resourceVersion={start}"))).await;
-    // Well beyond what sockets and connections buffer.
+    // More than sockets and connections buffer.
     let filler = "x".repeat(100_000);
     fixture.make("$core/secrets", &[map("a")]).await;
     for n in 0..150 {
@@ -403,7 +411,7 @@ async fn a_watch_goes_on_where_it_was_after_the_server_was_killed() {
             let name = format!("m{round}-{n}");
             assert_eq!(client.post(maps, &map(&name)).await.status, 201);
         }
-        // Only some of the events are read before the power fails.
+        // Only some of the events are read before the process is killed.
         for _ in 0..2 {
             let (kind, name, at) = watch.expect().await;
             seen.push(format!("{kind} {name}"));
@@ -467,7 +475,7 @@ async fn an_event_is_rendered_once_for_all_who_see_it_alike() {
     for n in 0..WRITES {
         assert_eq!(server.client().post(path, &map(&format!("m{n}"))).await.status, 201);
     }
-    // Every watcher is sent the same bytes as the others of its form, up to the last object.
+    // Watchers of one form all get the same bytes, up to the last object.
     let last = format!("m{}", WRITES - 1);
     let mut first_of: std::collections::HashMap<&str, Vec<u8>> = std::collections::HashMap::new();
     for (accept, mut body) in streams {
@@ -480,7 +488,7 @@ async fn an_event_is_rendered_once_for_all_who_see_it_alike() {
         }
         let first = first_of.entry(accept).or_insert_with(|| all.clone());
         let common = first.len().min(all.len());
-        assert_eq!(first[..common], all[..common], "watch-events: the same to everyone");
+        assert_eq!(first[..common], all[..common], "watch-events: the same for every watcher");
     }
     let rendered = metric(&server, "apiserver_watch_events_rendered_total").await - rendered;
     let sent = metric(&server, "apiserver_watch_events_sent_total").await - sent;
@@ -534,7 +542,7 @@ async fn a_watch_may_be_a_websocket() {
             assert_eq!(first, first_byte, "watch-transport: text in JSON, binary in protobuf");
             seen.push(payload);
         }
-        // One event a frame; protobuf begins with the event itself, not with a length.
+        // One event per frame; protobuf begins with the event itself, without a length.
         for event in &seen {
             match first_byte {
                 0x81 => assert_eq!(
@@ -545,11 +553,11 @@ async fn a_watch_may_be_a_websocket() {
                 _ => assert_eq!(&event[..7], b"\x0a\x05ADDED", "watch-transport"),
             }
         }
-        // The client closes, and is answered in kind.
+        // The client closes, and gets a close in return.
         socket.write_all(&[0x88, 0x80, 1, 2, 3, 4]).await.unwrap();
         assert_eq!(frame(&mut socket).await, (0x88, 1000_u16.to_be_bytes().to_vec()), "watch-transport");
     }
-    // Whoever asks for less than all of it gets an ordinary watch.
+    // An incomplete upgrade gets an ordinary watch.
     let plain = fixture
         .ask(
             "GET $core/secrets?watch=1&timeoutSeconds=-1 | Upgrade: websocket | Sec-WebSocket-Version: 13",

@@ -6,7 +6,7 @@ use tests::Reply;
 
 use crate::fixture::Fixture;
 
-/// A body of many of YAML's forms: anchors, merges, block scalars, words that YAML 1.1 makes booleans.
+/// A body with many of YAML's forms: anchors, merges, block scalars, words that are booleans in YAML 1.1.
 const MAP: &str = "\
 # comment
 apiVersion: v1
@@ -130,7 +130,7 @@ async fn bodies_may_be_yaml() {
     );
 }
 
-/// The JSON of a YAML answer.
+/// The JSON of a YAML response.
 fn read(reply: &Reply) -> Value {
     assert_eq!(reply.header_all("content-type"), ["application/yaml"], "{}", reply.text());
     let document =
@@ -144,7 +144,7 @@ fn read(reply: &Reply) -> Value {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_answer_but_a_watch_may_be_yaml() {
     let fixture = Fixture::new("yaml").await;
-    // More than one chunk of a stream, with texts that must be quoted or laid out.
+    // More than one chunk of a stream, with texts that need quotes or block style.
     let texts = ["yes", "a: b", "line\nline\n", "\u{2028}", "1_000", "", "ü", "#", " x "];
     for (at, text) in texts.into_iter().enumerate() {
         let long = "0123456789".repeat(1500);
@@ -173,7 +173,7 @@ async fn every_answer_but_a_watch_may_be_yaml() {
         ("accept", "GET $core/configmaps", format!("as=PartialObjectMetadataList;{meta}")),
         ("accept", "GET $core/configmaps/m1", format!("as=PartialObjectMetadata;{meta}")),
     ] {
-        // Ages move on between two questions.
+        // Ages change between two requests.
         let ageless = |mut answer: Value| {
             for row in answer["rows"].as_array_mut().into_iter().flatten() {
                 row["cells"].as_array_mut().unwrap().pop();
@@ -205,7 +205,7 @@ async fn every_answer_but_a_watch_may_be_yaml() {
         "{empty}"
     );
 
-    // Writes answer in YAML too, gzip works on it, and a watch is refused before it begins
+    // Writes answer in YAML too, gzip applies, and a watch is refused before it begins
     // (docs/api/watches.md#watch-transport).
     let created = fixture
         .ask("POST $core/configmaps | Accept: application/yaml", r#"{"metadata":{"name":"new"}}"#)

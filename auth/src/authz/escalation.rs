@@ -21,7 +21,7 @@ use crate::quote::{Quoted, QuotedList};
 const COMPARISONS_MAX: usize = 50_000_000;
 
 /// Most missing permissions in one message, so that it stays short.
-const TOLD_MAX: usize = 1_000;
+const LISTED_MAX: usize = 1_000;
 
 /// A write would grant more than its writer holds.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -146,15 +146,15 @@ fn missing_text(user: &User, held: &Held, wanted: &[Rule]) -> Option<String> {
         return None;
     }
     let lines: BTreeSet<String> = compact(missing).iter().map(|rule| Brief(rule).to_string()).collect();
-    let told: Vec<&str> = lines.iter().take(TOLD_MAX).map(String::as_str).collect();
+    let listed: Vec<&str> = lines.iter().take(LISTED_MAX).map(String::as_str).collect();
     let mut text = format!(
         "user {} (groups={}) is attempting to grant RBAC permissions not currently held:\n{}",
         Quoted(&user.name),
         QuotedList(&user.groups),
-        told.join("\n")
+        listed.join("\n")
     );
-    if lines.len() > told.len() {
-        text.push_str(&format!("\n(and {} more)", lines.len() - told.len()));
+    if lines.len() > listed.len() {
+        text.push_str(&format!("\n(and {} more)", lines.len() - listed.len()));
     }
     if !held.errors.is_empty() {
         text.push_str(&format!("; resolution errors: [{}]", held.errors.join(" ")));

@@ -43,20 +43,20 @@ pub fn run(flags: &Verify, out: &mut impl Write) -> anyhow::Result<Outcome> {
     if json {
         write!(out, "{{\"damage\":[")?;
     }
-    let tell = |damage: &Damage| {
+    let report = |damage: &Damage| {
         progress.borrow_mut().clear();
-        let told = if json {
+        let written = if json {
             let comma = if std::mem::take(&mut first) { "" } else { "," };
             write!(out, "{comma}")
                 .and_then(|()| Ok(serde_json::to_writer(&mut *out, &DamageReport::from(damage))?))
         } else {
             writeln!(out, "damage: {damage}")
         };
-        if let Err(error) = told {
+        if let Err(error) = written {
             failed.get_or_insert(error);
         }
     };
-    let survey = survey(&store, tell, |done| progress.borrow_mut().update(done));
+    let survey = survey(&store, report, |done| progress.borrow_mut().update(done));
     drop(progress);
     if let Some(error) = failed {
         return Err(error.into());

@@ -1,8 +1,8 @@
-//! kubectl, a controller and an autoscaler on one deployment: who has the replica count.
+//! kubectl, a controller and an autoscaler on one deployment: ownership of the replica count.
 
-use super::stories;
+use super::scenarios;
 
-stories! {
+scenarios! {
     scaling_takes_the_replica_count: r#"
 kubectl-create creates $core/replicationcontrollers/d
   {"spec":{"replicas":1,"selector":{"app":"d"},"template":{"metadata":{"labels":{"app":"d"}},"spec":{"containers":[{"name":"c","image":"i","imagePullPolicy":"Always","terminationMessagePath":"/x","terminationMessagePolicy":"File"}]}}}}
@@ -55,7 +55,7 @@ kubectl applies $apps/deployments/d
   {"spec":{"replicas":3,"selector":{"matchLabels":{"app":"d"}},"template":{"metadata":{"labels":{"app":"d"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}
 = 201
 
-# The next owner is named before the first one lets go.
+# The next owner is named before the first one releases the field.
 handover applies $apps/deployments/d
   {"spec":{"replicas":3}}
 = 200
@@ -73,7 +73,7 @@ kubectl applies $apps/deployments/d
   {"spec":{"selector":{"matchLabels":{"app":"d"}},"template":{"metadata":{"labels":{"app":"d"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}
 = 201
 
-# The default belongs to nobody, and so to whoever was there before.
+# The default belongs to no manager, and so to the previous owner.
 scaler applies $apps/deployments/d/scale
   {"spec":{"replicas":4}}
 = 409 same

@@ -1,8 +1,8 @@
 //! From updates, and from client-side apply, to server-side apply.
 
-use super::stories;
+use super::scenarios;
 
-stories! {
+scenarios! {
     the_first_apply_finds_the_creator: r#"
 kubectl-create creates $core/configmaps/a
   {"data":{"a":"1"}}
@@ -20,7 +20,7 @@ kubectl-client-side-apply creates $core/configmaps/a
   {"metadata":{"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\",\"metadata\":{\"name\":\"a\"},\"data\":{\"a\":\"1\",\"b\":\"1\"}}"}},"data":{"a":"1","b":"1"}}
 = 201
 
-# Somebody else would conflict.
+# Another manager would conflict.
 other applies $core/configmaps/a
   {"data":{"a":"2"}}
 = 409 same
@@ -67,7 +67,7 @@ one applies $autoscaling/horizontalpodautoscalers/h
 = 201
 one Apply autoscaling/v2: .spec.maxReplicas .spec.metrics .spec.minReplicas .spec.scaleTargetRef.kind .spec.scaleTargetRef.name
 
-# The same manager in another version: one entry, and what it leaves out goes.
+# The same manager in another version: one entry, and omitted fields are removed.
 one applies /apis/autoscaling/v1/namespaces/$ns/horizontalpodautoscalers/h
   {"spec":{"maxReplicas":3,"scaleTargetRef":{"kind":"Deployment","name":"d"},"targetCPUUtilizationPercentage":50}}
 = 200

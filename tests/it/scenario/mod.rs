@@ -1,19 +1,20 @@
-//! Stories of ownership: who writes what, and whose the fields are afterwards (docs/api/apply.md).
+//! Scenarios of field ownership: requests of several managers and the owners afterwards (docs/api/apply.md).
 //!
-//! A story is text. Its steps are separated by empty lines:
+//! A scenario is text. Its steps are separated by empty lines:
 //!
 //! ```text
-//! kubectl applies $core/configmaps/a          who, how, what
+//! kubectl applies $core/configmaps/a          manager, operation, path
 //!   {"data":{"k":"v"}}                        the body; kind, version and name are filled in
-//! = 201                                       the answer; `same` behind it: the version did not change
-//! ! message                                   what a refusal says, line by line
-//! ? data.k "v"                                what is at a path now; `none` for nothing
-//! kubectl Apply v1: .data.k                   all owners, in order, with all their fields
+//! = 201                                       the code; `same` after it: the version did not change
+//! ! message                                   the message of a refusal, line by line
+//! ? data.k "v"                                the value at a path afterwards; `none` for absent
+//! kubectl Apply v1: .data.k                   all managers, in order, with all their fields
 //! ```
 //!
-//! `creates` POSTs on the collection, `puts`, `merges` (merge patch), `patches` (JSON patch), `strategic` (strategic
-//! merge), `applies`, `forces` (apply with force) and `deletes` go to the object. `puts` takes `{...}` for the object
-//! as it is; `with` and a merge patch change it first. A subresource of an owner follows its version: `apps/v1/scale`.
+//! `creates` POSTs to the collection, `puts`, `merges` (merge patch), `patches` (JSON patch), `strategic` (strategic
+//! merge), `applies`, `forces` (apply with force) and `deletes` go to the object. The body `{...}` of `puts` is the
+//! stored object; `with` and a merge patch change it first. A manager's subresource follows its version:
+//! `apps/v1/scale`.
 
 mod autoscaler;
 mod lists;
@@ -28,15 +29,15 @@ use serde_json::{Value, json};
 
 use crate::fixture::Fixture;
 
-/// Tells a story in a namespace of its own.
-pub async fn tell(story: &str) {
-    let fixture = Fixture::new("story").await;
-    for step in story.split("\n\n").filter(|step| !step.trim().is_empty()) {
+/// Runs a scenario in its own namespace.
+pub async fn run(text: &str) {
+    let fixture = Fixture::new("scenario").await;
+    for step in text.split("\n\n").filter(|step| !step.trim().is_empty()) {
         take(&fixture, step).await;
     }
 }
 
-/// One step: the request, and what must come of it.
+/// One step: the request and its expected outcome.
 async fn take(fixture: &Fixture, step: &str) {
     let mut lines =
         step.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')).peekable();
@@ -94,8 +95,8 @@ async fn take(fixture: &Fixture, step: &str) {
         assert_eq!(found, wanted, "{head}: {path}");
     }
     let wanted: Vec<&str> =
-        rest.iter().copied().filter(|line| !line.starts_with(['!', '?']) && *line != "nobody").collect();
-    if !wanted.is_empty() || rest.contains(&"nobody") {
+        rest.iter().copied().filter(|line| !line.starts_with(['!', '?']) && *line != "none").collect();
+    if !wanted.is_empty() || rest.contains(&"none") {
         assert_eq!(owners(&after), wanted, "{head}\n{}", owners(&after).join("\n"));
     }
 }
@@ -113,7 +114,7 @@ async fn current(fixture: &Fixture, path: &str) -> Value {
     if reply.status == 200 { reply.json() } else { Value::Null }
 }
 
-/// A body with kind, version and name, as the path says them.
+/// A body with kind, version and name from the path.
 fn filled(path: &str, body: &str) -> Value {
     let mut body: Value = serde_json::from_str(body).unwrap_or_else(|error| panic!("{error} in {body}"));
     let (item, subresource) = parent(path);
@@ -149,7 +150,7 @@ fn filled(path: &str, body: &str) -> Value {
     body
 }
 
-/// What a PUT sends: the body, or with `with` the object as it is, changed by the merge patch that follows.
+/// The body of a PUT: as given, or with `with` the stored object, changed by the merge patch that follows.
 async fn put_body(fixture: &Fixture, path: &str, body: &str, before: &Value) -> String {
     let Some(change) = body.trim().strip_prefix("with ") else { return filled(path, body).to_string() };
     let mut object = match parent(path).1.as_str() {
@@ -178,7 +179,7 @@ fn merge(target: &mut Value, change: &Value) {
     }
 }
 
-/// All owners with all their fields: `manager operation version: path path`.
+/// All managers with all their fields: `manager operation version: path path`.
 fn owners(object: &Value) -> Vec<String> {
     let entries = object["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
     let shown = entries.iter().map(|entry| {
@@ -205,13 +206,13 @@ fn owners(object: &Value) -> Vec<String> {
     shown.collect()
 }
 
-/// Stories by name: each is a test.
-macro_rules! stories {
-    ($($name:ident: $story:expr;)*) => {$(
+/// Scenarios by name: each is a test.
+macro_rules! scenarios {
+    ($($name:ident: $text:expr;)*) => {$(
         #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
         async fn $name() {
-            crate::scenario::tell($story).await;
+            crate::scenario::run($text).await;
         }
     )*};
 }
-pub(crate) use stories;
+pub(crate) use scenarios;

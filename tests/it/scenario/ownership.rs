@@ -1,8 +1,8 @@
-//! Appliers: owning, sharing, conflicts, force, giving up.
+//! Appliers: owning, sharing, conflicts, force, releasing.
 
-use super::stories;
+use super::scenarios;
 
-stories! {
+scenarios! {
     applying_creates_what_is_not_there: r#"
 kubectl applies $core/configmaps/a
   {"data":{"a":"1"}}
@@ -113,7 +113,7 @@ two applies $core/configmaps/a
 one Apply v1: .data.a
 two Apply v1: .data.a
 
-# Any later change by one conflicts with the other.
+# Any later change by one of them conflicts with the other.
 one applies $core/configmaps/a
   {"data":{"a":"2"}}
 = 409 same

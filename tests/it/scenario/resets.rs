@@ -1,8 +1,8 @@
-//! Managed fields as clients send them: kept, replaced, forgotten.
+//! Managed fields sent by clients: kept, replaced, reset.
 
-use super::stories;
+use super::scenarios;
 
-stories! {
+scenarios! {
     managed_fields_that_are_left_out_stay: r#"
 one applies $core/configmaps/a
   {"data":{"a":"1"}}
@@ -23,7 +23,7 @@ one applies $core/configmaps/a
 two merges $core/configmaps/a
   {"metadata":{"managedFields":[{}]}}
 = 200
-nobody
+none
 "#;
 
     an_empty_list_forgets_all_owners: r#"
@@ -34,7 +34,7 @@ one applies $core/configmaps/a
 two merges $core/configmaps/a
   {"metadata":{"managedFields":[]}}
 = 200
-nobody
+none
 
 three applies $core/configmaps/b
   {"data":{"a":"1"}}
@@ -43,7 +43,7 @@ three applies $core/configmaps/b
 two patches $core/configmaps/b
   [{"op":"replace","path":"/metadata/managedFields","value":[]}]
 = 200
-nobody
+none
 
 three applies $core/configmaps/c
   {"data":{"a":"1"}}
@@ -52,7 +52,7 @@ three applies $core/configmaps/c
 two puts $core/configmaps/c
   {"metadata":{"managedFields":[]},"data":{"a":"1"}}
 = 200
-nobody
+none
 "#;
 
     nothing_is_tracked_after_a_reset_until_the_next_apply: r#"
@@ -64,12 +64,12 @@ two merges $core/configmaps/a
   {"metadata":{"managedFields":[{}]},"data":{"b":"2"}}
 = 200
 ? data.b "2"
-nobody
+none
 
 two merges $core/configmaps/a
   {"data":{"c":"3"}}
 = 200
-nobody
+none
 
 three applies $core/configmaps/a
   {"data":{"d":"4"}}

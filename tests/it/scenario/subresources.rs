@@ -1,8 +1,8 @@
 //! Subresources: each endpoint owns only what it writes.
 
-use super::stories;
+use super::scenarios;
 
-stories! {
+scenarios! {
     the_status_is_owned_through_its_endpoint: r#"
 kubectl creates $core/pods/p
   {"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i","imagePullPolicy":"Always","terminationMessagePath":"/x","terminationMessagePolicy":"File"}],"restartPolicy":"Always","dnsPolicy":"Default"},"status":{"phase":"Running"}}
@@ -28,7 +28,7 @@ controller merges $apps/deployments/d/status
   {"status":{"replicas":1,"observedGeneration":1}}
 = 200
 
-# A configuration may speak of the status; through this endpoint nobody owns it, and it is not written.
+# A configuration may contain the status; through this endpoint no manager owns it, and it is not written.
 kubectl applies $apps/deployments/d
   {"spec":{"selector":{"matchLabels":{"app":"d"}},"template":{"metadata":{"labels":{"app":"d"}},"spec":{"containers":[{"name":"c","image":"i"}]}}},"status":{"replicas":7}}
 = 200 same
@@ -107,7 +107,7 @@ one applies $apps/deployments/d/scale
 kubectl creates $core/configmaps/unrelated
   {}
 = 201
-nobody
+none
 
 kubectl applies $core/pods/p
   {"spec":{"containers":[{"name":"c","image":"i"}]}}

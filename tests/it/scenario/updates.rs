@@ -1,8 +1,8 @@
-//! Writes that are no apply: whoever changes a field has it.
+//! Updates: a writer owns the fields it changes.
 
-use super::stories;
+use super::scenarios;
 
-stories! {
+scenarios! {
     a_creator_owns_everything_it_sets: r#"
 kubectl-create creates $core/configmaps/a
   {"metadata":{"labels":{"app":"x"},"annotations":{"note":"n"}},"data":{"a":"1","b":"2"}}
