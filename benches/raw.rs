@@ -44,7 +44,7 @@ impl Loopback {
             .with_single_cert(vec![made.cert.der().clone()], key)
             .expect("certificate and key match");
         let mut roots = rustls::RootCertStore::empty();
-        roots.add(made.cert.der().clone()).expect("the certificate can vouch for itself");
+        roots.add(made.cert.der().clone()).expect("a self-signed certificate is its own root");
         let client = rustls::ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .expect("the provider has the default versions")

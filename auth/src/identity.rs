@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_those_who_proved_who_they_are_join_system_authenticated() {
+    fn only_authenticated_users_join_system_authenticated() {
         // docs/api/authentication.md#authenticators: name, groups before, groups after.
         for (name, before, after) in [
             ("jane", vec!["dev"], vec!["dev", "system:authenticated"]),

@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_flags_say_together_and_about_files_is_checked_before_anything_is_touched() {
+    fn combinations_of_flags_and_their_files_are_checked_before_anything_changes() {
         let dir = Scratch::new();
         let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
         let other = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();

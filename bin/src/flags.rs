@@ -485,8 +485,8 @@ mod tests {
                 "invalid argument \"9-1\" for --service-node-port-range: unable to parse port range \"9-1\"",
             ),
             (
-                "--controllers=*,nobody",
-                "invalid argument \"*,nobody\" for --controllers: \"nobody\" is not in the list of known controllers",
+                "--controllers=*,unknown",
+                "invalid argument \"*,unknown\" for --controllers: \"unknown\" is not in the list of known controllers",
             ),
             (
                 "--feature-gates=Nothing=true",

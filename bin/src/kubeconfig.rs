@@ -102,8 +102,8 @@ impl Reading<'_> {
         let context = named(&config, "contexts", "context", current)?;
         let (cluster_name, user_name) = (context.str_at(&["cluster"]), context.str_at(&["user"]));
         let cluster = named(&config, "clusters", "cluster", cluster_name)?;
-        let nobody = Value::Null;
-        let user = if user_name.is_empty() { &nobody } else { named(&config, "users", "user", user_name)? };
+        let absent = Value::Null;
+        let user = if user_name.is_empty() { &absent } else { named(&config, "users", "user", user_name)? };
         for (who, said) in [(cluster_name, cluster), (user_name, user)] {
             let refused = REFUSED.iter().find(|(name, _)| is_set(said, name));
             if let Some((name, instead)) = refused {
@@ -253,7 +253,7 @@ users:
     }
 
     #[test]
-    fn what_cannot_be_used_is_named_in_one_line() {
+    fn unusable_settings_are_named_in_one_line() {
         let dir = Scratch::new();
         fs::write(dir.join("ca.pem"), "CA").unwrap();
         let path = dir.join("config");

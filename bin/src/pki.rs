@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn certificates_are_made_once_and_say_what_they_should() {
+    fn certificates_are_created_once_with_the_right_contents() {
         let dir = Scratch::new();
         let now = SystemTime::now();
         let pki = Pki::open(&dir, now).unwrap();

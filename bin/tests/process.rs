@@ -55,12 +55,12 @@ impl Running {
         let log = BufReader::new(child.stderr.take().unwrap());
         // From here on the process is killed if the test fails.
         let mut running = Running { child, log, start: serde_json::Value::Null };
-        running.start = running.until_it_says("serving");
+        running.start = running.until_it_logs("serving");
         running
     }
 
     /// Reads the log up to the line with this message, which is returned.
-    fn until_it_says(&mut self, message: &str) -> serde_json::Value {
+    fn until_it_logs(&mut self, message: &str) -> serde_json::Value {
         loop {
             let mut line = String::new();
             assert_ne!(self.log.read_line(&mut line).unwrap(), 0, "ended without having said {message}");
@@ -172,7 +172,7 @@ fn the_first_signal_waits_for_the_delay_and_the_second_one_does_not() {
 
     let mut running = Running::start(&dir.data(), &["--shutdown-delay-duration=1h"]);
     running.signal(Signal::TERM);
-    running.until_it_says("shutdown begins, no longer ready"); // two signals at once may arrive as one
+    running.until_it_logs("shutdown begins, no longer ready"); // two signals at once may arrive as one
     running.signal(Signal::TERM);
     assert_eq!(running.end().0, Some(1));
 }

@@ -362,7 +362,7 @@ async fn bodies_are_bounded_in_size_and_time() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_connection_that_will_close_over_an_unread_body_says_so() {
+async fn a_connection_that_closes_over_an_unread_body_announces_it() {
     let server = start(patient()).await;
     for (path, length, sent, close) in [
         ("/hello", 0, &b""[..], false),
@@ -385,7 +385,7 @@ async fn a_connection_that_will_close_over_an_unread_body_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn plain_http_is_told_so() {
+async fn plain_http_gets_an_explanation() {
     let server = start(patient()).await;
     let mut stream = TcpStream::connect(server.address).await.unwrap();
     stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
@@ -409,7 +409,7 @@ async fn a_drain_refuses_the_new_ends_watches_and_waits_for_requests() {
 
         server.shutdown.begin();
         if !http2 {
-            // Crosses the closing on the wire; HTTP/2 would be told to try elsewhere.
+            // The request crosses the closing on the wire; over HTTP/2 it would be refused for another connection.
             assert_eq!(idle.get("/hello").await, text(200, "hello"));
         }
         let events = watch.into_body().collect().await.expect("a watch ends properly").to_bytes();
@@ -424,7 +424,7 @@ async fn a_drain_refuses_the_new_ends_watches_and_waits_for_requests() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_drain_cuts_what_does_not_end() {
+async fn a_drain_cuts_requests_that_do_not_end() {
     for http2 in [false, true] {
         let drain_timeout = Duration::from_millis(600);
         let server = start(Limits { drain_timeout, ..patient() }).await;

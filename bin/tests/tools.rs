@@ -141,11 +141,11 @@ async fn the_log_is_printed_as_filtered() {
     assert_eq!((record["kind"].as_str(), record["created"].as_u64()), (Some("delete"), Some(1)));
     assert_eq!(record["value"]["pad"].as_str().map(str::len), Some(8_000));
     let line = text(&run(&["inspect", "--from=17"], &dir.data()));
-    assert!(line.contains("  delete      8010  /core/pods/default/0\n"), "{line}");
+    assert!(line.contains("  delete         8010  /core/pods/default/0\n"), "{line}");
 }
 
 #[tokio::test]
-async fn every_damage_is_told_by_place_and_the_exit_code_says_that_there_is_some() {
+async fn every_damage_is_listed_with_its_position_and_sets_the_exit_code() {
     let dir = Dir::new();
     fill(&dir).await;
     let segments = dir.segments();
@@ -203,7 +203,7 @@ async fn every_damage_is_told_by_place_and_the_exit_code_says_that_there_is_some
 }
 
 #[tokio::test]
-async fn what_a_crash_tore_is_no_damage() {
+async fn a_torn_tail_is_not_damage() {
     let dir = Dir::new();
     fill(&dir).await;
     let last = dir.segments().pop().unwrap();
@@ -243,7 +243,7 @@ async fn a_store_that_is_open_is_read_without_disturbing_it() {
 }
 
 #[test]
-fn what_is_no_store_is_one_line() {
+fn a_directory_without_a_store_gives_one_line() {
     let dir = Dir::new();
     let log = dir.data().join("log");
     let check = |want: &str| {
@@ -330,7 +330,7 @@ fn backup(dir: &Dir, to: &Path) -> Output {
 }
 
 #[tokio::test]
-async fn a_backup_is_the_same_log_and_the_next_one_copies_what_is_new() {
+async fn a_backup_is_the_same_log_and_the_next_one_copies_new_segments() {
     let dir = Dir::new();
     fill(&dir).await;
     let to = dir.0.join("backup");
@@ -383,7 +383,7 @@ async fn a_backup_is_the_same_log_and_the_next_one_copies_what_is_new() {
 }
 
 #[tokio::test]
-async fn a_backup_of_what_is_damaged_says_so_and_one_of_what_is_incomplete_is_refused() {
+async fn a_backup_reports_damage_and_refuses_an_incomplete_store() {
     let (dir, other) = (Dir::new(), Dir::new());
     fill(&dir).await;
     fill(&other).await;
@@ -427,7 +427,7 @@ async fn a_backup_of_what_is_damaged_says_so_and_one_of_what_is_incomplete_is_re
 }
 
 #[tokio::test]
-async fn what_is_restored_is_the_state_at_the_revision_or_time_asked_for() {
+async fn a_restore_has_the_state_at_the_requested_revision_or_time() {
     let dir = Dir::new();
     let last = fill(&dir).await;
     let all = records(&dir.data());
@@ -512,7 +512,7 @@ async fn a_damaged_backup_is_restored_only_when_that_is_asked_for() {
 }
 
 #[tokio::test]
-async fn compaction_of_a_stopped_store_gives_space_back_and_keeps_what_was_asked_for() {
+async fn compacting_a_stopped_store_reclaims_space_and_keeps_the_requested_history() {
     let dir = Dir::new();
     let engine = open(&dir).await;
     let mut newest = 0;
@@ -575,7 +575,7 @@ async fn compaction_of_a_stopped_store_gives_space_back_and_keeps_what_was_asked
 }
 
 #[test]
-fn what_a_backup_over_the_network_needs_is_said_in_one_line() {
+fn errors_of_a_network_backup_are_one_line() {
     let dir = Dir::new();
     let config = |name: &str, text: &str| {
         let path = dir.0.join(name);

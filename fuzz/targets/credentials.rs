@@ -18,9 +18,9 @@ const NOW: Duration = Duration::from_secs(1_800_000_000);
 const CA: &[u8] = include_bytes!("../corpus/certificates/ca.der");
 
 /// No account exists: a forged token is refused at the latest here.
-struct Nobody;
+struct NoAccounts;
 
-impl AccountSource for Nobody {
+impl AccountSource for NoAccounts {
     fn service_account(&self, _: &str, _: &str) -> Option<Incarnation> {
         None
     }
@@ -44,8 +44,9 @@ pub fn credentials(data: &[u8]) {
     let authenticator = AUTHENTICATOR.get_or_init(|| {
         let domains = NameDomains::new("example.org");
         let keys = VerificationKey::from_pem(&pem("CERTIFICATE", CA)).expect("the corpus has an authority");
-        let accounts = ServiceAccountTokens::new(vec!["issuer".to_owned()], keys, Arc::new(Nobody), domains);
-        let tokens = StaticTokens::parse(b"a-token-that-nobody-guesses,user,1").expect("a good file");
+        let accounts =
+            ServiceAccountTokens::new(vec!["issuer".to_owned()], keys, Arc::new(NoAccounts), domains);
+        let tokens = StaticTokens::parse(b"an-unguessable-token,user,1").expect("a good file");
         Authenticator::new().with_tokens(tokens).with_tokens(accounts).with_anonymous()
     });
     let Ok(header) = std::str::from_utf8(data) else { return };

@@ -115,7 +115,7 @@ async fn the_anonymous_see_health_and_version_and_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tokens_and_certificates_say_who_one_is() {
+async fn tokens_and_certificates_authenticate_users() {
     let fixture = fixture("identity").await;
     let groups = |own: &[&str]| {
         own.iter().chain(&["system:authenticated"]).map(|group| json!(group)).collect::<Vec<_>>()
@@ -177,7 +177,7 @@ async fn tokens_and_certificates_say_who_one_is() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn roles_grant_what_they_say_where_they_are_bound() {
+async fn roles_grant_their_rules_in_the_scope_of_their_bindings() {
     let fixture = fixture("rbac").await;
     let other = self::fixture("rbac").await;
     let ns = &fixture.ns;
@@ -345,7 +345,7 @@ async fn roles_grant_what_they_say_where_they_are_bound() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_grants_what_they_do_not_hold() {
+async fn writers_cannot_grant_permissions_they_do_not_hold() {
     let fixture = fixture("escalation").await;
     let manager = json!({"metadata": {"name": "manager"}, "rules": [
         {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles", "rolebindings"], "verbs": ["get", "create", "update", "patch"]},

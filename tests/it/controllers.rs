@@ -24,7 +24,7 @@ fn covers(role: &Value, resource: &str) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn aggregated_roles_are_complete_when_the_server_is_ready_and_follow_what_they_select() {
+async fn aggregated_roles_are_complete_when_the_server_is_ready_and_follow_their_selectors() {
     let server = Server::start_upstream().await;
     let client = server.client();
     let mut before = Vec::new();

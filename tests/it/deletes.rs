@@ -10,7 +10,7 @@ fn map(name: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_delete_answers_by_kind_and_by_what_is_left() {
+async fn the_answer_of_a_delete_depends_on_kind_and_finalizers() {
     let fixture = Fixture::new("delete").await;
     let held = |name: &str| json!({"metadata": {"name": name, "finalizers": ["example.com/hold"]}});
     fixture.make("$core/configmaps", &[map("a"), map("b"), map("c"), held("h"), held("i"), held("j")]).await;
@@ -156,7 +156,7 @@ async fn a_collection_is_deleted_as_it_was_selected() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn namespaces_end_slowly_and_take_nothing_in_meanwhile() {
+async fn terminating_namespaces_accept_no_new_objects() {
     let fixture = Fixture::new("ending").await;
     // An object with a finalizer holds the namespace.
     fixture

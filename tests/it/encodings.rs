@@ -167,7 +167,7 @@ fn streams(encodings: &[&str]) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_encoding_has_each_form_or_says_what_there_is() {
+async fn each_encoding_has_each_form_or_a_406_with_the_alternatives() {
     for gate in [false, true] {
         let flags = gate.then(|| "--feature-gates=CBORServingAndStorage=true".to_owned());
         let server =

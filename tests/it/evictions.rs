@@ -83,7 +83,7 @@ async fn a_budget_is_spent_and_then_refuses() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn pods_that_do_not_count_go_whatever_the_budget_says() {
+async fn finished_and_pending_pods_are_evicted_regardless_of_the_budget() {
     let server = Server::start_upstream().await;
     let client = server.client();
     budget(

@@ -87,7 +87,7 @@ fn protobuf() -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_unknown_or_comes_twice_is_ignored_warned_of_or_refused() {
+async fn unknown_and_repeated_fields_are_ignored_warned_about_or_refused() {
     let (fixture, _server) = fixture("strict").await;
     let create = "POST $core/configmaps";
     let update = "PUT $core/configmaps/m";

@@ -152,7 +152,7 @@ async fn list(client: &Client) -> BTreeMap<String, (u64, String)> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_disk_refuses_writes_until_there_is_room_and_nobody_reads_worse_for_it() {
+async fn a_full_disk_refuses_writes_until_there_is_room_and_reads_go_on() {
     let directory = TempDir::new();
     let log = directory.path().join("log");
     let Some(disk) = SmallDisk::mount(&log) else { return };

@@ -301,7 +301,7 @@ async fn the_grace_of_a_running_pod_can_only_become_shorter() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn jobs_leave_their_pods_behind_unless_told_otherwise_and_say_so() {
+async fn jobs_orphan_their_pods_by_default_with_a_warning() {
     // docs/api/delete.md#finalizers-of-a-deletion.
     let server = Server::start_upstream().await;
     let client = server.client();

@@ -499,7 +499,7 @@ async fn clients_that_vanish_leave_nothing_behind() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn those_who_dawdle_hold_up_only_themselves() {
+async fn slow_watchers_do_not_delay_others() {
     let fixture = fixture("dawdle").await;
     // Connections that have sent half a request, each cut at another point.
     let mut open = Vec::new();

@@ -418,7 +418,7 @@ async fn refusals_come_as_api_errors_with_reason_and_code() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_raw_watch_tells_additions_changes_and_deletions() {
+async fn a_raw_watch_has_additions_changes_and_deletions() {
     let (_server, client) = upstream().await;
     let api: Api<ConfigMap> = Api::default_namespaced(client);
     let start = api.list(&ListParams::default()).await.unwrap().metadata.resource_version.unwrap();

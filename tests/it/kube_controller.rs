@@ -184,7 +184,7 @@ async fn a_controller_keeps_children_and_status_in_step_and_cleans_up() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn dependents_go_with_their_owner_as_the_delete_says() {
+async fn dependents_are_deleted_by_propagation_policy() {
     let (_server, client) = upstream().await;
     let parents: Api<Deployment> = Api::default_namespaced(client.clone());
     let children: Api<ConfigMap> = Api::default_namespaced(client);

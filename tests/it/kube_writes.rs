@@ -16,7 +16,7 @@ use crate::kube_client::{deployment, object, pod};
 use crate::support::{refusal, upstream};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_three_patches_do_what_each_of_them_means() {
+async fn each_of_the_three_patches_follows_its_format() {
     let (_server, client) = upstream().await;
     let api: Api<Deployment> = Api::default_namespaced(client);
     api.create(&PostParams::default(), &object(deployment("d"))).await.unwrap();
@@ -202,7 +202,7 @@ async fn entries_are_made_or_modified() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_finalizer_is_added_keeps_the_object_and_lets_it_go() {
+async fn a_finalizer_keeps_the_object_until_it_is_removed() {
     const NAME: &str = "example.com/cleanup";
     let (_server, client) = upstream().await;
     let api: Api<ConfigMap> = Api::default_namespaced(client);

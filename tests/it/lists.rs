@@ -14,7 +14,7 @@ async fn with_secrets(fixture: &Fixture, all: &[&str]) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn chunks_are_one_point_in_time_whatever_is_written_meanwhile() {
+async fn chunks_are_one_point_in_time_under_concurrent_writes() {
     let fixture = Fixture::new("chunks").await;
     let all: Vec<String> = (0..60).map(|n| format!("m{n:02}")).collect();
     with_secrets(&fixture, &all.iter().map(String::as_str).collect::<Vec<_>>()).await;
@@ -64,7 +64,7 @@ async fn chunks_are_one_point_in_time_whatever_is_written_meanwhile() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_remains_is_told_only_where_it_is_known() {
+async fn the_remaining_count_is_present_only_where_it_is_known() {
     let fixture = Fixture::new("remaining").await;
     with_secrets(&fixture, &["a", "b", "c", "d", "e"]).await;
     fixture.ask("PATCH $core/secrets/e", r#"{"metadata":{"labels":{"x":"y"}}}"#).await;
@@ -129,7 +129,7 @@ async fn continue_tokens_are_open_but_checked() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_token_however_forged_reaches_outside_its_collection() {
+async fn no_forged_token_reaches_outside_its_collection() {
     let fixture = Fixture::new("m-forged").await;
     with_secrets(&fixture, &["mine"]).await;
     // Neighbours directly before and after the key, and one whose name begins with this one's.
@@ -223,7 +223,7 @@ async fn no_token_however_forged_reaches_outside_its_collection() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_no_list_may_be_asked_is_refused() {
+async fn invalid_list_options_are_refused() {
     let fixture = Fixture::new("options").await;
     with_secrets(&fixture, &["b"]).await;
     let options = |text: &str| format!("422 Invalid: ListOptions.meta.k8s.io \"\" is invalid: {text}");

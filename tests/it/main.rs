@@ -4,6 +4,7 @@ mod fixture;
 mod support;
 
 mod auth;
+mod backfill;
 mod backups;
 mod basics;
 mod cbor;
@@ -28,7 +29,6 @@ mod memory;
 mod namespaces;
 mod naming;
 mod network_backups;
-mod older;
 mod process;
 mod protobuf;
 mod python;

@@ -22,7 +22,7 @@ fn anonymous_bytes(pid: u32) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clients_that_read_slowly_cost_a_chunk_each_whatever_they_read() {
+async fn a_slow_reader_costs_one_chunk_in_every_encoding() {
     let flags = vec!["--feature-gates=CBORServingAndStorage=true".to_owned()];
     let server = Server::start(Options { flags, ..Options::default() }).await;
     let path = "/api/v1/namespaces/default/configmaps";

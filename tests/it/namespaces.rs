@@ -114,7 +114,7 @@ async fn a_deleted_namespace_goes_with_all_that_is_in_it_and_with_nothing_else()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_holds_a_namespace_is_told_in_its_conditions_until_it_lets_go() {
+async fn conditions_list_the_remaining_content_of_a_terminating_namespace() {
     let server = Server::start_upstream().await;
     let client = server.client();
     let path = make(client, "held").await;

@@ -67,7 +67,7 @@ async fn ask(client: &Client, held: &[u8]) -> http::Response<Incoming> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_what_is_new_is_sent_and_a_broken_connection_leaves_the_backup_before() {
+async fn only_new_segments_are_sent_and_a_broken_connection_leaves_the_earlier_backup() {
     let server = Server::start_upstream().await;
     let (client, backups) = (server.client(), TempDir::new());
     let (kubeconfig, fixture) = (server.kubeconfig(), backups.path().join("b"));
@@ -92,10 +92,7 @@ async fn only_what_is_new_is_sent_and_a_broken_connection_leaves_the_backup_befo
     let second = back_up(&kubeconfig, &fixture, &[]).await;
     let text = String::from_utf8_lossy(&second.stdout);
     assert!(text.contains(", 1 segment copied (") && text.contains(", 1 segment there already ("), "{text}");
-    assert!(
-        text.ends_with("certificates and keys are not part of it: they stay with the server\n"),
-        "{text}"
-    );
+    assert!(text.ends_with("certificates and keys are not included: they stay on the server\n"), "{text}");
     let objects = client.get(MAPS).await.json()["items"].as_array().unwrap().len();
     let restored = backups.path().join("r");
     let (from, to) = (flag("from", &fixture), flag("data-dir", &restored));
@@ -130,7 +127,7 @@ impl Proxy {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_backup_is_for_those_who_may_post_to_its_path() {
+async fn a_backup_needs_permission_to_post_to_its_path() {
     let files = vec![("tokens.csv", "some-token,operator,1\n".to_owned())];
     let flags = vec!["--token-auth-file=$dir/tokens.csv".to_owned()];
     let server = Server::start(Options { flags, files, ..Options::default() }).await;
@@ -204,7 +201,7 @@ async fn a_backup_is_for_those_who_may_post_to_its_path() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn clients_that_do_not_read_hold_up_nobody_and_are_few() {
+async fn stalled_clients_block_no_writer_and_are_limited() {
     let mut server = Server::start_upstream().await;
     let client = server.client().clone();
     // More than the buffers on the way hold.

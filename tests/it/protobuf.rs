@@ -265,7 +265,7 @@ async fn watches_are_frames_of_protobuf() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_accepted_decides_the_form_also_of_errors() {
+async fn accept_decides_the_encoding_of_errors_too() {
     let server = Server::start_upstream().await;
     let client = server.client();
     let table = "as=Table;v=v1;g=meta.k8s.io";

@@ -7,7 +7,7 @@ const EVENTS: &str = "/api/v1/namespaces/default/events";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn events_go_by_themselves_and_history_ends_where_it_was_told_to() {
+async fn events_expire_and_history_ends_at_the_retention() {
     let flags = vec!["--event-ttl=1s".to_owned(), "--history-retention=0".to_owned()];
     let mut server = Server::start(Options { flags, ..Options::default() }).await;
     let client = server.client().clone();

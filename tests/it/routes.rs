@@ -167,7 +167,7 @@ async fn deprecated_kinds_say_so() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_accepted_and_sent_is_negotiated() {
+async fn accept_and_content_type_are_negotiated() {
     let fixture = Fixture::new("routes").await;
     fixture.make("$core/configmaps", &[json!({"metadata": {"name": "a"}})]).await;
     let unknown = "415 UnsupportedMediaType: the body of the request was in an unknown format - accepted media types include: application/json";

@@ -58,7 +58,7 @@ async fn label_selectors_select() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_no_selector_is_refused_in_the_reference_servers_words() {
+async fn invalid_selectors_get_the_messages_of_kube_apiserver() {
     const PART: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
         alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is \
         '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
@@ -185,7 +185,7 @@ async fn every_resource_accepts_the_fields_of_the_reference_and_no_others() {
 type Fields<'f> = &'f [(&'f str, &'f str, &'f str)];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_field_tells_the_objects_that_match_from_those_that_do_not() {
+async fn every_selectable_field_selects_exactly_the_matching_objects() {
     let fixture = Fixture::new("fields").await;
     let ns = fixture.ns.clone();
     let topic = json!({"topic": ns});

@@ -100,7 +100,7 @@ async fn addresses_and_ports_are_handed_out_and_come_back() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sixty_four_who_create_at_once_get_sixty_four_addresses() {
+async fn sixty_four_concurrent_creates_get_sixty_four_addresses() {
     let server = Server::start(Options {
         flags: vec!["--service-cluster-ip-range=10.9.0.0/25".to_owned()],
         ..Options::default()

@@ -59,7 +59,7 @@ async fn creation_is_refused_for_one_reason_at_a_time() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn details_name_what_the_error_is_about() {
+async fn details_name_the_object_of_the_error() {
     let fixture = Fixture::new("details").await;
     fixture.make("$core/configmaps", &[map("a")]).await;
     for (section, request, body, want) in [

@@ -183,7 +183,7 @@ async fn requests_for_certificates_are_judged_once_and_answered_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn only_finalize_changes_what_keeps_a_namespace() {
+async fn only_finalize_changes_the_finalizers_of_a_namespace() {
     let fixture = Fixture::new("finalize").await;
     let namespace = "/api/v1/namespaces/$ns";
     fixture

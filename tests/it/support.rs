@@ -46,8 +46,8 @@ pub async fn metric(server: &Server, name: &str) -> u64 {
 /// that need it are skipped without it.
 pub fn reference(path: &str) -> Option<PathBuf> {
     let root = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
-    let found = ["../shared", "../../shared"].map(|fixture| root.join(fixture).join(path));
-    let found = found.into_iter().find(|fixture| fixture.exists());
+    let found = ["../shared", "../../shared"].map(|folder| root.join(folder).join(path));
+    let found = found.into_iter().find(|candidate| candidate.exists());
     if found.is_none() {
         eprintln!("skipped: {path} not found");
     }

@@ -77,7 +77,7 @@ async fn a_token_made_here_is_believed_here_until_its_account_is_gone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_bound_token_ends_with_what_it_is_bound_to() {
+async fn a_bound_token_ends_with_its_object() {
     let server = Server::start_upstream().await;
     let client = server.client();
     make(client, ACCOUNTS, json!({"metadata": {"name": "robot"}})).await;

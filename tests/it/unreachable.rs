@@ -5,7 +5,7 @@ use tests::Server;
 use tests::server::Options;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_nodes_agent_would_answer_fails_as_it_does_when_there_is_none() {
+async fn requests_for_a_node_agent_fail_as_with_an_unreachable_node() {
     let flags = vec!["--token-auth-file=$dir/tokens.csv".to_owned()];
     let files = vec![("tokens.csv", "viewer-token,viewer,1\n".to_owned())];
     let server = Server::start(Options { flags, files, ..Options::default() }).await;

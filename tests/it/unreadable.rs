@@ -19,15 +19,15 @@ fn damage(data_dir: &Path, marker: &[u8]) {
     for entry in fs::read_dir(data_dir.join("log")).unwrap() {
         let path = entry.unwrap().path();
         let mut bytes = fs::read(&path).unwrap();
-        let places: Vec<usize> = (0..bytes.len().saturating_sub(marker.len()))
+        let positions: Vec<usize> = (0..bytes.len().saturating_sub(marker.len()))
             .filter(|&at| bytes[at] == marker[0] && bytes[at..].starts_with(marker))
             .collect();
-        for at in &places {
+        for at in &positions {
             bytes[*at] ^= 1;
         }
-        if !places.is_empty() {
+        if !positions.is_empty() {
             fs::write(&path, &bytes).unwrap();
-            found += places.len();
+            found += positions.len();
         }
     }
     assert!(found > 0, "the marker is in the log");
@@ -61,7 +61,7 @@ async fn with_damage(gate: bool) -> Server {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_object_nobody_can_read_is_removed_by_those_who_may_and_no_other_is() {
+async fn only_unreadable_objects_are_force_deleted_and_only_with_permission() {
     let server = with_damage(true).await;
     let client = server.client();
     let broken = format!("{MAPS}/broken");
@@ -129,7 +129,7 @@ async fn an_object_nobody_can_read_is_removed_by_those_who_may_and_no_other_is()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_the_gate_the_option_is_not_heard() {
+async fn without_the_gate_the_option_is_ignored() {
     let server = with_damage(false).await;
     let client = server.client();
     let reply = client.delete(&format!("{MAPS}/broken?{OPTION}")).await;
@@ -140,7 +140,7 @@ async fn without_the_gate_the_option_is_not_heard() {
 /// A page of a mapped file that cannot be read raises a signal: a bad sector, or a page beyond the end of a shortened
 /// file.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_disk_that_cannot_be_read_costs_what_lies_there_and_not_the_server() {
+async fn unreadable_disk_pages_affect_only_their_objects() {
     let server = Server::start(Options::default()).await;
     let client = server.client();
     let create = async |name: &str| {

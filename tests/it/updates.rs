@@ -10,7 +10,7 @@ fn map(name: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_system_fills_in_what_belongs_to_it() {
+async fn the_system_sets_its_own_fields() {
     let fixture = Fixture::new("system").await;
     let given = json!({"metadata": {
         "name": "a", "uid": "mine", "creationTimestamp": "2001-01-01T00:00:00Z", "selfLink": "/x",
@@ -156,7 +156,7 @@ async fn a_write_that_changes_nothing_is_not_written() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn generation_counts_changes_of_what_is_wanted() {
+async fn generation_counts_changes_of_the_spec() {
     let fixture = Fixture::new("generation").await;
     let template =
         json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
@@ -187,7 +187,7 @@ async fn generation_counts_changes_of_what_is_wanted() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_said_twice_agrees_however_it_is_written() {
+async fn fields_with_the_same_meaning_are_kept_equal() {
     let fixture = Fixture::new("twice").await;
     let pod = json!({"serviceAccount": "builder", "containers": [{"name": "c", "image": "i"}]});
     let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": pod});

@@ -25,7 +25,7 @@ const SECRETS: &str = "/api/v1/namespaces/default/secrets";
 struct Past {
     server: Server,
     /// Whether `$old` is compacted.
-    is_forgotten: bool,
+    is_compacted: bool,
     /// The abbreviations of the rows.
     words: Vec<(&'static str, String)>,
 }
@@ -56,22 +56,22 @@ impl Past {
             ("$now", now.to_string()),
             ("$future", future.to_string()),
         ];
-        Past { server, is_forgotten: false, words }
+        Past { server, is_compacted: false, words }
     }
 
     /// Restarts the server without retention and waits for the compaction.
-    async fn forget(&mut self) {
+    async fn compact(&mut self) {
         self.server.restart_with(&["--history-retention=0"]).await;
         let exact = self.full(&format!("{SECRETS}?resourceVersion=$old&resourceVersionMatch=Exact"));
         while self.server.client().get(&exact).await.status != 410 {
             tokio::task::yield_now().await;
         }
-        self.is_forgotten = true;
+        self.is_compacted = true;
     }
 
     /// Whether the row runs in this phase.
     fn is_time(&self, query: &str) -> bool {
-        query.contains("$old") == self.is_forgotten
+        query.contains("$old") == self.is_compacted
     }
 
     fn full(&self, text: &str) -> String {
@@ -186,10 +186,10 @@ const EXACTLY_ANY: &str = "422 Invalid: ListOptions.meta.k8s.io \"\" is invalid:
 const WITH_TOKEN: &str = "400 BadRequest: specifying resource version is not allowed when using continue";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_combination_of_match_paging_and_version_reads_what_the_tables_say() {
+async fn each_combination_of_match_paging_and_version_reads_as_documented() {
     let mut past = Past::new().await;
     tables(&past).await;
-    past.forget().await;
+    past.compact().await;
     tables(&past).await;
     tokens_outlive_the_history(&past).await;
 }

@@ -175,7 +175,7 @@ async fn a_deletion_carries_the_last_state_at_its_own_version() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn watches_end_when_told_and_clean() {
+async fn watches_end_cleanly_at_their_timeout() {
     let fixture = Fixture::new("ends").await;
     fixture.make("$core/secrets", &[map("a")]).await;
     for (query, least, most, events) in [
@@ -209,7 +209,7 @@ async fn watches_end_when_told_and_clean() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_known_to_be_wrong_before_a_watch_is_a_plain_error() {
+async fn errors_before_a_watch_are_ordinary_responses() {
     let fixture = Fixture::new("refused").await;
     let options = |text: &str| format!("422 Invalid: ListOptions.meta.k8s.io \"\" is invalid: {text}");
     let rows = [
@@ -399,7 +399,7 @@ async fn a_watcher_that_reads_nothing_for_a_while_loses_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_watch_goes_on_where_it_was_after_the_server_was_killed() {
+async fn a_watch_resumes_after_the_server_was_killed() {
     let mut server = Server::start(Options::default()).await;
     let maps = "/api/v1/namespaces/default/secrets";
     let mut seen = Vec::new();
@@ -450,7 +450,7 @@ async fn tables_describe_their_columns_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_event_is_rendered_once_for_all_who_see_it_alike() {
+async fn an_event_is_encoded_once_for_watchers_with_the_same_representation() {
     const WATCHERS: u64 = 20;
     const WRITES: u64 = 30;
     let server = Server::start(Options::default()).await;

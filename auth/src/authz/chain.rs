@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn masters_pass_first_and_silence_means_no() {
+    fn masters_pass_first_and_no_opinion_is_a_denial() {
         // docs/api/authorization.md#authorizers: modes, group of the user, allowed, reason.
         for (modes, group, allowed, reason) in [
             ("AlwaysDeny", "system:masters", true, ""),

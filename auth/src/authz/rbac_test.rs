@@ -61,7 +61,7 @@ fn ask(chain: &Authorizer, user: &User, text: &str) -> Decision {
 }
 
 #[test]
-fn a_rule_matches_what_it_says_and_nothing_else() {
+fn a_rule_matches_its_contents_and_nothing_else() {
     let jane = User::new("jane", ["dev"]);
     for (granted, asked, allowed) in [
         ("get - pods", "get pods ns/p", true),
@@ -116,7 +116,12 @@ fn bindings_reach_their_subjects_in_their_scope() {
     policy.set_binding(binding("ns", "here", "ClusterRole/reader", &["User/jane", "ServiceAccount//robot"]));
     policy.set_binding(binding("ns", "local", "Role/local", &["ServiceAccount/other/robot"]));
     policy.set_binding(binding("other", "local", "Role/local", &["User/jane"]));
-    policy.set_binding(binding("", "nobody", "ClusterRole/reader", &["ServiceAccount//robot", "Robot/jane"]));
+    policy.set_binding(binding(
+        "",
+        "matches-none",
+        "ClusterRole/reader",
+        &["ServiceAccount//robot", "Robot/jane"],
+    ));
     let chain = rbac(policy);
     let missing = r#"RBAC: role.rbac.example.org "local" not found"#;
     for (user, groups, asked, allowed, reason) in [
@@ -187,7 +192,7 @@ fn bindings_reach_their_subjects_in_their_scope() {
 }
 
 #[test]
-fn missing_roles_are_told_and_keep_nobody_out() {
+fn missing_roles_are_reported_and_other_grants_still_count() {
     let jane = User::new("jane", ["dev"]);
     let mut policy = Policy::default();
     policy.set_binding(binding("", "a", "ClusterRole/gone", &["User/jane"]));

@@ -80,7 +80,7 @@ fn kind(record: &LogRecord) -> &'static str {
     match record.kind() {
         RecordKind::Put => "put",
         RecordKind::Delete => "delete",
-        RecordKind::Grave => "grave",
+        RecordKind::Grave => "tombstone",
     }
 }
 
@@ -91,7 +91,7 @@ fn expires(record: &LogRecord) -> Option<String> {
 fn write_text(flags: &Inspect, record: &LogRecord, out: &mut impl Write) -> std::io::Result<()> {
     write!(
         out,
-        "{:>12}  {}  {:<6}  {:>8}  {}",
+        "{:>12}  {}  {:<9}  {:>8}  {}",
         record.revision(),
         report::time(record.time_ms()),
         kind(record),

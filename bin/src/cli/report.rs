@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_told_in_a_readable_form() {
+    fn numbers_have_a_readable_form() {
         for (count, want) in [
             (0, "0 B"),
             (1023, "1023 B"),

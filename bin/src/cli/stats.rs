@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_counted_by_what_names_their_resource() {
+    fn keys_are_counted_by_resource() {
         for (key, want) in [
             ("/core/pods/default/web", "/core/pods/"),
             ("/core/namespaces/default", "/core/namespaces/"),

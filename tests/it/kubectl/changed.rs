@@ -114,7 +114,7 @@ async fn objects_are_changed_in_every_way_there_is() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn delete_cascades_as_it_is_told() {
+async fn delete_cascades_by_propagation_policy() {
     // docs/api/delete.md, docs/api/controllers.md#garbage-collector.
     let server = Server::start_upstream().await;
     let Some(kubectl) = Kubectl::find(&server).await else { return };

@@ -465,7 +465,7 @@ async fn rollouts_have_a_history_to_go_back_in() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn files_replace_what_is_there_and_dry_runs_judge_strictly() {
+async fn replace_overwrites_objects_and_dry_runs_validate_strictly() {
     let Some((_server, kubectl, manifests)) = fixture().await else { return };
     let deployment = text(&manifests, "guestbook/frontend-deployment.yaml");
     let service = text(&manifests, "guestbook/frontend-service.yaml");
@@ -534,7 +534,7 @@ async fn files_replace_what_is_there_and_dry_runs_judge_strictly() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_workload_is_deleted_with_or_without_what_belongs_to_it() {
+async fn a_workload_is_deleted_with_or_without_its_dependents() {
     let Some((server, kubectl, manifests)) = fixture().await else { return };
     let client = server.client();
     let file = manifests.join("guestbook/frontend-deployment.yaml");

@@ -15,7 +15,7 @@ one Apply v1: .data.a .data.b
 kubectl-create Update v1: .data .data.a
 "#;
 
-    fields_that_still_are_as_they_were_applied_do_not_conflict: r#"
+    fields_equal_to_the_last_applied_configuration_do_not_conflict: r#"
 kubectl-client-side-apply creates $core/configmaps/a
   {"metadata":{"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\",\"metadata\":{\"name\":\"a\"},\"data\":{\"a\":\"1\",\"b\":\"1\"}}"}},"data":{"a":"1","b":"1"}}
 = 201
@@ -35,7 +35,7 @@ kubectl Apply v1: .data.a .data.b
 kubectl-client-side-apply Update v1: .data .data.b .metadata.annotations .metadata.annotations.kubectl.kubernetes.io/last-applied-configuration
 "#;
 
-    fields_that_were_changed_since_do_conflict: r#"
+    fields_changed_since_the_last_apply_conflict: r#"
 kubectl-client-side-apply creates $core/configmaps/a
   {"metadata":{"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\",\"metadata\":{\"name\":\"a\"},\"data\":{\"a\":\"1\",\"b\":\"1\"}}"}},"data":{"a":"1","b":"1"}}
 = 201
@@ -50,7 +50,7 @@ kubectl applies $core/configmaps/a
 ! Apply failed with 1 conflict: conflict with "editor" using v1: .data.b
 "#;
 
-    an_annotation_of_another_version_allows_nothing: r#"
+    an_annotation_of_another_version_is_ignored: r#"
 kubectl-client-side-apply creates $core/configmaps/a
   {"metadata":{"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"{\"apiVersion\":\"v0\",\"kind\":\"ConfigMap\",\"data\":{\"a\":\"1\"}}"}},"data":{"a":"1"}}
 = 201

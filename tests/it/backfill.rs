@@ -12,7 +12,7 @@ const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const DEFAULT: &str = r#","schedulerName":"default-scheduler""#;
 
 /// Stores the pod `old` without defaulted fields, in the log of a stopped server.
-async fn forget(data_dir: &Path) {
+async fn remove_default(data_dir: &Path) {
     let engine = Engine::open(Options::new(data_dir.join("log"))).unwrap();
     let key = b"/core/pods/default/old";
     let entry = engine.snapshot().get(key).expect("the pod is there");
@@ -56,7 +56,7 @@ async fn objects_of_an_older_release_get_the_defaults_of_this_one_once() {
     assert_eq!(written, format!("{:016x}\n", api::older::MARK));
 
     // The mark of another release.
-    forget(server.data_dir()).await;
+    remove_default(server.data_dir()).await;
     std::fs::write(&mark, "0000000000000000\n").unwrap();
     server.restart().await;
     let now = get(&server, &format!("{PODS}/old")).await;
@@ -78,7 +78,7 @@ async fn objects_of_an_older_release_get_the_defaults_of_this_one_once() {
         assert_eq!(get(&server, &format!("{PODS}/old")).await, now);
     }
     assert_eq!(server.terminate(), Some(0));
-    forget(server.data_dir()).await;
+    remove_default(server.data_dir()).await;
     server.restart().await;
     let untouched = get(&server, &format!("{PODS}/old")).await;
     assert_eq!(untouched["spec"]["schedulerName"], Value::Null, "with the mark nothing is read");
