@@ -1,14 +1,14 @@
-# Commands of the house. `just` lists them.
+# Development commands. `just` lists them.
 
 default:
     @just --list
 
-# All that must hold before a change goes in; writes nothing. What CI runs, and licences and advisories besides.
+# All checks before a merge; writes nothing. CI runs them, except for licences and advisories.
 check:
     .ci/run
     cargo deny check
 
-# Rewrites what can be rewritten.
+# Formats and applies automatic fixes.
 fix:
     cargo fmt --all
     cargo clippy --workspace --all-targets --fix --allow-dirty --allow-staged
@@ -17,14 +17,14 @@ fix:
 test filter="":
     cargo test --workspace {{filter}}
 
-# Benches; they state what they measure.
+# Benchmarks; each states what it measures.
 bench filter="":
     cargo bench --package benches -- {{filter}}
 
-# Lives full of crashes on a simulated disk, until the store was opened so often after one.
+# Simulated runs with crashes, until the store was opened this often after one.
 crash cycles="1000000":
     FAULT_CYCLES={{cycles}} cargo test --release --package engine --test faults -- --nocapture no_life
 
-# Runs the fuzz bodies for longer than CI does; the seconds are per target.
+# Runs the fuzz targets for longer than CI does; the seconds are per target.
 fuzz seconds="60":
     FUZZ_SECONDS={{seconds}} cargo test --release --package fuzz

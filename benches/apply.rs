@@ -1,6 +1,6 @@
-//! Server-side apply as a function, on a pod of 3.5 KiB that was created by one manager and applied by another: from
-//! the text of the configuration and the live object as a tree to the object that would be stored as a tree. Neither
-//! the network, nor the store, nor validation is in it.
+//! Benchmark of server-side apply as a function, on a pod of 3.5 KiB created by one manager and applied by another:
+//! from the text of the configuration and the live object's tree to the tree to be stored. Network, store and
+//! validation are excluded.
 
 use api::apply::{Reset, Versions, Writer, apply, created};
 use api::json::{Object, Value};
@@ -14,11 +14,11 @@ use api::strategy::Endpoint;
 use api::verbs::apply::configuration;
 use benches::{data, scale};
 
-struct World {
+struct Bench {
     registry: Registry,
 }
 
-impl World {
+impl Bench {
     fn pods(&self) -> &Resource {
         self.registry.resource("", "v1", "pods").expect("pods are built in")
     }
@@ -49,15 +49,15 @@ impl World {
 }
 
 fn main() {
-    let world = World { registry: Registry::new(&CLUSTER) };
+    let bench = Bench { registry: Registry::new(&CLUSTER) };
     let one = data::pod("pod", 1);
     let other = data::pod("pod", 2);
-    let live = world.apply(&world.create(&one), &one, "bench");
+    let live = bench.apply(&bench.create(&one), &one, "bench");
     let fewer = one.replace(r#""nodeSelector":{"example.com/pool":"general"}"#, r#""hostname":"a""#);
     let filter = std::env::args().skip(1).find(|argument| !argument.starts_with("--"));
     for (what, live, text, manager) in [
         ("create", None, &one, "bench"),
-        ("first apply of a created pod", Some(world.create(&one)), &one, "bench"),
+        ("first apply of a created pod", Some(bench.create(&one)), &one, "bench"),
         ("the same again", Some(live.clone()), &one, "bench"),
         ("one label", Some(live.clone()), &other, "bench"),
         ("one field given up, another new", Some(live.clone()), &fewer, "bench"),
@@ -68,11 +68,11 @@ fn main() {
         }
         let count = scale(20_000, 10);
         let nothing =
-            || api::schema::conform::conform(world.pods().table.message, Value::Object(Object::new()));
+            || api::schema::conform::conform(bench.pods().table.message, Value::Object(Object::new()));
         let live = live.unwrap_or_else(|| nothing().expect("nothing fits").object);
         let start = std::time::Instant::now();
         for _ in 0..count {
-            std::hint::black_box(world.apply(&live, text, manager));
+            std::hint::black_box(bench.apply(&live, text, manager));
         }
         let each = start.elapsed() / u32::try_from(count).expect("a small number");
         line(what, &format!("{each:.1?}"));

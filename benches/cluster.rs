@@ -1,11 +1,11 @@
-//! A server with objects in it.
+//! Starts a server and fills it with objects.
 
 use tests::{Options, Server};
 
 use crate::load::{self, Outcome};
 use crate::{Runtime, data};
 
-/// Connections over which objects are made that are not themselves measured.
+/// Connections that create objects outside the measurement.
 const FILL_CONNECTIONS: usize = 16;
 
 /// Path of the pods that [`fill_pods`] makes.
@@ -14,7 +14,7 @@ pub const PODS: &str = "/api/v1/namespaces/default/pods";
 /// Path of ConfigMaps.
 pub const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// Slots that pods are spread over: a selector of one of them selects a hundredth.
+/// Values of the label `slot` of pods: a selector of one value selects a hundredth.
 pub const SLOTS: usize = 100;
 
 /// Starts a server with an empty store.
@@ -22,27 +22,27 @@ pub fn start(runtime: &Runtime) -> Server {
     runtime.run(Server::start(Options::default()))
 }
 
-/// Requests that make `count` pods, named `<stem>-<number>`.
+/// Requests that create `count` pods, named `<stem>-<number>`.
 pub fn pod_creates(stem: &str, count: usize) -> Vec<Vec<u8>> {
     (0..count)
         .map(|at| load::request("POST", PODS, &data::pod(&format!("{stem}-{at:06}"), at % SLOTS)))
         .collect()
 }
 
-/// Requests that make `count` ConfigMaps, named `<stem>-<number>`.
+/// Requests that create `count` ConfigMaps, named `<stem>-<number>`.
 pub fn config_map_creates(stem: &str, count: usize) -> Vec<Vec<u8>> {
     (0..count)
         .map(|at| load::request("POST", CONFIG_MAPS, &data::config_map(&format!("{stem}-{at:06}"))))
         .collect()
 }
 
-/// Makes objects over several connections.
+/// Creates objects over several connections.
 pub async fn create(server: &Server, requests: &[Vec<u8>]) -> Outcome {
     let mut connections = load::connect(server.client(), FILL_CONNECTIONS).await;
     load::run(&mut connections, requests, 201).await
 }
 
-/// Makes `count` pods.
+/// Creates `count` pods.
 pub fn fill_pods(runtime: &Runtime, server: &Server, count: usize) {
     runtime.run(create(server, &pod_creates("web", count)));
 }

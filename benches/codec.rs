@@ -1,6 +1,6 @@
-//! Renditions alone, on one core, without a server around them: pods of 3.5 KiB as they are stored (owned fields included)
-//! into every form that is served, and protobuf back. Rates count the bytes that come out, for protobuf bodies those that
-//! go in. Beside them stands copying the stored bytes, which is what a plain JSON list does.
+//! Benchmark of representations, on one core without a server: stored pods of 3.5 KiB (managed fields included) into
+//! every encoding and form, and protobuf decoding. Rates count output bytes, for decoding input bytes. The baseline
+//! is a copy of the stored bytes, which is what a JSON list does.
 
 use api::codec::{cbor, protobuf, yaml};
 use api::json;
@@ -13,7 +13,7 @@ use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main};
 use jiff::Timestamp;
 
-/// Objects that are rendered in turn, so that nothing is measured that only one object's bytes are lucky with.
+/// Number of distinct objects, so that the result does not depend on one object's bytes.
 const PODS: usize = 64;
 
 fn codec(c: &mut Criterion) {
@@ -84,7 +84,7 @@ fn codec(c: &mut Criterion) {
     group.finish();
 }
 
-/// Measures what `render` makes of the pods, one after the other.
+/// Measures `render` on each pod in turn.
 fn each(
     group: &mut BenchmarkGroup<WallTime>,
     name: &str,
@@ -105,7 +105,7 @@ fn each(
     });
 }
 
-/// Pods as the server stores them, which is as it serves them.
+/// Pods in their stored form, which is the served form.
 fn stored_pods() -> Vec<Vec<u8>> {
     let runtime = Runtime::new();
     let server = cluster::start(&runtime);

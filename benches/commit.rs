@@ -1,10 +1,10 @@
-//! What commits of 1 KiB cost with 1, 64 and 1024 writers, beside the same batches without an engine.
+//! Benchmark of commits of 1 KiB with 1, 64 and 1024 writers, against plain writes of the same batches.
 //!
-//! A round is a third of a second of commits, then as long of a plain write and sync of batches of the size that the engine
-//! has just made: appended to a file that grows, as a log does, and written over others in a file that has its blocks. So
-//! a disk whose speed changes from one moment to the next is the same for all of them. Medians of the rounds are told:
-//! times and CPU for each commit, the CPU of all threads of engine and writers, and that of the plain loop. Commits are
-//! durable, and writers are tasks on one thread that write again as soon as they are answered.
+//! A round is a third of a second of commits, then as long of plain write and sync of batches of the mean size that
+//! the engine just made: appended to a growing file, as a log does, and overwriting allocated blocks. So a disk whose
+//! speed varies is the same for all of them. The result is the median of the rounds: time and CPU per commit, for the
+//! engine the CPU of all its threads and the writers. Commits are durable; writers are tasks on one thread that write
+//! again as soon as they are answered.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ use tests::server::TempDir;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const VALUE_BYTES: usize = 1024;
-/// Bytes of the file that is written over and over.
+/// Size of the file that is overwritten.
 const OVERWRITTEN_BYTES: u64 = 64 << 20;
 
 fn main() {
@@ -34,11 +34,11 @@ fn main() {
         let engine = Engine::open(Options::new(directory.join("log"))).expect("the store opens");
         let writes: Vec<_> = (0..writers).map(|at| put(at, &value)).collect();
         let mut plain = Plain::create(&directory);
-        // The first round finds an index without the keys, and no memory in its place.
+        // The first round inserts the keys and allocates memory.
         let rounds: Vec<_> = (0..=rounds)
             .map(|_| {
                 let ours = commit_for(slice, &runtime, &engine, &writes);
-                // What the store does beside commits must not slow down what it is compared with.
+                // Background work of the store must not slow down the baseline.
                 runtime.block_on(engine.settled());
                 let appended = plain.run_for(slice, &ours, |plain| &mut plain.appended);
                 let overwritten = plain.run_for(slice, &ours, |plain| &mut plain.overwritten);
@@ -60,7 +60,7 @@ struct Round {
     overwritten: Cost,
 }
 
-/// What a commit costs, in microseconds.
+/// Cost of a commit, in microseconds.
 #[derive(Clone, Copy)]
 struct Cost {
     time: f64,
@@ -68,7 +68,7 @@ struct Cost {
 }
 
 impl Cost {
-    /// When `commits` took so long altogether.
+    /// The cost when `commits` took this long together.
     fn of(commits: f64, elapsed: Duration, cpu: Duration) -> Cost {
         Cost { time: elapsed.as_secs_f64() * 1e6 / commits, cpu: cpu.as_secs_f64() * 1e6 / commits }
     }
@@ -76,12 +76,12 @@ impl Cost {
 
 struct Committed {
     cost: Cost,
-    /// Commits in a batch, and bytes: means.
+    /// Mean commits in a batch, and mean bytes.
     in_a_batch: f64,
     batch_bytes: f64,
 }
 
-/// Every one of some writers commits again and again for so long.
+/// A number of writers commit repeatedly for this long.
 fn commit_for(
     slice: Duration,
     runtime: &tokio::runtime::Runtime,
@@ -118,7 +118,7 @@ fn commit_for(
     }
 }
 
-/// Files that know nothing of an engine.
+/// Plain files for the baseline.
 struct Plain {
     appended: raw::RawLog,
     overwritten: raw::RawLog,
@@ -136,7 +136,7 @@ impl Plain {
         }
     }
 
-    /// Writes and syncs batches like those of `ours` for so long. What each of their commits would cost like that.
+    /// Writes and syncs batches of the size of `ours` for this long. Returns the cost of each of their commits.
     fn run_for(
         &mut self,
         slice: Duration,
@@ -168,7 +168,7 @@ fn report(writers: usize, rounds: &[Round]) {
         let (time, cpu) = (median(&|round| of(round).time), median(&|round| of(round).cpu));
         format!("{time:.2} us ({cpu:.2} of CPU)")
     };
-    // Of neighbours in time, and then the median: not of medians.
+    // The ratio of neighbouring rounds, then the median, not the ratio of medians.
     let share =
         |of: &dyn Fn(&Round) -> Cost| percent(median(&|round| of(round).time / round.ours.cost.time), 1.0);
     line(&format!(

@@ -1,11 +1,11 @@
-//! Objects to measure with.
+//! Objects for benchmarks.
 
 use std::fmt::Write;
 
-/// Bytes of a pod as clients send it: about what a pod with two containers has after a controller made it.
+/// Bytes of a pod as clients send it: about the size of a pod with two containers created by a controller.
 pub const POD_BYTES: usize = 3584;
 
-/// A small ConfigMap: what is left of a write when there is hardly anything to write.
+/// A small ConfigMap, to measure the fixed cost of a write.
 pub fn config_map(name: &str) -> String {
     format!(
         r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"{name}","labels":{{"app":"bench"}}}},"data":{{"key":"value","other":"thing"}}}}"#

@@ -1,7 +1,7 @@
-//! The engine alone: point reads, scans and snapshots of records of 3.5 KiB; opening stores of 10 000 and 1 000 000 keys
-//! from a checkpoint, and their memory; tails by the thousand. Beside the scan stands a copy of the bytes and a walk over
-//! as many keys in a `BTreeMap`, beside the opening a read of the checkpoint's bytes. What commits cost is in `commit.rs`,
-//! what upkeep costs in `upkeep.rs`.
+//! Benchmark of the engine: point reads, scans and snapshots of records of 3.5 KiB; opening stores of 10 000 and 1
+//! 000 000 keys from a checkpoint, and their memory; thousands of tails. Baselines: for scans a copy of the bytes and
+//! a walk over as many keys in a `BTreeMap`, for opening a read of the checkpoint. Commits are in `commit.rs`,
+//! maintenance is in `maintenance.rs`.
 
 use std::path::Path;
 use std::process::Command;
@@ -21,7 +21,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const VALUE_BYTES: usize = 3584;
 const COMMIT_BYTES: usize = 1024;
-/// Set where the program is run once more, see [`memory_of`].
+/// Set in the child process, see [`memory_of`].
 const STORE_TO_OPEN: &str = "BENCH_STORE_TO_OPEN";
 
 fn open(directory: &Path) -> Engine {
@@ -80,7 +80,7 @@ fn engine(c: &mut Criterion) {
     drop(engine);
 }
 
-/// Opening from a checkpoint, and what the index takes of memory.
+/// Opening from a checkpoint, and the memory of the index.
 fn open_from_checkpoint(c: &mut Criterion) {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime starts");
     let mut group = c.benchmark_group("open");
@@ -124,15 +124,14 @@ fn open_from_checkpoint(c: &mut Criterion) {
     group.finish();
 }
 
-/// Bytes that opening `store` takes, by a process that does nothing else: this one's allocator has kept memory that it was
-/// given back.
+/// Bytes of memory that opening `store` takes, measured in a new process: this one's allocator keeps freed memory.
 fn memory_of(store: &Path) -> u64 {
     let program = std::env::current_exe().expect("a process knows its program");
     let output = Command::new(program).env(STORE_TO_OPEN, store).output().expect("it starts once more");
     String::from_utf8_lossy(&output.stdout).trim().parse().expect("it prints a number")
 }
 
-/// Prints, for [`memory_of`], what opening the store takes.
+/// Prints the memory of an open store, for [`memory_of`].
 #[expect(clippy::print_stdout, reason = "the process that asks reads it there")]
 fn print_memory(store: &Path) {
     let anonymous = || process::memory(std::process::id()).anonymous;
@@ -141,7 +140,7 @@ fn print_memory(store: &Path) {
     println!("{}", (anonymous() - before) * 1024);
 }
 
-/// The time until every one of many tails has a new event.
+/// The time until each of many tails has a new event.
 fn tails(c: &mut Criterion) {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime starts");
     let mut group = c.benchmark_group("tails");

@@ -1,8 +1,8 @@
-//! HTTP/2 as far as somebody needs it who only watches: many GETs over one TLS connection, all of them open, their
-//! bytes shown and not kept.
+//! A minimal HTTP/2 client for watches: many open GETs over one TLS connection, whose bytes are inspected and
+//! dropped.
 //!
-//! Windows are opened as wide as they go, so that the server never waits for one; header compression is switched off.
-//! Understands answers of the server under measurement and no others.
+//! Flow-control windows are as large as possible, so that the server never waits; header compression is off.
+//! Understands only the responses of the server under measurement.
 
 use std::io;
 
@@ -16,7 +16,7 @@ const INPUT_BYTES: usize = 64 * 1024;
 
 const HEAD_BYTES: usize = 9;
 
-/// The widest window there is, and how much of it may be used before it is opened again.
+/// The largest window, and the part that may be used before it is extended.
 const WINDOW_MAX: u32 = (1 << 31) - 1;
 const WINDOW_USED_MAX: u32 = 1 << 28;
 
@@ -44,7 +44,7 @@ pub struct Streams {
     end: usize,
     /// Number of the stream opened last; they are odd.
     newest: u32,
-    /// Bytes of the connection's window that were used.
+    /// Used bytes of the connection's window.
     used: u32,
     /// Streams that were answered with 200.
     pub answered: u32,
@@ -53,11 +53,11 @@ pub struct Streams {
 }
 
 impl Streams {
-    /// Connects as the client's user.
+    /// Connects with the client's certificate.
     pub async fn open(client: &Client) -> Streams {
         let mut stream = client.connect_http2().await.expect("the server accepts connections");
         let mut hello = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
-        // No compression of headers, no pushes, and streams without a bound.
+        // No header compression, no pushes, any number of streams.
         let settings = [(1u16, 0), (2, 0), (4, WINDOW_MAX)];
         let settings: Vec<u8> = settings
             .iter()
@@ -79,10 +79,10 @@ impl Streams {
         }
     }
 
-    /// Opens one more stream with a GET; does not wait for the answer.
+    /// Opens one more stream with a GET; does not wait for the response.
     pub async fn get(&mut self, path: &str, accept: &str) -> io::Result<u32> {
         self.newest = if self.newest == 0 { 1 } else { self.newest + 2 };
-        // Two entries of the static table, then names from it with values of our own.
+        // Two entries of the static table, then names from it with literal values.
         let mut fields = vec![0x82, 0x87];
         for (name, value) in [(&[0x04][..], path), (&[0x01], "bench"), (&[0x0f, 0x04], accept)] {
             fields.extend_from_slice(name);
@@ -96,7 +96,7 @@ impl Streams {
         Ok(self.newest)
     }
 
-    /// Waits for input and shows the data in it: number of the stream, bytes.
+    /// Waits for input and passes its data to the callback: number of the stream, bytes.
     pub async fn read(&mut self, mut look: impl FnMut(u32, &[u8])) -> io::Result<()> {
         if self.start > 0 {
             self.input.copy_within(self.start..self.end, 0);
@@ -137,7 +137,7 @@ impl Streams {
         Ok(())
     }
 
-    /// Opens `count` streams and waits until all were answered.
+    /// Opens `count` streams and waits until all have a response.
     pub async fn get_many(&mut self, path: &str, accept: &str, count: u32) -> io::Result<()> {
         let until = self.answered + count;
         for _ in 0..count {
@@ -158,7 +158,7 @@ fn push_frame(kind: u8, flags: u8, stream: u32, payload: &[u8], out: &mut Vec<u8
     out.extend_from_slice(payload);
 }
 
-/// A length in seven bits and more (RFC 7541 §5.1).
+/// A length with a prefix of seven bits (RFC 7541 §5.1).
 fn push_length(len: usize, out: &mut Vec<u8>) {
     if len < 127 {
         return out.push(len as u8);

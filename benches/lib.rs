@@ -1,4 +1,4 @@
-//! What the benches share: load for a real server over real sockets, and the limits to compare it with.
+//! Shared parts of the benchmarks: load for a real server over real sockets, and baselines.
 //!
 //! ```text
 //! bench ─┬─► load (raw HTTP/1.1 over TLS, prepared bytes) ─┬─► server process ─► process (its CPU time, its memory)
@@ -22,9 +22,9 @@ pub mod report;
 
 use std::future::Future;
 
-/// Whether this is a test that the bench works rather than a measurement.
+/// Whether cargo runs this as a test instead of a measurement.
 pub fn is_small() -> bool {
-    // Cargo says `--bench` only when it measures.
+    // Cargo passes `--bench` only when it measures.
     let measures = std::env::args().any(|argument| argument == "--bench");
     let is_test = std::env::args().any(|argument| argument == "--test");
     std::env::var_os("BENCH_SMALL").is_some() || is_test || !measures
@@ -45,7 +45,7 @@ impl Runtime {
         Runtime(tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime starts"))
     }
 
-    /// Runs `work` to its end.
+    /// Runs `work` to completion.
     pub fn run<F: Future>(&self, work: F) -> F::Output {
         self.0.block_on(work)
     }

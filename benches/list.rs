@@ -1,10 +1,10 @@
-//! Lists of 50 000 pods of 3.5 KiB over one HTTP/1.1 connection: in every encoding, with a selector of a hundredth, in
-//! pages of 500, compressed. For each its time (the best of some rounds), the server's CPU time for it, when its first
-//! byte came, and the server's anonymous memory before, the most during, and after it.
+//! Benchmark of lists of 50 000 pods of 3.5 KiB over one HTTP/1.1 connection: in every encoding, with a selector of a
+//! hundredth, in pages of 500, compressed. Reports for each the time (best of several rounds), the server's CPU time,
+//! the time to the first byte, and the server's anonymous memory before, at most, and after.
 //!
-//! Beside every rate stands the limit of the same run: as many bytes from memory over bare TLS, taken in turns with the
-//! list, the same from the processor's cache, where a list's never are, and copied through memory. The client reads and
-//! throws away on one of the machine's cores. Not measured: HTTP/2, and more than one list at a time.
+//! The baseline in the same run: as many bytes over bare TLS, from memory in turns with the list, and from the
+//! processor's cache; and copied through memory. The client runs on one of the machine's cores. Not measured: HTTP/2,
+//! and concurrent lists.
 
 use std::time::{Duration, Instant};
 
@@ -17,10 +17,10 @@ use tests::{Options, Server};
 /// Objects per page, as clients ask for by default.
 const PAGE: usize = 500;
 
-/// Body bytes between two looks at the server's memory.
+/// Body bytes between two reads of the server's memory.
 const LOOK_BYTES: u64 = 4 << 20;
 
-/// What is asked for: a name, `Accept`, `Accept-Encoding`.
+/// The measured requests: a name, `Accept`, `Accept-Encoding`.
 const FORMS: &[(&str, &str, &str)] = &[
     ("json", "application/json", ""),
     ("protobuf", "application/vnd.kubernetes.protobuf", ""),
@@ -45,7 +45,7 @@ fn main() {
     let server = runtime.run(Server::start(options));
     let pods = scale(50_000, 600);
     fill_pods(&runtime, &server, pods);
-    // As criterion takes it: only what contains the word is measured.
+    // As criterion: only names that contain the word are measured.
     let filter = std::env::args().skip(1).find(|argument| !argument.starts_with("--"));
     let is_wanted = |name: &str| filter.as_ref().is_none_or(|filter| name.contains(filter.as_str()));
     let mut bench = Bench {
@@ -74,14 +74,14 @@ fn main() {
     }
 }
 
-/// What is measured, and with what.
+/// Server, client and baselines of the measurement.
 struct Bench {
     runtime: Runtime,
     server: Server,
     connection: Connection,
-    /// Answers as many bytes as a list has, from memory.
+    /// Serves as many bytes as a list has, from memory.
     peer: raw::Peer,
-    /// Answers as many bytes, all of them from the processor's cache.
+    /// Serves as many bytes, all of them from the processor's cache.
     cached_peer: raw::Peer,
     rounds: u32,
     pods: usize,
@@ -91,7 +91,7 @@ impl Bench {
     fn list(&mut self, name: &str, path: &str, accept: &str, encoding: &str) {
         let request = load::get(path, &[("accept", accept), ("accept-encoding", encoding)]);
         let pid = self.server.pid();
-        // The first one shows the memory, and is not measured otherwise.
+        // The first round only measures memory.
         let before = process::memory(pid).anonymous;
         let (mut during, mut seen, mut next) = (before, 0, LOOK_BYTES);
         let look = |piece: &[u8]| {
@@ -174,7 +174,7 @@ impl Bench {
     }
 }
 
-/// Reads the list page by page; returns how many there were, and their bytes.
+/// Reads the list page by page; returns the number of items and their bytes.
 async fn all_pages(connection: &mut Connection) -> (usize, u64) {
     let mut token = String::new();
     let (mut pages, mut bytes) = (0, 0);

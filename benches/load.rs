@@ -1,7 +1,7 @@
-//! A client that costs as little as can be: prepared requests out, answers counted and not kept.
+//! A load client of minimal cost: sends prepared requests, counts response bytes and drops them.
 //!
-//! HTTP/1.1 over TLS with one request at a time per connection. Understands answers with a length and chunked ones,
-//! as far as the server under measurement writes them.
+//! HTTP/1.1 over TLS with one request at a time per connection. Understands responses with a length and chunked ones,
+//! as the server under measurement writes them.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
-/// Bytes read at once; some TLS records.
+/// Bytes read at once; several TLS records.
 const INPUT_BYTES: usize = 64 * 1024;
 
 /// One connection to the server.
@@ -24,29 +24,29 @@ pub struct Connection {
     end: usize,
 }
 
-/// What the bytes after a head are.
+/// Framing of the bytes after a head.
 enum Framing {
     Length(u64),
     Chunked,
 }
 
-/// An answer of which everything was read.
+/// A complete response.
 #[derive(Clone, Copy, Debug)]
 pub struct Answer {
     /// Status code.
     pub status: u16,
     /// Bytes of its body.
     pub body_bytes: u64,
-    /// When its first body bytes were there.
+    /// Time of its first body bytes.
     pub first_byte: Instant,
 }
 
-/// A request ready to be sent, with JSON in its body unless that is empty.
+/// A complete request, with a JSON body unless that is empty.
 pub fn request(method: &str, path: &str, body: &str) -> Vec<u8> {
     request_of("application/json", method, path, body)
 }
 
-/// A request ready to be sent, with a body of the media type given, unless that is empty.
+/// A complete request, with a body of the given media type unless that is empty.
 pub fn request_of(media_type: &str, method: &str, path: &str, body: &str) -> Vec<u8> {
     let content = match body.len() {
         0 => String::new(),
@@ -66,13 +66,13 @@ pub fn get(path: &str, headers: &[(&str, &str)]) -> Vec<u8> {
 }
 
 impl Connection {
-    /// Connects as the client's user.
+    /// Connects with the client's certificate.
     pub async fn open(client: &Client) -> Connection {
         let stream = client.connect().await.expect("the server accepts connections");
         Connection { stream, input: vec![0; INPUT_BYTES].into(), start: 0, end: 0 }
     }
 
-    /// Sends a request and reads its whole answer, showing each piece of the body to `look`.
+    /// Sends a request and reads its complete response; calls `look` with each piece of the body.
     pub async fn exchange(&mut self, request: &[u8], mut look: impl FnMut(&[u8])) -> io::Result<Answer> {
         self.send(request).await?;
         let (status, framing) = self.head().await?;
@@ -91,7 +91,7 @@ impl Connection {
         Ok(Answer { status, body_bytes, first_byte: first_byte.unwrap_or_else(Instant::now) })
     }
 
-    /// [`Connection::exchange`] that must end with `status`.
+    /// [`Connection::exchange`] whose response must have `status`.
     pub async fn expect(&mut self, status: u16, request: &[u8]) -> Answer {
         let mut start = Vec::new();
         let answer =
@@ -101,7 +101,7 @@ impl Connection {
         answer
     }
 
-    /// Opens a stream that does not end, such as a watch.
+    /// Opens an endless stream, such as a watch.
     pub async fn follow(mut self, request: &[u8]) -> Stream {
         self.send(request).await.expect("the server takes requests");
         let (status, framing) = self.head().await.expect("the server answers");
@@ -163,7 +163,7 @@ impl Connection {
         Ok(Some(&self.input[self.start - len..self.start]))
     }
 
-    /// The length of the next chunk; before all but the first the last one's line end is passed over.
+    /// The length of the next chunk; skips the line end after the previous chunk.
     async fn chunk_len(&mut self, after_another: bool) -> io::Result<u64> {
         if after_another {
             self.line().await?;
@@ -186,7 +186,7 @@ impl Connection {
         Ok(&self.input[self.start - len - 2..self.start - 2])
     }
 
-    /// Reads more input behind what is there.
+    /// Reads more input behind the unread bytes.
     async fn fill(&mut self) -> io::Result<()> {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
@@ -204,17 +204,17 @@ impl Connection {
     }
 }
 
-/// Where in a body the reading is.
+/// Position in a body.
 struct Body {
-    /// Bytes of it, or of its present chunk, that are still to come.
+    /// Bytes of it, or of the current chunk, still to come.
     left: u64,
     chunked: bool,
-    /// There was a chunk before.
+    /// A chunk came before.
     begun: bool,
     ended: bool,
 }
 
-/// An answer without end.
+/// An endless response.
 pub struct Stream {
     connection: Connection,
     body: Body,
@@ -227,7 +227,7 @@ impl Stream {
         piece.expect("the stream goes on")
     }
 
-    /// Reads on until `lines` lines have come; returns their bytes.
+    /// Reads until `lines` lines have come; returns their bytes.
     pub async fn lines(&mut self, lines: u64) -> u64 {
         let (mut seen, mut bytes) = (0, 0);
         while seen < lines {
@@ -240,9 +240,9 @@ impl Stream {
     }
 }
 
-/// What a run of requests took.
+/// Times of a series of requests.
 pub struct Outcome {
-    /// From the first request to the last answer.
+    /// From the first request to the last response.
     pub elapsed: Duration,
     /// Time of each request, shortest first.
     pub latencies: Vec<Duration>,
@@ -261,8 +261,8 @@ impl Outcome {
     }
 }
 
-/// Sends `requests` over `connections`, each of which takes the next one as soon as it has its answer. All must be
-/// answered with `status`.
+/// Sends `requests` over `connections`, each of which takes the next one after its response. All responses must have
+/// `status`.
 pub async fn run(connections: &mut [Connection], requests: &[Vec<u8>], status: u16) -> Outcome {
     let next = std::cell::Cell::new(0);
     let start = Instant::now();

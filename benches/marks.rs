@@ -1,23 +1,23 @@
-//! Finding a number in each event of a watch, without parsing any: `…"sent":"000000123456"…`.
+//! Finds a number in each event of a watch without parsing: `…"sent":"000000123456"…`.
 
 use memchr::memmem::Finder;
 
-/// Reads the numbers behind a text, in bytes that come in any pieces.
+/// Reads the numbers after a given text, in bytes that arrive in arbitrary pieces.
 pub struct Marks {
     text: Finder<'static>,
-    /// The end of what came, where a mark may have begun.
+    /// The end of the last piece, where a mark may have begun.
     carry: Vec<u8>,
     /// Marks so far.
     pub seen: u64,
 }
 
 impl Marks {
-    /// Numbers behind `text`, each with a quote after it.
+    /// Numbers after `text`, each followed by a quote.
     pub fn new(text: &'static str) -> Marks {
         Marks { text: Finder::new(text), carry: Vec::new(), seen: 0 }
     }
 
-    /// Shows the numbers in the next piece.
+    /// Passes the numbers in the next piece to the callback.
     pub fn look(&mut self, piece: &[u8], each: impl FnMut(u64)) {
         if self.carry.is_empty() {
             let kept = self.find(piece, each);
@@ -31,7 +31,7 @@ impl Marks {
         }
     }
 
-    /// Returns from where on the bytes must be seen again, with what follows them.
+    /// Returns the position from which bytes must be read again together with the next piece.
     fn find(&mut self, bytes: &[u8], mut each: impl FnMut(u64)) -> usize {
         let mark_bytes = self.text.needle().len();
         let mut at = 0;
@@ -43,7 +43,7 @@ impl Marks {
             self.seen += 1;
             at = start + len;
         }
-        // Events end with a newline, and no mark has one in it.
+        // Events end with a newline, and no mark contains one.
         if bytes.last() == Some(&b'\n') {
             bytes.len()
         } else {

@@ -1,8 +1,8 @@
-//! What a process used, from /proc.
+//! CPU time and memory of a process, from /proc.
 
 use std::time::Duration;
 
-/// CPU time of the process so far, user and system, of the threads that it has now.
+/// CPU time of the process so far, user and system, of its current threads.
 pub fn cpu_time(pid: u32) -> Duration {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).expect("the process lives");
     // A thread may end between being listed and being read.
@@ -21,7 +21,7 @@ pub struct Memory {
     pub anonymous: u64,
 }
 
-/// Memory that the process has in RAM now.
+/// Current memory of the process in RAM.
 pub fn memory(pid: u32) -> Memory {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the process lives");
     let member = |name: &str| {

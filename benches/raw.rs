@@ -1,4 +1,4 @@
-//! The limits to compare with: the same bytes over the same TLS, or into a file, with no server in between.
+//! Baselines: the same bytes over the same TLS, or into a file, without a server.
 
 use std::fs::File;
 use std::io;
@@ -17,20 +17,20 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 /// Bytes handed to TLS at once.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// A TLS server that answers as many bytes as it is asked for, on a thread of its own. A few bytes stay in the processor's
-/// cache; as many as the answer has come from memory, as those of a collection do.
+/// A TLS server on its own thread that sends as many bytes as requested. A few bytes stay in the processor's cache; a
+/// whole response comes from memory, as a collection's bytes do.
 pub struct Loopback {
     address: SocketAddr,
     connector: TlsConnector,
 }
 
 impl Loopback {
-    /// Starts it; it ends with the process. It answers the same few bytes over and over.
+    /// Starts it with a few bytes that it sends repeatedly; it ends with the process.
     pub fn start() -> Loopback {
         Loopback::start_with(vec![b'x'; PIECE_BYTES])
     }
 
-    /// [`Loopback::start`] with these bytes to answer, from the first on for each answer, and over again as need be.
+    /// [`Loopback::start`] with these bytes, sent from the first for each response, and repeated as needed.
     pub fn start_with(source: Vec<u8>) -> Loopback {
         assert!(!source.is_empty(), "there is something to answer with");
         let made =
@@ -44,7 +44,7 @@ impl Loopback {
             .with_single_cert(vec![made.cert.der().clone()], key)
             .expect("certificate and key match");
         let mut roots = rustls::RootCertStore::empty();
-        roots.add(made.cert.der().clone()).expect("the certificate can vouch for itself");
+        roots.add(made.cert.der().clone()).expect("a self-signed certificate is its own root");
         let client = rustls::ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .expect("the provider has the default versions")
@@ -66,7 +66,7 @@ impl Loopback {
     }
 }
 
-/// A connection to a [`Loopback`].
+/// A client connection to a [`Loopback`].
 pub struct Peer {
     stream: TlsStream<TcpStream>,
     input: Box<[u8]>,
@@ -100,7 +100,7 @@ fn serve(listener: std::net::TcpListener, acceptor: TlsAcceptor, source: Arc<[u8
         while let Ok((stream, _)) = listener.accept().await {
             let _ = stream.set_nodelay(true);
             let (acceptor, source) = (acceptor.clone(), source.clone());
-            // A peer that goes away ends its task, and that is all there is to it.
+            // A closed connection ends its task only.
             tokio::spawn(async move { answer(acceptor.accept(stream).await?, &source).await });
         }
     });
@@ -128,17 +128,17 @@ async fn answer(stream: tokio_rustls::server::TlsStream<TcpStream>, source: &[u8
     }
 }
 
-/// A file to append to and sync as a log does. Filled with zeros first, so that a sync writes data only; or empty, and
-/// growing with each write.
+/// A file that is written and synced as a log is. Filled with zeros first, so that a sync writes data only; or empty
+/// and growing.
 pub struct RawLog {
     file: File,
     position: u64,
-    /// Where writing begins anew; 0: nowhere.
+    /// Size at which writing returns to the start; 0 for a growing file.
     size: u64,
 }
 
 impl RawLog {
-    /// A file in `directory`, of `size` bytes to be written over and over, or for 0 one that grows.
+    /// A file in `directory`: `size` bytes to be overwritten, or growing for 0.
     pub fn create(directory: &Path, size: u64) -> io::Result<RawLog> {
         let file = File::options().create(true).truncate(true).write(true).open(directory.join("raw"))?;
         let zeros = vec![0; 1 << 20];

@@ -1,9 +1,9 @@
-//! What the benches of the engine alone write: records under the keys of pods.
+//! Records for the engine's benchmarks, under the keys of pods.
 
 use bytes::Bytes;
 use engine::{Change, Expected, Payload, Write};
 
-/// What their keys begin with.
+/// Prefix of their keys.
 pub const PREFIX: &str = "/core/pods/default/";
 
 /// The key of one of them: 31 bytes, for the first hundred million.
@@ -11,7 +11,7 @@ pub fn key(at: usize) -> Bytes {
     format!("{PREFIX}pod-{at:08}").into()
 }
 
-/// A write of it, whatever is there.
+/// An unconditional write of it.
 pub fn put(at: usize, value: &Bytes) -> Write {
     let payload = Payload {
         attributes: Bytes::from_static(b"app=web"),

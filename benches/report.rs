@@ -1,11 +1,11 @@
-//! What benches print: rows of aligned cells.
+//! Prints benchmark results: rows of aligned cells.
 
 use std::time::Duration;
 
-/// Width of the first cell, which says what was measured.
+/// Width of the first cell, the name of the measurement.
 const NAME_WIDTH: usize = 40;
 
-/// Prints a row: what it is about, then its cells.
+/// Prints a row: its name, then its cells.
 #[expect(clippy::print_stdout, reason = "a bench reports on stdout")]
 pub fn row(what: &str, cells: &[&str]) {
     let cells: String = cells.iter().map(|cell| format!(" {cell:>12}")).collect();
@@ -17,17 +17,17 @@ pub fn rate(bytes: u64, time: Duration) -> String {
     format!("{:.0} MB/s", bytes as f64 / 1e6 / time.as_secs_f64().max(1e-9))
 }
 
-/// A time, in three digits or so.
+/// A time, with about three digits.
 pub fn time(time: Duration) -> String {
     format!("{time:.1?}")
 }
 
-/// Kibibytes as people read them.
+/// Kibibytes with a unit.
 pub fn mib(kib: u64) -> String {
     format!("{:.1} MiB", kib as f64 / 1024.0)
 }
 
-/// One number in terms of another.
+/// The ratio of two numbers.
 pub fn percent(part: f64, whole: f64) -> String {
     format!("{:.0} %", part / whole * 100.0)
 }

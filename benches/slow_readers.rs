@@ -1,12 +1,12 @@
-//! What slow readers cost the others: 200 clients take a collection of 200 MB at 100 KB/s each, in several encodings, and
-//! beside them somebody writes. Reported are the anonymous memory of the server before, at its highest and after, and how
-//! long writes take without readers and with them. Not measured: how fast a list could be.
+//! Benchmark of slow readers and their effect on writers: 200 clients read a collection of 200 MB at 100 KB/s each,
+//! in several encodings, while another client writes. Reports the server's anonymous memory before, at most and
+//! after, and the latency of writes without and with readers. Not measured: the speed of lists.
 //!
-//! Writes cost memory too: the index knows of every object. So the same writer works for as long without readers first,
-//! after a time in which what is filled once has been filled (recent events, the allocator's spare room); what a write
-//! costs there is taken off what was added beside the readers.
+//! Writes use memory too: the index grows with every object. So the same writer runs for as long without readers
+//! first, after a warm-up that fills recent events and the allocator's free lists; the memory of a write there is
+//! subtracted from the growth beside the readers.
 //!
-//! `cargo bench -p benches --bench slow_readers`; what the readers add is also a limit that the run fails on.
+//! `cargo bench -p benches --bench slow_readers`; the run fails if the readers add more than a limit.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ use benches::process::memory;
 use benches::{Runtime, cluster, scale};
 use futures_util::future::join_all;
 
-/// What one client reads in a second.
+/// Bytes that one client reads in a second.
 const BYTES_PER_SECOND: u64 = 100_000;
 
 /// Bytes of one object.
@@ -27,7 +27,7 @@ const OBJECT_BYTES: usize = 100_000;
 /// Most that all readers together may add to the server's anonymous memory, in KiB.
 const ADDED_KIB_MAX: u64 = 64 * 1024;
 
-/// How often memory is looked at.
+/// Time between two reads of the memory.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// The forms in which the collection is read, in turn.
@@ -102,7 +102,7 @@ fn main() {
     assert!(of_readers < ADDED_KIB_MAX, "slow readers cost too much memory");
 }
 
-/// Reads no faster than the limit; returns how much.
+/// Reads at the limited rate; returns the number of bytes.
 async fn read_slowly(mut stream: Stream, end: Instant) -> u64 {
     let start = Instant::now();
     let mut bytes = 0;
@@ -114,7 +114,7 @@ async fn read_slowly(mut stream: Stream, end: Instant) -> u64 {
     bytes
 }
 
-/// The most anonymous memory seen, in KiB.
+/// The most anonymous memory measured, in KiB.
 async fn highest(pid: u32, end: Instant) -> u64 {
     let mut most = 0;
     while Instant::now() < end {
@@ -124,7 +124,7 @@ async fn highest(pid: u32, end: Instant) -> u64 {
     most
 }
 
-/// Writes one small object after the other for a while.
+/// Writes one small object after the other for some time.
 async fn write(server: &tests::Server, stem: &str, lasts: Duration) -> Outcome {
     let mut connection = Connection::open(server.client()).await;
     let start = Instant::now();

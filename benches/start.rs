@@ -1,6 +1,6 @@
-//! Start and memory: from the start of the process to the first 200 of /readyz, on an empty directory, on one that
-//! was used before and on one with 10 000 pods, and what the process then holds in memory while nobody asks anything. Beside it
-//! stands what a process that does nothing takes to start.
+//! Benchmark of start-up and idle memory: from the start of the process to the first 200 of /readyz, on an empty
+//! directory, on a used one and on one with 10 000 pods, then the memory of the idle process. The baseline is the
+//! start of an empty process.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -12,10 +12,10 @@ use tests::Client;
 use tests::client::Identity;
 use tests::server::{TempDir, binary};
 
-/// How often readiness is asked for; what the numbers are exact to.
+/// Interval of the readiness requests, and the precision of the results.
 const ASK_EVERY: Duration = Duration::from_micros(500);
 
-/// How long a server is left alone before its memory is read.
+/// Idle time before memory is read.
 const SETTLE: Duration = Duration::from_secs(1);
 
 fn main() {
@@ -55,7 +55,7 @@ fn main() {
     line("  limit: --version", &format!("{nothing:.1?}"), "", "");
 }
 
-/// One start: how long until ready, and the memory of the idle server.
+/// One start: time until ready, and memory of the idle server.
 fn start(runtime: &Runtime, directory: &Path) -> (Duration, Memory) {
     let kubeconfig = directory.join("admin.kubeconfig");
     let _ = std::fs::remove_file(&kubeconfig);
@@ -85,7 +85,7 @@ fn start(runtime: &Runtime, directory: &Path) -> (Duration, Memory) {
     (ready, memory)
 }
 
-/// Ends the process with the value.
+/// Kills the process with the value.
 struct Kill(Child);
 
 impl Drop for Kill {

@@ -1,4 +1,5 @@
-//! Defaulting and validation alone, on a pod of 3.5 KiB: what a write costs beside decoding, storing and answering.
+//! Benchmark of defaulting and validation, on a pod of 3.5 KiB: the part of a write beside decoding, storing and
+//! answering.
 
 use api::naming::CLUSTER;
 use api::schema::decode::decode;

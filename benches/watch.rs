@@ -1,17 +1,17 @@
-//! Watches of ConfigMaps and pods: how fast events reach many, what waiting for them costs, and what happens to who
-//! stops reading.
+//! Benchmark of watches of ConfigMaps and pods: speed of delivery to many watchers, memory of idle watches, and
+//! watchers that stop reading.
 //!
-//! - **fan-out**: writes as fast as they go, delivered to 1, 100 and 1000 watchers, each with a connection.
+//! - **fan-out**: writes at full speed, delivered to 1, 100 and 1000 watchers, each with its own connection.
 //! - **paced**: 1000 writes a second for some time to 1000 watchers, over a connection each and over ten connections:
-//!   how long after it was sent a write had reached each watcher, that none was closed, and how often events were
-//!   rendered, as the server counts it.
+//!   latency from the write to each watcher, closed watches (none), and how often events were rendered, by the
+//!   server's counters.
 //! - **replay**: events read back from history. **initial**: 50 000 pods as a watch-list, up to its bookmark.
-//! - **stopped**: a watcher that does not read for a minute under load and then goes on.
-//! - **idle**: server memory for each of 10 000 watches on which nothing happens.
+//! - **stopped**: a watcher that stops reading for a minute under load and then continues.
+//! - **idle**: server memory for each of 10 000 watches without events.
 //!
-//! An event counts when the watcher has its bytes. Beside rates stand the same bytes over as many bare TLS
-//! connections. Load, watchers and server share the machine. `BENCH_SECONDS` sets how long the paced part takes, and
-//! `BENCH_STOP_SECONDS` how long the watcher stands still. Not measured: selectors, other encodings than JSON.
+//! An event counts when the watcher has its bytes. The baseline is the same bytes over as many bare TLS connections.
+//! Load, watchers and server share the machine. `BENCH_SECONDS` sets the length of the paced part,
+//! `BENCH_STOP_SECONDS` how long the watcher stops. Not measured: selectors, encodings other than JSON.
 
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
@@ -28,23 +28,23 @@ use tests::Server;
 /// Connections that write.
 const WRITERS: usize = 16;
 
-/// Objects that are written again and again.
+/// Objects that are written repeatedly.
 const OBJECTS: usize = 100;
 
-/// Writes a second where the pace is given.
+/// Writes a second in the paced part.
 const PACE: u64 = 1_000;
 
-/// Connections that share the watchers where they do not have one each.
+/// Connections that are shared by the watchers in the shared part.
 const SHARED_CONNECTIONS: usize = 10;
 
-/// Watches that one HTTP/2 connection may have.
+/// Watches on one HTTP/2 connection.
 const STREAMS_MAX: u32 = 1_000;
 
 type Part = fn(&Runtime);
 
 fn main() {
     let runtime = Runtime::new();
-    // As criterion takes it: only what contains the word is measured.
+    // As criterion: only names that contain the word are measured.
     let filter = std::env::args().skip(1).find(|argument| !argument.starts_with("--"));
     let parts: [(&str, Part); 6] = [
         ("fan-out", fan_out),
@@ -175,7 +175,7 @@ fn initial(runtime: &Runtime) {
             let path = format!(
                 "{PODS}?watch=1&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan"
             );
-            // The bookmark is one line more.
+            // The bookmark is one more line.
             connection.follow(&load::request("GET", &path, "")).await.lines(pods as u64 + 1).await
         });
         let took = start.elapsed();
@@ -188,7 +188,7 @@ fn initial(runtime: &Runtime) {
     }
 }
 
-/// The events of the whole time arrive, each once and in order, over the same connection.
+/// All events arrive, once and in order, over the same connection.
 fn stopped(runtime: &Runtime) {
     let server = cluster::start(runtime);
     runtime.run(cluster::create(&server, &config_map_creates("paced", OBJECTS)));
@@ -237,7 +237,7 @@ fn idle(runtime: &Runtime) {
         [("many on each connection", scale(STREAMS_MAX, 10)), ("a connection each", 1)]
     {
         let server = cluster::start(runtime);
-        // What the first requests bring up is not the watches'.
+        // Memory of the first requests is not part of the watches'.
         let from = runtime.run(revision(&server));
         let path = format!("{CONFIG_MAPS}?watch=1&resourceVersion={from}");
         let before = process::memory(server.pid());
@@ -267,16 +267,16 @@ fn idle(runtime: &Runtime) {
     }
 }
 
-/// Those who watch, and how far each has come.
+/// The watchers, and the position of each.
 enum Audience {
     /// Over a connection each.
     Http1(Vec<Stream>),
-    /// Over shared connections, as many on each.
+    /// Over shared connections, the same number on each.
     Http2(Vec<(Streams, u32)>),
 }
 
 impl Audience {
-    /// Reads on until each watcher has seen so many events; says of each event when it was sent.
+    /// Reads until each watcher has this many events; reports for each event when it was sent.
     async fn follow(&mut self, events: u64, delivered: &impl Fn(u64)) {
         match self {
             Audience::Http1(streams) => {
@@ -307,12 +307,12 @@ impl Audience {
     }
 }
 
-/// What a write says of when it was sent, in microseconds.
+/// The time of sending in an object, in microseconds.
 fn sent_marks() -> Marks {
     Marks::new("\"sent\":\"")
 }
 
-/// Writes at the given pace; each object says when it was sent, in microseconds since `begun`.
+/// Writes at the given rate; each object contains the time of sending, in microseconds since `begun`.
 async fn write_paced(server: &Server, begun: Instant, writes: u64) {
     let mut connections = load::connect(server.client(), WRITERS).await;
     let next = Cell::new(0);
@@ -335,10 +335,10 @@ async fn write_paced(server: &Server, begun: Instant, writes: u64) {
     .await;
 }
 
-/// How often deliveries took how long.
+/// A histogram of delivery times.
 #[derive(Default)]
 struct Latencies {
-    /// By tenths of a millisecond.
+    /// In tenths of a millisecond.
     buckets: Vec<u64>,
     count: u64,
 }
@@ -355,7 +355,7 @@ impl Latencies {
         self.count += 1;
     }
 
-    /// What `share` of them did not exceed.
+    /// The time that `share` of them did not exceed.
     fn quantile(&self, share: f64) -> Duration {
         let rank = (self.count as f64 * share) as u64;
         let mut seen = 0;
@@ -367,7 +367,7 @@ impl Latencies {
     }
 }
 
-/// Opens watches from now on, over a connection each. One without a version would begin with everything there is.
+/// Opens watches at the current version, over a connection each. Without a version they would begin with all objects.
 async fn open(server: &Server, count: usize) -> Vec<Stream> {
     let from = revision(server).await;
     let request = load::request("GET", &format!("{CONFIG_MAPS}?watch=1&resourceVersion={from}"), "");
@@ -378,7 +378,7 @@ async fn open(server: &Server, count: usize) -> Vec<Stream> {
     streams
 }
 
-/// The same over few connections.
+/// The same over shared connections.
 async fn open_shared(server: &Server, count: usize) -> Vec<(Streams, u32)> {
     let from = revision(server).await;
     let path = format!("{CONFIG_MAPS}?watch=1&resourceVersion={from}");
@@ -392,7 +392,7 @@ async fn open_shared(server: &Server, count: usize) -> Vec<(Streams, u32)> {
     connections
 }
 
-/// The store's present revision.
+/// The store's current revision.
 async fn revision(server: &Server) -> String {
     let mut connection = Connection::open(server.client()).await;
     let list = load::request("GET", &format!("{CONFIG_MAPS}?limit=1"), "");
@@ -405,7 +405,7 @@ async fn revision(server: &Server) -> String {
     rest.split('"').next().expect("there is always a first").to_owned()
 }
 
-/// What the server has counted of watch events that were `what`.
+/// The server's counter `what` of watch events.
 fn counter(runtime: &Runtime, server: &Server, what: &str) -> u64 {
     let text = runtime.run(server.client().get("/metrics")).text();
     let name = format!("apiserver_watch_events_{what}_total ");

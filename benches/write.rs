@@ -1,17 +1,17 @@
-//! Writes through the API: per second, in server CPU for each, and how long one takes, over 1 and 64 connections.
-//! Creates of small ConfigMaps and of pods of 3.5 KiB; updates, merge patches and server-side applies of such pods, each
-//! of which changes something. Beside them stand the same bytes exchanged over bare TLS, and the same bytes written and
-//! synced, one by one. The commits are durable, so one connection waits for a sync each time.
+//! Benchmark of writes through the API: rate, server CPU per write, and latency, over 1 and 64 connections. Creates
+//! of small ConfigMaps and of pods of 3.5 KiB; updates, merge patches and server-side applies of such pods, each with
+//! a change. Baselines: the same bytes over bare TLS, and the same bytes written and synced one by one. Commits are
+//! durable, so a single connection waits for a sync each time.
 
 use benches::cluster::{PODS, config_map_creates, pod_creates};
 use benches::load::{self, Outcome};
 use benches::{Runtime, cluster, data, process, raw, scale};
 use tests::Server;
 
-/// Bytes of a small answer with its head, for the bare exchange.
+/// Bytes of a small response with its head, for the bare exchange.
 const ANSWER_BYTES: u64 = 600;
 
-/// What is measured, and about how many bytes a request has.
+/// The measured requests, and about how many bytes each has.
 const WRITES: [(&str, usize); 5] = [
     ("create configmaps", 120),
     ("create pods", data::POD_BYTES),
@@ -20,8 +20,8 @@ const WRITES: [(&str, usize); 5] = [
     ("apply pods", data::POD_BYTES),
 ];
 
-/// The slot in the labels of pods that were not changed yet. Those of later rounds have as many digits, so that nothing
-/// else of a pod changes: its padding makes up for them.
+/// The label `slot` of unchanged pods. Later values have as many digits, so that nothing else of a pod changes, its
+/// padding included.
 const SLOT_OF_NONE: usize = 999;
 
 fn pod_name(stem: &str, at: usize) -> String {
@@ -33,7 +33,7 @@ fn main() {
     let server = cluster::start(&runtime);
     let loopback = raw::Loopback::start();
     let rounds: usize = scale(5, 1);
-    // As criterion takes it: only what contains the word is measured.
+    // As criterion: only names that contain the word are measured.
     let filter = std::env::args().skip(1).find(|argument| !argument.starts_with("--"));
     line("write", "per second", "server CPU", "p50", "p99");
     for (what, bytes) in WRITES {
@@ -49,7 +49,7 @@ fn main() {
                 let creates = names.map(|name| load::request("POST", PODS, &data::pod(&name, SLOT_OF_NONE)));
                 runtime.run(cluster::create(&server, &creates.collect::<Vec<_>>()));
             }
-            // The best of some rounds: whatever else the machine does only ever makes them slower.
+            // The best of several rounds: other load on the machine only makes them slower.
             let mut best: Option<(Outcome, f64)> = None;
             for round in 0..rounds {
                 let (requests, status) = requests(what, &stem, round, count);
@@ -79,7 +79,7 @@ fn main() {
     }
 }
 
-/// The requests of a round, and how each is to be answered. Every round changes every object.
+/// The requests of a round, and their expected code. Every round changes every object.
 fn requests(what: &str, stem: &str, round: usize, count: usize) -> (Vec<Vec<u8>>, u16) {
     let slot = SLOT_OF_NONE - 1 - round;
     let each = |request: &dyn Fn(&str, &str) -> Vec<u8>| {
@@ -106,7 +106,7 @@ fn requests(what: &str, stem: &str, round: usize, count: usize) -> (Vec<Vec<u8>>
     }
 }
 
-/// A round: what it took, and the server's CPU time for each request in microseconds.
+/// The result of a round: times, and the server's CPU time per request in microseconds.
 fn measure(
     runtime: &Runtime,
     server: &Server,

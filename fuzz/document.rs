@@ -1,7 +1,7 @@
-//! JSON documents made from choices: objects that mostly fit a schema, with something odd now and then.
+//! Generates JSON documents from choices: objects that mostly fit a schema, with occasional deviations.
 //!
-//! Depth and the number of members per object are bounded; size is bounded by the input, because every member costs
-//! at least a byte of it and the values of an input that has ended are empty.
+//! Depth and the number of members per object are limited; size is limited by the input, because every member uses at
+//! least a byte of it and values after its end are empty.
 
 use api::json::write_string;
 use api::schema::table::{Field, Kind, Message, Shape};
@@ -11,7 +11,7 @@ use crate::input::Input;
 /// Levels of objects and lists below the top.
 const DEPTH_MAX: usize = 7;
 
-/// Most members of an object and elements of a list.
+/// Most members of an object or elements of a list.
 const MEMBERS_MAX: usize = 9;
 
 const NAMES: &[&str] = &["a", "name", "app", "example.com/role", "", "x.y", "é", "a\"b", "spec", "0"];

@@ -1,8 +1,8 @@
-//! Bytes read as choices: whatever they are, there is always a next one.
+//! Reads bytes as choices: every input gives an endless sequence.
 //!
-//! An input that has ended goes on with zeros, so that targets build what zero stands for (the smallest) and end.
+//! After its end an input continues with zeros, so that targets build the smallest value and end.
 
-/// What is left of the input.
+/// The rest of the input.
 pub(crate) struct Input<'d>(&'d [u8]);
 
 impl<'d> Input<'d> {
@@ -11,7 +11,7 @@ impl<'d> Input<'d> {
         Input(data)
     }
 
-    /// Whether everything was read.
+    /// Whether the input is used up.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -29,7 +29,7 @@ impl<'d> Input<'d> {
         if n <= 256 { byte % n } else { (byte << 8 | usize::from(self.byte())) % n }
     }
 
-    /// Whether something that happens once in `n` times happens; never at the end.
+    /// True once in `n` times; never at the end.
     pub fn one_in(&mut self, n: usize) -> bool {
         !self.is_empty() && self.below(n) == n - 1
     }
@@ -51,7 +51,7 @@ impl<'d> Input<'d> {
         taken
     }
 
-    /// What stands before the next zero byte, which is passed over, or all the rest.
+    /// The bytes before the next zero byte, which is skipped, or the rest.
     pub fn section(&mut self) -> &'d [u8] {
         let end = self.0.iter().position(|&byte| byte == 0);
         let taken = self.take(end.unwrap_or(self.0.len()));
@@ -59,7 +59,7 @@ impl<'d> Input<'d> {
         taken
     }
 
-    /// All the rest.
+    /// The rest.
     pub fn rest(&mut self) -> &'d [u8] {
         self.take(self.0.len())
     }

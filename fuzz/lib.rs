@@ -1,4 +1,4 @@
-//! Fuzz targets: one function for each decoder and parser that bytes from outside reach, and for the engine.
+//! Fuzz targets: a function for each decoder and parser that external bytes reach, and for the engine.
 //!
 //! ```text
 //! bytes ──► target ──► Input: choices ──► document: objects by schema ──┐
@@ -8,12 +8,12 @@
 //! fuzz_targets/*.rs (cargo-fuzz, with coverage) ┴─► the functions of this crate
 //! ```
 //!
-//! A target takes any bytes. It panics if and only if the code under test panics or breaks a promise, never because
-//! of the form of its input. Where bytes alone would hardly ever get past the first check (objects by schema,
-//! records with checksums), the target reads them as choices and builds the input from those.
+//! A target accepts any bytes. It panics if and only if the code under test panics or violates an invariant, never
+//! because of the form of its input. Where raw bytes would rarely pass the first check (objects by schema, records
+//! with checksums), the target reads them as choices and builds the input from those.
 //!
-//! A new target is a function in `targets/`, a line in [`TARGETS`], a directory in `corpus/`, and an entry point
-//! for cargo-fuzz; a test holds that nothing of it is missing. How to run: `README.md`.
+//! A new target needs a function in `targets/`, a line in [`TARGETS`], a directory in `corpus/`, and an entry point
+//! for cargo-fuzz; a test checks that all of them exist. How to run: `README.md`.
 
 mod document;
 mod input;
@@ -44,11 +44,11 @@ pub use targets::writes::writes;
 /// One target.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// The function's name, which is also that of the corpus directory and of the entry point.
+    /// The function's name, and that of the corpus directory and the entry point.
     pub name: &'static str,
-    /// Tries one input; panics where a promise is broken.
+    /// Runs one input; panics on a violated invariant.
     pub run: fn(&[u8]),
-    /// Pieces of text that inputs are likely to consist of.
+    /// Texts that inputs are likely to contain.
     pub words: &'static [&'static str],
 }
 

@@ -1,5 +1,5 @@
-//! A whole API server in one thread: the request pipeline over an engine on a simulated disk, without sockets, without
-//! controllers, and with nothing in the store but one namespace.
+//! An API server in one thread: the request pipeline over an engine on a simulated disk, without sockets and
+//! controllers, and with one namespace in the store.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::pin::pin;
@@ -22,25 +22,25 @@ use engine::{Engine, Options};
 use http_body_util::BodyExt;
 use tokio::runtime::{Builder, Runtime};
 
-/// The namespace that is there.
+/// The existing namespace.
 pub(crate) const NAMESPACE: &str = "fuzz";
 
-/// A key made for these tests and used nowhere else: no request of theirs asks for a token.
+/// A key for these tests only; their requests never ask for a token.
 const KEY: &[u8] = include_bytes!("tokens.key");
 
-/// Turns of the engine after which somebody who still waits waits in vain.
+/// Engine turns after which a pending request counts as stuck.
 const TURNS_MAX: usize = 1000;
 
 /// The server.
 pub(crate) struct Server {
     pub api: Api,
     stepper: Stepper,
-    /// For the clock of time limits; nothing runs on it.
+    /// For the clock of time limits; no task runs on it.
     runtime: Runtime,
     connection: Arc<ConnectionInfo>,
 }
 
-/// What a request is answered with.
+/// The response to a request.
 pub(crate) struct Answer {
     pub code: u16,
     pub body: Bytes,
@@ -55,7 +55,7 @@ impl Answer {
 }
 
 impl Server {
-    /// A server that allows everything to everybody.
+    /// A server that allows every request.
     pub fn start() -> Server {
         let runtime = Builder::new_current_thread().enable_time().build().expect("a clock");
         let (engine, stepper) = fault::open(&Disk::new(1), &Options::new("/simulated")).expect("a new store");
@@ -96,7 +96,7 @@ impl Server {
         Api::assemble(parts, &[Mode::AlwaysAllow])
     }
 
-    /// Sends one request and gives the engine its turns until there is an answer.
+    /// Sends one request and runs the engine until there is a response.
     pub fn ask(&mut self, method: &str, path: &str, content_type: &str, body: &[u8]) -> Answer {
         let request = http::Request::builder().method(method).uri(path).header("content-type", content_type);
         let body = Incoming::detached(Bytes::copy_from_slice(body));

@@ -1,6 +1,6 @@
-//! JSON values as mathematics has them: the members of an object have no order, and everything is copied at will.
+//! JSON values for models: members have no order, and values are copied freely.
 //!
-//! What models are written in, and what two documents are compared as where order means nothing.
+//! Reference models work on them, and documents are compared as them where order does not matter.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use api::json::Value;
 /// A value.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Tree {
-    /// Neither list nor object.
+    /// A scalar.
     Leaf(Value),
     /// Elements in order.
     List(Vec<Tree>),
@@ -18,7 +18,7 @@ pub(crate) enum Tree {
 }
 
 impl Tree {
-    /// How many lists and objects are nested in it, itself counted; 0 for a leaf.
+    /// Nesting depth of lists and objects, itself counted; 0 for a leaf.
     pub fn nesting(&self) -> usize {
         match self {
             Tree::Leaf(_) => 0,
@@ -27,7 +27,7 @@ impl Tree {
         }
     }
 
-    /// Whether both are the same by RFC 6902 §4.6, which compares numbers by what they are worth.
+    /// Equality by RFC 6902 §4.6, which compares numbers by value.
     pub fn is_worth(&self, other: &Tree) -> bool {
         match (self, other) {
             (Tree::List(a), Tree::List(b)) => {
@@ -39,7 +39,7 @@ impl Tree {
             }
             (Tree::Leaf(Value::Int(n)), Tree::Leaf(Value::Float(x)))
             | (Tree::Leaf(Value::Float(x)), Tree::Leaf(Value::Int(n))) => {
-                // Exact: every double below 2^127 fits, and none beyond is worth an integer of 64 bits.
+                // Exact: every double below 2^127 fits, and none above equals a 64-bit integer.
                 x.fract() == 0.0 && *x as i128 == i128::from(*n)
             }
             _ => self == other,

@@ -1,4 +1,4 @@
-//! A plain HTTP/1.1 client with a client certificate: requests as written, replies as received.
+//! A minimal HTTP/1.1 client with a client certificate: sends requests unchanged and returns replies unchanged.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,12 +21,12 @@ use tokio_rustls::client::TlsStream;
 
 use crate::PATIENCE;
 
-/// Where the server is and who asks, as a kubeconfig says it.
+/// A server's address and a client's credentials, from a kubeconfig.
 #[derive(Clone, Debug)]
 pub struct Identity {
     /// `host:port`.
     pub address: String,
-    /// PEM of the authority that vouches for the server.
+    /// PEM of the server's CA.
     pub authority: Vec<u8>,
     /// PEM of the client certificate.
     pub certificate: Vec<u8>,
@@ -35,7 +35,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Reads a kubeconfig that the server wrote; `None` while it is not there or not complete.
+    /// Reads a kubeconfig that the server wrote; `None` while it is absent or incomplete.
     pub fn from_kubeconfig(path: &Path) -> Option<Identity> {
         let text = std::fs::read_to_string(path).ok()?;
         let member = |name: &str| {
@@ -53,7 +53,7 @@ impl Identity {
     }
 }
 
-/// A client that keeps one connection; requests on it run one after the other.
+/// A client with one connection; its requests run one after the other.
 #[derive(Clone)]
 pub struct Client {
     identity: Arc<Identity>,
@@ -92,7 +92,7 @@ impl Reply {
 }
 
 impl Client {
-    /// A client that presents the identity's certificate.
+    /// A client with the certificate of `identity`.
     pub fn new(identity: Identity) -> Client {
         Self::build(identity, true)
     }
@@ -107,12 +107,12 @@ impl Client {
         }
     }
 
-    /// The same with a connection of its own.
+    /// The same credentials on another connection.
     pub fn another(&self) -> Client {
         Client { connection: Arc::default(), ..self.clone() }
     }
 
-    /// The same server, without any credential.
+    /// The same server, without credentials.
     pub fn anonymous(&self) -> Client {
         Self::build((*self.identity).clone(), false)
     }
@@ -122,12 +122,12 @@ impl Client {
         Client { bearer: Some(token.to_owned()), ..self.anonymous() }
     }
 
-    /// Where the server is and who asks.
+    /// The server's address and the credentials.
     pub fn identity(&self) -> &Identity {
         &self.identity
     }
 
-    /// A bare TLS connection, for those who write bytes themselves.
+    /// A bare TLS connection, for tests that write bytes themselves.
     pub async fn connect(&self) -> std::io::Result<TlsStream<TcpStream>> {
         self.connect_with(&self.tls).await
     }
@@ -180,7 +180,7 @@ impl Client {
             Some(sender) if !sender.is_closed() => sender,
             _ => {
                 let stream = TokioIo::new(self.connect().await?);
-                // A response may carry a hundred warnings, each in a header of its own.
+                // A response may carry a hundred warnings, each in its own header.
                 let mut http = hyper::client::conn::http1::Builder::new();
                 let (sender, connection) = http.max_headers(256).handshake(stream).await?;
                 tokio::spawn(connection);
@@ -189,7 +189,7 @@ impl Client {
         };
         sender.ready().await?;
         let response = sender.send_request(request).await?;
-        // A server that will close says so; hyper only notices once it has.
+        // The server announces that it closes a connection; hyper only notices when it is closed.
         let closing = response.headers().get("connection").is_some_and(|value| value == "close");
         *slot = (!closing).then_some(sender);
         Ok(response)
@@ -204,7 +204,7 @@ impl Client {
         Reply { status: parts.status.as_u16(), headers: parts.headers, body }
     }
 
-    /// A request that may get no reply, or half of one: then it may have been carried out or not.
+    /// A request that may get no reply or a partial one; then its outcome is unknown.
     pub async fn try_send(
         &self,
         method: &str,
@@ -217,7 +217,7 @@ impl Client {
         Some(Reply { status: parts.status.as_u16(), headers: parts.headers, body })
     }
 
-    /// A GET that may fail while the server is not there.
+    /// A GET that may fail while the server is down.
     pub async fn try_get(&self, path: &str) -> Option<Reply> {
         self.try_send("GET", path, &[], b"").await
     }
@@ -248,7 +248,7 @@ impl Client {
         self.send("PATCH", path, &[("content-type", &media_type)], patch.to_string().as_bytes()).await
     }
 
-    /// Waits until `wanted` holds for what GET shows, which is returned; `None` stands for 404.
+    /// Waits until `wanted` holds for the object of GET, and returns it; `None` stands for 404.
     pub async fn until(&self, path: &str, wanted: impl Fn(Option<&Value>) -> bool) -> Option<Value> {
         let begun = Instant::now();
         loop {
@@ -258,7 +258,7 @@ impl Client {
                 return object;
             }
             assert!(begun.elapsed() < PATIENCE, "{path}: {}", reply.text());
-            // Nothing moves on a machine with one core if everybody only asks.
+            // Yield: on one core polling would starve the server.
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     }
@@ -300,7 +300,7 @@ impl Watch {
         }
     }
 
-    /// Type, name and resourceVersion of the next event, which must come.
+    /// Type, name and resourceVersion of the next event; fails at the end of the stream.
     pub async fn expect(&mut self) -> (String, String, String) {
         let event = self.next().await.expect("another event");
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();

@@ -1,4 +1,4 @@
-//! Starting, killing and restarting the server binary.
+//! Starts, kills and restarts the server binary.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 use crate::PATIENCE;
 use crate::client::{Client, Identity};
 
-/// How a server is started.
+/// Options of a server.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// `--naming`.
     pub naming: &'static str,
     /// Further flags; `$dir` in them is the data directory.
     pub flags: Vec<String>,
-    /// Files put into the data directory before the first start: name and content.
+    /// Files in the data directory before the first start: name and content.
     pub files: Vec<(&'static str, String)>,
 }
 
@@ -40,7 +40,7 @@ impl Server {
         Self::start_in(TempDir::new(), options).await
     }
 
-    /// Starts a server with that data directory and waits until it is ready.
+    /// Starts a server on the given data directory and waits until it is ready.
     pub async fn start_in(directory: TempDir, options: Options) -> Server {
         for (name, content) in &options.files {
             std::fs::write(directory.path().join(name), content).expect("the data directory is writable");
@@ -49,7 +49,7 @@ impl Server {
         Server { options, directory, child, client }
     }
 
-    /// Starts a server that speaks the upstream names.
+    /// Starts a server with the `kubernetes` naming profile.
     pub async fn start_upstream() -> Server {
         Self::start(Options::default()).await
     }
@@ -74,34 +74,34 @@ impl Server {
         self.child.id()
     }
 
-    /// Kills the process as a power cut would: nothing in it runs any more.
+    /// Kills the process at once, as a power cut would.
     pub fn kill(&mut self) {
         self.child.kill().expect("the process can be killed");
         self.child.wait().expect("the process can be waited for");
     }
 
-    /// Asks the process to end and returns its exit code.
+    /// Ends the process with SIGTERM and returns its exit code.
     pub fn terminate(&mut self) -> Option<i32> {
         let pid = rustix::process::Pid::from_raw(self.child.id().cast_signed()).expect("a child has a pid");
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("the signal can be sent");
         self.child.wait().expect("the process can be waited for").code()
     }
 
-    /// Starts the process on the same data directory and kills it in the middle of that.
+    /// Starts the process on the same data directory and kills it while it starts.
     pub fn start_and_kill(&mut self, after: Duration) {
         self.child = spawn(&self.options, self.directory.path());
         std::thread::sleep(after);
         self.kill();
     }
 
-    /// Starts the process anew on the same data directory.
+    /// Restarts the process on the same data directory.
     pub async fn restart(&mut self) {
         let (child, client) = launch(&self.options, self.directory.path()).await;
         self.child = child;
         self.client = client;
     }
 
-    /// Kills the process and starts it anew with these flags instead of its own.
+    /// Kills the process and restarts it with these flags instead of its own.
     pub async fn restart_with(&mut self, flags: &[&str]) {
         self.kill();
         self.options.flags = flags.iter().map(|flag| (*flag).to_owned()).collect();
@@ -111,15 +111,15 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended already; then there is nothing to kill.
+        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Path of the server binary, built first if need be.
+/// Path of the server binary, built first if necessary.
 pub fn binary() -> &'static Path {
-    // A build that failed is not tried again for every test.
+    // A failed build is not repeated for every test.
     static BINARY: OnceLock<Option<PathBuf>> = OnceLock::new();
     let path = BINARY.get_or_init(|| {
         if let Some(path) = std::env::var_os("CLUSTER_APISERVER") {
@@ -159,7 +159,7 @@ fn spawn(options: &Options, directory: &Path) -> Child {
 
 async fn launch(options: &Options, directory: &Path) -> (Child, Client) {
     let kubeconfig = directory.join("admin.kubeconfig");
-    // Left over from the last run, it would name the last run's port.
+    // A file of the last run would contain the last run's port.
     let _ = std::fs::remove_file(&kubeconfig);
     let mut child = spawn(options, directory);
     let deadline = Instant::now() + PATIENCE;
@@ -178,7 +178,7 @@ async fn launch(options: &Options, directory: &Path) -> (Child, Client) {
 }
 
 impl Server {
-    /// Everything the server has logged so far, over all its starts.
+    /// The log of the server so far, over all its starts.
     pub fn log(&self) -> String {
         log_of(self.directory.path())
     }
@@ -202,7 +202,7 @@ impl TempDir {
         TempDir(path)
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.0
     }

@@ -1,18 +1,19 @@
-//! What is asked: everything an authorizer may look at (spec §5.11), borrowed from the request.
+//! Request attributes: everything an authorizer may look at, borrowed from the request
+//! (docs/api/authorization.md#request-attributes).
 
 use std::fmt;
 
 use crate::identity::User;
 use crate::quote::Quoted;
 
-/// One question to the authorizers. Absent parts are empty strings.
+/// The attributes of one request. Absent parts are empty strings.
 #[derive(Clone, Copy, Debug)]
 pub struct Attributes<'r> {
-    /// Who asks.
+    /// The authenticated user.
     pub user: &'r User,
     /// `get`, `list`, `create`, …; for other paths the lower-case HTTP method.
     pub verb: &'r str,
-    /// Whether `group` to `name` mean something; otherwise `path` does.
+    /// Whether `group` to `name` have a meaning; otherwise `path` has.
     pub resource_request: bool,
     /// Full API group; empty for the core group.
     pub group: &'r str,
@@ -22,17 +23,18 @@ pub struct Attributes<'r> {
     pub resource: &'r str,
     /// Subresource.
     pub subresource: &'r str,
-    /// Namespace; empty for cluster-wide requests. Of a request for a namespace it is that namespace
-    /// (semantics §19 item 21).
+    /// Namespace; empty for cluster-wide requests. A request for a namespace object is in that namespace
+    /// (docs/api/authorization.md#rbac).
     pub namespace: &'r str,
-    /// Name of the object, also where a field selector fixes it (semantics §3.2).
+    /// Name of the object; also set when a field selector requires one name
+    /// (docs/api/paths-and-verbs.md#request-info).
     pub name: &'r str,
     /// Path of the URL.
     pub path: &'r str,
 }
 
 impl Attributes<'_> {
-    /// A question about a path outside the resource API.
+    /// Attributes of a request for a path outside the resource API.
     pub fn path<'r>(user: &'r User, verb: &'r str, path: &'r str) -> Attributes<'r> {
         Attributes {
             user,
@@ -49,8 +51,8 @@ impl Attributes<'_> {
     }
 }
 
-/// The question as a sentence: `User "u" cannot get resource "pods" in API group "" in the namespace "ns"`
-/// (semantics §14.1), not yet HTML-escaped.
+/// Formats `User "u" cannot get resource "pods" in API group "" in the namespace "ns"`
+/// (docs/api/authorization.md#authorizers), not HTML-escaped.
 impl fmt::Display for Attributes<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "User {} cannot {} ", Quoted(&self.user.name), self.verb)?;

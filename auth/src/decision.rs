@@ -1,4 +1,4 @@
-//! The answer to a question: allow, deny or no opinion, and the proof that an allow was given.
+//! The decision of authorization: allow, deny or no opinion, and the proof of an allow.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,22 +6,22 @@ use std::sync::Arc;
 use crate::attributes::Attributes;
 use crate::authz::policy::Grant;
 
-/// What one authorizer, or the chain of them, says.
+/// The decision of one authorizer or of the chain.
 #[derive(Clone, Debug)]
 pub enum Decision {
-    /// Go ahead; nobody else is asked.
+    /// The request may proceed; no other authorizer is asked.
     Allow {
-        /// Why, for the audit record.
+        /// The reason, for the audit record.
         reason: Reason,
     },
-    /// Stop; nobody else is asked.
+    /// The request is denied; no other authorizer is asked.
     Deny {
-        /// Why, also told to the caller.
+        /// The reason, also shown to the client.
         reason: Reason,
     },
-    /// Ask the next one; after the last it means no.
+    /// The next authorizer decides; after the last one the request is denied.
     NoOpinion {
-        /// What kept this authorizer from an opinion; often empty.
+        /// The reason for having no opinion; often empty.
         reason: Reason,
     },
 }
@@ -37,7 +37,7 @@ impl Decision {
         matches!(self, Decision::Deny { .. })
     }
 
-    /// Why.
+    /// The reason.
     pub fn reason(&self) -> &Reason {
         match self {
             Decision::Allow { reason } | Decision::Deny { reason } | Decision::NoOpinion { reason } => reason,
@@ -45,20 +45,20 @@ impl Decision {
     }
 }
 
-/// Why a decision was made. Composed only when somebody reads it: an allow on the hot path costs no text.
+/// The reason for a decision. The text is composed only when it is read: an allow on the hot path costs none.
 #[derive(Clone, Debug, Default)]
 pub enum Reason {
-    /// Nothing to say.
+    /// No reason.
     #[default]
     None,
-    /// A sentence.
+    /// Fixed or composed text.
     Text(Arc<str>),
-    /// A binding grants it.
+    /// The binding that grants the request.
     Granted(Grant),
 }
 
 impl Reason {
-    /// Whether there is nothing to say.
+    /// Whether there is no reason.
     pub fn is_empty(&self) -> bool {
         match self {
             Reason::None => true,
@@ -100,37 +100,38 @@ impl<'r> Authorized<'r> {
         Authorized { attributes, reason }
     }
 
-    /// Proof for work that the server itself began and that no request stands behind.
+    /// Proof for the server's own work, which no request caused.
     ///
-    /// Only three may call it: start-up (bootstrap objects, post-start hooks), the in-process controllers
-    /// acting under their own identity, and replays of the server's own records. A request handler never does,
-    /// not even for a follow-up write: that is covered by the proof of the request that caused it.
+    /// Only three callers: start-up (bootstrap objects, post-start hooks), the in-process controllers under their own
+    /// identity, and replays of the server's own records. A request handler never calls it, not even for a follow-up
+    /// write, which is covered by the proof of its request.
     pub fn for_loopback(attributes: &'r Attributes<'r>) -> Authorized<'r> {
         Authorized { attributes, reason: Reason::None }
     }
 
-    /// What was allowed.
+    /// The attributes that were allowed.
     pub fn attributes(&self) -> &'r Attributes<'r> {
         self.attributes
     }
 
-    /// Who was allowed it.
+    /// The user that was allowed.
     pub fn user(&self) -> &'r crate::User {
         self.attributes.user
     }
 
-    /// Why, for the audit record.
+    /// The reason, for the audit record.
     pub fn reason(&self) -> &Reason {
         &self.reason
     }
 }
 
-/// The authorizers did not allow it.
+/// The authorizers did not allow the request.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct Denied {
     /// Inner text of the 403 answer, for example `User "u" cannot get resource "pods" in API group "" in the
-    /// namespace "ns"`, HTML-escaped, followed by `: <reason>` where there is one (semantics §14.1).
+    /// namespace "ns"`, HTML-escaped, followed by `: <reason>` where there is one
+    /// (docs/api/authorization.md#authorizers).
     pub message: String,
     /// The reason alone, for the audit record.
     pub reason: Reason,
@@ -139,7 +140,7 @@ pub struct Denied {
 impl Denied {
     pub(crate) fn new(attributes: &Attributes<'_>, reason: Reason) -> Denied {
         let mut message = escape_html(&attributes.to_string());
-        // The reason is the server's own text and stays as it is; without one there is no trailing colon.
+        // The reason is composed by the server and not escaped; an empty reason leaves no trailing colon.
         if !reason.is_empty() {
             message.push_str(": ");
             message.push_str(&reason.to_string());
@@ -168,7 +169,7 @@ mod tests {
 
     #[test]
     fn a_refusal_reads_as_the_reference_server_writes_it() {
-        // Semantics §14.1, §19 item 24.
+        // docs/api/authorization.md#authorizers.
         let user = User::new("jane", ["dev"]);
         let odd = User::new("<j&\"d>", ["dev"]);
         let pods = Attributes {

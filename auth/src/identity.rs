@@ -1,41 +1,42 @@
-//! Who somebody is: a name, an id, groups, and further facts, all opaque to authentication (spec §5.1).
+//! The user of a request: name, uid, groups and extra values, all opaque to authentication
+//! (docs/api/authentication.md).
 
 use std::collections::BTreeMap;
 
-/// Group whose members may do everything, before any authorizer is asked (semantics §14.1).
+/// Group whose members may do everything; checked before any authorizer (docs/api/authorization.md#authorizers).
 pub const MASTERS: &str = "system:masters";
-/// Group of everybody who proved who they are.
+/// Group of all authenticated users.
 pub const AUTHENTICATED: &str = "system:authenticated";
-/// Group of everybody who did not.
+/// Group of all unauthenticated users.
 pub const UNAUTHENTICATED: &str = "system:unauthenticated";
 /// Name of the user without credentials.
 pub const ANONYMOUS: &str = "system:anonymous";
-/// Group of all service accounts; with `:<namespace>` appended, of one namespace's.
+/// Group of all service accounts; with `:<namespace>` appended, of those in one namespace.
 pub const SERVICE_ACCOUNTS: &str = "system:serviceaccounts";
 /// First part of a service account's user name, before `<namespace>:<name>`.
 pub const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 
-/// A caller. Any value is legal; the authorizers give the names their meaning.
+/// A user. Any value is legal; the authorizers give the names their meaning.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct User {
     /// Name that bindings refer to.
     pub name: String,
-    /// Distinguishes users who had the same name at different times; often empty.
+    /// Distinguishes users that had the same name at different times; often empty.
     pub uid: String,
     /// Groups, in the order in which the authenticator named them.
     pub groups: Vec<String>,
-    /// Further facts, by lower-case key.
+    /// Extra values, by lower-case key.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
 impl User {
-    /// A user of this name and these groups, without id and extra.
+    /// A user with this name and these groups, without uid and extra values.
     pub fn new<G: Into<String>>(name: impl Into<String>, groups: impl IntoIterator<Item = G>) -> User {
         let groups = groups.into_iter().map(Into::into).collect();
         User { name: name.into(), groups, ..User::default() }
     }
 
-    /// The user without credentials (spec §5.8).
+    /// The user without credentials (docs/api/authentication.md#anonymous-requests).
     pub fn anonymous() -> User {
         User::new(ANONYMOUS, [UNAUTHENTICATED])
     }
@@ -45,8 +46,8 @@ impl User {
         self.groups.iter().any(|member_of| member_of == group)
     }
 
-    /// Adds `system:authenticated`, unless the user is anonymous or one of the two groups is there already
-    /// (semantics §13.1).
+    /// Adds `system:authenticated`, unless the user is anonymous or already has one of the two groups
+    /// (docs/api/authentication.md#authenticators).
     pub fn mark_authenticated(&mut self) {
         if self.name != ANONYMOUS && !self.in_group(AUTHENTICATED) && !self.in_group(UNAUTHENTICATED) {
             self.groups.push(AUTHENTICATED.to_owned());
@@ -69,8 +70,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_those_who_proved_who_they_are_join_system_authenticated() {
-        // Semantics §13.1: name, groups before, groups after.
+    fn only_authenticated_users_join_system_authenticated() {
+        // docs/api/authentication.md#authenticators: name, groups before, groups after.
         for (name, before, after) in [
             ("jane", vec!["dev"], vec!["dev", "system:authenticated"]),
             ("jane", vec!["system:authenticated"], vec!["system:authenticated"]),

@@ -1,4 +1,4 @@
-//! Who asks, and whether they may. Knows no HTTP and no store.
+//! Authentication and authorization: establishes the user of a request and decides whether it may proceed.
 //!
 //! ```text
 //! Credentials ──authn::Authenticator──► User ─┐
@@ -7,8 +7,8 @@
 //!                                                                   └─ PolicySource (implemented over the store)
 //! ```
 //!
-//! What must be looked up (roles, bindings, service accounts) reaches this crate through narrow traits. Nothing
-//! here blocks or does I/O, except that reading key and token files is left to the caller, who passes text.
+//! Roles, bindings and service accounts reach this crate through narrow traits. Nothing here blocks or does I/O: the
+//! caller reads key and token files and passes their text. This crate knows no HTTP and no store.
 
 pub mod attributes;
 pub mod authn;

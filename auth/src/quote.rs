@@ -1,4 +1,4 @@
-//! Quoting as the reference server quotes names in messages.
+//! Quotes names in messages as kube-apiserver does.
 
 use std::fmt::{self, Write};
 
@@ -19,7 +19,7 @@ impl fmt::Display for Quoted<'_> {
                 '\t' => f.write_str("\\t")?,
                 '\u{b}' => f.write_str("\\v")?,
                 '\0'..='\u{1f}' | '\u{7f}' => write!(f, "\\x{:02x}", u32::from(c))?,
-                // Separators and format characters that would let a name rearrange the line it stands in.
+                // Separators and format characters that could rearrange the line the name is in.
                 '\u{80}'..='\u{a0}'
                 | '\u{ad}'
                 | '\u{200b}'..='\u{200f}'

@@ -1,12 +1,12 @@
-//! From a checked configuration to a running server, and back to nothing.
+//! The life of a serving process: from a checked configuration to a ready server, and from a signal to the exit.
 //!
 //! ```text
 //! listen ─► data directory ─► store ─► credentials ─► handler ─► serve ─► upgrade ─► bootstrap ─► controllers ─► ready
 //! signal ─► not ready ─► shutdown delay ─► stop accepting ─► drain ─► controllers end ─► close the store ─► exit 0
 //! ```
 //!
-//! The listener comes first, so that a taken port leaves the data directory untouched; connections wait in its
-//! backlog until serving begins. Source of the way down: semantics §16.4.
+//! The listener is opened first, so that a port in use leaves the data directory untouched; connections wait in its
+//! backlog until serving begins. The order of shutdown: docs/api/operations.md#shutdown.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use crate::credentials::Credentials;
 use crate::flags::Durability;
 use crate::{files, host, logging, tokens, upgrade};
 
-/// Serves until told to stop. `started` is when the process began, for the log.
+/// Serves until a signal ends it. `started` is the start of the process, for the log.
 ///
 /// # Errors
 /// One that fits one line, when the start fails.
@@ -36,7 +36,7 @@ pub async fn run(config: Config, metrics: Arc<Metrics>, started: Instant) -> any
     listen_to_signals(&lifecycle)?;
     host::raise_open_files();
     let listener = host::listen(config.bind)?;
-    let address = listener.local_addr().context("cannot tell the listening address")?;
+    let address = listener.local_addr().context("cannot read the listening address")?;
 
     files::private_dir(&config.data_dir)?;
     config::remember_profile(&config.data_dir, config.naming)?;
@@ -54,8 +54,7 @@ pub async fn run(config: Config, metrics: Arc<Metrics>, started: Instant) -> any
         async move { credentials.follow().await }
     });
     upgrade::bring_up(&config.data_dir, &handler).await?;
-    let outcome =
-        api::startup::prepare(&handler).await.context("cannot make the objects every cluster starts with")?;
+    let outcome = api::startup::prepare(&handler).await.context("cannot create the bootstrap objects")?;
     tracing::debug!(?outcome, "bootstrap");
     let controllers = api::controllers::start(handler.clone());
     lifecycle.advance(Stage::Serving);
@@ -72,7 +71,7 @@ pub async fn run(config: Config, metrics: Arc<Metrics>, started: Instant) -> any
     );
 
     lifecycle.reached(Stage::Leaving).await;
-    tracing::info!(delay_s = config.shutdown_delay.as_secs_f32(), "told to stop, not ready any more");
+    tracing::info!(delay_s = config.shutdown_delay.as_secs_f32(), "shutdown begins, no longer ready");
     tokio::time::sleep(config.shutdown_delay).await;
     lifecycle.advance(Stage::Draining);
     let drained = serving.await.context("the listener failed")?;
@@ -84,7 +83,7 @@ pub async fn run(config: Config, metrics: Arc<Metrics>, started: Instant) -> any
     Ok(())
 }
 
-/// Opens the store below the data directory.
+/// Opens the store in the data directory.
 fn open_store(config: &Config) -> anyhow::Result<Engine> {
     let durability = match config.durability {
         Durability::Sync => engine::Durability::Sync,
@@ -98,7 +97,7 @@ fn open_store(config: &Config) -> anyhow::Result<Engine> {
     })?)
 }
 
-/// Puts the parts of the request handler together.
+/// Builds the request handler.
 fn api_of(
     config: &Config,
     credentials: &Credentials,
@@ -148,7 +147,7 @@ fn api_of(
     Ok(Api::assemble(parts, &config.authorization_modes.0)?)
 }
 
-/// The first signal to stop begins the way down, the second one ends the process where it stands.
+/// The first signal begins the shutdown, the second one ends the process at once.
 fn listen_to_signals(lifecycle: &Lifecycle) -> anyhow::Result<()> {
     let open = |kind| signal(kind).context("cannot listen to signals");
     let mut terminate = open(SignalKind::terminate())?;
@@ -158,9 +157,9 @@ fn listen_to_signals(lifecycle: &Lifecycle) -> anyhow::Result<()> {
         either(&mut terminate, &mut interrupt).await;
         lifecycle.advance(Stage::Leaving);
         either(&mut terminate, &mut interrupt).await;
-        tracing::warn!("told to stop twice, not waiting any longer");
+        tracing::warn!("second signal, exiting without waiting");
         logging::flush();
-        #[expect(clippy::disallowed_methods, reason = "this is the one place that means it")]
+        #[expect(clippy::disallowed_methods, reason = "the only exit that must not run destructors")]
         std::process::exit(1);
     });
     Ok(())

@@ -1,5 +1,5 @@
-//! A request to a running server over TLS, as a kubeconfig says where it is and who asks. Every wait has a bound, and
-//! whatever goes wrong is one line that names the server.
+//! HTTPS client for commands that connect to a running server. Every wait has a time limit, and every error is one
+//! line that names the server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,18 +21,18 @@ use tokio_rustls::TlsConnector;
 
 use crate::kubeconfig::Access;
 
-/// For the connection and the handshake.
+/// Limit of the connection and the handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
-/// From the request to the head of the answer. A server ends requests after a minute by default.
+/// From the request to the head of the response. A server ends requests after a minute by default.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(90);
-/// Without a byte of an answer that has begun.
+/// Without a byte of a response that has begun.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(120);
-/// Bytes of an error that are read: its message is at the beginning.
+/// Bytes of an error that are read; its message is at the beginning.
 const ERROR_BYTES_MAX: usize = 64 * 1024;
 
-/// Where a server is, and who asks.
+/// A server and the credentials for it.
 pub struct Client {
-    /// The server's address as it was given, for messages.
+    /// The server's address as configured, for messages.
     address: String,
     server: Uri,
     tls: TlsConnector,
@@ -41,28 +41,30 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client for what a kubeconfig says, with the server at another address if one is given.
+    /// A client for the server of a kubeconfig, at another address if one is given.
     pub fn new(access: Access, server: Option<&str>) -> anyhow::Result<Client> {
         let address = server.unwrap_or(&access.server).to_owned();
-        let server: Uri = address.parse().ok().with_context(|| format!("{address:?} is no URL"))?;
+        let server: Uri = address.parse().ok().with_context(|| format!("{address:?} is not a URL"))?;
         if server.scheme_str() != Some("https") {
             bail!("{address:?} is not an https:// URL");
         }
         let host = server.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
         let name = access.server_name.clone().unwrap_or(host);
-        let name =
-            ServerName::try_from(name.clone()).ok().with_context(|| format!("{name:?} is no host name"))?;
+        let name = ServerName::try_from(name.clone())
+            .ok()
+            .with_context(|| format!("{name:?} is not a host name"))?;
         let token = access.token.as_ref().map(|token| HeaderValue::try_from(format!("Bearer {token}")));
-        let mut token = token.transpose().ok().context("the token has characters that no token has")?;
+        let mut token =
+            token.transpose().ok().context("the token contains characters that a header cannot carry")?;
         token.iter_mut().for_each(|token| token.set_sensitive(true));
         let tls = TlsConnector::from(Arc::new(tls_config(&access)?));
         Ok(Client { address, server, tls, name, token })
     }
 
-    /// Posts `body` to `path` and returns the answer, if it is 200, with its body unread: [`next`] reads it.
+    /// Posts `body` to `path` and returns the response, if it is 200, with its body unread: [`next`] reads it.
     ///
     /// # Errors
-    /// Also when the server refuses: its code and message are told.
+    /// Also if the server refuses; the error contains its code and message.
     pub async fn post(&self, path: &str, body: Vec<u8>) -> anyhow::Result<Response<Incoming>> {
         let failed = || format!("cannot connect to {}", self.address);
         let connecting = async {
@@ -98,10 +100,10 @@ impl Client {
     }
 }
 
-/// The next bytes of an answer; `None` at its end.
+/// The next bytes of a response; `None` at its end.
 ///
 /// # Errors
-/// It broke off, or nothing came for long.
+/// The connection broke, or no byte arrived in time.
 pub async fn next(body: &mut Incoming) -> anyhow::Result<Option<Bytes>> {
     loop {
         let frame = tokio::time::timeout(SILENCE_TIMEOUT, body.frame()).await;
@@ -113,7 +115,7 @@ pub async fn next(body: &mut Incoming) -> anyhow::Result<Option<Bytes>> {
     }
 }
 
-/// What an answer that is an error says: the message of its `Status`, or its text.
+/// The text of an error response: the message of its `Status`, or the body.
 async fn message(mut body: Incoming) -> String {
     let mut text = Vec::new();
     while let Ok(Some(bytes)) = next(&mut body).await {
@@ -130,8 +132,8 @@ async fn message(mut body: Incoming) -> String {
 fn tls_config(access: &Access) -> anyhow::Result<ClientConfig> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(&access.ca_pem) {
-        let certificate = certificate.context("certificate-authority is no PEM")?;
-        roots.add(certificate).context("certificate-authority has something else than certificates")?;
+        let certificate = certificate.context("certificate-authority is not PEM")?;
+        roots.add(certificate).context("certificate-authority has other entries than certificates")?;
     }
     if roots.is_empty() {
         bail!("certificate-authority has no certificate");
@@ -143,7 +145,7 @@ fn tls_config(access: &Access) -> anyhow::Result<ClientConfig> {
         .with_root_certificates(roots);
     let Some((certificate, key)) = &access.certificate else { return Ok(builder.with_no_client_auth()) };
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificate).collect();
-    let chain = chain.context("client-certificate is no PEM")?;
-    let key = PrivateKeyDer::from_pem_slice(key).ok().context("client-key is no private key in PEM")?;
+    let chain = chain.context("client-certificate is not PEM")?;
+    let key = PrivateKeyDer::from_pem_slice(key).ok().context("client-key is not a PEM private key")?;
     builder.with_client_auth_cert(chain, key).context("client-certificate and client-key cannot be used")
 }

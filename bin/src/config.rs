@@ -1,4 +1,4 @@
-//! Flags, checked together and against the files they name; still nothing touched.
+//! The checked configuration: flags validated together and against the files they name, before anything is changed.
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
@@ -19,50 +19,50 @@ use rustls_pki_types::pem::PemObject;
 use crate::files;
 use crate::flags::{Durability, Flags, LogFormat, Modes, Profile};
 
-/// Everything the server is told, known to be usable.
+/// A valid configuration.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where the store and the certificates live.
+    /// Data directory of the store and the certificates.
     pub data_dir: PathBuf,
-    /// Where to listen; port 0 for any.
+    /// Address to listen on; port 0 selects a free one.
     pub bind: SocketAddr,
-    /// The vocabulary.
+    /// The naming profile.
     pub naming: Profile,
-    /// The serving certificate, if it is not our own to make.
+    /// The serving certificate, if configured; otherwise the server creates one.
     pub tls_files: Option<TlsFiles>,
-    /// CAs of client certificates besides our own.
+    /// CAs of client certificates besides the server's own.
     pub client_ca: Option<NamedFile>,
     /// Static bearer tokens.
     pub token_auth: Option<StaticTokens>,
-    /// How tokens of service accounts are made and checked.
+    /// Signing and verification of service account tokens.
     pub tokens: TokenConfig,
     /// Whether requests without credentials are served.
     pub anonymous_auth: bool,
-    /// Authorizers in order.
+    /// Authorizers, in order.
     pub authorization_modes: Modes,
-    /// What is handed out to services.
+    /// Address and port ranges of services.
     pub ranges: Ranges,
-    /// Where pods reach the server, if that is to be said.
+    /// Address at which pods reach the server, if configured.
     pub advertise_address: Option<IpAddr>,
-    /// Which controllers run.
+    /// The controllers to run.
     pub controllers: Selection,
-    /// Whether there is a garbage collector.
+    /// Whether the garbage collector runs.
     pub collects_garbage: bool,
-    /// Switches of behaviour.
+    /// Feature gates.
     pub features: Features,
     /// When writes are acknowledged.
     pub durability: Durability,
     /// How long history stays readable.
     pub history_retention: Duration,
-    /// How long an event lives after each write; zero: until somebody deletes it.
+    /// How long an event lives after its last write; zero: until it is deleted.
     pub event_ttl: Duration,
-    /// Served but not ready for this long after the signal.
+    /// How long requests are served after the signal, while not ready.
     pub shutdown_delay: Duration,
-    /// Longest a short request may take.
+    /// Longest duration of a request that is not long-running.
     pub request_timeout: Duration,
-    /// Shortest a watch is kept open by default.
+    /// Shortest default duration of a watch.
     pub min_request_timeout: Duration,
-    /// How long an unfinished start counts as alive.
+    /// How long an unfinished start-up counts as alive.
     pub livez_grace_period: Duration,
     /// Detail of the log.
     pub verbosity: u8,
@@ -70,7 +70,7 @@ pub struct Config {
     pub log_format: LogFormat,
 }
 
-/// A serving certificate given as files.
+/// A serving certificate from files.
 #[derive(Clone, Debug)]
 pub struct TlsFiles {
     /// The chain.
@@ -79,29 +79,29 @@ pub struct TlsFiles {
     pub key: PathBuf,
 }
 
-/// How tokens of service accounts are made and checked.
+/// Signing and verification of service account tokens.
 #[derive(Clone, Debug)]
 pub struct TokenConfig {
-    /// In whose name: the first signs, all are believed. Never empty.
+    /// Issuers: the first signs, all are accepted. Never empty.
     pub issuers: Vec<String>,
-    /// Who this server is. Never empty.
+    /// Audiences of this server. Never empty.
     pub audiences: Vec<String>,
-    /// What signs, if it is not our own to make.
+    /// The signing key, if configured; otherwise the server creates one.
     pub signing_key: Option<NamedFile>,
-    /// What tokens are checked with besides.
+    /// Further keys that verify tokens.
     pub keys: Vec<NamedFile>,
-    /// Longest life of a token.
+    /// Longest validity of a token.
     pub lifetime_max: Option<Duration>,
-    /// Whether clients that do not renew their token get one that lasts.
+    /// Whether clients that do not renew their token get a long-lived one.
     pub extends: bool,
 }
 
 /// A file read at start.
 #[derive(Clone, Debug)]
 pub struct NamedFile {
-    /// Where it is, for messages and for reading it again.
+    /// Its path, for messages and for reading it again.
     pub path: PathBuf,
-    /// What it said.
+    /// Its contents.
     pub bytes: Vec<u8>,
 }
 
@@ -156,7 +156,7 @@ impl Config {
         }
         let allows_all = flags.authorization_mode.0.contains(&Mode::AlwaysAllow);
         Ok(Config {
-            // Absolute, so that what the log and the kubeconfig's user say stays true in any directory.
+            // Absolute, so that paths in the log and the kubeconfig stay valid in any working directory.
             data_dir: std::path::absolute(&flags.data_dir).context("--data-dir")?,
             bind: SocketAddr::new(flags.bind_address, flags.secure_port),
             naming: flags.naming,
@@ -164,7 +164,8 @@ impl Config {
             client_ca,
             token_auth,
             tokens,
-            // Spec §5.8: who may do everything should at least have been asked for a name.
+            // With AlwaysAllow an anonymous user could do everything, so anonymous requests are off unless asked for
+            // (docs/api/authentication.md#anonymous-requests).
             anonymous_auth: flags.anonymous_auth.unwrap_or(!allows_all),
             authorization_modes: flags.authorization_mode,
             ranges: Ranges {
@@ -188,17 +189,17 @@ impl Config {
     }
 }
 
-/// Whether a URL may begin so (RFC 3986).
+/// Whether a URL may begin with this (RFC 3986).
 fn is_scheme(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphabetic())
         && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'))
 }
 
-/// Shortest limit that may be set to the life of tokens, and the longest.
+/// Shortest and longest limit of a token's validity.
 const TOKEN_LIFETIME_MAX: (Duration, Duration) = (Duration::from_secs(60 * 60), Duration::from_secs(1 << 32));
 
 impl TokenConfig {
-    /// Takes its part of the flags.
+    /// Takes the flags of service account tokens.
     fn from_flags(flags: &mut Flags) -> anyhow::Result<Self> {
         let mut issuers = std::mem::take(&mut flags.service_account_issuer);
         if issuers.is_empty() {
@@ -208,7 +209,7 @@ impl TokenConfig {
             if issuer.is_empty() {
                 bail!("--service-account-issuer must not be empty");
             }
-            // Upstream's rule: what has a colon is meant to be a URL.
+            // As kube-apiserver: an issuer with a colon must be a URL.
             if issuer.split_once(':').is_some_and(|(scheme, _)| !is_scheme(scheme)) {
                 bail!("--service-account-issuer {issuer:?} contained a ':' but was not a valid URL");
             }
@@ -249,10 +250,10 @@ fn named(flag: &str, path: Option<PathBuf>) -> anyhow::Result<Option<NamedFile>>
     path.map(|path| Ok(NamedFile { bytes: read(flag, &path)?, path })).transpose()
 }
 
-/// Where a store remembers the vocabulary its objects are written in.
+/// File that records the naming profile of a store.
 pub const PROFILE_FILE: &str = "profile";
 
-/// Refuses a store that was made under another vocabulary: its keys and objects spell other names.
+/// Refuses a store of another naming profile: its keys and objects contain other names.
 fn check_profile(data_dir: &Path, naming: Profile) -> anyhow::Result<()> {
     let Some(bytes) = files::read_if_there(&data_dir.join(PROFILE_FILE))? else { return Ok(()) };
     let made_under = String::from_utf8_lossy(&bytes);
@@ -263,7 +264,7 @@ fn check_profile(data_dir: &Path, naming: Profile) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Makes the store remember its vocabulary. Called when the data directory is ours, before anything is stored.
+/// Records the naming profile. Called once the data directory is locked, before anything is stored.
 pub fn remember_profile(data_dir: &Path, naming: Profile) -> anyhow::Result<()> {
     check_profile(data_dir, naming)?;
     files::write_private(&data_dir.join(PROFILE_FILE), format!("{}\n", naming.profile).as_bytes())?;
@@ -286,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_flags_say_together_and_about_files_is_checked_before_anything_is_touched() {
+    fn combinations_of_flags_and_their_files_are_checked_before_anything_changes() {
         let dir = Scratch::new();
         let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
         let other = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
@@ -368,7 +369,7 @@ mod tests {
 
     #[test]
     fn anonymous_requests_are_served_unless_everything_is_allowed() {
-        // Spec §5.8.
+        // docs/api/authentication.md#anonymous-requests.
         let dir = Scratch::new();
         for (arguments, want) in [
             ("", true),

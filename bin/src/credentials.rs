@@ -1,5 +1,5 @@
-//! What the server shows to prove itself, whom it believes, and the administrator's way in: all from the
-//! configuration and the data directory, at the start and again whenever something of it changes.
+//! The server's serving certificate, its client CAs and the administrator's kubeconfig: created or read at the start,
+//! and kept up to date while the server runs.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use crate::pki::{self, Name, Pki};
 use crate::reload::{self, Watched};
 use crate::{files, host};
 
-/// User and group of the administrator's certificate. The group is the one that may do everything.
+/// User and group of the administrator's certificate. Members of the group may do everything.
 const ADMIN: (&str, &str) = ("cluster-admin", "system:masters");
 
 /// Name of the administrator's kubeconfig in the data directory.
@@ -25,35 +25,35 @@ pub const KUBECONFIG_FILE: &str = "admin.kubeconfig";
 /// Name of the directory of certificates and keys in the data directory.
 pub const PKI_DIR: &str = "pki";
 
-/// Between two looks at whether our own certificates are about to expire.
+/// Time between two checks whether the server's own certificates expire.
 const RENEWAL_INTERVAL: Duration = Duration::from_secs(60 * 60);
 
-/// The credentials of a running server.
+/// Credentials of a running server.
 pub struct Credentials {
     config: Config,
     address: SocketAddr,
-    /// Shown to clients.
+    /// The serving certificate.
     pub serving: Arc<ServingCertificate>,
-    /// PEM bundle of the CAs whose client certificates are identities: our own and the configured ones.
+    /// PEM bundle of the CAs of client certificates: the server's own and the configured ones.
     pub client_cas: Vec<u8>,
-    /// PEM of what vouches for the serving certificate, as it was at the start.
+    /// PEM of the CA of the serving certificate, as of the start.
     pub root_ca: String,
     /// The administrator's kubeconfig.
     pub kubeconfig: PathBuf,
 }
 
-/// PEM texts of one look at the files.
+/// PEM texts from one read of the files.
 struct Texts {
     chain: Vec<u8>,
     key: Vec<u8>,
-    /// Our own CA.
+    /// The server's own CA.
     ca: Vec<u8>,
-    /// What vouches for `chain`: our own CA, or the chain that was given.
+    /// The CA of `chain`: the server's own, or the configured chain itself.
     vouching: Vec<u8>,
 }
 
 impl Credentials {
-    /// Reads or makes everything for a server reached at `address`, and writes the kubeconfig.
+    /// Reads or creates everything for a server at `address`, and writes the kubeconfig.
     pub fn prepare(config: &Config, address: SocketAddr) -> anyhow::Result<Self> {
         let Texts { chain, key, ca, vouching } = texts(config, address)?;
         let serving = ServingCertificate::from_pem(&chain, &key).context("cannot serve the certificate")?;
@@ -72,7 +72,8 @@ impl Credentials {
         })
     }
 
-    /// Follows the files for ever: given certificates when they are replaced, our own before they expire.
+    /// Keeps the credentials up to date: reloads configured certificates when they change, renews the server's own
+    /// before they expire.
     pub async fn follow(&self) {
         let given = self.config.tls_files.as_ref();
         let paths = given.map(|files| vec![files.certificate.clone(), files.key.clone()]);
@@ -89,7 +90,7 @@ impl Credentials {
                 self.serving.replace(&chain, &key).context("cannot serve the certificate")
             });
             match replaced {
-                Ok(()) => tracing::debug!("serving certificate read again"),
+                Ok(()) => tracing::debug!("serving certificate reloaded"),
                 Err(error) => {
                     tracing::warn!(error = %format!("{error:#}"), "still serving the old certificate")
                 }
@@ -102,7 +103,7 @@ fn kubeconfig_path(config: &Config) -> PathBuf {
     config.data_dir.join(KUBECONFIG_FILE)
 }
 
-/// One look at everything; renews what is ours and due.
+/// Reads everything once; renews the server's own certificates if they are due.
 fn texts(config: &Config, address: SocketAddr) -> anyhow::Result<Texts> {
     let now = SystemTime::now();
     let pki = Pki::open(&config.data_dir.join(PKI_DIR), now)?;
@@ -112,7 +113,7 @@ fn texts(config: &Config, address: SocketAddr) -> anyhow::Result<Texts> {
             let read =
                 |path| files::read_if_there(path)?.with_context(|| format!("{} is gone", path.display()));
             let (chain, key) = (read(&files.certificate)?, read(&files.key)?);
-            // Whoever signed it is not known here; a client that is given the chain itself need not care.
+            // The CA of a configured chain is unknown here; a client that trusts the chain itself does not need it.
             let names = pki::names_in(&chain);
             let server_name = match names.contains(&Name::Ip(local.ip())) {
                 true => None,
@@ -124,7 +125,7 @@ fn texts(config: &Config, address: SocketAddr) -> anyhow::Result<Texts> {
             (chain.clone(), key, chain, server_name)
         }
         None => {
-            // By which addresses those inside the cluster come: that of the server's own service, and what it stands for.
+            // Addresses for clients inside the cluster: that of the server's own service, and the one it points to.
             let own = config.ranges.networks.iter().map(Network::first);
             let inside: Vec<_> = own.chain(config.advertise_address).collect();
             let pair = pki.serving(&host::serving_names(address.ip(), config.naming, &inside), now)?;

@@ -1,14 +1,14 @@
-//! Durations as operators write them: `90s`, `1h30m`, `1.5m`, `250ms`, `0`.
+//! Parses durations in flags: `90s`, `1h30m`, `1.5m`, `250ms`, `0`.
 //!
-//! The format is the one upstream's flags take (Go's `time.ParseDuration`), without negative values, which no flag
-//! here has a meaning for.
+//! The format of Go's `time.ParseDuration`, as in kube-apiserver's flags, without negative values, which no flag here
+//! accepts.
 
 use std::time::Duration;
 
-/// Reads a duration.
+/// Parses a duration.
 ///
 /// # Errors
-/// A fragment that says what is wrong with the text.
+/// A fragment that describes the problem.
 pub fn parse(text: &str) -> Result<Duration, String> {
     if text.starts_with('-') {
         return Err("must not be negative".to_owned());
@@ -49,7 +49,7 @@ pub fn parse(text: &str) -> Result<Duration, String> {
         let too_long = || "too long".to_owned();
         let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().map_err(|_| too_long())? };
         total_ns += u128::from(whole) * unit_ns;
-        // Digits below a nanosecond of an hour change nothing; leaving them out keeps the scale in range.
+        // Digits below a nanosecond of an hour change nothing; dropping them keeps the scale in range.
         let fraction = &fraction[..fraction.len().min(15)];
         if !fraction.is_empty() {
             let digits: u64 = fraction.parse().map_err(|_| invalid())?;

@@ -1,4 +1,4 @@
-//! Small files that must be whole or absent: written beside their place and renamed into it.
+//! Small files that are replaced in one step: written under another name, then renamed.
 
 use std::fs;
 use std::io::{self, Write};
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::Context;
 
-/// Makes a directory only its owner may look into, with its parents; one that exists is left as it is.
+/// Creates a directory, with its parents, that only its owner can read; an existing one is left as it is.
 pub fn private_dir(path: &Path) -> anyhow::Result<()> {
     fs::DirBuilder::new()
         .recursive(true)
@@ -16,7 +16,7 @@ pub fn private_dir(path: &Path) -> anyhow::Result<()> {
         .with_context(|| format!("cannot create directory {}", path.display()))
 }
 
-/// The file's bytes, or `None` when there is no such file.
+/// The file's bytes, or `None` if it does not exist.
 pub fn read_if_there(path: &Path) -> anyhow::Result<Option<Vec<u8>>> {
     match fs::read(path) {
         Ok(bytes) => Ok(Some(bytes)),
@@ -26,8 +26,8 @@ pub fn read_if_there(path: &Path) -> anyhow::Result<Option<Vec<u8>>> {
 }
 
 /// Replaces the file by these bytes, readable by its owner alone. After a crash it is the old file or the new one;
-/// [`sync_dir`] makes sure that it is the new one. A file that says the same already is not touched.
-/// Returns whether it was.
+/// [`sync_dir`] makes the new one durable. A file with the same bytes is not touched. Returns whether it was
+/// replaced.
 pub fn write_private(path: &Path, bytes: &[u8]) -> anyhow::Result<bool> {
     if read_if_there(path)?.as_deref() == Some(bytes) {
         return Ok(false);
@@ -39,19 +39,19 @@ pub fn write_private(path: &Path, bytes: &[u8]) -> anyhow::Result<bool> {
 fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");
-    // One left over from a crash may have been half written, and its mode is not to be trusted.
+    // One left by a crash may be half written or have another mode.
     match fs::remove_file(&beside) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
     let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
     file.write_all(bytes)?;
-    // Before the rename, or a crash could leave an empty file under the good name.
+    // Before the rename: otherwise a crash could leave an empty file under the final name.
     file.sync_data()?;
     fs::rename(&beside, path)
 }
 
-/// Makes the files replaced in `path` so far stay replaced, whatever happens.
+/// Makes earlier replacements in `path` durable.
 pub fn sync_dir(path: &Path) -> anyhow::Result<()> {
     let sync = || fs::File::open(path)?.sync_all();
     sync().with_context(|| format!("cannot sync {}", path.display()))

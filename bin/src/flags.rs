@@ -1,8 +1,7 @@
-//! The command line: flags as upstream spells them, each value checked for its form.
+//! The command line: kube-apiserver's flags where it has them, each value checked for its form.
 //!
-//! `_` and `-` are the same inside a flag's name, a repeated flag counts once with its last value, switches are
-//! `--flag` or `--flag=false`. Whatever is wrong becomes one line. What needs a look at files or at several flags
-//! together is [`crate::config`]'s.
+//! `_` and `-` are the same inside a flag's name, the last value of a repeated flag counts, switches are `--flag` or
+//! `--flag=false`. An error is one line. Checks that need files or several flags are in [`crate::config`].
 
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr};
@@ -22,9 +21,9 @@ use crate::duration;
 
 /// Serves a resource API from its own revision log.
 ///
-/// With no flags at all it keeps its store in ./cluster-data, makes its certificates on the first start, listens on
+/// Without flags it keeps its store in ./cluster-data, creates its certificates at the first start, listens on
 /// https://127.0.0.1:6443, and writes a kubeconfig for its administrator into the data directory. With a command it
-/// looks after a store instead.
+/// works on a store offline instead.
 #[derive(Clone, Debug, Parser)]
 #[command(
     name = "cluster-apiserver",
@@ -40,18 +39,18 @@ struct CommandLine {
     command: Option<Command>,
 }
 
-/// What the process is asked to do.
+/// What the command line asks for.
 #[derive(Clone, Debug)]
 pub enum Invocation {
-    /// To serve.
+    /// Serve.
     Serve(Box<Flags>),
-    /// To look after a store.
+    /// Run an offline command.
     Run(Command),
 }
 
 #[cfg(test)]
 impl Invocation {
-    /// The flags of a line that asks to serve.
+    /// The flags of a command line that asks to serve.
     pub fn flags(self) -> Flags {
         match self {
             Invocation::Serve(flags) => *flags,
@@ -60,27 +59,27 @@ impl Invocation {
     }
 }
 
-// No documentation comment: clap would take it for the description of the whole command line.
+// Not a documentation comment: clap would use it as the description of the whole command line.
 #[derive(Clone, Debug, Args)]
 pub struct Flags {
-    /// Directory of the store, and of the certificates made on the first start.
+    /// Directory of the store, and of the certificates created at the first start.
     #[arg(long, value_name = "DIR", default_value = "./cluster-data")]
     pub data_dir: PathBuf,
 
-    /// Address to listen on; 0.0.0.0 or :: for all of them.
+    /// Address to listen on; 0.0.0.0 or :: for all addresses.
     #[arg(long, value_name = "IP", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST), value_parser = ip)]
     pub bind_address: IpAddr,
 
-    /// Port to listen on; 0 takes any free one.
+    /// Port to listen on; 0 selects a free one.
     #[arg(long, value_name = "PORT", default_value_t = 6443, value_parser = port)]
     pub secure_port: u16,
 
     #[arg(long, value_name = "PROFILE", default_value = naming::ALL[0].profile, value_parser = profile,
-          help = format!("Vocabulary of group, label and media type names; fixed for the life of a store. One of: {}",
+          help = format!("Naming profile of groups, labels and media types; fixed for the life of a store. One of: {}",
               profiles(", ")))]
     pub naming: Profile,
 
-    /// Serving certificate chain (PEM) instead of one made by the server; read again when it changes.
+    /// Serving certificate chain (PEM); reloaded when it changes. Default: a certificate created by the server.
     #[arg(long, value_name = "FILE")]
     pub tls_cert_file: Option<PathBuf>,
 
@@ -88,7 +87,7 @@ pub struct Flags {
     #[arg(long, value_name = "FILE")]
     pub tls_private_key_file: Option<PathBuf>,
 
-    /// CA bundle (PEM): client certificates it vouches for are identities, besides those of the server's own CA.
+    /// CA bundle (PEM) of client certificates, in addition to the server's own CA.
     #[arg(long, value_name = "FILE")]
     pub client_ca_file: Option<PathBuf>,
 
@@ -96,34 +95,34 @@ pub struct Flags {
     #[arg(long, value_name = "FILE")]
     pub token_auth_file: Option<PathBuf>,
 
-    /// Private key (PEM) that tokens of service accounts are signed with, instead of one made by the server.
+    /// Private key (PEM) that signs service account tokens. Default: a key created by the server.
     #[arg(long, value_name = "FILE")]
     pub service_account_signing_key_file: Option<PathBuf>,
 
-    /// Keys (PEM, private or public) that such tokens are checked with, besides the one that signs. Repeatable.
+    /// Further keys (PEM, private or public) that verify service account tokens. Repeatable.
     #[arg(long, value_name = "FILE")]
     pub service_account_key_file: Vec<PathBuf>,
 
-    /// In whose name such tokens are signed, a URL. Repeated, the others are still believed. Default: the address of
-    /// the server's own service.
+    /// Issuer of service account tokens, a URL. Repeatable: the first issues, all are accepted. Default: the address
+    /// of the server's own service.
     #[arg(long, value_name = "URL")]
     pub service_account_issuer: Vec<String>,
 
-    /// Audiences that this server is, separated by commas. Default: the issuers.
+    /// Audiences that service account tokens must be issued for, separated by commas. Default: the issuers.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub api_audiences: Vec<String>,
 
-    /// Longest time that a requested token lasts, at least an hour. Default: as long as is asked for.
+    /// Longest validity of a requested token, at least an hour. Default: no limit.
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration::parse)]
     pub service_account_max_token_expiration: Duration,
 
-    /// Whether tokens of clients that do not renew them last for a year.
+    /// Issue tokens that are valid for a year to clients that do not renew them.
     #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true,
           default_missing_value = "true", value_parser = boolean, action = clap::ArgAction::Set)]
     pub service_account_extend_token_expiration: bool,
 
-    /// Whether requests without any credential are served, as system:anonymous. Default: true, unless the
-    /// authorization mode is AlwaysAllow.
+    /// Serve requests without credentials as system:anonymous. Default: true, unless the authorization mode is
+    /// AlwaysAllow.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
           value_parser = boolean)]
     pub anonymous_auth: Option<bool>,
@@ -132,29 +131,29 @@ pub struct Flags {
     #[arg(long, value_name = "MODES", default_value = "RBAC", value_parser = authorization_modes)]
     pub authorization_mode: Modes,
 
-    /// Networks that addresses of services are taken from: one, or one of each address family.
+    /// Networks of service IPs: one, or one of each address family.
     #[arg(long, value_name = "CIDRS", default_value = "10.0.0.0/24", value_parser = networks)]
     pub service_cluster_ip_range: Networks,
 
-    /// Ports on nodes that services are given.
+    /// Range of node ports of services.
     #[arg(long, value_name = "FIRST-LAST", default_value_t = Ports::DEFAULT, value_parser = Ports::parse)]
     pub service_node_port_range: Ports,
 
-    /// Address at which this server is reached from inside the cluster, for its own service. Default: --bind-address,
-    /// or the address of this machine where that is any or the machine's own.
+    /// Address at which pods reach this server, published in its own service. Default: --bind-address, or an address
+    /// of this machine if that is unspecified or a loopback address.
     #[arg(long, value_name = "IP", value_parser = ip)]
     pub advertise_address: Option<IpAddr>,
 
-    /// Controllers to run, separated by commas: * for all of them, name for one, -name for all but one.
+    /// Controllers to run, separated by commas: * for all, name for one, -name to exclude one.
     #[arg(long, value_name = "NAMES", default_value_t, value_parser = Selection::parse)]
     pub controllers: Selection,
 
-    /// Whether deletions may wait for dependents (foreground, orphan), and the garbage collector runs.
+    /// Support foreground deletion and orphaning, and run the garbage collector.
     #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true,
           default_missing_value = "true", value_parser = boolean, action = clap::ArgAction::Set)]
     pub enable_garbage_collector: bool,
 
-    /// Switches of behaviour, as Name=true,Name=false; AllAlpha and AllBeta stand for all of a stage.
+    /// Feature gates, as Name=true,Name=false; AllAlpha and AllBeta stand for all gates of a stage.
     #[arg(long, value_name = "GATES", default_value = "", value_parser = Features::parse)]
     pub feature_gates: Features,
 
@@ -162,47 +161,47 @@ pub struct Flags {
     #[arg(long, value_name = "WHEN", default_value = "sync", value_parser = durability)]
     pub durability: Durability,
 
-    /// How long what was can still be read and watched; older history is forgotten. 0: only the present is kept.
+    /// How long superseded revisions stay readable. 0: only the newest state is kept.
     #[arg(long, value_name = "DURATION", default_value = "5m0s", value_parser = duration::parse)]
     pub history_retention: Duration,
 
-    /// How long an event lives after it was last written. 0: until somebody deletes it.
+    /// How long an event lives after its last write. 0: until it is deleted.
     #[arg(long, value_name = "DURATION", default_value = "1h0m0s", value_parser = duration::parse)]
     pub event_ttl: Duration,
 
-    /// How long everything is still served, though not ready, after being told to stop.
+    /// How long requests are served after SIGTERM, while /readyz fails.
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration::parse)]
     pub shutdown_delay_duration: Duration,
 
-    /// How long a request may take, unless it is a watch or another stream.
+    /// Longest duration of a request that is not a watch or another stream.
     #[arg(long, value_name = "DURATION", default_value = "1m0s", value_parser = duration::parse)]
     pub request_timeout: Duration,
 
-    /// Least time, in seconds, that a watch stays open; the time is chosen at random between it and twice it.
+    /// Least duration of a watch, in seconds; each watch lasts a random time between once and twice this.
     #[arg(long, value_name = "SECONDS", default_value_t = 1800, value_parser = seconds)]
     pub min_request_timeout: u32,
 
-    /// How long after the start /livez counts a start that has not finished as healthy.
+    /// How long after the start /livez ignores unfinished start-up checks.
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration::parse)]
     pub livez_grace_period: Duration,
 
-    /// Level of detail of the log: 0 (events), 4 (requests), 6 (everything). RUST_LOG, when set, wins.
+    /// Level of detail of the log: 0 (events), 4 (requests), 6 (everything). RUST_LOG takes precedence.
     #[arg(short = 'v', long = "v", value_name = "LEVEL", default_value_t = 0, value_parser = level)]
     pub verbosity: u8,
 
-    /// Form of the log on stderr. One of: text, json.
+    /// Format of the log on stderr. One of: text, json.
     #[arg(long, alias = "logging-format", value_name = "FORMAT", default_value = "text", value_parser = log_format)]
     pub log_format: LogFormat,
 }
 
-/// Networks of service addresses, the default one first.
+/// Networks of service IPs, the default one first.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Networks(pub Vec<Network>);
 
-/// The chosen vocabulary.
+/// The naming profile.
 pub type Profile = &'static Naming;
 
-/// Authorizers in the order they are asked; never empty, never twice the same.
+/// Authorizers in the order in which they are asked; not empty, no duplicates.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Modes(pub Vec<Mode>);
 
@@ -218,14 +217,14 @@ impl std::fmt::Display for Modes {
 /// When a write is acknowledged.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Durability {
-    /// After it is on disk.
+    /// Once it is on disk.
     Sync,
-    /// Before it is on disk: a crash may take back what was acknowledged last.
+    /// Before it is on disk: a crash may lose the last acknowledged writes.
     Relaxed,
 }
 
 impl Durability {
-    /// As the flag takes it.
+    /// The flag's value.
     pub fn as_str(self) -> &'static str {
         match self {
             Durability::Sync => "sync",
@@ -234,25 +233,25 @@ impl Durability {
     }
 }
 
-/// Form of log lines.
+/// Format of log lines.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum LogFormat {
-    /// For people.
+    /// Text for people.
     Text,
     /// One JSON object per line.
     Json,
 }
 
-/// Why there are no flags to go on with.
+/// Why the command line has no flags to continue with.
 #[derive(Debug, Eq, PartialEq)]
 pub enum Stop {
-    /// The user asked for this text.
+    /// A text that was asked for, such as the help.
     Print(String),
-    /// The command line is wrong; one line.
+    /// An error in one line.
     Refuse(String),
 }
 
-/// Reads a command line, program name first.
+/// Parses a command line, program name first.
 ///
 /// # Errors
 /// [`Stop`] when the process should end instead of serving.
@@ -279,7 +278,7 @@ fn normalised(argument: OsString) -> OsString {
     if name.contains('_') { format!("--{}{value}", name.replace('_', "-")).into() } else { argument }
 }
 
-/// Clap's errors, in the words of upstream's flag library where it has any.
+/// Clap's errors in the words of kube-apiserver's flag library where it has any.
 fn one_line(error: &clap::Error) -> String {
     let context = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.as_str()),
@@ -287,7 +286,7 @@ fn one_line(error: &clap::Error) -> String {
     };
     let subject =
         context(ContextKind::InvalidArg).or(context(ContextKind::InvalidSubcommand)).unwrap_or_default();
-    // Clap adds the names of values: `--secure-port <PORT>`.
+    // Clap appends the names of values: `--secure-port <PORT>`.
     let flag = subject.split([' ', '=', '[']).next().unwrap_or_default();
     let value = context(ContextKind::InvalidValue).unwrap_or_default();
     let line = match error.kind() {
@@ -295,7 +294,7 @@ fn one_line(error: &clap::Error) -> String {
         ErrorKind::ArgumentConflict if Command::has_subcommand(subject) => {
             format!("the command {subject} must come before its flags")
         }
-        // Clap takes any word behind flags for a command that conflicts with them.
+        // Clap reports any word after flags as a conflicting command.
         ErrorKind::ArgumentConflict if subject.starts_with('-') => first_line(&error.to_string()),
         ErrorKind::UnknownArgument | ErrorKind::InvalidSubcommand | ErrorKind::ArgumentConflict => {
             format!("unexpected argument {subject:?}: all settings are flags")
@@ -312,7 +311,7 @@ fn one_line(error: &clap::Error) -> String {
         ErrorKind::InvalidUtf8 => "arguments must be valid UTF-8".to_owned(),
         _ => first_line(&error.to_string()),
     };
-    // A value may bring line breaks along.
+    // A value may contain line breaks.
     line.replace(['\n', '\r'], " ")
 }
 
@@ -486,8 +485,8 @@ mod tests {
                 "invalid argument \"9-1\" for --service-node-port-range: unable to parse port range \"9-1\"",
             ),
             (
-                "--controllers=*,nobody",
-                "invalid argument \"*,nobody\" for --controllers: \"nobody\" is not in the list of known controllers",
+                "--controllers=*,unknown",
+                "invalid argument \"*,unknown\" for --controllers: \"unknown\" is not in the list of known controllers",
             ),
             (
                 "--feature-gates=Nothing=true",

@@ -1,4 +1,4 @@
-//! What this machine is called, and the sockets and limits it gives us.
+//! The machine: its names and addresses, listening sockets and resource limits.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -13,22 +13,22 @@ use tokio::net::{TcpListener, TcpSocket};
 
 use crate::pki::Name;
 
-/// Connections the kernel keeps for us while we are busy accepting others.
+/// Connections the kernel queues while the server accepts others.
 const BACKLOG: u32 = 4096;
 
-/// A connection is probed after this long without a byte, and given up after three unanswered probes. HTTP/2 has
-/// its own pings; this is for watches over HTTP/1.1 whose client lost its network.
+/// A connection is probed after this long without a byte, and closed after three unanswered probes. HTTP/2 has its
+/// own pings; this is for watches over HTTP/1.1 whose client lost its network.
 const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(60), Duration::from_secs(15), 3);
 
 /// Listens on `address`.
 ///
 /// # Errors
-/// One line naming the address, when it is taken or not ours.
+/// One line with the address, if it is in use or not an address of this machine.
 pub fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
     let open = || -> io::Result<TcpListener> {
         let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
         socket.set_reuseaddr(true)?;
-        // Accepted sockets inherit these from the listening one.
+        // Accepted sockets inherit these options from the listening one.
         sockopt::set_socket_keepalive(&socket, true)?;
         sockopt::set_tcp_keepidle(&socket, KEEPALIVE.0)?;
         sockopt::set_tcp_keepintvl(&socket, KEEPALIVE.1)?;
@@ -39,26 +39,26 @@ pub fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
     open().with_context(|| format!("cannot listen on {address}"))
 }
 
-/// Lifts the limit of open files as far as it goes: every watching client is one.
+/// Raises the limit of open files to its maximum: every connection is one.
 pub fn raise_open_files() {
     let limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {
-        // Without it the server works, with fewer connections.
+        // On failure the server runs with fewer connections.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     }
 }
 
-/// Where a server listening on `bound` is reached by other machines: as it was told, else where it listens, else at
-/// this machine's address; `None` when it has none.
-pub fn advertised_address(bound: SocketAddr, told: Option<IpAddr>) -> Option<SocketAddr> {
+/// The address at which other machines reach a server that listens on `bound`: the configured one, else the listening
+/// one, else this machine's; `None` if it has none.
+pub fn advertised_address(bound: SocketAddr, configured: Option<IpAddr>) -> Option<SocketAddr> {
     let ip = bound.ip();
     let elsewhere = ip.is_unspecified() || ip.is_loopback();
     let own = || if elsewhere { outward_address(ip).filter(|ip| !ip.is_loopback()) } else { Some(ip) };
-    told.or_else(own).map(|ip| SocketAddr::new(ip, bound.port()))
+    configured.or_else(own).map(|ip| SocketAddr::new(ip, bound.port()))
 }
 
-/// The names clients on this machine, on its network and inside the system may know the server by; `inside` are the
-/// addresses of the last.
+/// The names in the serving certificate for clients on this machine, on its network and inside the cluster; `inside`
+/// are the addresses of the last.
 pub fn serving_names(bind: IpAddr, naming: &Naming, inside: &[IpAddr]) -> Vec<Name> {
     let mut names = BTreeSet::new();
     names.insert(Name::Dns("localhost".to_owned()));
@@ -77,15 +77,15 @@ pub fn serving_names(bind: IpAddr, naming: &Naming, inside: &[IpAddr]) -> Vec<Na
     names.into_iter().collect()
 }
 
-/// The host's name, when it can stand in a certificate.
+/// The host's name, if it can be in a certificate.
 fn hostname() -> Option<String> {
     let name = rustix::system::uname().nodename().to_str().ok()?.to_ascii_lowercase();
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.';
     (!name.is_empty() && name.len() <= 253 && name.chars().all(fits)).then_some(name)
 }
 
-/// The address this machine uses towards the rest of the world. Connecting a datagram socket only asks the routing
-/// table; nothing is sent.
+/// The address this machine uses towards other networks. Connecting a datagram socket only reads the routing table;
+/// nothing is sent.
 fn outward_address(family: IpAddr) -> Option<IpAddr> {
     let documentation: IpAddr = match family {
         IpAddr::V4(_) => Ipv4Addr::new(192, 0, 2, 1).into(),
@@ -96,7 +96,7 @@ fn outward_address(family: IpAddr) -> Option<IpAddr> {
     Some(socket.local_addr().ok()?.ip()).filter(|address| !address.is_unspecified())
 }
 
-/// Where clients on this machine reach a server listening on `address`.
+/// The address at which clients on this machine reach a server that listens on `address`.
 pub fn local_address(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),

@@ -1,8 +1,7 @@
-//! The file that lets a client connect: written for the administrator with address, CA and client certificate in one,
-//! and read by commands that ask a running server.
+//! Kubeconfig files: writes the administrator's, and reads the one of a command that connects to a running server.
 //!
-//! Read is the current context, and of it what leads to this server: certificates, keys and tokens, in the file or
-//! beside it. What would have other programs run or skip checks is refused by name.
+//! Reading takes the current context and from it the server's address, certificates, keys and tokens, inline or in
+//! files. Settings that would run programs or disable checks are refused by name.
 
 use std::path::Path;
 
@@ -15,20 +14,20 @@ use base64::engine::general_purpose::STANDARD;
 use crate::files;
 use crate::pki::PemPair;
 
-/// What a kubeconfig says.
+/// Contents of a kubeconfig to write.
 pub struct Connection<'a> {
     /// `host:port`.
     pub address: &'a str,
-    /// Name to expect in the server's certificate, when it is not the host of the address.
+    /// Name to expect in the server's certificate, if it is not the host of the address.
     pub server_name: Option<&'a str>,
-    /// Certificates that vouch for the server.
+    /// CA certificates of the server.
     pub ca_pem: &'a [u8],
-    /// The client's own.
+    /// The client's certificate and key.
     pub client: &'a PemPair,
 }
 
 impl Connection<'_> {
-    /// The file's text. Every value is an address, a DNS name or base64, so nothing needs quoting beyond the quotes.
+    /// The file's text. Every value is an address, a DNS name or base64, so double quotes suffice.
     pub fn render(&self) -> String {
         let server_name =
             self.server_name.map(|name| format!("    tls-server-name: \"{name}\"\n")).unwrap_or_default();
@@ -48,15 +47,15 @@ impl Connection<'_> {
     }
 }
 
-/// How a server is reached, and as whom.
-// Its keys and tokens are for nobody's log.
+/// How to reach a server, and with which credentials.
+// No `Debug`: keys and tokens must not reach a log.
 #[cfg_attr(test, derive(Debug, PartialEq))]
 pub struct Access {
-    /// `https://host:port`, perhaps with a path that stands before all others.
+    /// `https://host:port`, optionally with a path prefix.
     pub server: String,
-    /// Name to expect in the server's certificate, when it is not the host of the address.
+    /// Name to expect in the server's certificate, if it is not the host of the address.
     pub server_name: Option<String>,
-    /// PEM certificates that vouch for the server.
+    /// PEM of the CA certificates of the server.
     pub ca_pem: Vec<u8>,
     /// PEM of a client certificate and its key.
     pub certificate: Option<(Vec<u8>, Vec<u8>)>,
@@ -65,12 +64,13 @@ pub struct Access {
 }
 
 impl Access {
-    /// What the current context of a kubeconfig says.
+    /// Reads the current context of a kubeconfig.
     ///
     /// # Errors
-    /// One line, with the path, for whatever is missing, unreadable, or not for this program.
+    /// One line, with the path, for anything missing, unreadable or unsupported.
     pub fn read(path: &Path) -> anyhow::Result<Access> {
-        let text = files::read_if_there(path)?.with_context(|| format!("{} is not there", path.display()))?;
+        let text =
+            files::read_if_there(path)?.with_context(|| format!("{} does not exist", path.display()))?;
         let reading = Reading { dir: path.parent().unwrap_or(Path::new("")) };
         reading.access(&text).with_context(|| path.display().to_string())
     }
@@ -78,11 +78,11 @@ impl Access {
 
 /// A kubeconfig that is being read.
 struct Reading<'p> {
-    /// Where relative names in it begin.
+    /// Base directory of relative paths.
     dir: &'p Path,
 }
 
-/// What a user or a cluster may say that is not done here, and what to use instead.
+/// Settings of a user or cluster that are not supported, and the alternative.
 const REFUSED: [(&str, &str); 6] = [
     ("exec", "put a token or a client certificate into the file"),
     ("auth-provider", "put a token or a client certificate into the file"),
@@ -102,8 +102,8 @@ impl Reading<'_> {
         let context = named(&config, "contexts", "context", current)?;
         let (cluster_name, user_name) = (context.str_at(&["cluster"]), context.str_at(&["user"]));
         let cluster = named(&config, "clusters", "cluster", cluster_name)?;
-        let nobody = Value::Null;
-        let user = if user_name.is_empty() { &nobody } else { named(&config, "users", "user", user_name)? };
+        let absent = Value::Null;
+        let user = if user_name.is_empty() { &absent } else { named(&config, "users", "user", user_name)? };
         for (who, said) in [(cluster_name, cluster), (user_name, user)] {
             let refused = REFUSED.iter().find(|(name, _)| is_set(said, name));
             if let Some((name, instead)) = refused {
@@ -139,7 +139,7 @@ impl Reading<'_> {
         })
     }
 
-    /// What `NAME-data` has in base64, or the file that `NAME` names.
+    /// The base64 of `NAME-data`, or the contents of the file that `NAME` names.
     fn bytes(&self, from: &Value, name: &str) -> anyhow::Result<Option<Vec<u8>>> {
         let (data, file) = (from.str_at(&[&format!("{name}-data")]), from.str_at(&[name]));
         if !data.is_empty() {
@@ -150,7 +150,7 @@ impl Reading<'_> {
 
     fn file(&self, name: &str) -> anyhow::Result<Vec<u8>> {
         let path = self.dir.join(name);
-        files::read_if_there(&path)?.with_context(|| format!("{} is not there", path.display()))
+        files::read_if_there(&path)?.with_context(|| format!("{} does not exist", path.display()))
     }
 }
 
@@ -161,7 +161,7 @@ fn named<'c>(config: &'c Value, list: &str, kind: &str, name: &str) -> anyhow::R
     entry.and_then(|entry| entry.get(kind)).with_context(|| format!("there is no {kind} {name:?}"))
 }
 
-/// Whether it says anything there: false and empty texts are nothing.
+/// Whether the setting is present; false and empty texts are not.
 fn is_set(value: &Value, name: &str) -> bool {
     match value.get(name) {
         None | Some(Value::Null | Value::Bool(false)) => false,
@@ -253,12 +253,12 @@ users:
     }
 
     #[test]
-    fn what_cannot_be_used_is_named_in_one_line() {
+    fn unusable_settings_are_named_in_one_line() {
         let dir = Scratch::new();
         fs::write(dir.join("ca.pem"), "CA").unwrap();
         let path = dir.join("config");
         for (from, to, want) in [
-            ("", "", "DIR/sub/token is not there"),
+            ("", "", "DIR/sub/token does not exist"),
             ("current-context: b", "", "current-context is not set"),
             ("current-context: b", "current-context: d", "there is no context \"d\""),
             ("current-context: b", "current-context: a", "there is no cluster \"none\""),
@@ -294,9 +294,9 @@ users:
             let text = CONFIG.replacen(from, to, 1);
             fs::write(&path, if from.is_empty() { CONFIG } else { &text }).unwrap();
             let error = format!("{:#}", Access::read(&path).unwrap_err());
-            let told = error.replace(&dir.display().to_string(), "DIR");
-            let told = told.strip_prefix("DIR/config: ").unwrap_or(&told);
-            assert_eq!(told, want);
+            let shown = error.replace(&dir.display().to_string(), "DIR");
+            let shown = shown.strip_prefix("DIR/config: ").unwrap_or(&shown);
+            assert_eq!(shown, want);
             if from.is_empty() {
                 fs::create_dir(dir.join("sub")).unwrap();
                 fs::write(dir.join("sub/token"), "secret").unwrap();
@@ -307,7 +307,7 @@ users:
         assert!(error.contains("config: yaml: line ") && error.lines().count() == 1, "{error}");
         assert_eq!(
             format!("{:#}", Access::read(&dir.join("none")).unwrap_err()),
-            format!("{} is not there", dir.join("none").display())
+            format!("{} does not exist", dir.join("none").display())
         );
     }
 }

@@ -5,7 +5,7 @@
 //!                         └ full: the line is dropped and counted
 //! ```
 //!
-//! A request must not wait for whoever reads standard error, and must not fail because there is no reader any more: a
+//! A request must not wait for the reader of standard error, and must not fail because the reader is gone: a
 //! pipe that is full, a pipe that is closed and a disk that is full cost log lines, never the server. Lines that were
 //! dropped are counted in `/metrics`, and announced on standard error once it takes lines again.
 
@@ -48,7 +48,7 @@ pub fn start(format: LogFormat, verbosity: u8, metrics: Arc<Metrics>) {
     let _ = std::thread::Builder::new().name("log".to_owned()).spawn(move || worker.run(&mut io::stderr()));
     let filter = EnvFilter::builder().with_default_directive(level.into()).from_env_lossy();
     let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(LineWriter(queue.clone()));
-    // Failing means a subscriber is there already, which then serves as well.
+    // On failure another subscriber is installed already, and stays.
     let _ = match format {
         LogFormat::Text => subscriber.try_init(),
         LogFormat::Json => subscriber.json().flatten_event(true).try_init(),
@@ -69,7 +69,7 @@ fn log_panic(info: &PanicHookInfo) {
         .downcast_ref::<&str>()
         .copied()
         .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("a value that is no text");
+        .unwrap_or("a value that is not text");
     let place = info.location().map(ToString::to_string).unwrap_or_default();
     let thread = std::thread::current().name().unwrap_or("unnamed").to_owned();
     tracing::error!(place, thread, panic = text, "panicked");

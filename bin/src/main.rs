@@ -1,5 +1,5 @@
-//! The server binary: flags → config → assembly, or flags → a command that looks after a store. Whatever is wrong
-//! with what it was told is one line on stderr and exit code 1, with nothing touched.
+//! The server binary: flags → config → assembly, or flags → an offline command. An error is one line on stderr and
+//! exit code 1; wrong flags change nothing.
 
 mod assemble;
 mod cli;
@@ -28,7 +28,8 @@ use api::metrics::Metrics;
 use crate::config::Config;
 use crate::flags::{Invocation, Stop};
 
-/// A write makes and drops some hundred small values, and not all on one thread; why this one, says decision 0007.
+/// A write allocates and frees hundreds of small values across threads;
+/// docs/decisions/0007-mimalloc-without-huge-pages.md gives the reason for this allocator.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -38,7 +39,7 @@ fn main() -> ExitCode {
         Ok(Invocation::Serve(flags)) => *flags,
         Ok(Invocation::Run(command)) => return cli::run(command),
         Err(Stop::Print(text)) => {
-            // A reader that closed early has seen enough.
+            // A closed pipe is not an error: the reader has enough.
             let _ = std::io::stdout().write_all(text.as_bytes());
             return ExitCode::SUCCESS;
         }
@@ -60,7 +61,7 @@ fn serve(flags: flags::Flags, started: Instant) -> anyhow::Result<()> {
         .build()
         .context("cannot start the runtime")?;
     let result = runtime.block_on(assemble::run(config, metrics, started));
-    // What is still running belongs to connections that were cut.
+    // The remaining tasks belong to connections that were cut.
     runtime.shutdown_background();
     logging::flush();
     result

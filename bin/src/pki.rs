@@ -1,14 +1,14 @@
-//! The certificates a server without any given ones makes for itself, in `<data-dir>/pki/`.
+//! The server's own CA and certificates, in `<data-dir>/pki/`.
 //!
 //! ```text
 //! ca.key ─► ca.crt ─┬─► serving.crt  (serving.key)   shown to clients
 //!                   └─► admin.crt    (admin.key)     inside admin.kubeconfig
 //! ```
 //!
-//! Everything is kept and used again. A certificate is made anew when it is about to expire, when it says something
-//! else than it should (names, subject), or when it does not belong to its key or to the CA. The CA's key stays for
-//! ever, so that certificates it signed outlive a renewal of the CA's own certificate. Keys are ECDSA P-256; a key
-//! is written before its certificate, so that a crash in between leaves a pair that does not fit, which is noticed.
+//! Certificates are kept and reused. One is created again when it is about to expire, when its names or subject are
+//! not the wanted ones, or when it does not match its key or the CA. The CA's key never changes, so that certificates
+//! it signed outlive a renewal of the CA's own certificate. Keys are ECDSA P-256; a key is written before its
+//! certificate, so that a crash in between leaves a pair that does not match and is detected.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -28,9 +28,9 @@ use crate::files;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const CA_LIFETIME: Duration = DAY.saturating_mul(10 * 365);
 const LEAF_LIFETIME: Duration = DAY.saturating_mul(365);
-/// With less than this left, a certificate is made anew.
+/// A certificate with less time left is renewed.
 const RENEW_BEFORE: Duration = DAY.saturating_mul(30);
-/// Certificates begin this long ago, for clients whose clocks are behind.
+/// Certificates begin this long ago, for clients whose clocks are late.
 const BACKDATE: Duration = Duration::from_secs(60 * 60);
 
 /// A certificate chain and its key, as PEM text.
@@ -42,13 +42,13 @@ pub struct PemPair {
     pub key: String,
 }
 
-/// What a certificate is for.
+/// The purpose of a certificate.
 enum Purpose<'a> {
     Serving(&'a [Name]),
     Client { user: &'a str, group: &'a str },
 }
 
-/// A name a server goes by.
+/// A name of the server.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Name {
     /// A DNS name.
@@ -57,18 +57,18 @@ pub enum Name {
     Ip(IpAddr),
 }
 
-/// The CA of a data directory, and the directory it keeps certificates in.
+/// The CA of a data directory, and the directory of its certificates.
 pub struct Pki {
     dir: PathBuf,
     ca_pem: String,
-    /// Key identifier of the CA, as certificates name their issuer.
+    /// Key identifier of the CA, with which certificates name their issuer.
     ca_key_id: Vec<u8>,
-    /// `None` when somebody took the key away; nothing new can be signed then.
+    /// `None` if the key file was removed; nothing can be signed then.
     issuer: Option<Issuer<'static, KeyPair>>,
 }
 
 impl Pki {
-    /// Opens the CA in `dir`, or makes one.
+    /// Opens the CA in `dir`, or creates one.
     pub fn open(dir: &Path, now: SystemTime) -> anyhow::Result<Self> {
         files::private_dir(dir)?;
         let (certificate_path, key_path) = (dir.join("ca.crt"), dir.join("ca.key"));
@@ -119,7 +119,7 @@ impl Pki {
         self.ensure("serving", &Purpose::Serving(names), now)
     }
 
-    /// A client certificate for `user` in `group`, kept as `<file>.crt`.
+    /// A client certificate for `user` in `group`, stored as `<file>.crt`.
     pub fn client(&self, file: &str, user: &str, group: &str, now: SystemTime) -> anyhow::Result<PemPair> {
         self.ensure(file, &Purpose::Client { user, group }, now)
     }
@@ -139,11 +139,10 @@ impl Pki {
         {
             return Ok(PemPair { chain, key: key.serialize_pem() });
         }
-        let issuer = self
-            .issuer
-            .as_ref()
-            .ok_or_else(|| anyhow!("{} must be made, but there is no ca.key", certificate_path.display()))?;
-        // A new certificate gets a new key: whatever made the old one unusable may be wrong with the key as well.
+        let issuer = self.issuer.as_ref().ok_or_else(|| {
+            anyhow!("{} must be created, but ca.key does not exist", certificate_path.display())
+        })?;
+        // A new certificate gets a new key: the old key may share the problem of the old certificate.
         let key = make_key(&key_path)?;
         let certificate = leaf_params(purpose, now)?
             .signed_by(&key, issuer)
@@ -153,7 +152,7 @@ impl Pki {
     }
 }
 
-/// The private key kept as `<file>.key` in `dir`, as PEM; made when there is none.
+/// The private key stored as `<file>.key` in `dir`, as PEM; created if absent.
 pub fn private_key(dir: &Path, file: &str) -> anyhow::Result<String> {
     files::private_dir(dir)?;
     let path = dir.join(file).with_extension("key");
@@ -176,7 +175,7 @@ fn read_key(path: &Path) -> anyhow::Result<Option<KeyPair>> {
 }
 
 fn make_key(path: &Path) -> anyhow::Result<KeyPair> {
-    let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).context("cannot make a key")?;
+    let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).context("cannot create a key")?;
     files::write_private(path, key.serialize_pem().as_bytes())?;
     Ok(key)
 }
@@ -232,7 +231,7 @@ fn leaf_params(purpose: &Purpose, now: SystemTime) -> anyhow::Result<Certificate
     Ok(params)
 }
 
-/// What of a certificate decides whether it is kept.
+/// The properties of a certificate that decide whether it is kept.
 struct Parsed {
     expires: u64,
     public_key: Vec<u8>,
@@ -297,7 +296,7 @@ fn names_of(certificate: &X509Certificate) -> BTreeSet<Name> {
     extension.value.general_names.iter().filter_map(name).collect()
 }
 
-/// The names in the first certificate of a PEM chain; empty when there are none.
+/// The names in the first certificate of a PEM chain; empty if there are none.
 pub fn names_in(chain: &[u8]) -> BTreeSet<Name> {
     let Some(der) = der(chain) else { return BTreeSet::new() };
     x509_parser::parse_x509_certificate(&der)
@@ -321,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn certificates_are_made_once_and_say_what_they_should() {
+    fn certificates_are_created_once_with_the_right_contents() {
         let dir = Scratch::new();
         let now = SystemTime::now();
         let pki = Pki::open(&dir, now).unwrap();
@@ -393,7 +392,7 @@ mod tests {
         let pki = Pki::open(&dir, now).unwrap();
         pki.serving(&names(""), now).unwrap();
         let error = pki.serving(&names("b.example"), now).unwrap_err().to_string();
-        assert!(error.ends_with("serving.crt must be made, but there is no ca.key"), "{error}");
+        assert!(error.ends_with("serving.crt must be created, but ca.key does not exist"), "{error}");
         std::fs::write(dir.join("ca.key"), "damaged").unwrap();
         let error = Pki::open(&dir, now).err().unwrap().to_string();
         assert!(error.ends_with("ca.key is not a PEM private key"), "{error}");

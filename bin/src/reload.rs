@@ -1,30 +1,30 @@
-//! Files that may change while the server runs.
+//! Watches files that may change while the server runs.
 //!
-//! They are read again every few seconds and compared: notifications miss what mounted volumes do, which is to swap
-//! a link above the file. A change that cannot be used is logged once, and what was there before goes on.
+//! Files are read and compared every few seconds: change notifications miss mounted volumes, which swap a link above
+//! the file. An unusable change is logged once, and the previous contents stay in use.
 
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Between two looks.
+/// Time between two reads.
 pub const INTERVAL: Duration = Duration::from_secs(10);
 
-/// Some files that are only useful together.
+/// Files that are only valid together.
 pub struct Watched {
     paths: Vec<PathBuf>,
     last: Vec<Vec<u8>>,
 }
 
 impl Watched {
-    /// Starts from the present contents; a file that cannot be read counts as empty.
+    /// Starts with the current contents; an unreadable file counts as empty.
     pub fn new(paths: Vec<PathBuf>) -> Self {
         let last = paths.iter().map(|path| fs::read(path).unwrap_or_default()).collect();
         Watched { paths, last }
     }
 
-    /// The contents, in the order of the paths, if any of them changed since the last look. A file that cannot be
-    /// read is in the middle of being replaced: it has not changed until it can be.
+    /// The contents, in the order of the paths, if any of them changed since the last call. An unreadable file is
+    /// being replaced: it counts as unchanged until it can be read.
     pub fn changed(&mut self) -> Option<&[Vec<u8>]> {
         let now: Vec<_> = self.paths.iter().map(fs::read).collect::<Result<_, _>>().ok()?;
         if now == self.last {

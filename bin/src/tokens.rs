@@ -1,4 +1,4 @@
-//! Tokens of service accounts: what signs them here, and what is believed.
+//! The keys and issuers of service account tokens.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,30 +13,30 @@ use engine::Engine;
 use crate::config::Config;
 use crate::pki;
 
-/// How tokens are checked and made. Without a key of the operator's the server keeps one in its data directory, so that
-/// its tokens outlive it.
+/// Builds issuer and verifier. Without a configured key the server stores one in its data directory, so that tokens
+/// stay valid after a restart.
 pub fn prepare(
     config: &Config,
     engine: Engine,
     domains: &NameDomains,
 ) -> anyhow::Result<(ServiceAccountTokens, Tokens)> {
-    let told = &config.tokens;
-    let signing = match &told.signing_key {
+    let flags = &config.tokens;
+    let signing = match &flags.signing_key {
         Some(file) => SigningKey::from_pem(&file.bytes).with_context(|| file.path.display().to_string())?,
         None => own_key(&config.data_dir.join("pki"))?,
     };
     let mut keys = vec![signing.public().clone()];
-    for file in &told.keys {
+    for file in &flags.keys {
         keys.extend(VerificationKey::from_pem(&file.bytes).with_context(|| file.path.display().to_string())?);
     }
     let accounts = Arc::new(EngineAccounts::new(engine));
-    let issuer = told.issuers.first().cloned().unwrap_or_default();
-    let verifier = ServiceAccountTokens::new(told.issuers.clone(), keys, accounts, domains.clone());
+    let issuer = flags.issuers.first().cloned().unwrap_or_default();
+    let verifier = ServiceAccountTokens::new(flags.issuers.clone(), keys, accounts, domains.clone());
     let tokens = Tokens {
         issuer: TokenIssuer::new(issuer, signing, domains.clone()),
-        audiences: told.audiences.clone(),
-        lifetime_max: told.lifetime_max,
-        extends: told.extends,
+        audiences: flags.audiences.clone(),
+        lifetime_max: flags.lifetime_max,
+        extends: flags.extends,
     };
     Ok((verifier, tokens))
 }

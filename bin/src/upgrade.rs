@@ -1,4 +1,5 @@
-//! A store that another release wrote: which defaults its objects have is remembered in a file beside the log.
+//! Backfill of defaults into stores of another release: a file beside the log records which defaults the objects
+//! have.
 
 use std::path::Path;
 
@@ -8,10 +9,10 @@ use api::older;
 
 use crate::files;
 
-/// Where a store remembers which release's defaults its objects have.
+/// File that records the defaults of a store's objects.
 const DEFAULTS_FILE: &str = "defaults";
 
-/// Gives what is stored this release's defaults, unless the store says that it has them.
+/// Writes this release's defaults into stored objects, unless the store records that they are there.
 ///
 /// # Errors
 /// The store or the file cannot be read or written.
@@ -22,7 +23,7 @@ pub async fn bring_up(data_dir: &Path, api: &Api) -> anyhow::Result<()> {
         return Ok(());
     }
     let outcome =
-        older::apply_defaults(api).await.context("cannot bring stored objects up to this release")?;
+        older::apply_defaults(api).await.context("cannot add this release's defaults to stored objects")?;
     if outcome.seen > 0 {
         tracing::info!(
             seen = outcome.seen,

@@ -1,4 +1,5 @@
-//! The process as its operator meets it: command line, exit codes, files, signals. Semantics §16.4, §16.5.
+//! The server process: command line, exit codes, files and signals (docs/api/operations.md#shutdown,
+//! #flags-and-features).
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -43,7 +44,7 @@ fn run(data: &Path, arguments: &[&str]) -> Output {
 struct Running {
     child: Child,
     log: BufReader<std::process::ChildStderr>,
-    /// The line that says how to connect.
+    /// The line with the address and the kubeconfig.
     start: serde_json::Value,
 }
 
@@ -52,14 +53,14 @@ impl Running {
         let mut command = command(data, &["--secure-port=0", "--log-format=json"]);
         let mut child = command.args(arguments).spawn().unwrap();
         let log = BufReader::new(child.stderr.take().unwrap());
-        // From here on it is killed when the test fails.
+        // From here on the process is killed if the test fails.
         let mut running = Running { child, log, start: serde_json::Value::Null };
-        running.start = running.until_it_says("serving");
+        running.start = running.until_it_logs("serving");
         running
     }
 
     /// Reads the log up to the line with this message, which is returned.
-    fn until_it_says(&mut self, message: &str) -> serde_json::Value {
+    fn until_it_logs(&mut self, message: &str) -> serde_json::Value {
         loop {
             let mut line = String::new();
             assert_ne!(self.log.read_line(&mut line).unwrap(), 0, "ended without having said {message}");
@@ -171,7 +172,7 @@ fn the_first_signal_waits_for_the_delay_and_the_second_one_does_not() {
 
     let mut running = Running::start(&dir.data(), &["--shutdown-delay-duration=1h"]);
     running.signal(Signal::TERM);
-    running.until_it_says("told to stop, not ready any more"); // two signals at once may arrive as one
+    running.until_it_logs("shutdown begins, no longer ready"); // two signals at once may arrive as one
     running.signal(Signal::TERM);
     assert_eq!(running.end().0, Some(1));
 }

@@ -1,4 +1,4 @@
-//! The connection layer over real sockets and real TLS, spoken to by hyper's client and by hand.
+//! The connection layer over real sockets and TLS, driven by hyper's client and by hand-written requests.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -24,7 +24,7 @@ use tokio_rustls::client::TlsStream;
 /// Paths of the handler under test.
 struct Paths {
     shutdown: Shutdown,
-    /// Told of every request that takes its time.
+    /// Notified of every slow request.
     begun: Arc<Notify>,
 }
 
@@ -57,7 +57,7 @@ impl Handler for Paths {
                     response
                 }
             },
-            // One event, then open until the drain begins: what a watch does.
+            // One event, then open until the drain begins, like a watch.
             "/watch" => {
                 let (mut sender, body) = Body::channel(1);
                 let shutdown = self.shutdown.clone();
@@ -86,13 +86,13 @@ impl Handler for Paths {
 struct Server {
     address: SocketAddr,
     shutdown: Shutdown,
-    /// A request that takes its time has reached its handler.
+    /// A slow request has reached its handler.
     begun: Arc<Notify>,
     ended: JoinHandle<Drained>,
     root: CertificateDer<'static>,
 }
 
-/// Timeouts that a machine busy with other things never meets; a test shortens the one that it is about.
+/// Timeouts that even a busy machine does not reach; a test shortens the one it checks.
 fn patient() -> Limits {
     let long = Duration::from_secs(120);
     Limits {
@@ -105,10 +105,10 @@ fn patient() -> Limits {
     }
 }
 
-/// Of the echoed bodies.
+/// Of echoed bodies.
 const BODY_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Of connections, in the tests of such timeouts: what such a machine still does in time.
+/// Of connections, in tests of such timeouts: what a busy machine still does in time.
 const SHORT: Duration = Duration::from_secs(2);
 
 fn self_signed(name: &str) -> (CertificateDer<'static>, PrivateKeyDer<'static>, String, String) {
@@ -182,7 +182,7 @@ struct Client {
 type Answering = Pin<Box<dyn Future<Output = hyper::Result<http::Response<hyper::body::Incoming>>> + Send>>;
 
 impl Client {
-    /// Sends, and returns the answer to come.
+    /// Sends a request, and returns the future response.
     async fn send(&mut self, path: &str, body: Bytes) -> Answering {
         let request = http::Request::builder()
             .method(if body.is_empty() { "GET" } else { "POST" })
@@ -221,13 +221,13 @@ async fn both_protocols_answer_and_a_panic_stays_with_its_request() {
     for http2 in [false, true] {
         let mut client = server.client(http2, None).await;
         assert_eq!(client.get("/hello").await, text(200, "hello"), "http2: {http2}");
-        let panicked = client.get("/panic").await; // semantics §1.5
+        let panicked = client.get("/panic").await; // docs/api/errors.md#encoding-of-errors
         let want = "This request caused apiserver to panic. Look in the logs for details.\n";
         assert_eq!(panicked, text(500, want));
         assert_eq!(client.get("/hello").await, text(200, "hello"), "the connection survives");
         assert_eq!(client.post("/echo", Bytes::from("abc")).await, text(200, "abc"));
 
-        // On HTTP/1.1 the connection may break before the head of the answer is out.
+        // On HTTP/1.1 the connection may break before the head of the response is sent.
         if let Ok(broken) = client.send("/broken", Bytes::new()).await.await {
             broken.into_body().collect().await.expect_err("half a body must not look whole");
         }
@@ -239,11 +239,11 @@ async fn client_certificates_are_asked_for_but_neither_demanded_nor_judged() {
     let server = start(patient()).await;
     for http2 in [false, true] {
         assert_eq!(server.client(http2, None).await.get("/certificates").await, text(200, "0"));
-        let (stranger, key, ..) = self_signed("a name nobody vouches for");
+        let (stranger, key, ..) = self_signed("an unknown name");
         let mut client = server.client(http2, Some((stranger, key))).await;
         assert_eq!(client.get("/certificates").await, text(200, "1"));
     }
-    // With a key that is not the certificate's, the handshake signature fails.
+    // With a key that does not match the certificate the handshake fails.
     let (certificate, ..) = self_signed("one");
     let provider = rustls::crypto::aws_lc_rs::default_provider();
     let (_, other_key, ..) = self_signed("two");
@@ -268,14 +268,14 @@ async fn client_certificates_are_asked_for_but_neither_demanded_nor_judged() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slow_clients_are_cut_and_patient_ones_are_not() {
-    // Says nothing at all: the handshake timeout.
+    // Sends nothing: the handshake timeout.
     let server = start(Limits { handshake_timeout: SHORT, ..patient() }).await;
     let begun = Instant::now();
     let mut silent = TcpStream::connect(server.address).await.unwrap();
     assert_eq!(silent.read(&mut [0; 64]).await.unwrap_or(0), 0);
     assert!(begun.elapsed() >= SHORT - Duration::from_millis(10), "{:?}", begun.elapsed());
 
-    // Trickles its first head, or a later one, or sends HTTP/2 nothing after the handshake.
+    // Sends its first head byte by byte, or a later one, or after the handshake sends nothing over HTTP/2.
     let server = start(Limits { head_timeout: SHORT, idle_timeout: SHORT, ..patient() }).await;
     for (alpn, first) in
         [(&b"http/1.1"[..], ""), (b"http/1.1", "GET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n")]
@@ -302,7 +302,7 @@ async fn slow_clients_are_cut_and_patient_ones_are_not() {
     while !matches!(two.read(&mut [0; 1024]).await, Ok(0) | Err(_)) {}
     assert!(begun.elapsed() < patient().idle_timeout);
 
-    // A client that waits for its answer is left alone past every one of these timeouts.
+    // A client that waits for its response stays connected past all these timeouts.
     for http2 in [false, true] {
         let mut client = server.client(http2, None).await;
         let mut watch = client.send("/watch", Bytes::new()).await.await.unwrap().into_body();
@@ -311,12 +311,12 @@ async fn slow_clients_are_cut_and_patient_ones_are_not() {
         assert!(more.is_err(), "the watch must still be open, got {more:?}");
     }
 
-    // And one that has nothing to ask is closed without an error.
+    // An idle one is closed without an error.
     for http2 in [false, true] {
         let mut client = server.client(http2, None).await;
         client.get("/hello").await;
         let closed = tokio::time::timeout(patient().idle_timeout, client.connection).await;
-        assert!(closed.unwrap().unwrap(), "closed politely, http2: {http2}");
+        assert!(closed.unwrap().unwrap(), "closed cleanly, http2: {http2}");
     }
 }
 
@@ -334,8 +334,8 @@ async fn bodies_are_bounded_in_size_and_time() {
         }
     }
 
-    // By hand on HTTP/1.1, the way simple clients do it: write everything, and only then read. The answer must
-    // survive although the server did not want the body.
+    // By hand on HTTP/1.1, as simple clients do: write everything, then read. The response must arrive although the
+    // server did not read the body.
     let mut stream = server.tls(b"http/1.1", None).await.unwrap();
     let head = format!("POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n", over.len());
     stream.write_all(head.as_bytes()).await.unwrap();
@@ -353,7 +353,7 @@ async fn bodies_are_bounded_in_size_and_time() {
     stream.read_exact(&mut answer).await.unwrap();
     assert_eq!(answer, b"HTTP/1.1 408");
 
-    // More head than anybody needs.
+    // A head above the limit.
     let mut stream = server.tls(b"http/1.1", None).await.unwrap();
     let long = "x".repeat(patient().head_bytes_max as usize);
     let _ = stream.write_all(format!("GET /{long} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes()).await;
@@ -362,12 +362,12 @@ async fn bodies_are_bounded_in_size_and_time() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_connection_that_will_close_over_an_unread_body_says_so() {
+async fn a_connection_that_closes_over_an_unread_body_announces_it() {
     let server = start(patient()).await;
     for (path, length, sent, close) in [
         ("/hello", 0, &b""[..], false),
         ("/echo", 3, b"abc", false),
-        // Nobody asked for it, whether it came or not.
+        // No handler reads this body, whether it was sent or not.
         ("/hello", 3, b"abc", true),
         ("/hello", 3, b"", true),
         ("/echo", BODY_BYTES_MAX + 1, b"", true),
@@ -385,7 +385,7 @@ async fn a_connection_that_will_close_over_an_unread_body_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn plain_http_is_told_so() {
+async fn plain_http_gets_an_explanation() {
     let server = start(patient()).await;
     let mut stream = TcpStream::connect(server.address).await.unwrap();
     stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
@@ -409,7 +409,7 @@ async fn a_drain_refuses_the_new_ends_watches_and_waits_for_requests() {
 
         server.shutdown.begin();
         if !http2 {
-            // Crosses the closing on the wire; HTTP/2 would be told to try elsewhere.
+            // The request crosses the closing on the wire; over HTTP/2 it would be refused for another connection.
             assert_eq!(idle.get("/hello").await, text(200, "hello"));
         }
         let events = watch.into_body().collect().await.expect("a watch ends properly").to_bytes();
@@ -424,7 +424,7 @@ async fn a_drain_refuses_the_new_ends_watches_and_waits_for_requests() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_drain_cuts_what_does_not_end() {
+async fn a_drain_cuts_requests_that_do_not_end() {
     for http2 in [false, true] {
         let drain_timeout = Duration::from_millis(600);
         let server = start(Limits { drain_timeout, ..patient() }).await;

@@ -1,5 +1,5 @@
-//! The commands that look after a store, as an operator runs them: output, JSON, exit codes; on stores that are
-//! sound, damaged, open in an engine, and no stores at all.
+//! The offline commands as an operator runs them: output, JSON and exit codes, on intact, damaged and open stores and
+//! on directories without a store.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -26,7 +26,7 @@ impl Dir {
         self.0.join("data")
     }
 
-    /// The store's files in the order of their names.
+    /// The store's files, by name.
     fn segments(&self) -> Vec<PathBuf> {
         let files = fs::read_dir(self.data().join("log")).unwrap().map(|file| file.unwrap().path());
         let mut files: Vec<_> =
@@ -141,15 +141,15 @@ async fn the_log_is_printed_as_filtered() {
     assert_eq!((record["kind"].as_str(), record["created"].as_u64()), (Some("delete"), Some(1)));
     assert_eq!(record["value"]["pad"].as_str().map(str::len), Some(8_000));
     let line = text(&run(&["inspect", "--from=17"], &dir.data()));
-    assert!(line.contains("  delete      8010  /core/pods/default/0\n"), "{line}");
+    assert!(line.contains("  delete         8010  /core/pods/default/0\n"), "{line}");
 }
 
 #[tokio::test]
-async fn every_damage_is_told_by_place_and_the_exit_code_says_that_there_is_some() {
+async fn every_damage_is_listed_with_its_position_and_sets_the_exit_code() {
     let dir = Dir::new();
     fill(&dir).await;
     let segments = dir.segments();
-    // The value of revision 1; the head of revision 3, so that its key is lost; one copy of a header.
+    // The value of revision 1; the header of revision 3, so that its key is unknown; one copy of a file header.
     let line = text(&run(&["inspect", "--from=3", "--to=3", "-o=json"], &dir.data()));
     let third = serde_json::from_str::<Value>(&line).unwrap()["offset"].as_u64().unwrap();
     flip(&segments[0], 4096 + 5_000);
@@ -158,7 +158,7 @@ async fn every_damage_is_told_by_place_and_the_exit_code_says_that_there_is_some
     let output = run(&["verify", "-o=json"], &dir.data());
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     let report = json(&output);
-    let told: Vec<_> = report["damage"]
+    let reported: Vec<_> = report["damage"]
         .as_array()
         .unwrap()
         .iter()
@@ -167,7 +167,7 @@ async fn every_damage_is_told_by_place_and_the_exit_code_says_that_there_is_some
         })
         .collect();
     assert_eq!(
-        told,
+        reported,
         [
             ("0000000002.segment", None, None),
             ("0000000001.segment", Some(1), Some("/core/pods/default/0")),
@@ -184,14 +184,14 @@ async fn every_damage_is_told_by_place_and_the_exit_code_says_that_there_is_some
         ),
         "{output:?}"
     );
-    // The views show it and are no verdict.
+    // `inspect` and `stats` report it and still exit with 0.
     let lines = text(&run(&["inspect"], &dir.data()));
     assert_eq!(lines.lines().filter(|line| line.contains("DAMAGED")).count(), 1, "{lines}");
     assert_eq!(lines.lines().filter(|line| line.starts_with("damage: ")).count(), 2, "{lines}");
     let stats = run(&["stats", "-o=json"], &dir.data());
     assert_eq!((stats.status.code(), json(&stats)["damages"].as_u64()), (Some(0), Some(3)));
 
-    // A file that is gone, and one whose header is.
+    // A missing file, and one with a damaged header.
     fs::rename(&segments[1], dir.0.join("away")).unwrap();
     let output = run(&["verify"], &dir.data());
     assert_eq!(output.status.code(), Some(2));
@@ -203,11 +203,11 @@ async fn every_damage_is_told_by_place_and_the_exit_code_says_that_there_is_some
 }
 
 #[tokio::test]
-async fn what_a_crash_tore_is_no_damage() {
+async fn a_torn_tail_is_not_damage() {
     let dir = Dir::new();
     fill(&dir).await;
     let last = dir.segments().pop().unwrap();
-    // Behind the last record: a batch that was never synced.
+    // After the last record: a batch that was never synced.
     let line = text(&run(&["inspect", "--from=17", "-o=json"], &dir.data()));
     let record: Value = serde_json::from_str(&line).unwrap();
     let end = record["offset"].as_u64().unwrap() + record["stored_bytes"].as_u64().unwrap();
@@ -215,7 +215,7 @@ async fn what_a_crash_tore_is_no_damage() {
     let output = run(&["verify", "-o=json"], &dir.data());
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert_eq!(json(&output)["torn"]["offset"].as_u64(), Some(end));
-    // The last record itself is known to have been on disk: its loss is damage.
+    // The last record itself is known durable: losing it is damage.
     flip(&last, end - 100);
     let output = run(&["verify", "-o=json"], &dir.data());
     assert_eq!(output.status.code(), Some(2), "{output:?}");
@@ -235,7 +235,7 @@ async fn a_store_that_is_open_is_read_without_disturbing_it() {
                 (Some(0), &Value::Bool(true)),
                 "{report}"
             );
-            // All but the last batch has a later one that vouches for it.
+            // Every batch but the last has a later one that makes it known durable.
             assert!(report["revision"].as_u64().unwrap() >= n, "{report}");
         }
     }
@@ -243,7 +243,7 @@ async fn a_store_that_is_open_is_read_without_disturbing_it() {
 }
 
 #[test]
-fn what_is_no_store_is_one_line() {
+fn a_directory_without_a_store_gives_one_line() {
     let dir = Dir::new();
     let log = dir.data().join("log");
     let check = |want: &str| {
@@ -265,7 +265,7 @@ fn what_is_no_store_is_one_line() {
     fs::write(log.join("lock"), "").unwrap();
     fs::write(log.join("next.segment"), "unfinished").unwrap();
     check(&no_store);
-    // A format of the future.
+    // A later format.
     let mut header = [0u8; 4096];
     header[..8].copy_from_slice(b"REVLOG\r\n");
     header[8] = 200;
@@ -306,7 +306,7 @@ fn hostile_directories_are_reported_and_end() {
     }
 }
 
-/// The checksum of the format, so that a header of a later one can be made.
+/// The checksum of the format, for a header of a later format.
 fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0u32, |crc, byte| {
         (0..8).fold(crc ^ u32::from(*byte), |crc, _| (crc >> 1) ^ (0xedb8_8320 & (crc & 1).wrapping_neg()))
@@ -330,7 +330,7 @@ fn backup(dir: &Dir, to: &Path) -> Output {
 }
 
 #[tokio::test]
-async fn a_backup_is_the_same_log_and_the_next_one_copies_what_is_new() {
+async fn a_backup_is_the_same_log_and_the_next_one_copies_new_segments() {
     let dir = Dir::new();
     fill(&dir).await;
     let to = dir.0.join("backup");
@@ -343,7 +343,7 @@ async fn a_backup_is_the_same_log_and_the_next_one_copies_what_is_new() {
     assert_eq!(records(&to), records(&dir.data()));
     assert_eq!(run(&["verify"], &to).status.code(), Some(0));
 
-    // Beside an open engine, with what it has just acknowledged.
+    // Beside an open engine, with its last acknowledged writes.
     let engine = open(&dir).await;
     let mut newest = 0;
     for n in 0..8 {
@@ -360,22 +360,22 @@ async fn a_backup_is_the_same_log_and_the_next_one_copies_what_is_new() {
     engine.close().await;
     assert_eq!(records(&to), records(&dir.data()));
 
-    // A kept file that rots is noticed and copied again.
+    // A kept file that is damaged later is detected and copied again.
     flip(&kept, 4096 + 5_000);
     assert_eq!(run(&["verify"], &to).status.code(), Some(2));
     let third = json(&backup(&dir, &to));
     assert_eq!((&third["copied_segments"], &third["kept_segments"]), (&Value::from(2), &Value::from(2)));
     assert_eq!(run(&["verify"], &to).status.code(), Some(0));
 
-    // What an interrupted backup left is in nobody's way.
+    // The remains of an interrupted backup do no harm.
     fs::create_dir(to.join("log.next")).unwrap();
     fs::write(to.join("log.next/0000000001.segment"), "half").unwrap();
     assert_eq!(json(&backup(&dir, &to))["kept_segments"], 3);
     assert!(!to.join("log.next").exists());
-    // An engine can be opened on a backup: it is a store.
+    // A backup can be opened as a store.
     let copy = Engine::open(Options::new(to.join("log"))).unwrap();
     assert_eq!(copy.revision(), newest);
-    // And is not replaced under it.
+    // And is not replaced while it is open.
     let output = backup(&dir, &to);
     assert_eq!(output.status.code(), Some(1));
     let error = format!("error: {} is in use by another process\n", to.join("log").display());
@@ -383,7 +383,7 @@ async fn a_backup_is_the_same_log_and_the_next_one_copies_what_is_new() {
 }
 
 #[tokio::test]
-async fn a_backup_of_what_is_damaged_says_so_and_one_of_what_is_incomplete_is_refused() {
+async fn a_backup_reports_damage_and_refuses_an_incomplete_store() {
     let (dir, other) = (Dir::new(), Dir::new());
     fill(&dir).await;
     fill(&other).await;
@@ -397,7 +397,7 @@ async fn a_backup_of_what_is_damaged_says_so_and_one_of_what_is_incomplete_is_re
         (&Value::from(1), &Value::from(1))
     );
     assert_eq!(records(&to), records(&dir.data()));
-    // The earlier backup stays where the next one cannot be made.
+    // The earlier backup stays if the next one fails.
     let before = records(&to);
     let last = dir.segments()[2].clone();
     for (what, harm) in
@@ -427,7 +427,7 @@ async fn a_backup_of_what_is_damaged_says_so_and_one_of_what_is_incomplete_is_re
 }
 
 #[tokio::test]
-async fn what_is_restored_is_the_state_at_the_revision_or_time_asked_for() {
+async fn a_restore_has_the_state_at_the_requested_revision_or_time() {
     let dir = Dir::new();
     let last = fill(&dir).await;
     let all = records(&dir.data());
@@ -479,7 +479,7 @@ async fn what_is_restored_is_the_state_at_the_revision_or_time_asked_for() {
         assert_eq!(output.status.code(), Some(1), "{output:?}");
         assert_eq!(String::from_utf8_lossy(&output.stderr), format!("error: {want}\n"));
     }
-    // What was restored can be backed up and restored in turn, but not to what is forgotten.
+    // A restored store can be backed up and restored in turn, but not to compacted revisions.
     let from = format!("--from={}", dir.0.join("at-9").display());
     let again = run(&["restore", "-o=json", &from], &dir.0.join("again"));
     assert_eq!(records(&dir.0.join("again")), state_at(9), "{again:?}");
@@ -512,7 +512,7 @@ async fn a_damaged_backup_is_restored_only_when_that_is_asked_for() {
 }
 
 #[tokio::test]
-async fn compaction_of_a_stopped_store_gives_space_back_and_keeps_what_was_asked_for() {
+async fn compacting_a_stopped_store_reclaims_space_and_keeps_the_requested_history() {
     let dir = Dir::new();
     let engine = open(&dir).await;
     let mut newest = 0;
@@ -535,7 +535,7 @@ async fn compaction_of_a_stopped_store_gives_space_back_and_keeps_what_was_asked
         String::from_utf8_lossy(&future.stderr),
         "error: revision 61: revision lies in the future, the newest is 60\n"
     );
-    // Everything is younger than that.
+    // Nothing is older than that.
     let kept = json(&run(&["compact", "-o=json", "--keep=1h"], &dir.data()));
     assert_eq!(kept["before_bytes"], kept["after_bytes"]);
     let report = json(&run(&["compact", "-o=json", "--revision=55"], &dir.data()));
@@ -545,7 +545,7 @@ async fn compaction_of_a_stopped_store_gives_space_back_and_keeps_what_was_asked
     let kept: Vec<_> = records(&dir.data()).iter().map(|record| record[0].as_u64().unwrap()).collect();
     assert!([53, 54, 55, 56, 57, 58, 59, 60].iter().all(|revision| kept.contains(revision)), "{kept:?}");
 
-    // The store that is left agrees with itself, its checkpoint included, and can be copied and restored.
+    // The compacted store is consistent, its checkpoint included, and can be copied and restored.
     let verified = run(&["verify", "-o=json"], &dir.data());
     assert_eq!(verified.status.code(), Some(0), "{verified:?}");
     let stats = json(&run(&["stats", "-o=json"], &dir.data()));
@@ -562,7 +562,7 @@ async fn compaction_of_a_stopped_store_gives_space_back_and_keeps_what_was_asked
     assert_eq!(json(&at("--revision=55"))["keys"], 3);
     assert_eq!(at("--revision=54").status.code(), Some(1));
 
-    // A checkpoint that is damaged is told of and costs nothing.
+    // A damaged checkpoint is reported and does no harm.
     let log = fs::read_dir(dir.data().join("log")).unwrap().map(|file| file.unwrap().path());
     let mut log = log.filter(|path| path.extension().is_some_and(|e| e == "checkpoint"));
     let checkpoint = log.next().unwrap();
@@ -575,7 +575,7 @@ async fn compaction_of_a_stopped_store_gives_space_back_and_keeps_what_was_asked
 }
 
 #[test]
-fn what_a_backup_over_the_network_needs_is_said_in_one_line() {
+fn errors_of_a_network_backup_are_one_line() {
     let dir = Dir::new();
     let config = |name: &str, text: &str| {
         let path = dir.0.join(name);
@@ -589,11 +589,11 @@ fn what_a_backup_over_the_network_needs_is_said_in_one_line() {
     let none = format!("--kubeconfig={}", dir.0.join("none").display());
     let whole = config("whole", &format!("{named}{cluster}"));
     for (flags, want) in [
-        (vec![&*none], format!("{} is not there", dir.0.join("none").display())),
+        (vec![&*none], format!("{} does not exist", dir.0.join("none").display())),
         (vec![&*config("cut", named)], format!("{}: there is no cluster \"c\"", dir.0.join("cut").display())),
         (vec![&*whole], "certificate-authority has no certificate".to_owned()),
         (vec![&*whole, "--server=ftp://x"], "\"ftp://x\" is not an https:// URL".to_owned()),
-        (vec![&*whole, "--server=x y"], "\"x y\" is no URL".to_owned()),
+        (vec![&*whole, "--server=x y"], "\"x y\" is not a URL".to_owned()),
         (vec!["--server=https://x"], "flag is required: --kubeconfig <FILE>".to_owned()),
         (
             vec![&*whole, "--data-dir=x"],

@@ -1,4 +1,4 @@
-//! Content negotiation: any header has an answer.
+//! Content negotiation: every header has an answer.
 
 use api::naming::{CLUSTER, KUBERNETES};
 use api::negotiate::{Encoding, Formats, Offer, Transform, content_type};
@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderValue};
 
 use super::check_refusal;
 
-/// The bytes as `Accept`, `Content-Type` and `User-Agent`; a line end parts several `Accept` headers.
+/// The bytes as `Accept`, `Content-Type` and `User-Agent`; a line end separates several `Accept` headers.
 pub fn accept(data: &[u8]) {
     let mut headers = HeaderMap::new();
     for line in data.split(|&byte| byte == b'\n') {
@@ -42,7 +42,7 @@ fn check(formats: Formats, headers: &mut HeaderMap, offer: Offer) {
             assert!(offer != Offer::Plain || output.transform == Transform::None);
             assert!(offer != Offer::Watch || output.encoding != Encoding::Yaml);
             assert!(formats.cbor || output.encoding != Encoding::Cbor);
-            // Further headers do not count.
+            // Only the first headers count.
             headers.append(ACCEPT, HeaderValue::from_static("application/yaml"));
             let again = formats.output(headers, &nothing, offer).ok();
             let first_was_there = headers.get_all(ACCEPT).iter().count() > 1;

@@ -1,4 +1,4 @@
-//! Attributes: any bytes can be looked at, and what was encoded decides as the object itself does.
+//! Selector attributes: any bytes can be read, and encoded attributes match as the object does.
 
 use api::attributes::{Attributes, Selection, encode, select};
 use api::json::{Object, Value};
@@ -10,7 +10,7 @@ use super::selectors::some_resource;
 use crate::document;
 use crate::input::Input;
 
-/// Odd: the rest is taken for attributes. Even: an object is made from the rest, and its attributes are.
+/// Odd: the rest is read as attributes. Even: an object is built from the rest, and its attributes are read.
 pub fn attributes(data: &[u8]) {
     let mut input = Input::new(data);
     if input.byte() & 1 == 1 {
@@ -26,7 +26,7 @@ pub fn attributes(data: &[u8]) {
     }
 }
 
-/// Looks at everything there is to see.
+/// Reads everything in the attributes.
 fn view(bytes: &[u8]) {
     let view = Attributes::new(bytes);
     let labels: Vec<(&str, &str)> = view.labels().take(bytes.len() + 1).collect();
@@ -74,7 +74,7 @@ fn agree(table: &'static ResourceTable, object: &Object, encoded: &[u8], input: 
         }
         _ => "metadata.name=x".to_owned(),
     };
-    // Keys and values that no label may have make no selector.
+    // Keys and values that are not valid labels make no selector.
     let Ok(selection) = Selection::parse(&label, &field, table, table) else { return };
     assert!(!selection.is_outdated(&view));
     for name in ["x", "y"] {

@@ -1,4 +1,4 @@
-//! Continue tokens: what decodes is inside the collection, and survives being encoded.
+//! Continue tokens: a decoded token is inside the collection, and encodes to the same.
 
 use api::schema::scalars::bytes;
 use api::verbs::continue_token::ContinueToken;
@@ -7,7 +7,7 @@ use super::check_refusal;
 
 const META: &str = "meta.example/v1";
 
-/// The bytes as a token, as the document inside one, and as the place that a token of ours names.
+/// The bytes as a token, as the document in a token, and as the position of a token.
 pub fn continue_token(data: &[u8]) {
     if let Ok(text) = std::str::from_utf8(data) {
         check(text);
@@ -32,7 +32,7 @@ fn check(text: &str) -> Option<ContinueToken> {
             return None;
         }
     };
-    // A key is the collection's prefix and the suffix, if there is one: no step of it may lead out again, nor be empty.
+    // A key is the collection's prefix and an optional suffix: no segment may leave the collection or be empty.
     let suffix = token.suffix();
     let leads_out = suffix.split('/').any(|step| matches!(step, "" | "." | ".."));
     assert!(suffix.is_empty() || !leads_out, "{suffix:?}");

@@ -1,4 +1,4 @@
-//! Credentials: headers, tokens, token files, keys and certificates, all of them from strangers or by hand.
+//! Credentials: headers, tokens, token files, keys and certificates.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
@@ -12,15 +12,15 @@ use auth::identity::{ANONYMOUS, AUTHENTICATED};
 use auth::{Authenticated, Authenticator};
 use rustls_pki_types::CertificateDer;
 
-/// A moment at which the certificates of the corpus are valid.
+/// A time at which the certificates of the corpus are valid.
 const NOW: Duration = Duration::from_secs(1_800_000_000);
 
 const CA: &[u8] = include_bytes!("../corpus/certificates/ca.der");
 
-/// No account exists: a forged token gets no further.
-struct Nobody;
+/// No account exists: a forged token is refused at the latest here.
+struct NoAccounts;
 
-impl AccountSource for Nobody {
+impl AccountSource for NoAccounts {
     fn service_account(&self, _: &str, _: &str) -> Option<Incarnation> {
         None
     }
@@ -38,14 +38,15 @@ impl AccountSource for Nobody {
     }
 }
 
-/// An `Authorization` header, taken to everybody who knows tokens: nobody comes in with it.
+/// An `Authorization` header, passed to every token authenticator: none may accept it.
 pub fn credentials(data: &[u8]) {
     static AUTHENTICATOR: OnceLock<Authenticator> = OnceLock::new();
     let authenticator = AUTHENTICATOR.get_or_init(|| {
         let domains = NameDomains::new("example.org");
         let keys = VerificationKey::from_pem(&pem("CERTIFICATE", CA)).expect("the corpus has an authority");
-        let accounts = ServiceAccountTokens::new(vec!["issuer".to_owned()], keys, Arc::new(Nobody), domains);
-        let tokens = StaticTokens::parse(b"a-token-that-nobody-guesses,user,1").expect("a good file");
+        let accounts =
+            ServiceAccountTokens::new(vec!["issuer".to_owned()], keys, Arc::new(NoAccounts), domains);
+        let tokens = StaticTokens::parse(b"an-unguessable-token,user,1").expect("a good file");
         Authenticator::new().with_tokens(tokens).with_tokens(accounts).with_anonymous()
     });
     let Ok(header) = std::str::from_utf8(data) else { return };
@@ -65,8 +66,8 @@ pub fn credentials(data: &[u8]) {
     assert_eq!(shown.warning().is_some(), bearer == Bearer::ExtraSpace);
 }
 
-/// A token file: an error is a line that says where, and a file that is read is read whole. Also one made from the
-/// bytes, whose tokens must all be found.
+/// A token file: an error is one line with the position, and a valid file is read completely. Also a file built from
+/// the bytes, whose tokens must all be found.
 pub fn token_file(data: &[u8]) {
     let lines = data.iter().filter(|&&byte| byte == b'\n').count() + 1;
     match StaticTokens::parse(data) {
@@ -94,7 +95,7 @@ pub fn token_file(data: &[u8]) {
     }
 }
 
-/// Certificates in DER, one behind the other, and files of certificates and keys in PEM.
+/// Certificates in DER, one after the other, and files of certificates and keys in PEM.
 pub fn certificates(data: &[u8]) {
     static KNOWN: OnceLock<ClientCertificates> = OnceLock::new();
     let certificates = KNOWN.get_or_init(|| {
@@ -125,7 +126,7 @@ pub fn certificates(data: &[u8]) {
     }
 }
 
-/// Takes apart what looks like DER sequences one behind the other; the last gets what is left.
+/// Splits concatenated DER sequences; the last part is the rest.
 fn chain(mut data: &[u8]) -> Vec<CertificateDer<'static>> {
     let mut chain = Vec::new();
     while !data.is_empty() && chain.len() < 4 {

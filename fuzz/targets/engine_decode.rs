@@ -1,11 +1,11 @@
-//! Decoders: records, segments and checkpoints from any bytes, with checksums that always match.
+//! Decoders of the engine: records, segments and checkpoints from any bytes, with matching checksums.
 //!
 //! ```text
-//! bytes ─► in place of records, of a segment, of a checkpoint ┐
-//!       └► edits of all files of a store that was looked after ┴► open, read and follow everything, write
+//! bytes ─► in place of records, of a segment, of a checkpoint ─┐
+//!       └► edits of all files of a store after maintenance ────┴► open, read and follow everything, write
 //! ```
 //!
-//! Whoever can write to the directory can compute checksums too; none of what he writes may end the process.
+//! An attacker who can write to the directory can compute checksums too; no content may end the process.
 
 use engine::fault::{Disk, Sabotage, Sabotaged};
 
@@ -15,17 +15,17 @@ use crate::input::Input;
 /// Most edits of one input.
 const EDITS_MAX: usize = 24;
 
-/// The segment that a store begins with.
+/// The first segment of a store.
 const FIRST: &str = "0000000001.segment";
 
-/// Puts the bytes where a store keeps its own.
+/// Puts the bytes where a store has its own.
 pub fn engine_decode(data: &[u8]) {
     let _any_checksum = Sabotaged::with(Sabotage::CrcIgnored);
     let mut input = Input::new(data);
     let kind = input.below(8);
     let mut files = if kind < 4 { sound().clone() } else { looked_after().clone() };
     match kind {
-        // A segment and nothing else: its records, or all of it.
+        // A segment only: its records, or all of it.
         0 => {
             let at = 4096 + 8 * input.below(64);
             overwrite(first_content(&mut files), at, input.rest());
@@ -53,7 +53,7 @@ fn first_content(files: &mut Files) -> &mut Vec<u8> {
     files.get_mut(FIRST).expect("a store begins with its first segment")
 }
 
-/// Overwrites a few bytes in a few places that mean something.
+/// Overwrites a few bytes at positions with a meaning.
 fn edit(mut files: Vec<&mut Vec<u8>>, input: &mut Input) {
     for _ in 0..EDITS_MAX {
         if input.is_empty() {
@@ -61,10 +61,10 @@ fn edit(mut files: Vec<&mut Vec<u8>>, input: &mut Input) {
         }
         let file = input.below(files.len());
         let at = match input.below(4) {
-            // Headers, and the notes of a segment.
+            // Headers, and the footer of a segment.
             0 => input.below(128),
             1 => 1024 * (1 + input.below(3)) + input.below(128),
-            // The first records, or what a checkpoint says of segments; and what lies behind.
+            // The first records, or a checkpoint's segment list; and the bytes behind.
             2 => 4096 + input.below(256),
             _ => 4096 + 8 * input.below(1 << 12),
         };

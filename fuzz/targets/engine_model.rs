@@ -1,4 +1,4 @@
-//! The engine's index against a map: bytes decide what is written, deleted and asked for.
+//! The engine's index against a map: the bytes select writes, deletes and reads.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use engine::{
 use super::engine_recovery::open;
 use crate::input::Input;
 
-/// Most steps for one input; each is a commit or a look at everything.
+/// Most steps for one input; each is a commit or a complete read.
 const STEPS_MAX: usize = 400;
 
 /// A state: revision, revision of the creation, value around the stamp.
@@ -23,10 +23,10 @@ struct State {
 
 type States = BTreeMap<Vec<u8>, State>;
 
-/// Commits, snapshots, ranges, counts, compactions and reopening, each held against a map for every revision.
+/// Commits, snapshots, ranges, counts, compactions and reopening, each compared with a map for every revision.
 pub fn engine_model(data: &[u8]) {
     let mut input = Input::new(data);
-    // Tails, syncs and crashes are the business of other tests; here only the order of things counts.
+    // Other tests cover tails, syncs and crashes; this one covers the order of operations.
     let disk = Disk::new(1);
     let opened = || open(&disk).expect("a store of our own opens");
     let (mut engine, mut stepper) = opened();
@@ -79,7 +79,7 @@ pub fn engine_model(data: &[u8]) {
     assert_eq!((engine.stats().keys, engine.health()), (keys, Ok(())));
 }
 
-/// Few keys, so that they meet again; many enough that the tree has several levels.
+/// Few keys, so that they repeat; enough for a tree of several levels.
 fn key(input: &mut Input) -> Vec<u8> {
     let number = input.byte();
     match number {

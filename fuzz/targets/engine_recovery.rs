@@ -1,7 +1,8 @@
-//! Recovery: whatever stands in the store's directory, it opens or says in one line why not; what it then shows stays.
+//! Recovery: whatever the store's directory contains, it opens or reports why not in one line; the opened state is
+//! stable.
 //!
 //! ```text
-//! nothing, a sound store, or one that was looked after
+//! nothing, an intact store, or one after maintenance
 //!                           ─► edits from the bytes: overwrite, cut, move, forge with good checksums
 //!                           ─► open ─► read everything, follow everything, write ─► open again: the same
 //! ```
@@ -19,12 +20,12 @@ use crate::input::Input;
 /// Most edits of one input.
 const EDITS_MAX: usize = 24;
 
-/// Where records begin, their alignment and the bytes before their keys (docs/format.md).
+/// Start of the records, their alignment and the bytes before their keys (docs/format.md).
 const RECORDS_START: usize = 4096;
 const ALIGN: usize = 8;
 const HEAD_BYTES: usize = 72;
 
-/// Names that mean something to the store, and some that do not.
+/// File names that the store uses, and some that it does not.
 const NAMES: &[&str] = &[
     "0000000001.segment",
     "0000000002.segment",
@@ -42,7 +43,7 @@ const NAMES: &[&str] = &[
 
 pub(super) type Files = BTreeMap<String, Vec<u8>>;
 
-/// Edits the files of a store as the bytes say, opens it, looks at everything, writes, and opens it again.
+/// Edits the files of a store by the bytes, opens it, reads everything, writes, and opens it again.
 pub fn engine_recovery(data: &[u8]) {
     let mut input = Input::new(data);
     let mut files = match input.byte() & 3 {
@@ -64,7 +65,7 @@ pub(super) fn open(disk: &Disk) -> Result<(Engine, Stepper), OpenError> {
     fault::open(disk, &Options { segment_bytes: 32 * 1024, ..Options::new("/simulated") })
 }
 
-/// What a store on `disk` promises, whatever is on it.
+/// The invariants of a store on `disk`, whatever the disk contains.
 pub(super) fn check(disk: &Disk) {
     let (engine, mut stepper) = match open(disk) {
         Ok(opened) => opened,
@@ -100,13 +101,13 @@ pub(super) fn check(disk: &Disk) {
     let mut shown = shown;
     shown.remove(&b"/after"[..]);
     assert_eq!(again, shown, "the store shows other states than before");
-    // Where a forged number says that history was forgotten up to the future, it goes with the newest revision.
+    // A forged number may say that history is compacted up to the future; it then ends with the newest revision.
     if engine.stats().oldest == oldest {
         assert_eq!(follow(&engine), events.map(|count| count + 1));
     }
 }
 
-/// Every key with its revision and, where it can be read, its value.
+/// Every key with its revision and, if readable, its value.
 fn everything(engine: &Engine) -> BTreeMap<Vec<u8>, (u64, Option<Bytes>)> {
     let newest = engine.snapshot();
     let mut found = BTreeMap::new();
@@ -134,7 +135,7 @@ fn everything(engine: &Engine) -> BTreeMap<Vec<u8>, (u64, Option<Bytes>)> {
     found
 }
 
-/// How many events a tail from the oldest revision on sees; `None` where one of them is damaged.
+/// Number of events of a tail from the oldest revision; `None` if one of them is damaged.
 fn follow(engine: &Engine) -> Option<usize> {
     let oldest = engine.stats().oldest;
     let mut tail = engine.tail(oldest, Bytes::new()).expect("what is kept can be followed");
@@ -166,7 +167,7 @@ pub(super) fn sound() -> &'static Files {
     })
 }
 
-/// The files of a store with segments that were written anew, a checkpoint, and a log that goes on behind it.
+/// The files of a store with rewritten segments, a checkpoint, and a log that continues behind it.
 pub(super) fn looked_after() -> &'static Files {
     static LOOKED_AFTER: OnceLock<Files> = OnceLock::new();
     LOOKED_AFTER.get_or_init(|| {
@@ -182,7 +183,7 @@ pub(super) fn looked_after() -> &'static Files {
                 }
             }
             write_some(&engine, &mut stepper, 10);
-            // Once more, with the segments of the log and not only with what stands for it.
+            // Once more, with the original segments beside the rewritten ones.
             let _ = fault::now(engine.checkpoint());
         }
         stepper.close();
@@ -201,7 +202,7 @@ fn write_some(engine: &Engine, stepper: &mut Stepper, count: usize) {
         let value = format!("{{\"v\":\"\",\"x\":\"{}\"}}", "x".repeat(at * 37 % 1450)).into();
         let payload = Payload { attributes: key.clone(), value, stamp_at: Some(6), ..Payload::default() };
         let change = if at % 7 == 6 { Change::Delete(None) } else { Change::Put(payload) };
-        // A delete of what is gone already is refused, which is as good.
+        // A delete of an absent key is refused, which is fine too.
         let _ = stepper.write(engine, Write { key, expected: Expected::Any, change });
     }
 }
@@ -224,7 +225,7 @@ fn edit(files: &mut Files, input: &mut Input) {
         files.entry(name).or_insert_with(|| vec![0; 8192]);
         return;
     };
-    // Mostly somewhere near a record; files are no larger than two bytes can say, times 2.
+    // Mostly near a record; positions are two bytes times 2.
     let at = (input.below(1 << 16) << (input.byte() & 1)) % content.len();
     match kind {
         1 => content[at] ^= 1 << input.below(8),
@@ -245,7 +246,7 @@ fn edit(files: &mut Files, input: &mut Input) {
             files.insert(to, content);
         }
         7 => {
-            // A block that stands elsewhere too, as misdirected writes leave it.
+            // A block of another position, as after a misdirected write.
             let (from, to) = (at & !511, (input.below(1 << 16) & !511) % content.len());
             let len = (512 * (1 + input.below(8))).min(content.len() - from.max(to));
             content.copy_within(from..from + len, to);
@@ -257,18 +258,18 @@ fn edit(files: &mut Files, input: &mut Input) {
     }
 }
 
-/// A number that is likely to lie at a bound.
+/// A number that is likely to be at a limit.
 fn number(input: &mut Input) -> u64 {
     match input.below(6) {
         0 => input.u64(),
-        // Revisions end at 2^62. No store gets there by itself, so room is left for what is written here.
+        // Revisions end at 2^62. No store gets there, so some are left for the writes here.
         1 => (1 << 62) - 10 - input.below(4) as u64,
         2 => u64::MAX - input.below(4) as u64,
         _ => input.below(300) as u64,
     }
 }
 
-/// Changes a field of the segment's header in both its copies, and makes their checksums right.
+/// Changes a field of the segment's header in both copies, and corrects their checksums.
 fn forge_header(content: &mut [u8], input: &mut Input) {
     let field = input.pick(&[24, 8, 12, 16, 32, 40, 48, 56, 64, 72, 0]);
     let number = number(input).to_le_bytes();
@@ -280,7 +281,7 @@ fn forge_header(content: &mut [u8], input: &mut Input) {
     }
 }
 
-/// Changes a number in a checkpoint, in its header or somewhere in its blocks, and makes all checksums right.
+/// Changes a number in a checkpoint, in its header or in its blocks, and corrects all checksums.
 fn forge_checkpoint(content: &mut [u8], input: &mut Input) {
     if content.len() < 128 || content[..8] != *b"REVCKPT\n" {
         return;
@@ -313,7 +314,7 @@ fn forge_checkpoint(content: &mut [u8], input: &mut Input) {
     content[124..128].copy_from_slice(&crc);
 }
 
-/// Changes a field of a record's head, and makes its checksum right.
+/// Changes a field of a record's header, and corrects its checksum.
 fn forge_record(content: &mut [u8], input: &mut Input) {
     let Some(salt) = content.get(32..40).map(<[u8]>::to_vec) else { return };
     let mut at = RECORDS_START;
@@ -337,7 +338,7 @@ fn forge_record(content: &mut [u8], input: &mut Input) {
     if at + HEAD_BYTES > content.len() {
         return;
     }
-    // Not when it expires: the store would delete the key while it is looked at.
+    // Not its expiry: the store would delete the key during the reads.
     let (field, size) = input.pick(&[
         (8, 8),
         (16, 8),

@@ -1,13 +1,13 @@
-//! JSON text: what is read can be written, and from then on nothing changes.
+//! JSON text: a parsed document can be written, and then reads and writes the same.
 
 use api::json::{Value, parse, parse_reporting_duplicates, write_pretty};
 
 use super::text;
 
-/// Most duplicate members that are reported for one document.
+/// Most duplicate members reported for one document.
 const REPORTED_MAX: usize = 100;
 
-/// Reads, writes, reads again: the same value, and the same text from the first writing on, compact or indented.
+/// Parses, writes, parses again: the same value, and the same text from the first writing on, compact or indented.
 pub fn json_text(data: &[u8]) {
     let Ok(value) = parse(data) else {
         assert!(parse_reporting_duplicates(data).is_err(), "the two readers disagree");
@@ -26,7 +26,7 @@ pub fn json_text(data: &[u8]) {
     assert_eq!(parse(&pretty).expect("what was indented can be read"), again);
 }
 
-/// Equal, numbers by value: a whole double is written without a fraction and comes back as an integer.
+/// Equality with numbers by value: a whole double is written without a fraction and read as an integer.
 fn is_same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Float(a), Value::Int(b)) => *a == *b as f64,

@@ -1,4 +1,4 @@
-//! The target bodies, one file for each thing that is tried.
+//! The fuzz targets, one file for each area.
 
 pub mod accept;
 pub mod apply;
@@ -31,7 +31,7 @@ fn text(value: &Value) -> Vec<u8> {
     out
 }
 
-/// What every refusal promises: a code of the 4xx family (or one given), a sentence, and a body that can be written.
+/// Invariants of every refusal: a code of 4xx (or the given one), a message, and a body that can be encoded.
 fn check_refusal(status: &Status, codes: &[u16]) {
     assert!(codes.contains(&status.code.as_u16()), "{} {}", status.code, status.message);
     assert!(!status.message.is_empty());

@@ -1,4 +1,4 @@
-//! Patches on real types: no panic, results that can be stored, and bounds on what little text can make.
+//! Patches on real types: no panic, results that can be stored, and limits on the size of results.
 
 use api::json::{Key, Object, Value, parse};
 use api::naming::CLUSTER;
@@ -14,10 +14,10 @@ use crate::document;
 use crate::input::Input;
 use crate::tree::Tree;
 
-/// Texts that one patch may be told about its members.
+/// Most reports about the members of one patch.
 const REPORTED_MAX: usize = 100;
 
-/// Types with lists of every sort: by key, by several keys, sets, atomic ones, and structs of one member each.
+/// Types with lists of every kind: by key, by several keys, sets, atomic ones, and structs of one member each.
 pub(super) const TYPES: &[&str] = &[
     "api.core.v1.Pod",
     "api.apps.v1.Deployment",
@@ -28,8 +28,8 @@ pub(super) const TYPES: &[&str] = &[
     "apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition",
 ];
 
-/// A choice of kind, type and form; then object and patch, as two texts with a zero byte between or made from the
-/// bytes.
+/// A choice of kind, type and form; then object and patch, as two texts with a zero byte between them, or built from
+/// the bytes.
 pub fn patch(data: &[u8]) {
     let mut input = Input::new(data);
     let kind = input.pick(&[PatchKind::Json, PatchKind::Merge, PatchKind::Strategic]);
@@ -43,7 +43,7 @@ pub fn patch(data: &[u8]) {
         let change = made(kind, message, &text, &mut input);
         (text, change)
     };
-    // The object is a stored one where it can be: in canonical form.
+    // The object is in canonical form if possible.
     let original = match decode(message, &original) {
         Ok(decoded) => Value::Object(decoded.object),
         Err(_) => match parse(&original) {
@@ -67,7 +67,7 @@ fn check(kind: PatchKind, message: &'static Message, original: Value, change: &[
     };
     assert!(patched.strict.len() <= REPORTED_MAX);
     let written = text(&patched.value);
-    // Escapes and doubles grow by at most six when written.
+    // Escapes and doubles grow at most sixfold when written.
     let bound = original_len + 6 * change.len() + 2 * COPIED_BYTES_MAX;
     assert!(written.len() <= bound, "{} bytes from {original_len} and {}", written.len(), change.len());
     assert!(parse(&written).is_ok(), "the result is nested too deeply to be read back");
@@ -85,13 +85,13 @@ fn check(kind: PatchKind, message: &'static Message, original: Value, change: &[
     assert!(!go_print(&patched.value).is_empty());
 }
 
-/// What a JSON patch that was read makes of `original`; `None` where it fails.
+/// The result of a parsed JSON patch on `original`; `None` if it fails.
 fn model(original: &Value, change: &[u8]) -> Option<Tree> {
     let operations = parse(change).expect("it was read");
     carried_out(operations.as_array().unwrap_or_default(), original)
 }
 
-/// RFC 7386 §2, to the letter.
+/// RFC 7386 §2, literally.
 pub(super) fn merged(target: Value, patch: &Value) -> Value {
     let Value::Object(patch) = patch else { return patch.clone() };
     let mut target = match target {
@@ -109,7 +109,7 @@ pub(super) fn merged(target: Value, patch: &Value) -> Value {
     target.into()
 }
 
-/// A patch that has to do with the object.
+/// A patch for the object.
 pub(super) fn made(
     kind: PatchKind,
     message: &'static Message,
@@ -124,7 +124,7 @@ pub(super) fn made(
     }
     let mut change = parse(&document::object(message, input)).unwrap_or_default();
     if input.byte() & 1 == 1 {
-        // A change of what is there, rather than something else of the same type.
+        // A change of the present value instead of another value of the same type.
         change = original.clone();
     }
     if kind == PatchKind::Strategic {
@@ -147,7 +147,7 @@ fn operation(original: &Value, input: &mut Input) -> Value {
     members.into()
 }
 
-/// A JSON pointer to something in `value`, or just beside it.
+/// A JSON pointer to a value in `value`, or just beside one.
 fn pointer(value: &Value, input: &mut Input) -> String {
     let mut path = String::new();
     let mut at = Some(value);
@@ -179,7 +179,7 @@ fn pointer(value: &Value, input: &mut Input) -> String {
     path
 }
 
-/// Puts directives into some of the objects of a strategic merge patch.
+/// Inserts directives into some objects of a strategic merge patch.
 fn direct(value: &mut Value, input: &mut Input) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(|item| direct(item, input)),

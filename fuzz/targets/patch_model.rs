@@ -1,4 +1,5 @@
-//! JSON Patch as RFC 6902 and semantics §6.2 tell it, one operation after the other, without a thought for cost.
+//! A reference model of JSON Patch (RFC 6902, docs/api/patches.md#json-patch): one operation after the other, without
+//! regard to cost.
 
 use api::json::{DEPTH_MAX, Value};
 
@@ -8,8 +9,8 @@ use crate::tree::Tree;
 /// Bytes that `copy` operations may add to a document.
 pub(super) const COPIED_BYTES_MAX: usize = 3 * 1024 * 1024;
 
-/// The document after the operations; `None` where one of them fails. An operation has the members that the RFC gives
-/// it; what has another form is another test's business.
+/// The document after the operations; `None` if one of them fails. Operations have the members that the RFC requires;
+/// other forms are tested elsewhere.
 pub(super) fn carried_out(operations: &[Value], document: &Value) -> Option<Tree> {
     let mut document = Tree::from(document);
     let mut copied = 0;
@@ -44,19 +45,19 @@ pub(super) fn carried_out(operations: &[Value], document: &Value) -> Option<Tree
     Some(document)
 }
 
-/// What follows each slash, unescaped; what stands before the first means nothing.
+/// The segments after each slash, unescaped; text before the first is ignored.
 fn steps(pointer: &str) -> Vec<String> {
     pointer.split('/').skip(1).map(|step| step.replace("~1", "/").replace("~0", "~")).collect()
 }
 
-/// An index is written as numbers are, and a negative one counts from the end.
+/// An index has the form of a number, and a negative one counts from the end.
 fn index(step: &str, len: usize) -> Option<usize> {
     let n: i64 = step.parse().ok().filter(|n: &i64| n.to_string() == step)?;
     let n = if n < 0 { n + i64::try_from(len).ok()? } else { n };
     usize::try_from(n).ok().filter(|n| *n < len)
 }
 
-/// What is there. A member that is not there is `null`, an element that is not there is an error.
+/// The value at the pointer. An absent member is `null`, an absent element is an error.
 fn found(tree: &Tree, steps: &[String]) -> Option<Tree> {
     let Some((step, rest)) = steps.split_first() else { return Some(tree.clone()) };
     match tree {
@@ -69,13 +70,13 @@ fn found(tree: &Tree, steps: &[String]) -> Option<Tree> {
     }
 }
 
-/// The document with `value` added at the place, or in place of what is there.
+/// The document with `value` added at the pointer, or replacing the value there.
 fn put(document: Tree, path: &str, value: Tree, adds: bool) -> Option<Tree> {
     if path.is_empty() {
         return Some(value).filter(|value| !matches!(value, Tree::Leaf(_)));
     }
     let steps = steps(path);
-    // What could not be read back is not made.
+    // A result that cannot be parsed again is refused.
     if steps.len() + value.nesting() > DEPTH_MAX - 1 {
         return None;
     }
@@ -95,7 +96,7 @@ fn put(document: Tree, path: &str, value: Tree, adds: bool) -> Option<Tree> {
     .map(|(document, ())| document)
 }
 
-/// The document without what is at the place, and that.
+/// The document without the value at the pointer, and the value.
 fn taken(document: Tree, path: &str) -> Option<(Tree, Tree)> {
     edited(document, &steps(path), |parent, step| match parent {
         Tree::Map(members) => members.remove(step),
@@ -104,7 +105,7 @@ fn taken(document: Tree, path: &str) -> Option<(Tree, Tree)> {
     })
 }
 
-/// The document after an edit of the container that the last step is in.
+/// The document after an edit of the container of the last segment.
 fn edited<T>(
     mut document: Tree,
     steps: &[String],

@@ -1,4 +1,4 @@
-//! Two-way patches: what turns one object into another is made from both, as clients make it, and does that.
+//! Two-way patches: the patch that turns one object into another is computed as clients do, and has that result.
 
 use api::json::{Object, Value, parse};
 use api::naming::CLUSTER;
@@ -12,7 +12,7 @@ use crate::document;
 use crate::input::Input;
 use crate::tree::Tree;
 
-/// A type and two objects of it, made from choices: something else, or the first with changes.
+/// A type and two objects of it, built from choices: unrelated ones, or the first with changes.
 pub fn patch_round_trip(data: &[u8]) {
     let mut input = Input::new(data);
     let stem = input.pick(patch::TYPES);
@@ -42,8 +42,8 @@ pub fn patch_round_trip(data: &[u8]) {
     }
 }
 
-/// The object in canonical form and such that a patch can say it: `null` deletes, so no value has it inside; and what
-/// merges by key or as a set has keys and has them once. `None` if it is no object of the type.
+/// The object in canonical form and expressible by a patch: `null` deletes, so no value contains it, and lists that
+/// merge by key or as a set have unique keys. `None` if it does not fit the type.
 fn patchable(message: &'static Message, value: Value) -> Option<Object> {
     let mut object: Value = conform(message, value).ok()?.object.into();
     simplify(Known::Struct(message), PatchStrategy::default(), &mut object);
@@ -75,7 +75,7 @@ fn simplify(known: Known, strategy: PatchStrategy, value: &mut Value) {
     }
 }
 
-/// What is known about a value by the schema.
+/// Schema information of a value.
 #[derive(Clone, Copy)]
 enum Known {
     Struct(&'static Message),
@@ -94,7 +94,7 @@ impl Known {
         }
     }
 
-    /// What is known about a member, for a list about its elements, and how it merges.
+    /// Schema information of a member, for a list that of its elements, and the merge strategy.
     fn member(self, name: &str) -> (Known, PatchStrategy) {
         match self {
             Known::Struct(message) => match message.field(name) {
@@ -111,7 +111,7 @@ impl Known {
     }
 }
 
-/// The patch that makes `second` of `first`: a strategic one where something is known, a merge patch where not.
+/// The patch that turns `first` into `second`: a strategic one with schema information, otherwise a merge patch.
 fn difference(known: Known, first: &Object, second: &Object) -> Object {
     let mut patch = Object::new();
     let present = |object: &Object, name: &str| object.get(name).is_some_and(|value| !value.is_null());
@@ -138,7 +138,7 @@ fn difference(known: Known, first: &Object, second: &Object) -> Object {
     patch
 }
 
-/// The difference of two objects, with the members to retain where a patch of them may say that.
+/// The difference of two objects, with `$retainKeys` where the strategy has it.
 fn element_difference(known: Known, strategy: PatchStrategy, old: &Object, new: &Object) -> Object {
     let mut change = difference(known, old, new);
     if strategy.retain_keys && !change.is_empty() {
@@ -191,7 +191,7 @@ fn differ_as_sets(name: &str, (old, new): (&[Value], &[Value]), patch: &mut Obje
         (name.to_owned(), without(new, old)),
         (format!("$setElementOrder/{name}"), new.to_vec()),
     ] {
-        // The order is said even when it is empty, the others when there is something to say.
+        // The order is given even when empty, the other directives only when needed.
         if !items.is_empty() || member.starts_with("$setElementOrder") {
             patch.insert(member, Value::Array(items));
         }

@@ -38,7 +38,7 @@ const METHODS: &[Method] = &[
     Method::TRACE,
 ];
 
-/// A query string, read as the options of every verb; and one made from the bytes, which must come back.
+/// A query string, read as the options of every verb; and one built from the bytes, which must be read back.
 pub fn query(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let query = Query::parse(text);
@@ -73,14 +73,14 @@ pub fn query(data: &[u8]) {
         Ok(_) => assert!(text.bytes().all(|byte| byte.is_ascii_digit()), "{text}"),
         Err(status) => check_refusal(&status, &[400]),
     }
-    // Whatever is escaped comes back.
+    // Escaped text is read back.
     let escaped: String = data.iter().map(|byte| format!("%{byte:02X}")).collect();
     let query = Query::parse(&format!("x=1&{escaped}={escaped}&{escaped}"));
     let own = if text == "x" { "1" } else { text };
     assert_eq!(query.first(text), Some(own));
 }
 
-/// A path, perhaps with a query behind a `?`, asked for with every method.
+/// A path, with an optional query after `?`, requested with every method.
 pub fn request_path(data: &[u8]) {
     let Ok(url) = std::str::from_utf8(data) else { return };
     let (path, raw_query) = url.split_once('?').unwrap_or((url, ""));
@@ -96,7 +96,7 @@ pub fn request_path(data: &[u8]) {
             assert!(parts.iter().all(|part| part.is_empty()) && !info.is_long_running());
             continue;
         }
-        // A collection that a selector narrows to a name: the name must be one.
+        // A collection that a selector narrows to a name: the name must be valid.
         if !info.name.is_empty() && !info.name_in_path {
             assert!(is_path_segment(&info.name), "{}", info.name);
         }

@@ -1,11 +1,11 @@
-//! Scalars that JSON writes as text: the canonical form is a fixed point and means the same.
+//! Scalars that JSON writes as text: the canonical form is a fixed point with the same value.
 
 use std::cmp::Ordering;
 
 use api::schema::scalars::quantity::Quantity;
 use api::schema::scalars::{bytes, duration, quantity, time};
 
-/// The text as each of the scalars; a line end parts two quantities that are added and compared.
+/// The text as each of the scalars; a line end separates two quantities that are added and compared.
 pub fn scalars(data: &[u8]) {
     let encoded = bytes::encode(data);
     assert_eq!(bytes::canonical(&encoded).as_deref(), Ok(encoded.as_str()));
@@ -44,7 +44,7 @@ pub fn scalars(data: &[u8]) {
 }
 
 fn compute(a: Quantity, b: Quantity) {
-    // A sum may be larger than what is read, which is capped; it need only have a text.
+    // A sum may exceed the largest readable quantity; it only needs a text.
     assert!(!a.plus(b).to_text().is_empty());
     for quantity in [a, b, a.rounded_up_to_milli()] {
         let text = quantity.to_text();

@@ -11,10 +11,10 @@ use api::schema::table::Message;
 use crate::document;
 use crate::input::Input;
 
-/// Most texts of strict decoding for one document.
+/// Most reports of strict decoding for one document.
 const STRICT_MAX: usize = 100;
 
-/// A line that names a type (`api.core.v1.Pod`; any other text stands for some type), then the document.
+/// A line with the name of a type (`api.core.v1.Pod`; any other text selects some type), then the document.
 pub fn schema_text(data: &[u8]) {
     let end = data.iter().position(|&byte| byte == b'\n').unwrap_or(data.len());
     let (line, rest) = data.split_at(end);
@@ -23,7 +23,7 @@ pub fn schema_text(data: &[u8]) {
     check(message, rest.get(1..).unwrap_or_default());
 }
 
-/// A type and a document that mostly fits it, made from the bytes.
+/// A type and a document that mostly fits it, built from the bytes.
 pub fn schema_objects(data: &[u8]) {
     let mut input = Input::new(data);
     let message = some_message(&mut input);
@@ -39,7 +39,7 @@ pub(super) fn some_message(input: &mut Input) -> &'static Message {
 fn check(message: &'static Message, text: &[u8]) {
     let by_text = decode(message, text);
     if let Ok(tree) = api::json::parse(text) {
-        // The tree form has lost duplicates and the first of equal names' place, hence only the object is compared.
+        // The tree has no duplicate members and keeps the last of them, so only the object is compared.
         let by_tree = conform(message, tree);
         match (&by_text, &by_tree) {
             (Ok(a), Ok(b)) => assert_eq!(a.object, b.object, "{}", message.name),
@@ -57,7 +57,7 @@ fn check(message: &'static Message, text: &[u8]) {
     }
 }
 
-/// What must hold for every object that decoding made.
+/// Invariants of every decoded object.
 pub(super) fn check_canonical(message: &'static Message, object: Object) {
     let mut encoded = Vec::new();
     encode(message, &object, &mut encoded);

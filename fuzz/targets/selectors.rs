@@ -1,4 +1,4 @@
-//! Selectors: the canonical form of whatever parses parses to the same.
+//! Selectors: the canonical form of a parsed selector parses to the same.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use api::selector::{FieldSelector, FieldTerms, LabelSelector};
 use super::check_refusal;
 use crate::input::Input;
 
-/// Reads a label selector, writes it, reads it again: equal, and matching the same labels.
+/// Parses a label selector, writes it, parses it again: equal, and matching the same labels.
 pub fn label_selector(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let selector = match LabelSelector::parse(text) {
@@ -23,7 +23,7 @@ pub fn label_selector(data: &[u8]) {
     assert_eq!(again.to_string(), canonical);
     assert!(selector.requirements().is_sorted_by_key(|requirement| requirement.key()));
 
-    // Labels that are likely to decide: those asked for, with the values asked for.
+    // Labels that are likely to matter: the selected keys with the selected values.
     let mut labels: BTreeMap<&str, &str> = BTreeMap::new();
     for (at, requirement) in selector.requirements().iter().enumerate() {
         if data[at % data.len()] & 1 == 1 {
@@ -34,7 +34,7 @@ pub fn label_selector(data: &[u8]) {
     assert_eq!(selector.matches(|key| labels.get(key).copied()), holds && !selector.is_nothing());
 }
 
-/// Reads a field selector, writes it, reads it again: the same terms; and asks every resource what it means.
+/// Parses a field selector, writes it, parses it again: the same terms; and resolves it for every resource.
 pub fn field_selector(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let terms = match FieldTerms::parse(text) {
@@ -43,7 +43,7 @@ pub fn field_selector(data: &[u8]) {
     };
     let canonical = terms.to_string();
     let again = FieldTerms::parse(&canonical).expect("the canonical form parses");
-    // Terms are sorted as they are written, so that `a==b` and `a=a` change places in canonical form.
+    // Terms are sorted by their text, so that `a==b` and `a=a` change order in canonical form.
     let sorted = |terms: &FieldTerms| {
         let mut terms = terms.terms().to_vec();
         terms.sort_by(|a, b| (&a.label, a.equals, &a.value).cmp(&(&b.label, b.equals, &b.value)));
@@ -59,7 +59,7 @@ pub fn field_selector(data: &[u8]) {
             assert_eq!(selector.is_everything(), terms.terms().is_empty());
             let slot =
                 |at: usize| terms.terms().get(at % terms.terms().len().max(1)).map_or("", |term| &term.value);
-            // The name asked for is a condition: another one is never selected.
+            // The required name is a condition: another one is never selected.
             if let Some(name) = selector.exact_name() {
                 assert!(!selector.matches(&format!("{name}x"), "", slot));
             }

@@ -1,4 +1,4 @@
-//! Tables: every stored object has a row or a reason, and what is written is JSON.
+//! Tables: every stored object has a row or an error, and the output is JSON.
 
 use std::sync::Arc;
 
@@ -16,8 +16,8 @@ use crate::input::Input;
 
 const INCLUDES: &[IncludeObject] = &[IncludeObject::None, IncludeObject::Metadata, IncludeObject::Object];
 
-/// A resource, and an object of it: the stored form of one made by schema, one with any member of any type, or the
-/// bytes themselves.
+/// A resource and an object of it: the stored form of one built by schema, one with arbitrary members, or the bytes
+/// themselves.
 pub fn table(data: &[u8]) {
     let mut input = Input::new(data);
     let resource = some_resource(&mut input);
@@ -39,7 +39,7 @@ pub fn table(data: &[u8]) {
     check(format, include, &stored);
 }
 
-/// Columns of a custom resource: paths, one a line up to a zero byte, and the object behind it.
+/// Columns of a custom resource: one path per line up to a zero byte, and the object after it.
 pub fn printer_columns(data: &[u8]) {
     let mut input = Input::new(data);
     let paths = String::from_utf8_lossy(input.section()).into_owned();
@@ -62,7 +62,7 @@ fn check(format: Arc<TableFormat>, include: IncludeObject, stored: &[u8]) {
     let parsed = parse(stored);
     if let Some(range) = metadata_range(stored) {
         assert!(stored[range.clone()].starts_with(b"{"));
-        // Damaged objects may have half of it; of sound ones it is the metadata, whole.
+        // Damaged objects may lack parts; of intact ones it is the complete metadata.
         if let Ok(object) = &parsed {
             let metadata = parse(&stored[range]).expect("a member of a document is one");
             assert!(
@@ -96,8 +96,7 @@ fn check(format: Arc<TableFormat>, include: IncludeObject, stored: &[u8]) {
     }
 }
 
-/// Whether an object has a member twice: then the first counts for one reader and the last for another. No stored
-/// object does.
+/// Whether an object has a member twice, so that readers disagree. No stored object has.
 fn repeats(stored: &[u8]) -> bool {
     api::json::parse_reporting_duplicates(stored).is_ok_and(|(_, duplicates)| !duplicates.is_empty())
 }

@@ -1,4 +1,4 @@
-//! Validation: whatever an object of a built-in kind holds, judging it ends, in sentences.
+//! Validation: it ends with readable errors, whatever an object of a built-in kind contains.
 
 use api::field::FieldError;
 use api::naming::CLUSTER;
@@ -11,10 +11,10 @@ use super::selectors::some_resource;
 use crate::document;
 use crate::input::Input;
 
-/// Most faults that are collected before validation stops, and those of the step in which it notices.
+/// Most errors collected before validation stops, and those of the step in which it stops.
 const FAULTS_MAX: usize = 1000;
 
-/// Two objects of one resource, made by schema: each as a new object, and the second as an update of the first.
+/// Two objects of one resource, built by schema: each as a new object, and the second as an update of the first.
 pub fn validate(data: &[u8]) {
     let mut input = Input::new(data);
     let resource = some_resource(&mut input);

@@ -1,8 +1,7 @@
-//! Every write path keeps the schema's invariants: whatever is sent, by whichever verb and in whichever form, what is
-//! stored afterwards is complete, valid and owned.
+//! Write path: after any request by any verb in any encoding, the stored object is complete, valid and owned.
 //!
 //! ```text
-//! a kind ─► a valid object ─► changes from the bytes ─► POST, PUT, patches, apply, status, DELETE ─► what is there now?
+//! a kind ─► a valid object ─► changes from the bytes ─► POST, PUT, patches, apply, status, DELETE ─► stored object
 //! ```
 
 use std::sync::LazyLock;
@@ -27,14 +26,14 @@ use crate::server::{Answer, NAMESPACE, Server};
 /// Most requests of one input.
 const STEPS_MAX: usize = 8;
 
-/// The object that everything is about.
+/// The object of all requests.
 const NAME: &str = "it";
 
-/// What a write may be answered with when it is not taken. A 500 is upstream's answer to applies and strategic merges
-/// that do not fit their types, and has no reason.
+/// The codes of refused writes. A 500 without a reason is kube-apiserver's answer to applies and strategic merges
+/// that do not fit their types.
 const REFUSALS: &[u16] = &[400, 404, 409, 413, 422, 500];
 
-/// Managers that the writes are made by.
+/// The field managers of the writes.
 const MANAGERS: &[&str] = &["one", "two"];
 
 /// A valid object of each of some kinds, by version and plural.
@@ -43,33 +42,33 @@ static OBJECTS: LazyLock<Object> = LazyLock::new(|| match parse(include_bytes!("
     other => panic!("{other:?}"),
 });
 
-/// A kind, and a life of an object of it, made from choices.
+/// A kind, and the life of an object of it, built from choices.
 pub fn writes(data: &[u8]) {
     let mut input = Input::new(data);
     let (kind, valid) = OBJECTS.iter().nth(input.below(OBJECTS.len())).expect("one of them");
     let (api_version, plural) = kind.rsplit_once('/').expect("version and plural");
-    let mut story = Story::begin(api_version, plural, valid);
-    story.write("POST", "", "application/json", story.valid.clone(), &mut input);
+    let mut sequence = Sequence::begin(api_version, plural, valid);
+    sequence.write("POST", "", "application/json", sequence.valid.clone(), &mut input);
     for _ in 0..STEPS_MAX {
         if input.is_empty() {
             break;
         }
-        story.step(&mut input);
+        sequence.step(&mut input);
     }
 }
 
-struct Story {
+struct Sequence {
     server: Server,
     resource: std::sync::Arc<Resource>,
     /// Path of the collection.
     path: String,
     valid: Value,
-    /// What is stored, as it is served.
+    /// The stored object, as it is served.
     stored: Option<Value>,
 }
 
-impl Story {
-    fn begin(api_version: &str, plural: &str, valid: &Value) -> Story {
+impl Sequence {
+    fn begin(api_version: &str, plural: &str, valid: &Value) -> Sequence {
         let server = Server::start();
         let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
         let resource = server.api.registry.resource(group, version, plural).expect("a built-in kind").clone();
@@ -80,7 +79,7 @@ impl Story {
         let members = valid.as_object_mut().expect("an object");
         members.insert("apiVersion", api_version.into());
         members.insert("kind", resource.table.kind.into());
-        Story { server, resource, path, valid, stored: None }
+        Sequence { server, resource, path, valid, stored: None }
     }
 
     fn message(&self) -> &'static Message {
@@ -92,9 +91,9 @@ impl Story {
         let item = format!("/{NAME}");
         let current = self.stored.clone().unwrap_or_else(|| self.valid.clone());
         let known = text(&current);
-        let patch = |kind: PatchKind, path: &str, story: &mut Story, input: &mut Input| {
-            let change = patch::made(kind, story.message(), &known, input);
-            story.send("PATCH", path, kind.media_type(), &change, input);
+        let patch = |kind: PatchKind, path: &str, sequence: &mut Sequence, input: &mut Input| {
+            let change = patch::made(kind, sequence.message(), &known, input);
+            sequence.send("PATCH", path, kind.media_type(), &change, input);
         };
         match input.below(12) {
             0 => self.write("POST", "", "application/json", self.valid.clone(), input),
@@ -147,7 +146,7 @@ impl Story {
             object.insert("kind", self.resource.table.kind.into());
             let applied = media_type == PatchKind::Apply.media_type();
             if applied {
-                // Whoever applies this owns it, though it becomes something else, here as at upstream.
+                // The applier owns this, although it is stored as something else, as with kube-apiserver.
                 object.remove("stringData");
             }
             let metadata = object.object_entry("metadata");
@@ -157,7 +156,7 @@ impl Story {
                     matches!(name, "name" | "labels" | "annotations" | "finalizers" | "ownerReferences");
                 own || !applied && name == "managedFields"
             });
-            // Saying nothing is owned as well, and not stored.
+            // Empty values are owned as well, and not stored.
             if applied && let Ok(canonical) = conform(self.message(), Value::Object(object.clone())) {
                 *object = canonical.object;
             }
@@ -165,7 +164,7 @@ impl Story {
         self.send(method, path, media_type, &text(&object), input);
     }
 
-    /// Sends a request and looks at what is there afterwards.
+    /// Sends a request and reads the stored object afterwards.
     fn send(&mut self, method: &str, path: &str, media_type: &str, body: &[u8], input: &mut Input) {
         let apply = media_type == PatchKind::Apply.media_type();
         let force = if apply && input.byte() & 1 == 1 { "&force=true" } else { "" };
@@ -185,11 +184,11 @@ impl Story {
         let now = Some(now).filter(|now| now.code != 404);
         self.stored = now.as_ref().map(|now| self.check(now, &shown));
         let unchanged = self.stored == before;
-        // What was refused, or only tried, has left no trace.
+        // A refused request or a dry run has no effect.
         assert!(unchanged || taken && dry_run.is_empty(), "{}", shown());
     }
 
-    /// What holds for everything that is stored; it is returned.
+    /// Checks the invariants of the stored object and returns it.
     fn check(&self, answer: &Answer, shown: &dyn Fn() -> String) -> Value {
         let served = || String::from_utf8_lossy(&answer.body);
         assert_eq!(answer.code, 200, "{}\n{}", served(), shown());
@@ -231,12 +230,12 @@ impl Story {
     }
 }
 
-/// Whether there is something at the end of a path.
+/// Whether there is a value at a path.
 fn exists(value: &Value, path: &[&Element<'_>]) -> bool {
     let Some((element, rest)) = path.split_first() else { return true };
     let next = match (element, value) {
         (Element::Field(name), Value::Object(members)) => members.get(name),
-        // A key that an element leaves out is empty, as those of all our lists are by default.
+        // An omitted key of an element is empty by default, as in all our lists.
         (Element::Key(keys), Value::Array(items)) => items.iter().find(|item| {
             let empty = Value::String(String::new());
             keys.iter().all(|(name, scalar)| Scalar::of(item.get(name).unwrap_or(&empty)) == *scalar)
@@ -249,7 +248,7 @@ fn exists(value: &Value, path: &[&Element<'_>]) -> bool {
     next.is_some_and(|next| exists(next, rest))
 }
 
-/// Takes one thing over from `other`: something small somewhere inside, or all there is.
+/// Copies one value from `other`: a small one, or all of it.
 fn graft(value: &mut Value, other: Value, input: &mut Input) {
     match (value, other) {
         (Value::Object(members), Value::Object(others)) if !others.is_empty() => {

@@ -1,4 +1,4 @@
-//! Every target over its corpus and over seeded random input, as ordinary tests.
+//! Runs every target over its corpus and over seeded random input, as ordinary tests.
 //!
 //! ```text
 //! corpus ─► run each ─┐
@@ -6,13 +6,13 @@
 //!                     random bytes ───────────────────────────────────────────────────► run ─► budget used up
 //! ```
 //!
-//! Without coverage as a guide this finds what is near the corpus, and that nothing broke since; the long runs are
-//! cargo-fuzz's. Each target has a budget of iterations, and of time because machines differ, so that which inputs
-//! are tried never depends on the clock, only how many. Environment:
+//! Without coverage guidance this finds failures near the corpus and regressions; the long runs are cargo-fuzz's.
+//! Each target has a budget of iterations, and of time because machines differ: the clock decides only how many
+//! inputs are tried, never which. Environment:
 //!
-//! - `FUZZ_ITERATIONS`: inputs per target, however long that takes;
-//! - `FUZZ_SECONDS`: seconds per target, however many inputs that is;
-//! - `FUZZ_SEED`: another sequence of inputs. A failure prints its seed, and where its input was written to.
+//! - `FUZZ_ITERATIONS`: inputs per target, without a time limit;
+//! - `FUZZ_SECONDS`: seconds per target, without a limit of inputs;
+//! - `FUZZ_SEED`: another sequence of inputs. A failure prints its seed and the file of its input.
 
 use std::fs;
 use std::panic::{self, AssertUnwindSafe};
@@ -21,16 +21,16 @@ use std::time::{Duration, Instant};
 
 use fuzz::{TARGETS, Target};
 
-/// Inputs per target when nothing else is said.
+/// Inputs per target by default.
 const ITERATIONS: u64 = 20_000;
 
-/// Time per target when nothing else is said.
+/// Time per target by default.
 const TIME: Duration = Duration::from_millis(1500);
 
-/// Longest input that is made. Targets are linear or nearly so; longer inputs are for cargo-fuzz.
+/// Longest generated input. Targets are about linear; longer inputs are for cargo-fuzz.
 const INPUT_BYTES_MAX: usize = 4096;
 
-/// An input that takes longer than this, on the slowest machine, is a failure.
+/// An input that takes longer than this, on the slowest machine, fails.
 const INPUT_TIME_MAX: Duration = Duration::from_secs(20);
 
 const SEED: u64 = 0x5eed_0000_f022_0001;
@@ -39,7 +39,7 @@ const SEED: u64 = 0x5eed_0000_f022_0001;
 struct Random(u64);
 
 impl Random {
-    /// Numbers that depend on the seed and the target's name.
+    /// A generator that depends on the seed and the target's name.
     fn new(seed: u64, name: &str) -> Self {
         let hash = name.bytes().fold(seed ^ 0xcbf2_9ce4_8422_2325, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
@@ -78,7 +78,7 @@ fn corpus_dir(target: &Target) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target.name)
 }
 
-/// Path and content of the corpus, sorted by path.
+/// Path and content of the corpus files, sorted by path.
 fn corpus(target: &Target) -> Vec<(PathBuf, Vec<u8>)> {
     let entries = fs::read_dir(corpus_dir(target)).expect("every target has a corpus");
     let mut files: Vec<PathBuf> = entries.map(|entry| entry.expect("a readable corpus").path()).collect();
@@ -90,7 +90,7 @@ fn corpus(target: &Target) -> Vec<(PathBuf, Vec<u8>)> {
     files.into_iter().map(read).collect()
 }
 
-/// An input from the pool, changed once or a few times; or, now and then, nothing but noise.
+/// An input from the pool with one or a few changes; occasionally random bytes.
 fn mutated(pool: &[Vec<u8>], words: &[&str], random: &mut Random) -> Vec<u8> {
     let mut input = match random.below(8) {
         0 => {
@@ -149,7 +149,7 @@ fn change(input: &mut Vec<u8>, pool: &[Vec<u8>], words: &[&str], random: &mut Ra
     }
 }
 
-/// Runs one input; a failure is told with all that is needed to see it again.
+/// Runs one input; a failure is reported with everything needed to repeat it.
 fn try_one(target: &Target, input: &[u8], what: &str) {
     let begun = Instant::now();
     let failed = panic::catch_unwind(AssertUnwindSafe(|| (target.run)(input)));
@@ -232,7 +232,7 @@ smoke! {
     yaml_text
 }
 
-/// Each target has its test here, its corpus, and its entry point for cargo-fuzz; and none of these is left over.
+/// Every target has a test here, a corpus and an entry point for cargo-fuzz, and there are no others.
 #[test]
 fn nothing_is_missing_for_any_target() {
     let names: Vec<&str> = TARGETS.iter().map(|target| target.name).collect();

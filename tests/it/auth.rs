@@ -1,4 +1,4 @@
-//! Who asks, and whether they may (semantics §13, §14, §19 items 16, 17, 21, 22, 24).
+//! Authentication and authorization end to end (docs/api/authentication.md, docs/api/authorization.md).
 
 use std::sync::{Arc, LazyLock, Weak};
 
@@ -11,13 +11,13 @@ use tests::client::Identity;
 use tests::{Client, Options, Server};
 use tokio::sync::Mutex;
 
-use crate::place::{Place, outcome, shared};
+use crate::fixture::{Fixture, outcome, shared};
 
 /// Users of the token file; the token is the name with `-token`.
 const TOKENS: &str =
     "alice-token,alice,1001,\"devs,ops\"\nbob-token,bob,1002\nroot-token,root,1003,system:masters\n";
 
-/// An authority of the tests' own, which the server is told to trust.
+/// A CA of the tests, which the server is configured to trust.
 static AUTHORITY: LazyLock<(String, Issuer<'static, KeyPair>)> = LazyLock::new(|| {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
@@ -28,8 +28,8 @@ static AUTHORITY: LazyLock<(String, Issuer<'static, KeyPair>)> = LazyLock::new(|
     (pem, Issuer::new(params, key))
 });
 
-/// The server of this topic, which knows users by token and by certificate.
-async fn place(topic: &str) -> Place {
+/// The server of this file, with token and certificate users.
+async fn fixture(topic: &str) -> Fixture {
     static SLOT: Mutex<Weak<Server>> = Mutex::const_new(Weak::new());
     let options = Options {
         flags: vec![
@@ -39,15 +39,15 @@ async fn place(topic: &str) -> Place {
         files: vec![("tokens.csv", TOKENS.to_owned()), ("clients.pem", AUTHORITY.0.clone())],
         ..Options::default()
     };
-    Place::on(shared(&SLOT, options).await, topic).await
+    Fixture::on(shared(&SLOT, options).await, topic).await
 }
 
-fn token(place: &Place, user: &str) -> Client {
-    place.client.with_token(&format!("{user}-token"))
+fn token(fixture: &Fixture, user: &str) -> Client {
+    fixture.client.with_token(&format!("{user}-token"))
 }
 
-/// A client with a certificate that the tests' authority signed, or that it did not.
-fn certified(place: &Place, user: &str, groups: &[&str], trusted: bool) -> Client {
+/// A client with a certificate that is signed by the tests' CA, or is not.
+fn certified(fixture: &Fixture, user: &str, groups: &[&str], trusted: bool) -> Client {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
     for group in groups {
@@ -62,12 +62,12 @@ fn certified(place: &Place, user: &str, groups: &[&str], trusted: bool) -> Clien
     let identity = Identity {
         certificate: signed.unwrap().pem().into_bytes(),
         key: key.serialize_pem().into_bytes(),
-        ..place.client.identity().clone()
+        ..fixture.client.identity().clone()
     };
     Client::new(identity)
 }
 
-/// The user that the server takes the client for.
+/// The user that the server sees for the client.
 async fn who(client: &Client) -> Value {
     let review = client.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", &json!({})).await;
     assert_eq!(review.status, 201, "{}", review.text());
@@ -76,110 +76,117 @@ async fn who(client: &Client) -> Value {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_anonymous_see_health_and_version_and_nothing_else() {
-    let place = place("anonymous").await;
-    let nobody = place.client.anonymous();
+    let fixture = fixture("anonymous").await;
+    let anonymous = fixture.client.anonymous();
     for path in ["/healthz", "/livez", "/readyz", "/version"] {
-        assert_eq!(nobody.get(path).await.status, 200, "§14.2 {path}");
+        assert_eq!(anonymous.get(path).await.status, 200, "rbac {path}");
     }
-    place
+    fixture
         .check_as(
-            &nobody,
+            &anonymous,
             &[
-                ("14.1", "GET $core/pods", "", "403 Forbidden: pods is forbidden: User \"system:anonymous\" cannot list resource \"pods\" in API group \"\" in the namespace \"$ns\""),
-                ("14.1", "GET $core/pods?watch=1", "", "403 Forbidden: pods is forbidden: User \"system:anonymous\" cannot watch resource \"pods\" in API group \"\" in the namespace \"$ns\""),
-                ("14.1", "GET $core/pods/p", "", "403 Forbidden: pods \"p\" is forbidden: User \"system:anonymous\" cannot get resource \"pods\" in API group \"\" in the namespace \"$ns\""),
-                ("14.1", "GET /apis/apps/v1/deployments", "", "403 Forbidden: deployments.apps is forbidden: User \"system:anonymous\" cannot list resource \"deployments\" in API group \"apps\" at the cluster scope"),
-                ("14.1", "PATCH $apps/deployments/d/scale", "{}", "403 Forbidden: deployments.apps \"d\" is forbidden: User \"system:anonymous\" cannot patch resource \"deployments/scale\" in API group \"apps\" in the namespace \"$ns\""),
-                ("14.1", "DELETE $core/pods", "", "403 Forbidden: pods is forbidden: User \"system:anonymous\" cannot deletecollection resource \"pods\" in API group \"\" in the namespace \"$ns\""),
-                ("14.1", "POST $core/pods", "{}", "403 Forbidden: pods is forbidden: User \"system:anonymous\" cannot create resource \"pods\" in API group \"\" in the namespace \"$ns\""),
-                ("14.1", "GET /", "", "403 Forbidden: forbidden: User \"system:anonymous\" cannot get path \"/\""),
-                ("14.1", "GET /api", "", "403 Forbidden: forbidden: User \"system:anonymous\" cannot get path \"/api\""),
-                ("14.1", "GET /openapi/v2", "", "403 Forbidden: forbidden: User \"system:anonymous\" cannot get path \"/openapi/v2\""),
-                ("14.1", "POST /version", "", "403 Forbidden: forbidden: User \"system:anonymous\" cannot post path \"/version\""),
-                ("14.1", "GET /a%3Cb%3E&c", "", "403 Forbidden: forbidden: User \"system:anonymous\" cannot get path \"/a&lt;b&gt;&amp;c\""),
-                // What does not exist is refused all the same: a refusal tells nothing.
-                ("3.1", "GET /api/v1/nothing", "", "403 Forbidden: nothing is forbidden: User \"system:anonymous\" cannot list resource \"nothing\" in API group \"\" at the cluster scope"),
-                ("3.1", "GET /apis/nothing.example.com/v1/things", "", "403 Forbidden: things.nothing.example.com is forbidden: …"),
-                ("13.8", "POST /apis/authentication.k8s.io/v1/selfsubjectreviews", "{}", "403 Forbidden: selfsubjectreviews.authentication.k8s.io is forbidden: …"),
+                ("authorizers", "GET $core/pods", "", "403 Forbidden: pods is forbidden: User \"system:anonymous\" cannot list resource \"pods\" in API group \"\" in the namespace \"$ns\""),
+                ("authorizers", "GET $core/pods?watch=1", "", "403 Forbidden: pods is forbidden: User \"system:anonymous\" cannot watch resource \"pods\" in API group \"\" in the namespace \"$ns\""),
+                ("authorizers", "GET $core/pods/p", "", "403 Forbidden: pods \"p\" is forbidden: User \"system:anonymous\" cannot get resource \"pods\" in API group \"\" in the namespace \"$ns\""),
+                ("authorizers", "GET /apis/apps/v1/deployments", "", "403 Forbidden: deployments.apps is forbidden: User \"system:anonymous\" cannot list resource \"deployments\" in API group \"apps\" at the cluster scope"),
+                ("authorizers", "PATCH $apps/deployments/d/scale", "{}", "403 Forbidden: deployments.apps \"d\" is forbidden: User \"system:anonymous\" cannot patch resource \"deployments/scale\" in API group \"apps\" in the namespace \"$ns\""),
+                ("authorizers", "DELETE $core/pods", "", "403 Forbidden: pods is forbidden: User \"system:anonymous\" cannot deletecollection resource \"pods\" in API group \"\" in the namespace \"$ns\""),
+                ("authorizers", "POST $core/pods", "{}", "403 Forbidden: pods is forbidden: User \"system:anonymous\" cannot create resource \"pods\" in API group \"\" in the namespace \"$ns\""),
+                ("authorizers", "GET /", "", "403 Forbidden: forbidden: User \"system:anonymous\" cannot get path \"/\""),
+                ("authorizers", "GET /api", "", "403 Forbidden: forbidden: User \"system:anonymous\" cannot get path \"/api\""),
+                ("authorizers", "GET /openapi/v2", "", "403 Forbidden: forbidden: User \"system:anonymous\" cannot get path \"/openapi/v2\""),
+                ("authorizers", "POST /version", "", "403 Forbidden: forbidden: User \"system:anonymous\" cannot post path \"/version\""),
+                ("authorizers", "GET /a%3Cb%3E&c", "", "403 Forbidden: forbidden: User \"system:anonymous\" cannot get path \"/a&lt;b&gt;&amp;c\""),
+                // Absent objects are refused too: a refusal reveals nothing.
+                ("stages", "GET /api/v1/nothing", "", "403 Forbidden: nothing is forbidden: User \"system:anonymous\" cannot list resource \"nothing\" in API group \"\" at the cluster scope"),
+                ("stages", "GET /apis/nothing.example.com/v1/things", "", "403 Forbidden: things.nothing.example.com is forbidden: …"),
+                ("identity-reviews", "POST /apis/authentication.k8s.io/v1/selfsubjectreviews", "{}", "403 Forbidden: selfsubjectreviews.authentication.k8s.io is forbidden: …"),
             ],
         )
         .await;
-    let refused = place.ask_as(&nobody, "GET $apps/deployments/d", "").await;
+    let refused = fixture.ask_as(&anonymous, "GET $apps/deployments/d", "").await;
     assert_eq!(
         refused.json()["details"],
         json!({"name": "d", "group": "apps", "kind": "deployments"}),
-        "§14.1"
+        "authorizers"
     );
-    assert_eq!(refused.header_all("x-content-type-options"), ["nosniff"], "§1.5");
-    assert_eq!(place.ask_as(&nobody, "GET /", "").await.json()["details"], json!({}), "§1.3");
+    assert_eq!(refused.header_all("x-content-type-options"), ["nosniff"], "encoding-of-errors");
+    assert_eq!(fixture.ask_as(&anonymous, "GET /", "").await.json()["details"], json!({}), "messages");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tokens_and_certificates_say_who_one_is() {
-    let place = place("identity").await;
+async fn tokens_and_certificates_authenticate_users() {
+    let fixture = fixture("identity").await;
     let groups = |own: &[&str]| {
         own.iter().chain(&["system:authenticated"]).map(|group| json!(group)).collect::<Vec<_>>()
     };
-    let alice = who(&token(&place, "alice")).await;
+    let alice = who(&token(&fixture, "alice")).await;
     assert_eq!(
         alice,
         json!({"username": "alice", "uid": "1001", "groups": groups(&["devs", "ops"])}),
-        "§13.1"
+        "authenticators"
     );
-    let bob = who(&token(&place, "bob")).await;
-    assert_eq!(bob, json!({"username": "bob", "uid": "1002", "groups": groups(&[])}), "§13.1");
-    let admin = who(&place.client).await;
+    let bob = who(&token(&fixture, "bob")).await;
+    assert_eq!(bob, json!({"username": "bob", "uid": "1002", "groups": groups(&[])}), "authenticators");
+    let admin = who(&fixture.client).await;
     assert!(admin["groups"].as_array().unwrap().contains(&json!("system:masters")), "{admin}");
-    let carol = who(&certified(&place, "carol", &["qa"], true)).await;
-    assert_eq!((&carol["username"], &carol["groups"]), (&json!("carol"), &json!(groups(&["qa"]))), "§13.2");
+    let carol = who(&certified(&fixture, "carol", &["qa"], true)).await;
+    assert_eq!(
+        (&carol["username"], &carol["groups"]),
+        (&json!("carol"), &json!(groups(&["qa"]))),
+        "client-certificates"
+    );
     let credential = carol["extra"]["authentication.kubernetes.io/credential-id"][0].as_str().unwrap();
-    assert!(credential.starts_with("X509SHA256=") && credential.len() == 11 + 64, "§13.2 {credential}");
+    assert!(
+        credential.starts_with("X509SHA256=") && credential.len() == 11 + 64,
+        "client-certificates {credential}"
+    );
 
     let path = "/api/v1/namespaces";
-    let anonymous = place.client.anonymous();
+    let anonymous = fixture.client.anonymous();
     let mut wrong = Vec::new();
     for (section, header, client, want) in [
-        // A token nobody knows is refused, though anonymous requests are allowed …
-        ("19.16", "Bearer nonsense", &anonymous, 401),
-        ("19.16", "bearer nonsense", &anonymous, 401),
-        ("13.1", "BEARER root-token", &anonymous, 200),
-        // … and whatever is no bearer token at all is passed over.
-        ("19.16", "Basic YTpi", &anonymous, 403),
-        ("19.16", "Bearer  root-token", &anonymous, 403),
-        ("19.16", "Bearer", &anonymous, 403),
-        ("19.16", "", &anonymous, 403),
-        // A certificate is asked before a token.
-        ("13.1", "Bearer nonsense", &place.client, 200),
-        // A certificate that nobody vouches for is an error, unless the token is good.
-        ("13.2", "", &certified(&place, "mallory", &["system:masters"], false), 401),
-        ("13.1", "Bearer root-token", &certified(&place, "mallory", &[], false), 200),
-        // One without a name says nothing.
-        ("13.2", "", &certified(&place, "", &["system:masters"], true), 403),
+        // An unknown token is refused, although anonymous requests are allowed …
+        ("bearer-tokens", "Bearer nonsense", &anonymous, 401),
+        ("bearer-tokens", "bearer nonsense", &anonymous, 401),
+        ("authenticators", "BEARER root-token", &anonymous, 200),
+        // … and a header without a bearer token is ignored.
+        ("bearer-tokens", "Basic YTpi", &anonymous, 403),
+        ("bearer-tokens", "Bearer  root-token", &anonymous, 403),
+        ("bearer-tokens", "Bearer", &anonymous, 403),
+        ("bearer-tokens", "", &anonymous, 403),
+        // Certificates are checked before tokens.
+        ("authenticators", "Bearer nonsense", &fixture.client, 200),
+        // A certificate of an unknown CA is an error, unless the token is valid.
+        ("client-certificates", "", &certified(&fixture, "mallory", &["system:masters"], false), 401),
+        ("authenticators", "Bearer root-token", &certified(&fixture, "mallory", &[], false), 200),
+        // A certificate without a common name is ignored.
+        ("client-certificates", "", &certified(&fixture, "", &["system:masters"], true), 403),
     ] {
         let headers: &[(&str, &str)] = if header.is_empty() { &[] } else { &[("authorization", header)] };
         let reply = client.send("GET", path, headers, b"").await;
         if reply.status != want {
-            wrong.push(format!("§{section} {header:?}: want {want}, got {}", outcome(&reply)));
+            wrong.push(format!("{section} {header:?}: want {want}, got {}", outcome(&reply)));
         }
     }
-    crate::place::report(&wrong);
-    let refused = place.client.with_token("nonsense").get("/healthz").await;
+    crate::fixture::report(&wrong);
+    let refused = fixture.client.with_token("nonsense").get("/healthz").await;
     let want = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": "Unauthorized", "reason": "Unauthorized", "code": 401});
-    assert_eq!(refused.json(), want, "§1.3");
-    assert!(refused.header_all("www-authenticate").is_empty(), "§1.5");
+    assert_eq!(refused.json(), want, "messages");
+    assert!(refused.header_all("www-authenticate").is_empty(), "encoding-of-errors");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn roles_grant_what_they_say_where_they_are_bound() {
-    let place = place("rbac").await;
-    let other = self::place("rbac").await;
-    let ns = &place.ns;
+async fn roles_grant_their_rules_in_the_scope_of_their_bindings() {
+    let fixture = fixture("rbac").await;
+    let other = self::fixture("rbac").await;
+    let ns = &fixture.ns;
     let (reader, scaler) = (format!("{ns}-reader"), format!("{ns}-scaler"));
     let user = |name: &str| json!([{"kind": "User", "name": name}]);
     let role = |name: &str| json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name});
     let cluster_role =
         |name: &str| json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name});
-    place
+    fixture
         .make(
             "$rbac/roles",
             &[
@@ -194,7 +201,7 @@ async fn roles_grant_what_they_say_where_they_are_bound() {
             ],
         )
         .await;
-    place
+    fixture
         .make(
             "/apis/rbac.authorization.k8s.io/v1/clusterroles",
             &[
@@ -203,7 +210,7 @@ async fn roles_grant_what_they_say_where_they_are_bound() {
             ],
         )
         .await;
-    place
+    fixture
         .make(
             "$rbac/rolebindings",
             &[
@@ -214,7 +221,7 @@ async fn roles_grant_what_they_say_where_they_are_bound() {
             ],
         )
         .await;
-    place
+    fixture
         .make(
             "$core/secrets",
             &[json!({"metadata": {"name": "only"}}), json!({"metadata": {"name": "more"}})],
@@ -226,74 +233,74 @@ async fn roles_grant_what_they_say_where_they_are_bound() {
             "403 Forbidden: {subject} is forbidden: User \"{user}\" cannot {verb} resource \"{resource}\" in API group \"\" in the namespace \"$ns\""
         )
     };
-    let (alice, bob) = (token(&place, "alice"), token(&place, "bob"));
-    place
+    let (alice, bob) = (token(&fixture, "alice"), token(&fixture, "bob"));
+    fixture
         .check_as(
             &alice,
             &[
-                ("14.2", "GET $core/configmaps", "", "200 ConfigMapList"),
-                ("14.2", "GET $core/configmaps?watch=1&timeoutSeconds=-1&resourceVersion=1000000", "", "200"),
-                ("14.2", "GET $core/secrets", "", &refused("", "alice", "list", "secrets")),
-                ("14.2", "POST $core/configmaps", "{}", &refused("", "alice", "create", "configmaps")),
-                ("14.2", "GET /api/v1/configmaps", "", "403 Forbidden: configmaps is forbidden: User \"alice\" cannot list resource \"configmaps\" in API group \"\" at the cluster scope"),
-                ("14.2", &format!("GET /api/v1/namespaces/{}/configmaps", other.ns), "", "403 Forbidden: …"),
-                ("19.17", "GET $apps/deployments/none/scale", "", "404 NotFound: deployments.apps \"none\" not found"),
-                ("19.17", "GET $core/replicationcontrollers/none/scale", "", "404 NotFound: replicationcontrollers \"none\" not found"),
-                ("19.17", "GET $apps/deployments/none", "", "403 Forbidden: …"),
-                ("19.21", "GET /api/v1/namespaces/$ns", "", "403 Forbidden: namespaces \"$ns\" is forbidden: User \"alice\" cannot get resource \"namespaces\" in API group \"\" in the namespace \"$ns\""),
-                // Discovery is for everyone who is someone.
-                ("14.2", "GET /api", "", "200 APIVersions"),
-                ("14.2", "GET /apis/apps/v1", "", "200 APIResourceList"),
-                ("14.2", "GET /metrics", "", "403 Forbidden: forbidden: User \"alice\" cannot get path \"/metrics\""),
+                ("rbac", "GET $core/configmaps", "", "200 ConfigMapList"),
+                ("rbac", "GET $core/configmaps?watch=1&timeoutSeconds=-1&resourceVersion=1000000", "", "200"),
+                ("rbac", "GET $core/secrets", "", &refused("", "alice", "list", "secrets")),
+                ("rbac", "POST $core/configmaps", "{}", &refused("", "alice", "create", "configmaps")),
+                ("rbac", "GET /api/v1/configmaps", "", "403 Forbidden: configmaps is forbidden: User \"alice\" cannot list resource \"configmaps\" in API group \"\" at the cluster scope"),
+                ("rbac", &format!("GET /api/v1/namespaces/{}/configmaps", other.ns), "", "403 Forbidden: …"),
+                ("rbac", "GET $apps/deployments/none/scale", "", "404 NotFound: deployments.apps \"none\" not found"),
+                ("rbac", "GET $core/replicationcontrollers/none/scale", "", "404 NotFound: replicationcontrollers \"none\" not found"),
+                ("rbac", "GET $apps/deployments/none", "", "403 Forbidden: …"),
+                ("rbac", "GET /api/v1/namespaces/$ns", "", "403 Forbidden: namespaces \"$ns\" is forbidden: User \"alice\" cannot get resource \"namespaces\" in API group \"\" in the namespace \"$ns\""),
+                // Discovery is open to every authenticated user.
+                ("rbac", "GET /api", "", "200 APIVersions"),
+                ("rbac", "GET /apis/apps/v1", "", "200 APIResourceList"),
+                ("rbac", "GET /metrics", "", "403 Forbidden: forbidden: User \"alice\" cannot get path \"/metrics\""),
             ],
         )
         .await;
-    place
+    fixture
         .check_as(
             &bob,
             &[
                 // A rule with names needs a name: from the path, or from a field selector.
-                ("14.2", "GET $core/secrets/only", "", "200 Secret"),
-                ("14.2", "GET $core/secrets/more", "", &refused("more", "bob", "get", "secrets")),
-                ("14.2", "GET $core/secrets", "", &refused("", "bob", "list", "secrets")),
-                ("19.22", "GET $core/secrets?fieldSelector=metadata.name%3Donly", "", "200 SecretList"),
-                ("19.22", "GET $core/secrets?fieldSelector=metadata.name%3Dmore", "", &refused("more", "bob", "list", "secrets")),
-                ("19.22", "GET $core/secrets?fieldSelector=metadata.name!%3Donly", "", &refused("", "bob", "list", "secrets")),
-                ("19.17", "GET $core/secrets?watch=1&fieldSelector=metadata.name%3Donly&timeoutSeconds=-1&resourceVersion=1000000", "", "200"),
-                ("19.17", "GET $core/secrets?watch=1&timeoutSeconds=-1", "", &refused("", "bob", "watch", "secrets")),
-                ("14.2", "GET /api/v1/watch/namespaces/$ns/secrets/only?timeoutSeconds=-1&resourceVersion=1000000", "", "200"),
-                ("14.2", "DELETE $core/secrets?fieldSelector=metadata.name%3Dmore", "", &refused("more", "bob", "deletecollection", "secrets")),
-                ("14.2", "DELETE $core/secrets?fieldSelector=metadata.name%3Donly&dryRun=All", "", "200 SecretList"),
-                ("14.2", "POST $core/secrets", r#"{"metadata":{"name":"only"}}"#, &refused("", "bob", "create", "secrets")),
-                // `pods/*` is no pattern, and `pods` is not its subresources.
-                ("19.17", "GET $core/pods/none", "", "404 NotFound: pods \"none\" not found"),
-                ("19.17", "GET $core/pods/none/status", "", "403 Forbidden: pods \"none\" is forbidden: User \"bob\" cannot get resource \"pods/status\" in API group \"\" in the namespace \"$ns\""),
-                ("19.17", "GET $core/pods/none/log", "", "403 Forbidden: pods \"none\" is forbidden: User \"bob\" cannot get resource \"pods/log\" in API group \"\" in the namespace \"$ns\""),
-                // A namespace is in itself.
-                ("19.21", "GET /api/v1/namespaces/$ns", "", "200 Namespace"),
-                ("19.21", "GET /api/v1/namespaces", "", "403 Forbidden: namespaces is forbidden: User \"bob\" cannot list resource \"namespaces\" in API group \"\" at the cluster scope"),
-                // A ClusterRole bound in a namespace is valid there, and its URLs nowhere.
-                ("14.2", "GET $apps/deployments", "", "200 DeploymentList"),
-                ("14.2", "GET $apps/deployments/none/status", "", "404 NotFound: …"),
-                ("14.2", "GET /apis/apps/v1/deployments", "", "403 Forbidden: deployments.apps is forbidden: User \"bob\" cannot list resource \"deployments\" in API group \"apps\" at the cluster scope"),
-                ("14.2", "GET /metrics", "", "403 Forbidden: forbidden: User \"bob\" cannot get path \"/metrics\""),
-                // A PUT that creates is a creation.
-                ("5.2", "PUT $lease/leases/new", r#"{"metadata":{"name":"new"}}"#, "403 Forbidden: leases.coordination.k8s.io \"new\" is forbidden: User \"bob\" cannot create resource \"leases\" in API group \"coordination.k8s.io\" in the namespace \"$ns\""),
+                ("rbac", "GET $core/secrets/only", "", "200 Secret"),
+                ("rbac", "GET $core/secrets/more", "", &refused("more", "bob", "get", "secrets")),
+                ("rbac", "GET $core/secrets", "", &refused("", "bob", "list", "secrets")),
+                ("rbac", "GET $core/secrets?fieldSelector=metadata.name%3Donly", "", "200 SecretList"),
+                ("rbac", "GET $core/secrets?fieldSelector=metadata.name%3Dmore", "", &refused("more", "bob", "list", "secrets")),
+                ("rbac", "GET $core/secrets?fieldSelector=metadata.name!%3Donly", "", &refused("", "bob", "list", "secrets")),
+                ("rbac", "GET $core/secrets?watch=1&fieldSelector=metadata.name%3Donly&timeoutSeconds=-1&resourceVersion=1000000", "", "200"),
+                ("rbac", "GET $core/secrets?watch=1&timeoutSeconds=-1", "", &refused("", "bob", "watch", "secrets")),
+                ("rbac", "GET /api/v1/watch/namespaces/$ns/secrets/only?timeoutSeconds=-1&resourceVersion=1000000", "", "200"),
+                ("rbac", "DELETE $core/secrets?fieldSelector=metadata.name%3Dmore", "", &refused("more", "bob", "deletecollection", "secrets")),
+                ("rbac", "DELETE $core/secrets?fieldSelector=metadata.name%3Donly&dryRun=All", "", "200 SecretList"),
+                ("rbac", "POST $core/secrets", r#"{"metadata":{"name":"only"}}"#, &refused("", "bob", "create", "secrets")),
+                // `pods/*` is not a pattern, and `pods` does not cover its subresources.
+                ("rbac", "GET $core/pods/none", "", "404 NotFound: pods \"none\" not found"),
+                ("rbac", "GET $core/pods/none/status", "", "403 Forbidden: pods \"none\" is forbidden: User \"bob\" cannot get resource \"pods/status\" in API group \"\" in the namespace \"$ns\""),
+                ("rbac", "GET $core/pods/none/log", "", "403 Forbidden: pods \"none\" is forbidden: User \"bob\" cannot get resource \"pods/log\" in API group \"\" in the namespace \"$ns\""),
+                // A namespace object is in its own namespace.
+                ("rbac", "GET /api/v1/namespaces/$ns", "", "200 Namespace"),
+                ("rbac", "GET /api/v1/namespaces", "", "403 Forbidden: namespaces is forbidden: User \"bob\" cannot list resource \"namespaces\" in API group \"\" at the cluster scope"),
+                // A ClusterRole bound in a namespace applies there, and its URLs nowhere.
+                ("rbac", "GET $apps/deployments", "", "200 DeploymentList"),
+                ("rbac", "GET $apps/deployments/none/status", "", "404 NotFound: …"),
+                ("rbac", "GET /apis/apps/v1/deployments", "", "403 Forbidden: deployments.apps is forbidden: User \"bob\" cannot list resource \"deployments\" in API group \"apps\" at the cluster scope"),
+                ("rbac", "GET /metrics", "", "403 Forbidden: forbidden: User \"bob\" cannot get path \"/metrics\""),
+                // A PUT that creates needs the permission to create.
+                ("authentication", "PUT $lease/leases/new", r#"{"metadata":{"name":"new"}}"#, "403 Forbidden: leases.coordination.k8s.io \"new\" is forbidden: User \"bob\" cannot create resource \"leases\" in API group \"coordination.k8s.io\" in the namespace \"$ns\""),
             ],
         )
         .await;
-    // A binding to a role that is not there grants nothing and says so.
-    place
+    // A binding to an absent role grants nothing and reports it.
+    fixture
         .make(
             "$rbac/rolebindings",
             &[json!({"metadata": {"name": "ghost"}, "subjects": user("bob"), "roleRef": role("ghost")})],
         )
         .await;
-    place
+    fixture
         .check_as(
             &bob,
             &[(
-                "14.1",
+                "authorizers",
                 "GET $core/pods",
                 "",
                 &format!(
@@ -303,35 +310,35 @@ async fn roles_grant_what_they_say_where_they_are_bound() {
             )],
         )
         .await;
-    // Bound to the cluster, a role is valid everywhere, URLs included; what is taken away is gone at once.
+    // Bound cluster-wide, a role applies everywhere, URLs included; a removed binding ends at once.
     let binding =
         json!({"metadata": {"name": reader}, "subjects": user("bob"), "roleRef": cluster_role(&reader)});
-    place.make("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", &[binding]).await;
-    place
+    fixture.make("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", &[binding]).await;
+    fixture
         .check_as(
             &bob,
             &[
-                ("14.2", "GET /apis/apps/v1/deployments", "", "200 DeploymentList"),
+                ("rbac", "GET /apis/apps/v1/deployments", "", "200 DeploymentList"),
                 (
-                    "14.2",
+                    "rbac",
                     &format!("GET /apis/apps/v1/namespaces/{}/deployments", other.ns),
                     "",
                     "200 DeploymentList",
                 ),
-                ("14.2", "GET /debug/anything", "", "404 text: 404 page not found\n"),
+                ("rbac", "GET /debug/anything", "", "404 text: 404 page not found\n"),
             ],
         )
         .await;
-    place.ask(&format!("DELETE /apis/rbac.authorization.k8s.io/v1/clusterrolebindings/{reader}"), "").await;
-    place.check_as(&bob, &[("14.2", "GET /apis/apps/v1/deployments", "", "403 Forbidden: …")]).await;
-    // Members of system:masters are asked nothing.
-    place
+    fixture.ask(&format!("DELETE /apis/rbac.authorization.k8s.io/v1/clusterrolebindings/{reader}"), "").await;
+    fixture.check_as(&bob, &[("rbac", "GET /apis/apps/v1/deployments", "", "403 Forbidden: …")]).await;
+    // Members of system:masters pass without a check.
+    fixture
         .check_as(
-            &token(&place, "root"),
+            &token(&fixture, "root"),
             &[
-                ("14.1", "DELETE $core/secrets", "", "200 SecretList"),
-                ("14.1", "GET /metrics-of-nobody", "", "404 text: 404 page not found\n"),
-                ("16.2", "GET /metrics/", "", "404 text: 404 page not found\n"),
+                ("authorizers", "DELETE $core/secrets", "", "200 SecretList"),
+                ("authorizers", "GET /metrics-of-none", "", "404 text: 404 page not found\n"),
+                ("metrics", "GET /metrics/", "", "404 text: 404 page not found\n"),
             ],
         )
         .await;
@@ -339,8 +346,8 @@ async fn roles_grant_what_they_say_where_they_are_bound() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_to_impersonate_is_refused_and_never_served_as_the_caller() {
-    let place = place("impersonation").await;
-    let root = token(&place, "root");
+    let fixture = fixture("impersonation").await;
+    let root = token(&fixture, "root");
     for (header, value, name) in [
         ("Impersonate-User", "alice", "alice"),
         ("impersonate-group", "system:masters", ""),
@@ -361,30 +368,30 @@ async fn a_request_to_impersonate_is_refused_and_never_served_as_the_caller() {
     }
     // Who asks is still known first.
     let reply =
-        place.client.with_token("x").send("GET", "/version", &[("Impersonate-User", "alice")], b"").await;
+        fixture.client.with_token("x").send("GET", "/version", &[("Impersonate-User", "alice")], b"").await;
     assert_eq!(reply.status, 401);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_label_hands_no_rules_to_an_aggregated_role_that_its_writer_does_not_hold() {
-    let place = place("aggregate").await;
+    let fixture = fixture("aggregate").await;
     let manager = json!({"metadata": {"name": "labeller"}, "rules": [
         {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles"], "verbs": ["get", "create", "update", "patch"]},
     ]});
-    place.ask("POST /apis/rbac.authorization.k8s.io/v1/clusterroles", &manager.to_string()).await;
+    fixture.ask("POST /apis/rbac.authorization.k8s.io/v1/clusterroles", &manager.to_string()).await;
     for role in ["labeller", "view"] {
         let binding = json!({"metadata": {"name": format!("labeller-{role}")},
             "subjects": [{"kind": "User", "name": "labeller"}],
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role}});
-        let made = place
+        let made = fixture
             .ask("POST /apis/rbac.authorization.k8s.io/v1/clusterrolebindings", &binding.to_string())
             .await;
         assert_eq!(outcome(&made), "201 ClusterRoleBinding");
     }
-    let labeller = certified(&place, "labeller", &[], true);
+    let labeller = certified(&fixture, "labeller", &[], true);
     let path = "/apis/rbac.authorization.k8s.io/v1/clusterroles/cluster-admin";
     let label = r#"{"metadata":{"labels":{"rbac.authorization.k8s.io/aggregate-to-view":"true"}}}"#;
-    let mut whole = place.client.get(path).await.json();
+    let mut whole = fixture.client.get(path).await.json();
     whole["metadata"]["labels"]["rbac.authorization.k8s.io/aggregate-to-view"] = json!("true");
     let config = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {
         "name": "cluster-admin", "labels": {"rbac.authorization.k8s.io/aggregate-to-view": "true"}}});
@@ -406,122 +413,122 @@ async fn a_label_hands_no_rules_to_an_aggregated_role_that_its_writer_does_not_h
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_grants_what_they_do_not_hold() {
-    let place = place("escalation").await;
+async fn writers_cannot_grant_permissions_they_do_not_hold() {
+    let fixture = fixture("escalation").await;
     let manager = json!({"metadata": {"name": "manager"}, "rules": [
         {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles", "rolebindings"], "verbs": ["get", "create", "update", "patch"]},
         {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list"]},
     ]});
     let secrets = json!({"metadata": {"name": "secrets"}, "rules": [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]});
     let maps = json!({"metadata": {"name": "maps"}, "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}]});
-    place.make("$rbac/roles", &[manager, secrets, maps]).await;
+    fixture.make("$rbac/roles", &[manager, secrets, maps]).await;
     let reference =
         |name: &str| json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name});
     let bind = |name: &str, role: &str| {
         json!({"metadata": {"name": name}, "subjects": [{"kind": "User", "name": "bob"}], "roleRef": reference(role)}).to_string()
     };
-    place.ask("POST $rbac/rolebindings", &bind("manager", "manager")).await;
-    let bob = token(&place, "bob");
+    fixture.ask("POST $rbac/rolebindings", &bind("manager", "manager")).await;
+    let bob = token(&fixture, "bob");
     let held = r#"{"metadata":{"name":"held"},"rules":[{"apiGroups":[""],"resources":["configmaps"],"verbs":["get"]}]}"#;
     let not_held = r#"{"metadata":{"name":"held"},"rules":[{"apiGroups":[""],"resources":["pods"],"verbs":["get","list"]}]}"#;
     let why = "is attempting to grant RBAC permissions not currently held:\n";
-    place
+    fixture
         .check_as(
             &bob,
             &[
-                ("14.2", "POST $rbac/roles", held, "201 Role"),
-                ("14.2", "POST $rbac/roles", &not_held.replace("held", "more"), &format!("403 Forbidden: roles.rbac.authorization.k8s.io \"more\" is forbidden: user \"bob\" (groups=[\"system:authenticated\"]) {why}{{APIGroups:[\"\"], Resources:[\"pods\"], Verbs:[\"get\" \"list\"]}}")),
-                ("14.2", "PUT $rbac/roles/held", not_held, &format!("403 Forbidden: roles.rbac.authorization.k8s.io \"held\" is forbidden: user \"bob\" (groups=[\"system:authenticated\"]) {why}…")),
-                ("14.2", "PATCH $rbac/roles/held", r#"{"rules":[{"apiGroups":["*"],"resources":["*"],"verbs":["*"]}]}"#, &format!("403 Forbidden: roles.rbac.authorization.k8s.io \"held\" is forbidden: user \"bob\" (groups=[\"system:authenticated\"]) {why}…")),
-                ("14.2", "PATCH $rbac/roles/maps", r#"{"metadata":{"labels":{"a":"b"}}}"#, "200 Role"),
+                ("rbac", "POST $rbac/roles", held, "201 Role"),
+                ("rbac", "POST $rbac/roles", &not_held.replace("held", "more"), &format!("403 Forbidden: roles.rbac.authorization.k8s.io \"more\" is forbidden: user \"bob\" (groups=[\"system:authenticated\"]) {why}{{APIGroups:[\"\"], Resources:[\"pods\"], Verbs:[\"get\" \"list\"]}}")),
+                ("rbac", "PUT $rbac/roles/held", not_held, &format!("403 Forbidden: roles.rbac.authorization.k8s.io \"held\" is forbidden: user \"bob\" (groups=[\"system:authenticated\"]) {why}…")),
+                ("rbac", "PATCH $rbac/roles/held", r#"{"rules":[{"apiGroups":["*"],"resources":["*"],"verbs":["*"]}]}"#, &format!("403 Forbidden: roles.rbac.authorization.k8s.io \"held\" is forbidden: user \"bob\" (groups=[\"system:authenticated\"]) {why}…")),
+                ("rbac", "PATCH $rbac/roles/maps", r#"{"metadata":{"labels":{"a":"b"}}}"#, "200 Role"),
                 // A label can hand the rules on to an aggregated role; owners and finalizers cannot.
-                ("14.2", "PATCH $rbac/roles/secrets", r#"{"metadata":{"labels":{"a":"b"}}}"#, &format!("403 Forbidden: roles.rbac.authorization.k8s.io \"secrets\" is forbidden: user \"bob\" (groups=[\"system:authenticated\"]) {why}…")),
-                ("14.2", "PATCH $rbac/roles/secrets", r#"{"metadata":{"annotations":{"a":"b"}}}"#, &format!("403 Forbidden: roles.rbac.authorization.k8s.io \"secrets\" is forbidden: user \"bob\" (groups=[\"system:authenticated\"]) {why}…")),
-                ("14.2", "PATCH $rbac/roles/secrets", r#"{"metadata":{"finalizers":["example.com/f"]}}"#, "200 Role"),
-                ("14.2", "PATCH $rbac/roles/secrets", r#"{"metadata":{"finalizers":null}}"#, "200 Role"),
-                ("14.2", "POST $rbac/rolebindings", &bind("maps", "maps"), "201 RoleBinding"),
-                ("14.2", "POST $rbac/rolebindings", &bind("secrets", "secrets"), &format!("403 Forbidden: rolebindings.rbac.authorization.k8s.io \"secrets\" is forbidden: user \"bob\" (groups=[\"system:authenticated\"]) {why}…")),
-                ("14.2", "POST $rbac/rolebindings", &bind("ghost", "ghost"), "404 NotFound: roles.rbac.authorization.k8s.io \"ghost\" not found"),
-                ("14.2", "PUT $rbac/roles/other", &held.replace("held", "other"), "201 Role"),
+                ("rbac", "PATCH $rbac/roles/secrets", r#"{"metadata":{"labels":{"a":"b"}}}"#, &format!("403 Forbidden: roles.rbac.authorization.k8s.io \"secrets\" is forbidden: user \"bob\" (groups=[\"system:authenticated\"]) {why}…")),
+                ("rbac", "PATCH $rbac/roles/secrets", r#"{"metadata":{"annotations":{"a":"b"}}}"#, &format!("403 Forbidden: roles.rbac.authorization.k8s.io \"secrets\" is forbidden: user \"bob\" (groups=[\"system:authenticated\"]) {why}…")),
+                ("rbac", "PATCH $rbac/roles/secrets", r#"{"metadata":{"finalizers":["example.com/f"]}}"#, "200 Role"),
+                ("rbac", "PATCH $rbac/roles/secrets", r#"{"metadata":{"finalizers":null}}"#, "200 Role"),
+                ("rbac", "POST $rbac/rolebindings", &bind("maps", "maps"), "201 RoleBinding"),
+                ("rbac", "POST $rbac/rolebindings", &bind("secrets", "secrets"), &format!("403 Forbidden: rolebindings.rbac.authorization.k8s.io \"secrets\" is forbidden: user \"bob\" (groups=[\"system:authenticated\"]) {why}…")),
+                ("rbac", "POST $rbac/rolebindings", &bind("ghost", "ghost"), "404 NotFound: roles.rbac.authorization.k8s.io \"ghost\" not found"),
+                ("rbac", "PUT $rbac/roles/other", &held.replace("held", "other"), "201 Role"),
             ],
         )
         .await;
-    // `escalate` and `bind` lift the rule.
+    // `escalate` and `bind` exempt from the check.
     let lifted = r#"{"rules":[{"apiGroups":["rbac.authorization.k8s.io"],"resources":["roles"],"verbs":["get","create","escalate","bind","patch"]},{"apiGroups":["rbac.authorization.k8s.io"],"resources":["rolebindings"],"verbs":["create"]}]}"#;
-    assert_eq!(outcome(&place.ask("PATCH $rbac/roles/manager", lifted).await), "200 Role");
-    place
+    assert_eq!(outcome(&fixture.ask("PATCH $rbac/roles/manager", lifted).await), "200 Role");
+    fixture
         .check_as(
             &bob,
             &[
-                ("14.2", "POST $rbac/roles", &not_held.replace("held", "more"), "201 Role"),
-                ("14.2", "POST $rbac/rolebindings", &bind("secrets", "secrets"), "201 RoleBinding"),
+                ("rbac", "POST $rbac/roles", &not_held.replace("held", "more"), "201 Role"),
+                ("rbac", "POST $rbac/rolebindings", &bind("secrets", "secrets"), "201 RoleBinding"),
             ],
         )
         .await;
-    place
+    fixture
         .check(&[
-            ("14.2", "PATCH $rbac/rolebindings/maps", &json!({"roleRef": reference("secrets")}).to_string(), "422 Invalid: RoleBinding.rbac.authorization.k8s.io \"maps\" is invalid: roleRef: Invalid value: …"),
-            ("14.2", "POST $rbac/roles", r#"{"metadata":{"name":"bad"},"rules":[{"apiGroups":[""],"resources":["pods"]}]}"#, "422 Invalid: Role.rbac.authorization.k8s.io \"bad\" is invalid: rules[0].verbs: Required value: …"),
+            ("rbac", "PATCH $rbac/rolebindings/maps", &json!({"roleRef": reference("secrets")}).to_string(), "422 Invalid: RoleBinding.rbac.authorization.k8s.io \"maps\" is invalid: roleRef: Invalid value: …"),
+            ("rbac", "POST $rbac/roles", r#"{"metadata":{"name":"bad"},"rules":[{"apiGroups":[""],"resources":["pods"]}]}"#, "422 Invalid: Role.rbac.authorization.k8s.io \"bad\" is invalid: rules[0].verbs: Required value: …"),
         ])
         .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reviews_answer_for_oneself_and_for_others() {
-    let place = place("reviews").await;
-    let ns = &place.ns;
-    place.make("$rbac/roles", &[json!({"metadata": {"name": "maps"}, "rules": [{"apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["a"], "verbs": ["get"]}]})]).await;
+    let fixture = fixture("reviews").await;
+    let ns = &fixture.ns;
+    fixture.make("$rbac/roles", &[json!({"metadata": {"name": "maps"}, "rules": [{"apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["a"], "verbs": ["get"]}]})]).await;
     let subjects = json!([{"kind": "User", "name": "alice"}, {"kind": "ServiceAccount", "name": "robot"}]);
-    place.make("$rbac/rolebindings", &[json!({"metadata": {"name": "b"}, "subjects": subjects, "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "maps"}})]).await;
-    let alice = token(&place, "alice");
+    fixture.make("$rbac/rolebindings", &[json!({"metadata": {"name": "b"}, "subjects": subjects, "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "maps"}})]).await;
+    let alice = token(&fixture, "alice");
     let group = "/apis/authorization.k8s.io/v1";
     let get = |name: &str| json!({"namespace": ns, "verb": "get", "resource": "configmaps", "name": name});
     let allowed = |kind: &str, subject: &str| json!({"allowed": true, "reason": format!("RBAC: allowed by {kind} of Role \"maps\" to {subject}")});
     for (section, client, path, spec, want) in [
         (
-            "14.5",
-            &place.client,
+            "access-reviews",
+            &fixture.client,
             "subjectaccessreviews",
             json!({"user": "alice", "resourceAttributes": get("a")}),
             allowed(&format!("RoleBinding \"b/{ns}\""), "User \"alice\""),
         ),
         (
-            "14.5",
-            &place.client,
+            "access-reviews",
+            &fixture.client,
             "subjectaccessreviews",
             json!({"user": "alice", "resourceAttributes": get("z")}),
             json!({"allowed": false}),
         ),
         (
-            "14.5",
-            &place.client,
+            "access-reviews",
+            &fixture.client,
             "subjectaccessreviews",
             json!({"user": format!("system:serviceaccount:{ns}:robot"), "resourceAttributes": get("a")}),
             allowed(&format!("RoleBinding \"b/{ns}\""), &format!("ServiceAccount \"robot/{ns}\"")),
         ),
         (
-            "14.1",
-            &place.client,
+            "authorizers",
+            &fixture.client,
             "subjectaccessreviews",
             json!({"groups": ["system:masters"], "resourceAttributes": get("z")}),
             json!({"allowed": true}),
         ),
         (
-            "14.5",
-            &place.client,
+            "access-reviews",
+            &fixture.client,
             "subjectaccessreviews",
             json!({"user": "x", "groups": ["system:unauthenticated"], "nonResourceAttributes": {"path": "/healthz", "verb": "get"}}),
             json!({"allowed": true, "reason": "RBAC: allowed by ClusterRoleBinding \"system:public-info-viewer\" of ClusterRole \"system:public-info-viewer\" to Group \"system:unauthenticated\""}),
         ),
         (
-            "14.5",
+            "access-reviews",
             &alice,
             "selfsubjectaccessreviews",
             json!({"resourceAttributes": get("a")}),
             allowed(&format!("RoleBinding \"b/{ns}\""), "User \"alice\""),
         ),
         (
-            "14.5",
+            "access-reviews",
             &alice,
             "selfsubjectaccessreviews",
             json!({"resourceAttributes": {"verb": "*", "resource": "*"}}),
@@ -529,22 +536,22 @@ async fn reviews_answer_for_oneself_and_for_others() {
         ),
     ] {
         let reply = client.post(&format!("{group}/{path}"), &json!({"spec": spec})).await;
-        assert_eq!(reply.status, 201, "§19.1 {}", reply.text());
-        assert_eq!(reply.json()["status"], want, "§{section} {path} {spec}");
+        assert_eq!(reply.status, 201, "identity-reviews {}", reply.text());
+        assert_eq!(reply.json()["status"], want, "{section} {path} {spec}");
     }
     let local = |namespace: &str| json!({"metadata": {"namespace": ns}, "spec": {"user": "alice", "resourceAttributes": {"namespace": namespace, "verb": "get", "resource": "configmaps", "name": "a"}}});
     let path = format!("{group}/namespaces/{ns}/localsubjectaccessreviews");
-    let reply = place.client.post(&path, &local(ns)).await;
-    assert_eq!((reply.status, &reply.json()["status"]["allowed"]), (201, &json!(true)), "§14.5");
+    let reply = fixture.client.post(&path, &local(ns)).await;
+    assert_eq!((reply.status, &reply.json()["status"]["allowed"]), (201, &json!(true)), "access-reviews");
     let start = "422 Invalid: SubjectAccessReview.authorization.k8s.io \"\" is invalid: ";
-    place
+    fixture
         .check(&[
-            ("14.5", "POST /apis/authorization.k8s.io/v1/subjectaccessreviews", r#"{"spec":{"user":"x"}}"#, &format!("{start}spec.resourceAttributes: Invalid value: null: exactly one of nonResourceAttributes or resourceAttributes must be specified")),
-            ("14.5", "POST /apis/authorization.k8s.io/v1/subjectaccessreviews", r#"{"spec":{"resourceAttributes":{"verb":"get"}}}"#, &format!("{start}spec.user: Invalid value: \"\": at least one of user or group must be specified")),
-            ("14.5", "POST /apis/authorization.k8s.io/v1/subjectaccessreviews", r#"{"spec":{"user":"x","resourceAttributes":{"verb":"get"},"nonResourceAttributes":{"path":"/","verb":"get"}}}"#, &format!("{start}spec.nonResourceAttributes: Invalid value: …")),
-            ("14.5", "POST /apis/authorization.k8s.io/v1/namespaces/$ns/localsubjectaccessreviews", &local("other").to_string(), "422 Invalid: LocalSubjectAccessReview.authorization.k8s.io \"\" is invalid: spec.resourceAttributes.namespace: Invalid value: \"other\": must match metadata.namespace"),
-            ("14.5", "POST /apis/authorization.k8s.io/v1/selfsubjectrulesreviews", r#"{"spec":{}}"#, "400 BadRequest: no namespace on request"),
-            ("13.8", "POST /apis/authentication.k8s.io/v1/tokenreviews", r#"{"spec":{}}"#, "400 BadRequest: token is required for TokenReview in authentication"),
+            ("access-reviews", "POST /apis/authorization.k8s.io/v1/subjectaccessreviews", r#"{"spec":{"user":"x"}}"#, &format!("{start}spec.resourceAttributes: Invalid value: null: exactly one of nonResourceAttributes or resourceAttributes must be specified")),
+            ("access-reviews", "POST /apis/authorization.k8s.io/v1/subjectaccessreviews", r#"{"spec":{"resourceAttributes":{"verb":"get"}}}"#, &format!("{start}spec.user: Invalid value: \"\": at least one of user or group must be specified")),
+            ("access-reviews", "POST /apis/authorization.k8s.io/v1/subjectaccessreviews", r#"{"spec":{"user":"x","resourceAttributes":{"verb":"get"},"nonResourceAttributes":{"path":"/","verb":"get"}}}"#, &format!("{start}spec.nonResourceAttributes: Invalid value: …")),
+            ("access-reviews", "POST /apis/authorization.k8s.io/v1/namespaces/$ns/localsubjectaccessreviews", &local("other").to_string(), "422 Invalid: LocalSubjectAccessReview.authorization.k8s.io \"\" is invalid: spec.resourceAttributes.namespace: Invalid value: \"other\": must match metadata.namespace"),
+            ("access-reviews", "POST /apis/authorization.k8s.io/v1/selfsubjectrulesreviews", r#"{"spec":{}}"#, "400 BadRequest: no namespace on request"),
+            ("identity-reviews", "POST /apis/authentication.k8s.io/v1/tokenreviews", r#"{"spec":{}}"#, "400 BadRequest: token is required for TokenReview in authentication"),
         ])
         .await;
 
@@ -557,24 +564,27 @@ async fn reviews_answer_for_oneself_and_for_others() {
         held.contains(
             &json!({"verbs": ["get"], "apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["a"]})
         ),
-        "§14.5 {rules}"
+        "access-reviews {rules}"
     );
-    assert_eq!(rules["status"]["incomplete"], false, "§14.5");
+    assert_eq!(rules["status"]["incomplete"], false, "access-reviews");
     let urls = rules["status"]["nonResourceRules"].to_string();
-    assert!(urls.contains("\"/healthz\"") && urls.contains("\"/api\""), "§14.5 {urls}");
+    assert!(urls.contains("\"/healthz\"") && urls.contains("\"/api\""), "access-reviews {urls}");
 
     let review = |token: &str| json!({"spec": {"token": token}});
     let path = "/apis/authentication.k8s.io/v1/tokenreviews";
-    let known = place.client.post(path, &review("alice-token")).await.json();
+    let known = fixture.client.post(path, &review("alice-token")).await.json();
     assert_eq!(
         known["status"],
         json!({"authenticated": true, "user": {"username": "alice", "uid": "1001", "groups": ["devs", "ops", "system:authenticated"]}}),
-        "§13.8"
+        "identity-reviews"
     );
-    assert_eq!(known["spec"]["token"], "alice-token", "§13.8");
-    let unknown = place.client.post(path, &review("nonsense")).await.json();
-    assert_ne!(unknown["status"]["authenticated"], true, "§13.8");
-    assert!(unknown["status"]["error"].as_str().unwrap().contains("invalid bearer token"), "§13.8 {unknown}");
+    assert_eq!(known["spec"]["token"], "alice-token", "identity-reviews");
+    let unknown = fixture.client.post(path, &review("nonsense")).await.json();
+    assert_ne!(unknown["status"]["authenticated"], true, "identity-reviews");
+    assert!(
+        unknown["status"]["error"].as_str().unwrap().contains("invalid bearer token"),
+        "identity-reviews {unknown}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -584,38 +594,41 @@ async fn the_modes_are_asked_in_their_order() {
             vec!["--token-auth-file=$dir/tokens.csv".to_owned(), format!("--authorization-mode={mode}")];
         Server::start(Options { flags, files: vec![("tokens.csv", TOKENS.to_owned())], ..Options::default() })
     };
-    let denied = Place::on(Arc::new(start("AlwaysDeny").await), "modes").await;
+    let denied = Fixture::on(Arc::new(start("AlwaysDeny").await), "modes").await;
     let refused = |client: &str| {
         format!(
             "403 Forbidden: pods is forbidden: User \"{client}\" cannot list resource \"pods\" in API group \"\" in the namespace \"$ns\": Everything is forbidden."
         )
     };
-    denied.check_as(&token(&denied, "alice"), &[("14.1", "GET $core/pods", "", &refused("alice")), ("14.1", "GET /healthz", "", "403 Forbidden: forbidden: User \"alice\" cannot get path \"/healthz\": Everything is forbidden.")]).await;
+    denied.check_as(&token(&denied, "alice"), &[("authorizers", "GET $core/pods", "", &refused("alice")), ("authorizers", "GET /healthz", "", "403 Forbidden: forbidden: User \"alice\" cannot get path \"/healthz\": Everything is forbidden.")]).await;
     denied
-        .check_as(&denied.client.anonymous(), &[("14.1", "GET $core/pods", "", &refused("system:anonymous"))])
+        .check_as(
+            &denied.client.anonymous(),
+            &[("authorizers", "GET $core/pods", "", &refused("system:anonymous"))],
+        )
         .await;
-    denied.check_as(&token(&denied, "root"), &[("14.1", "GET $core/pods", "", "200 PodList")]).await;
+    denied.check_as(&token(&denied, "root"), &[("authorizers", "GET $core/pods", "", "200 PodList")]).await;
     drop(denied);
 
-    // Where everything is allowed, nobody is anonymous unless that is asked for.
-    let allowed = Place::on(Arc::new(start("AlwaysAllow").await), "modes").await;
+    // With AlwaysAllow there are no anonymous users unless they are asked for.
+    let allowed = Fixture::on(Arc::new(start("AlwaysAllow").await), "modes").await;
     allowed
         .check_as(
             &token(&allowed, "alice"),
             &[
-                ("14.1", "GET $core/pods", "", "200 PodList"),
-                ("14.1", "DELETE $core/pods", "", "200 PodList"),
+                ("authorizers", "GET $core/pods", "", "200 PodList"),
+                ("authorizers", "DELETE $core/pods", "", "200 PodList"),
             ],
         )
         .await;
     allowed
         .check_as(
             &allowed.client.anonymous(),
-            &[("14.1", "GET $core/pods", "", "401 Unauthorized: Unauthorized")],
+            &[("authorizers", "GET $core/pods", "", "401 Unauthorized: Unauthorized")],
         )
         .await;
     drop(allowed);
 
-    let both = Place::on(Arc::new(start("RBAC,AlwaysAllow").await), "modes").await;
-    both.check_as(&token(&both, "bob"), &[("14.1", "GET $core/pods", "", "200 PodList")]).await;
+    let both = Fixture::on(Arc::new(start("RBAC,AlwaysAllow").await), "modes").await;
+    both.check_as(&token(&both, "bob"), &[("authorizers", "GET $core/pods", "", "200 PodList")]).await;
 }

@@ -1,5 +1,5 @@
-//! Backups of a server under full load, and what is restored from them: exactly the state at one revision, with
-//! every write acknowledged by then, and clients that cannot mistake old for new.
+//! Backups of a server under full load and their restore: exactly the state at one revision, with every write
+//! acknowledged by then, at revisions that no client has seen.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,12 +13,12 @@ use tests::{Client, Options, Server};
 
 use crate::support::Random;
 
-/// Writers in parallel, each with a connection and objects of its own.
+/// Parallel writers, each with its own connection and objects.
 const WRITERS: usize = 64;
 
 pub const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// Name and version of each object, and what it holds.
+/// Name, version and content of each object.
 type State = BTreeMap<String, (u64, Value)>;
 
 pub fn tool(arguments: &[&str]) -> Output {
@@ -40,7 +40,7 @@ pub fn version(object: &Value) -> u64 {
     object["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap()
 }
 
-/// What a list says, by name.
+/// The contents of a list, by name.
 fn state(list: &Value) -> State {
     let items = list["items"].as_array().unwrap_or_else(|| panic!("no list: {list}"));
     let entry = |item: &Value| {
@@ -49,8 +49,8 @@ fn state(list: &Value) -> State {
     items.iter().map(entry).collect()
 }
 
-/// Creates, replaces and deletes objects until told to stop. Returns what was acknowledged, by version: the name,
-/// and what it then held, if anything.
+/// Creates, replaces and deletes objects until stopped. Returns the acknowledged writes by version: the name, and its
+/// content if it was not deleted.
 async fn write(
     number: usize,
     client: Client,
@@ -76,7 +76,7 @@ async fn write(
         };
         assert!(matches!(reply.status, 200 | 201), "{}", reply.text());
         if deletes {
-            // The reply does not name the version of the deletion; a new object tells that it took place.
+            // The reply does not name the version of the deletion; a new object shows that it happened.
             there[at] = false;
         } else {
             acknowledged.insert(version(&reply.json()), (name, Some(data)));
@@ -88,7 +88,7 @@ async fn write(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_backup_under_full_load_restores_to_exactly_the_state_at_its_revision() {
-    // What is compared in the end must not be forgotten by then.
+    // The history that is compared at the end must still be readable.
     let flags = vec!["--history-retention=24h".to_owned()];
     let server = Server::start(Options { flags, ..Options::default() }).await;
     let stop = Arc::new(AtomicBool::new(false));
@@ -98,23 +98,23 @@ async fn a_backup_under_full_load_restores_to_exactly_the_state_at_its_revision(
     let (backups, restored) = (TempDir::new(), TempDir::new());
     let mut taken = Vec::new();
     for round in 0..4 {
-        // Each time, what was acknowledged before must be in it.
+        // Each backup must contain the writes acknowledged before it.
         let marker = json!({"metadata": {"name": format!("marker-{round}")}});
         let marked = server.client().post(MAPS, &marker).await;
         assert_eq!(marked.status, 201, "{}", marked.text());
         let marked = version(&marked.json());
-        // In turns over the network and from the directory, each on top of its own.
-        let (place, source, flags) = match round % 2 {
+        // Alternately over the network and from the directory, each into its own target.
+        let (fixture, source, flags) = match round % 2 {
             0 => ("network", flag("kubeconfig", &server.kubeconfig()), &[][..]),
             _ => ("directory", flag("data-dir", server.data_dir()), &["--with-pki"][..]),
         };
-        let place = backups.path().join(place);
+        let fixture = backups.path().join(fixture);
         let target = flag("data-dir", &restored.path().join(round.to_string()));
         let (backup, verify, restore) = tokio::task::spawn_blocking(move || {
-            let to = flag("to", &place);
+            let to = flag("to", &fixture);
             let backup = report(&[&["backup", &source, &to], flags].concat());
-            let verify = report(&["verify", &flag("data-dir", &place)]);
-            (backup, verify, report(&["restore", &flag("from", &place), &target]))
+            let verify = report(&["verify", &flag("data-dir", &fixture)]);
+            (backup, verify, report(&["restore", &flag("from", &fixture), &target]))
         })
         .await
         .unwrap();
@@ -135,7 +135,7 @@ async fn a_backup_under_full_load_restores_to_exactly_the_state_at_its_revision(
         let reply = server.client().get(&path).await;
         assert_eq!(reply.status, 200, "{}", reply.text());
         let want = state(&reply.json());
-        // Whatever was acknowledged up to then is there, or something newer of the same name is or was.
+        // Every write acknowledged by then is there, or a later one of the same name.
         for (version, (name, data)) in acknowledged.range(..=revision) {
             if let Some((found, held)) = want.get(name).filter(|(found, _)| found <= version) {
                 assert_eq!((found, Some(held)), (version, data.as_ref()), "{name}");
@@ -170,19 +170,19 @@ async fn a_backup_under_full_load_restores_to_exactly_the_state_at_its_revision(
     }
 }
 
-/// A server on what was restored: the same objects, under revisions that no client can have seen.
+/// A server on the restored store: the same objects, at revisions that no client has seen.
 async fn serve_again(directory: &Path, want: &State, revision: u64, bumped: u64) {
-    let place = TempDir::new();
-    std::fs::remove_dir(place.path()).unwrap();
-    std::fs::rename(directory, place.path()).unwrap();
-    let server = Server::start_in(place, Options::default()).await;
+    let fixture = TempDir::new();
+    std::fs::remove_dir(fixture.path()).unwrap();
+    std::fs::rename(directory, fixture.path()).unwrap();
+    let server = Server::start_in(fixture, Options::default()).await;
     let client = server.client();
     let list = client.get(MAPS).await.json();
-    // The same certificates as well: otherwise this would have been written again with the new ones.
+    // The same certificates too: otherwise the server would have written a new kubeconfig.
     assert!(state(&list).contains_key("kube-root-ca.crt"));
     assert_eq!(state(&list), *want);
     assert!(version(&list) >= bumped && bumped > revision, "{} {bumped} {revision}", version(&list));
-    // Old watches are told to read again, and so are old lists at an exact version and old continue tokens.
+    // Old watches, lists at an exact old version and old continue tokens get 410.
     for old in [1, revision - 1, revision, revision + 50, bumped - 1] {
         let reply = client.get(&format!("{MAPS}?watch=true&resourceVersion={old}")).await;
         let status = reply.json();
@@ -191,11 +191,11 @@ async fn serve_again(directory: &Path, want: &State, revision: u64, bumped: u64)
         let reply = client.get(&format!("{MAPS}?resourceVersion={old}&resourceVersionMatch=Exact")).await;
         assert_eq!(reply.status, 410, "{old}: {}", reply.text());
     }
-    // Reading again gives a place to go on from.
+    // A new list gives a version to continue from.
     let mut watch = client.watch(&format!("{MAPS}?watch=true&resourceVersion={}", version(&list))).await;
     let made = client.post(MAPS, &json!({"metadata": {"name": "after"}})).await;
     assert_eq!(watch.expect().await, ("ADDED".into(), "after".into(), version(&made.json()).to_string()));
-    // What is stored can be written on as before.
+    // Stored objects can be written as before.
     let (name, (old, _)) = want.iter().next().unwrap();
     let object =
         json!({"metadata": {"name": name, "resourceVersion": old.to_string()}, "data": {"new": "1"}});
@@ -228,7 +228,7 @@ async fn a_killed_backup_leaves_the_one_before() {
         std::thread::sleep(std::time::Duration::from_micros(random.below(40_000)));
         child.kill().expect("a child can be killed");
         child.wait().expect("a child can be waited for");
-        // Whenever it was killed: a whole backup, this one or an earlier one.
+        // Whenever the command was killed: a complete backup, this one or an earlier one.
         let verified = report(&["verify", &own]);
         assert_eq!(verified["damages"], 0);
         assert!(verified["revision"].as_u64() >= first["revision"].as_u64(), "{verified}");

@@ -1,4 +1,4 @@
-//! The first things a client does.
+//! The first requests of a client.
 
 use serde_json::json;
 use tests::Server;

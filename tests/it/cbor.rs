@@ -1,4 +1,4 @@
-//! CBOR behind its gate (semantics §9.6): bodies, answers, lists and watches.
+//! CBOR behind its gate (docs/api/encodings.md#cbor): bodies, answers, lists and watches.
 
 use api::codec::cbor;
 use api::json::{self, Value as Tree};
@@ -6,7 +6,7 @@ use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tests::{Options, Reply, Server};
 
-use crate::place::Place;
+use crate::fixture::Fixture;
 
 const CBOR: &str = "application/cbor";
 const SECRETS: &str = "/api/v1/namespaces/default/secrets";
@@ -20,7 +20,7 @@ pub fn item(object: &Value) -> Vec<u8> {
 }
 
 pub fn read(bytes: &[u8]) -> Value {
-    assert_eq!(bytes[..3], cbor::SELF_DESCRIBED, "§9.6: self-described");
+    assert_eq!(bytes[..3], cbor::SELF_DESCRIBED, "cbor: self-described");
     let tree = cbor::parse(bytes).unwrap_or_else(|error| panic!("{error}: {bytes:?}"));
     let mut text = Vec::new();
     json::write(&tree, &mut text);
@@ -44,9 +44,9 @@ async fn with_the_gate_open_everything_may_be_cbor() {
             json!({"kind": "Secret", "apiVersion": "v1", "metadata": {"name": name}, "data": {"k": "AP8="}});
         let created = client.send("POST", SECRETS, &both, &item(&secret)).await;
         assert_eq!((created.status, &answer(&created)["data"]), (201, &json!({"k": "AP8="})));
-        // Byte fields are bytes, base64 expected later.
+        // Byte fields are byte strings, to be shown as base64.
         let bytes = [0xd6, 0x42, 0x00, 0xff];
-        assert!(created.body.windows(bytes.len()).any(|window| window == bytes), "§9.6");
+        assert!(created.body.windows(bytes.len()).any(|window| window == bytes), "cbor");
     }
     for path in [
         format!("{SECRETS}/a"),
@@ -58,7 +58,7 @@ async fn with_the_gate_open_everything_may_be_cbor() {
         "/api/v1/namespaces".to_owned(),
     ] {
         let (got, want) = (client.send("GET", &path, &accept, b"").await, client.get(&path).await);
-        // How new the newest is may change between the two.
+        // The collection's version may change between the two requests.
         let undated = |mut answer: Value| {
             if answer["items"].is_array() {
                 answer["metadata"] = Value::Null;
@@ -66,7 +66,7 @@ async fn with_the_gate_open_everything_may_be_cbor() {
             answer
         };
         let (got, want) = ((got.status, undated(answer(&got))), (want.status, undated(want.json())));
-        assert_eq!(got, want, "§9.6 {path}");
+        assert_eq!(got, want, "cbor {path}");
     }
     let metadata = format!("{CBOR};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1");
     let list = answer(&client.send("GET", SECRETS, &[("accept", &metadata)], b"").await);
@@ -75,11 +75,11 @@ async fn with_the_gate_open_everything_may_be_cbor() {
         (&json!("PartialObjectMetadataList"), &Value::Null)
     );
     let table = format!("{CBOR};as=Table;g=meta.k8s.io;v=v1");
-    assert_eq!(client.send("GET", SECRETS, &[("accept", &table)], b"").await.status, 406, "§9.1");
+    assert_eq!(client.send("GET", SECRETS, &[("accept", &table)], b"").await.status, 406, "accept");
 
     // A watch is a sequence of items.
     let response = client.another().open("GET", &format!("{SECRETS}?watch=1"), &accept, b"").await;
-    assert_eq!(response.headers()["content-type"], "application/cbor-seq", "§8.8");
+    assert_eq!(response.headers()["content-type"], "application/cbor-seq", "watch-transport");
     let (mut body, mut all) = (response.into_body(), Vec::new());
     let events = loop {
         all.extend_from_slice(&body.frame().await.unwrap().unwrap().into_data().unwrap());
@@ -89,34 +89,41 @@ async fn with_the_gate_open_everything_may_be_cbor() {
             break [read(&all[..starts[1]]), read(&all[starts[1]..])];
         }
     };
-    let told = events.map(|event| (event["type"].clone(), event["object"]["metadata"]["name"].clone()));
-    assert_eq!(told, [(json!("ADDED"), json!("a")), (json!("ADDED"), json!("b"))], "§8.8");
+    let events_seen =
+        events.map(|event| (event["type"].clone(), event["object"]["metadata"]["name"].clone()));
+    assert_eq!(events_seen, [(json!("ADDED"), json!("a")), (json!("ADDED"), json!("b"))], "watch-transport");
 
     for (section, method, path, body, want) in [
         (
-            "9.6",
+            "cbor",
             "POST",
             SECRETS.to_owned(),
             item(&json!({"metadata": {"name": "c"}, "more": 1})),
             "400 strict decoding error: unknown field \"more\"",
         ),
         (
-            "9.6",
+            "cbor",
             "POST",
             SECRETS.to_owned(),
             vec![0xa2, 0x41, b'a', 1, 0x61, b'a', 2],
             "400 cbor: found duplicate map key \"a\"",
         ),
         (
-            "9.6",
+            "cbor",
             "POST",
             SECRETS.to_owned(),
             item(&json!({"kind": "Pod", "apiVersion": "v1"})),
             "400 Pod in version \"v1\" cannot be handled as a Secret",
         ),
-        ("4.2", "DELETE", format!("{SECRETS}/a"), item(&json!({"preconditions": {"uid": "other"}})), "409 "),
         (
-            "4.2",
+            "options",
+            "DELETE",
+            format!("{SECRETS}/a"),
+            item(&json!({"preconditions": {"uid": "other"}})),
+            "409 ",
+        ),
+        (
+            "options",
             "DELETE",
             format!("{SECRETS}/a"),
             item(&json!({"kind": "DeleteOptions", "apiVersion": "v1"})),
@@ -130,7 +137,7 @@ async fn with_the_gate_open_everything_may_be_cbor() {
         let given = said["message"].as_str().unwrap_or_default();
         assert!(
             reply.status.to_string() == code && given.contains(message),
-            "§{section} {method} {path}: {said}"
+            "{section} {method} {path}: {said}"
         );
     }
 }
@@ -148,8 +155,8 @@ async fn configurations_may_be_applied_in_cbor() {
         |data: Value| json!({"kind": "Secret", "apiVersion": "v1", "metadata": {"name": "a"}, "data": data});
     let path = format!("{SECRETS}/a?fieldManager=me");
     let created = apply(&path, &item(&secret(json!({"k": "AP8=", "l": "AAAA"})))).await;
-    assert_eq!((created.status, &answer(&created)["data"]["k"]), (201, &json!("AP8=")), "§7.4");
-    // Bytes are bytes in CBOR, and text of base64 in the tree.
+    assert_eq!((created.status, &answer(&created)["data"]["k"]), (201, &json!("AP8=")), "apply");
+    // Bytes are byte strings in CBOR, and base64 text in the tree.
     let mut whole = item(&json!({"kind": "Secret", "apiVersion": "v1", "metadata": {"name": "a"}}));
     assert_eq!(whole[3], 0xa3);
     whole[3] = 0xa4;
@@ -159,16 +166,25 @@ async fn configurations_may_be_applied_in_cbor() {
     assert_eq!(
         (updated.status, &object["data"]),
         (200, &json!({"k": "AQI="})),
-        "§7.4: what is left out goes"
+        "apply: what is left out goes"
     );
     let entry = &object["metadata"]["managedFields"][0];
-    assert_eq!((&entry["manager"], &entry["operation"]), (&json!("me"), &json!("Apply")), "§7.2");
-    // The same again changes nothing, in whichever form it is said.
+    assert_eq!((&entry["manager"], &entry["operation"]), (&json!("me"), &json!("Apply")), "managed-fields");
+    // The same object again changes nothing, in either encoding.
     let version = &object["metadata"]["resourceVersion"];
-    assert_eq!(&answer(&apply(&path, &whole).await)["metadata"]["resourceVersion"], version, "§19.8");
+    assert_eq!(
+        &answer(&apply(&path, &whole).await)["metadata"]["resourceVersion"],
+        version,
+        "writes-without-effect"
+    );
     let yaml = [("content-type", "application/apply-patch+yaml")];
     let again = client.send("PATCH", &path, &yaml, secret(json!({"k": "AQI="})).to_string().as_bytes()).await;
-    assert_eq!(&again.json()["metadata"]["resourceVersion"], version, "§19.8 {}", again.text());
+    assert_eq!(
+        &again.json()["metadata"]["resourceVersion"],
+        version,
+        "writes-without-effect {}",
+        again.text()
+    );
 
     let scaled = json!({"metadata": {"name": "d"}, "spec": {"selector": {"matchLabels": {"a": "b"}},
         "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}}});
@@ -176,60 +192,60 @@ async fn configurations_may_be_applied_in_cbor() {
     assert_eq!(client.post(deployments, &scaled).await.status, 201);
     let scale = json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": {"name": "d"}, "spec": {"replicas": 4}});
     let path = format!("{deployments}/d/scale?fieldManager=me&force=true");
-    assert_eq!(answer(&apply(&path, &item(&scale)).await)["spec"]["replicas"], 4, "§5.6");
+    assert_eq!(answer(&apply(&path, &item(&scale)).await)["spec"]["replicas"], 4, "subresources");
 
     let media_types = "application/json-patch+json, application/merge-patch+json, \
          application/strategic-merge-patch+json, application/apply-patch+yaml, application/apply-patch+cbor";
     for (section, content_type, query, body, want) in [
-        ("7.4", "apply-patch+cbor", "", item(&secret(json!({}))), "422 PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch".to_owned()),
-        ("7.4", "apply-patch+cbor", "?fieldManager=me", vec![0xa1], "400 error decoding patch: unexpected EOF".to_owned()),
-        ("7.4", "apply-patch+cbor", "?fieldManager=me", vec![0xa2, 0x61, b'a', 1, 0x61, b'a', 2], "400 error decoding patch: cbor: found duplicate map key \"a\"".to_owned()),
-        ("7.4", "apply-patch+cbor", "?fieldManager=me", vec![0x80], "400 error decoding patch: cbor: cannot unmarshal array into Go value of type map[string]interface {}".to_owned()),
-        ("7.4", "apply-patch+cbor", "?fieldManager=me", item(&json!({"kind": "Pod", "apiVersion": "v1"})), "400 invalid object type: /v1, Kind=Pod".to_owned()),
-        ("7.4", "apply-patch+cbor", "?fieldManager=me", item(&secret(json!({"k": 5}))), "500 failed to create typed patch object".to_owned()),
-        ("6.1", "cbor", "", item(&secret(json!({}))), format!("415 the body of the request was in an unknown format - accepted media types include: {media_types}")),
-        ("6.1", "merge-patch+cbor", "", item(&secret(json!({}))), format!("415 the body of the request was in an unknown format - accepted media types include: {media_types}")),
+        ("apply", "apply-patch+cbor", "", item(&secret(json!({}))), "422 PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch".to_owned()),
+        ("apply", "apply-patch+cbor", "?fieldManager=me", vec![0xa1], "400 error decoding patch: unexpected EOF".to_owned()),
+        ("apply", "apply-patch+cbor", "?fieldManager=me", vec![0xa2, 0x61, b'a', 1, 0x61, b'a', 2], "400 error decoding patch: cbor: found duplicate map key \"a\"".to_owned()),
+        ("apply", "apply-patch+cbor", "?fieldManager=me", vec![0x80], "400 error decoding patch: cbor: cannot unmarshal array into Go value of type map[string]interface {}".to_owned()),
+        ("apply", "apply-patch+cbor", "?fieldManager=me", item(&json!({"kind": "Pod", "apiVersion": "v1"})), "400 invalid object type: /v1, Kind=Pod".to_owned()),
+        ("apply", "apply-patch+cbor", "?fieldManager=me", item(&secret(json!({"k": 5}))), "500 failed to create typed patch object".to_owned()),
+        ("patch-requests", "cbor", "", item(&secret(json!({}))), format!("415 the body of the request was in an unknown format - accepted media types include: {media_types}")),
+        ("patch-requests", "merge-patch+cbor", "", item(&secret(json!({}))), format!("415 the body of the request was in an unknown format - accepted media types include: {media_types}")),
     ] {
         let content_type = format!("application/{content_type}");
         let headers = [("content-type", content_type.as_str()), ("accept", CBOR)];
         let reply = client.send("PATCH", &format!("{SECRETS}/a{query}"), &headers, &body).await;
         let said = answer(&reply);
         let got = format!("{} {}", reply.status, said["message"].as_str().unwrap_or_default());
-        assert!(got.starts_with(&want), "§{section} {content_type} {body:x?}\n  want {want}\n  got  {got}");
+        assert!(got.starts_with(&want), "{section} {content_type} {body:x?}\n  want {want}\n  got  {got}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn with_the_gate_closed_there_is_no_cbor() {
-    let place = Place::new("nocbor").await;
-    place
+    let fixture = Fixture::new("nocbor").await;
+    fixture
         .check(&[
             (
-                "20.1",
+                "cbor",
                 "GET $core/secrets | Accept: application/cbor",
                 "",
                 "406 NotAcceptable: 406: Not Acceptable…",
             ),
             (
-                "20.1",
+                "cbor",
                 "GET $core/secrets?watch=1 | Accept: application/cbor-seq",
                 "",
                 "406 NotAcceptable: 406: …",
             ),
             (
-                "9.6",
+                "cbor",
                 "GET $core/secrets | Accept: application/cbor, application/json;q=0.1",
                 "",
                 "200 SecretList",
             ),
             (
-                "9.6",
+                "cbor",
                 "POST $core/secrets | Content-Type: application/cbor",
                 "x",
                 "415 UnsupportedMediaType: the body of the request was in an unknown format - accepted media types include: application/json, application/yaml, application/vnd.kubernetes.protobuf",
             ),
             (
-                "6.1",
+                "patch-requests",
                 "PATCH $core/secrets/a?fieldManager=me | Content-Type: application/apply-patch+cbor",
                 "x",
                 "415 UnsupportedMediaType: the body of the request was in an unknown format - accepted media types include: application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, application/apply-patch+yaml",

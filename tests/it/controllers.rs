@@ -1,4 +1,4 @@
-//! What the server keeps in order by itself. Semantics §17.
+//! Controllers end to end (docs/api/controllers.md).
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tests::server::Options;
 use tests::{Client, PATIENCE, Server};
 
-/// Waits until an object is there and as `wanted` says.
+/// Waits until an object satisfies `wanted`.
 async fn until(client: &Client, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
     client.until(path, |object| object.is_some_and(&wanted)).await.expect("it is there")
 }
@@ -24,7 +24,7 @@ fn covers(role: &Value, resource: &str) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn aggregated_roles_are_complete_when_the_server_is_ready_and_follow_what_they_select() {
+async fn aggregated_roles_are_complete_when_the_server_is_ready_and_follow_their_selectors() {
     let server = Server::start_upstream().await;
     let client = server.client();
     let mut before = Vec::new();
@@ -43,7 +43,7 @@ async fn aggregated_roles_are_complete_when_the_server_is_ready_and_follow_what_
     for (role, _) in &before {
         until(client, &format!("{ROLES}/{role}"), |role| covers(role, "widgets")).await;
     }
-    // What is written into an aggregated role by hand does not stay, and whoever wrote it owns it no longer.
+    // Rules written into an aggregated role by hand are replaced, and their writer loses ownership.
     let patch = json!({"rules": [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]});
     let view = format!("{ROLES}/view");
     assert_eq!(client.patch(&format!("{view}?fieldManager=hand"), "merge", &patch).await.status, 200);
@@ -55,7 +55,7 @@ async fn aggregated_roles_are_complete_when_the_server_is_ready_and_follow_what_
     assert_eq!(owns_rules.len(), 1, "{entries:?}");
     let (manager, operation) = (&owns_rules[0]["manager"], &owns_rules[0]["operation"]);
     assert_eq!((manager, operation), (&json!("clusterrole-aggregation-controller"), &json!("Apply")));
-    // A role that is selected no more is as good as gone.
+    // A role that is no longer selected no longer counts.
     let unlabelled = json!({"metadata": {"labels": null}});
     assert_eq!(client.patch(&format!("{ROLES}/part"), "merge", &unlabelled).await.status, 200);
     until(client, &view, |role| role["rules"] == before[0].1["rules"]).await;
@@ -66,10 +66,10 @@ async fn aggregated_roles_are_complete_when_the_server_is_ready_and_follow_what_
     for (name, before) in &before {
         until(client, &format!("{ROLES}/{name}"), |role| role["rules"] == before["rules"]).await;
     }
-    // An aggregated role that nothing is left for has no rules, whoever gave it some.
+    // An aggregated role without selected roles has no rules.
     let empty = json!({
         "metadata": {"name": "empty"},
-        "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"nobody": "has-this"}}]},
+        "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"no-role": "has-this"}}]},
         "rules": part["rules"],
     });
     assert_eq!(client.post(ROLES, &empty).await.status, 201);
@@ -90,7 +90,7 @@ async fn versions(client: &Client) -> Vec<Value> {
 async fn roles_that_select_each_other_come_to_rest() {
     let server = Server::start_upstream().await;
     let client = server.client();
-    // Three in a circle that would hand their rules around for ever.
+    // Three roles in a cycle that would never settle.
     for (name, selects) in [("a", "b"), ("b", "c"), ("c", "a")] {
         let role = json!({
             "metadata": {"name": format!("circle-{name}"), "labels": {"circle": name}},
@@ -136,7 +136,7 @@ async fn every_namespace_has_its_service_account_and_the_root_certificates() {
             client.delete(&map).await;
             until(client, &map, is_right).await;
         }
-        // They do not come back to a namespace that goes, and do not hold it.
+        // They are not created again in a terminating namespace, and do not hold it.
         client.delete("/api/v1/namespaces/fresh").await;
         client.until_gone("/api/v1/namespaces/fresh").await;
         for resource in ["namespaces/fresh/serviceaccounts", "namespaces/fresh/configmaps"] {
@@ -151,7 +151,7 @@ async fn every_namespace_has_its_service_account_and_the_root_certificates() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn finished_jobs_go_when_their_time_is_over_and_take_their_pods_along() {
-    // §17 "TTL-after-finished".
+    // docs/api/controllers.md#finished-jobs.
     let mut server = Server::start_upstream().await;
     let client = server.client().clone();
     let jobs = "/apis/batch/v1/namespaces/default/jobs";
@@ -181,7 +181,8 @@ async fn finished_jobs_go_when_their_time_is_over_and_take_their_pods_along() {
     for name in ["kept", "long"] {
         assert_eq!(client.get(&format!("{jobs}/{name}")).await.status, 200, "{name}");
     }
-    // A job whose time ended while nobody looked goes after the start, and so does one that is told to be shorter.
+    // A job whose time ended while the server was down is deleted after the start, and so is one whose time is
+    // shortened.
     server.kill();
     server.restart().await;
     let client = server.client();
@@ -200,7 +201,7 @@ async fn only_selected_controllers_run() {
     until(client, &format!("{maps}/kube-root-ca.crt"), is_there).await;
     let accounts = client.get("/api/v1/namespaces/default/serviceaccounts").await.json();
     assert_eq!(accounts["items"], json!([]));
-    // Finalizers are still set: whoever collects elsewhere relies on them.
+    // Finalizers are still set: external collectors rely on them.
     client.post(maps, &json!({"metadata": {"name": "a"}})).await;
     let deleted = client.delete(&format!("{maps}/a?propagationPolicy=Foreground")).await.json();
     assert_eq!(deleted["metadata"]["finalizers"], json!(["foregroundDeletion"]));

@@ -1,10 +1,9 @@
-//! Fifty power cuts on one data directory: the process is killed at a random moment under 64 writers, started
-//! again, and asked about everything it ever said.
+//! Fifty power cuts on one data directory: the process is killed at a random moment under 64 writers and restarted,
+//! and every reply it ever gave is checked.
 //!
-//! A reply is a promise: what it said is there afterwards, or something newer that was asked for. No reply, or half
-//! of one, is no promise either way: the write is there as a whole or not at all. At the end the log itself is
-//! read, through a watch from an early revision and through one that was resumed after the crashes; both tell
-//! every change once and in order.
+//! An acknowledged write, or a later one, is there afterwards. A write without a complete reply is there as a whole
+//! or not at all. At the end the log is read through a watch from an early revision and through one that was resumed
+//! after each crash; both contain every change once and in order.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,25 +18,25 @@ use crate::support::Random;
 /// Crashes in a row.
 const ROUNDS: usize = 50;
 
-/// Writers in parallel, each with a connection and objects of its own.
+/// Parallel writers, each with its own connection and objects.
 const WRITERS: usize = 64;
 
 /// Objects of each writer.
 const OWN: u64 = 4;
 
-/// Objects that all writers count up, each on the version it has read.
+/// Objects that all writers increment, each on the version it has read.
 const SHARED: u64 = 4;
 
-/// Round after which the revision is noted that the history is read from in the end.
+/// Round whose revision the final watch starts from.
 const EARLY_ROUND: usize = 3;
 
-/// Every how many rounds the long-lived watch is resumed.
+/// Rounds between two resumptions of the long-lived watch.
 const RESUME_EVERY: usize = 7;
 
 /// Largest content, in bytes.
 const FILL_BYTES_MAX: u64 = 12_000;
 
-/// Which collection an object is in.
+/// The collection of an object.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Kind {
     Map,
@@ -54,7 +53,7 @@ impl Kind {
         }
     }
 
-    /// The member of an object that carries its tag and what follows from it.
+    /// The member of an object that holds its tag and the content derived from it.
     fn content(self, object: &Value) -> &Value {
         match self {
             Kind::Map => &object["data"],
@@ -81,7 +80,7 @@ impl Kind {
     }
 }
 
-/// What an object holds follows from its tag, so that half a write would show.
+/// The content follows from the tag, so that a partial write is detected.
 fn content(tag: &str) -> Value {
     let mut random = Random(tag.bytes().fold(0, |hash: u64, byte| hash.wrapping_mul(131) ^ u64::from(byte)));
     let length = random.below(FILL_BYTES_MAX) as usize;
@@ -92,7 +91,7 @@ fn content(tag: &str) -> Value {
 /// Name of an object within its collection.
 type Key = (Kind, String);
 
-/// An object as it is known to be.
+/// A known state of an object.
 #[derive(Clone, Debug, PartialEq)]
 struct Known {
     version: u64,
@@ -101,7 +100,7 @@ struct Known {
 }
 
 impl Known {
-    /// Reads an object and checks that it is whole.
+    /// Reads an object and checks that it is complete.
     fn of(kind: Kind, object: &Value) -> Known {
         let text =
             |value: &Value| value.as_str().unwrap_or_else(|| panic!("incomplete: {object}")).to_owned();
@@ -116,23 +115,23 @@ impl Known {
     }
 }
 
-/// A write whose outcome nobody was told.
+/// A write of unknown outcome.
 #[derive(Clone, Debug)]
 enum Unknown {
     Put(String),
     Delete,
 }
 
-/// One of the objects that are written: what was acknowledged last, and what may have happened after it.
+/// An object under test: its last acknowledged state, and the writes of unknown outcome since.
 #[derive(Clone, Debug, Default)]
 struct Slot {
     acknowledged: Option<Known>,
     unknown: Vec<Unknown>,
 }
 
-/// Everything the server ever said, over all rounds.
+/// Every reply of the server, over all rounds.
 #[derive(Debug, Default)]
-struct Promises {
+struct Acknowledged {
     /// Acknowledged puts by version.
     puts: BTreeMap<u64, (Key, String)>,
     /// Acknowledged deletions: uid, and the version where the reply names it.
@@ -141,17 +140,17 @@ struct Promises {
     unknown_puts: BTreeSet<String>,
     /// Objects whose deletion got no reply.
     unknown_deletes: BTreeSet<String>,
-    /// Versions on which an acknowledged write of a shared object was based.
+    /// Versions that an acknowledged write of a shared object was based on.
     bases: BTreeSet<u64>,
 }
 
-impl Promises {
+impl Acknowledged {
     fn newest(&self) -> u64 {
         let deletes = self.deletes.values().filter_map(|version| *version).max().unwrap_or(0);
         self.puts.last_key_value().map_or(0, |(version, _)| *version).max(deletes)
     }
 
-    fn merge(&mut self, other: Promises) {
+    fn merge(&mut self, other: Acknowledged) {
         for (version, put) in other.puts {
             assert!(self.puts.insert(version, put).is_none(), "two writes were given version {version}");
         }
@@ -164,13 +163,13 @@ impl Promises {
     }
 }
 
-/// One writer: its objects, and what it was told in this round.
+/// One writer: its objects, and the replies it got in this round.
 struct Writer {
     number: usize,
     random: Random,
     slots: BTreeMap<Key, Slot>,
     writes: u64,
-    told: Promises,
+    acknowledged: Acknowledged,
 }
 
 impl Writer {
@@ -179,7 +178,13 @@ impl Writer {
             let kind = if i % OWN == OWN - 1 { Kind::Pod } else { Kind::Map };
             ((kind, format!("w{number:02}-{i}")), Slot::default())
         };
-        Writer { number, random, slots: (0..OWN).map(slot).collect(), writes: 0, told: Promises::default() }
+        Writer {
+            number,
+            random,
+            slots: (0..OWN).map(slot).collect(),
+            writes: 0,
+            acknowledged: Acknowledged::default(),
+        }
     }
 
     /// Writes until the connection breaks.
@@ -202,7 +207,7 @@ impl Writer {
         format!("{}.{}", self.number, self.writes)
     }
 
-    /// One write to an object that nobody else writes; `None` when the connection broke.
+    /// One write to an object of this writer; `None` when the connection broke.
     async fn write_own(&mut self, client: &Client) -> Option<()> {
         let key = self.slots.keys().nth(self.random.below(OWN) as usize).unwrap().clone();
         let (kind, name) = key.clone();
@@ -245,10 +250,10 @@ impl Writer {
         let Some(reply) = reply else {
             if is_delete {
                 slot.unknown.push(Unknown::Delete);
-                self.told.unknown_deletes.insert(known.unwrap().uid);
+                self.acknowledged.unknown_deletes.insert(known.unwrap().uid);
             } else {
                 slot.unknown.push(Unknown::Put(tag.clone()));
-                self.told.unknown_puts.insert(tag);
+                self.acknowledged.unknown_puts.insert(tag);
             }
             return None;
         };
@@ -257,19 +262,19 @@ impl Writer {
         if is_delete {
             let version =
                 object["metadata"]["resourceVersion"].as_str().map(|version| version.parse().unwrap());
-            self.told.deletes.insert(known.unwrap().uid, version);
+            self.acknowledged.deletes.insert(known.unwrap().uid, version);
             slot.acknowledged = None;
         } else {
             let now = Known::of(kind, &object);
             assert_eq!(now.tag, tag);
             assert!(known.is_none_or(|known| known.version < now.version && known.uid == now.uid));
-            assert!(self.told.puts.insert(now.version, (key, tag)).is_none());
+            assert!(self.acknowledged.puts.insert(now.version, (key, tag)).is_none());
             slot.acknowledged = Some(now);
         }
         Some(())
     }
 
-    /// Reads a shared object and counts it up on the version that was read.
+    /// Reads a shared object and increments it on the version that was read.
     async fn count_up(&mut self, client: &Client) -> Option<()> {
         let name = format!("shared-{}", self.random.below(SHARED));
         let path = format!("{}/{name}", Kind::Map.path());
@@ -281,7 +286,7 @@ impl Writer {
         object["data"] = content(&tag);
         let headers = [("content-type", "application/json")];
         let Some(reply) = client.try_send("PUT", &path, &headers, object.to_string().as_bytes()).await else {
-            self.told.unknown_puts.insert(tag);
+            self.acknowledged.unknown_puts.insert(tag);
             return None;
         };
         if reply.status == 409 {
@@ -290,12 +295,12 @@ impl Writer {
         assert_eq!(reply.status, 200, "{}", reply.text());
         let now = Known::of(Kind::Map, &reply.json());
         assert_eq!(now.tag, tag);
-        assert!(self.told.bases.insert(base));
-        self.told.puts.insert(now.version, ((Kind::Map, name), tag));
+        assert!(self.acknowledged.bases.insert(base));
+        self.acknowledged.puts.insert(now.version, ((Kind::Map, name), tag));
         Some(())
     }
 
-    /// Compares what is there with what was promised, and takes it as known from here on.
+    /// Compares the stored object with the acknowledged writes, and takes it as known from here on.
     fn settle(&mut self, found: &BTreeMap<Key, Known>) {
         for (key, slot) in &mut self.slots {
             let is = found.get(key);
@@ -319,7 +324,7 @@ fn count_of(tag: &str) -> u64 {
     tag.split('+').next().unwrap().parse().unwrap()
 }
 
-/// Everything that is there, by name.
+/// All stored objects, by name.
 async fn list(client: &Client) -> (BTreeMap<Key, Known>, u64) {
     let (mut found, mut newest) = (BTreeMap::new(), 0);
     for kind in Kind::ALL {
@@ -374,8 +379,14 @@ async fn replay(client: &Client, kind: Kind, version: u64, last: u64) -> Vec<Eve
     events
 }
 
-/// The events after `from` are the promises made after it, in order, and nothing that nobody asked for.
-fn check_history(kind: Kind, from: u64, start: &BTreeMap<Key, Known>, events: &[Event], told: &Promises) {
+/// The events after `from` are the acknowledged writes after it, in order, and nothing that was not requested.
+fn check_history(
+    kind: Kind,
+    from: u64,
+    start: &BTreeMap<Key, Known>,
+    events: &[Event],
+    acknowledged: &Acknowledged,
+) {
     let mut state: BTreeMap<&str, Known> = BTreeMap::new();
     for ((of, name), known) in start {
         if *of == kind && name != MARKER {
@@ -399,10 +410,12 @@ fn check_history(kind: Kind, from: u64, start: &BTreeMap<Key, Known>, events: &[
         if what == "DELETED" {
             state.remove(name.as_str());
             assert!(seen_deletes.insert(&known.uid), "{event:?} came twice");
-            match told.deletes.get(&known.uid) {
+            match acknowledged.deletes.get(&known.uid) {
                 Some(Some(version)) => assert_eq!(*version, known.version, "{event:?}"),
                 Some(None) => {}
-                None => assert!(told.unknown_deletes.contains(&known.uid), "nobody asked for {event:?}"),
+                None => {
+                    assert!(acknowledged.unknown_deletes.contains(&known.uid), "not requested: {event:?}")
+                }
             }
             continue;
         }
@@ -415,17 +428,17 @@ fn check_history(kind: Kind, from: u64, start: &BTreeMap<Key, Known>, events: &[
             );
         }
         assert!(seen_tags.insert(&known.tag), "{event:?} came twice");
-        match told.puts.get(&known.version) {
+        match acknowledged.puts.get(&known.version) {
             Some(((of, key), tag)) => {
                 assert_eq!((*of, key, tag), (kind, name, &known.tag));
                 kept += 1;
             }
-            None => assert!(told.unknown_puts.contains(&known.tag), "nobody asked for {event:?}"),
+            None => assert!(acknowledged.unknown_puts.contains(&known.tag), "not requested: {event:?}"),
         }
         state.insert(name, known.clone());
     }
-    let promised = told.puts.range(from + 1..).filter(|(_, ((of, _), _))| *of == kind).count();
-    assert_eq!(kept, promised, "some acknowledged puts are missing from the history of {kind:?}");
+    let expected = acknowledged.puts.range(from + 1..).filter(|(_, ((of, _), _))| *of == kind).count();
+    assert_eq!(kept, expected, "some acknowledged puts are missing from the history of {kind:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -444,7 +457,7 @@ async fn nothing_acknowledged_is_lost_in_fifty_crashes() {
         assert_eq!(created.status, 201, "{}", created.text());
     }
     let mut writers: Vec<Writer> = (0..WRITERS).map(|number| Writer::new(number, random.fork())).collect();
-    let mut told = Promises::default();
+    let mut acknowledged = Acknowledged::default();
     let mut early = None;
     let mut resumed: Vec<Event> = Vec::new();
 
@@ -461,25 +474,25 @@ async fn nothing_acknowledged_is_lost_in_fifty_crashes() {
             writers.push(writer.await.unwrap());
         }
         if round % 10 == 9 {
-            // The next start is cut short as well, somewhere in its recovery.
+            // The next start is killed as well, during its recovery.
             server.start_and_kill(Duration::from_millis(random.below(60)));
         }
         server.restart().await;
 
         let (found, newest) = list(server.client()).await;
         for writer in &mut writers {
-            told.merge(std::mem::take(&mut writer.told));
+            acknowledged.merge(std::mem::take(&mut writer.acknowledged));
             writer.settle(&found);
         }
-        check_shared(&found, &told);
+        check_shared(&found, &acknowledged);
         let alive: usize =
             writers.iter().map(|w| w.slots.values().filter(|s| s.acknowledged.is_some()).count()).sum();
         let markers = found.keys().filter(|(_, name)| name == MARKER).count();
-        assert_eq!(found.len(), alive + SHARED as usize + markers, "something is there that nobody made");
+        assert_eq!(found.len(), alive + SHARED as usize + markers, "an object exists that no writer made");
 
-        // Revisions go on above everything that was ever told or seen.
+        // Revisions continue above every revision ever returned.
         let marker = mark(server.client(), Kind::Map, round).await;
-        assert!(marker > newest.max(told.newest()), "round {round}: {marker} after {newest}");
+        assert!(marker > newest.max(acknowledged.newest()), "round {round}: {marker} after {newest}");
         if round == EARLY_ROUND {
             early = Some((marker, list(server.client()).await.0));
         } else if round > EARLY_ROUND && round % RESUME_EVERY == 0 {
@@ -494,7 +507,7 @@ async fn nothing_acknowledged_is_lost_in_fifty_crashes() {
     let ends = [mark(client, Kind::Map, ROUNDS).await, mark(client, Kind::Pod, ROUNDS).await];
     for (kind, end) in Kind::ALL.into_iter().zip(ends) {
         let events = replay(client, kind, from, end).await;
-        check_history(kind, from, &start, &events, &told);
+        check_history(kind, from, &start, &events, &acknowledged);
         if kind == Kind::Map {
             let since = resumed.last().unwrap().known.version;
             resumed.extend(replay(client, kind, since, end).await);
@@ -502,10 +515,16 @@ async fn nothing_acknowledged_is_lost_in_fifty_crashes() {
         }
     }
     assert!(
-        told.puts.len() > 1000 && told.deletes.len() > 100 && !told.unknown_puts.is_empty(),
+        acknowledged.puts.len() > 1000
+            && acknowledged.deletes.len() > 100
+            && !acknowledged.unknown_puts.is_empty(),
         "too little happened"
     );
-    eprintln!("{} puts and {} deletions were acknowledged", told.puts.len(), told.deletes.len());
+    eprintln!(
+        "{} puts and {} deletions were acknowledged",
+        acknowledged.puts.len(),
+        acknowledged.deletes.len()
+    );
     assert_eq!(server.terminate(), Some(0));
 }
 
@@ -520,19 +539,19 @@ async fn mark(client: &Client, kind: Kind, round: usize) -> u64 {
     Known::of(kind, &reply.json()).version
 }
 
-/// Shared objects are at the newest acknowledged version, or at a later one that somebody asked for.
-fn check_shared(found: &BTreeMap<Key, Known>, told: &Promises) {
+/// Shared objects are at the newest acknowledged version, or at a later one that was requested.
+fn check_shared(found: &BTreeMap<Key, Known>, acknowledged: &Acknowledged) {
     for i in 0..SHARED {
         let key = (Kind::Map, format!("shared-{i}"));
         let is = found.get(&key).unwrap_or_else(|| panic!("{key:?} is gone"));
-        let Some((version, (_, tag))) = told.puts.iter().rev().find(|(_, (of, _))| *of == key) else {
+        let Some((version, (_, tag))) = acknowledged.puts.iter().rev().find(|(_, (of, _))| *of == key) else {
             continue;
         };
         if is.version == *version {
             assert_eq!(&is.tag, tag);
         } else {
             assert!(
-                is.version > *version && told.unknown_puts.contains(&is.tag),
+                is.version > *version && acknowledged.unknown_puts.contains(&is.tag),
                 "{is:?} after {version}, {tag}"
             );
         }

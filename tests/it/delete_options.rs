@@ -1,16 +1,16 @@
-//! What a delete leaves on an object, for every way to ask, and what a dry run of anything leaves: nothing. Semantics
-//! §5.3, §19.1; spec §3.1, §4.3.
+//! The effect of every delete option on an object, and that dry runs have none (docs/api/delete.md, #two-phases,
+//! #deletion-answers, docs/api/paths-and-verbs.md#options).
 
 use serde_json::{Value, json};
 
-use crate::place::{Place, outcome, report};
+use crate::fixture::{Fixture, outcome, report};
 
 /// Collection, finalizers before, query, body, code, finalizers after.
 type Policy<'r> = (&'r str, &'r [&'r str], &'r str, &'r str, u16, &'r [&'r str]);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn options_decide_the_finalizers_in_query_and_body_alike() {
-    let place = Place::new("policy").await;
+    let fixture = Fixture::new("policy").await;
     let maps = "$core/configmaps";
     let controllers = "$core/replicationcontrollers";
     let jobs = "$batch/jobs";
@@ -20,7 +20,7 @@ async fn options_decide_the_finalizers_in_query_and_body_alike() {
         (maps, &[], "propagationPolicy=Orphan", "", 200, &["orphan"]),
         (maps, &[], "propagationPolicy=Foreground", "", 200, &["foregroundDeletion"]),
         (maps, &[], "orphanDependents=true", "", 200, &["orphan"]),
-        // `false` is said, but nothing is left of this one.
+        // `false` is given, but the object is removed.
         (maps, &[], "orphanDependents=false", "", 200, &[]),
         (maps, &["example.com/a", "orphan"], "", "", 200, &["example.com/a", "orphan"]),
         (maps, &["orphan", "example.com/a"], "propagationPolicy=Background", "", 200, &["example.com/a"]),
@@ -51,9 +51,9 @@ async fn options_decide_the_finalizers_in_query_and_body_alike() {
         ),
         (maps, &["example.com/a"], "", r#"{"orphanDependents":true}"#, 200, &["example.com/a", "orphan"]),
         (maps, &["example.com/a"], "", r#"{"orphanDependents":false}"#, 202, &["example.com/a"]),
-        // What the body says is all that counts, even if it says nothing.
+        // With a body, only the body counts, even an empty one.
         (maps, &["example.com/a"], "propagationPolicy=Orphan", "{}", 200, &["example.com/a"]),
-        // Two kinds orphan unless told otherwise.
+        // Two kinds orphan by default.
         (controllers, &["example.com/a"], "", "", 200, &["example.com/a", "orphan"]),
         (controllers, &["example.com/a"], "propagationPolicy=Background", "", 200, &["example.com/a"]),
         (controllers, &["example.com/a"], "orphanDependents=false", "", 202, &["example.com/a"]),
@@ -79,8 +79,8 @@ async fn options_decide_the_finalizers_in_query_and_body_alike() {
             c if c == jobs => object["spec"] = json!({"template": template("Never")}),
             _ => {}
         }
-        place.make(collection, &[object]).await;
-        let reply = place.ask(&format!("DELETE {collection}/o-{at}?{query}"), body).await;
+        fixture.make(collection, &[object]).await;
+        let reply = fixture.ask(&format!("DELETE {collection}/o-{at}?{query}"), body).await;
         let left = reply.json()["metadata"]["finalizers"].clone();
         let left = if left.is_null() { json!([]) } else { left };
         let is_status = reply.json()["kind"] == "Status";
@@ -90,10 +90,10 @@ async fn options_decide_the_finalizers_in_query_and_body_alike() {
                 outcome(&reply)
             ));
         }
-        // Said again, it stays as it is.
+        // A repeated delete changes nothing.
         if !after.is_empty() {
             let path = format!("{collection}/o-{at}");
-            place.ask(&format!("PATCH {path}"), r#"{"metadata":{"finalizers":null}}"#).await;
+            fixture.ask(&format!("PATCH {path}"), r#"{"metadata":{"finalizers":null}}"#).await;
         }
     }
     report(&wrong);
@@ -101,48 +101,48 @@ async fn options_decide_the_finalizers_in_query_and_body_alike() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_collection_is_deleted_under_the_same_options_one_by_one() {
-    let place = Place::new("many").await;
+    let fixture = Fixture::new("many").await;
     let held = |name: &str| json!({"metadata": {"name": name, "labels": {"a": "b"}, "finalizers": ["example.com/hold"]}});
-    place.make("$core/secrets", &[held("a"), held("b"), held("c")]).await;
-    let uid = place.get("$core/secrets/a").await["metadata"]["uid"].as_str().unwrap().to_owned();
-    // A precondition that fits the first only: the second ends it.
+    fixture.make("$core/secrets", &[held("a"), held("b"), held("c")]).await;
+    let uid = fixture.get("$core/secrets/a").await["metadata"]["uid"].as_str().unwrap().to_owned();
+    // A precondition that holds for the first object only: the second ends the request.
     let options = format!(r#"{{"preconditions":{{"uid":"{uid}"}},"propagationPolicy":"Foreground"}}"#);
-    let reply = place.ask("DELETE $core/secrets?labelSelector=a%3Db", &options).await;
+    let reply = fixture.ask("DELETE $core/secrets?labelSelector=a%3Db", &options).await;
     assert_eq!(reply.status, 409, "{}", outcome(&reply));
     let marked = |object: &Value| object["metadata"]["deletionTimestamp"].is_string();
-    assert!(marked(&place.get("$core/secrets/a").await));
-    assert!(!marked(&place.get("$core/secrets/b").await));
-    // In chunks: each request takes as many as it may, and says where to go on.
-    let first = place
+    assert!(marked(&fixture.get("$core/secrets/a").await));
+    assert!(!marked(&fixture.get("$core/secrets/b").await));
+    // In chunks: each request deletes one chunk and returns a continue token.
+    let first = fixture
         .ask("DELETE $core/secrets?labelSelector=a%3Db&limit=2", r#"{"orphanDependents":false}"#)
         .await
         .json();
-    assert_eq!(crate::place::names(&first), ["a", "b"]);
-    let token = crate::place::escape(first["metadata"]["continue"].as_str().expect("there is more"));
-    let rest = place
+    assert_eq!(crate::fixture::names(&first), ["a", "b"]);
+    let token = crate::fixture::escape(first["metadata"]["continue"].as_str().expect("there is more"));
+    let rest = fixture
         .ask(&format!("DELETE $core/secrets?labelSelector=a%3Db&limit=2&continue={token}"), "")
         .await
         .json();
-    assert_eq!(crate::place::names(&rest), ["c"]);
+    assert_eq!(crate::fixture::names(&rest), ["c"]);
     for name in ["a", "b", "c"] {
         let path = format!("$core/secrets/{name}");
-        assert!(marked(&place.get(&path).await), "{name}");
-        let last = place.ask(&format!("PATCH {path}"), r#"{"metadata":{"finalizers":null}}"#).await;
+        assert!(marked(&fixture.get(&path).await), "{name}");
+        let last = fixture.ask(&format!("PATCH {path}"), r#"{"metadata":{"finalizers":null}}"#).await;
         assert_eq!(last.status, 200, "{}", last.text());
     }
-    assert_eq!(place.get("$core/secrets").await["items"], json!([]));
+    assert_eq!(fixture.get("$core/secrets").await["items"], json!([]));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dry_run_of_anything_leaves_nothing() {
-    let place = Place::new("dry").await;
+    let fixture = Fixture::new("dry").await;
     let template =
         json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
     let spec = json!({"replicas": 1, "selector": {"matchLabels": {"a": "b"}}, "template": template});
-    place.make("$apps/deployments", &[json!({"metadata": {"name": "d"}, "spec": spec})]).await;
-    place.make("$core/pods", &[json!({"metadata": {"name": "p"}, "spec": template["spec"]})]).await;
-    place.make("$core/serviceaccounts", &[json!({"metadata": {"name": "s"}})]).await;
-    place
+    fixture.make("$apps/deployments", &[json!({"metadata": {"name": "d"}, "spec": spec})]).await;
+    fixture.make("$core/pods", &[json!({"metadata": {"name": "p"}, "spec": template["spec"]})]).await;
+    fixture.make("$core/serviceaccounts", &[json!({"metadata": {"name": "s"}})]).await;
+    fixture
         .make("$core/services", &[json!({"metadata": {"name": "v"}, "spec": {"ports": [{"port": 80}]}})])
         .await;
     let watched = [
@@ -155,7 +155,7 @@ async fn a_dry_run_of_anything_leaves_nothing() {
     let state = async || {
         let mut objects = Vec::new();
         for path in watched {
-            objects.push(place.get(path).await);
+            objects.push(fixture.get(path).await);
         }
         objects
     };
@@ -247,7 +247,7 @@ async fn a_dry_run_of_anything_leaves_nothing() {
     for (request, header, body, wanted) in rows {
         let header = if header.is_empty() { String::new() } else { format!(" | {header}") };
         let request = format!("{request}dryRun=All{header}");
-        let got = outcome(&place.ask(&request, body).await);
+        let got = outcome(&fixture.ask(&request, body).await);
         if got != *wanted {
             wrong.push(format!("{request} {body}\n  want {wanted}\n  got  {got}"));
         }
@@ -256,7 +256,7 @@ async fn a_dry_run_of_anything_leaves_nothing() {
         }
     }
     for path in ["$apps/deployments/e", "$core/services/w", "$core/configmaps/new"] {
-        let got = place.ask(&format!("GET {path}"), "").await.status;
+        let got = fixture.ask(&format!("GET {path}"), "").await.status;
         if got != 404 {
             wrong.push(format!("{path} is there"));
         }

@@ -1,5 +1,5 @@
-//! Every encoding in every form for get, list and watch: which of them there are, and that all of them say the same
-//! (semantics §8.8, §9.1, §9.4, §9.6, §18, §20.1).
+//! Every encoding and form of get, list and watch: which combinations exist, and that they agree
+//! (docs/api/watches.md#watch-transport, docs/api/encodings.md#accept, #tables, #cbor, #protobuf).
 
 use api::codec::yaml;
 use api::naming::KUBERNETES;
@@ -7,7 +7,7 @@ use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tests::{Client, Options, PATIENCE, Server};
 
-use crate::place::{report, version};
+use crate::fixture::{report, version};
 use crate::{cbor, protobuf};
 
 const SECRETS: &str = "/api/v1/namespaces/default/secrets";
@@ -16,13 +16,13 @@ const YAML: &str = "application/yaml";
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 const CBOR: &str = "application/cbor";
 
-/// What is shown of an object.
+/// The forms of an object.
 const PLAIN: &str = "";
 const TABLE: &str = ";as=Table;v=v1;g=meta.k8s.io";
 const METADATA: &str = ";as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
 const METADATA_LIST: &str = ";as=PartialObjectMetadataList;v=v1;g=meta.k8s.io";
 
-/// A document as the JSON it stands for.
+/// A document as JSON.
 fn document(media_type: &str, bytes: &[u8]) -> Value {
     match media_type {
         JSON => serde_json::from_slice(bytes).unwrap(),
@@ -61,7 +61,7 @@ async fn events(media_type: &str, mut body: hyper::body::Incoming, count: usize)
     }
 }
 
-/// The whole events at the beginning of a stream.
+/// The complete events at the beginning of a stream.
 fn split(media_type: &str, bytes: &[u8]) -> Vec<Value> {
     let mut events = Vec::new();
     match media_type {
@@ -76,7 +76,7 @@ fn split(media_type: &str, bytes: &[u8]) -> Vec<Value> {
                 (0..bytes.len()).filter(|at| bytes[*at..].starts_with(&prefix)).collect();
             for (at, start) in starts.iter().enumerate() {
                 let end = starts.get(at + 1).copied().unwrap_or(bytes.len());
-                // The last one may still be on its way.
+                // The last one may be incomplete.
                 if api::codec::cbor::parse(&bytes[*start..end]).is_ok() {
                     events.push(cbor::read(&bytes[*start..end]));
                 }
@@ -86,12 +86,12 @@ fn split(media_type: &str, bytes: &[u8]) -> Vec<Value> {
             let mut rest = bytes;
             while let Some((head, tail)) = rest.split_first_chunk::<4>() {
                 let Some(event) = tail.get(..u32::from_be_bytes(*head) as usize) else { break };
-                assert_eq!(event[0], 0x0a, "§18: no envelope around the event");
+                assert_eq!(event[0], 0x0a, "protobuf: no envelope around the event");
                 let kind = std::str::from_utf8(&event[2..2 + usize::from(event[1])]).unwrap();
                 let object = event
                     .windows(4)
                     .position(|window| window == b"k8s\0")
-                    .expect("§18: the object is enveloped");
+                    .expect("protobuf: the object is enveloped");
                 events.push(json!({"type": kind, "object": document(PROTOBUF, &event[object..])}));
                 rest = &tail[event.len()..];
             }
@@ -100,7 +100,7 @@ fn split(media_type: &str, bytes: &[u8]) -> Vec<Value> {
     events
 }
 
-/// Without what moves on between two questions: the ages in tables.
+/// Without the ages in tables, which change between two requests.
 fn ageless(mut answer: Value) -> Value {
     let table = if answer["object"].is_object() { &mut answer["object"] } else { &mut answer };
     for row in table.get_mut("rows").and_then(Value::as_array_mut).into_iter().flatten() {
@@ -109,7 +109,7 @@ fn ageless(mut answer: Value) -> Value {
     answer
 }
 
-/// Without what other writers may move on between two questions: how far a bookmark has seen, and what is current.
+/// Without the collection's version, which other writers may change between two requests.
 fn timeless(mut event: Value) -> Value {
     fn mask(value: &mut Value) {
         match value {
@@ -128,7 +128,7 @@ fn timeless(mut event: Value) -> Value {
             assert_eq!(
                 (&event["object"]["kind"], &event["object"]["code"]),
                 (&json!("Status"), &json!(504)),
-                "§8.8"
+                "watch-transport"
             );
             event["object"]["message"] = Value::Null;
         }
@@ -137,9 +137,10 @@ fn timeless(mut event: Value) -> Value {
     event
 }
 
-/// What all encodings can say.
+/// The properties that all encodings can express.
 fn comparable(mut answer: Value) -> Value {
-    // Items of metadata have no names in protobuf, because a list's items have no envelopes (§18).
+    // Items of metadata have no names in protobuf, because a list's items have no envelopes
+    // (docs/api/encodings.md#protobuf).
     for item in answer.get_mut("items").and_then(Value::as_array_mut).into_iter().flatten() {
         let item = item.as_object_mut().unwrap();
         item.retain(|name, _| !matches!(name.as_str(), "kind" | "apiVersion"));
@@ -147,12 +148,12 @@ fn comparable(mut answer: Value) -> Value {
     ageless(answer)
 }
 
-/// The 406 of a request that the route has an encoding for, but not in this form.
+/// The 406 for an encoding of the route that has no such form.
 fn refused(encodings: &[&str]) -> String {
     format!("406 only the following media types are accepted: {}", encodings.join(", "))
 }
 
-/// The 406 of a request that names no encoding of the route.
+/// The 406 for an unknown encoding.
 fn unknown(encodings: &[&str], is_list: bool) -> String {
     let mut known = encodings.join(", ");
     if is_list {
@@ -166,7 +167,7 @@ fn streams(encodings: &[&str]) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_encoding_has_each_form_or_says_what_there_is() {
+async fn each_encoding_has_each_form_or_a_406_with_the_alternatives() {
     for gate in [false, true] {
         let flags = gate.then(|| "--feature-gates=CBORServingAndStorage=true".to_owned());
         let server =
@@ -184,23 +185,23 @@ async fn each_encoding_has_each_form_or_says_what_there_is() {
         let stream_names = streams(&known);
         let streams: Vec<&str> = stream_names.iter().map(String::as_str).collect();
 
-        // What a get and a list of each form are answered with; a watch is below.
+        // The response of get and list in each form; watches are below.
         let no_cbor = |is_list| if gate { "200".to_owned() } else { unknown(&known, is_list) };
         let no_table = refused(&known);
         let table_in_cbor = |is_list| if gate { refused(&known) } else { unknown(&known, is_list) };
         let cells: Vec<(&str, &str, &str, [String; 2])> = vec![
-            ("9.1", JSON, PLAIN, ["200".into(), "200".into()]),
-            ("9.4", JSON, TABLE, ["200".into(), "200".into()]),
-            ("9.1", JSON, METADATA, ["200".into(), "200".into()]),
-            ("9.3", YAML, PLAIN, ["200".into(), "200".into()]),
-            ("9.4", YAML, TABLE, ["200".into(), "200".into()]),
-            ("9.1", YAML, METADATA, ["200".into(), "200".into()]),
+            ("accept", JSON, PLAIN, ["200".into(), "200".into()]),
+            ("tables", JSON, TABLE, ["200".into(), "200".into()]),
+            ("accept", JSON, METADATA, ["200".into(), "200".into()]),
+            ("json-and-yaml-output", YAML, PLAIN, ["200".into(), "200".into()]),
+            ("tables", YAML, TABLE, ["200".into(), "200".into()]),
+            ("accept", YAML, METADATA, ["200".into(), "200".into()]),
             ("18", PROTOBUF, PLAIN, ["200".into(), "200".into()]),
-            ("20.1", PROTOBUF, TABLE, [no_table.clone(), no_table]),
-            ("9.1", PROTOBUF, METADATA, ["200".into(), "200".into()]),
-            ("9.6", CBOR, PLAIN, [no_cbor(false), no_cbor(true)]),
-            ("9.1", CBOR, TABLE, [table_in_cbor(false), table_in_cbor(true)]),
-            ("9.6", CBOR, METADATA, [no_cbor(false), no_cbor(true)]),
+            ("accept", PROTOBUF, TABLE, [no_table.clone(), no_table]),
+            ("accept", PROTOBUF, METADATA, ["200".into(), "200".into()]),
+            ("cbor", CBOR, PLAIN, [no_cbor(false), no_cbor(true)]),
+            ("accept", CBOR, TABLE, [table_in_cbor(false), table_in_cbor(true)]),
+            ("cbor", CBOR, METADATA, [no_cbor(false), no_cbor(true)]),
         ];
         let mut wrong = Vec::new();
         for (section, media_type, form, wants) in cells {
@@ -213,15 +214,15 @@ async fn each_encoding_has_each_form_or_says_what_there_is() {
                     code => format!("{code} {}", reply.json()["message"].as_str().unwrap()),
                 };
                 if got != want {
-                    wrong.push(format!("§{section} {path} {media_type}{form}\n  want {want}\n  got  {got}"));
+                    wrong.push(format!("{section} {path} {media_type}{form}\n  want {want}\n  got  {got}"));
                 } else if reply.status == 200 {
-                    assert_eq!(reply.header_all("content-type"), [media_type], "§9.1: the bare type");
+                    assert_eq!(reply.header_all("content-type"), [media_type], "accept: the bare type");
                     let as_json =
                         client.send("GET", path, &[("accept", &format!("{JSON}{form}"))], b"").await;
                     assert_eq!(
                         comparable(document(media_type, &reply.body)),
                         comparable(as_json.json()),
-                        "§{section} {path} {media_type}{form}"
+                        "{section} {path} {media_type}{form}"
                     );
                 }
             }
@@ -230,24 +231,34 @@ async fn each_encoding_has_each_form_or_says_what_there_is() {
 
         let yaml_stream = refused(&streams);
         let cells: Vec<(&str, &str, &str, String)> = vec![
-            ("8.8", JSON, PLAIN, JSON.into()),
-            ("8.8", JSON, TABLE, JSON.into()),
-            ("8.8", JSON, METADATA, JSON.into()),
-            ("8.8", YAML, PLAIN, yaml_stream.clone()),
-            ("8.8", YAML, TABLE, yaml_stream.clone()),
-            ("8.8", YAML, METADATA, yaml_stream),
-            ("8.8", PROTOBUF, PLAIN, format!("{PROTOBUF};stream=watch")),
-            ("20.1", PROTOBUF, TABLE, refused(&known)),
-            ("8.8", PROTOBUF, METADATA, format!("{PROTOBUF};stream=watch")),
-            ("8.8", CBOR, PLAIN, if gate { "application/cbor-seq".into() } else { unknown(&known, true) }),
-            ("20.1", CBOR, TABLE, table_in_cbor(true)),
-            ("8.8", CBOR, METADATA, if gate { "application/cbor-seq".into() } else { unknown(&known, true) }),
+            ("watch-transport", JSON, PLAIN, JSON.into()),
+            ("watch-transport", JSON, TABLE, JSON.into()),
+            ("watch-transport", JSON, METADATA, JSON.into()),
+            ("watch-transport", YAML, PLAIN, yaml_stream.clone()),
+            ("watch-transport", YAML, TABLE, yaml_stream.clone()),
+            ("watch-transport", YAML, METADATA, yaml_stream),
+            ("watch-transport", PROTOBUF, PLAIN, format!("{PROTOBUF};stream=watch")),
+            ("accept", PROTOBUF, TABLE, refused(&known)),
+            ("watch-transport", PROTOBUF, METADATA, format!("{PROTOBUF};stream=watch")),
+            (
+                "watch-transport",
+                CBOR,
+                PLAIN,
+                if gate { "application/cbor-seq".into() } else { unknown(&known, true) },
+            ),
+            ("accept", CBOR, TABLE, table_in_cbor(true)),
+            (
+                "watch-transport",
+                CBOR,
+                METADATA,
+                if gate { "application/cbor-seq".into() } else { unknown(&known, true) },
+            ),
         ];
         watches(client, &cells).await;
     }
 }
 
-/// Watches in each encoding and form: the whole life of two objects, and an error.
+/// Watches in each encoding and form: the life of two objects, and an error.
 async fn watches(client: &Client, cells: &[(&str, &str, &str, String)]) {
     let start = version(&client.get(SECRETS).await.json());
     assert_eq!(
@@ -259,7 +270,7 @@ async fn watches(client: &Client, cells: &[(&str, &str, &str, String)]) {
     assert_eq!(client.delete(&format!("{SECRETS}/a")).await.status, 200);
     let stream = "resourceVersionMatch=NotOlderThan&sendInitialEvents=true";
     let future = start + 1_000_000;
-    // What is asked, and how it goes on: changes, of which one leaves the selection; a beginning; an error.
+    // The request, and the events: changes, one of which leaves the selection; initial events; an error.
     let asked = [
         (format!("resourceVersion={start}&labelSelector=n+in+(a,b)"), "MODIFIED, DELETED, DELETED"),
         (format!("{stream}&allowWatchBookmarks=true&timeoutSeconds=-1"), "ADDED, BOOKMARK"),
@@ -268,7 +279,7 @@ async fn watches(client: &Client, cells: &[(&str, &str, &str, String)]) {
     let open = async |query: &str, accept: &str| {
         client.another().open("GET", &format!("{SECRETS}?watch=1&{query}"), &[("accept", accept)], b"").await
     };
-    let told = async |query: &str, accept: &str, count: usize| {
+    let receive = async |query: &str, accept: &str, count: usize| {
         let response = open(query, accept).await;
         let media_type = response.headers()["content-type"].to_str().unwrap().to_owned();
         let events = events(&media_type, response.into_body(), count).await;
@@ -285,24 +296,24 @@ async fn watches(client: &Client, cells: &[(&str, &str, &str, String)]) {
             assert_eq!(
                 &format!("{code} {}", status["message"].as_str().unwrap()),
                 want,
-                "§{section} {accept}"
+                "{section} {accept}"
             );
             return;
         }
-        assert_eq!(response.headers()["content-type"], want.as_str(), "§{section} {accept}");
+        assert_eq!(response.headers()["content-type"], want.as_str(), "{section} {accept}");
         for (query, kinds) in &asked {
             let count = kinds.split(", ").count();
-            let got = told(query, &accept, count).await;
-            let heard: Vec<&str> = got.iter().map(|event| event["type"].as_str().unwrap()).collect();
-            assert_eq!(heard.join(", "), *kinds, "§{section} {accept} {query}");
-            let as_json = told(query, &format!("{JSON}{form}"), count).await;
-            assert_eq!(got, as_json, "§{section} {accept} {query}");
+            let got = receive(query, &accept, count).await;
+            let received: Vec<&str> = got.iter().map(|event| event["type"].as_str().unwrap()).collect();
+            assert_eq!(received.join(", "), *kinds, "{section} {accept} {query}");
+            let as_json = receive(query, &format!("{JSON}{form}"), count).await;
+            assert_eq!(got, as_json, "{section} {accept} {query}");
             let described =
                 as_json.iter().filter(|event| event["object"]["columnDefinitions"].is_array()).count();
             assert_eq!(
                 described,
                 usize::from(*form == TABLE && *kinds != "ERROR"),
-                "§8.8: columns are told once"
+                "watch-transport: columns are sent once"
             );
         }
     };
@@ -315,7 +326,7 @@ async fn long_answers_are_compressed_in_every_encoding_and_form() {
     let flags = vec!["--feature-gates=CBORServingAndStorage=true".to_owned()];
     let server = Server::start(Options { flags, ..Options::default() }).await;
     let client = server.client();
-    // Most of it in the metadata, so that every form of it is long; and one that is long by itself.
+    // Mostly metadata, so that every form is long; and one long value.
     let filler = "0123456789 abcdef: ".repeat(500);
     for n in 0..40 {
         let object = json!({"metadata": {"name": format!("m{n:02}"), "annotations": {"long": filler}}});
@@ -345,32 +356,43 @@ async fn long_answers_are_compressed_in_every_encoding_and_form() {
             let plain = client.send("GET", path, &[("accept", &accept)], b"").await;
             let gzip = [("accept", accept.as_str()), ("accept-encoding", "gzip")];
             let packed = client.send("GET", path, &gzip, b"").await;
-            assert_eq!((plain.status, packed.status), (200, 200), "§9.3 {path} {accept}");
-            assert_eq!(packed.header_all("content-type"), [media_type], "§9.3 {path} {accept}");
+            assert_eq!((plain.status, packed.status), (200, 200), "json-and-yaml-output {path} {accept}");
+            assert_eq!(
+                packed.header_all("content-type"),
+                [media_type],
+                "json-and-yaml-output {path} {accept}"
+            );
             let encoding = packed.header_all("content-encoding");
-            assert_eq!(encoding == ["gzip"], is_compressed, "§9.3 {path} {accept}");
+            assert_eq!(encoding == ["gzip"], is_compressed, "json-and-yaml-output {path} {accept}");
             assert_eq!(
                 packed.header_all("vary") == ["Accept-Encoding"],
                 is_compressed,
-                "§9.3 {path} {accept}"
+                "json-and-yaml-output {path} {accept}"
             );
-            // It is sent as it is made, so nobody knows how long it will be.
-            assert_eq!(packed.header_all("content-length").is_empty(), is_compressed, "§9.3 {path} {accept}");
+            // Streamed, so the length is not known in advance.
+            assert_eq!(
+                packed.header_all("content-length").is_empty(),
+                is_compressed,
+                "json-and-yaml-output {path} {accept}"
+            );
             let mut body = Vec::new();
             if is_compressed {
-                assert!(packed.body.len() < plain.body.len() / 4, "§9.3 {path} {accept}");
+                assert!(packed.body.len() < plain.body.len() / 4, "json-and-yaml-output {path} {accept}");
                 flate2::read::GzDecoder::new(&packed.body[..]).read_to_end(&mut body).unwrap();
             } else {
                 body.extend_from_slice(&packed.body);
             }
             let (got, want) = (document(media_type, &body), document(media_type, &plain.body));
-            assert_eq!(ageless(got), ageless(want), "§9.3 {path} {accept}");
+            assert_eq!(ageless(got), ageless(want), "json-and-yaml-output {path} {accept}");
         }
     }
-    // Neither watches nor errors are.
+    // Neither watches nor errors are compressed.
     for query in ["?watch=1&timeoutSeconds=-1", "/none"] {
         let reply =
             client.send("GET", &format!("{SECRETS}{query}"), &[("accept-encoding", "gzip")], b"").await;
-        assert!(reply.header_all("content-encoding").is_empty(), "§8.8, §9.3 {query}");
+        assert!(
+            reply.header_all("content-encoding").is_empty(),
+            "watch-transport, json-and-yaml-output {query}"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! Evictions and the budgets that refuse them. Semantics §5.6 "pods/eviction", §20.1.
+//! Evictions and the disruption budgets that refuse them (docs/api/subresources.md#eviction).
 
 use serde_json::{Value, json};
 use tests::client::Reply;
@@ -18,7 +18,7 @@ async fn pod(client: &Client, name: &str, phase: &str, ready: bool) {
     assert_eq!(reply.status, 200, "{}", reply.text());
 }
 
-/// Makes a budget for all pods with the label, as its controller would have left it.
+/// Creates a budget for all pods with the label, with the status its controller would write.
 async fn budget(client: &Client, name: &str, spec: Value, status: Value) {
     let mut object = json!({"metadata": {"name": name}, "spec": {"selector": {"matchLabels": {"app": "a"}}}});
     object["spec"].as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
@@ -47,7 +47,7 @@ async fn a_budget_is_spent_and_then_refuses() {
         "currentHealthy": 2, "desiredHealthy": 1, "expectedPods": 2}),
     )
     .await;
-    // A dry run spends nothing.
+    // A dry run does not use the budget.
     assert_eq!(evict(client, "one", "?dryRun=All").await.status, 201);
     assert_eq!(client.get(&format!("{PODS}/one")).await.status, 200);
     let gone = evict(client, "one", "").await;
@@ -72,18 +72,18 @@ async fn a_budget_is_spent_and_then_refuses() {
                 "message": "The disruption budget b needs 1 healthy pods and has 2 currently"}]}, "code": 429})
     );
     assert_eq!(client.get(&format!("{PODS}/two")).await.status, 200);
-    // The name in the body is the one in the path, and deletion options count.
+    // The name in the body must be the path's, and delete options apply.
     let wrong = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "x"}});
     let reply = client.post(&format!("{PODS}/two/eviction"), &wrong).await;
     assert_eq!(
         (reply.status, reply.json()["message"].as_str()),
         (400, Some("name in URL does not match name in Eviction object"))
     );
-    assert_eq!(evict(client, "nobody", "").await.status, 404);
+    assert_eq!(evict(client, "absent", "").await.status, 404);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn pods_that_do_not_count_go_whatever_the_budget_says() {
+async fn finished_and_pending_pods_are_evicted_regardless_of_the_budget() {
     let server = Server::start_upstream().await;
     let client = server.client();
     budget(
@@ -98,7 +98,7 @@ async fn pods_that_do_not_count_go_whatever_the_budget_says() {
         ("pending", "Pending", false, 201),
         ("done", "Succeeded", false, 201),
         ("failed", "Failed", true, 201),
-        // The budget holds, so one that is not ready may go.
+        // The budget holds, so a pod that is not ready may be evicted.
         ("sick", "Running", false, 201),
         ("well", "Running", true, 429),
     ] {
@@ -106,7 +106,7 @@ async fn pods_that_do_not_count_go_whatever_the_budget_says() {
         let reply = evict(client, name, "").await;
         assert_eq!(reply.status, want, "{name}: {}", reply.text());
     }
-    // Where it does not hold, only the policy lets the sick go.
+    // If it does not hold, only the policy allows unhealthy pods.
     let short = json!({"status": {"currentHealthy": 0}});
     client.patch(&format!("{BUDGETS}/b/status"), "merge", &short).await;
     pod(client, "sick", "Running", false).await;
@@ -114,14 +114,14 @@ async fn pods_that_do_not_count_go_whatever_the_budget_says() {
     let policy = json!({"spec": {"unhealthyPodEvictionPolicy": "AlwaysAllow"}});
     assert_eq!(client.patch(&format!("{BUDGETS}/b"), "merge", &policy).await.status, 200);
     assert_eq!(evict(client, "sick", "").await.status, 201);
-    // A budget whose controller has not seen it yet allows nothing, for a while.
+    // A budget without an observed status allows nothing for a while.
     let busy = evict(client, "well", "").await;
     assert_eq!((busy.status, busy.header_all("retry-after")), (429, vec!["10".to_owned()]));
     assert_eq!(
         busy.json()["details"]["causes"][0]["message"],
         "The disruption budget b is still being processed by the server."
     );
-    // Two budgets cannot both be served.
+    // Two budgets for one pod are an error.
     budget(client, "b2", json!({"minAvailable": 1}), json!({"disruptionsAllowed": 9})).await;
     let both = evict(client, "well", "").await;
     assert_eq!(both.status, 500, "{}", both.text());

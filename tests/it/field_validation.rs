@@ -1,21 +1,22 @@
-//! Field validation: what is unknown or comes twice in a body is ignored, warned of or refused, in every form a body
-//! can have and in every kind of patch. Spec §4.6; semantics §4.2, §6, §7.4, §9.5, §19.14.
+//! Field validation: unknown and repeated fields are ignored, warned about or refused, in every encoding and patch
+//! (docs/api/encodings.md#strict-decoding, docs/api/paths-and-verbs.md#options, docs/api/patches.md,
+//! docs/api/apply.md#apply).
 
 use tests::{Options, Reply, Server};
 
 use crate::cbor;
-use crate::place::{Place, outcome, report};
+use crate::fixture::{Fixture, outcome, report};
 
-/// One body that says too much, and what is said of it at each level.
+/// A body with unknown or repeated fields, and the expected reports at each level.
 struct Case {
     section: &'static str,
     /// `METHOD path`.
     request: &'static str,
     media_type: &'static str,
     body: Vec<u8>,
-    /// The warnings, in their order.
+    /// The warnings, in order.
     warned: &'static [&'static str],
-    /// What comes of it under `Strict`.
+    /// The outcome under `Strict`.
     refused: &'static str,
 }
 
@@ -39,11 +40,11 @@ fn case(
     Case { section, request, media_type, body: body.into(), warned, refused }
 }
 
-async fn place(topic: &str) -> (Place, std::sync::Arc<Server>) {
+async fn fixture(topic: &str) -> (Fixture, std::sync::Arc<Server>) {
     let gate = "--feature-gates=CBORServingAndStorage=true".to_owned();
     let server =
         std::sync::Arc::new(Server::start(Options { flags: vec![gate], ..Options::default() }).await);
-    let place = Place::on(server.clone(), topic).await;
+    let fixture = Fixture::on(server.clone(), topic).await;
     for (collection, body) in [
         ("$core/configmaps", r#"{"metadata":{"name":"m"},"data":{"k":"v"}}"#),
         (
@@ -52,20 +53,20 @@ async fn place(topic: &str) -> (Place, std::sync::Arc<Server>) {
                 "template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}"#,
         ),
     ] {
-        let made = place.ask(&format!("POST {collection}"), body).await;
+        let made = fixture.ask(&format!("POST {collection}"), body).await;
         assert_eq!(made.status, 201, "{}", made.text());
     }
-    (place, server)
+    (fixture, server)
 }
 
-/// Sends the body of a case, dry, at a level; the empty level is none.
-async fn send(place: &Place, case: &Case, level: &str) -> Reply {
+/// Sends the body of a case as a dry run at a level; empty means no level.
+async fn send(fixture: &Fixture, case: &Case, level: &str) -> Reply {
     let (method, path) = case.request.split_once(' ').expect("a request is METHOD path");
     let separator = if path.contains('?') { '&' } else { '?' };
     let level = if level.is_empty() { String::new() } else { format!("&fieldValidation={level}") };
-    let path = place.full(&format!("{path}{separator}dryRun=All{level}"));
+    let path = fixture.full(&format!("{path}{separator}dryRun=All{level}"));
     let headers = [("content-type", case.media_type), ("accept", JSON)];
-    place.client.send(method, &path, &headers, &case.body).await
+    fixture.client.send(method, &path, &headers, &case.body).await
 }
 
 fn warnings(reply: &Reply) -> Vec<String> {
@@ -76,7 +77,7 @@ fn warnings(reply: &Reply) -> Vec<String> {
     reply.header_all("warning").into_iter().map(text).collect()
 }
 
-/// A ConfigMap `p` with a field that no config map has.
+/// A ConfigMap `p` with an unknown field.
 fn protobuf() -> Vec<u8> {
     let metadata = [0x0a, 0x03, 0x0a, 0x01, b'p'];
     let unknown = [0xa0, 0x06, 0x01];
@@ -86,15 +87,15 @@ fn protobuf() -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_unknown_or_comes_twice_is_ignored_warned_of_or_refused() {
-    let (place, _server) = place("strict").await;
+async fn unknown_and_repeated_fields_are_ignored_warned_about_or_refused() {
+    let (fixture, _server) = fixture("strict").await;
     let create = "POST $core/configmaps";
     let update = "PUT $core/configmaps/m";
     let patch = "PATCH $core/configmaps/m";
     let cannot = "400 BadRequest: ConfigMap in version \"v1\" cannot be handled as a ConfigMap: strict decoding error: ";
     let cases = [
         case(
-            "9.5",
+            "strict-decoding",
             create,
             JSON,
             r#"{"metadata":{"name":"a","colour":"red"},"data":{"k":"v"},"data":{"k":"w","k":"x"},"extra":1}"#,
@@ -107,7 +108,7 @@ async fn what_is_unknown_or_comes_twice_is_ignored_warned_of_or_refused() {
             r#"{cannot}unknown field "metadata.colour", duplicate field "data", duplicate field "data.k", unknown field "extra""#,
         ),
         case(
-            "9.5",
+            "strict-decoding",
             update,
             JSON,
             r#"{"metadata":{"name":"m","name":"m"},"Data":{"k":"v"}}"#,
@@ -115,7 +116,7 @@ async fn what_is_unknown_or_comes_twice_is_ignored_warned_of_or_refused() {
             r#"{cannot}duplicate field "metadata.name", unknown field "Data""#,
         ),
         case(
-            "9.5",
+            "strict-decoding",
             "PUT $apps/deployments/d",
             JSON,
             r#"{"metadata":{"name":"d"},"spec":{"replica":1,"selector":{"matchLabels":{"a":"b"}},
@@ -128,7 +129,7 @@ async fn what_is_unknown_or_comes_twice_is_ignored_warned_of_or_refused() {
             r#"400 BadRequest: Deployment in version "v1" cannot be handled as a Deployment: strict decoding error: unknown field "spec.replica", duplicate field "spec.template.spec.containers[0].image", unknown field "spec.template.spec.containers[0].ports[0].port""#,
         ),
         case(
-            "9.5",
+            "strict-decoding",
             create,
             YAML,
             "metadata:\n  name: a\n  colour: red\ndata:\n  k: v\n  k: w\ndata:\n  k: x\nextra: 1\n",
@@ -141,17 +142,17 @@ async fn what_is_unknown_or_comes_twice_is_ignored_warned_of_or_refused() {
             "{cannot}yaml: unmarshal errors:\n  line 6: key \"k\" already set in map\n  line 8: key \"data\" already set in map, unknown field \"metadata.colour\", unknown field \"extra\"",
         ),
         case(
-            "9.6",
+            "cbor",
             create,
             CBOR,
             cbor::item(&serde_json::json!({"metadata": {"name": "a", "colour": "red"}, "extra": 1})),
             &[r#"unknown field "extra""#, r#"unknown field "metadata.colour""#],
             r#"{cannot}unknown field "extra", unknown field "metadata.colour""#,
         ),
-        // Protobuf does not say what it does not know.
+        // Protobuf has no reports of unknown fields.
         case("18", create, PROTOBUF, protobuf(), &[], "201 ConfigMap"),
         case(
-            "6.2",
+            "json-patch",
             patch,
             JSON_PATCH,
             r#"[{"op":"add","path":"/data/n","value":"1","foo":1},{"op":"add","op":"add","path":"/extra","value":1}]"#,
@@ -163,7 +164,7 @@ async fn what_is_unknown_or_comes_twice_is_ignored_warned_of_or_refused() {
             r#"{patch}strict decoding error: json patch unknown field "[0].foo", json patch duplicate field "[1].op", unknown field "extra""#,
         ),
         case(
-            "6.1",
+            "patch-requests",
             patch,
             MERGE,
             r#"{"data":{"n":"1","n":"2"},"extra":1}"#,
@@ -171,7 +172,7 @@ async fn what_is_unknown_or_comes_twice_is_ignored_warned_of_or_refused() {
             r#"{patch}strict decoding error: duplicate field "data.n", unknown field "extra""#,
         ),
         case(
-            "6.4",
+            "strategic-merge-patch",
             patch,
             STRATEGIC,
             r#"{"data":{"n":"1","n":"2"},"extra":1}"#,
@@ -179,7 +180,7 @@ async fn what_is_unknown_or_comes_twice_is_ignored_warned_of_or_refused() {
             r#"422 Invalid:  "" is invalid: patch: Invalid value: "map[data:map[n:2] extra:1]": strict decoding error: duplicate field "data.n", unknown field "extra""#,
         ),
         case(
-            "7.4",
+            "apply",
             "PATCH $core/configmaps/m?fieldManager=t&force=true",
             APPLY,
             "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: m}\ndata:\n  z: a\n  z: b\n",
@@ -187,16 +188,16 @@ async fn what_is_unknown_or_comes_twice_is_ignored_warned_of_or_refused() {
             "400 BadRequest: error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n  line 6: key \"z\" already set in map",
         ),
         case(
-            "7.4",
+            "apply",
             "PATCH $core/configmaps/new?fieldManager=t",
             APPLY,
             r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"new"},"data":{"n":"a"},"data":{"n":"b"}}"#,
             &[r#"line 1: key "data" already set in map"#],
             "400 BadRequest: error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n  line 1: key \"data\" already set in map",
         ),
-        // Subresources, with bodies of the parent and of their own.
+        // Subresources, with the parent or their own kind as the body.
         case(
-            "9.5",
+            "strict-decoding",
             "PUT $apps/deployments/d/status",
             JSON,
             r#"{"metadata":{"name":"d"},"status":{"replicaz":1}}"#,
@@ -204,7 +205,7 @@ async fn what_is_unknown_or_comes_twice_is_ignored_warned_of_or_refused() {
             r#"400 BadRequest: Deployment in version "v1" cannot be handled as a Deployment: strict decoding error: unknown field "status.replicaz""#,
         ),
         case(
-            "9.5",
+            "strict-decoding",
             "PUT $apps/deployments/d/scale",
             JSON,
             r#"{"metadata":{"name":"d"},"spec":{"replicas":2,"replicaz":3}}"#,
@@ -212,7 +213,7 @@ async fn what_is_unknown_or_comes_twice_is_ignored_warned_of_or_refused() {
             r#"400 BadRequest: Scale in version "v1" cannot be handled as a Scale: strict decoding error: unknown field "spec.replicaz""#,
         ),
         case(
-            "6.1",
+            "patch-requests",
             "PATCH $apps/deployments/d/scale",
             MERGE,
             r#"{"spec":{"replicas":2,"replicaz":3}}"#,
@@ -224,22 +225,22 @@ async fn what_is_unknown_or_comes_twice_is_ignored_warned_of_or_refused() {
     for case in &cases {
         let Case { section, request, media_type, .. } = case;
         for (level, wanted) in [("Ignore", &[][..]), ("Warn", case.warned), ("", case.warned)] {
-            let reply = send(&place, case, level).await;
+            let reply = send(&fixture, case, level).await;
             if !matches!(reply.status, 200 | 201) || warnings(&reply) != wanted {
                 wrong.push(format!(
-                    "§{section} {request} {media_type} {level:?}\n  want {wanted:?}\n  got  {:?} {}",
+                    "{section} {request} {media_type} {level:?}\n  want {wanted:?}\n  got  {:?} {}",
                     warnings(&reply),
                     outcome(&reply)
                 ));
             } else if ["colour", "extra", "replicaz", "Data\""].iter().any(|name| reply.text().contains(name))
             {
-                wrong.push(format!("§{section} {request} {media_type} {level:?} keeps it: {}", reply.text()));
+                wrong.push(format!("{section} {request} {media_type} {level:?} keeps it: {}", reply.text()));
             }
         }
-        let reply = send(&place, case, "Strict").await;
+        let reply = send(&fixture, case, "Strict").await;
         let got = outcome(&reply);
         let wanted = case.refused.replace("{cannot}", cannot);
-        // A patch is shown its result, which is long.
+        // The message of a patch contains its long result.
         let fits = match wanted.strip_prefix("{patch}") {
             Some(end) => {
                 got.starts_with("422 Invalid:  \"\" is invalid: patch: Invalid value: \"{")
@@ -249,7 +250,7 @@ async fn what_is_unknown_or_comes_twice_is_ignored_warned_of_or_refused() {
         };
         if !fits || !warnings(&reply).is_empty() {
             wrong.push(format!(
-                "§{section} {request} {media_type} Strict\n  want {wanted}\n  got  {got} {:?}",
+                "{section} {request} {media_type} Strict\n  want {wanted}\n  got  {got} {:?}",
                 warnings(&reply)
             ));
         }
@@ -259,8 +260,8 @@ async fn what_is_unknown_or_comes_twice_is_ignored_warned_of_or_refused() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_first_fatal_error_is_the_only_one_at_every_level() {
-    let (place, _server) = place("fatal").await;
-    // Bodies that are wrong in their form, and say too much besides.
+    let (fixture, _server) = fixture("fatal").await;
+    // Bodies with errors of form, and unknown fields besides.
     let rows = [
         (
             "POST $core/configmaps",
@@ -305,7 +306,7 @@ async fn the_first_fatal_error_is_the_only_one_at_every_level() {
             r#"[{"op":"test","path":"/data/k","value":"other","foo":1}]"#,
             "422 Invalid: the server rejected our request due to an error in our request",
         ),
-        // An apply says that it does not know a field before it says that one comes twice.
+        // An apply reports an unknown field before a repeated one.
         (
             "PATCH $core/configmaps/m?fieldManager=t",
             APPLY,
@@ -328,9 +329,10 @@ async fn the_first_fatal_error_is_the_only_one_at_every_level() {
     let mut wrong = Vec::new();
     for (request, media_type, body, wanted) in rows {
         for level in ["Ignore", "Warn", "Strict", ""] {
-            let reply = send(&place, &case("4.6", request, media_type, body, &[], ""), level).await;
+            let reply =
+                send(&fixture, &case("strict-decoding", request, media_type, body, &[], ""), level).await;
             let got = outcome(&reply);
-            if !crate::place::agrees(&got, wanted)
+            if !crate::fixture::agrees(&got, wanted)
                 || !warnings(&reply).is_empty()
                 || got.contains("strict decoding")
             {
@@ -341,11 +343,17 @@ async fn the_first_fatal_error_is_the_only_one_at_every_level() {
             }
         }
     }
-    // What is wrong with an object of the right form is said beside the warnings.
-    let nameless =
-        case("4.6", "POST $core/configmaps", JSON, r#"{"metadata":{"name":"-"},"extra":1}"#, &[], "");
+    // Validation errors are returned together with the warnings.
+    let nameless = case(
+        "strict-decoding",
+        "POST $core/configmaps",
+        JSON,
+        r#"{"metadata":{"name":"-"},"extra":1}"#,
+        &[],
+        "",
+    );
     for (level, warned) in [("Ignore", vec![]), ("Warn", vec![r#"unknown field "extra""#])] {
-        let reply = send(&place, &nameless, level).await;
+        let reply = send(&fixture, &nameless, level).await;
         assert_eq!(
             (reply.status, warnings(&reply)),
             (422, warned.into_iter().map(str::to_owned).collect()),
@@ -360,9 +368,9 @@ async fn the_first_fatal_error_is_the_only_one_at_every_level() {
         ("fieldValidation=", "201 ConfigMap"),
     ] {
         let request = format!("POST $core/configmaps?dryRun=All&{query}");
-        let got = outcome(&place.ask(&request, r#"{"metadata":{"name":"n"}}"#).await);
+        let got = outcome(&fixture.ask(&request, r#"{"metadata":{"name":"n"}}"#).await);
         if got != wanted {
-            wrong.push(format!("§4.2 {query}: {got}"));
+            wrong.push(format!("options {query}: {got}"));
         }
     }
     report(&wrong);

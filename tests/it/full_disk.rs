@@ -1,7 +1,7 @@
-//! A disk that is really full, under load: writes are refused with the reason and leave nothing behind, reads and
-//! watches go on, and everything is as before once there is room again. Nobody restarts anything.
+//! A full disk under load: writes are refused with the reason and leave nothing behind, reads and watches continue,
+//! and writes succeed again as soon as there is room, without a restart.
 //!
-//! The log has a small file system of its own, mounted by the test; where that is not permitted, the test says so and
+//! The log is on a small file system that the test mounts; without the permission to mount, the test reports that and
 //! ends.
 
 use std::collections::BTreeMap;
@@ -17,16 +17,16 @@ use tests::{Client, Options, PATIENCE, Server, TempDir};
 
 use crate::support::metric;
 
-/// Size of the file system: the objects that every cluster starts with, and some hundred writes.
+/// Size of the file system: the bootstrap objects and some hundred writes.
 const DISK_BYTES: usize = 12 * 1024 * 1024;
 
-/// What is on it beside the log, until room is made.
+/// Ballast on it beside the log, until it is removed.
 const BALLAST_BYTES: usize = 5 * 1024 * 1024;
 
-/// Writers in parallel, each with an object of its own.
+/// Parallel writers, each with its own object.
 const WRITERS: usize = 8;
 
-/// Writes of each with which it ends, once there is room again: together much less than the ballast.
+/// Writes of each writer once there is room again: together much less than the ballast.
 const WRITES_WITH_ROOM: usize = 5;
 
 /// Content of one object.
@@ -62,12 +62,12 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // Lazily: the server may still be on its way out.
+        // Lazily: the server may still be closing its files.
         let _ = Command::new("umount").arg("-l").arg(&self.0).status();
     }
 }
 
-/// What all writers share.
+/// State shared by all writers.
 #[derive(Default)]
 struct Shared {
     /// Writers that were refused at least once.
@@ -76,11 +76,11 @@ struct Shared {
     room: AtomicBool,
 }
 
-/// What was acknowledged to one writer, in order: version and tag.
+/// The acknowledged writes of one writer, in order: version and tag.
 type Acknowledged = Vec<(u64, String)>;
 
-/// Writes one object again and again, until there was room again for some writes. A refusal is checked, and the next
-/// write tried.
+/// Writes one object repeatedly, until some writes have succeeded after room was made. Checks each refusal and tries
+/// the next write.
 async fn write(client: Client, name: String, shared: Arc<Shared>) -> Acknowledged {
     let mut acknowledged = Acknowledged::new();
     let (mut refused, mut with_room) = (false, 0);
@@ -99,7 +99,7 @@ async fn write(client: Client, name: String, shared: Arc<Shared>) -> Acknowledge
             assert!(status["message"].as_str().is_some_and(|message| message.contains(REASON)), "{status}");
             shared.refused.fetch_add(usize::from(!refused), Ordering::SeqCst);
             refused = true;
-            // Nobody hurries who was told that there is no room.
+            // After a refusal, writers wait before they retry.
             tokio::time::sleep(Duration::from_millis(5)).await;
             continue;
         }
@@ -122,7 +122,7 @@ async fn until<F: Future<Output = bool>>(what: &str, mut holds: impl FnMut() -> 
     }
 }
 
-/// The next event about an object of a writer; the server has some of its own.
+/// The next event of a writer's object; the server writes objects of its own.
 async fn next_of_ours(watch: &mut Watch) -> Value {
     loop {
         let event = tokio::time::timeout(PATIENCE, watch.next()).await.expect("the watch goes on");
@@ -137,7 +137,7 @@ fn is_ours(object: &Value) -> bool {
     object["metadata"]["name"].as_str().is_some_and(|name| name.starts_with("writer-"))
 }
 
-/// Name, version and tag of what is there.
+/// Name, version and tag of the stored objects.
 async fn list(client: &Client) -> BTreeMap<String, (u64, String)> {
     let reply = client.get(PATH).await;
     assert_eq!(reply.status, 200, "{}", reply.text());
@@ -152,14 +152,14 @@ async fn list(client: &Client) -> BTreeMap<String, (u64, String)> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_disk_refuses_writes_until_there_is_room_and_nobody_reads_worse_for_it() {
+async fn a_full_disk_refuses_writes_until_there_is_room_and_reads_go_on() {
     let directory = TempDir::new();
     let log = directory.path().join("log");
     let Some(disk) = SmallDisk::mount(&log) else { return };
     let ballast = log.join("ballast");
     std::fs::write(&ballast, vec![1; BALLAST_BYTES]).unwrap();
     let mut server = Server::start_in(directory, Options::default()).await;
-    // It has to go before the directory does.
+    // Unmount before the directory is removed.
     let _disk = disk;
     let client = server.client().clone();
     let start = client.get(PATH).await.json()["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
@@ -173,7 +173,7 @@ async fn a_full_disk_refuses_writes_until_there_is_room_and_nobody_reads_worse_f
     until("every writer is refused", async || shared.refused.load(Ordering::SeqCst) == WRITERS).await;
 
     let reader = client.another();
-    // The server may have written something small in between, for which there was room.
+    // The server may have written a small record in between.
     until("readiness says no", async || reader.get("/readyz").await.status == 500).await;
     until("readiness says why", async || {
         let why = reader.get("/readyz/store").await;
@@ -186,7 +186,7 @@ async fn a_full_disk_refuses_writes_until_there_is_room_and_nobody_reads_worse_f
     })
     .await;
     assert!(!list(&reader).await.is_empty());
-    // A watch that begins only now reads the log from there.
+    // A watch that begins now reads the log from that version.
     let mut late = reader.watch(&watch_path).await;
     assert_eq!(next_of_ours(&mut late).await["type"], json!("ADDED"));
 
@@ -205,7 +205,7 @@ async fn a_full_disk_refuses_writes_until_there_is_room_and_nobody_reads_worse_f
         }
     }
 
-    // What was acknowledged is there, once and in order, and nothing of what was refused.
+    // Acknowledged writes are there, once and in order, and refused ones are not.
     assert_eq!(list(&client).await, last);
     for (version, (name, tag)) in promised {
         let object = next_of_ours(&mut watch).await["object"].take();
@@ -220,7 +220,7 @@ async fn a_full_disk_refuses_writes_until_there_is_room_and_nobody_reads_worse_f
     let revision = metric(&server, "apiserver_store_revision").await;
     assert!(metric(&server, "apiserver_store_commits_total").await <= revision);
     assert!(last.values().all(|&(version, _)| version <= revision));
-    // And so it is after the process was killed.
+    // And again after the process was killed.
     server.kill();
     server.restart().await;
     assert_eq!(list(server.client()).await, last);

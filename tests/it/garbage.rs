@@ -1,12 +1,13 @@
-//! The garbage collector and what deletions leave to it. Semantics §5.3, §17 "Garbage collector".
+//! The garbage collector and propagation policies of deletions (docs/api/delete.md,
+//! docs/api/controllers.md#garbage-collector).
 
 use serde_json::{Value, json};
 use tests::{Client, Server};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// Makes a config map with owners and returns its uid. An owner is a config map: `name`, or `name!` if it is blocked;
-/// its uid is looked up, or `gone` when it is not there.
+/// Creates a config map with owners and returns its uid. An owner is a config map: `name`, or `name!` with
+/// `blockOwnerDeletion`; its uid is looked up, or `gone` if it does not exist.
 async fn make(client: &Client, name: &str, owners: &[&str]) -> String {
     make_in(client, MAPS, name, owners).await
 }
@@ -53,7 +54,7 @@ async fn dependents_go_after_their_last_owner() {
     make(client, "grandchild", &["child"]).await;
     make(client, "shared", &["owner", "other"]).await;
     make(client, "free", &[]).await;
-    // Deleted in the background, the owner is gone at once and the others follow.
+    // Deleted in the background: the owner is removed at once, the others follow.
     let answer = delete(client, "owner", "Background").await;
     assert_eq!(answer["status"], "Success");
     until_gone(client, "child").await;
@@ -62,7 +63,7 @@ async fn dependents_go_after_their_last_owner() {
     assert_eq!(client.delete(&format!("{MAPS}/other")).await.status, 200);
     until_gone(client, "shared").await;
     assert_eq!(client.get(&format!("{MAPS}/free")).await.status, 200);
-    // One that is made with an owner that is not there goes as well; so does one whose owner is another life.
+    // An object created with an absent owner is deleted too, and so is one whose owner has another uid.
     make(client, "late", &["owner"]).await;
     until_gone(client, "late").await;
     let first = make(client, "owner", &[]).await;
@@ -93,7 +94,7 @@ async fn a_foreground_deletion_ends_with_the_owner() {
     assert_eq!(answer["metadata"]["finalizers"], json!(["foregroundDeletion"]));
     assert!(answer["metadata"]["deletionTimestamp"].is_string());
     assert_eq!(answer["metadata"]["deletionGracePeriodSeconds"], 0);
-    // All dependents are told to go, each waiting for its own; the loose one does not hold the owner.
+    // All dependents are deleted, each waiting for its own; the one that does not block does not hold the owner.
     for name in ["child", "grandchild", "loose"] {
         client
             .until(&format!("{MAPS}/{name}"), |object| {
@@ -127,14 +128,14 @@ async fn orphans_lose_their_owner_and_stay() {
     for (name, left) in [("child", vec![]), ("shared", vec!["other"])] {
         assert_eq!(owners(&client.get(&format!("{MAPS}/{name}")).await.json()), left, "{name}");
     }
-    // Without a word in the deletion, what the object itself asks for holds (§5.3 step 3).
+    // Without options, the object's own finalizers decide (docs/api/delete.md#finalizers-of-a-deletion).
     let mut own = json!({"metadata": {"name": "owner", "finalizers": ["orphan"]}});
     client.post(MAPS, &own).await;
     make(client, "child-2", &["owner"]).await;
     client.delete(&format!("{MAPS}/owner")).await;
     until_gone(client, "owner").await;
     assert!(owners(&client.get(&format!("{MAPS}/child-2")).await.json()).is_empty());
-    // And the deletion's word counts for more.
+    // Options take precedence over them.
     own["metadata"]["finalizers"] = json!(["orphan", "foregroundDeletion"]);
     let refused = client.post(MAPS, &own).await;
     assert_eq!(refused.status, 422, "{}", refused.text());
@@ -168,7 +169,7 @@ async fn owners_are_looked_for_where_the_dependent_is_and_nowhere_else() {
     client.post("/api/v1/namespaces", &json!({"metadata": {"name": "other"}})).await;
     let uid = make_in(client, "/api/v1/namespaces/other/configmaps", "owner", &[]).await;
     let reference = |kind: &str, version: &str| json!([{"apiVersion": version, "kind": kind, "name": "owner", "uid": uid}]);
-    // A namespaced owner elsewhere is none, and somebody is told.
+    // A namespaced owner in another namespace counts as absent, and is reported.
     let stray = json!({"metadata": {"name": "stray", "ownerReferences": reference("ConfigMap", "v1")}});
     assert_eq!(client.post(MAPS, &stray).await.status, 201);
     until_gone(client, "stray").await;
@@ -182,20 +183,20 @@ async fn owners_are_looked_for_where_the_dependent_is_and_nowhere_else() {
         "ownerRef [v1/ConfigMap, namespace: default, name: owner, uid: {uid}] does not exist in namespace \"default\""
     );
     assert_eq!(event["message"], message);
-    // What has a namespaced owner without being in a namespace cannot be judged, and what has an owner of an unknown
-    // kind neither: both stay.
+    // A cluster-scoped object with a namespaced owner cannot be judged, nor can an owner of an unknown kind: both
+    // stay.
     let roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
     let role = json!({"metadata": {"name": "kept", "ownerReferences": reference("ConfigMap", "v1")}});
     assert_eq!(client.post(roles, &role).await.status, 201);
     let unknown =
         json!({"metadata": {"name": "kept", "ownerReferences": reference("Widget", "example.com/v1")}});
     assert_eq!(client.post(MAPS, &unknown).await.status, 201);
-    // The events come from one task in order: when a later dependent is gone, these were looked at.
-    make(client, "later", &["nobody"]).await;
+    // The events come from one task in order: when a later dependent is gone, these were processed.
+    make(client, "later", &["absent"]).await;
     until_gone(client, "later").await;
     assert_eq!(client.get(&format!("{roles}/kept")).await.status, 200);
     assert_eq!(client.get(&format!("{MAPS}/kept")).await.status, 200);
-    // A cluster-scoped owner is the same from everywhere.
+    // A cluster-scoped owner is the same from every namespace.
     let role_uid = client.get(&format!("{roles}/kept")).await.json()["metadata"]["uid"].clone();
     let owned = json!({"metadata": {"name": "owned", "ownerReferences": [{
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "name": "kept", "uid": role_uid,
@@ -244,7 +245,7 @@ async fn ten_thousand_dependents_go_and_a_cut_in_the_middle_does_not_keep_any() 
     let uid = make(&client, "cut", &[]).await;
     make_many(&client, "cut", &uid, 2000).await;
     delete(&client, "cut", "Foreground").await;
-    // One of them is gone: it is in the middle of it.
+    // One of them is gone: the collector is at work.
     let list = format!("{MAPS}?labelSelector=of%3Dcut&limit=1");
     client
         .until(&list, |list| {
@@ -261,7 +262,7 @@ async fn ten_thousand_dependents_go_and_a_cut_in_the_middle_does_not_keep_any() 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_grace_of_a_running_pod_can_only_become_shorter() {
-    // §5.3 step 2, §5.7 "Pod".
+    // docs/api/delete.md#grace-periods, docs/api/validation.md#pods.
     let server = Server::start_upstream().await;
     let client = server.client();
     let pods = "/api/v1/namespaces/default/pods";
@@ -278,7 +279,7 @@ async fn the_grace_of_a_running_pod_can_only_become_shorter() {
     let first = delete("").await;
     assert_eq!(first["metadata"]["deletionGracePeriodSeconds"], 30);
     assert_eq!(first["metadata"]["generation"], 2);
-    // While it is pending, neither a longer time nor another policy is heard.
+    // While a deletion is pending, a longer period or another policy has no effect.
     for query in ["", "?gracePeriodSeconds=60", "?gracePeriodSeconds=30", "?propagationPolicy=Foreground"] {
         assert_eq!(delete(query).await, first, "{query}");
     }
@@ -291,7 +292,7 @@ async fn the_grace_of_a_running_pod_can_only_become_shorter() {
     );
     delete("?gracePeriodSeconds=0").await;
     assert_eq!(client.get(&format!("{pods}/running")).await.status, 404);
-    // Nobody runs this one: it goes at once, and its final state says that it was deleted.
+    // Without a node the pod is removed at once, and its last event has a deletion time.
     assert_eq!(client.post(pods, &pod("waiting", "")).await.status, 201);
     let gone = client.delete(&format!("{pods}/waiting")).await.json();
     assert_eq!(gone["metadata"]["deletionGracePeriodSeconds"], 0);
@@ -300,8 +301,8 @@ async fn the_grace_of_a_running_pod_can_only_become_shorter() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn jobs_leave_their_pods_behind_unless_told_otherwise_and_say_so() {
-    // §5.3 step 3.
+async fn jobs_orphan_their_pods_by_default_with_a_warning() {
+    // docs/api/delete.md#finalizers-of-a-deletion.
     let server = Server::start_upstream().await;
     let client = server.client();
     let jobs = "/apis/batch/v1/namespaces/default/jobs";

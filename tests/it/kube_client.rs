@@ -1,5 +1,4 @@
-//! The `kube` crate, written against the upstream server, with nothing adapted: typed and dynamic objects, chunks,
-//! watches, and errors as its users match on them.
+//! The unmodified `kube` crate: typed and dynamic objects, chunks, watches, and errors as its users match on them.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -42,7 +41,7 @@ pub fn deployment(name: &str) -> Value {
     })
 }
 
-/// Create, read, list, replace, replace with what is stale by then, delete.
+/// Create, read, list, replace, replace with a stale version, delete.
 async fn live_through<K>(api: &Api<K>, new: K)
 where
     K: Resource + Clone + Debug + PartialEq + serde::Serialize + serde::de::DeserializeOwned,
@@ -105,7 +104,7 @@ async fn typed_objects_live_and_die() {
     )
     .await;
 
-    // A namespace waits for what is in it after the delete, and until then takes nothing new.
+    // After the delete a namespace waits for its content and accepts no new objects.
     let namespaces: Api<Namespace> = Api::all(client.clone());
     namespaces.create(&PostParams::default(), &object(json!({"metadata": {"name": "n"}}))).await.unwrap();
     let inside: Api<ConfigMap> = Api::namespaced(client, "n");
@@ -128,7 +127,7 @@ async fn discovery_finds_every_resource_and_every_one_can_be_listed() {
     let describe = |found: &Discovery| -> BTreeSet<String> {
         let groups = found.groups().flat_map(|group| group.recommended_resources());
         let lines = groups.map(|(resource, can)| {
-            // The client fills in the group of a subresource's kind in two ways, so only names and verbs are compared.
+            // The client sets the group of a subresource's kind in two ways, so only names and verbs are compared.
             let parts =
                 can.subresources.iter().map(|(part, can)| format!("{}{:?}", part.plural, can.operations));
             format!("{resource:?} {:?} {:?} {:?}", can.scope, can.operations, parts.collect::<BTreeSet<_>>())
@@ -224,7 +223,7 @@ async fn a_list_in_chunks_is_one_point_in_time() {
     const CHUNK: u32 = 100;
     let (server, client) = upstream().await;
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), "kube-public");
-    // What a controller puts into every namespace comes when it comes; from then on nobody else writes.
+    // The controllers' objects of a new namespace appear at some time; after that only this test writes.
     while api.get_opt("kube-root-ca.crt").await.unwrap().is_none() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
@@ -262,7 +261,7 @@ async fn a_list_in_chunks_is_one_point_in_time() {
         }
         let left = OBJECTS + before.len() - names.len();
         assert_eq!(metadata.remaining_item_count.unwrap_or(0), left as i64);
-        // Meanwhile the collection changes behind and ahead of the cursor.
+        // Meanwhile the collection changes before and after the cursor.
         let last = names.last().unwrap().clone();
         api.delete(&last, &DeleteParams::default()).await.unwrap();
         let new = json!({"metadata": {"name": format!("{last}-late")}});
@@ -281,7 +280,7 @@ async fn a_list_in_chunks_is_one_point_in_time() {
     wanted.extend(before);
     assert_eq!(names, wanted);
 
-    // With a selector pages are still full, and nobody counts what is left.
+    // With a selector chunks are still full, and there is no remaining count.
     let labels = ListParams::default().labels("half=odd").limit(700);
     let page = api.list(&labels).await.unwrap();
     assert_eq!((page.items.len(), page.metadata.remaining_item_count), (700, None));
@@ -292,7 +291,7 @@ async fn a_list_in_chunks_is_one_point_in_time() {
     let whole = api.list(&ListParams::default().labels("half=odd")).await.unwrap();
     assert_eq!(whole.into_iter().map(|map| map.name_any()).collect::<BTreeSet<_>>(), both);
 
-    // The first page's revision can still be read as a whole.
+    // The first chunk's version can still be read as a whole.
     let then = ListParams::default().at(&version.unwrap()).matching(VersionMatch::Exact);
     let then: BTreeSet<String> =
         api.list(&then).await.unwrap().into_iter().map(|map| map.name_any()).collect();
@@ -302,7 +301,7 @@ async fn a_list_in_chunks_is_one_point_in_time() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn refusals_come_as_api_errors_with_reason_and_code() {
     let (server, _) = upstream().await;
-    // A client that retries would wait for the future.
+    // A retrying client would wait for the future version.
     let mut config = kube_config(&server).await;
     config.default_retry = false;
     let client = kube::Client::try_from(config.clone()).unwrap();
@@ -411,7 +410,7 @@ async fn refusals_come_as_api_errors_with_reason_and_code() {
         assert_eq!((status.code, status.reason.as_str()), (code, reason), "{what}: {status:?}");
         assert!(status.message.contains(message), "{what}: {}", status.message);
     }
-    // A resource that does not exist at all.
+    // A resource that does not exist.
     let unknown = kube::api::ApiResource::from_gvk(&GroupVersionKind::gvk("apps", "v1", "Nonsense"));
     let unknown: Api<DynamicObject> = Api::default_namespaced_with(client, &unknown);
     let status = refusal(unknown.get("x").await);
@@ -419,7 +418,7 @@ async fn refusals_come_as_api_errors_with_reason_and_code() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_raw_watch_tells_additions_changes_and_deletions() {
+async fn a_raw_watch_has_additions_changes_and_deletions() {
     let (_server, client) = upstream().await;
     let api: Api<ConfigMap> = Api::default_namespaced(client);
     let start = api.list(&ListParams::default()).await.unwrap().metadata.resource_version.unwrap();
@@ -451,7 +450,7 @@ async fn a_raw_watch_tells_additions_changes_and_deletions() {
     assert_eq!(seen, ["added", "modified", "deleted", "added", "deleted"]);
     assert!(versions.is_sorted_by(|a, b| a < b), "{versions:?}");
 
-    // A revision from before the store began cannot be watched from: the stream says so.
+    // A revision before the store's first cannot be watched from: the stream reports an error.
     let mut old = api.watch(&WatchParams::default(), "999999999999").await.unwrap().boxed();
     let silent = tokio::time::timeout(std::time::Duration::from_millis(300), old.next()).await;
     assert!(silent.is_err(), "a watch from the future waits: {silent:?}");

@@ -1,5 +1,5 @@
-//! A controller as it is written with the `kube` crate, unadapted: watches that wake it, a finalizer around its work,
-//! its children by server-side apply with an owner reference, its progress by `replace_status`.
+//! A controller written with the unmodified `kube` crate: watches trigger it, a finalizer protects its cleanup, it
+//! applies its children with an owner reference and reports progress with `replace_status`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::support::upstream;
 
 const FINALIZER: &str = "example.com/mirrored";
 
-/// What the reconciler works with, and what it has done.
+/// The reconciler's clients and its record of writes.
 struct Work {
     client: Client,
     rounds: AtomicUsize,
@@ -33,7 +33,7 @@ fn object<K: serde::de::DeserializeOwned>(value: Value) -> K {
     serde_json::from_value(value).expect("the test's object fits its type")
 }
 
-/// Mirrors each deployment's replica count in a config map of the same name, and says in its status that it did.
+/// Mirrors each deployment's replica count in a config map of the same name, and reports it in the status.
 async fn reconcile(parent: Arc<Deployment>, work: Arc<Work>) -> Result<Action, FinalizerError<kube::Error>> {
     let parents: Api<Deployment> = Api::default_namespaced(work.client.clone());
     let step = |event| async {
@@ -70,7 +70,7 @@ async fn mirror(work: &Work, parent: &Deployment) -> kube::Result<()> {
     Ok(())
 }
 
-/// The object once it is as `wanted`, or its absence.
+/// The object once it satisfies `wanted`, or its absence.
 async fn until<K>(api: &Api<K>, name: &str, wanted: impl Fn(Option<&K>) -> bool) -> Option<K>
 where
     K: Resource + Clone + std::fmt::Debug + Send + serde::de::DeserializeOwned + 'static,
@@ -109,7 +109,7 @@ async fn a_controller_keeps_children_and_status_in_step_and_cleans_up() {
         .graceful_shutdown_on(async move {
             let _ = stopped.await;
         })
-        // A status that somebody was faster with is refused as a conflict; the next round sees the newer object.
+        // A stale status is refused as a conflict; the next run sees the newer object.
         .run(reconcile, |_, _, _| Action::requeue(Duration::from_millis(50)), Arc::clone(&work));
     let controller = tokio::spawn(controller.for_each(|_| async {}));
     let says = |count: &'static str| {
@@ -137,7 +137,7 @@ async fn a_controller_keeps_children_and_status_in_step_and_cleans_up() {
         .collect();
     assert_eq!(owners, [("mirror", "Apply")]);
 
-    // A child that goes comes back; one that is changed is put right, and what others added stays.
+    // A deleted child is created again; a changed one is corrected, and fields of others stay.
     children.delete("web", &DeleteParams::default()).await.unwrap();
     let uid = first.uid().unwrap();
     let second = until(&children, "web", |child: Option<&ConfigMap>| {
@@ -151,14 +151,14 @@ async fn a_controller_keeps_children_and_status_in_step_and_cleans_up() {
     let both = BTreeMap::from([("note".into(), "mine".into()), ("replicas".into(), "2".into())]);
     assert_eq!((put_right.uid(), put_right.data), (second.uid(), Some(both)));
 
-    // What is wanted changes, and the status follows.
+    // The spec changes, and the status follows.
     let more = Patch::Merge(json!({"spec": {"replicas": 5}}));
     parents.patch("web", &PatchParams::default(), &more).await.unwrap();
     let grown = until(&children, "web", says("5")).await.unwrap();
     let parent = until(&parents, "web", observed(2)).await.unwrap();
     assert_eq!(parent.status.unwrap().replicas, Some(5));
 
-    // A round that has nothing to change changes nothing: neither child nor parent is written.
+    // A run without a change writes neither child nor parent.
     let rounds = work.rounds.load(Ordering::SeqCst);
     let nudge = Patch::Merge(json!({"metadata": {"labels": {"nudge": "1"}}}));
     let nudged = parents.patch("web", &PatchParams::default(), &nudge).await.unwrap();
@@ -171,7 +171,7 @@ async fn a_controller_keeps_children_and_status_in_step_and_cleans_up() {
     assert_eq!(children.get("web").await.unwrap().resource_version(), grown.resource_version());
     assert_eq!(parents.get("web").await.unwrap().resource_version(), nudged.resource_version());
 
-    // Deleted, it waits for the cleanup and takes its child along.
+    // A deleted object waits for the cleanup, and its child is deleted too.
     assert_eq!(work.cleanups.load(Ordering::SeqCst), 0);
     parents.delete("web", &DeleteParams::default()).await.unwrap();
     until(&parents, "web", |parent: Option<&Deployment>| parent.is_none()).await;
@@ -184,7 +184,7 @@ async fn a_controller_keeps_children_and_status_in_step_and_cleans_up() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn dependents_go_with_their_owner_as_the_delete_says() {
+async fn dependents_are_deleted_by_propagation_policy() {
     let (_server, client) = upstream().await;
     let parents: Api<Deployment> = Api::default_namespaced(client.clone());
     let children: Api<ConfigMap> = Api::default_namespaced(client);
@@ -197,7 +197,7 @@ async fn dependents_go_with_their_owner_as_the_delete_says() {
         let mut child: ConfigMap = object(json!({"metadata": {"name": name}}));
         child.owner_references_mut().push(parent.controller_owner_ref(&()).unwrap());
         let child = children.create(&PostParams::default(), &child).await.unwrap();
-        // Only a background deletion is over at once; the other two leave a finalizer for the collector.
+        // Only a background deletion is complete at once; the other two leave a finalizer for the collector.
         let outcome = parents.delete(name, &how).await.unwrap();
         assert_eq!(outcome.is_right(), name == "background", "{outcome:?}");
         until(&parents, name, |parent: Option<&Deployment>| parent.is_none()).await;

@@ -1,5 +1,5 @@
-//! Watchers of the `kube` crate: whatever mode they start in, however often their stream ends, they see every
-//! change once and in order, and what they hold at the end is what the server has.
+//! Watchers of the `kube` crate: in every start mode, and however often the stream ends, they see every change once
+//! and in order, and end with the state of the server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,22 +18,22 @@ use tokio::sync::{Barrier, oneshot};
 
 use crate::support::{Random, kube_client, upstream};
 
-/// Where the changes happen; nothing else writes there.
+/// The namespace of the changes; nothing else writes there.
 const NAMESPACE: &str = "kube-node-lease";
 
-/// Who ends the stories: the last object that is written.
+/// The end marker: the last object that is written.
 const END: &str = "zz-end";
 
-/// One thing that happened to one object.
+/// A change of one object.
 #[derive(Clone, Debug, Eq, PartialEq)]
 enum Change {
     /// It had this content at this version.
     Is { version: u64, content: String },
-    /// It went.
+    /// It was deleted.
     Gone,
 }
 
-/// What happened to each object, by uid, in order.
+/// The changes of each object, by uid, in order.
 type Histories = BTreeMap<String, Vec<Change>>;
 
 fn map(name: &str, content: &str) -> ConfigMap {
@@ -52,14 +52,14 @@ fn state_of(object: &ConfigMap) -> Change {
     Change::Is { version: version_of(object), content }
 }
 
-/// Where writers stop and wait for one another and for whoever has something to do meanwhile.
+/// Points at which writers wait for each other and for the test.
 struct Halts<'h> {
-    /// Of a writer's changes, which it stops before.
+    /// Number of a writer's change before which it waits.
     before: [usize; 2],
     barrier: &'h Barrier,
 }
 
-/// Makes `changes` random changes to objects of its own and notes what the server said about each.
+/// Makes `changes` random changes to its own objects and records the replies.
 async fn write(
     api: Api<ConfigMap>,
     writer: u64,
@@ -110,7 +110,7 @@ async fn write(
     histories
 }
 
-/// What a watcher was told, up to the end marker.
+/// The events of a watcher, up to the end marker.
 #[derive(Debug, Default)]
 struct Seen {
     /// Objects of the initial list, by uid.
@@ -119,11 +119,11 @@ struct Seen {
     changes: Histories,
     /// Number of changes after the initial list.
     count: usize,
-    /// Times the list was made.
+    /// Number of lists.
     inits: usize,
 }
 
-/// Follows a watcher until the end marker, and says when it has its list; versions must ascend all the way.
+/// Follows a watcher until the end marker, and reports when its list is complete; versions must ascend.
 async fn follow(
     mut events: BoxStream<'static, watcher::Result<watcher::Event<ConfigMap>>>,
     listed: oneshot::Sender<()>,
@@ -178,7 +178,7 @@ async fn ten_thousand_changes_are_seen_once_and_in_order() {
     };
 
     let (listing, listed) = start(config());
-    // Its stream ends every second, and it goes on where it was.
+    // Its stream ends every second and is resumed.
     let (restarting, listed_too) = start(config().timeout(1));
     let (streaming, listed_as_well) = start(config().streaming_lists());
     for listed in [listed, listed_too, listed_as_well] {
@@ -198,7 +198,7 @@ async fn ten_thousand_changes_are_seen_once_and_in_order() {
             write(api, writer as u64, CHANGES / WRITERS, random, Some(halts)).await
         }));
     }
-    // Latecomers begin when half is written, list while the third quarter is, and have the last one to watch.
+    // Late watchers start after half of the writes, list during the third quarter, and watch the last.
     barrier.wait().await;
     let (late_list, late_listed) = start(config().page_size(7));
     let (late_stream, late_listed_too) = start(config().streaming_lists());
@@ -207,42 +207,42 @@ async fn ten_thousand_changes_are_seen_once_and_in_order() {
     }
     barrier.wait().await;
 
-    let mut told = Histories::new();
+    let mut written = Histories::new();
     for writer in writers {
-        told.extend(writer.await.unwrap());
+        written.extend(writer.await.unwrap());
     }
     let end = api.create(&PostParams::default(), &map(END, "")).await.unwrap();
-    let total: usize = told.values().map(Vec::len).sum();
+    let total: usize = written.values().map(Vec::len).sum();
     assert_eq!(total, CHANGES);
 
     for (name, watcher) in [("listing", listing), ("restarting", restarting), ("streaming", streaming)] {
         let seen = watcher.await.unwrap();
         assert_eq!((seen.inits, seen.initial.len()), (1, 0), "{name} had to start over");
-        assert_suffix(name, &told, &seen);
+        assert_suffix(name, &written, &seen);
         assert_eq!(seen.count, CHANGES, "{name}");
     }
     for (name, watcher) in [("late list", late_list), ("late stream", late_stream)] {
         let seen = watcher.await.unwrap();
         assert_eq!(seen.inits, 1, "{name} had to start over");
         assert!(!seen.initial.is_empty() && seen.count > 0, "{name} was not in the middle");
-        assert_suffix(name, &told, &seen);
+        assert_suffix(name, &written, &seen);
     }
     let left = api.list(&ListParams::default().labels("watched=yes")).await.unwrap();
-    let alive = told.values().filter(|history| history.last() != Some(&Change::Gone)).count();
+    let alive = written.values().filter(|history| history.last() != Some(&Change::Gone)).count();
     assert_eq!(left.items.len(), alive + 1);
     assert!(left.metadata.resource_version.unwrap().parse::<u64>().unwrap() >= version_of(&end));
 }
 
-/// Every object's changes as the watcher saw them are what its writer was told, from the initial state on.
-fn assert_suffix(watcher: &str, told: &Histories, seen: &Seen) {
+/// The watcher's events of each object equal its writer's record, from the initial state on.
+fn assert_suffix(watcher: &str, written: &Histories, seen: &Seen) {
     for (uid, changes) in &seen.changes {
-        let history = told.get(uid).unwrap_or_else(|| panic!("{watcher} saw {uid}, which nobody made"));
+        let history = written.get(uid).unwrap_or_else(|| panic!("{watcher} saw {uid}, which no writer made"));
         assert!(history.ends_with(changes), "{watcher}, {uid}: saw {changes:?} of {history:?}");
     }
-    for (uid, history) in told {
+    for (uid, history) in written {
         let changes = seen.changes.get(uid).map_or(0, Vec::len);
         let before = &history[..history.len() - changes];
-        // What was not seen as a change is what the list showed: the state then, or nothing if it was gone.
+        // A change without an event is part of the list: the state then, or nothing if it was deleted.
         let state = before.last().filter(|change| **change != Change::Gone);
         assert_eq!(seen.initial.get(uid), state, "{watcher}, {uid}: {history:?}");
     }
@@ -281,7 +281,7 @@ async fn stores_of_reflectors_end_up_equal_to_the_servers_list() {
     api.delete_collection(&DeleteParams::default(), &ListParams::default().fields("metadata.name=early-7"))
         .await
         .unwrap();
-    // Streams that end every second have to be resumed meanwhile.
+    // Streams that end every second must be resumed meanwhile.
     tokio::time::sleep(Duration::from_millis(1500)).await;
     write(api.clone(), 1, 200, Random(8), None).await;
     api.create(&PostParams::default(), &map(END, "")).await.unwrap();

@@ -1,4 +1,4 @@
-//! What users of the `kube` crate write: patches, applies, subresources, entries, finalizers and deletes.
+//! Writes of the `kube` crate: patches, applies, subresources, entries, finalizers and deletes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::kube_client::{deployment, object, pod};
 use crate::support::{refusal, upstream};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_three_patches_do_what_each_of_them_means() {
+async fn each_of_the_three_patches_follows_its_format() {
     let (_server, client) = upstream().await;
     let api: Api<Deployment> = Api::default_namespaced(client);
     api.create(&PostParams::default(), &object(deployment("d"))).await.unwrap();
@@ -57,7 +57,7 @@ async fn the_three_patches_do_what_each_of_them_means() {
     let refused = refusal(api.patch("d", &params, &swap("log:3", "log:5")).await);
     assert!(refused.is_invalid(), "{refused:?}");
 
-    // A version in the patch makes it conditional; none makes it retry until it fits.
+    // A version in the patch makes it conditional; without one it is retried until it succeeds.
     let stale = json!({"metadata": {"resourceVersion": "1", "labels": {"x": "y"}}});
     assert!(refusal(api.patch("d", &params, &Patch::Merge(&stale)).await).is_conflict());
     let racing = (0..32).map(|i| {
@@ -137,7 +137,7 @@ async fn status_and_scale_are_written_apart_from_the_rest() {
     assert_eq!((now.spec.unwrap().replicas, now.metadata.generation), (Some(3), Some(3)));
     assert_eq!(now.status, replaced.status);
 
-    // Pods: the status of a pod, and the subresources that change running ones.
+    // The status of a pod, and the subresources that change running pods.
     let pods: Api<Pod> = Api::default_namespaced(client);
     pods.create(&PostParams::default(), &object(pod("p"))).await.unwrap();
     let running = Patch::Strategic(json!({"status": {"phase": "Running", "podIP": "10.0.0.1"}}));
@@ -149,7 +149,7 @@ async fn status_and_scale_are_written_apart_from_the_rest() {
         .await
         .unwrap();
     assert_eq!(patched.spec.unwrap().ephemeral_containers.unwrap()[0].name, "debug");
-    // On no node yet, it has said nothing.
+    // Without a node its log is empty.
     assert_eq!(pods.logs("p", &kube::api::LogParams::default()).await.unwrap(), "");
 }
 
@@ -190,7 +190,7 @@ async fn entries_are_made_or_modified() {
     let data = api.get("e").await.unwrap().data.unwrap();
     assert_eq!(data.into_keys().collect::<Vec<_>>(), ["first", "second"]);
 
-    // Whoever read before another wrote is told.
+    // A stale writer gets a conflict.
     let mut slow =
         api.entry("e").await.unwrap().or_insert(ConfigMap::default).and_modify(|map| set(map, "slow"));
     let mut fast =
@@ -202,7 +202,7 @@ async fn entries_are_made_or_modified() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_finalizer_is_added_keeps_the_object_and_lets_it_go() {
+async fn a_finalizer_keeps_the_object_until_it_is_removed() {
     const NAME: &str = "example.com/cleanup";
     let (_server, client) = upstream().await;
     let api: Api<ConfigMap> = Api::default_namespaced(client);
@@ -251,7 +251,7 @@ async fn propagation_is_chosen_with_the_delete() {
         api.create(&PostParams::default(), &object(deployment(name))).await.unwrap();
         let params = DeleteParams { propagation_policy: Some(policy), ..DeleteParams::default() };
         let outcome = api.delete(name, &params).await.unwrap();
-        // Without dependents nothing is left to wait for, whether or not a collector runs.
+        // Without dependents the deletion completes, whether or not a collector runs.
         assert!(outcome.is_left() || outcome.right().is_some_and(|status| status.is_success()), "{name}");
     }
 }

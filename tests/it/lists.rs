@@ -1,26 +1,27 @@
-//! Lists: chunks, versions, selectors and order (semantics §4.3, §8.1–8.5).
+//! Lists: chunks, versions, selectors and order (docs/api/selectors.md, docs/api/lists.md#list-options,
+//! #read-consistency, #remaining-items, #continue-tokens, #get).
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
-use crate::place::{Place, agrees, escape, names, outcome, report, version};
+use crate::fixture::{Fixture, agrees, escape, names, outcome, report, version};
 
-async fn with_secrets(place: &Place, all: &[&str]) {
+async fn with_secrets(fixture: &Fixture, all: &[&str]) {
     let secrets: Vec<Value> =
         all.iter().map(|name| json!({"metadata": {"name": name}, "data": {"k": "dGhlbg=="}})).collect();
-    place.make("$core/secrets", &secrets).await;
+    fixture.make("$core/secrets", &secrets).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn chunks_are_one_point_in_time_whatever_is_written_meanwhile() {
-    let place = Place::new("chunks").await;
+async fn chunks_are_one_point_in_time_under_concurrent_writes() {
+    let fixture = Fixture::new("chunks").await;
     let all: Vec<String> = (0..60).map(|n| format!("m{n:02}")).collect();
-    with_secrets(&place, &all.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    with_secrets(&fixture, &all.iter().map(String::as_str).collect::<Vec<_>>()).await;
 
     // A writer changes, deletes and adds all the time.
     let writer = {
-        let (client, path) = (place.client.another(), place.full("$core/secrets"));
+        let (client, path) = (fixture.client.another(), fixture.full("$core/secrets"));
         tokio::spawn(async move {
             for round in 0..10 {
                 client.post(&path, &json!({"metadata": {"name": format!("m{round:02}x")}})).await;
@@ -33,7 +34,7 @@ async fn chunks_are_one_point_in_time_whatever_is_written_meanwhile() {
     };
     let (mut seen, mut token, mut versions, mut left) = (Vec::new(), String::new(), Vec::new(), Vec::new());
     loop {
-        let chunk = place.get(&format!("$core/secrets?limit=7&continue={}", escape(&token))).await;
+        let chunk = fixture.get(&format!("$core/secrets?limit=7&continue={}", escape(&token))).await;
         for item in chunk["items"].as_array().unwrap() {
             seen.push(item.clone());
         }
@@ -44,24 +45,29 @@ async fn chunks_are_one_point_in_time_whatever_is_written_meanwhile() {
             None => break,
         }
     }
-    // The first chunk fixes the time; what the writer did before it is not known here, so every chunk is
-    // compared with the same version read whole.
+    // The first chunk fixes the version; the writer's earlier changes are unknown here, so every chunk is compared
+    // with the same version read as a whole.
     writer.await.unwrap();
-    assert!(versions.iter().all(|version| *version == versions[0]), "§8.4 {versions:?}");
-    let whole =
-        place.get(&format!("$core/secrets?resourceVersion={}&resourceVersionMatch=Exact", versions[0])).await;
-    assert_eq!(seen, *whole["items"].as_array().unwrap(), "§8.2, §8.4: each as it was");
+    assert!(versions.iter().all(|version| *version == versions[0]), "continue-tokens {versions:?}");
+    let whole = fixture
+        .get(&format!("$core/secrets?resourceVersion={}&resourceVersionMatch=Exact", versions[0]))
+        .await;
+    assert_eq!(
+        seen,
+        *whole["items"].as_array().unwrap(),
+        "read-consistency, continue-tokens: each as it was"
+    );
     let total = seen.len() as u64;
     let want: Vec<Option<u64>> =
         (1..=left.len() as u64).map(|n| total.checked_sub(n * 7).filter(|left| *left > 0)).collect();
-    assert_eq!(left, want, "§8.3");
+    assert_eq!(left, want, "remaining-items");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_remains_is_told_only_where_it_is_known() {
-    let place = Place::new("remaining").await;
-    with_secrets(&place, &["a", "b", "c", "d", "e"]).await;
-    place.ask("PATCH $core/secrets/e", r#"{"metadata":{"labels":{"x":"y"}}}"#).await;
+async fn the_remaining_count_is_present_only_where_it_is_known() {
+    let fixture = Fixture::new("remaining").await;
+    with_secrets(&fixture, &["a", "b", "c", "d", "e"]).await;
+    fixture.ask("PATCH $core/secrets/e", r#"{"metadata":{"labels":{"x":"y"}}}"#).await;
     for (query, items, remaining, more) in [
         ("limit=2", "a b", Some(3), true),
         ("limit=4", "a b c d", Some(1), true),
@@ -74,21 +80,25 @@ async fn what_remains_is_told_only_where_it_is_known() {
         ("limit=1&labelSelector=x", "e", None, false),
         ("limit=1&labelSelector=nothing", "", None, false),
     ] {
-        let list = place.get(&format!("$core/secrets?{query}")).await;
-        assert_eq!(names(&list).join(" "), items, "§8.3 {query}");
-        assert_eq!(list["metadata"]["remainingItemCount"].as_u64(), remaining, "§8.3 {query}");
-        assert_eq!(list["metadata"]["continue"].is_string(), more, "§8.4 {query}");
+        let list = fixture.get(&format!("$core/secrets?{query}")).await;
+        assert_eq!(names(&list).join(" "), items, "remaining-items {query}");
+        assert_eq!(list["metadata"]["remainingItemCount"].as_u64(), remaining, "remaining-items {query}");
+        assert_eq!(list["metadata"]["continue"].is_string(), more, "continue-tokens {query}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn continue_tokens_are_open_but_checked() {
-    let place = Place::new("tokens").await;
-    with_secrets(&place, &["a", "b", "c"]).await;
-    let list = place.get("$core/secrets?limit=1").await;
+    let fixture = Fixture::new("tokens").await;
+    with_secrets(&fixture, &["a", "b", "c"]).await;
+    let list = fixture.get("$core/secrets?limit=1").await;
     let token = list["metadata"]["continue"].as_str().unwrap();
     let decoded: Value = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(token).unwrap()).unwrap();
-    assert_eq!(decoded, json!({"v": "meta.k8s.io/v1", "rv": version(&list), "start": "a\0"}), "§8.4");
+    assert_eq!(
+        decoded,
+        json!({"v": "meta.k8s.io/v1", "rv": version(&list), "start": "a\0"}),
+        "continue-tokens"
+    );
 
     let forged = |value: Value| URL_SAFE_NO_PAD.encode(value.to_string());
     let bad = "400 BadRequest: invalid continue token: continue key is not valid: ";
@@ -110,27 +120,27 @@ async fn continue_tokens_are_open_but_checked() {
         (token.to_owned(), "&resourceVersionMatch=Exact&resourceVersion=5", "422 Invalid: ListOptions.meta.k8s.io \"\" is invalid: resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden when continue is provided".to_owned()),
     ] {
         let request = format!("GET $core/secrets?continue={}{extra}", escape(&token));
-        let got = outcome(&place.ask(&request, "").await);
+        let got = outcome(&fixture.ask(&request, "").await);
         if !agrees(&got, &want) {
-            wrong.push(format!("§8.4 {request}\n  want {want}\n  got  {got}"));
+            wrong.push(format!("continue-tokens {request}\n  want {want}\n  got  {got}"));
         }
     }
     report(&wrong);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_token_however_forged_reaches_outside_its_collection() {
-    let place = Place::new("m-forged").await;
-    with_secrets(&place, &["mine"]).await;
-    // Neighbours whose keys come right before and right after, and one whose name begins like this one's.
-    for name in [format!("a-{}", place.ns), format!("z-{}", place.ns), format!("{}-0", place.ns)] {
-        let made = place.client.post("/api/v1/namespaces", &json!({"metadata": {"name": name}})).await;
+async fn no_forged_token_reaches_outside_its_collection() {
+    let fixture = Fixture::new("m-forged").await;
+    with_secrets(&fixture, &["mine"]).await;
+    // Neighbours directly before and after the key, and one whose name begins with this one's.
+    for name in [format!("a-{}", fixture.ns), format!("z-{}", fixture.ns), format!("{}-0", fixture.ns)] {
+        let made = fixture.client.post("/api/v1/namespaces", &json!({"metadata": {"name": name}})).await;
         assert_eq!(made.status, 201);
         let secrets = format!("/api/v1/namespaces/{name}/secrets");
-        assert_eq!(place.client.post(&secrets, &json!({"metadata": {"name": "theirs"}})).await.status, 201);
+        assert_eq!(fixture.client.post(&secrets, &json!({"metadata": {"name": "theirs"}})).await.status, 201);
     }
-    let current = version(&place.get("$core/secrets").await);
-    let ns = &place.ns;
+    let current = version(&fixture.get("$core/secrets").await);
+    let ns = &fixture.ns;
     let mut starts = [
         "a",
         "/",
@@ -176,26 +186,30 @@ async fn no_token_however_forged_reaches_outside_its_collection() {
             let token =
                 URL_SAFE_NO_PAD.encode(json!({"v": "meta.k8s.io/v1", "rv": rv, "start": start}).to_string());
             for limit in ["", "&limit=1"] {
-                let reply = place.ask(&format!("GET $core/secrets?continue={token}{limit}"), "").await;
+                let reply = fixture.ask(&format!("GET $core/secrets?continue={token}{limit}"), "").await;
                 let shown: String = start.chars().take(60).collect();
-                assert!(matches!(reply.status, 200 | 400), "§8.4 {shown:?}: {}", reply.text());
+                assert!(matches!(reply.status, 200 | 400), "continue-tokens {shown:?}: {}", reply.text());
                 for item in reply.json()["items"].as_array().into_iter().flatten() {
-                    assert_eq!(item["metadata"]["namespace"], place.ns.as_str(), "§8.4 {shown:?}");
+                    assert_eq!(
+                        item["metadata"]["namespace"],
+                        fixture.ns.as_str(),
+                        "continue-tokens {shown:?}"
+                    );
                 }
-                // A whole cluster's collection ends where the next resource begins.
-                let all = place.ask(&format!("GET /api/v1/secrets?continue={token}{limit}"), "").await;
+                // The collection of all namespaces ends where the next resource begins.
+                let all = fixture.ask(&format!("GET /api/v1/secrets?continue={token}{limit}"), "").await;
                 assert!(
                     matches!(outcome(&all).as_str(), "200 SecretList") || all.status == 400,
                     "{}",
                     all.text()
                 );
                 for item in all.json()["items"].as_array().into_iter().flatten() {
-                    assert!(item["type"].is_string(), "§8.4 {shown:?}: {item} is no secret");
+                    assert!(item["type"].is_string(), "continue-tokens {shown:?}: {item} is no secret");
                 }
             }
         }
     }
-    // What is no token at all is told precisely.
+    // A text that is not a token gets a precise error.
     let bad = "400 BadRequest: invalid continue token: continue key is not valid: ";
     for (token, why) in [
         ("%", "illegal base64 data at input byte 0"),
@@ -203,15 +217,15 @@ async fn no_token_however_forged_reaches_outside_its_collection() {
         ("e30", "server does not recognize this encoded version "),
         ("AAAA AAAA", "illegal base64 data at input byte 4"),
     ] {
-        let got = outcome(&place.ask(&format!("GET $core/secrets?continue={}", escape(token)), "").await);
-        assert_eq!(got, format!("{bad}{why}"), "§8.4 {token}");
+        let got = outcome(&fixture.ask(&format!("GET $core/secrets?continue={}", escape(token)), "").await);
+        assert_eq!(got, format!("{bad}{why}"), "continue-tokens {token}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_no_list_may_be_asked_is_refused() {
-    let place = Place::new("options").await;
-    with_secrets(&place, &["b"]).await;
+async fn invalid_list_options_are_refused() {
+    let fixture = Fixture::new("options").await;
+    with_secrets(&fixture, &["b"]).await;
     let options = |text: &str| format!("422 Invalid: ListOptions.meta.k8s.io \"\" is invalid: {text}");
     let no_version = "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided";
     let unknown = "resourceVersionMatch: Unsupported value: \"Newest\": supported values: \"Exact\", \"NotOlderThan\", \"\"";
@@ -224,23 +238,23 @@ async fn what_no_list_may_be_asked_is_refused() {
     let integer =
         |text: &str| format!("400 BadRequest: strconv.ParseInt: parsing \"{text}\": invalid syntax");
     let rows = [
-        ("8.1", "?resourceVersion=5&resourceVersionMatch=Newest", options(unknown)),
-        ("8.1", "?sendInitialEvents=true", options(streaming)),
-        ("8.1", "?sendInitialEvents=", options(streaming)),
+        ("list-options", "?resourceVersion=5&resourceVersionMatch=Newest", options(unknown)),
+        ("list-options", "?sendInitialEvents=true", options(streaming)),
+        ("list-options", "?sendInitialEvents=", options(streaming)),
         (
-            "8.1",
+            "list-options",
             "?resourceVersionMatch=Newest&sendInitialEvents=false",
             options(&format!("[{no_version}, {unknown}, {streaming}]")),
         ),
-        ("8.1", "?resourceVersion=x", number("x")),
-        ("8.1", "?resourceVersion=-1", number("-1")),
-        ("8.1", "?resourceVersion=%2B1", number("+1")),
-        ("4.1", "?limit=x", integer("x")),
-        ("4.1", "?limit=", integer("")),
-        ("4.1", "?timeoutSeconds=1.5", integer("1.5")),
-        ("8.1", "/b?resourceVersion=x", number("x")),
+        ("list-options", "?resourceVersion=x", number("x")),
+        ("list-options", "?resourceVersion=-1", number("-1")),
+        ("list-options", "?resourceVersion=%2B1", number("+1")),
+        ("query-parameters", "?limit=x", integer("x")),
+        ("query-parameters", "?limit=", integer("")),
+        ("query-parameters", "?timeoutSeconds=1.5", integer("1.5")),
+        ("list-options", "/b?resourceVersion=x", number("x")),
         (
-            "4.2",
+            "options",
             "/b?export=true",
             "400 BadRequest: the export parameter, deprecated since v1.14, is no longer supported".to_owned(),
         ),
@@ -248,38 +262,38 @@ async fn what_no_list_may_be_asked_is_refused() {
     let rows = rows.map(|(section, query, want)| (section, format!("GET $core/secrets{query}"), want));
     let rows: Vec<_> =
         rows.iter().map(|(section, request, want)| (*section, request.as_str(), "", want.as_str())).collect();
-    place.check(&rows).await;
+    fixture.check(&rows).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_version_that_comes_while_a_list_waits_for_it_is_served() {
-    let place = Place::new("soon").await;
-    let current = version(&place.get("$core/secrets").await);
+    let fixture = Fixture::new("soon").await;
+    let current = version(&fixture.get("$core/secrets").await);
     let (path, other) =
-        (place.full(&format!("$core/secrets?resourceVersion={}", current + 3)), place.client.another());
+        (fixture.full(&format!("$core/secrets?resourceVersion={}", current + 3)), fixture.client.another());
     let waiting = tokio::spawn(async move { other.get(&path).await });
-    with_secrets(&place, &["e", "f", "g"]).await;
-    assert_eq!(outcome(&waiting.await.unwrap()), "200 SecretList", "§8.2");
+    with_secrets(&fixture, &["e", "f", "g"]).await;
+    assert_eq!(outcome(&waiting.await.unwrap()), "200 SecretList", "read-consistency");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lists_are_in_key_order_and_items_are_bare() {
-    let place = Place::new("order").await;
-    with_secrets(&place, &["b", "a.b", "a-b", "a", "ab", "a0"]).await;
-    let list = place.get("$core/secrets").await;
-    assert_eq!(names(&list), ["a", "a-b", "a.b", "a0", "ab", "b"], "§8.2: byte order");
+    let fixture = Fixture::new("order").await;
+    with_secrets(&fixture, &["b", "a.b", "a-b", "a", "ab", "a0"]).await;
+    let list = fixture.get("$core/secrets").await;
+    assert_eq!(names(&list), ["a", "a-b", "a.b", "a0", "ab", "b"], "read-consistency: byte order");
     for item in list["items"].as_array().unwrap() {
-        assert_eq!((&item["kind"], &item["apiVersion"]), (&Value::Null, &Value::Null), "§8.2");
+        assert_eq!((&item["kind"], &item["apiVersion"]), (&Value::Null, &Value::Null), "read-consistency");
     }
-    let empty = place.ask("GET $core/pods", "").await;
+    let empty = fixture.ask("GET $core/pods", "").await;
     let text = empty.text();
-    assert!(text.contains("\"items\":[]"), "§8.2 {text}");
+    assert!(text.contains("\"items\":[]"), "read-consistency {text}");
     assert_eq!((&empty.json()["kind"], &empty.json()["apiVersion"]), (&json!("PodList"), &json!("v1")));
 
-    // Namespaces come first in the order, then names.
-    let other = Place::new("order").await;
+    // Ordered by namespace, then by name.
+    let other = Fixture::new("order").await;
     other.make("$core/secrets", &[json!({"metadata": {"name": "0"}})]).await;
-    let all = place.get("/api/v1/secrets").await;
+    let all = fixture.get("/api/v1/secrets").await;
     let keys: Vec<(String, String)> = all["items"]
         .as_array()
         .unwrap()
@@ -291,27 +305,27 @@ async fn lists_are_in_key_order_and_items_are_bare() {
             )
         })
         .collect();
-    assert!(keys.is_sorted(), "§8.2 {keys:?}");
-    // A namespace whose name begins with another's is not mixed up with it.
-    let longer = format!("{}x", place.ns);
+    assert!(keys.is_sorted(), "read-consistency {keys:?}");
+    // A namespace whose name begins with another's is kept apart from it.
+    let longer = format!("{}x", fixture.ns);
     assert_eq!(
-        place.client.post("/api/v1/namespaces", &json!({"metadata": {"name": longer}})).await.status,
+        fixture.client.post("/api/v1/namespaces", &json!({"metadata": {"name": longer}})).await.status,
         201
     );
-    place
+    fixture
         .client
         .post(&format!("/api/v1/namespaces/{longer}/secrets"), &json!({"metadata": {"name": "z"}}))
         .await;
-    assert!(!names(&place.get("$core/secrets").await).contains(&"z".to_owned()));
+    assert!(!names(&fixture.get("$core/secrets").await).contains(&"z".to_owned()));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn long_lists_are_streamed_whole() {
-    let place = Place::new("long").await;
-    // About 2 MiB, so that the list takes many chunks of the server's making.
+    let fixture = Fixture::new("long").await;
+    // About 2 MiB, so that the server streams the list in many pieces.
     let filler = "x".repeat(20_000);
     for n in 0..100 {
-        place
+        fixture
             .make(
                 "$core/secrets",
                 &[json!({"metadata": {"name": format!("m{n:03}")}, "data": {"k": filler}})],
@@ -319,7 +333,7 @@ async fn long_lists_are_streamed_whole() {
             .await;
     }
     for query in ["", "?limit=100", "?pretty=1", "?labelSelector=!none"] {
-        let list = place.get(&format!("$core/secrets{query}")).await;
+        let list = fixture.get(&format!("$core/secrets{query}")).await;
         assert_eq!(names(&list).len(), 100, "{query}");
         assert!(
             list["items"].as_array().unwrap().iter().all(|item| item["data"]["k"] == filler.as_str()),

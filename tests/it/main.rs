@@ -1,9 +1,10 @@
-//! End to end: the real binary over real TLS. Each file is one topic of the specification.
+//! End to end tests: the real binary over real TLS, one area of the API per file.
 
-mod place;
+mod fixture;
 mod support;
 
 mod auth;
+mod backfill;
 mod backups;
 mod basics;
 mod cbor;
@@ -11,6 +12,7 @@ mod controllers;
 mod crash;
 mod delete_options;
 mod deletes;
+mod docs;
 mod encodings;
 mod evictions;
 mod field_validation;
@@ -27,7 +29,6 @@ mod memory;
 mod namespaces;
 mod naming;
 mod network_backups;
-mod older;
 mod process;
 mod protobuf;
 mod python;

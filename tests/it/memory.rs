@@ -1,4 +1,4 @@
-//! What slow readers cost: memory that does not grow with what they read, in any encoding (design §8.6, §8.7).
+//! Memory of slow readers: it does not grow with the size of their responses, in any encoding (ARCHITECTURE.md).
 
 use http_body_util::BodyExt;
 use serde_json::json;
@@ -7,11 +7,11 @@ use tests::{Options, PATIENCE, Server};
 /// Clients that read a little and then stop.
 const CLIENTS: usize = 200;
 
-/// Objects, and bytes of each: 20 MiB, of which every client is sent its own copy.
+/// Objects, and bytes of each: 20 MiB, which every client is sent.
 const OBJECTS: usize = 200;
 const OBJECT_BYTES: usize = 100 * 1024;
 
-/// What all of them together may add to the server's anonymous memory.
+/// Most anonymous memory that all of them together may add to the server.
 const ADDED_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// Anonymous memory of a process in bytes.
@@ -22,7 +22,7 @@ fn anonymous_bytes(pid: u32) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clients_that_read_slowly_cost_a_chunk_each_whatever_they_read() {
+async fn a_slow_reader_costs_one_chunk_in_every_encoding() {
     let flags = vec!["--feature-gates=CBORServingAndStorage=true".to_owned()];
     let server = Server::start(Options { flags, ..Options::default() }).await;
     let path = "/api/v1/namespaces/default/configmaps";
@@ -68,13 +68,13 @@ async fn clients_that_read_slowly_cost_a_chunk_each_whatever_they_read() {
         assert!(piece.expect("a body begins").expect("it has bytes").is_ok());
         readers.push((client, body));
     }
-    // Writers do not notice.
+    // Writers are not slowed down.
     let written = server.client().post(path, &json!({"metadata": {"name": "meanwhile"}})).await;
     assert_eq!(written.status, 201);
     let added = anonymous_bytes(server.pid()).saturating_sub(before);
     assert!(added < ADDED_BYTES_MAX, "{CLIENTS} slow readers added {} KiB", added / 1024);
 
-    // They lose nothing: one of each form goes on to its end, or to what was written meanwhile.
+    // They miss nothing: one of each form continues to its end, or to an object written meanwhile.
     for ((_, mut body), (query, accept, encoding)) in readers.into_iter().zip(forms) {
         let is_watch = query.contains("watch");
         let mut all = 0;

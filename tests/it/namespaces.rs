@@ -1,4 +1,4 @@
-//! The end of namespaces. Semantics §5.4, §17 "Namespace".
+//! Namespace deletion (docs/api/delete.md#namespace-lifecycle, docs/api/controllers.md#namespace-controller).
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tests::{Client, PATIENCE, Server};
 use tokio::time::timeout;
 
-/// Makes a namespace and returns its path.
+/// Creates a namespace and returns its path.
 async fn make(client: &Client, name: &str) -> String {
     let created = client.post("/api/v1/namespaces", &json!({"metadata": {"name": name}})).await;
     assert_eq!(created.status, 201, "{}", created.text());
@@ -18,7 +18,7 @@ async fn put_in(client: &Client, path: &str, object: Value) {
     assert_eq!(created.status, 201, "{path}: {}", created.text());
 }
 
-/// Waits until the namespace is as `wanted` says; `None` stands for gone. Watches, from the newest state on.
+/// Waits until the namespace satisfies `wanted`; `None` stands for absent. Watches from the newest state on.
 async fn until(client: &Client, name: &str, wanted: impl Fn(Option<&Value>) -> bool) {
     let watched = timeout(PATIENCE, async {
         let path = format!("/api/v1/namespaces?watch=1&fieldSelector=metadata.name={name}");
@@ -50,7 +50,7 @@ async fn until_gone(client: &Client, name: &str) {
     until(client, name, |namespace| namespace.is_none()).await;
 }
 
-/// The conditions as `type=status message`, without those that are well.
+/// The conditions as `type=status message`, without those in their normal state.
 fn troubles(namespace: &Value) -> Vec<String> {
     let conditions = namespace["status"]["conditions"].as_array().cloned().unwrap_or_default();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -90,7 +90,7 @@ async fn a_deleted_namespace_goes_with_all_that_is_in_it_and_with_nothing_else()
             }}),
         ),
     ];
-    // The second name begins with the first: its objects lie next to the others.
+    // The second name begins with the first: their objects are neighbours in the store.
     for name in ["going", "going-not"] {
         make(client, name).await;
         for (group, resource, object) in &kinds {
@@ -107,14 +107,14 @@ async fn a_deleted_namespace_goes_with_all_that_is_in_it_and_with_nothing_else()
             assert_eq!(list["items"].as_array().unwrap().len(), count, "{resource} in {name}");
         }
     }
-    // A namespace of the same name is another one, and ends like the first.
+    // A namespace created again with the same name is another one, and ends like the first.
     let path = make(client, "going").await;
     client.delete(&path).await;
     until_gone(client, "going").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_holds_a_namespace_is_told_in_its_conditions_until_it_lets_go() {
+async fn conditions_list_the_remaining_content_of_a_terminating_namespace() {
     let server = Server::start_upstream().await;
     let client = server.client();
     let path = make(client, "held").await;
@@ -276,7 +276,7 @@ async fn nothing_outlives_its_namespace_however_close_the_race() {
     }
 }
 
-/// Makes config maps, several at a time.
+/// Creates config maps, several at a time.
 async fn fill(client: &Client, path: &str, count: usize) {
     const WRITERS: usize = 16;
     let writers = (0..WRITERS).map(|writer| {
@@ -306,7 +306,7 @@ async fn five_thousand_objects_of_many_kinds_go_and_a_cut_in_the_middle_changes_
         format!("{path}/services"),
         "/apis/coordination.k8s.io/v1/namespaces/full/leases".to_owned(),
     ];
-    // Some are owned by the namespace, some by each other: whoever comes first, the collector or the sweep.
+    // Some are owned by the namespace, some by each other; the collector and the sweep may delete them in any order.
     let writers = (0..WRITERS).map(|writer| {
         let (client, lists, uid) = (client.another(), lists.clone(), uid.clone());
         tokio::spawn(async move {
@@ -332,7 +332,7 @@ async fn five_thousand_objects_of_many_kinds_go_and_a_cut_in_the_middle_changes_
     let begun = Instant::now();
     let late = client.post(&lists[0], &json!({"metadata": {"name": "late"}})).await;
     assert!(matches!(late.status, 403 | 404), "{}", late.text());
-    // One of them is gone: it is in the middle of it, or through already on a fast machine.
+    // One of them is gone: the sweep is at work, or complete on a fast machine.
     while client.get(&format!("{}/o-0", lists[0])).await.status == 200 && begun.elapsed() < PATIENCE {
         tokio::task::yield_now().await;
     }

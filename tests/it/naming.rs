@@ -1,4 +1,4 @@
-//! The same server under the vocabulary of the specification: only names differ.
+//! The server under the `cluster` naming profile: only names differ.
 
 use std::sync::Weak;
 
@@ -6,20 +6,20 @@ use serde_json::{Value, json};
 use tests::{Options, Server};
 use tokio::sync::Mutex;
 
-use crate::place::{Place, names, outcome, shared, version};
+use crate::fixture::{Fixture, names, outcome, shared, version};
 
-async fn place(topic: &str) -> Place {
+async fn fixture(topic: &str) -> Fixture {
     static SLOT: Mutex<Weak<Server>> = Mutex::const_new(Weak::new());
-    Place::on(shared(&SLOT, Options { naming: "cluster", ..Options::default() }).await, topic).await
+    Fixture::on(shared(&SLOT, Options { naming: "cluster", ..Options::default() }).await, topic).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_document_speaks_the_other_vocabulary() {
-    let place = place("documents").await;
+    let fixture = fixture("documents").await;
     let mut paths: Vec<String> = ["/", "/api", "/apis", "/api/v1", "/version", "/openapi/v2", "/openapi/v3"]
         .map(str::to_owned)
         .to_vec();
-    let groups = place.get("/apis").await;
+    let groups = fixture.get("/apis").await;
     let groups = groups["groups"].as_array().unwrap();
     for group in groups {
         let name = group["name"].as_str().unwrap();
@@ -37,9 +37,9 @@ async fn no_document_speaks_the_other_vocabulary() {
         assert!(all.contains(&group), "{group} in {all:?}");
     }
     for path in &paths {
-        let reply = place.client.get(path).await;
+        let reply = fixture.client.get(path).await;
         assert_eq!(reply.status, 200, "{path}");
-        // Schema extensions are read by clients, which know them by one name only.
+        // Clients read schema extensions, which have one name in both profiles.
         let text = reply.text().to_lowercase().replace("x-kubernetes-", "");
         for word in ["kubernetes", "k8s"] {
             if let Some(at) = text.find(word) {
@@ -47,14 +47,14 @@ async fn no_document_speaks_the_other_vocabulary() {
             }
         }
     }
-    // Objects that every cluster starts with.
+    // Bootstrap objects.
     for path in [
         "/api/v1/namespaces",
         "/apis/rbac.authorization.cluster.io/v1/clusterroles",
         "/apis/rbac.authorization.cluster.io/v1/clusterrolebindings",
         "/apis/rbac.authorization.cluster.io/v1/roles",
     ] {
-        let text = place.client.get(path).await.text();
+        let text = fixture.client.get(path).await.text();
         assert!(
             !text.contains("k8s") && !text.contains("kubernetes") && !text.contains("kube-"),
             "{path}: {text}"
@@ -64,8 +64,8 @@ async fn no_document_speaks_the_other_vocabulary() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn objects_live_and_die_under_either_name() {
-    let place = place("objects").await;
-    let ns = &place.ns;
+    let fixture = fixture("objects").await;
+    let ns = &fixture.ns;
     let pod = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}], "restartPolicy": "Always"}});
     let mut job = pod.clone();
     job["spec"]["restartPolicy"] = json!("Never");
@@ -99,31 +99,33 @@ async fn objects_live_and_die_under_either_name() {
         if kind == "Role" {
             object["rules"] = json!([]);
         }
-        let list = version(&place.get(collection).await);
-        let mut watch =
-            place.client.watch(&place.full(&format!("{collection}?watch=1&resourceVersion={list}"))).await;
+        let list = version(&fixture.get(collection).await);
+        let mut watch = fixture
+            .client
+            .watch(&fixture.full(&format!("{collection}?watch=1&resourceVersion={list}")))
+            .await;
         assert_eq!(
-            outcome(&place.ask(&format!("POST {collection}"), &object.to_string()).await),
+            outcome(&fixture.ask(&format!("POST {collection}"), &object.to_string()).await),
             format!("201 {kind}")
         );
         let item = format!("{collection}/x");
-        let made = place.get(&item).await;
+        let made = fixture.get(&item).await;
         assert_eq!((&made["kind"], &made["apiVersion"]), (&json!(kind), &json!(api_version)));
         assert_eq!(
-            outcome(&place.ask(&format!("PATCH {item}"), r#"{"metadata":{"labels":{"l":"v"}}}"#).await),
+            outcome(&fixture.ask(&format!("PATCH {item}"), r#"{"metadata":{"labels":{"l":"v"}}}"#).await),
             format!("200 {kind}")
         );
-        let found = place.get(&format!("{collection}?labelSelector=l%3Dv")).await;
+        let found = fixture.get(&format!("{collection}?labelSelector=l%3Dv")).await;
         assert_eq!((names(&found), &found["kind"]), (vec!["x".to_owned()], &json!(format!("{kind}List"))));
-        let mut changed = place.get(&item).await;
+        let mut changed = fixture.get(&item).await;
         changed["metadata"]["labels"] = json!({});
         assert_eq!(
-            outcome(&place.ask(&format!("PUT {item}"), &changed.to_string()).await),
+            outcome(&fixture.ask(&format!("PUT {item}"), &changed.to_string()).await),
             format!("200 {kind}"),
             "{ns}"
         );
-        assert_eq!(place.ask(&format!("DELETE {item}?propagationPolicy=Background"), "").await.status, 200);
-        assert_eq!(place.ask(&format!("GET {item}"), "").await.status, 404, "{kind}");
+        assert_eq!(fixture.ask(&format!("DELETE {item}?propagationPolicy=Background"), "").await.status, 200);
+        assert_eq!(fixture.ask(&format!("GET {item}"), "").await.status, 404, "{kind}");
         for want in ["ADDED", "MODIFIED", "MODIFIED", "DELETED"] {
             assert_eq!(watch.expect().await.0, want, "{kind}");
         }
@@ -132,56 +134,64 @@ async fn objects_live_and_die_under_either_name() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn names_inside_objects_and_errors_follow_the_profile() {
-    let place = place("inside").await;
-    let namespace = place.get("/api/v1/namespaces/$ns").await;
-    assert_eq!(namespace["metadata"]["labels"], json!({"cluster.io/metadata.name": place.ns}), "§5.4");
-    assert_eq!(namespace["spec"]["finalizers"], json!(["cluster"]), "§5.4");
-    place
+    let fixture = fixture("inside").await;
+    let namespace = fixture.get("/api/v1/namespaces/$ns").await;
+    assert_eq!(
+        namespace["metadata"]["labels"],
+        json!({"cluster.io/metadata.name": fixture.ns}),
+        "namespace-lifecycle"
+    );
+    assert_eq!(namespace["spec"]["finalizers"], json!(["cluster"]), "namespace-lifecycle");
+    fixture
         .check(&[
-            ("5.4", "DELETE /api/v1/namespaces/cluster-system", "", "403 Forbidden: namespaces \"cluster-system\" is forbidden: this namespace may not be deleted"),
-            ("5.4", "GET /api/v1/namespaces/cluster-node-lease", "", "200 Namespace"),
-            ("5.4", "GET /api/v1/namespaces/kube-system", "", "404 NotFound: namespaces \"kube-system\" not found"),
-            ("1.3", "GET /apis/coordination.k8s.io/v1/leases", "", "404 text: 404 page not found\n"),
-            ("4.2", "POST $core/configmaps?dryRun=x", r#"{"metadata":{"name":"x"}}"#, "422 Invalid: CreateOptions.meta.cluster.io \"\" is invalid: dryRun: Unsupported value: [\"x\"]: supported values: \"All\""),
-            ("8.1", "GET $core/configmaps?sendInitialEvents=1", "", "422 Invalid: ListOptions.meta.cluster.io \"\" is invalid: sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list"),
-            ("9.4", "GET $core/configmaps | Accept: application/json;as=Table;g=meta.cluster.io;v=v1", "", "200 Table"),
-            ("9.1", "GET $core/configmaps | Accept: application/json;as=Table;g=meta.other.io;v=v1", "", "406 NotAcceptable: …"),
-            ("9.1", "GET $core/configmaps | Accept: application/vnd.other.protobuf", "", "406 NotAcceptable: …"),
-            ("9.1", "GET $core/configmaps | Accept: application/vnd.other.protobuf, application/json", "", "200 ConfigMapList"),
-            ("14.1", "GET $core/nothing/x", "", "404 NotFound: the server could not find the requested resource"),
+            ("namespace-lifecycle", "DELETE /api/v1/namespaces/cluster-system", "", "403 Forbidden: namespaces \"cluster-system\" is forbidden: this namespace may not be deleted"),
+            ("namespace-lifecycle", "GET /api/v1/namespaces/cluster-node-lease", "", "200 Namespace"),
+            ("namespace-lifecycle", "GET /api/v1/namespaces/kube-system", "", "404 NotFound: namespaces \"kube-system\" not found"),
+            ("messages", "GET /apis/coordination.k8s.io/v1/leases", "", "404 text: 404 page not found\n"),
+            ("options", "POST $core/configmaps?dryRun=x", r#"{"metadata":{"name":"x"}}"#, "422 Invalid: CreateOptions.meta.cluster.io \"\" is invalid: dryRun: Unsupported value: [\"x\"]: supported values: \"All\""),
+            ("list-options", "GET $core/configmaps?sendInitialEvents=1", "", "422 Invalid: ListOptions.meta.cluster.io \"\" is invalid: sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list"),
+            ("tables", "GET $core/configmaps | Accept: application/json;as=Table;g=meta.cluster.io;v=v1", "", "200 Table"),
+            ("accept", "GET $core/configmaps | Accept: application/json;as=Table;g=meta.other.io;v=v1", "", "406 NotAcceptable: …"),
+            ("accept", "GET $core/configmaps | Accept: application/vnd.other.protobuf", "", "406 NotAcceptable: …"),
+            ("accept", "GET $core/configmaps | Accept: application/vnd.other.protobuf, application/json", "", "200 ConfigMapList"),
+            ("authorizers", "GET $core/nothing/x", "", "404 NotFound: the server could not find the requested resource"),
         ])
         .await;
-    let table = place
+    let table = fixture
         .ask("GET $core/configmaps | Accept: application/json;as=Table;g=meta.cluster.io;v=v1", "")
         .await
         .json();
-    assert_eq!(table["apiVersion"], "meta.cluster.io/v1", "§9.4");
-    // Clients that know upstream's words only are understood, and answered in them.
+    assert_eq!(table["apiVersion"], "meta.cluster.io/v1", "tables");
+    // Clients that know only upstream's names are understood, and answered with those names.
     for accept in [
         "application/json;as=Table;g=meta.k8s.io;v=v1",
         "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
     ] {
-        let reply = place.ask(&format!("GET $core/configmaps | Accept: {accept}"), "").await;
+        let reply = fixture.ask(&format!("GET $core/configmaps | Accept: {accept}"), "").await;
         assert_eq!((reply.status, &reply.json()["apiVersion"]), (200, &json!("meta.k8s.io/v1")), "{accept}");
     }
     let protobuf = "application/vnd.kubernetes.protobuf";
-    let reply = place.ask(&format!("GET $core/configmaps | Accept: {protobuf}"), "").await;
+    let reply = fixture.ask(&format!("GET $core/configmaps | Accept: {protobuf}"), "").await;
     assert_eq!((reply.status, reply.header_all("content-type")), (200, vec![protobuf.to_owned()]));
     let token = {
-        place
+        fixture
             .make("$core/secrets", &[json!({"metadata": {"name": "a"}}), json!({"metadata": {"name": "b"}})])
             .await;
-        place.get("$core/secrets?limit=1").await["metadata"]["continue"].as_str().unwrap().to_owned()
+        fixture.get("$core/secrets?limit=1").await["metadata"]["continue"].as_str().unwrap().to_owned()
     };
-    assert_eq!(names(&place.get(&format!("$core/secrets?continue={token}")).await), ["b"], "§8.4");
-    let path = place.full(
+    assert_eq!(
+        names(&fixture.get(&format!("$core/secrets?continue={token}")).await),
+        ["b"],
+        "continue-tokens"
+    );
+    let path = fixture.full(
         "$core/secrets?watch=1&sendInitialEvents=1&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=1",
     );
-    let mut watch = place.client.watch(&path).await;
+    let mut watch = fixture.client.watch(&path).await;
     assert_eq!((watch.expect().await.0, watch.expect().await.0), ("ADDED".to_owned(), "ADDED".to_owned()));
     assert_eq!(
         watch.next().await.unwrap()["object"]["metadata"]["annotations"],
         json!({"cluster.io/initial-events-end": "true"}),
-        "§8.6"
+        "watch-start"
     );
 }

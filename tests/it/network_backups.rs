@@ -1,5 +1,5 @@
-//! Backups over the network: who may take them, what is sent, and what a connection that breaks, a client that sleeps,
-//! a server that ends and a disk that is full leave behind.
+//! Backups over the network: permissions, transferred bytes, and the effect of broken connections, stalled clients, a
+//! server that stops and a full disk.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -14,7 +14,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::backups::{MAPS, flag, report, tool};
 
-/// Posts so many objects of 300 kB.
+/// Creates so many objects of 300 kB.
 async fn fill(client: &Client, name: &str, count: usize) {
     for n in 0..count {
         let object =
@@ -24,7 +24,7 @@ async fn fill(client: &Client, name: &str, count: usize) {
     }
 }
 
-/// Runs the command beside this runtime, which may carry its connection.
+/// Runs the command on a thread beside this runtime, which may forward its connection.
 async fn run(arguments: &[String]) -> Output {
     let arguments = arguments.to_vec();
     let run = move || tool(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
@@ -43,7 +43,7 @@ fn json_of(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
 }
 
-/// The one line of a command that was not done.
+/// The error line of a failed command.
 #[track_caller]
 fn error_of(output: &Output) -> String {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
@@ -52,7 +52,7 @@ fn error_of(output: &Output) -> String {
     text.trim_end().trim_start_matches("error: ").to_owned()
 }
 
-/// Its revision, if the backup is whole.
+/// Revision of the backup, if it is complete.
 #[track_caller]
 fn revision_of(backup: &Path) -> u64 {
     let verified = report(&["verify", &flag("data-dir", backup)]);
@@ -61,50 +61,47 @@ fn revision_of(backup: &Path) -> u64 {
     verified["revision"].as_u64().unwrap()
 }
 
-/// Asks for a backup and reads none of it.
+/// Requests a backup and reads none of it.
 async fn ask(client: &Client, held: &[u8]) -> http::Response<Incoming> {
     client.another().open("POST", "/backup", &[], held).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_what_is_new_is_sent_and_a_broken_connection_leaves_the_backup_before() {
+async fn only_new_segments_are_sent_and_a_broken_connection_leaves_the_earlier_backup() {
     let server = Server::start_upstream().await;
     let (client, backups) = (server.client(), TempDir::new());
-    let (kubeconfig, place) = (server.kubeconfig(), backups.path().join("b"));
+    let (kubeconfig, fixture) = (server.kubeconfig(), backups.path().join("b"));
     // More than a segment.
     fill(client, "first", 230).await;
-    let first = json_of(&back_up(&kubeconfig, &place, &["-o=json"]).await);
+    let first = json_of(&back_up(&kubeconfig, &fixture, &["-o=json"]).await);
     assert_eq!((&first["copied_segments"], &first["kept_segments"]), (&json!(2), &json!(0)));
     assert_eq!(first["pki"], false);
-    assert_eq!(std::fs::read_to_string(place.join("profile")).unwrap(), "kubernetes\n");
-    assert_eq!(revision_of(&place), first["revision"]);
+    assert_eq!(std::fs::read_to_string(fixture.join("profile")).unwrap(), "kubernetes\n");
+    assert_eq!(revision_of(&fixture), first["revision"]);
     fill(client, "second", 10).await;
 
-    // A connection that ends after so many bytes: in the handshake, in the head, at the beginning, almost at the end.
+    // A connection that ends after so many bytes: in the handshake, in the head, near the beginning, near the end.
     for cut_after in [0, 1_000, 4_000, 100_000, 3_000_000] {
         let proxy = Proxy::new(&client.identity().address, cut_after).await;
         let server = format!("--server=https://{}", proxy.address);
-        let error = error_of(&back_up(&kubeconfig, &place, &[&server]).await);
+        let error = error_of(&back_up(&kubeconfig, &fixture, &[&server]).await);
         assert!(error.starts_with("cannot ") || error.contains("the transfer broke off"), "{error}");
-        assert_eq!(revision_of(&place), first["revision"], "after {cut_after} bytes");
+        assert_eq!(revision_of(&fixture), first["revision"], "after {cut_after} bytes");
     }
 
-    let second = back_up(&kubeconfig, &place, &[]).await;
+    let second = back_up(&kubeconfig, &fixture, &[]).await;
     let text = String::from_utf8_lossy(&second.stdout);
     assert!(text.contains(", 1 segment copied (") && text.contains(", 1 segment there already ("), "{text}");
-    assert!(
-        text.ends_with("certificates and keys are not part of it: they stay with the server\n"),
-        "{text}"
-    );
+    assert!(text.ends_with("certificates and keys are not included: they stay on the server\n"), "{text}");
     let objects = client.get(MAPS).await.json()["items"].as_array().unwrap().len();
     let restored = backups.path().join("r");
-    let (from, to) = (flag("from", &place), flag("data-dir", &restored));
+    let (from, to) = (flag("from", &fixture), flag("data-dir", &restored));
     report(&["restore", &from, &to]);
     let records = tool(&["inspect", &to, "--prefix=/core/configmaps/default/"]);
     assert_eq!(String::from_utf8_lossy(&records.stdout).lines().count(), objects);
 }
 
-/// Forwards one connection to `server` and cuts it when so many bytes have come back.
+/// Forwards one connection to `server` and cuts it after so many bytes of response.
 struct Proxy {
     address: String,
 }
@@ -130,13 +127,13 @@ impl Proxy {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_backup_is_for_those_who_may_post_to_its_path() {
-    let files = vec![("tokens.csv", "some-token,somebody,1\n".to_owned())];
+async fn a_backup_needs_permission_to_post_to_its_path() {
+    let files = vec![("tokens.csv", "some-token,operator,1\n".to_owned())];
     let flags = vec!["--token-auth-file=$dir/tokens.csv".to_owned()];
     let server = Server::start(Options { flags, files, ..Options::default() }).await;
-    let (client, place) = (server.client(), TempDir::new());
-    let to = place.path().join("b");
-    let kubeconfig = place.path().join("config");
+    let (client, fixture) = (server.client(), TempDir::new());
+    let to = fixture.path().join("b");
+    let kubeconfig = fixture.path().join("config");
     let written = std::fs::read_to_string(server.kubeconfig()).unwrap();
     let write = |token: &str| {
         let (head, _) = written.split_once("users:").unwrap();
@@ -151,7 +148,7 @@ async fn a_backup_is_for_those_who_may_post_to_its_path() {
     assert_eq!(error, format!("{address} refuses: Unauthorized (401)"));
     write("some-token");
     let error = error_of(&back_up(&kubeconfig, &to, &[]).await);
-    let want = "forbidden: User \"somebody\" cannot post path \"/backup\"";
+    let want = "forbidden: User \"operator\" cannot post path \"/backup\"";
     assert_eq!(error, format!("{address} refuses: {want} (403)"));
     let reply = client.anonymous().send("POST", "/backup", &[], b"").await;
     assert_eq!(reply.status, 403);
@@ -162,7 +159,7 @@ async fn a_backup_is_for_those_who_may_post_to_its_path() {
     let binding = json!({
         "metadata": {"name": "backups"},
         "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "backups"},
-        "subjects": [{"apiGroup": group, "kind": "User", "name": "somebody"}],
+        "subjects": [{"apiGroup": group, "kind": "User", "name": "operator"}],
     });
     for (resource, object) in [("clusterroles", &role), ("clusterrolebindings", &binding)] {
         let made = client.post(&format!("/apis/{group}/v1/{resource}"), object).await;
@@ -176,7 +173,7 @@ async fn a_backup_is_for_those_who_may_post_to_its_path() {
     let done = json_of(&back_up(&kubeconfig, &to, &["-o=json"]).await);
     assert_eq!(revision_of(&to), done["revision"]);
 
-    // The path and its method; what is no list of segments; a body beyond all bounds.
+    // The path and its method; a body that is not a list of segments; a body above the limit.
     for (method, path, body, want) in [
         ("GET", "/backup", &b""[..], 405),
         ("PUT", "/backup", b"", 405),
@@ -188,7 +185,7 @@ async fn a_backup_is_for_those_who_may_post_to_its_path() {
         let reply = client.send(method, path, &[], body).await;
         assert_eq!(reply.status, want, "{method} {path}: {}", reply.text());
     }
-    // A server that is none, and one that somebody else vouches for.
+    // An address without a server, and a server with another CA.
     let error = error_of(&back_up(&kubeconfig, &to, &["--server=https://127.0.0.1:1"]).await);
     assert!(error.starts_with("cannot connect to https://127.0.0.1:1: Connection refused"), "{error}");
     let error = error_of(&back_up(&kubeconfig, &to, &["--server=http://127.0.0.1:1"]).await);
@@ -197,17 +194,17 @@ async fn a_backup_is_for_those_who_may_post_to_its_path() {
     let elsewhere = format!("--server=https://{}", other.client().identity().address);
     let error = error_of(&back_up(&kubeconfig, &to, &[&elsewhere]).await);
     assert!(error.contains("invalid peer certificate"), "{error}");
-    // Its store is another one.
+    // The store in the target is another one.
     let error = error_of(&back_up(&other.kubeconfig(), &to, &[]).await);
     assert_eq!(error, format!("{} has another store: choose an empty directory", to.join("log").display()));
     assert_eq!(revision_of(&to), done["revision"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn clients_that_do_not_read_hold_up_nobody_and_are_few() {
+async fn stalled_clients_block_no_writer_and_are_limited() {
     let mut server = Server::start_upstream().await;
     let client = server.client().clone();
-    // More than lies in buffers on the way.
+    // More than the buffers on the way hold.
     fill(&client, "first", 60).await;
     let sleeping = [ask(&client, b"").await, ask(&client, b"").await];
     assert!(sleeping.iter().all(|response| response.status() == 200));
@@ -216,7 +213,7 @@ async fn clients_that_do_not_read_hold_up_nobody_and_are_few() {
     assert_eq!(refused.header_all("retry-after"), ["30"]);
     fill(&client, "second", 20).await;
     assert_eq!(client.get("/readyz").await.status, 200);
-    // Who goes away makes room.
+    // A client that disconnects makes room for the next.
     let [mut first, second] = sleeping;
     drop(second);
     let mut other = ask(&client, b"").await;
@@ -226,9 +223,9 @@ async fn clients_that_do_not_read_hold_up_nobody_and_are_few() {
     assert_eq!(other.status(), 200);
     drop(other);
 
-    // A server that ends says so in the stream, which ends properly.
-    let place = TempDir::new();
-    let kubeconfig = place.path().join("config");
+    // A server that stops reports it in the stream, which ends cleanly.
+    let fixture = TempDir::new();
+    let kubeconfig = fixture.path().join("config");
     std::fs::copy(server.kubeconfig(), &kubeconfig).unwrap();
     let begun = first.body_mut().frame().await.unwrap().unwrap().into_data().unwrap();
     let ended = tokio::task::spawn_blocking(move || server.terminate());
@@ -244,11 +241,11 @@ async fn clients_that_do_not_read_hold_up_nobody_and_are_few() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_disk_is_an_error_and_leaves_the_backup_before() {
     let server = Server::start_upstream().await;
-    let place = TempDir::new();
-    // A small file system that is seen by the commands alone, and gone with them.
+    let fixture = TempDir::new();
+    // A small file system that only the commands see, removed with them.
     let script = "set -e; mount -t tmpfs -o size=12m tmpfs \"$1\"; shift; exec sh -ec \"$@\"";
     let on_small_disk = |commands: String| {
-        let (script, path) = (script.to_owned(), place.path().display().to_string());
+        let (script, path) = (script.to_owned(), fixture.path().display().to_string());
         let mut command = Command::new("unshare");
         command.args(["--user", "--map-root-user", "--mount", "sh", "-c", &script, "sh", &path, &commands]);
         tokio::task::spawn_blocking(move || command.output().expect("unshare runs"))
@@ -260,15 +257,15 @@ async fn a_full_disk_is_an_error_and_leaves_the_backup_before() {
     }
     fill(server.client(), "first", 10).await;
     let binary = binary().display();
-    let (to, restored) = (place.path().join("b"), place.path().join("r"));
+    let (to, restored) = (fixture.path().join("b"), fixture.path().join("r"));
     let own = flag("data-dir", &to);
     let network = format!("{binary} backup {} {}", flag("kubeconfig", &server.kubeconfig()), flag("to", &to));
     let directory = format!("{binary} backup {} {}", flag("data-dir", server.data_dir()), flag("to", &to));
     let restore =
         format!("{binary} restore {} {}", flag("from", server.data_dir()), flag("data-dir", &restored));
     let verify = format!("{binary} verify -o=json {own}");
-    let go_on = place.path().with_extension("go-on");
-    let waiting = place.path().with_extension("waiting");
+    let go_on = fixture.path().with_extension("go-on");
+    let waiting = fixture.path().with_extension("waiting");
     let wait =
         format!("touch {0}; while [ ! -e {1} ]; do sleep 0.05; done", waiting.display(), go_on.display());
     let expect = |command: &str| format!("if {command} >&2; then echo made; else echo $?; fi");

@@ -1,5 +1,5 @@
-//! The process among its files and its clients: who may open a data directory, what a restart keeps, and how
-//! everything that is open comes to an end on SIGTERM (semantics §16.4).
+//! The server process: the lock of the data directory, what a restart keeps, and the drain on SIGTERM
+//! (docs/api/operations.md#shutdown).
 
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::support::{kube_client, upstream};
 
-/// Starts another process on a data directory, which is expected to end by itself.
+/// Starts another process on a data directory; it is expected to exit.
 fn start_another(directory: &Path, naming: &str) -> Output {
     let mut command = Command::new(binary());
     command.arg(format!("--data-dir={}", directory.display())).arg(format!("--naming={naming}"));
@@ -27,7 +27,7 @@ fn start_another(directory: &Path, naming: &str) -> Output {
         .expect("the server runs")
 }
 
-/// Exit code 1 and one line that has all the `words`.
+/// Exit code 1 and one line that contains all `words`.
 #[track_caller]
 fn assert_refused(output: &Output, words: &[&str]) {
     let text = String::from_utf8_lossy(&output.stderr);
@@ -51,7 +51,7 @@ async fn a_data_directory_has_one_server() {
     let directory = server.data_dir().display().to_string();
     let kubeconfig = std::fs::read(server.kubeconfig()).unwrap();
     assert_refused(&start_another(server.data_dir(), "kubernetes"), &[&directory, "in use"]);
-    // The one that was there first did not notice, and its kubeconfig still leads to it.
+    // The first process is not disturbed, and its kubeconfig still works.
     assert_eq!(std::fs::read(server.kubeconfig()).unwrap(), kubeconfig);
     assert_eq!(server.client().post(MAPS, &map("a")).await.status, 201);
     assert_refused(&start_another(server.data_dir(), "cluster"), &["--naming=kubernetes"]);
@@ -62,7 +62,7 @@ async fn a_store_of_a_later_release_is_refused_and_left_alone() {
     let mut server = Server::start_upstream().await;
     assert_eq!(server.client().post(MAPS, &map("a")).await.status, 201);
     assert_eq!(server.terminate(), Some(0));
-    // Both copies of the header, as a later release would write them: magic, version, and a checksum that fits.
+    // Both copies of the header, as a later release would write them: magic, version, and a matching checksum.
     let path = server.data_dir().join("log/0000000001.segment");
     let file = std::fs::File::options().read(true).write(true).open(&path).unwrap();
     let mut original = [0; 128];
@@ -116,7 +116,7 @@ async fn a_restart_keeps_objects_revisions_and_credentials() {
             (&now.authority, &now.certificate, &now.key),
             (&before.authority, &before.certificate, &before.key)
         );
-        // What a client kept from the first start still opens the door, wherever the server listens now.
+        // The credentials of the first start are still valid, whatever address the server listens on now.
         let old = tests::client::Identity { address: now.address.clone(), ..before.clone() };
         let client = tests::Client::new(old);
         assert_eq!(client.get(&format!("{MAPS}/a")).await.json(), created);
@@ -153,7 +153,7 @@ async fn on_sigterm_watches_end_cleanly_and_requests_are_finished() {
         }
         ended
     });
-    // A request whose body is on its way when the signal comes.
+    // A request whose body is in transit when the signal arrives.
     let mut slow = plain.connect().await.unwrap();
     let body = map("slow").to_string();
     let head = format!(
@@ -165,7 +165,7 @@ async fn on_sigterm_watches_end_cleanly_and_requests_are_finished() {
     let (first, rest) = body.split_at(10);
     slow.write_all(format!("{head}{first}").as_bytes()).await.unwrap();
     slow.flush().await.unwrap();
-    // It is being read when the server asks for the rest.
+    // The server asks for the rest: it is reading the body.
     let mut asked = [0; b"HTTP/1.1 100 Continue\r\n\r\n".len()];
     slow.read_exact(&mut asked).await.unwrap();
     assert_eq!(&asked, b"HTTP/1.1 100 Continue\r\n\r\n");
@@ -176,12 +176,12 @@ async fn on_sigterm_watches_end_cleanly_and_requests_are_finished() {
             slow.write_all(rest.as_bytes()).await.unwrap();
             slow.flush().await.unwrap();
             let mut reply = Vec::new();
-            // The connection is closed after the reply; TLS may or may not say so first.
+            // The connection is closed after the reply, with or without a TLS close.
             let _ = slow.read_to_end(&mut reply).await;
             String::from_utf8_lossy(&reply).into_owned()
         }
     });
-    // Writers that are in the middle of it.
+    // Writers with requests in flight.
     let writing = tokio::spawn(async move {
         let api: kube::Api<k8s_openapi::api::core::v1::ConfigMap> = kube::Api::default_namespaced(client);
         let mut acknowledged = 0;

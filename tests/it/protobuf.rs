@@ -1,4 +1,4 @@
-//! Protobuf bodies in both directions (semantics §9.1, §9.2, §18), over the wire.
+//! Protobuf bodies in both directions (docs/api/encodings.md#accept, #content-type, #protobuf), over the wire.
 
 use api::codec::protobuf::envelope::{self, Unknown};
 use api::codec::protobuf::{decode, encode};
@@ -52,7 +52,7 @@ fn media_type(reply: &Reply) -> String {
     reply.header_all("content-type").join(",")
 }
 
-/// What two creations of one object differ in.
+/// The members in which two creations of one object differ.
 fn comparable(mut object: Value) -> Value {
     let metadata = object["metadata"].as_object_mut().unwrap();
     for name in ["uid", "resourceVersion", "creationTimestamp", "managedFields", "name"] {
@@ -260,12 +260,12 @@ async fn watches_are_frames_of_protobuf() {
     let raw = &reply.body[4..];
     assert!(raw.windows(4).any(|window| window == envelope::PREFIX), "the Status is enveloped");
     assert!(raw.windows(7).any(|window| window == b"Failure"));
-    // A Status is no resource, so its envelope is opened by hand.
+    // A Status is not a resource, so its envelope is opened by hand.
     assert!(decode(&registry, builtin::WATCH_EVENT, raw).unwrap_err().message.contains("no kind \"Status\""));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_accepted_decides_the_form_also_of_errors() {
+async fn accept_decides_the_encoding_of_errors_too() {
     let server = Server::start_upstream().await;
     let client = server.client();
     let table = "as=Table;v=v1;g=meta.k8s.io";
@@ -336,7 +336,7 @@ async fn bodies_that_are_something_else_are_refused_precisely() {
         let reply = send(client, "POST", MAPS, &body).await;
         assert_eq!((reply.status, reply.json()["message"].as_str().unwrap()), (400, want.as_str()));
     }
-    // A gigabyte promised, two million structs in a few bytes each: refused, and the server lives on.
+    // A length of a gigabyte, two million messages in a few bytes each: refused, and the server keeps running.
     let mut promise = envelope::PREFIX.to_vec();
     promise.extend_from_slice(b"\x12\x80\x80\x80\x80\x04x");
     assert_eq!(send(client, "POST", MAPS, &promise).await.status, 400);
@@ -345,10 +345,10 @@ async fn bodies_that_are_something_else_are_refused_precisely() {
     let reply = send(client, "POST", "/api/v1/namespaces/default/pods", &bomb).await;
     assert_eq!(reply.status, 400, "{}", reply.text());
     assert!(reply.text().contains("object has more than"), "{}", reply.text());
-    // Kind and version may be left to the endpoint.
+    // Kind and version may be omitted.
     let raw = Unknown::read(&good).unwrap().raw.to_vec();
     assert_eq!(send(client, "POST", MAPS, &named("", "", &raw)).await.status, 201);
-    // 415 names what there is.
+    // 415 lists the supported media types.
     let reply = client.send("POST", MAPS, &[("content-type", "text/plain")], b"x").await;
     let message = reply.json()["message"].as_str().unwrap().to_owned();
     assert!(

@@ -1,4 +1,4 @@
-//! The Python client as an informer uses it: list, watch from there, resume, and the objects it decodes.
+//! The Python client as an informer uses it: list, watch from there, resume, and decode objects.
 
 use std::process::Stdio;
 
@@ -7,8 +7,8 @@ use tests::{Options, PATIENCE, Server};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Command;
 
-/// A loop as informers have it: list, then watch from the list's version, and again from the last version seen
-/// whenever the watch ends. Prints what it hears, one line each.
+/// An informer's loop: list, then watch from the list's version, and again from the last version seen when the watch
+/// ends. Prints one line for each event.
 const INFORMER: &str = "\
 import sys
 from kubernetes import client, config, watch
@@ -31,7 +31,7 @@ while seen < int(sys.argv[2]):
             break
 ";
 
-/// Whether there is a Python with the client; says so if not.
+/// Whether Python with the client is installed; prints a line if not.
 async fn is_there() -> bool {
     let found =
         Command::new("python3").args(["-c", "import kubernetes"]).stderr(Stdio::null()).status().await;
@@ -72,7 +72,7 @@ async fn an_informer_in_python_hears_everything_once() {
     for want in ["ADDED c", "MODIFIED a"] {
         assert_eq!(next().await, want);
     }
-    // Its watches last a second, so some of this falls between two of them.
+    // Its watches last a second, so some changes fall between two of them.
     for n in 0..2 {
         let name = format!("late-{n}");
         client.post(path, &json!({"metadata": {"name": name}})).await;

@@ -1,4 +1,4 @@
-//! What the server forgets: old revisions after `--history-retention`, events after `--event-ttl`.
+//! Retention: compaction of old revisions after `--history-retention`, deletion of events after `--event-ttl`.
 
 use serde_json::json;
 use tests::{Options, Server};
@@ -7,7 +7,7 @@ const EVENTS: &str = "/api/v1/namespaces/default/events";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn events_go_by_themselves_and_history_ends_where_it_was_told_to() {
+async fn events_expire_and_history_ends_at_the_retention() {
     let flags = vec!["--event-ttl=1s".to_owned(), "--history-retention=0".to_owned()];
     let mut server = Server::start(Options { flags, ..Options::default() }).await;
     let client = server.client().clone();
@@ -35,7 +35,7 @@ async fn events_go_by_themselves_and_history_ends_where_it_was_told_to() {
     assert_eq!(client.get(&format!("{EVENTS}/passing")).await.status, 404);
     assert_eq!(client.get(&format!("{MAPS}/stays")).await.status, 200);
 
-    // The present is kept and nothing else.
+    // Only the newest state is kept.
     let exact = format!("{MAPS}?resourceVersion={first}&resourceVersionMatch=Exact");
     while client.get(&exact).await.status != 410 {
         tokio::task::yield_now().await;

@@ -1,23 +1,23 @@
-//! Selectors: both grammars with their errors, and every field of every kind that can be selected by (semantics §4.3).
+//! Selectors: both grammars with their errors, and every selectable field of every kind (docs/api/selectors.md).
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use rcgen::{CertificateParams, KeyPair};
 use serde_json::{Value, json};
 
-use crate::place::{Place, escape, names, outcome, report};
+use crate::fixture::{Fixture, escape, names, outcome, report};
 use crate::support::reference;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn label_selectors_select() {
-    let place = Place::new("labels").await;
+    let fixture = Fixture::new("labels").await;
     for (name, labels) in [
         ("a", json!({"app": "web", "tier": "1", "example.com/zone": "x"})),
         ("b", json!({"app": "db", "tier": "20"})),
         ("c", json!({"app": "", "in": "notin"})),
         ("d", json!({})),
     ] {
-        place.make("$core/secrets", &[json!({"metadata": {"name": name, "labels": labels}})]).await;
+        fixture.make("$core/secrets", &[json!({"metadata": {"name": name, "labels": labels}})]).await;
     }
     for (selector, want) in [
         ("", "a b c d"),
@@ -52,20 +52,20 @@ async fn label_selectors_select() {
         ("tier=1,tier=20", ""),
         ("tier,tier!=1", "b"),
     ] {
-        let list = place.get(&format!("$core/secrets?labelSelector={}", escape(selector))).await;
-        assert_eq!(names(&list).join(" "), want, "§4.3 {selector}");
+        let list = fixture.get(&format!("$core/secrets?labelSelector={}", escape(selector))).await;
+        assert_eq!(names(&list).join(" "), want, "selectors {selector}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_no_selector_is_refused_in_the_reference_servers_words() {
+async fn invalid_selectors_get_the_messages_of_kube_apiserver() {
     const PART: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
         alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is \
         '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
     const VALUE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and \
         must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for \
         validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
-    let place = Place::new("nolabels").await;
+    let fixture = Fixture::new("nolabels").await;
     let long = "v".repeat(64);
     let in_requirement = |text: &str| format!("unable to parse requirement: {text}");
     let labels = [
@@ -114,20 +114,21 @@ async fn what_is_no_selector_is_refused_in_the_reference_servers_words() {
     let fields = fields.iter().map(|(text, want)| ("fieldSelector", *text, *want));
     let mut wrong = Vec::new();
     for (parameter, text, want) in labels.chain(fields) {
-        // The same of a list, of a watch and of a collection that is to be deleted.
+        // The same for a list, a watch and a deletecollection.
         for request in ["GET $core/secrets?", "GET $core/secrets?watch=1&", "DELETE $core/secrets?"] {
-            let got = outcome(&place.ask(&format!("{request}{parameter}={}", escape(text)), "").await);
+            let got = outcome(&fixture.ask(&format!("{request}{parameter}={}", escape(text)), "").await);
             let want = format!("400 BadRequest: {want}");
             if got != want {
-                wrong.push(format!("§4.3 {request} {text}\n  want {want}\n  got  {got}"));
+                wrong.push(format!("selectors {request} {text}\n  want {want}\n  got  {got}"));
             }
         }
     }
     report(&wrong);
-    // Terms that say nothing are skipped; what is escaped is text.
+    // Empty terms are skipped; escaped characters are text.
     for text in ["", ",", ",,", r"metadata.name=a\,b\=c\\", "metadata.name!=", "metadata.name==a"] {
-        let got = outcome(&place.ask(&format!("GET $core/secrets?fieldSelector={}", escape(text)), "").await);
-        assert_eq!(got, "200 SecretList", "§4.3 {text}");
+        let got =
+            outcome(&fixture.ask(&format!("GET $core/secrets?fieldSelector={}", escape(text)), "").await);
+        assert_eq!(got, "200 SecretList", "selectors {text}");
     }
 }
 
@@ -135,7 +136,7 @@ async fn what_is_no_selector_is_refused_in_the_reference_servers_words() {
 async fn every_resource_accepts_the_fields_of_the_reference_and_no_others() {
     let Some(path) = reference("facts/selectable_fields.json") else { return };
     let facts: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
-    let place = Place::new("known").await;
+    let fixture = Fixture::new("known").await;
     let (mut wrong, mut served) = (Vec::new(), 0);
     for row in facts["resources"].as_array().unwrap() {
         let text = |name: &str| row[name].as_str().unwrap();
@@ -146,7 +147,7 @@ async fn every_resource_accepts_the_fields_of_the_reference_and_no_others() {
             group => format!("/apis/{group}/{version}/{resource}"),
         };
         // Custom resources have rules instead of a row; other versions are off.
-        if group == "*" || place.client.get(&path).await.status != 200 {
+        if group == "*" || fixture.client.get(&path).await.status != 200 {
             continue;
         }
         served += 1;
@@ -165,17 +166,17 @@ async fn every_resource_accepts_the_fields_of_the_reference_and_no_others() {
         let rejected =
             rejected.chain(["spec.nothing", "metadata.uid", "name"]).map(|label| (label, refusal(label)));
         for (label, want) in accepted.chain(rejected) {
-            let got = outcome(&place.client.get(&format!("{path}?fieldSelector={label}%3Dnobody")).await);
+            let got = outcome(&fixture.client.get(&format!("{path}?fieldSelector={label}%3Dnobody")).await);
             if got != want {
-                wrong.push(format!("§4.3 {path} {label}\n  want {want}\n  got  {got}"));
+                wrong.push(format!("selectors {path} {label}\n  want {want}\n  got  {got}"));
             }
         }
     }
     report(&wrong);
     for (query, count) in [("", 1), ("?fieldSelector=metadata.name%3Dnobody", 0), ("?labelSelector=none", 0)]
     {
-        let list = place.get(&format!("/api/v1/componentstatuses{query}")).await;
-        assert_eq!(names(&list).len(), count, "§4.3 what is not stored is selected too {query}");
+        let list = fixture.get(&format!("/api/v1/componentstatuses{query}")).await;
+        assert_eq!(names(&list).len(), count, "selectors what is not stored is selected too {query}");
     }
     assert!(served > 55, "only {served} of the reference's resources are served");
 }
@@ -184,9 +185,9 @@ async fn every_resource_accepts_the_fields_of_the_reference_and_no_others() {
 type Fields<'f> = &'f [(&'f str, &'f str, &'f str)];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_field_tells_the_objects_that_match_from_those_that_do_not() {
-    let place = Place::new("fields").await;
-    let ns = place.ns.clone();
+async fn every_selectable_field_selects_exactly_the_matching_objects() {
+    let fixture = Fixture::new("fields").await;
+    let ns = fixture.ns.clone();
     let topic = json!({"topic": ns});
     let meta = |name: &str| json!({"name": name, "labels": topic});
 
@@ -195,8 +196,8 @@ async fn every_field_tells_the_objects_that_match_from_those_that_do_not() {
         pod["spec"].as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
         pod
     };
-    place.make("$core/serviceaccounts", &[json!({"metadata": {"name": "robot"}})]).await;
-    place
+    fixture.make("$core/serviceaccounts", &[json!({"metadata": {"name": "robot"}})]).await;
+    fixture
         .make(
             "$core/pods",
             &[
@@ -208,9 +209,9 @@ async fn every_field_tells_the_objects_that_match_from_those_that_do_not() {
         .await;
     let running = json!({"status": {"phase": "Running", "nominatedNodeName": "n9", "podIP": "10.0.0.1",
         "podIPs": [{"ip": "10.0.0.1"}, {"ip": "fd00::1"}]}});
-    place.ask("PATCH $core/pods/p2/status", &running.to_string()).await;
+    fixture.ask("PATCH $core/pods/p2/status", &running.to_string()).await;
     check(
-        &place,
+        &fixture,
         "/api/v1",
         "pods",
         &[
@@ -230,7 +231,7 @@ async fn every_field_tells_the_objects_that_match_from_those_that_do_not() {
             ("status.phase", "Pending", "p1 p3"),
             ("status.podIP", "10.0.0.1", "p2"),
             ("status.podIP", "fd00::1", ""),
-            // Accepted, but nothing has a value.
+            // Accepted, but no object has a value.
             ("status.podIPs", "10.0.0.1", ""),
             ("status.podIPs", "", "p1 p2 p3"),
             ("status.nominatedNodeName", "n9", "p2"),
@@ -246,9 +247,9 @@ async fn every_field_tells_the_objects_that_match_from_those_that_do_not() {
         "reportingComponent": "controller",
         "involvedObject": {"kind": "ReplicaSet", "namespace": ns, "name": "rs", "uid": "u2", "apiVersion": "apps/v1",
             "resourceVersion": "22"}});
-    place.make("$core/events", &[kubelet, controller]).await;
+    fixture.make("$core/events", &[kubelet, controller]).await;
     check(
-        &place,
+        &fixture,
         "/api/v1",
         "events",
         &[
@@ -265,7 +266,7 @@ async fn every_field_tells_the_objects_that_match_from_those_that_do_not() {
             ("reason", "Scaled", "e2"),
             ("reportingComponent", "controller", "e2"),
             ("reportingComponent", "other", "e1"),
-            // Who reports, for events that have no source.
+            // The reporter of events without a source.
             ("source", "kubelet", "e1"),
             ("source", "controller", "e2"),
             ("source", "other", ""),
@@ -274,7 +275,7 @@ async fn every_field_tells_the_objects_that_match_from_those_that_do_not() {
     )
     .await;
     check(
-        &place,
+        &fixture,
         "/apis/events.k8s.io/v1",
         "events",
         &[
@@ -296,9 +297,9 @@ async fn every_field_tells_the_objects_that_match_from_those_that_do_not() {
 
     let secret = json!({"metadata": meta("s1")});
     let typed = json!({"metadata": meta("s2"), "type": "example.com/t"});
-    place.make("$core/secrets", &[secret, typed]).await;
+    fixture.make("$core/secrets", &[secret, typed]).await;
     check(
-        &place,
+        &fixture,
         "/api/v1",
         "secrets",
         &[
@@ -313,10 +314,10 @@ async fn every_field_tells_the_objects_that_match_from_those_that_do_not() {
     let inner = json!({"metadata": meta("v1"), "spec": {"ports": [{"port": 80}]}});
     let outer =
         json!({"metadata": meta("v2"), "spec": {"type": "ExternalName", "externalName": "example.com"}});
-    place.make("$core/services", &[inner, outer]).await;
-    let address = place.get("$core/services/v1").await["spec"]["clusterIP"].as_str().unwrap().to_owned();
+    fixture.make("$core/services", &[inner, outer]).await;
+    let address = fixture.get("$core/services/v1").await["spec"]["clusterIP"].as_str().unwrap().to_owned();
     check(
-        &place,
+        &fixture,
         "/api/v1",
         "services",
         &[
@@ -334,10 +335,10 @@ async fn every_field_tells_the_objects_that_match_from_those_that_do_not() {
         json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
     let controller =
         |name: &str| json!({"metadata": meta(name), "spec": {"selector": {"a": "b"}, "template": template}});
-    place.make("$core/replicationcontrollers", &[controller("r1"), controller("r2")]).await;
-    place.ask("PATCH $core/replicationcontrollers/r1/status", r#"{"status":{"replicas":3}}"#).await;
+    fixture.make("$core/replicationcontrollers", &[controller("r1"), controller("r2")]).await;
+    fixture.ask("PATCH $core/replicationcontrollers/r1/status", r#"{"status":{"replicas":3}}"#).await;
     check(
-        &place,
+        &fixture,
         "/api/v1",
         "replicationcontrollers",
         &[
@@ -354,12 +355,12 @@ async fn every_field_tells_the_objects_that_match_from_those_that_do_not() {
         json!({"metadata": meta(name), "spec": {"completions": 5, "template": {"spec": {
             "restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}}})
     };
-    place.make("$batch/jobs", &[job("j1"), job("j2")]).await;
+    fixture.make("$batch/jobs", &[job("j1"), job("j2")]).await;
     let started = json!({"status": {"succeeded": 2, "startTime": "2024-01-01T00:00:00Z"}});
-    let patched = place.ask("PATCH $batch/jobs/j1/status", &started.to_string()).await;
+    let patched = fixture.ask("PATCH $batch/jobs/j1/status", &started.to_string()).await;
     assert_eq!(patched.status, 200, "{}", patched.text());
     check(
-        &place,
+        &fixture,
         "/apis/batch/v1",
         "jobs",
         &[
@@ -371,13 +372,13 @@ async fn every_field_tells_the_objects_that_match_from_those_that_do_not() {
     )
     .await;
 
-    // What has no namespace is told from other tests' by its label.
+    // Cluster-scoped objects are kept apart from other tests' by their label.
     let full = |name: &str| format!("{ns}-{name}");
     let node = |name: &str, off: bool| json!({"metadata": meta(&full(name)), "spec": {"unschedulable": off}});
-    place.make("/api/v1/nodes", &[node("on", false), node("off", true)]).await;
+    fixture.make("/api/v1/nodes", &[node("on", false), node("off", true)]).await;
     let (on, off) = (full("on"), full("off"));
     check(
-        &place,
+        &fixture,
         "/api/v1",
         "nodes",
         &[
@@ -389,13 +390,13 @@ async fn every_field_tells_the_objects_that_match_from_those_that_do_not() {
     .await;
 
     let kept = json!({"name": full("going"), "labels": topic, "finalizers": ["example.com/hold"]});
-    place
+    fixture
         .make("/api/v1/namespaces", &[json!({"metadata": meta(&full("live"))}), json!({"metadata": kept})])
         .await;
     let (live, going) = (full("live"), full("going"));
-    assert_eq!(place.client.delete(&format!("/api/v1/namespaces/{going}")).await.status, 200);
+    assert_eq!(fixture.client.delete(&format!("/api/v1/namespaces/{going}")).await.status, 200);
     check(
-        &place,
+        &fixture,
         "/api/v1",
         "namespaces",
         &[
@@ -405,7 +406,7 @@ async fn every_field_tells_the_objects_that_match_from_those_that_do_not() {
         ],
     )
     .await;
-    place.ask(&format!("PATCH /api/v1/namespaces/{going}"), r#"{"metadata":{"finalizers":null}}"#).await;
+    fixture.ask(&format!("PATCH /api/v1/namespaces/{going}"), r#"{"metadata":{"finalizers":null}}"#).await;
 
     let key = KeyPair::generate().unwrap();
     let request = CertificateParams::default().serialize_request(&key).unwrap().pem().unwrap();
@@ -415,9 +416,9 @@ async fn every_field_tells_the_objects_that_match_from_those_that_do_not() {
             "spec": {"signerName": signer, "request": request, "usages": ["client auth"]}})
     };
     let requests = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
-    place.make(requests, &[signing("c1", "example.com/a"), signing("c2", "example.com/b")]).await;
+    fixture.make(requests, &[signing("c1", "example.com/a"), signing("c2", "example.com/b")]).await;
     check(
-        &place,
+        &fixture,
         "/apis/certificates.k8s.io/v1",
         "certificatesigningrequests",
         &[
@@ -428,19 +429,19 @@ async fn every_field_tells_the_objects_that_match_from_those_that_do_not() {
     )
     .await;
 
-    let slice = |name: &str, place: Value, driver: &str| {
+    let slice = |name: &str, location: Value, driver: &str| {
         let mut slice = json!({"metadata": meta(&full(name)), "spec": {"driver": driver,
             "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1}, "devices": [{"name": "d"}]}});
-        slice["spec"].as_object_mut().unwrap().extend(place.as_object().unwrap().clone());
+        slice["spec"].as_object_mut().unwrap().extend(location.as_object().unwrap().clone());
         slice
     };
     let slices = [
         slice("l1", json!({"nodeName": "n1"}), "a.example.com"),
         slice("l2", json!({"allNodes": true}), "b.example.com"),
     ];
-    place.make("/apis/resource.k8s.io/v1/resourceslices", &slices).await;
+    fixture.make("/apis/resource.k8s.io/v1/resourceslices", &slices).await;
     check(
-        &place,
+        &fixture,
         "/apis/resource.k8s.io/v1",
         "resourceslices",
         &[
@@ -460,18 +461,18 @@ async fn every_field_tells_the_objects_that_match_from_those_that_do_not() {
         ("$core/pods", "metadata.name=p1,metadata.name=p2".to_owned(), ""),
         ("$core/pods", "metadata.name!=p1,metadata.name!=p2".to_owned(), "p3"),
     ] {
-        let list = place.get(&format!("{path}?fieldSelector={}", escape(&selector))).await;
-        assert_eq!(names(&list).join(" "), want, "§8.2 {path} {selector}");
+        let list = fixture.get(&format!("{path}?fieldSelector={}", escape(&selector))).await;
+        assert_eq!(names(&list).join(" "), want, "read-consistency {path} {selector}");
     }
 }
 
-/// Checks each field of a resource in its three operators, and that none was left out.
-async fn check(place: &Place, group_version: &str, resource: &str, fields: Fields<'_>) {
+/// Checks each field of a resource with its three operators, and that no field was left out.
+async fn check(fixture: &Fixture, group_version: &str, resource: &str, fields: Fields<'_>) {
     let path = format!("{group_version}/{resource}");
     let select = async |selector: &str| {
         let selector = escape(selector);
-        let query = format!("{path}?labelSelector=topic%3D{}&fieldSelector={selector}", place.ns);
-        names(&place.get(&query).await)
+        let query = format!("{path}?labelSelector=topic%3D{}&fieldSelector={selector}", fixture.ns);
+        names(&fixture.get(&query).await)
     };
     let all = select("").await;
     let mut wrong = Vec::new();
@@ -484,7 +485,7 @@ async fn check(place: &Place, group_version: &str, resource: &str, fields: Field
             got.sort();
             want.sort();
             if got != want {
-                wrong.push(format!("§4.3 {path} {label}{operator}{value}: {got:?}, not {want:?}"));
+                wrong.push(format!("selectors {path} {label}{operator}{value}: {got:?}, not {want:?}"));
             }
         }
     }

@@ -1,4 +1,5 @@
-//! What the server hands out to services, and its own service. Semantics §5.7 "Service", §16.5.
+//! Allocation of service IPs and ports, and the server's own service (docs/api/validation.md#services,
+//! docs/api/operations.md#service-of-the-server).
 
 use std::collections::HashSet;
 
@@ -61,7 +62,7 @@ async fn addresses_and_ports_are_handed_out_and_come_back() {
     ] {
         refused(client.post(SERVICES, &service("b", spec)).await, &want);
     }
-    // A dry run finds something and keeps nothing; what is refused later keeps nothing either.
+    // A dry run allocates and keeps nothing; neither does a request that is refused later.
     let dry = client
         .post(&format!("{SERVICES}?dryRun=All"), &service("dry", json!({"clusterIP": "10.9.0.9"})))
         .await;
@@ -70,7 +71,7 @@ async fn addresses_and_ports_are_handed_out_and_come_back() {
     assert_eq!(client.post(SERVICES, &service("bad", invalid)).await.status, 422);
     made(&client, "c", json!({"clusterIP": "10.9.0.9"})).await;
 
-    // A client that writes back less than it read changes nothing; a service that becomes a name gives all back.
+    // A client that writes back less than it read changes nothing; a change to ExternalName releases everything.
     let replaced = client.put(&format!("{SERVICES}/a"), &service("a", json!({"type": "NodePort"}))).await;
     assert_eq!(replaced.status, 200, "{}", replaced.text());
     assert_eq!(replaced.json()["metadata"]["resourceVersion"], first["metadata"]["resourceVersion"]);
@@ -80,7 +81,7 @@ async fn addresses_and_ports_are_handed_out_and_come_back() {
     assert_eq!(named["spec"].get("ipFamilies"), None, "{named}");
     made(&client, "d", json!({"clusterIP": "10.9.0.9"})).await;
 
-    // What is deleted is free at once, also when the process is cut right after it.
+    // A deleted service's values are free at once, also if the process is killed right after.
     for again in [false, true] {
         assert_eq!(client.delete(&format!("{SERVICES}/a")).await.status, 200);
         let spec =
@@ -99,7 +100,7 @@ async fn addresses_and_ports_are_handed_out_and_come_back() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sixty_four_who_create_at_once_get_sixty_four_addresses() {
+async fn sixty_four_concurrent_creates_get_sixty_four_addresses() {
     let server = Server::start(Options {
         flags: vec!["--service-cluster-ip-range=10.9.0.0/25".to_owned()],
         ..Options::default()
@@ -151,7 +152,7 @@ async fn the_server_has_a_service_of_its_own_and_keeps_it() {
     assert_eq!(slice["ports"], json!([{"name": "https", "protocol": "TCP", "port": port}]));
     assert_eq!(slice["metadata"]["labels"], json!({"kubernetes.io/service-name": "kubernetes"}));
     assert_eq!(slice["addressType"], "IPv4");
-    // Whatever is done to them is undone, and nothing else is.
+    // Every change of these objects is reverted, and nothing else is written.
     for (path, before) in paths.iter().zip([&own, &endpoints, &slice]) {
         client.delete(path).await;
         let another = |object: &Value| object["metadata"]["uid"] != before["metadata"]["uid"];

@@ -1,8 +1,9 @@
-//! What is refused: codes, reasons, messages and details of every verb (semantics §1, §4.2, §5, §6, §19).
+//! Refusals: codes, reasons, messages and details of every verb (docs/api/errors.md,
+//! docs/api/paths-and-verbs.md#options, docs/api/writes.md, docs/api/patches.md).
 
 use serde_json::{Value, json};
 
-use crate::place::{Place, outcome};
+use crate::fixture::{Fixture, outcome};
 
 fn map(name: &str) -> Value {
     json!({"metadata": {"name": name}, "data": {"k": "v"}})
@@ -10,101 +11,101 @@ fn map(name: &str) -> Value {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn creation_is_refused_for_one_reason_at_a_time() {
-    let place = Place::new("create").await;
-    place.make("$core/configmaps", &[map("taken")]).await;
+    let fixture = Fixture::new("create").await;
+    fixture.make("$core/configmaps", &[map("taken")]).await;
     let long = "x".repeat(254);
     let manager = "m".repeat(129);
-    place
+    fixture
         .check(&[
-            ("19.1", "POST $core/configmaps", r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a"}}"#, "201 ConfigMap"),
-            ("5.1", "POST $core/configmaps", r#"{"metadata":{"name":"b"}}"#, "201 ConfigMap"),
-            // The body is the object of this endpoint.
-            ("5.1", "POST $core/configmaps", "", "400 BadRequest: the object provided is unrecognized (must be of type ConfigMap): …"),
-            ("5.1", "POST $core/configmaps", "[]", "400 BadRequest: …"),
-            ("5.1", "POST $core/configmaps", "null", "422 Invalid: ConfigMap \"\" is invalid: metadata.name: Required value: name or generateName is required"),
-            ("5.1", "POST $core/configmaps", "{\"metadata\":", "400 BadRequest: the object provided is unrecognized (must be of type ConfigMap): …"),
-            ("5.1", "POST $core/configmaps", r#"{"metadata":{"name":"x"}} {}"#, "400 BadRequest: …"),
-            ("5.1", "POST $core/configmaps", r#"{"metadata":{"name":5}}"#, "400 BadRequest: ConfigMap in version \"v1\" cannot be handled as a ConfigMap: …"),
-            ("5.1", "POST $core/configmaps", r#"{"kind":"Secret","apiVersion":"v1","metadata":{"name":"x"}}"#, "400 BadRequest: Secret in version \"v1\" cannot be handled as a ConfigMap: …"),
-            ("5.1", "POST $core/configmaps", r#"{"kind":"Nonsense","apiVersion":"v1","metadata":{"name":"x"}}"#, "400 BadRequest: Nonsense in version \"v1\" cannot be handled as a ConfigMap: no kind \"Nonsense\" is registered for version \"v1\"…"),
-            ("5.1", "POST $autoscaling/horizontalpodautoscalers", r#"{"kind":"HorizontalPodAutoscaler","apiVersion":"autoscaling/v1","metadata":{"name":"x"}}"#, "400 BadRequest: the API version in the data (autoscaling/v1) does not match the expected API version (autoscaling/v2)"),
-            ("5.1", "POST $core/configmaps", r#"{"metadata":{"name":"x","namespace":"other"}}"#, "400 BadRequest: the namespace of the provided object does not match the namespace sent on the request"),
-            ("5.1", "POST /api/v1/nodes?dryRun=All", r#"{"metadata":{"name":"x","namespace":"other"}}"#, "201 Node"),
+            ("deletion-answers", "POST $core/configmaps", r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a"}}"#, "201 ConfigMap"),
+            ("create", "POST $core/configmaps", r#"{"metadata":{"name":"b"}}"#, "201 ConfigMap"),
+            // The body is an object of the endpoint's kind.
+            ("create", "POST $core/configmaps", "", "400 BadRequest: the object provided is unrecognized (must be of type ConfigMap): …"),
+            ("create", "POST $core/configmaps", "[]", "400 BadRequest: …"),
+            ("create", "POST $core/configmaps", "null", "422 Invalid: ConfigMap \"\" is invalid: metadata.name: Required value: name or generateName is required"),
+            ("create", "POST $core/configmaps", "{\"metadata\":", "400 BadRequest: the object provided is unrecognized (must be of type ConfigMap): …"),
+            ("create", "POST $core/configmaps", r#"{"metadata":{"name":"x"}} {}"#, "400 BadRequest: …"),
+            ("create", "POST $core/configmaps", r#"{"metadata":{"name":5}}"#, "400 BadRequest: ConfigMap in version \"v1\" cannot be handled as a ConfigMap: …"),
+            ("create", "POST $core/configmaps", r#"{"kind":"Secret","apiVersion":"v1","metadata":{"name":"x"}}"#, "400 BadRequest: Secret in version \"v1\" cannot be handled as a ConfigMap: …"),
+            ("create", "POST $core/configmaps", r#"{"kind":"Nonsense","apiVersion":"v1","metadata":{"name":"x"}}"#, "400 BadRequest: Nonsense in version \"v1\" cannot be handled as a ConfigMap: no kind \"Nonsense\" is registered for version \"v1\"…"),
+            ("create", "POST $autoscaling/horizontalpodautoscalers", r#"{"kind":"HorizontalPodAutoscaler","apiVersion":"autoscaling/v1","metadata":{"name":"x"}}"#, "400 BadRequest: the API version in the data (autoscaling/v1) does not match the expected API version (autoscaling/v2)"),
+            ("create", "POST $core/configmaps", r#"{"metadata":{"name":"x","namespace":"other"}}"#, "400 BadRequest: the namespace of the provided object does not match the namespace sent on the request"),
+            ("create", "POST /api/v1/nodes?dryRun=All", r#"{"metadata":{"name":"x","namespace":"other"}}"#, "201 Node"),
             // Names.
-            ("5.1", "POST $core/configmaps", r#"{"metadata":{}}"#, "422 Invalid: ConfigMap \"\" is invalid: metadata.name: Required value: name or generateName is required"),
-            ("5.1", "POST $core/configmaps", "{}", "422 Invalid: ConfigMap \"\" is invalid: metadata.name: Required value: name or generateName is required"),
-            ("5.1", "POST $core/configmaps", r#"{"metadata":{"name":"Big"}}"#, "422 Invalid: ConfigMap \"Big\" is invalid: metadata.name: Invalid value: \"Big\": a lowercase RFC 1123 subdomain must consist of…"),
-            ("5.1", "POST $core/configmaps", r#"{"metadata":{"name":"a/b"}}"#, "422 Invalid: ConfigMap \"a/b\" is invalid: …"),
-            ("5.1", "POST $core/configmaps", r#"{"metadata":{"name":".."}}"#, "422 Invalid: ConfigMap \"..\" is invalid: …"),
-            ("5.1", "POST $core/configmaps", &format!(r#"{{"metadata":{{"name":"{long}"}}}}"#), &format!("422 Invalid: ConfigMap \"{long}\" is invalid: …")),
-            ("5.1", "POST /api/v1/namespaces", r#"{"metadata":{"name":"a.b"}}"#, "422 Invalid: Namespace \"a.b\" is invalid: …"),
-            ("5.1", "POST $rbac/roles", r#"{"metadata":{"name":"Any:Name"},"rules":[]}"#, "201 Role"),
-            ("5.1", "POST $rbac/roles", r#"{"metadata":{"name":"a%b"},"rules":[]}"#, "422 Invalid: Role.rbac.authorization.k8s.io \"a%b\" is invalid: metadata.name: Invalid value: \"a%b\": may not contain '%'"),
-            // What exists, what is missing, what only the system may set.
-            ("1.3", "POST $core/configmaps", r#"{"metadata":{"name":"taken"}}"#, "409 AlreadyExists: configmaps \"taken\" already exists"),
-            ("5.1", "POST $core/configmaps", r#"{"metadata":{"name":"c","resourceVersion":"1"}}"#, "500 -: resourceVersion should not be set on objects to be created"),
-            ("5.4", "POST /api/v1/namespaces/missing/configmaps", r#"{"metadata":{"name":"a"}}"#, "404 NotFound: namespaces \"missing\" not found"),
-            ("5.4", "GET /api/v1/namespaces/missing/configmaps", "", "200 ConfigMapList"),
+            ("create", "POST $core/configmaps", r#"{"metadata":{}}"#, "422 Invalid: ConfigMap \"\" is invalid: metadata.name: Required value: name or generateName is required"),
+            ("create", "POST $core/configmaps", "{}", "422 Invalid: ConfigMap \"\" is invalid: metadata.name: Required value: name or generateName is required"),
+            ("create", "POST $core/configmaps", r#"{"metadata":{"name":"Big"}}"#, "422 Invalid: ConfigMap \"Big\" is invalid: metadata.name: Invalid value: \"Big\": a lowercase RFC 1123 subdomain must consist of…"),
+            ("create", "POST $core/configmaps", r#"{"metadata":{"name":"a/b"}}"#, "422 Invalid: ConfigMap \"a/b\" is invalid: …"),
+            ("create", "POST $core/configmaps", r#"{"metadata":{"name":".."}}"#, "422 Invalid: ConfigMap \"..\" is invalid: …"),
+            ("create", "POST $core/configmaps", &format!(r#"{{"metadata":{{"name":"{long}"}}}}"#), &format!("422 Invalid: ConfigMap \"{long}\" is invalid: …")),
+            ("create", "POST /api/v1/namespaces", r#"{"metadata":{"name":"a.b"}}"#, "422 Invalid: Namespace \"a.b\" is invalid: …"),
+            ("create", "POST $rbac/roles", r#"{"metadata":{"name":"Any:Name"},"rules":[]}"#, "201 Role"),
+            ("create", "POST $rbac/roles", r#"{"metadata":{"name":"a%b"},"rules":[]}"#, "422 Invalid: Role.rbac.authorization.k8s.io \"a%b\" is invalid: metadata.name: Invalid value: \"a%b\": may not contain '%'"),
+            // Existing objects, absent objects, fields that only the system sets.
+            ("messages", "POST $core/configmaps", r#"{"metadata":{"name":"taken"}}"#, "409 AlreadyExists: configmaps \"taken\" already exists"),
+            ("create", "POST $core/configmaps", r#"{"metadata":{"name":"c","resourceVersion":"1"}}"#, "500 -: resourceVersion should not be set on objects to be created"),
+            ("namespace-lifecycle", "POST /api/v1/namespaces/missing/configmaps", r#"{"metadata":{"name":"a"}}"#, "404 NotFound: namespaces \"missing\" not found"),
+            ("namespace-lifecycle", "GET /api/v1/namespaces/missing/configmaps", "", "200 ConfigMapList"),
             // Options.
-            ("4.2", "POST $core/configmaps?dryRun=Some", r#"{"metadata":{"name":"d"}}"#, "422 Invalid: CreateOptions.meta.k8s.io \"\" is invalid: dryRun: Unsupported value: [\"Some\"]: supported values: \"All\""),
-            ("4.2", "POST $core/configmaps?dryRun=", r#"{"metadata":{"name":"d"}}"#, "422 Invalid: CreateOptions.meta.k8s.io \"\" is invalid: dryRun: Unsupported value: [\"\"]: supported values: \"All\""),
-            ("4.2", "POST $core/configmaps?fieldValidation=strict", r#"{"metadata":{"name":"d"}}"#, "422 Invalid: CreateOptions.meta.k8s.io \"\" is invalid: fieldValidation: Unsupported value: \"strict\": supported values: \"\", \"Ignore\", \"Strict\", \"Warn\""),
-            ("4.2", &format!("POST $core/configmaps?fieldManager={manager}"), r#"{"metadata":{"name":"d"}}"#, "422 Invalid: CreateOptions.meta.k8s.io \"\" is invalid: fieldManager: Too long: may not be more than 128 bytes"),
-            ("4.2", "POST $core/configmaps?fieldManager=a%09b", r#"{"metadata":{"name":"d"}}"#, "422 Invalid: CreateOptions.meta.k8s.io \"\" is invalid: fieldManager: Invalid value: \"a\\tb\": invalid character U+0009 (at position 1)"),
-            ("3.3", "POST $core/configmaps?timeout=soon", r#"{"metadata":{"name":"d"}}"#, "400 BadRequest: invalid timeout specified in the request URL - time: invalid duration \"soon\""),
-            ("3.3", "POST $core/configmaps?timeout=-1s", r#"{"metadata":{"name":"timely"}}"#, "201 ConfigMap"),
+            ("options", "POST $core/configmaps?dryRun=Some", r#"{"metadata":{"name":"d"}}"#, "422 Invalid: CreateOptions.meta.k8s.io \"\" is invalid: dryRun: Unsupported value: [\"Some\"]: supported values: \"All\""),
+            ("options", "POST $core/configmaps?dryRun=", r#"{"metadata":{"name":"d"}}"#, "422 Invalid: CreateOptions.meta.k8s.io \"\" is invalid: dryRun: Unsupported value: [\"\"]: supported values: \"All\""),
+            ("options", "POST $core/configmaps?fieldValidation=strict", r#"{"metadata":{"name":"d"}}"#, "422 Invalid: CreateOptions.meta.k8s.io \"\" is invalid: fieldValidation: Unsupported value: \"strict\": supported values: \"\", \"Ignore\", \"Strict\", \"Warn\""),
+            ("options", &format!("POST $core/configmaps?fieldManager={manager}"), r#"{"metadata":{"name":"d"}}"#, "422 Invalid: CreateOptions.meta.k8s.io \"\" is invalid: fieldManager: Too long: may not be more than 128 bytes"),
+            ("options", "POST $core/configmaps?fieldManager=a%09b", r#"{"metadata":{"name":"d"}}"#, "422 Invalid: CreateOptions.meta.k8s.io \"\" is invalid: fieldManager: Invalid value: \"a\\tb\": invalid character U+0009 (at position 1)"),
+            ("timeouts-and-limits", "POST $core/configmaps?timeout=soon", r#"{"metadata":{"name":"d"}}"#, "400 BadRequest: invalid timeout specified in the request URL - time: invalid duration \"soon\""),
+            ("timeouts-and-limits", "POST $core/configmaps?timeout=-1s", r#"{"metadata":{"name":"timely"}}"#, "201 ConfigMap"),
         ])
         .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn details_name_what_the_error_is_about() {
-    let place = Place::new("details").await;
-    place.make("$core/configmaps", &[map("a")]).await;
+async fn details_name_the_object_of_the_error() {
+    let fixture = Fixture::new("details").await;
+    fixture.make("$core/configmaps", &[map("a")]).await;
     for (section, request, body, want) in [
-        ("19.10", "GET $core/configmaps/x", "", json!({"name": "x", "kind": "configmaps"})),
+        ("status-object", "GET $core/configmaps/x", "", json!({"name": "x", "kind": "configmaps"})),
         (
-            "19.10",
+            "status-object",
             "GET $apps/deployments/x",
             "",
             json!({"name": "x", "group": "apps", "kind": "deployments"}),
         ),
         (
-            "1.3",
+            "messages",
             "POST $core/configmaps",
             r#"{"metadata":{"name":"a"}}"#,
             json!({"name": "a", "kind": "configmaps"}),
         ),
         (
-            "1.3",
+            "messages",
             "PUT $core/configmaps/a",
             r#"{"metadata":{"name":"a","resourceVersion":"1"}}"#,
             json!({"name": "a", "kind": "configmaps"}),
         ),
         (
-            "1.3",
+            "messages",
             "POST $core/configmaps",
             r#"{"metadata":{}}"#,
             json!({"kind": "ConfigMap", "causes": [{"reason": "FieldValueRequired", "message": "Required value: name or generateName is required", "field": "metadata.name"}]}),
         ),
         (
-            "4.2",
+            "options",
             "POST $core/configmaps?dryRun=x",
             r#"{"metadata":{"name":"q"}}"#,
             json!({"group": "meta.k8s.io", "kind": "CreateOptions", "causes": [{"reason": "FieldValueNotSupported", "message": "Unsupported value: [\"x\"]: supported values: \"All\"", "field": "dryRun"}]}),
         ),
-        // A delete's precondition is about the Kind.
-        ("19.10", "DELETE $core/configmaps/a?uid=x", "", json!({"name": "a", "kind": "ConfigMap"})),
-        ("1.3", "POST $core/configmaps", "{", Value::Null),
+        // A delete's precondition error names the kind.
+        ("status-object", "DELETE $core/configmaps/a?uid=x", "", json!({"name": "a", "kind": "ConfigMap"})),
+        ("messages", "POST $core/configmaps", "{", Value::Null),
     ] {
-        let reply = place.ask(request, body).await;
-        assert_eq!(reply.json()["details"], want, "§{section} {request}: {}", reply.text());
+        let reply = fixture.ask(request, body).await;
+        assert_eq!(reply.json()["details"], want, "{section} {request}: {}", reply.text());
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bodies_over_three_mebibytes_are_too_large() {
-    let place = Place::new("size").await;
+    let fixture = Fixture::new("size").await;
     let body = |bytes: usize| {
         let head = r#"{"metadata":{"name":"big"},"data":{"k":""#;
         format!("{head}{}\"}}}}", "x".repeat(bytes - head.len() - 3))
@@ -116,87 +117,90 @@ async fn bodies_over_three_mebibytes_are_too_large() {
         ("PUT $core/configmaps/big", limit + 1, Some(refused)),
         ("PATCH $core/configmaps/big", limit + 1, Some(refused)),
         ("DELETE $core/configmaps/big", limit + 1, Some(refused)),
-        // At the limit the body is read, and then judged for what it says.
+        // At the limit the body is read, and then checked.
         ("POST $core/configmaps?dryRun=All", limit, None),
     ] {
-        let reply = place.ask(request, &body(bytes)).await;
+        let reply = fixture.ask(request, &body(bytes)).await;
         match want {
-            Some(want) => assert_eq!(outcome(&reply), want, "§3.3 {request}"),
-            None => assert_ne!(reply.status, 413, "§3.3 {request}"),
+            Some(want) => assert_eq!(outcome(&reply), want, "timeouts-and-limits {request}"),
+            None => assert_ne!(reply.status, 413, "timeouts-and-limits {request}"),
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unknown_and_repeated_fields_are_ignored_warned_of_or_refused() {
-    let place = Place::new("fields").await;
+    let fixture = Fixture::new("fields").await;
     let body = r#"{"metadata":{"name":"a","colour":"red"},"data":{"k":"v"},"data":{"k":"w"},"extra":1}"#;
     let found = ["unknown field \"metadata.colour\"", "duplicate field \"data\"", "unknown field \"extra\""];
     let warnings: Vec<String> =
         found.iter().map(|text| format!("299 - \"{}\"", text.replace('"', "\\\""))).collect();
     for (section, request, body, warned) in [
-        ("4.2", "POST $core/configmaps?fieldValidation=Ignore&dryRun=All", body, false),
-        ("4.2", "POST $core/configmaps?fieldValidation=Warn&dryRun=All", body, true),
-        ("4.2", "POST $core/configmaps", body, true),
-        ("4.2", "PUT $core/configmaps/a", body, true),
-        ("4.2", "PUT $core/configmaps/a?fieldValidation=Ignore", body, false),
+        ("options", "POST $core/configmaps?fieldValidation=Ignore&dryRun=All", body, false),
+        ("options", "POST $core/configmaps?fieldValidation=Warn&dryRun=All", body, true),
+        ("options", "POST $core/configmaps", body, true),
+        ("options", "PUT $core/configmaps/a", body, true),
+        ("options", "PUT $core/configmaps/a?fieldValidation=Ignore", body, false),
     ] {
-        let reply = place.ask(request, body).await;
-        assert!(reply.status == 201 || reply.status == 200, "§{section} {request}: {}", reply.text());
+        let reply = fixture.ask(request, body).await;
+        assert!(reply.status == 201 || reply.status == 200, "{section} {request}: {}", reply.text());
         let want = if warned { warnings.clone() } else { Vec::new() };
         let mut got = reply.header_all("warning");
         let mut want = want;
         got.sort();
         want.sort();
-        assert_eq!(got, want, "§9.5 {request}");
+        assert_eq!(got, want, "strict-decoding {request}");
         assert_eq!(
             (&reply.json()["extra"], &reply.json()["data"]["k"]),
             (&Value::Null, &json!("w")),
-            "§9.5 {request}"
+            "strict-decoding {request}"
         );
     }
-    let strict = place.ask("POST $core/configmaps?fieldValidation=Strict", body).await;
+    let strict = fixture.ask("POST $core/configmaps?fieldValidation=Strict", body).await;
     let message = outcome(&strict);
-    assert!(message.starts_with("400 BadRequest: ConfigMap in version \"v1\" cannot be handled as a ConfigMap: strict decoding error: "), "§9.5 {message}");
+    assert!(message.starts_with("400 BadRequest: ConfigMap in version \"v1\" cannot be handled as a ConfigMap: strict decoding error: "), "strict-decoding {message}");
     for text in found {
-        assert!(message.contains(text), "§9.5 {message}");
+        assert!(message.contains(text), "strict-decoding {message}");
     }
-    assert!(strict.header_all("warning").is_empty(), "§9.5");
-    // In a patch it is the result that is judged, and then the code is 422.
-    let patch = place.ask("PATCH $core/configmaps/a?fieldValidation=Strict", r#"{"colour":"red"}"#).await;
+    assert!(strict.header_all("warning").is_empty(), "strict-decoding");
+    // A patch is validated by its result, with the code 422.
+    let patch = fixture.ask("PATCH $core/configmaps/a?fieldValidation=Strict", r#"{"colour":"red"}"#).await;
     let message = outcome(&patch);
-    assert!(message.starts_with("422 Invalid:  \"\" is invalid: patch: Invalid value: "), "§19.14 {message}");
-    assert!(message.ends_with("strict decoding error: unknown field \"colour\""), "§6.1 {message}");
-    let patch = place.ask("PATCH $core/configmaps/a", r#"{"colour":"red"}"#).await;
-    assert_eq!(patch.header_all("warning"), ["299 - \"unknown field \\\"colour\\\"\""], "§6.1");
+    assert!(
+        message.starts_with("422 Invalid:  \"\" is invalid: patch: Invalid value: "),
+        "patch-requests {message}"
+    );
+    assert!(message.ends_with("strict decoding error: unknown field \"colour\""), "patch-requests {message}");
+    let patch = fixture.ask("PATCH $core/configmaps/a", r#"{"colour":"red"}"#).await;
+    assert_eq!(patch.header_all("warning"), ["299 - \"unknown field \\\"colour\\\"\""], "patch-requests");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn patches_fail_as_their_form_prescribes() {
-    let place = Place::new("patch").await;
-    place.make("$core/configmaps", &[map("a")]).await;
+    let fixture = Fixture::new("patch").await;
+    fixture.make("$core/configmaps", &[map("a")]).await;
     let json_patch = "PATCH $core/configmaps/a | Content-Type: application/json-patch+json";
     let strategic = "PATCH $core/configmaps/a | Content-Type: application/strategic-merge-patch+json";
     let generic = "422 Invalid: the server rejected our request due to an error in our request";
     let many = format!("[{}]", vec![r#"{"op":"test","path":"/data/k","value":"v"}"#; 10001].join(","));
-    place
+    fixture
         .check(&[
-            ("6.2", json_patch, r#"[{"op":"add","path":"/data/n","value":"1"}]"#, "200 ConfigMap"),
-            ("6.2", json_patch, r#"[{"op":"remove","path":"/data/none"}]"#, generic),
-            ("6.2", json_patch, r#"[{"op":"test","path":"/data/k","value":"other"}]"#, generic),
-            ("6.2", json_patch, r#"[{"op":"test","path":"/data/none","value":null}]"#, "200 ConfigMap"),
-            ("20.1", json_patch, r#"[{"op":"replace","path":"/data/other","value":"1"}]"#, "200 ConfigMap"),
-            ("6.2", json_patch, r#"{"op":"add"}"#, "400 BadRequest: …"),
-            ("6.2", json_patch, "", "400 BadRequest: …"),
-            ("19.14", json_patch, &many, "413 RequestEntityTooLarge: Request entity too large: The allowed maximum operations in a JSON patch is 10000, got 10001"),
-            ("6.3", "PATCH $core/configmaps/a", "{", "400 BadRequest: …"),
-            ("6.1", "PATCH $core/configmaps/a", r#"{"data":"text"}"#, "422 Invalid:  \"\" is invalid: patch: Invalid value: …"),
-            ("6.4", strategic, r#"{"data":{"$patch":"replace","z":"1"}}"#, "200 ConfigMap"),
-            ("6.4", strategic, r#"{"data":{"$patch":"explode"}}"#, "500 -: …"),
-            ("6.1", "PATCH $core/configmaps/a | Content-Type: application/merge-patch+json; charset=utf-8", "{}", "200 ConfigMap"),
+            ("json-patch", json_patch, r#"[{"op":"add","path":"/data/n","value":"1"}]"#, "200 ConfigMap"),
+            ("json-patch", json_patch, r#"[{"op":"remove","path":"/data/none"}]"#, generic),
+            ("json-patch", json_patch, r#"[{"op":"test","path":"/data/k","value":"other"}]"#, generic),
+            ("json-patch", json_patch, r#"[{"op":"test","path":"/data/none","value":null}]"#, "200 ConfigMap"),
+            ("json-patch", json_patch, r#"[{"op":"replace","path":"/data/other","value":"1"}]"#, "200 ConfigMap"),
+            ("json-patch", json_patch, r#"{"op":"add"}"#, "400 BadRequest: …"),
+            ("json-patch", json_patch, "", "400 BadRequest: …"),
+            ("patch-requests", json_patch, &many, "413 RequestEntityTooLarge: Request entity too large: The allowed maximum operations in a JSON patch is 10000, got 10001"),
+            ("merge-patch", "PATCH $core/configmaps/a", "{", "400 BadRequest: …"),
+            ("patch-requests", "PATCH $core/configmaps/a", r#"{"data":"text"}"#, "422 Invalid:  \"\" is invalid: patch: Invalid value: …"),
+            ("strategic-merge-patch", strategic, r#"{"data":{"$patch":"replace","z":"1"}}"#, "200 ConfigMap"),
+            ("strategic-merge-patch", strategic, r#"{"data":{"$patch":"explode"}}"#, "500 -: …"),
+            ("patch-requests", "PATCH $core/configmaps/a | Content-Type: application/merge-patch+json; charset=utf-8", "{}", "200 ConfigMap"),
         ])
         .await;
-    assert_eq!(place.get("$core/configmaps/a").await["data"], json!({"z": "1"}), "§6.4");
-    place.ask("PATCH $core/configmaps/a", r#"{"data":null}"#).await;
-    assert_eq!(place.get("$core/configmaps/a").await["data"], Value::Null, "§6.3");
+    assert_eq!(fixture.get("$core/configmaps/a").await["data"], json!({"z": "1"}), "strategic-merge-patch");
+    fixture.ask("PATCH $core/configmaps/a", r#"{"data":null}"#).await;
+    assert_eq!(fixture.get("$core/configmaps/a").await["data"], Value::Null, "merge-patch");
 }

@@ -1,30 +1,30 @@
-//! What several topics share: the `kube` crate's client for a server, and a generator of repeatable choices.
+//! Helpers of several test files: the `kube` crate's client for a server, and a repeatable random generator.
 
 use std::path::PathBuf;
 
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use tests::Server;
 
-/// A server that speaks the upstream names, and a client that knows it from its kubeconfig alone.
+/// A server with the `kubernetes` naming profile, and a client from its kubeconfig.
 pub async fn upstream() -> (Server, kube::Client) {
     let server = Server::start_upstream().await;
     let client = kube_client(&server).await;
     (server, client)
 }
 
-/// The administrator's client, made the way a user makes it.
+/// The administrator's client, made as a user makes it.
 pub async fn kube_client(server: &Server) -> kube::Client {
     kube::Client::try_from(kube_config(server).await).expect("the kubeconfig makes a client")
 }
 
-/// What the server's kubeconfig says.
+/// The server's kubeconfig.
 pub async fn kube_config(server: &Server) -> kube::Config {
     let file = Kubeconfig::read_from(server.kubeconfig()).expect("the server writes a valid kubeconfig");
     let config = kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await;
     config.expect("the kubeconfig is complete")
 }
 
-/// The Status an operation was refused with.
+/// The Status of a refused operation.
 #[track_caller]
 pub fn refusal<T: std::fmt::Debug>(result: kube::Result<T>) -> kube::core::Status {
     match result {
@@ -33,7 +33,7 @@ pub fn refusal<T: std::fmt::Debug>(result: kube::Result<T>) -> kube::core::Statu
     }
 }
 
-/// A number of `/metrics`.
+/// A value of `/metrics`.
 pub async fn metric(server: &Server, name: &str) -> u64 {
     let reply = server.client().another().get("/metrics").await;
     let text = reply.text();
@@ -42,12 +42,12 @@ pub async fn metric(server: &Server, name: &str) -> u64 {
     line.unwrap_or_else(|| panic!("no {name} in {text}")).parse().unwrap()
 }
 
-/// A file or directory of the reference that the project is built after, or `None` and a line that says so: tests that
-/// read it are skipped where it is not.
+/// A file or directory of reference data beside the repository, or `None` and a line that reports its absence: tests
+/// that need it are skipped without it.
 pub fn reference(path: &str) -> Option<PathBuf> {
     let root = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
-    let found = ["../shared", "../../shared"].map(|place| root.join(place).join(path));
-    let found = found.into_iter().find(|place| place.exists());
+    let found = ["../shared", "../../shared"].map(|folder| root.join(folder).join(path));
+    let found = found.into_iter().find(|candidate| candidate.exists());
     if found.is_none() {
         eprintln!("skipped: {path} not found");
     }
@@ -73,7 +73,7 @@ impl Random {
         self.next() % end
     }
 
-    /// A generator of its own, for somebody who runs in parallel.
+    /// A separate generator for a parallel task.
     pub fn fork(&mut self) -> Random {
         Random(self.next())
     }

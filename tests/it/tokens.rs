@@ -1,4 +1,5 @@
-//! Tokens of service accounts: asked for, shown, and ended by what they are bound to. Semantics §13.4.
+//! Service account tokens: requested, used, and ended with the objects they are bound to
+//! (docs/api/authentication.md#service-account-tokens).
 
 use serde_json::{Value, json};
 use tests::server::Options;
@@ -17,7 +18,7 @@ async fn token(client: &Client, account: &str, spec: Value) -> String {
     reply.json()["status"]["token"].as_str().unwrap().to_owned()
 }
 
-/// Who the server says the token's bearer is; `None` when it does not know the token.
+/// The user that the server sees in a token; `None` if it refuses the token.
 async fn bearer(client: &Client, token: &str) -> Option<Value> {
     let reviews = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
     let reply = client.with_token(token).post(reviews, &json!({})).await;
@@ -60,15 +61,15 @@ async fn a_token_made_here_is_believed_here_until_its_account_is_gone() {
     assert_eq!(said["sub"], "system:serviceaccount:default:robot");
     assert_eq!(said["exp"].as_i64().unwrap() - said["iat"].as_i64().unwrap(), 3600);
     assert_eq!(said["kubernetes.io"]["namespace"], "default");
-    // For somebody else, it is worth nothing here.
+    // A token for another audience is refused here.
     let other = token(&client, "robot", json!({"audiences": ["vault"]})).await;
     assert_eq!(bearer(&client, &other).await, None);
-    // The server keeps its key.
+    // The server keeps its key across restarts.
     server.kill();
     server.restart().await;
     let client = server.client().clone();
     assert!(bearer(&client, text).await.is_some());
-    // Another account of that name is another account.
+    // An account created again with the same name is another account.
     client.delete(&format!("{ACCOUNTS}/robot")).await;
     assert_eq!(bearer(&client, text).await, None);
     make(&client, ACCOUNTS, json!({"metadata": {"name": "robot"}})).await;
@@ -76,7 +77,7 @@ async fn a_token_made_here_is_believed_here_until_its_account_is_gone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_bound_token_ends_with_what_it_is_bound_to() {
+async fn a_bound_token_ends_with_its_object() {
     let server = Server::start_upstream().await;
     let client = server.client();
     make(client, ACCOUNTS, json!({"metadata": {"name": "robot"}})).await;
@@ -104,7 +105,7 @@ async fn a_bound_token_ends_with_what_it_is_bound_to() {
         assert_eq!(client.delete(&path).await.status, 200, "{path}");
         assert_eq!(bearer(client, ended).await, None, "{path}");
     }
-    // What cannot be bound to.
+    // Objects that a token cannot be bound to.
     let with_uid = json!({"kind": "Pod", "apiVersion": "v1", "name": "other", "uid": uid});
     make(client, PODS, pod("again", "robot")).await;
     let of_other_life = json!({"kind": "Pod", "apiVersion": "v1", "name": "again", "uid": uid});
@@ -114,7 +115,7 @@ async fn a_bound_token_ends_with_what_it_is_bound_to() {
             400,
             "cannot bind token for serviceaccount \"robot\" to pod running with different serviceaccount name.".to_owned(),
         ),
-        (to("Pod", "nobody"), 404, "pods \"nobody\" not found".to_owned()),
+        (to("Pod", "absent"), 404, "pods \"absent\" not found".to_owned()),
         (to("ConfigMap", "x"), 400, "cannot bind token to object of type /v1, Kind=ConfigMap".to_owned()),
         (
             of_other_life,
@@ -154,7 +155,7 @@ async fn lifetimes_have_bounds_and_old_clients_get_a_year() {
         let reply = ask(client, "default", json!({"expirationSeconds": seconds})).await;
         assert_eq!((reply.status, reply.json()["message"].as_str()), (422, Some(want)));
     }
-    assert_eq!(ask(client, "nobody", json!({})).await.status, 404);
+    assert_eq!(ask(client, "absent", json!({})).await.status, 404);
     let shortened = ask(client, "default", json!({"expirationSeconds": 9000})).await;
     assert_eq!(shortened.json()["spec"]["expirationSeconds"], 7200);
     let warning = "299 - \"requested expiration of 9000 seconds shortened to 7200 seconds\"";

@@ -1,11 +1,11 @@
-//! Connections into nodes, when no node can be reached. Semantics §5.8.
+//! Connections to nodes that cannot be reached (docs/api/subresources.md#connections-to-nodes).
 
 use serde_json::json;
 use tests::Server;
 use tests::server::Options;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_nodes_agent_would_answer_fails_as_it_does_when_there_is_none() {
+async fn requests_for_a_node_agent_fail_as_with_an_unreachable_node() {
     let flags = vec!["--token-auth-file=$dir/tokens.csv".to_owned()];
     let files = vec![("tokens.csv", "viewer-token,viewer,1\n".to_owned())];
     let server = Server::start(Options { flags, files, ..Options::default() }).await;
@@ -29,7 +29,7 @@ async fn what_a_nodes_agent_would_answer_fails_as_it_does_when_there_is_none() {
     let dial = "error dialing backend: dial tcp 192.0.2.7:10250: connect: no route to host";
     for (method, path, status, want) in [
         ("GET", "pods/new/log", 204, ""),
-        ("GET", "pods/nobody/log", 404, "pods \"nobody\" not found"),
+        ("GET", "pods/absent/log", 404, "pods \"absent\" not found"),
         ("GET", "pods/new/log?container=x", 400, "container x is not valid for pod new"),
         (
             "GET",
@@ -58,7 +58,7 @@ async fn what_a_nodes_agent_would_answer_fails_as_it_does_when_there_is_none() {
         assert_eq!(said, want, "{path}");
     }
     assert_eq!(client.get("/api/v1/nodes/known/proxy").await.json()["message"], dial);
-    // Looking is not acting: a GET that opens a shell needs the permission to create one.
+    // A GET that opens a shell needs the permission to create one.
     let roles = "/apis/rbac.authorization.k8s.io/v1";
     let role = json!({"metadata": {"name": "viewer"}, "rules": [
         {"apiGroups": [""], "resources": ["pods/exec", "pods/log"], "verbs": ["get"]}]});

@@ -1,4 +1,5 @@
-//! Objects whose bytes are damaged, and how they are got rid of. Spec §3.1, semantics §5.3, §16.5.
+//! Objects with damaged bytes, and their deletion (docs/api/delete.md#unreadable-objects,
+//! docs/api/operations.md#flags-and-features).
 
 use std::fs;
 use std::path::Path;
@@ -12,21 +13,21 @@ use crate::support::metric;
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const OPTION: &str = "ignoreStoreReadErrorWithClusterBreakingPotential=true";
 
-/// Flips a bit of `marker` wherever a segment of the log has it.
+/// Flips a bit of `marker` at each position in a segment.
 fn damage(data_dir: &Path, marker: &[u8]) {
     let mut found = 0;
     for entry in fs::read_dir(data_dir.join("log")).unwrap() {
         let path = entry.unwrap().path();
         let mut bytes = fs::read(&path).unwrap();
-        let places: Vec<usize> = (0..bytes.len().saturating_sub(marker.len()))
+        let positions: Vec<usize> = (0..bytes.len().saturating_sub(marker.len()))
             .filter(|&at| bytes[at] == marker[0] && bytes[at..].starts_with(marker))
             .collect();
-        for at in &places {
+        for at in &positions {
             bytes[*at] ^= 1;
         }
-        if !places.is_empty() {
+        if !positions.is_empty() {
             fs::write(&path, &bytes).unwrap();
-            found += places.len();
+            found += positions.len();
         }
     }
     assert!(found > 0, "the marker is in the log");
@@ -60,7 +61,7 @@ async fn with_damage(gate: bool) -> Server {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_object_nobody_can_read_is_removed_by_those_who_may_and_no_other_is() {
+async fn only_unreadable_objects_are_force_deleted_and_only_with_permission() {
     let server = with_damage(true).await;
     let client = server.client();
     let broken = format!("{MAPS}/broken");
@@ -73,7 +74,7 @@ async fn an_object_nobody_can_read_is_removed_by_those_who_may_and_no_other_is()
     );
     let ordinary = client.delete(&broken).await;
     assert_eq!((ordinary.status, ordinary.json()["reason"].as_str()), (500, Some("StorageReadError")));
-    // Nothing may be said about an object that nobody can read.
+    // A damaged object matches no selector and no rule.
     for (option, named) in [
         ("dryRun=All", ".dryRun"),
         ("gracePeriodSeconds=0", ".gracePeriodSeconds"),
@@ -95,8 +96,8 @@ async fn an_object_nobody_can_read_is_removed_by_those_who_may_and_no_other_is()
     assert_eq!(denied.status, 403, "{}", denied.text());
     let text = denied.json()["message"].as_str().unwrap().to_owned();
     assert!(text.contains("not permitted to do \"unsafe-delete-ignore-read-errors\""), "{text}");
-    // What can be read, and what is not there, is refused.
-    for name in ["whole", "nobody"] {
+    // Readable and absent objects are refused.
+    for name in ["whole", "absent"] {
         let reply = client.delete(&format!("{MAPS}/{name}?{OPTION}")).await;
         let want = format!(
             "configmaps \"{name}\" is invalid: ignoreStoreReadErrorWithClusterBreakingPotential: Invalid value: true: is \
@@ -128,7 +129,7 @@ async fn an_object_nobody_can_read_is_removed_by_those_who_may_and_no_other_is()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_the_gate_the_option_is_not_heard() {
+async fn without_the_gate_the_option_is_ignored() {
     let server = with_damage(false).await;
     let client = server.client();
     let reply = client.delete(&format!("{MAPS}/broken?{OPTION}")).await;
@@ -136,10 +137,10 @@ async fn without_the_gate_the_option_is_not_heard() {
     assert_eq!(client.delete(&format!("{MAPS}/whole?{OPTION}")).await.status, 200);
 }
 
-/// The kernel tells a process by a signal that a page of a mapped file cannot be read: on a bad sector, and behind the
-/// end of a file that was cut.
+/// A page of a mapped file that cannot be read raises a signal: a bad sector, or a page beyond the end of a shortened
+/// file.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_disk_that_cannot_be_read_costs_what_lies_there_and_not_the_server() {
+async fn unreadable_disk_pages_affect_only_their_objects() {
     let server = Server::start(Options::default()).await;
     let client = server.client();
     let create = async |name: &str| {
@@ -154,7 +155,7 @@ async fn a_disk_that_cannot_be_read_costs_what_lies_there_and_not_the_server() {
     }
     let file = fs::File::options().write(true).open(&segment).unwrap();
     let mut tries = 0;
-    // Whatever the server writes by itself makes the file longer again, with zeros in between that can be read.
+    // A write of the server would lengthen the file again, with readable zeros in the gap.
     while metric(&server, "apiserver_store_unreadable_pages").await == 0 {
         assert!(tries < 1000, "nothing was ever unreadable");
         tries += 1;

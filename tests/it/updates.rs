@@ -1,51 +1,55 @@
-//! Updates: what the system fills in, what counts as a change, dry runs and writers who meet (semantics §5.1, §5.2, §19).
+//! Updates: fields set by the system, writes without effect, dry runs and concurrent writers
+//! (docs/api/writes.md#create, #update).
 
 use serde_json::{Value, json};
 
-use crate::place::{Place, outcome, version};
+use crate::fixture::{Fixture, outcome, version};
 
 fn map(name: &str) -> Value {
     json!({"metadata": {"name": name}, "data": {"k": "v"}})
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_system_fills_in_what_belongs_to_it() {
-    let place = Place::new("system").await;
+async fn the_system_sets_its_own_fields() {
+    let fixture = Fixture::new("system").await;
     let given = json!({"metadata": {
         "name": "a", "uid": "mine", "creationTimestamp": "2001-01-01T00:00:00Z", "selfLink": "/x",
         "deletionTimestamp": "2001-01-01T00:00:00Z", "deletionGracePeriodSeconds": 5, "generation": 7,
     }});
-    let made = place.ask("POST $core/configmaps", &given.to_string()).await.json();
+    let made = fixture.ask("POST $core/configmaps", &given.to_string()).await.json();
     let metadata = &made["metadata"];
-    assert_ne!(metadata["uid"], "mine", "§5.1 step 5");
-    assert_eq!(metadata["uid"].as_str().map(str::len), Some(36), "§5.1 step 9");
+    assert_ne!(metadata["uid"], "mine", "system-metadata");
+    assert_eq!(metadata["uid"].as_str().map(str::len), Some(36), "preparation-and-validation");
     assert!(
         metadata["creationTimestamp"].as_str().is_some_and(|time| !time.starts_with("2001")),
-        "§5.1 step 5"
+        "system-metadata"
     );
     for name in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
-        assert_eq!(metadata[name], Value::Null, "§5.1 step 5 {name}");
+        assert_eq!(metadata[name], Value::Null, "system-metadata {name}");
     }
-    assert_eq!(metadata["generation"], 7, "§20.1: kinds that count no generation keep a given one");
-    assert_eq!(metadata["namespace"], place.ns, "§5.1 step 5");
+    assert_eq!(metadata["generation"], 7, "system-metadata: kinds that count no generation keep a given one");
+    assert_eq!(metadata["namespace"], fixture.ns, "system-metadata");
 
     // Names are generated from a base of at most 58 bytes.
     for (base, kept) in [("web-".to_owned(), 4), ("x".repeat(100), 58)] {
         let body = json!({"metadata": {"generateName": base}}).to_string();
-        let made = place.ask("POST $core/configmaps", &body).await.json();
+        let made = fixture.ask("POST $core/configmaps", &body).await.json();
         let name = made["metadata"]["name"].as_str().unwrap();
         let (head, suffix) = name.split_at(kept);
-        assert_eq!((head, suffix.len()), (&base[..kept], 5), "§19.9 {name}");
-        assert!(suffix.chars().all(|c| "bcdfghjklmnpqrstvwxz2456789".contains(c)), "§5.1 {name}");
+        assert_eq!((head, suffix.len()), (&base[..kept], 5), "generated-names {name}");
+        assert!(suffix.chars().all(|c| "bcdfghjklmnpqrstvwxz2456789".contains(c)), "create {name}");
         assert_eq!(made["metadata"]["generateName"], base);
     }
-    // A given name wins over a base.
+    // A given name takes precedence over `generateName`.
     let body = json!({"metadata": {"name": "given", "generateName": "web-"}}).to_string();
-    assert_eq!(place.ask("POST $core/configmaps", &body).await.json()["metadata"]["name"], "given");
+    assert_eq!(fixture.ask("POST $core/configmaps", &body).await.json()["metadata"]["name"], "given");
 
-    // A namespace is labelled with its name, and waits for its content when it goes.
-    let namespace = place.get("/api/v1/namespaces/$ns").await;
-    assert_eq!(namespace["metadata"]["labels"]["kubernetes.io/metadata.name"], place.ns, "§5.4");
+    // A namespace is labelled with its name, and has a finalizer for its content.
+    let namespace = fixture.get("/api/v1/namespaces/$ns").await;
+    assert_eq!(
+        namespace["metadata"]["labels"]["kubernetes.io/metadata.name"], fixture.ns,
+        "namespace-lifecycle"
+    );
     assert_eq!(
         (&namespace["spec"]["finalizers"], &namespace["status"]["phase"]),
         (&json!(["kubernetes"]), &json!("Active"))
@@ -54,68 +58,68 @@ async fn the_system_fills_in_what_belongs_to_it() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn updates_are_checked_against_what_is_stored() {
-    let place = Place::new("update").await;
-    place.make("$core/configmaps", &[map("a")]).await;
-    place.make("$lease/leases", &[json!({"metadata": {"name": "l"}})]).await;
-    let object = place.get("$core/configmaps/a").await;
+    let fixture = Fixture::new("update").await;
+    fixture.make("$core/configmaps", &[map("a")]).await;
+    fixture.make("$lease/leases", &[json!({"metadata": {"name": "l"}})]).await;
+    let object = fixture.get("$core/configmaps/a").await;
     let uid = object["metadata"]["uid"].as_str().unwrap().to_owned();
-    place
+    fixture
         .check(&[
             // Identity.
-            ("5.2", "PUT $core/configmaps/a", r#"{"metadata":{"name":"b"}}"#, "400 BadRequest: the name of the object (b) does not match the name on the URL (a)"),
-            ("5.2", "PUT $core/configmaps/a", "{}", "400 BadRequest: the name of the object (a based on URL) was undeterminable: name must be provided"),
-            ("5.2", "PUT $core/configmaps/a", r#"{"metadata":{"name":"a","namespace":"other"}}"#, "400 BadRequest: the namespace of the provided object does not match the namespace sent on the request"),
-            ("5.2", "PUT $core/configmaps/a", r#"{"kind":"Secret","apiVersion":"v1","metadata":{"name":"a"}}"#, "400 BadRequest: Secret in version \"v1\" cannot be handled as a ConfigMap: …"),
-            ("5.2", "PUT $core/configmaps/a?dryRun=x", r#"{"metadata":{"name":"a"}}"#, "422 Invalid: UpdateOptions.meta.k8s.io \"\" is invalid: dryRun: …"),
-            // Existence: most kinds are not created by PUT.
-            ("5.2", "PUT $core/configmaps/none", r#"{"metadata":{"name":"none"}}"#, "404 NotFound: configmaps \"none\" not found"),
-            ("5.2", "PUT $core/configmaps/none", r#"{"metadata":{"name":"none","resourceVersion":"5"}}"#, "404 NotFound: configmaps \"none\" not found"),
-            ("5.2", "PUT $core/configmaps/none", r#"{"metadata":{"name":"none","uid":"x"}}"#, "404 NotFound: configmaps \"none\" not found"),
-            ("19.1", "PUT $lease/leases/m", r#"{"metadata":{"name":"m"}}"#, "201 Lease"),
-            ("5.2", "PUT $rbac/roles/r", r#"{"metadata":{"name":"r"},"rules":[]}"#, "201 Role"),
-            ("5.2", "PUT $core/limitranges/r", r#"{"metadata":{"name":"r"},"spec":{"limits":[]}}"#, "201 LimitRange"),
-            ("5.4", "PUT /api/v1/namespaces/missing/configmaps/a", r#"{"metadata":{"name":"a"}}"#, "404 NotFound: namespaces \"missing\" not found"),
+            ("update", "PUT $core/configmaps/a", r#"{"metadata":{"name":"b"}}"#, "400 BadRequest: the name of the object (b) does not match the name on the URL (a)"),
+            ("update", "PUT $core/configmaps/a", "{}", "400 BadRequest: the name of the object (a based on URL) was undeterminable: name must be provided"),
+            ("update", "PUT $core/configmaps/a", r#"{"metadata":{"name":"a","namespace":"other"}}"#, "400 BadRequest: the namespace of the provided object does not match the namespace sent on the request"),
+            ("update", "PUT $core/configmaps/a", r#"{"kind":"Secret","apiVersion":"v1","metadata":{"name":"a"}}"#, "400 BadRequest: Secret in version \"v1\" cannot be handled as a ConfigMap: …"),
+            ("update", "PUT $core/configmaps/a?dryRun=x", r#"{"metadata":{"name":"a"}}"#, "422 Invalid: UpdateOptions.meta.k8s.io \"\" is invalid: dryRun: …"),
+            // Most kinds are not created by PUT.
+            ("update", "PUT $core/configmaps/none", r#"{"metadata":{"name":"none"}}"#, "404 NotFound: configmaps \"none\" not found"),
+            ("update", "PUT $core/configmaps/none", r#"{"metadata":{"name":"none","resourceVersion":"5"}}"#, "404 NotFound: configmaps \"none\" not found"),
+            ("update", "PUT $core/configmaps/none", r#"{"metadata":{"name":"none","uid":"x"}}"#, "404 NotFound: configmaps \"none\" not found"),
+            ("deletion-answers", "PUT $lease/leases/m", r#"{"metadata":{"name":"m"}}"#, "201 Lease"),
+            ("update", "PUT $rbac/roles/r", r#"{"metadata":{"name":"r"},"rules":[]}"#, "201 Role"),
+            ("update", "PUT $core/limitranges/r", r#"{"metadata":{"name":"r"},"spec":{"limits":[]}}"#, "201 LimitRange"),
+            ("namespace-lifecycle", "PUT /api/v1/namespaces/missing/configmaps/a", r#"{"metadata":{"name":"a"}}"#, "404 NotFound: namespaces \"missing\" not found"),
             // Versions.
-            ("5.2", "PUT $core/configmaps/a", r#"{"metadata":{"name":"a"},"data":{"k":"1"}}"#, "200 ConfigMap"),
-            ("5.2", "PUT $core/configmaps/a", r#"{"metadata":{"name":"a","resourceVersion":"0"},"data":{"k":"2"}}"#, "200 ConfigMap"),
-            ("5.2", "PUT $core/configmaps/a", r#"{"metadata":{"name":"a","resourceVersion":"1"},"data":{"k":"3"}}"#, "409 Conflict: Operation cannot be fulfilled on configmaps \"a\": the object has been modified; please apply your changes to the latest version and try again"),
-            ("5.2", "PUT $core/configmaps/a", r#"{"metadata":{"name":"a","resourceVersion":"99999999"}}"#, "409 Conflict: Operation cannot be fulfilled on configmaps \"a\": the object has been modified; …"),
-            ("5.2", "PUT $core/configmaps/a", r#"{"metadata":{"name":"a","resourceVersion":"abc"}}"#, "500 -: strconv.ParseUint: parsing \"abc\": invalid syntax"),
-            ("5.2", "PUT $lease/leases/l", r#"{"metadata":{"name":"l"}}"#, "422 Invalid: Lease.coordination.k8s.io \"l\" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an update"),
-            ("5.2", "PUT $lease/leases/l", r#"{"metadata":{"name":"l","resourceVersion":"0"}}"#, "422 Invalid: Lease.coordination.k8s.io \"l\" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an update"),
-            ("5.2", "PATCH $lease/leases/l", r#"{"spec":{"holderIdentity":"me"}}"#, "200 Lease"),
-            ("6.1", "PATCH $core/configmaps/a", r#"{"metadata":{"resourceVersion":"1"}}"#, "409 Conflict: Operation cannot be fulfilled on configmaps \"a\": the object has been modified; …"),
-            ("6.1", "PATCH $core/configmaps/none", "{}", "404 NotFound: configmaps \"none\" not found"),
-            ("6.1", "PATCH $core/configmaps/a", r#"{"metadata":{"name":"b"}}"#, "400 BadRequest: the name of the object (b) does not match the name on the URL (a)"),
-            ("6.1", "PATCH $core/configmaps/a", r#"{"metadata":{"namespace":"other"}}"#, "400 BadRequest: the namespace of the provided object does not match the namespace sent on the request"),
-            ("4.2", "PATCH $core/configmaps/a?force=true", "{}", "422 Invalid: PatchOptions.meta.k8s.io \"\" is invalid: force: Forbidden: may not be specified for non-apply patch"),
-            // What cannot be changed.
-            ("5.2", "PUT $core/configmaps/a", r#"{"metadata":{"name":"a","deletionTimestamp":"2030-01-01T00:00:00Z"}}"#, "422 Invalid: ConfigMap \"a\" is invalid: metadata.deletionTimestamp: Invalid value: …"),
-            ("5.2", "PATCH $core/configmaps/a", r#"{"metadata":{"creationTimestamp":"2030-01-01T00:00:00Z"}}"#, "200 ConfigMap"),
+            ("update", "PUT $core/configmaps/a", r#"{"metadata":{"name":"a"},"data":{"k":"1"}}"#, "200 ConfigMap"),
+            ("update", "PUT $core/configmaps/a", r#"{"metadata":{"name":"a","resourceVersion":"0"},"data":{"k":"2"}}"#, "200 ConfigMap"),
+            ("update", "PUT $core/configmaps/a", r#"{"metadata":{"name":"a","resourceVersion":"1"},"data":{"k":"3"}}"#, "409 Conflict: Operation cannot be fulfilled on configmaps \"a\": the object has been modified; please apply your changes to the latest version and try again"),
+            ("update", "PUT $core/configmaps/a", r#"{"metadata":{"name":"a","resourceVersion":"99999999"}}"#, "409 Conflict: Operation cannot be fulfilled on configmaps \"a\": the object has been modified; …"),
+            ("update", "PUT $core/configmaps/a", r#"{"metadata":{"name":"a","resourceVersion":"abc"}}"#, "500 -: strconv.ParseUint: parsing \"abc\": invalid syntax"),
+            ("update", "PUT $lease/leases/l", r#"{"metadata":{"name":"l"}}"#, "422 Invalid: Lease.coordination.k8s.io \"l\" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an update"),
+            ("update", "PUT $lease/leases/l", r#"{"metadata":{"name":"l","resourceVersion":"0"}}"#, "422 Invalid: Lease.coordination.k8s.io \"l\" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an update"),
+            ("update", "PATCH $lease/leases/l", r#"{"spec":{"holderIdentity":"me"}}"#, "200 Lease"),
+            ("patch-requests", "PATCH $core/configmaps/a", r#"{"metadata":{"resourceVersion":"1"}}"#, "409 Conflict: Operation cannot be fulfilled on configmaps \"a\": the object has been modified; …"),
+            ("patch-requests", "PATCH $core/configmaps/none", "{}", "404 NotFound: configmaps \"none\" not found"),
+            ("patch-requests", "PATCH $core/configmaps/a", r#"{"metadata":{"name":"b"}}"#, "400 BadRequest: the name of the object (b) does not match the name on the URL (a)"),
+            ("patch-requests", "PATCH $core/configmaps/a", r#"{"metadata":{"namespace":"other"}}"#, "400 BadRequest: the namespace of the provided object does not match the namespace sent on the request"),
+            ("options", "PATCH $core/configmaps/a?force=true", "{}", "422 Invalid: PatchOptions.meta.k8s.io \"\" is invalid: force: Forbidden: may not be specified for non-apply patch"),
+            // Immutable fields.
+            ("update", "PUT $core/configmaps/a", r#"{"metadata":{"name":"a","deletionTimestamp":"2030-01-01T00:00:00Z"}}"#, "422 Invalid: ConfigMap \"a\" is invalid: metadata.deletionTimestamp: Invalid value: …"),
+            ("update", "PATCH $core/configmaps/a", r#"{"metadata":{"creationTimestamp":"2030-01-01T00:00:00Z"}}"#, "200 ConfigMap"),
         ])
         .await;
     let wrong = r#"{"metadata":{"name":"a","uid":"other"}}"#;
-    let refused = outcome(&place.ask("PUT $core/configmaps/a", wrong).await);
+    let refused = outcome(&fixture.ask("PUT $core/configmaps/a", wrong).await);
     let end = format!("Precondition failed: UID in precondition: other, UID in object meta: {uid}");
-    assert!(refused.starts_with("409 Conflict: Operation cannot be fulfilled on configmaps \"a\": StorageError: invalid object, Code: 4, Key: "), "§1.3 {refused}");
-    assert!(refused.ends_with(&end), "§1.3 {refused}");
-    let now = place.get("$core/configmaps/a").await;
+    assert!(refused.starts_with("409 Conflict: Operation cannot be fulfilled on configmaps \"a\": StorageError: invalid object, Code: 4, Key: "), "messages {refused}");
+    assert!(refused.ends_with(&end), "messages {refused}");
+    let now = fixture.get("$core/configmaps/a").await;
     for name in ["creationTimestamp", "uid"] {
-        assert_eq!(now["metadata"][name], object["metadata"][name], "§5.2 step 7 {name}");
+        assert_eq!(now["metadata"][name], object["metadata"][name], "what-an-update-keeps {name}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_write_that_changes_nothing_is_not_written() {
-    let place = Place::new("noop").await;
-    place
+    let fixture = Fixture::new("noop").await;
+    fixture
         .make(
             "$core/configmaps",
             &[json!({"metadata": {"name": "a", "labels": {"x": "y"}}, "data": {"k": "v"}})],
         )
         .await;
-    place.make("$core/secrets", &[json!({"metadata": {"name": "s"}, "data": {"k": "dg=="}})]).await;
-    let before = place.get("$core/configmaps/a").await;
+    fixture.make("$core/secrets", &[json!({"metadata": {"name": "s"}, "data": {"k": "dg=="}})]).await;
+    let before = fixture.get("$core/configmaps/a").await;
     for (request, body) in [
         ("PUT $core/configmaps/a", before.to_string()),
         (
@@ -132,24 +136,32 @@ async fn a_write_that_changes_nothing_is_not_written() {
         ("PATCH $core/configmaps/a?dryRun=All", json!({"data": {"k": "other"}}).to_string()),
         ("PUT $core/configmaps/a?dryRun=All", json!({"metadata": {"name": "a"}}).to_string()),
     ] {
-        let reply = place.ask(request, &body).await;
-        assert_eq!((reply.status, version(&reply.json())), (200, version(&before)), "§19.8 {request}");
-        assert_eq!(place.get("$core/configmaps/a").await, before, "§19.8 {request}");
+        let reply = fixture.ask(request, &body).await;
+        assert_eq!(
+            (reply.status, version(&reply.json())),
+            (200, version(&before)),
+            "writes-without-effect {request}"
+        );
+        assert_eq!(fixture.get("$core/configmaps/a").await, before, "writes-without-effect {request}");
     }
-    let secret = place.version("$core/secrets/s").await;
-    place.ask("PATCH $core/secrets/s", r#"{"stringData":{"k":"v"}}"#).await;
-    assert_eq!(place.version("$core/secrets/s").await, secret, "§5.7: the same value, written as text");
-    place.ask("PATCH $core/configmaps/a", r#"{"data":{"k":"w"}}"#).await;
-    assert!(place.version("$core/configmaps/a").await > version(&before));
+    let secret = fixture.version("$core/secrets/s").await;
+    fixture.ask("PATCH $core/secrets/s", r#"{"stringData":{"k":"v"}}"#).await;
+    assert_eq!(
+        fixture.version("$core/secrets/s").await,
+        secret,
+        "validation: the same value, written as text"
+    );
+    fixture.ask("PATCH $core/configmaps/a", r#"{"data":{"k":"w"}}"#).await;
+    assert!(fixture.version("$core/configmaps/a").await > version(&before));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn generation_counts_changes_of_what_is_wanted() {
-    let place = Place::new("generation").await;
+async fn generation_counts_changes_of_the_spec() {
+    let fixture = Fixture::new("generation").await;
     let template =
         json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
     let deployment = json!({"metadata": {"name": "d", "generation": 9}, "spec": {"replicas": 1, "selector": {"matchLabels": {"a": "b"}}, "template": template}});
-    place.make("$apps/deployments", &[deployment]).await;
+    fixture.make("$apps/deployments", &[deployment]).await;
     for (request, body, generation) in [
         ("GET $apps/deployments/d", "", 1),
         ("PATCH $apps/deployments/d", r#"{"metadata":{"labels":{"x":"y"}}}"#, 1),
@@ -159,31 +171,31 @@ async fn generation_counts_changes_of_what_is_wanted() {
         ("PATCH $apps/deployments/d/status", r#"{"status":{"replicas":1},"spec":{"replicas":7}}"#, 2),
         ("PATCH $apps/deployments/d/scale", r#"{"spec":{"replicas":5}}"#, 3),
     ] {
-        let reply = place.ask(request, body).await;
+        let reply = fixture.ask(request, body).await;
         assert_eq!(reply.status, 200, "{request}: {}", reply.text());
         assert_eq!(
-            place.get("$apps/deployments/d").await["metadata"]["generation"],
+            fixture.get("$apps/deployments/d").await["metadata"]["generation"],
             generation,
-            "§5.2 step 7 {request} {body}"
+            "what-an-update-keeps {request} {body}"
         );
     }
-    let now = place.get("$apps/deployments/d").await;
-    assert_eq!((&now["spec"]["replicas"], &now["status"]["replicas"]), (&json!(5), &json!(1)), "§5.7");
-    // The main endpoint leaves the status alone.
-    place.ask("PATCH $apps/deployments/d", r#"{"status":{"replicas":9}}"#).await;
-    assert_eq!(place.get("$apps/deployments/d").await["status"]["replicas"], 1, "§5.7");
+    let now = fixture.get("$apps/deployments/d").await;
+    assert_eq!((&now["spec"]["replicas"], &now["status"]["replicas"]), (&json!(5), &json!(1)), "validation");
+    // The main endpoint keeps the status.
+    fixture.ask("PATCH $apps/deployments/d", r#"{"status":{"replicas":9}}"#).await;
+    assert_eq!(fixture.get("$apps/deployments/d").await["status"]["replicas"], 1, "validation");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_said_twice_agrees_however_it_is_written() {
-    let place = Place::new("twice").await;
+async fn fields_with_the_same_meaning_are_kept_equal() {
+    let fixture = Fixture::new("twice").await;
     let pod = json!({"serviceAccount": "builder", "containers": [{"name": "c", "image": "i"}]});
     let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": pod});
     let once = json!({"spec": {"restartPolicy": "Never", "containers": pod["containers"]}});
-    place.make("$core/pods", &[json!({"metadata": {"name": "p"}, "spec": pod})]).await;
+    fixture.make("$core/pods", &[json!({"metadata": {"name": "p"}, "spec": pod})]).await;
     let set = json!({"selector": {"matchLabels": {"a": "b"}}, "template": template});
-    place.make("$apps/daemonsets", &[json!({"metadata": {"name": "s"}, "spec": set})]).await;
-    place.make("$batch/jobs", &[json!({"metadata": {"name": "j"}, "spec": {"template": once}})]).await;
+    fixture.make("$apps/daemonsets", &[json!({"metadata": {"name": "s"}, "spec": set})]).await;
+    fixture.make("$batch/jobs", &[json!({"metadata": {"name": "j"}, "spec": {"template": once}})]).await;
     const COUNT: &str = "/metadata/annotations/deprecated.daemonset.template.generation";
     for (request, body, member, wanted) in [
         ("GET $core/pods/p", "", "/spec/serviceAccountName", json!("builder")),
@@ -199,7 +211,7 @@ async fn what_is_said_twice_agrees_however_it_is_written() {
             "/status/podIP",
             json!("10.0.0.2"),
         ),
-        // Who knows only the single address is believed.
+        // A writer that sends only the single address is followed.
         (
             "PATCH $core/pods/p/status",
             r#"{"status":{"podIP":"10.0.0.3"}}"#,
@@ -217,7 +229,7 @@ async fn what_is_said_twice_agrees_however_it_is_written() {
             COUNT,
             json!("2"),
         ),
-        // A status is sent without the template that a job without labels has its labels from.
+        // A status is sent without the template, from which a job without labels takes its labels.
         (
             "PUT $batch/jobs/j/status",
             r#"{"kind":"Job","apiVersion":"batch/v1","metadata":{"name":"j"}}"#,
@@ -225,7 +237,7 @@ async fn what_is_said_twice_agrees_however_it_is_written() {
             json!("j"),
         ),
     ] {
-        let reply = place.ask(request, body).await;
+        let reply = fixture.ask(request, body).await;
         assert_eq!(reply.status, 200, "{request}: {}", reply.text());
         assert_eq!(reply.json().pointer(member), Some(&wanted), "{request} {body}: {}", reply.text());
     }
@@ -233,104 +245,117 @@ async fn what_is_said_twice_agrees_however_it_is_written() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dry_run_does_everything_but_write() {
-    let place = Place::new("dry").await;
-    place
+    let fixture = Fixture::new("dry").await;
+    fixture
         .make(
             "$core/configmaps",
             &[map("a"), json!({"metadata": {"name": "h", "finalizers": ["example.com/hold"]}})],
         )
         .await;
-    let before = (place.get("$core/configmaps/a").await, place.get("$core/configmaps/h").await);
-    let made = place.ask("POST $core/configmaps?dryRun=All", r#"{"metadata":{"generateName":"n-"}}"#).await;
+    let before = (fixture.get("$core/configmaps/a").await, fixture.get("$core/configmaps/h").await);
+    let made = fixture.ask("POST $core/configmaps?dryRun=All", r#"{"metadata":{"generateName":"n-"}}"#).await;
     assert_eq!(made.status, 201);
     let metadata = made.json()["metadata"].clone();
     assert!(
         metadata["uid"].is_string()
             && metadata["creationTimestamp"].is_string()
             && metadata["name"].is_string(),
-        "§5.3"
+        "dry-run"
     );
-    assert_eq!(metadata["resourceVersion"], Value::Null, "§5.3: nothing has a version that was not stored");
-    let changed = place.ask("PATCH $core/configmaps/a?dryRun=All", r#"{"data":{"k":"new"}}"#).await.json();
-    assert_eq!((&changed["data"]["k"], version(&changed)), (&json!("new"), version(&before.0)), "§5.3");
-    let marked = place.ask("DELETE $core/configmaps/h?dryRun=All", "").await.json();
-    assert!(marked["metadata"]["deletionTimestamp"].is_string(), "§5.3");
-    place
+    assert_eq!(
+        metadata["resourceVersion"],
+        Value::Null,
+        "dry-run: nothing has a version that was not stored"
+    );
+    let changed = fixture.ask("PATCH $core/configmaps/a?dryRun=All", r#"{"data":{"k":"new"}}"#).await.json();
+    assert_eq!((&changed["data"]["k"], version(&changed)), (&json!("new"), version(&before.0)), "dry-run");
+    let marked = fixture.ask("DELETE $core/configmaps/h?dryRun=All", "").await.json();
+    assert!(marked["metadata"]["deletionTimestamp"].is_string(), "dry-run");
+    fixture
         .check(&[
             (
-                "5.3",
+                "dry-run",
                 "POST $core/configmaps?dryRun=All",
                 r#"{"metadata":{"name":"a"}}"#,
                 "409 AlreadyExists: configmaps \"a\" already exists",
             ),
             (
-                "5.3",
+                "dry-run",
                 "POST $core/configmaps?dryRun=All&dryRun=All",
                 r#"{"metadata":{"name":"n"}}"#,
                 "201 ConfigMap",
             ),
             (
-                "5.3",
+                "dry-run",
                 "PUT $core/configmaps/a?dryRun=All",
                 r#"{"metadata":{"name":"a","resourceVersion":"1"}}"#,
                 "409 Conflict: …",
             ),
-            ("5.3", "PUT $lease/leases/l?dryRun=All", r#"{"metadata":{"name":"l"}}"#, "201 Lease"),
-            ("5.3", "GET $lease/leases/l", "", "404 NotFound: leases.coordination.k8s.io \"l\" not found"),
-            ("5.3", "DELETE $core/configmaps/a?dryRun=All", "", "200 Success"),
-            ("5.3", "DELETE $core/configmaps?dryRun=All", "", "200 ConfigMapList"),
+            ("dry-run", "PUT $lease/leases/l?dryRun=All", r#"{"metadata":{"name":"l"}}"#, "201 Lease"),
             (
-                "5.3",
+                "dry-run",
+                "GET $lease/leases/l",
+                "",
+                "404 NotFound: leases.coordination.k8s.io \"l\" not found",
+            ),
+            ("dry-run", "DELETE $core/configmaps/a?dryRun=All", "", "200 Success"),
+            ("dry-run", "DELETE $core/configmaps?dryRun=All", "", "200 ConfigMapList"),
+            (
+                "dry-run",
                 "POST /api/v1/namespaces?dryRun=All",
                 r#"{"metadata":{"name":"dry-never"}}"#,
                 "201 Namespace",
             ),
             (
-                "5.3",
+                "dry-run",
                 "GET /api/v1/namespaces/dry-never",
                 "",
                 "404 NotFound: namespaces \"dry-never\" not found",
             ),
-            ("5.3", "DELETE /api/v1/namespaces/$ns?dryRun=All", "", "200 Namespace"),
+            ("dry-run", "DELETE /api/v1/namespaces/$ns?dryRun=All", "", "200 Namespace"),
         ])
         .await;
-    let after = (place.get("$core/configmaps/a").await, place.get("$core/configmaps/h").await);
-    assert_eq!(after, before, "§5.3");
-    assert_eq!(place.get("/api/v1/namespaces/$ns").await["status"]["phase"], "Active", "§5.3");
+    let after = (fixture.get("$core/configmaps/a").await, fixture.get("$core/configmaps/h").await);
+    assert_eq!(after, before, "dry-run");
+    assert_eq!(fixture.get("/api/v1/namespaces/$ns").await["status"]["phase"], "Active", "dry-run");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_of_two_writers_learns_that_it_lost() {
-    let place = Place::new("race").await;
-    place.make("$core/configmaps", &[json!({"metadata": {"name": "a"}, "data": {}})]).await;
-    // Unconditional patches are all applied, whatever their order.
+    let fixture = Fixture::new("race").await;
+    fixture.make("$core/configmaps", &[json!({"metadata": {"name": "a"}, "data": {}})]).await;
+    // Unconditional patches all succeed, in any order.
     let patches = (0..20).map(|n| {
-        let client = place.client.another();
-        let path = place.full("$core/configmaps/a");
+        let client = fixture.client.another();
+        let path = fixture.full("$core/configmaps/a");
         async move { client.patch(&path, "merge", &json!({"data": {format!("k{n}"): "v"}})).await.status }
     });
     let codes = futures_util::future::join_all(patches).await;
-    assert!(codes.iter().all(|code| *code == 200), "§5.5 {codes:?}");
-    assert_eq!(place.get("$core/configmaps/a").await["data"].as_object().unwrap().len(), 20, "§5.5");
-    // Of conditional updates of one version, one is.
-    let object = place.get("$core/configmaps/a").await;
+    assert!(codes.iter().all(|code| *code == 200), "conditional-commits {codes:?}");
+    assert_eq!(
+        fixture.get("$core/configmaps/a").await["data"].as_object().unwrap().len(),
+        20,
+        "conditional-commits"
+    );
+    // Of conditional updates of one version, one succeeds.
+    let object = fixture.get("$core/configmaps/a").await;
     let puts = (0..10).map(|n| {
-        let client = place.client.another();
-        let path = place.full("$core/configmaps/a");
+        let client = fixture.client.another();
+        let path = fixture.full("$core/configmaps/a");
         let mut object = object.clone();
         object["data"] = json!({"winner": n.to_string()});
         async move { client.put(&path, &object).await.status }
     });
     let mut codes = futures_util::future::join_all(puts).await;
     codes.sort_unstable();
-    assert_eq!(codes, [200, 409, 409, 409, 409, 409, 409, 409, 409, 409], "§5.5");
-    // Of creations of one name, one is.
+    assert_eq!(codes, [200, 409, 409, 409, 409, 409, 409, 409, 409, 409], "conditional-commits");
+    // Of creations of one name, one succeeds.
     let posts = (0..10).map(|_| {
-        let client = place.client.another();
-        let path = place.full("$core/configmaps");
+        let client = fixture.client.another();
+        let path = fixture.full("$core/configmaps");
         async move { client.post(&path, &json!({"metadata": {"name": "b"}})).await.status }
     });
     let mut codes = futures_util::future::join_all(posts).await;
     codes.sort_unstable();
-    assert_eq!(codes[..2], [201, 409], "§5.1 step 10 {codes:?}");
+    assert_eq!(codes[..2], [201, 409], "existing-objects {codes:?}");
 }

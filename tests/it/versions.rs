@@ -1,14 +1,15 @@
-//! Every cell of the resource-version tables of get, list and watch (spec §4.7, §4.8), on a collection that has a past
-//! which was forgotten, one that is retained, and a future.
+//! Every cell of the resource-version tables of get, list and watch (docs/api/lists.md#resource-versions,
+//! docs/api/watches.md#watch-start), on a collection with a compacted version, a retained version and a future
+//! version.
 //!
 //! ```text
-//! $old    a b c    forgotten by the time anybody asks
-//! $then   b c      retained, and since then b has changed and d was made
-//! $now    b c d    what the newest state shows
-//! $future          not for a long time
+//! $old    a b c    compacted before the requests
+//! $then   b c      retained; since then b has changed and d was created
+//! $now    b c d    the newest state
+//! $future          far above the newest revision
 //! ```
 //!
-//! Rows that say `$old` are asked last, of a server that keeps nothing but the present.
+//! Rows with `$old` run last, on a server that retains no history.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -16,16 +17,16 @@ use serde_json::{Value, json};
 use tests::client::Watch;
 use tests::{Client, Options, Reply, Server};
 
-use crate::place::{agrees, escape, names, outcome, report, version};
+use crate::fixture::{agrees, escape, names, outcome, report, version};
 
 const SECRETS: &str = "/api/v1/namespaces/default/secrets";
 
 /// A server whose secrets have the history above.
 struct Past {
     server: Server,
-    /// Whether `$old` is forgotten, and with it everything but the present.
-    is_forgotten: bool,
-    /// What the rows abbreviate.
+    /// Whether `$old` is compacted.
+    is_compacted: bool,
+    /// The abbreviations of the rows.
     words: Vec<(&'static str, String)>,
 }
 
@@ -55,22 +56,22 @@ impl Past {
             ("$now", now.to_string()),
             ("$future", future.to_string()),
         ];
-        Past { server, is_forgotten: false, words }
+        Past { server, is_compacted: false, words }
     }
 
-    /// Starts the server anew, so that it forgets what was.
-    async fn forget(&mut self) {
+    /// Restarts the server without retention and waits for the compaction.
+    async fn compact(&mut self) {
         self.server.restart_with(&["--history-retention=0"]).await;
         let exact = self.full(&format!("{SECRETS}?resourceVersion=$old&resourceVersionMatch=Exact"));
         while self.server.client().get(&exact).await.status != 410 {
             tokio::task::yield_now().await;
         }
-        self.is_forgotten = true;
+        self.is_compacted = true;
     }
 
-    /// Whether it is time to ask this.
+    /// Whether the row runs in this phase.
     fn is_time(&self, query: &str) -> bool {
-        query.contains("$old") == self.is_forgotten
+        query.contains("$old") == self.is_compacted
     }
 
     fn full(&self, text: &str) -> String {
@@ -81,7 +82,7 @@ impl Past {
         self.full(word).parse().expect("a version")
     }
 
-    /// A version as a row says it: one of the four, or some version that is not of the past.
+    /// A version in a row's form: one of the four, or some retained version.
     fn name(&self, version: u64) -> &'static str {
         match version {
             _ if version == self.number("$old") => "$old",
@@ -91,52 +92,52 @@ impl Past {
         }
     }
 
-    /// What came of a read, in one line: what [`outcome`] says of an object or an error, and of a list its names, its
-    /// version, `+` if it goes on and how many items remain as far as it tells.
-    fn told(&self, reply: &Reply) -> String {
-        let mut told = outcome(reply);
+    /// The outcome of a read in one line: [`outcome`] for an object or an error; for a list its names, its version,
+    /// `+` if it continues, and the remaining count if present.
+    fn shown(&self, reply: &Reply) -> String {
+        let mut text = outcome(reply);
         let body = reply.json();
         if body["kind"] == "SecretList" {
-            told = format!("200 {} @{}", names(&body).join(" "), self.name(version(&body)));
+            text = format!("200 {} @{}", names(&body).join(" "), self.name(version(&body)));
             if body["metadata"]["continue"].is_string() {
-                told.push_str(" +");
-                told.push_str(&body["metadata"]["remainingItemCount"].to_string());
+                text.push_str(" +");
+                text.push_str(&body["metadata"]["remainingItemCount"].to_string());
             }
         }
-        if let Some((text, current)) = told.rsplit_once("current: ") {
-            told = format!("{text}current: {}", self.name(current.parse().expect("a version")));
+        if let Some((start, current)) = text.rsplit_once("current: ") {
+            text = format!("{start}current: {}", self.name(current.parse().expect("a version")));
         }
         for after in reply.header_all("retry-after") {
-            told.push_str(&format!(" | again after {after}"));
+            text.push_str(&format!(" | again after {after}"));
         }
         for cause in body["details"]["causes"].as_array().into_iter().flatten() {
-            told.push_str(&format!(
+            text.push_str(&format!(
                 " | {}: {}",
                 cause["reason"].as_str().unwrap(),
                 cause["message"].as_str().unwrap()
             ));
         }
         if body["kind"] == "Status" && body["metadata"]["continue"].is_string() {
-            told.push_str(" | goes on with a token");
+            text.push_str(" | goes on with a token");
         }
-        told
+        text
     }
 
-    /// Asks for all rows at once, because some answers are waited for, and compares.
+    /// Sends all rows at once, because some responses are delayed, and compares.
     async fn check(&self, path: &str, rows: &[(&str, &str, &str)]) {
         let asked =
             rows.iter().filter(|(_, query, _)| self.is_time(query)).map(|(cell, query, want)| async move {
                 let request = self.full(&format!("{path}{query}"));
-                let got = self.told(&self.server.client().another().get(&request).await);
-                // The words of the past, the present and the future stay as they are on both sides.
+                let got = self.shown(&self.server.client().another().get(&request).await);
+                // The abbreviations stay as they are on both sides.
                 let (got, want) = (got, self.full_but_versions(want));
-                (!agrees(&got, &want)).then(|| format!("§{cell} {query}\n  want {want}\n  got  {got}"))
+                (!agrees(&got, &want)).then(|| format!("{cell} {query}\n  want {want}\n  got  {got}"))
             });
         let wrong: Vec<String> = futures_util::future::join_all(asked).await.into_iter().flatten().collect();
         report(&wrong);
     }
 
-    /// A wanted text: versions that are asked for are numbers in it, those of the answer stay words.
+    /// An expected text with the requested versions as numbers; those of the response stay abbreviations.
     fn full_but_versions(&self, want: &str) -> String {
         want.replace(": $future,", &format!(": {},", self.full("$future")))
     }
@@ -158,11 +159,11 @@ fn token(list: &Value) -> String {
     list["metadata"]["continue"].as_str().expect("the list goes on").to_owned()
 }
 
-/// A version that does not come while one waits for it.
+/// A future version that is waited for.
 const LATE: &str = "504 Timeout: Timeout: Too large resource version: $future, current: $now | again after 1 | \
     ResourceVersionTooLarge: Too large resource version";
 
-/// A version that is not waited for.
+/// A future version that is not waited for.
 const NEVER: &str = "504 Timeout: Timeout: Too large resource version: $future, current: $now | \
     ResourceVersionTooLarge: Too large resource version";
 
@@ -185,10 +186,10 @@ const EXACTLY_ANY: &str = "422 Invalid: ListOptions.meta.k8s.io \"\" is invalid:
 const WITH_TOKEN: &str = "400 BadRequest: specifying resource version is not allowed when using continue";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_combination_of_match_paging_and_version_reads_what_the_tables_say() {
+async fn each_combination_of_match_paging_and_version_reads_as_documented() {
     let mut past = Past::new().await;
     tables(&past).await;
-    past.forget().await;
+    past.compact().await;
     tables(&past).await;
     tokens_outlive_the_history(&past).await;
 }
@@ -198,122 +199,166 @@ async fn tables(past: &Past) {
         SECRETS,
         &[
             // match unset, limit unset
-            ("4.7 unset/none/unset", "", "200 b c d @$now"),
-            ("4.7 unset/none/0", "?resourceVersion=0", "200 b c d @$now"),
-            ("4.7 unset/none/other", "?resourceVersion=$then", "200 b c d @$now"),
-            ("4.7 unset/none/other", "?resourceVersion=$old", "200 b c d @$now"),
-            ("4.7 unset/none/other", "?resourceVersion=$future", LATE),
+            ("resource-versions unset/none/unset", "", "200 b c d @$now"),
+            ("resource-versions unset/none/0", "?resourceVersion=0", "200 b c d @$now"),
+            ("resource-versions unset/none/other", "?resourceVersion=$then", "200 b c d @$now"),
+            ("resource-versions unset/none/other", "?resourceVersion=$old", "200 b c d @$now"),
+            ("resource-versions unset/none/other", "?resourceVersion=$future", LATE),
             // match unset, a first chunk
-            ("4.7 unset/first/unset", "?limit=1", "200 b @$now +2"),
-            ("8.2 unset/first/0", "?limit=1&resourceVersion=0", "200 b c d @$now"),
-            ("4.7 unset/first/other", "?limit=1&resourceVersion=$then", "200 b @$then +1"),
-            ("4.7 unset/first/other", "?limit=5&resourceVersion=$then", "200 b c @$then"),
-            ("4.7 unset/first/other", "?limit=1&resourceVersion=$old", GONE),
-            ("4.7 unset/first/other", "?limit=1&resourceVersion=$future", NEVER),
+            ("resource-versions unset/first/unset", "?limit=1", "200 b @$now +2"),
+            ("read-consistency unset/first/0", "?limit=1&resourceVersion=0", "200 b c d @$now"),
+            ("resource-versions unset/first/other", "?limit=1&resourceVersion=$then", "200 b @$then +1"),
+            ("resource-versions unset/first/other", "?limit=5&resourceVersion=$then", "200 b c @$then"),
+            ("resource-versions unset/first/other", "?limit=1&resourceVersion=$old", GONE),
+            ("resource-versions unset/first/other", "?limit=1&resourceVersion=$future", NEVER),
             // match unset, a later chunk
-            ("4.7 unset/next/unset", "?limit=1&continue=$token", "200 c @$then"),
-            ("4.7 unset/next/unset", "?limit=1&continue=$oldtoken", EXPIRED_TOKEN),
-            ("4.7 unset/next/unset", "?limit=1&continue=$futuretoken", NEVER),
-            ("4.7 unset/next/unset", "?continue=$token", "200 c @$then"),
-            ("4.7 unset/next/0", "?limit=1&continue=$token&resourceVersion=0", "200 c @$then"),
-            ("4.7 unset/next/0", "?limit=1&continue=$oldtoken&resourceVersion=0", EXPIRED_TOKEN),
-            ("4.7 unset/next/other", "?limit=1&continue=$token&resourceVersion=$then", WITH_TOKEN),
-            ("4.7 unset/next/other", "?limit=1&continue=$token&resourceVersion=$now", WITH_TOKEN),
-            // Exact
-            ("4.7 Exact/none/unset", "?resourceVersionMatch=Exact", WITHOUT_VERSION),
-            ("4.7 Exact/none/0", "?resourceVersionMatch=Exact&resourceVersion=0", EXACTLY_ANY),
-            ("4.7 Exact/none/other", "?resourceVersionMatch=Exact&resourceVersion=$then", "200 b c @$then"),
-            ("4.7 Exact/none/other", "?resourceVersionMatch=Exact&resourceVersion=$now", "200 b c d @$now"),
-            ("4.7 Exact/none/other", "?resourceVersionMatch=Exact&resourceVersion=$old", GONE),
-            ("4.7 Exact/none/other", "?resourceVersionMatch=Exact&resourceVersion=$future", NEVER),
-            ("4.7 Exact/first/unset", "?limit=1&resourceVersionMatch=Exact", WITHOUT_VERSION),
-            ("4.7 Exact/first/0", "?limit=1&resourceVersionMatch=Exact&resourceVersion=0", EXACTLY_ANY),
+            ("resource-versions unset/next/unset", "?limit=1&continue=$token", "200 c @$then"),
+            ("resource-versions unset/next/unset", "?limit=1&continue=$oldtoken", EXPIRED_TOKEN),
+            ("resource-versions unset/next/unset", "?limit=1&continue=$futuretoken", NEVER),
+            ("resource-versions unset/next/unset", "?continue=$token", "200 c @$then"),
+            ("resource-versions unset/next/0", "?limit=1&continue=$token&resourceVersion=0", "200 c @$then"),
             (
-                "4.7 Exact/first/other",
+                "resource-versions unset/next/0",
+                "?limit=1&continue=$oldtoken&resourceVersion=0",
+                EXPIRED_TOKEN,
+            ),
+            (
+                "resource-versions unset/next/other",
+                "?limit=1&continue=$token&resourceVersion=$then",
+                WITH_TOKEN,
+            ),
+            (
+                "resource-versions unset/next/other",
+                "?limit=1&continue=$token&resourceVersion=$now",
+                WITH_TOKEN,
+            ),
+            // Exact
+            ("resource-versions Exact/none/unset", "?resourceVersionMatch=Exact", WITHOUT_VERSION),
+            ("resource-versions Exact/none/0", "?resourceVersionMatch=Exact&resourceVersion=0", EXACTLY_ANY),
+            (
+                "resource-versions Exact/none/other",
+                "?resourceVersionMatch=Exact&resourceVersion=$then",
+                "200 b c @$then",
+            ),
+            (
+                "resource-versions Exact/none/other",
+                "?resourceVersionMatch=Exact&resourceVersion=$now",
+                "200 b c d @$now",
+            ),
+            ("resource-versions Exact/none/other", "?resourceVersionMatch=Exact&resourceVersion=$old", GONE),
+            (
+                "resource-versions Exact/none/other",
+                "?resourceVersionMatch=Exact&resourceVersion=$future",
+                NEVER,
+            ),
+            ("resource-versions Exact/first/unset", "?limit=1&resourceVersionMatch=Exact", WITHOUT_VERSION),
+            (
+                "resource-versions Exact/first/0",
+                "?limit=1&resourceVersionMatch=Exact&resourceVersion=0",
+                EXACTLY_ANY,
+            ),
+            (
+                "resource-versions Exact/first/other",
                 "?limit=1&resourceVersionMatch=Exact&resourceVersion=$then",
                 "200 b @$then +1",
             ),
-            ("4.7 Exact/first/other", "?limit=1&resourceVersionMatch=Exact&resourceVersion=$old", GONE),
-            ("4.7 Exact/first/other", "?limit=1&resourceVersionMatch=Exact&resourceVersion=$future", NEVER),
-            // NotOlderThan
-            ("4.7 NotOlderThan/none/unset", "?resourceVersionMatch=NotOlderThan", WITHOUT_VERSION),
             (
-                "4.7 NotOlderThan/none/0",
+                "resource-versions Exact/first/other",
+                "?limit=1&resourceVersionMatch=Exact&resourceVersion=$old",
+                GONE,
+            ),
+            (
+                "resource-versions Exact/first/other",
+                "?limit=1&resourceVersionMatch=Exact&resourceVersion=$future",
+                NEVER,
+            ),
+            // NotOlderThan
+            (
+                "resource-versions NotOlderThan/none/unset",
+                "?resourceVersionMatch=NotOlderThan",
+                WITHOUT_VERSION,
+            ),
+            (
+                "resource-versions NotOlderThan/none/0",
                 "?resourceVersionMatch=NotOlderThan&resourceVersion=0",
                 "200 b c d @$now",
             ),
             (
-                "4.7 NotOlderThan/none/other",
+                "resource-versions NotOlderThan/none/other",
                 "?resourceVersionMatch=NotOlderThan&resourceVersion=$then",
                 "200 b c d @$now",
             ),
             (
-                "4.7 NotOlderThan/none/other",
+                "resource-versions NotOlderThan/none/other",
                 "?resourceVersionMatch=NotOlderThan&resourceVersion=$old",
                 "200 b c d @$now",
             ),
             (
-                "4.7 NotOlderThan/none/other",
+                "resource-versions NotOlderThan/none/other",
                 "?resourceVersionMatch=NotOlderThan&resourceVersion=$future",
                 LATE,
             ),
-            ("4.7 NotOlderThan/first/unset", "?limit=1&resourceVersionMatch=NotOlderThan", WITHOUT_VERSION),
             (
-                "8.2 NotOlderThan/first/0",
+                "resource-versions NotOlderThan/first/unset",
+                "?limit=1&resourceVersionMatch=NotOlderThan",
+                WITHOUT_VERSION,
+            ),
+            (
+                "read-consistency NotOlderThan/first/0",
                 "?limit=1&resourceVersionMatch=NotOlderThan&resourceVersion=0",
                 "200 b c d @$now",
             ),
             (
-                "4.7 NotOlderThan/first/other",
+                "resource-versions NotOlderThan/first/other",
                 "?limit=1&resourceVersionMatch=NotOlderThan&resourceVersion=$then",
                 "200 b @$now +2",
             ),
             (
-                "4.7 NotOlderThan/first/other",
+                "resource-versions NotOlderThan/first/other",
                 "?limit=1&resourceVersionMatch=NotOlderThan&resourceVersion=$old",
                 "200 b @$now +2",
             ),
             (
-                "4.7 NotOlderThan/first/other",
+                "resource-versions NotOlderThan/first/other",
                 "?limit=1&resourceVersionMatch=NotOlderThan&resourceVersion=$future",
                 LATE,
             ),
-            // One name is one key, and has the same versions.
-            ("8.2 one name", "?fieldSelector=metadata.name%3Dd", "200 d @$now"),
+            // One name is one key, with the same versions.
+            ("read-consistency one name", "?fieldSelector=metadata.name%3Dd", "200 d @$now"),
             (
-                "8.2 one name",
+                "read-consistency one name",
                 "?fieldSelector=metadata.name%3Dd&resourceVersionMatch=Exact&resourceVersion=$then",
                 "200  @$then",
             ),
             (
-                "8.2 one name",
+                "read-consistency one name",
                 "?fieldSelector=metadata.name%3Db&resourceVersionMatch=Exact&resourceVersion=$old",
                 GONE,
             ),
-            ("8.2 one name", "?fieldSelector=metadata.name%3Db&resourceVersion=$future", LATE),
+            ("read-consistency one name", "?fieldSelector=metadata.name%3Db&resourceVersion=$future", LATE),
         ],
     )
     .await;
     past.check(
         &format!("{SECRETS}/b"),
         &[
-            ("4.7 get/unset", "", "200 Secret"),
-            ("4.7 get/0", "?resourceVersion=0", "200 Secret"),
-            ("4.7 get/other", "?resourceVersion=$then", "200 Secret"),
-            ("4.7 get/other", "?resourceVersion=$old", "200 Secret"),
-            ("4.7 get/other", "?resourceVersion=$future", LATE),
+            ("resource-versions get/unset", "", "200 Secret"),
+            ("resource-versions get/0", "?resourceVersion=0", "200 Secret"),
+            ("resource-versions get/other", "?resourceVersion=$then", "200 Secret"),
+            ("resource-versions get/other", "?resourceVersion=$old", "200 Secret"),
+            ("resource-versions get/other", "?resourceVersion=$future", LATE),
         ],
     )
     .await;
     past.check(
         &format!("{SECRETS}/a"),
-        &[("8.5", "?resourceVersion=$old", "404 NotFound: secrets \"a\" not found")],
+        &[("get", "?resourceVersion=$old", "404 NotFound: secrets \"a\" not found")],
     )
     .await;
     watches(past).await;
 }
 
-/// The table of spec §4.8 and semantics §8.6. Every watch is open before `end` is made, which ends it here.
+/// The table of docs/api/watches.md#watch-start. Every watch is open before `end` is created, which ends it here.
 async fn watches(past: &Past) {
     const STREAM: &str = "&resourceVersionMatch=NotOlderThan&sendInitialEvents";
     let marked = |rest: &str| format!("{STREAM}=true&allowWatchBookmarks=true{rest}");
@@ -324,62 +369,75 @@ async fn watches(past: &Past) {
     let too_old = "ERROR 410 Expired: too old resource version: $old ($oldest)";
     let too_large = "ERROR 504 Timeout: Timeout: Too large resource version: $future, current: $now";
     let mut rows: Vec<(&str, String, &str)> = vec![
-        ("4.8 unset", String::new(), all),
-        ("4.8 0", "&resourceVersion=0".into(), all),
-        ("4.8 other", "&resourceVersion=$then".into(), since),
-        ("4.8 other", "&resourceVersion=$now".into(), "ADDED end"),
-        ("4.8 other", "&resourceVersion=$old".into(), too_old),
-        ("8.6 future", "&resourceVersion=$future&timeoutSeconds=5".into(), ""),
-        ("8.6 future", "&resourceVersion=$future&timeoutSeconds=5&allowWatchBookmarks=true".into(), ""),
+        ("watch-start unset", String::new(), all),
+        ("watch-start 0", "&resourceVersion=0".into(), all),
+        ("watch-start other", "&resourceVersion=$then".into(), since),
+        ("watch-start other", "&resourceVersion=$now".into(), "ADDED end"),
+        ("watch-start other", "&resourceVersion=$old".into(), too_old),
+        ("watch-start future", "&resourceVersion=$future&timeoutSeconds=5".into(), ""),
         (
-            "8.1 unset, bookmarks",
+            "watch-start future",
+            "&resourceVersion=$future&timeoutSeconds=5&allowWatchBookmarks=true".into(),
+            "",
+        ),
+        (
+            "list-options unset, bookmarks",
             "&allowWatchBookmarks=true".into(),
             "ADDED b, ADDED c, ADDED d, MARK $now, ADDED end",
         ),
-        ("8.6 other, bookmarks", "&allowWatchBookmarks=true&resourceVersion=$then".into(), since),
-        ("8.6 streamed", streamed(""), all),
-        ("8.6 streamed", streamed("&resourceVersion=0"), all),
-        ("8.6 streamed", streamed("&resourceVersion=$then"), all),
-        ("8.6 streamed", streamed("&resourceVersion=$old"), all),
-        ("8.6 streamed", streamed("&resourceVersion=$future"), too_large),
-        ("8.6 marked", marked(""), "ADDED b, ADDED c, ADDED d, MARK $now, ADDED end"),
-        ("8.6 marked", marked("&resourceVersion=0"), "ADDED b, ADDED c, ADDED d, MARK $now, ADDED end"),
-        ("8.6 marked", marked("&resourceVersion=$old"), "ADDED b, ADDED c, ADDED d, MARK $now, ADDED end"),
-        ("8.6 marked", marked("&resourceVersion=$future"), too_large),
-        ("8.6 silent", silent(""), "ADDED end"),
-        ("8.6 silent", silent("&resourceVersion=0"), "ADDED end"),
-        ("8.6 silent", silent("&resourceVersion=$then"), since),
-        ("8.6 silent", silent("&resourceVersion=$old"), too_old),
+        ("watch-start other, bookmarks", "&allowWatchBookmarks=true&resourceVersion=$then".into(), since),
+        ("watch-start streamed", streamed(""), all),
+        ("watch-start streamed", streamed("&resourceVersion=0"), all),
+        ("watch-start streamed", streamed("&resourceVersion=$then"), all),
+        ("watch-start streamed", streamed("&resourceVersion=$old"), all),
+        ("watch-start streamed", streamed("&resourceVersion=$future"), too_large),
+        ("watch-start marked", marked(""), "ADDED b, ADDED c, ADDED d, MARK $now, ADDED end"),
+        (
+            "watch-start marked",
+            marked("&resourceVersion=0"),
+            "ADDED b, ADDED c, ADDED d, MARK $now, ADDED end",
+        ),
+        (
+            "watch-start marked",
+            marked("&resourceVersion=$old"),
+            "ADDED b, ADDED c, ADDED d, MARK $now, ADDED end",
+        ),
+        ("watch-start marked", marked("&resourceVersion=$future"), too_large),
+        ("watch-start silent", silent(""), "ADDED end"),
+        ("watch-start silent", silent("&resourceVersion=0"), "ADDED end"),
+        ("watch-start silent", silent("&resourceVersion=$then"), since),
+        ("watch-start silent", silent("&resourceVersion=$old"), too_old),
     ];
     rows.retain(|(_, query, _)| past.is_time(query));
     let opened = rows.iter().map(|(_, query, _)| async move {
         let path = past.full(&format!("{SECRETS}?watch=1{query}"));
-        // Those who wait for the future are answered before that: history errors are events (§8.6).
+        // Watches that wait for a future version are answered before that: history errors are events
+        // (docs/api/watches.md#watch-start).
         past.server.client().watch(&path).await
     });
     let mut opened = futures_util::future::join_all(opened).await;
     make(past.server.client(), &["end"]).await;
-    let heard = opened.iter_mut().map(|watch| hear(past, watch));
-    let heard = futures_util::future::join_all(heard).await;
+    let received = opened.iter_mut().map(|watch| receive(past, watch));
+    let received = futures_util::future::join_all(received).await;
     let mut wrong = Vec::new();
-    for ((cell, query, want), got) in rows.iter().zip(heard) {
+    for ((cell, query, want), got) in rows.iter().zip(received) {
         let want = want.replace("$old ", &format!("{} ", past.full("$old")));
         let want = past.full_but_versions(&want);
         if got != want {
-            wrong.push(format!("§{cell} {query}\n  want {want}\n  got  {got}"));
+            wrong.push(format!("{cell} {query}\n  want {want}\n  got  {got}"));
         }
     }
     report(&wrong);
     assert_eq!(past.server.client().delete(&format!("{SECRETS}/end")).await.status, 200);
 }
 
-/// What a watch tells up to `end` or its own end.
-async fn hear(past: &Past, watch: &mut Watch) -> String {
-    let mut heard = Vec::new();
+/// The events of a watch up to `end` or its own end.
+async fn receive(past: &Past, watch: &mut Watch) -> String {
+    let mut received = Vec::new();
     while let Some(event) = watch.next().await {
         let (kind, object) = (event["type"].as_str().unwrap(), &event["object"]);
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
-        heard.push(match kind {
+        received.push(match kind {
             "ERROR" => {
                 let message = object["message"].as_str().unwrap();
                 let message = match message.rsplit_once("current: ") {
@@ -407,16 +465,17 @@ async fn hear(past: &Past, watch: &mut Watch) -> String {
             break;
         }
     }
-    heard.join(", ")
+    received.join(", ")
 }
 
-/// The token of a 410 goes on at the newest version, where the old one would have (semantics §8.4).
+/// The token of a 410 continues at the newest version, at the key where the old one would have
+/// (docs/api/lists.md#continue-tokens).
 async fn tokens_outlive_the_history(past: &Past) {
     let client = past.server.client();
     let expired = client.get(&past.full(&format!("{SECRETS}?limit=1&continue=$oldtoken"))).await;
     let fresh = expired.json()["metadata"]["continue"].as_str().expect("a token").to_owned();
     let read: Value = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(&fresh).unwrap()).unwrap();
-    assert_eq!(read, json!({"v": "meta.k8s.io/v1", "rv": -1, "start": "a\0"}), "§8.4");
+    assert_eq!(read, json!({"v": "meta.k8s.io/v1", "rv": -1, "start": "a\0"}), "continue-tokens");
 
     let mut seen = Vec::new();
     let mut next = Some(fresh);
@@ -427,14 +486,14 @@ async fn tokens_outlive_the_history(past: &Past) {
         versions.push(version(&chunk));
         next = chunk["metadata"]["continue"].as_str().map(str::to_owned);
         if versions.len() == 1 {
-            // From here on the version is fixed again: what comes now is not in it.
+            // From here on the version is fixed again: later objects are not part of it.
             make(client, &["e"]).await;
         }
     }
-    assert_eq!(seen, ["b", "c", "d"], "§8.4: the rest as it is now");
+    assert_eq!(seen, ["b", "c", "d"], "continue-tokens: the rest as it is now");
     assert!(
         versions[0] >= past.number("$now") && versions.iter().all(|at| *at == versions[0]),
-        "§8.4 {versions:?}"
+        "continue-tokens {versions:?}"
     );
     assert_eq!(client.delete(&format!("{SECRETS}/e")).await.status, 200);
 }

@@ -1,4 +1,5 @@
-//! Watches: where they start, what they tell and how they end (semantics §8.1, §8.6–8.8).
+//! Watches: their start, events and end (docs/api/lists.md#list-options, docs/api/watches.md#watch-start,
+//! #watch-events, #watch-transport).
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +7,7 @@ use serde_json::{Value, json};
 use tests::client::Watch;
 use tests::{Options, Server};
 
-use crate::place::{Place, outcome, version};
+use crate::fixture::{Fixture, outcome, version};
 use crate::support::metric;
 
 const END: &str = "k8s.io/initial-events-end";
@@ -43,57 +44,58 @@ fn labelled(color: &str) -> Value {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn initial_events_are_selected_too() {
-    let place = Place::new("start").await;
-    place.make("$core/secrets", &[map("a"), map("b")]).await;
+    let fixture = Fixture::new("start").await;
+    fixture.make("$core/secrets", &[map("a"), map("b")]).await;
     let marked = "sendInitialEvents=1&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=1";
     for (section, query, want) in [
-        ("8.7", format!("{marked}&labelSelector=none"), "BOOKMARK "),
-        ("8.7", format!("{marked}&fieldSelector=metadata.name%3Db"), "ADDED b, BOOKMARK "),
-        ("8.6", "fieldSelector=metadata.name%3Da".to_owned(), "ADDED a"),
-        ("8.6", "fieldSelector=metadata.name%3Dc".to_owned(), "ADDED c"),
+        ("watch-events", format!("{marked}&labelSelector=none"), "BOOKMARK "),
+        ("watch-events", format!("{marked}&fieldSelector=metadata.name%3Db"), "ADDED b, BOOKMARK "),
+        ("watch-start", "fieldSelector=metadata.name%3Da".to_owned(), "ADDED a"),
+        ("watch-start", "fieldSelector=metadata.name%3Dc".to_owned(), "ADDED c"),
     ] {
-        let mut watch = place.client.watch(&place.full(&format!("$core/secrets?watch=1&{query}"))).await;
-        place.make("$core/secrets", &[map("c")]).await;
-        assert_eq!(events(&mut watch, want.split(", ").count()).await.join(", "), want, "§{section} {query}");
-        assert_eq!(place.ask("DELETE $core/secrets/c", "").await.status, 200);
+        let mut watch = fixture.client.watch(&fixture.full(&format!("$core/secrets?watch=1&{query}"))).await;
+        fixture.make("$core/secrets", &[map("c")]).await;
+        assert_eq!(events(&mut watch, want.split(", ").count()).await.join(", "), want, "{section} {query}");
+        assert_eq!(fixture.ask("DELETE $core/secrets/c", "").await.status, 200);
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_marker_closes_the_initial_events() {
-    let place = Place::new("marker").await;
-    place.make("$core/secrets", &[map("a")]).await;
-    let at_least = version(&place.get("$core/secrets").await);
-    let path = place.full(
+    let fixture = Fixture::new("marker").await;
+    fixture.make("$core/secrets", &[map("a")]).await;
+    let at_least = version(&fixture.get("$core/secrets").await);
+    let path = fixture.full(
         "$core/secrets?watch=1&sendInitialEvents=1&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=1",
     );
-    let mut watch = place.client.watch(&path).await;
+    let mut watch = fixture.client.watch(&path).await;
     assert_eq!(events(&mut watch, 1).await, ["ADDED a"]);
     let marker = watch.next().await.unwrap();
-    assert_eq!(marker["type"], "BOOKMARK", "§8.6");
+    assert_eq!(marker["type"], "BOOKMARK", "watch-start");
     let object = &marker["object"];
-    assert_eq!((&object["kind"], &object["apiVersion"]), (&json!("Secret"), &json!("v1")), "§8.7");
-    assert_eq!(object["metadata"]["annotations"], json!({END: "true"}), "§8.6");
-    assert!(version(object) >= at_least, "§8.6");
+    assert_eq!((&object["kind"], &object["apiVersion"]), (&json!("Secret"), &json!("v1")), "watch-events");
+    assert_eq!(object["metadata"]["annotations"], json!({END: "true"}), "watch-start");
+    assert!(version(object) >= at_least, "watch-start");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn selectors_turn_changes_into_arrivals_and_departures() {
-    let place = Place::new("transitions").await;
-    place
+    let fixture = Fixture::new("transitions").await;
+    fixture
         .make(
             "$core/secrets",
             &[json!({"metadata": {"name": "a", "labels": {"color": "red"}}, "data": {"k": "1111"}})],
         )
         .await;
-    let start = version(&place.get("$core/secrets").await);
-    let mut watch = place
+    let start = version(&fixture.get("$core/secrets").await);
+    let mut watch = fixture
         .client
         .watch(
-            &place.full(&format!("$core/secrets?watch=1&resourceVersion={start}&labelSelector=color%3Dblue")),
+            &fixture
+                .full(&format!("$core/secrets?watch=1&resourceVersion={start}&labelSelector=color%3Dblue")),
         )
         .await;
-    // request, body, what the watcher of blue things hears; the data it sees
+    // request, body, events of the watcher of blue objects; the data in them
     for (request, body, want, data) in [
         ("PATCH $core/secrets/a", json!({"data": {"k": "2222"}}), None, ""),
         ("PATCH $core/secrets/a", labelled("blue"), Some("ADDED"), "2222"),
@@ -117,131 +119,137 @@ async fn selectors_turn_changes_into_arrivals_and_departures() {
         ),
     ] {
         let body = if body.is_null() { String::new() } else { body.to_string() };
-        let reply = place.ask(request, &body).await;
+        let reply = fixture.ask(request, &body).await;
         assert!(reply.status < 300, "{request}: {}", reply.text());
         let Some(kind) = want else { continue };
         let event = watch.next().await.unwrap();
         assert_eq!(
             (&event["type"], &event["object"]["data"]["k"]),
             (&json!(kind), &json!(data)),
-            "§8.7 {request} {body}"
+            "watch-events {request} {body}"
         );
         if request.starts_with("PATCH") {
-            assert_eq!(version(&event["object"]), version(&reply.json()), "§19.5 {request} {body}");
+            assert_eq!(version(&event["object"]), version(&reply.json()), "watch-events {request} {body}");
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn field_selectors_follow_changes_too() {
-    let place = Place::new("fieldwatch").await;
+    let fixture = Fixture::new("fieldwatch").await;
     let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
     let mut watch =
-        place.client.watch(&place.full("$core/pods?watch=1&fieldSelector=spec.nodeName%3Dn1")).await;
+        fixture.client.watch(&fixture.full("$core/pods?watch=1&fieldSelector=spec.nodeName%3Dn1")).await;
     let mut pending =
-        place.client.watch(&place.full("$core/pods?watch=1&fieldSelector=status.phase%3DPending")).await;
-    place.make("$core/pods", &[pod]).await;
-    place.ask("POST $core/pods/p/binding", r#"{"metadata":{"name":"p"},"target":{"name":"n1"}}"#).await;
-    place.ask("PATCH $core/pods/p/status", r#"{"status":{"phase":"Running"}}"#).await;
-    place.ask("DELETE $core/pods/p?gracePeriodSeconds=0", "").await;
-    assert_eq!(events(&mut watch, 3).await, ["ADDED p", "MODIFIED p", "DELETED p"], "§8.7");
-    assert_eq!(events(&mut pending, 3).await, ["ADDED p", "MODIFIED p", "DELETED p"], "§8.7");
+        fixture.client.watch(&fixture.full("$core/pods?watch=1&fieldSelector=status.phase%3DPending")).await;
+    fixture.make("$core/pods", &[pod]).await;
+    fixture.ask("POST $core/pods/p/binding", r#"{"metadata":{"name":"p"},"target":{"name":"n1"}}"#).await;
+    fixture.ask("PATCH $core/pods/p/status", r#"{"status":{"phase":"Running"}}"#).await;
+    fixture.ask("DELETE $core/pods/p?gracePeriodSeconds=0", "").await;
+    assert_eq!(events(&mut watch, 3).await, ["ADDED p", "MODIFIED p", "DELETED p"], "watch-events");
+    assert_eq!(events(&mut pending, 3).await, ["ADDED p", "MODIFIED p", "DELETED p"], "watch-events");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deletion_carries_the_last_state_at_its_own_version() {
-    let place = Place::new("deletions").await;
-    place.make("$core/secrets", &[json!({"metadata": {"name": "a"}, "data": {"k": "vvvv"}})]).await;
-    let before = place.get("$core/secrets/a").await;
-    let path = place.full(&format!("$core/secrets?watch=1&resourceVersion={}", version(&before)));
-    let mut watch = place.client.watch(&path).await;
-    place.ask("DELETE $core/secrets/a", "").await;
+    let fixture = Fixture::new("deletions").await;
+    fixture.make("$core/secrets", &[json!({"metadata": {"name": "a"}, "data": {"k": "vvvv"}})]).await;
+    let before = fixture.get("$core/secrets/a").await;
+    let path = fixture.full(&format!("$core/secrets?watch=1&resourceVersion={}", version(&before)));
+    let mut watch = fixture.client.watch(&path).await;
+    fixture.ask("DELETE $core/secrets/a", "").await;
     let event = watch.next().await.unwrap();
     let mut want = before.clone();
     want["metadata"]["resourceVersion"] = event["object"]["metadata"]["resourceVersion"].clone();
-    assert_eq!((&event["type"], &event["object"]), (&json!("DELETED"), &want), "§8.7");
-    assert!(version(&event["object"]) > version(&before), "§8.7");
-    // The same to one who comes later, or asks for the collection at that version.
-    let mut late = place.client.watch(&path).await;
-    assert_eq!(late.next().await.unwrap(), event, "§8.7");
+    assert_eq!((&event["type"], &event["object"]), (&json!("DELETED"), &want), "watch-events");
+    assert!(version(&event["object"]) > version(&before), "watch-events");
+    // The same for a later watcher, and for the collection at that version.
+    let mut late = fixture.client.watch(&path).await;
+    assert_eq!(late.next().await.unwrap(), event, "watch-events");
     let gone = version(&event["object"]);
     for (at, items) in [(gone - 1, 1), (gone, 0)] {
-        let list = place.get(&format!("$core/secrets?resourceVersion={at}&resourceVersionMatch=Exact")).await;
-        assert_eq!(list["items"].as_array().unwrap().len(), items, "§8.2 {at}");
+        let list =
+            fixture.get(&format!("$core/secrets?resourceVersion={at}&resourceVersionMatch=Exact")).await;
+        assert_eq!(list["items"].as_array().unwrap().len(), items, "read-consistency {at}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn watches_end_when_told_and_clean() {
-    let place = Place::new("ends").await;
-    place.make("$core/secrets", &[map("a")]).await;
+async fn watches_end_cleanly_at_their_timeout() {
+    let fixture = Fixture::new("ends").await;
+    fixture.make("$core/secrets", &[map("a")]).await;
     for (query, least, most, events) in [
         ("timeoutSeconds=1", 900, 5_000, vec!["ADDED"]),
         ("timeoutSeconds=-1", 0, 1_000, vec!["ADDED"]),
         ("timeoutSeconds=1&sendInitialEvents=false&resourceVersionMatch=NotOlderThan", 900, 5_000, vec![]),
     ] {
         let start = Instant::now();
-        let mut watch = place.client.watch(&place.full(&format!("$core/secrets?watch=1&{query}"))).await;
+        let mut watch = fixture.client.watch(&fixture.full(&format!("$core/secrets?watch=1&{query}"))).await;
         let types: Vec<String> =
             rest(&mut watch).await.iter().map(|event| event["type"].as_str().unwrap().to_owned()).collect();
         let elapsed = start.elapsed().as_millis();
-        assert!((least..most).contains(&elapsed), "§8.8 {query}: {elapsed} ms");
-        assert_eq!(types, events, "§8.8 {query}");
+        assert!((least..most).contains(&elapsed), "watch-transport {query}: {elapsed} ms");
+        assert_eq!(types, events, "watch-transport {query}");
     }
-    // Before its time is over a watch says how far it has seen.
-    let mut watch = place.client.watch(&place.full("$core/secrets?watch=1&timeoutSeconds=3&allowWatchBookmarks=1&sendInitialEvents=0&resourceVersionMatch=NotOlderThan")).await;
-    place.make("$core/configmaps", &[map("elsewhere")]).await;
-    let seen = place.version("$core/configmaps/elsewhere").await;
-    let told = rest(&mut watch).await;
-    assert_eq!((told.len(), &told[0]["type"]), (1, &json!("BOOKMARK")), "§8.7 {told:?}");
+    // Before its end a watch sends a bookmark.
+    let mut watch = fixture.client.watch(&fixture.full("$core/secrets?watch=1&timeoutSeconds=3&allowWatchBookmarks=1&sendInitialEvents=0&resourceVersionMatch=NotOlderThan")).await;
+    fixture.make("$core/configmaps", &[map("elsewhere")]).await;
+    let seen = fixture.version("$core/configmaps/elsewhere").await;
+    let seen_events = rest(&mut watch).await;
+    assert_eq!(
+        (seen_events.len(), &seen_events[0]["type"]),
+        (1, &json!("BOOKMARK")),
+        "watch-events {seen_events:?}"
+    );
     assert!(
-        version(&told[0]["object"]) >= seen && told[0]["object"]["metadata"]["annotations"].is_null(),
-        "§8.7"
+        version(&seen_events[0]["object"]) >= seen
+            && seen_events[0]["object"]["metadata"]["annotations"].is_null(),
+        "watch-events"
     );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_known_to_be_wrong_before_a_watch_is_a_plain_error() {
-    let place = Place::new("refused").await;
+async fn errors_before_a_watch_are_ordinary_responses() {
+    let fixture = Fixture::new("refused").await;
     let options = |text: &str| format!("422 Invalid: ListOptions.meta.k8s.io \"\" is invalid: {text}");
     let rows = [
         (
-            "8.1",
+            "list-options",
             "&sendInitialEvents=true",
             options(
                 "resourceVersionMatch: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
             ),
         ),
         (
-            "8.1",
+            "list-options",
             "&resourceVersionMatch=NotOlderThan",
             options(
                 "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
             ),
         ),
         (
-            "8.1",
+            "list-options",
             "&sendInitialEvents=1&resourceVersionMatch=Exact",
             options(
                 "[resourceVersionMatch: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan, resourceVersionMatch: Unsupported value: \"Exact\": supported values: \"NotOlderThan\"]",
             ),
         ),
         (
-            "8.1",
+            "list-options",
             "&sendInitialEvents=1&resourceVersionMatch=NotOlderThan&continue=x",
             options(
                 "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden when continue is provided",
             ),
         ),
-        ("8.1", "&resourceVersion=x", "400 BadRequest: …".to_owned()),
-        ("4.3", "&labelSelector=%21%21", "400 BadRequest: …".to_owned()),
-        ("4.3", "&fieldSelector=data.k%3Dv", "400 BadRequest: …".to_owned()),
+        ("list-options", "&resourceVersion=x", "400 BadRequest: …".to_owned()),
+        ("selectors", "&labelSelector=%21%21", "400 BadRequest: …".to_owned()),
+        ("selectors", "&fieldSelector=data.k%3Dv", "400 BadRequest: …".to_owned()),
         (
-            "4.1",
+            "query-parameters",
             "&timeoutSeconds=soon",
             "400 BadRequest: strconv.ParseInt: parsing \"soon\": invalid syntax".to_owned(),
         ),
-        ("9.1", " | Accept: text/html", "406 NotAcceptable: …".to_owned()),
+        ("accept", " | Accept: text/html", "406 NotAcceptable: …".to_owned()),
     ];
     let rows: Vec<(&str, String, String)> = rows
         .into_iter()
@@ -249,7 +257,7 @@ async fn what_is_known_to_be_wrong_before_a_watch_is_a_plain_error() {
         .collect();
     let rows: Vec<_> =
         rows.iter().map(|(section, request, want)| (*section, request.as_str(), "", want.as_str())).collect();
-    place.check(&rows).await;
+    fixture.check(&rows).await;
     // `watch` is true unless it is false.
     for (query, stream) in [
         ("watch", true),
@@ -259,16 +267,16 @@ async fn what_is_known_to_be_wrong_before_a_watch_is_a_plain_error() {
         ("watch=False", false),
         ("watch=false&watch=true", false),
     ] {
-        let reply = place.ask(&format!("GET $core/secrets?{query}&timeoutSeconds=-1"), "").await;
+        let reply = fixture.ask(&format!("GET $core/secrets?{query}&timeoutSeconds=-1"), "").await;
         let want = if stream { "200" } else { "200 SecretList" };
-        assert_eq!(outcome(&reply), want, "§19.6 {query}");
+        assert_eq!(outcome(&reply), want, "query-parameters {query}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_old_paths_watch_as_the_parameter_does() {
-    let place = Place::new("legacy").await;
-    place.make("$core/secrets", &[map("a"), map("b")]).await;
+    let fixture = Fixture::new("legacy").await;
+    fixture.make("$core/secrets", &[map("a"), map("b")]).await;
     for (path, want) in [
         ("/api/v1/watch/namespaces/$ns/secrets", vec!["ADDED a", "ADDED b"]),
         ("/api/v1/watch/namespaces/$ns/secrets/a", vec!["ADDED a"]),
@@ -277,8 +285,9 @@ async fn the_old_paths_watch_as_the_parameter_does() {
         ("/api/v1/watch/namespaces/$ns/secrets?labelSelector=none", vec![]),
     ] {
         let separator = if path.contains('?') { '&' } else { '?' };
-        let mut watch = place.client.watch(&place.full(&format!("{path}{separator}timeoutSeconds=-1"))).await;
-        let told: Vec<String> = rest(&mut watch)
+        let mut watch =
+            fixture.client.watch(&fixture.full(&format!("{path}{separator}timeoutSeconds=-1"))).await;
+        let seen_events: Vec<String> = rest(&mut watch)
             .await
             .iter()
             .map(|event| {
@@ -289,13 +298,13 @@ async fn the_old_paths_watch_as_the_parameter_does() {
                 )
             })
             .collect();
-        assert_eq!(told, want, "§3.2 {path}");
+        assert_eq!(seen_events, want, "request-info {path}");
     }
-    let mut watch = place.client.watch(&place.full("/api/v1/watch/namespaces/$ns")).await;
-    assert_eq!(events(&mut watch, 1).await, [format!("ADDED {}", place.ns)], "§3.2");
-    place
+    let mut watch = fixture.client.watch(&fixture.full("/api/v1/watch/namespaces/$ns")).await;
+    assert_eq!(events(&mut watch, 1).await, [format!("ADDED {}", fixture.ns)], "request-info");
+    fixture
         .check(&[(
-            "4.3",
+            "selectors",
             "GET /api/v1/watch/namespaces/$ns/secrets/a?fieldSelector=metadata.name%3Db",
             "",
             "400 BadRequest: fieldSelector metadata.name doesn't match requested name",
@@ -305,27 +314,27 @@ async fn the_old_paths_watch_as_the_parameter_does() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_stream_is_chunked_json_and_starts_at_once() {
-    let place = Place::new("stream").await;
-    let path = place.full("$core/secrets?watch=1");
+    let fixture = Fixture::new("stream").await;
+    let path = fixture.full("$core/secrets?watch=1");
     let response =
-        tokio::time::timeout(Duration::from_secs(5), place.client.another().open("GET", &path, &[], b""))
+        tokio::time::timeout(Duration::from_secs(5), fixture.client.another().open("GET", &path, &[], b""))
             .await
             .expect("the head does not wait for an event");
-    assert_eq!(response.headers()["content-type"], "application/json", "§8.8");
-    assert_eq!(response.headers()["transfer-encoding"], "chunked", "§8.8");
+    assert_eq!(response.headers()["content-type"], "application/json", "watch-transport");
+    assert_eq!(response.headers()["transfer-encoding"], "chunked", "watch-transport");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_watcher_sees_every_event_once_and_in_order() {
-    let place = Place::new("everyone").await;
-    let start = version(&place.get("$core/secrets").await);
-    let path = place.full(&format!("$core/secrets?watch=1&resourceVersion={start}"));
+    let fixture = Fixture::new("everyone").await;
+    let start = version(&fixture.get("$core/secrets").await);
+    let path = fixture.full(&format!("$core/secrets?watch=1&resourceVersion={start}"));
     let mut watches = Vec::new();
     for _ in 0..5 {
-        watches.push(place.client.watch(&path).await);
+        watches.push(fixture.client.watch(&path).await);
     }
     let writers = (0..4).map(|writer| {
-        let (client, path) = (place.client.another(), place.full("$core/secrets"));
+        let (client, path) = (fixture.client.another(), fixture.full("$core/secrets"));
         async move {
             for n in 0..10 {
                 let name = format!("w{writer}-{n}");
@@ -336,38 +345,41 @@ async fn every_watcher_sees_every_event_once_and_in_order() {
         }
     });
     futures_util::future::join_all(writers).await;
-    let mut told = Vec::new();
+    let mut seen_events = Vec::new();
     for watch in &mut watches {
         let mut seen = Vec::new();
         for _ in 0..120 {
             let (kind, name, version) = watch.expect().await;
             seen.push((version.parse::<u64>().unwrap(), kind, name));
         }
-        assert!(seen.is_sorted_by(|(a, ..), (b, ..)| a < b), "§8.7: strictly by version");
-        told.push(seen);
+        assert!(seen.is_sorted_by(|(a, ..), (b, ..)| a < b), "watch-events: strictly by version");
+        seen_events.push(seen);
     }
-    assert!(told.windows(2).all(|pair| pair[0] == pair[1]), "§8.7: the same to everyone");
-    let mut late = place.client.watch(&path).await;
-    for (version, kind, name) in &told[0] {
+    assert!(
+        seen_events.windows(2).all(|pair| pair[0] == pair[1]),
+        "watch-events: the same for every watcher"
+    );
+    let mut late = fixture.client.watch(&path).await;
+    for (version, kind, name) in &seen_events[0] {
         assert_eq!(
             late.expect().await,
             (kind.clone(), name.clone(), version.to_string()),
-            "§8.6: history is what was told live"
+            "watch-start: history equals the live events"
         );
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_watcher_that_reads_nothing_for_a_while_loses_nothing() {
-    let place = Place::new("slow").await;
-    let start = version(&place.get("$core/secrets").await);
+    let fixture = Fixture::new("slow").await;
+    let start = version(&fixture.get("$core/secrets").await);
     let mut slow =
-        place.client.watch(&place.full(&format!("$core/secrets?watch=1&resourceVersion={start}"))).await;
-    // Well beyond what sockets and connections buffer.
+        fixture.client.watch(&fixture.full(&format!("$core/secrets?watch=1&resourceVersion={start}"))).await;
+    // More than sockets and connections buffer.
     let filler = "x".repeat(100_000);
-    place.make("$core/secrets", &[map("a")]).await;
+    fixture.make("$core/secrets", &[map("a")]).await;
     for n in 0..150 {
-        let reply = place
+        let reply = fixture
             .ask(
                 "PATCH $core/secrets/a",
                 &json!({"data": {"n": format!("{n:04}"), "filler": filler}}).to_string(),
@@ -381,13 +393,13 @@ async fn a_watcher_that_reads_nothing_for_a_while_loses_nothing() {
         assert_eq!(
             (&event["type"], &event["object"]["data"]["n"]),
             (&json!("MODIFIED"), &json!(format!("{n:04}"))),
-            "§8.7"
+            "watch-events"
         );
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_watch_goes_on_where_it_was_after_the_server_was_killed() {
+async fn a_watch_resumes_after_the_server_was_killed() {
     let mut server = Server::start(Options::default()).await;
     let maps = "/api/v1/namespaces/default/secrets";
     let mut seen = Vec::new();
@@ -399,7 +411,7 @@ async fn a_watch_goes_on_where_it_was_after_the_server_was_killed() {
             let name = format!("m{round}-{n}");
             assert_eq!(client.post(maps, &map(&name)).await.status, 201);
         }
-        // Only some of the events are read before the power fails.
+        // Only some of the events are read before the process is killed.
         for _ in 0..2 {
             let (kind, name, at) = watch.expect().await;
             seen.push(format!("{kind} {name}"));
@@ -415,30 +427,30 @@ async fn a_watch_goes_on_where_it_was_after_the_server_was_killed() {
         seen.push(format!("{kind} {name}"));
     }
     let want: Vec<String> = (0..9).map(|n| format!("ADDED m{}-{}", n / 3, n % 3)).collect();
-    assert_eq!(seen, want, "§8.6: each event once, in order");
+    assert_eq!(seen, want, "watch-start: each event once, in order");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tables_describe_their_columns_once() {
-    let place = Place::new("tables").await;
-    place.make("$core/secrets", &[map("a")]).await;
+    let fixture = Fixture::new("tables").await;
+    fixture.make("$core/secrets", &[map("a")]).await;
     let table = "application/json;as=Table;g=meta.k8s.io;v=v1";
-    let path = place.full("$core/secrets?watch=1");
-    let response = place.client.another().open("GET", &path, &[("accept", table)], b"").await;
+    let path = fixture.full("$core/secrets?watch=1");
+    let response = fixture.client.another().open("GET", &path, &[("accept", table)], b"").await;
     let mut watch = Watch::new(response);
-    place.ask("PATCH $core/secrets/a", r#"{"data":{"k":"vvvv"}}"#).await;
+    fixture.ask("PATCH $core/secrets/a", r#"{"data":{"k":"vvvv"}}"#).await;
     for (kind, columns) in [("ADDED", true), ("MODIFIED", false)] {
         let event = watch.next().await.unwrap();
         let object = &event["object"];
-        assert_eq!((&event["type"], &object["kind"]), (&json!(kind), &json!("Table")), "§8.8");
-        assert_eq!(object["columnDefinitions"].is_array(), columns, "§8.8 {event}");
-        assert_eq!(object["rows"].as_array().unwrap().len(), 1, "§8.8");
-        assert_eq!(object["rows"][0]["cells"][0], "a", "§8.8");
+        assert_eq!((&event["type"], &object["kind"]), (&json!(kind), &json!("Table")), "watch-transport");
+        assert_eq!(object["columnDefinitions"].is_array(), columns, "watch-transport {event}");
+        assert_eq!(object["rows"].as_array().unwrap().len(), 1, "watch-transport");
+        assert_eq!(object["rows"][0]["cells"][0], "a", "watch-transport");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_event_is_rendered_once_for_all_who_see_it_alike() {
+async fn an_event_is_encoded_once_for_watchers_with_the_same_representation() {
     const WATCHERS: u64 = 20;
     const WRITES: u64 = 30;
     let server = Server::start(Options::default()).await;
@@ -463,7 +475,7 @@ async fn an_event_is_rendered_once_for_all_who_see_it_alike() {
     for n in 0..WRITES {
         assert_eq!(server.client().post(path, &map(&format!("m{n}"))).await.status, 201);
     }
-    // Every watcher is sent the same bytes as the others of its form, up to the last object.
+    // Watchers of one form all get the same bytes, up to the last object.
     let last = format!("m{}", WRITES - 1);
     let mut first_of: std::collections::HashMap<&str, Vec<u8>> = std::collections::HashMap::new();
     for (accept, mut body) in streams {
@@ -476,7 +488,7 @@ async fn an_event_is_rendered_once_for_all_who_see_it_alike() {
         }
         let first = first_of.entry(accept).or_insert_with(|| all.clone());
         let common = first.len().min(all.len());
-        assert_eq!(first[..common], all[..common], "§8.7: the same to everyone");
+        assert_eq!(first[..common], all[..common], "watch-events: the same for every watcher");
     }
     let rendered = metric(&server, "apiserver_watch_events_rendered_total").await - rendered;
     let sent = metric(&server, "apiserver_watch_events_sent_total").await - sent;
@@ -501,11 +513,11 @@ async fn frame(socket: &mut (impl tokio::io::AsyncRead + Unpin)) -> (u8, Vec<u8>
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_watch_may_be_a_websocket() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    let place = Place::new("websocket").await;
-    place.make("$core/secrets", &[map("a")]).await;
+    let fixture = Fixture::new("websocket").await;
+    fixture.make("$core/secrets", &[map("a")]).await;
     for (accept, first_byte) in [("application/json", 0x81), ("application/vnd.kubernetes.protobuf", 0x82)] {
-        let mut socket = place.client.connect().await.unwrap();
-        let path = place.full("$core/secrets?watch=1");
+        let mut socket = fixture.client.connect().await.unwrap();
+        let path = fixture.full("$core/secrets?watch=1");
         let request = format!(
             "GET {path} HTTP/1.1\r\nHost: x\r\nAccept: {accept}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
              Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
@@ -516,34 +528,41 @@ async fn a_watch_may_be_a_websocket() {
             head.push(socket.read_u8().await.unwrap());
         }
         let head = String::from_utf8(head).unwrap().to_lowercase();
-        assert!(head.starts_with("http/1.1 101 "), "§8.8 {head}");
-        assert!(head.contains("sec-websocket-accept: s3pplmbitxaq9kygzzhzrbk+xoo=\r\n"), "§8.8 {head}");
+        assert!(head.starts_with("http/1.1 101 "), "watch-transport {head}");
+        assert!(
+            head.contains("sec-websocket-accept: s3pplmbitxaq9kygzzhzrbk+xoo=\r\n"),
+            "watch-transport {head}"
+        );
 
         let name = format!("new-{first_byte:x}");
-        place.make("$core/secrets", &[map(&name)]).await;
+        fixture.make("$core/secrets", &[map(&name)]).await;
         let mut seen: Vec<Vec<u8>> = Vec::new();
         while !String::from_utf8_lossy(seen.last().unwrap_or(&Vec::new())).contains(&name) {
             let (first, payload) = frame(&mut socket).await;
-            assert_eq!(first, first_byte, "§8.8: text in JSON, binary in protobuf");
+            assert_eq!(first, first_byte, "watch-transport: text in JSON, binary in protobuf");
             seen.push(payload);
         }
-        // One event a frame; protobuf begins with the event itself, not with a length.
+        // One event per frame; protobuf begins with the event itself, without a length.
         for event in &seen {
             match first_byte {
-                0x81 => assert_eq!(serde_json::from_slice::<Value>(event).unwrap()["type"], "ADDED", "§8.8"),
-                _ => assert_eq!(&event[..7], b"\x0a\x05ADDED", "§8.8"),
+                0x81 => assert_eq!(
+                    serde_json::from_slice::<Value>(event).unwrap()["type"],
+                    "ADDED",
+                    "watch-transport"
+                ),
+                _ => assert_eq!(&event[..7], b"\x0a\x05ADDED", "watch-transport"),
             }
         }
-        // The client closes, and is answered in kind.
+        // The client closes, and gets a close in return.
         socket.write_all(&[0x88, 0x80, 1, 2, 3, 4]).await.unwrap();
-        assert_eq!(frame(&mut socket).await, (0x88, 1000_u16.to_be_bytes().to_vec()), "§8.8");
+        assert_eq!(frame(&mut socket).await, (0x88, 1000_u16.to_be_bytes().to_vec()), "watch-transport");
     }
-    // Whoever asks for less than all of it gets an ordinary watch.
-    let plain = place
+    // An incomplete upgrade gets an ordinary watch.
+    let plain = fixture
         .ask(
             "GET $core/secrets?watch=1&timeoutSeconds=-1 | Upgrade: websocket | Sec-WebSocket-Version: 13",
             "",
         )
         .await;
-    assert_eq!(plain.status, 200, "§8.8");
+    assert_eq!(plain.status, 200, "watch-transport");
 }

@@ -1,11 +1,12 @@
-//! YAML in requests and responses (semantics §9.1–9.3, §9.5), over the wire.
+//! YAML in requests and responses (docs/api/encodings.md#accept, #content-type, #json-and-yaml-output,
+//! #strict-decoding), over the wire.
 
 use serde_json::{Value, json};
 use tests::Reply;
 
-use crate::place::Place;
+use crate::fixture::Fixture;
 
-/// A body of many of YAML's forms: anchors, merges, block scalars, words that YAML 1.1 makes booleans.
+/// A body with many of YAML's forms: anchors, merges, block scalars, words that are booleans in YAML 1.1.
 const MAP: &str = "\
 # comment
 apiVersion: v1
@@ -29,9 +30,9 @@ binaryData:
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bodies_may_be_yaml() {
-    let place = Place::new("yaml").await;
+    let fixture = Fixture::new("yaml").await;
     let yaml = "Content-Type: application/yaml";
-    let created = place.ask(&format!("POST $core/configmaps | {yaml}"), MAP).await;
+    let created = fixture.ask(&format!("POST $core/configmaps | {yaml}"), MAP).await;
     assert_eq!(created.status, 201, "{}", created.text());
     let object = created.json();
     assert_eq!(object["data"], json!({"literal": "a\nb\n", "quoted": "1_000"}));
@@ -39,72 +40,72 @@ async fn bodies_may_be_yaml() {
     assert_eq!(object["metadata"]["labels"], json!({"app": "web", "on": "yes"}));
     assert_eq!(object["metadata"]["annotations"], json!({"app": "web", "on": "yes", "folded": "one two"}));
 
-    place
+    fixture
         .check(&[
             (
-                "9.2",
+                "content-type",
                 "PUT $core/configmaps/forms | Content-Type: application/yaml; charset=utf-8",
                 "metadata: {name: forms}\ndata: {a: b}",
                 "200 ConfigMap",
             ),
-            ("9.2", &format!("POST $core/configmaps | {yaml}"), r#"{"metadata": {"name": "json"}}"#, "201 ConfigMap"),
+            ("content-type", &format!("POST $core/configmaps | {yaml}"), r#"{"metadata": {"name": "json"}}"#, "201 ConfigMap"),
             (
-                "9.5",
+                "strict-decoding",
                 &format!("POST $core/configmaps?fieldValidation=Strict | {yaml}"),
                 "metadata:\n  name: strict\n  name: twice\ndata: {a: b}\nmore: 1\n",
                 "400 BadRequest: ConfigMap in version \"v1\" cannot be handled as a ConfigMap: strict decoding error: yaml: unmarshal errors:\n  line 3: key \"name\" already set in map, unknown field \"more\"",
             ),
             (
-                "9.5",
+                "strict-decoding",
                 &format!("POST $core/configmaps?fieldValidation=Ignore | {yaml}"),
                 "metadata:\n  name: once\n  name: twice\nmore: 1\n",
                 "201 ConfigMap",
             ),
             (
-                "5.1",
+                "create",
                 &format!("POST $core/configmaps | {yaml}"),
                 "a: b: c",
                 "400 BadRequest: the object provided is unrecognized (must be of type ConfigMap): yaml: line 1: …",
             ),
             (
-                "5.1",
+                "create",
                 &format!("POST $core/configmaps | {yaml}"),
                 "kind: Pod\napiVersion: v1",
                 "400 BadRequest: Pod in version \"v1\" cannot be handled as a ConfigMap: …",
             ),
             (
-                "5.1",
+                "create",
                 &format!("POST $core/configmaps | {yaml}"),
                 "kind: ConfigMap\napiVersion: v1\ndata: [1]",
                 "400 BadRequest: ConfigMap in version \"v1\" cannot be handled as a ConfigMap: json: cannot unmarshal array into Go struct field ConfigMap.data of type map[string]string",
             ),
             (
-                "9.2",
+                "content-type",
                 &format!("POST $core/configmaps | {yaml}"),
                 "a: &a [x]\nb: [*a, *a]\nmetadata: {name: two}\n---\nmetadata: {name: documents}",
                 "400 BadRequest: the object provided is unrecognized (must be of type ConfigMap): yaml: expected a single document (613a…",
             ),
             (
-                "4.2",
+                "options",
                 &format!("DELETE $core/configmaps/forms | {yaml}"),
                 "preconditions: {uid: other}",
                 "409 Conflict: …",
             ),
             (
-                "4.2",
+                "options",
                 &format!("DELETE $core/configmaps/forms | {yaml}"),
                 "kind: DeleteOptions\napiVersion: v1\ndryRun: [Some]",
                 "422 Invalid: DeleteOptions.meta.k8s.io \"\" is invalid: dryRun: Unsupported value: [\"Some\"]: supported values: \"All\"",
             ),
-            ("4.2", &format!("DELETE $core/configmaps/forms | {yaml}"), "propagationPolicy: Background", "200 Success"),
+            ("options", &format!("DELETE $core/configmaps/forms | {yaml}"), "propagationPolicy: Background", "200 Success"),
             (
-                "9.2",
+                "content-type",
                 "PATCH $core/configmaps/json | Content-Type: application/yaml",
                 "data: {}",
                 "415 UnsupportedMediaType: …",
             ),
             (
-                "9.2",
+                "content-type",
                 "POST $core/configmaps | Content-Type: application/x-yaml",
                 "{}",
                 "415 UnsupportedMediaType: the body of the request was in an unknown format - accepted media types include: application/json, application/yaml, application/vnd.kubernetes.protobuf",
@@ -112,7 +113,7 @@ async fn bodies_may_be_yaml() {
         ])
         .await;
 
-    let warned = place
+    let warned = fixture
         .ask(
             &format!("POST $core/configmaps | {yaml}"),
             "metadata:\n  name: warned\ndata: {a: 1, a: b}\ndata:\n  a: c\nmore: 1",
@@ -129,7 +130,7 @@ async fn bodies_may_be_yaml() {
     );
 }
 
-/// The JSON of a YAML answer.
+/// The JSON of a YAML response.
 fn read(reply: &Reply) -> Value {
     assert_eq!(reply.header_all("content-type"), ["application/yaml"], "{}", reply.text());
     let document =
@@ -142,82 +143,85 @@ fn read(reply: &Reply) -> Value {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_answer_but_a_watch_may_be_yaml() {
-    let place = Place::new("yaml").await;
-    // More than one chunk of a stream, with texts that must be quoted or laid out.
+    let fixture = Fixture::new("yaml").await;
+    // More than one chunk of a stream, with texts that need quotes or block style.
     let texts = ["yes", "a: b", "line\nline\n", "\u{2028}", "1_000", "", "ü", "#", " x "];
     for (at, text) in texts.into_iter().enumerate() {
         let long = "0123456789".repeat(1500);
         let map = json!({"metadata": {"name": format!("m{at}")}, "data": {"text": text, "long": long}});
-        place.make("$core/configmaps", &[map]).await;
+        fixture.make("$core/configmaps", &[map]).await;
     }
     let meta = "v=v1;g=meta.k8s.io";
     for (section, request) in [
-        ("9.3", "GET $core/configmaps"),
-        ("9.3", "GET $core/configmaps/m1"),
-        ("9.3", "GET $core/configmaps?fieldSelector=metadata.name%3Dnone"),
-        ("8.4", "GET $core/configmaps?limit=3"),
-        ("1.5", "GET $core/configmaps/none"),
-        ("1.5", "GET $core/configmaps?limit=x"),
+        ("json-and-yaml-output", "GET $core/configmaps"),
+        ("json-and-yaml-output", "GET $core/configmaps/m1"),
+        ("json-and-yaml-output", "GET $core/configmaps?fieldSelector=metadata.name%3Dnone"),
+        ("continue-tokens", "GET $core/configmaps?limit=3"),
+        ("encoding-of-errors", "GET $core/configmaps/none"),
+        ("encoding-of-errors", "GET $core/configmaps?limit=x"),
     ] {
-        let want = place.ask(&format!("{request} | Accept: application/json"), "").await;
-        let got = place.ask(&format!("{request} | Accept: application/yaml"), "").await;
-        assert_eq!(got.status, want.status, "§{section} {request}");
-        assert_eq!(read(&got), want.json(), "§{section} {request}");
+        let want = fixture.ask(&format!("{request} | Accept: application/json"), "").await;
+        let got = fixture.ask(&format!("{request} | Accept: application/yaml"), "").await;
+        assert_eq!(got.status, want.status, "{section} {request}");
+        assert_eq!(read(&got), want.json(), "{section} {request}");
     }
     for (section, request, parameters) in [
-        ("9.4", "GET $core/configmaps", format!("as=Table;{meta}")),
-        ("9.4", "GET $core/configmaps?includeObject=None", format!("as=Table;{meta}")),
-        ("9.4", "GET $core/configmaps/m1?includeObject=Object", format!("as=Table;{meta}")),
-        ("9.4", "GET $core/secrets", format!("as=Table;{meta}")),
-        ("9.1", "GET $core/configmaps", format!("as=PartialObjectMetadataList;{meta}")),
-        ("9.1", "GET $core/configmaps/m1", format!("as=PartialObjectMetadata;{meta}")),
+        ("tables", "GET $core/configmaps", format!("as=Table;{meta}")),
+        ("tables", "GET $core/configmaps?includeObject=None", format!("as=Table;{meta}")),
+        ("tables", "GET $core/configmaps/m1?includeObject=Object", format!("as=Table;{meta}")),
+        ("tables", "GET $core/secrets", format!("as=Table;{meta}")),
+        ("accept", "GET $core/configmaps", format!("as=PartialObjectMetadataList;{meta}")),
+        ("accept", "GET $core/configmaps/m1", format!("as=PartialObjectMetadata;{meta}")),
     ] {
-        // Ages move on between two questions.
+        // Ages change between two requests.
         let ageless = |mut answer: Value| {
             for row in answer["rows"].as_array_mut().into_iter().flatten() {
                 row["cells"].as_array_mut().unwrap().pop();
             }
             answer
         };
-        let want = place.ask(&format!("{request} | Accept: application/json;{parameters}"), "").await;
-        let got = place.ask(&format!("{request} | Accept: application/yaml;{parameters}"), "").await;
-        assert_eq!(got.status, 200, "§{section} {request}");
-        assert_eq!(ageless(read(&got)), ageless(want.json()), "§{section} {request}");
+        let want = fixture.ask(&format!("{request} | Accept: application/json;{parameters}"), "").await;
+        let got = fixture.ask(&format!("{request} | Accept: application/yaml;{parameters}"), "").await;
+        assert_eq!(got.status, 200, "{section} {request}");
+        assert_eq!(ageless(read(&got)), ageless(want.json()), "{section} {request}");
     }
 
-    let text = place
+    let text = fixture
         .ask("GET $core/configmaps?fieldSelector=metadata.name%3Dm0 | Accept: application/yaml", "")
         .await
         .text();
     let (head, rest) = text.split_once("    long: ").unwrap();
     assert_eq!(
         head, "apiVersion: v1\nitems:\n- data:\n",
-        "semantics §9.3: members sorted, lists at their key's edge"
+        "json-and-yaml-output: members sorted, lists at their key's edge"
     );
     assert!(
         rest.contains("    text: \"yes\"\n")
             && rest.contains("\nkind: ConfigMapList\nmetadata:\n  resourceVersion: ")
     );
-    let empty = place.ask("GET $core/pods | Accept: application/yaml", "").await.text();
+    let empty = fixture.ask("GET $core/pods | Accept: application/yaml", "").await.text();
     assert!(
         empty.starts_with("apiVersion: v1\nitems: []\nkind: PodList\nmetadata:\n  resourceVersion: \""),
         "{empty}"
     );
 
-    // Writes answer in YAML too, gzip works on it, and a watch is refused before it begins (semantics §8.8).
-    let created =
-        place.ask("POST $core/configmaps | Accept: application/yaml", r#"{"metadata":{"name":"new"}}"#).await;
+    // Writes answer in YAML too, gzip applies, and a watch is refused before it begins
+    // (docs/api/watches.md#watch-transport).
+    let created = fixture
+        .ask("POST $core/configmaps | Accept: application/yaml", r#"{"metadata":{"name":"new"}}"#)
+        .await;
     assert_eq!((created.status, &read(&created)["kind"]), (201, &json!("ConfigMap")));
     let scale = json!({"metadata": {"name": "rs"}, "spec": {"selector": {"matchLabels": {"a": "b"}},
         "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}}});
-    place.make("$apps/replicasets", &[scale]).await;
-    let scale = place.ask("GET $apps/replicasets/rs/scale | Accept: application/yaml", "").await;
+    fixture.make("$apps/replicasets", &[scale]).await;
+    let scale = fixture.ask("GET $apps/replicasets/rs/scale | Accept: application/yaml", "").await;
     assert_eq!(read(&scale)["spec"], json!({"replicas": 1}));
-    let gzip = place.ask("GET $core/configmaps | Accept: application/yaml | Accept-Encoding: gzip", "").await;
+    let gzip =
+        fixture.ask("GET $core/configmaps | Accept: application/yaml | Accept-Encoding: gzip", "").await;
     assert_eq!(gzip.header_all("content-encoding"), ["gzip"]);
     let streams = "only the following media types are accepted: application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
     for request in ["GET $core/configmaps?watch=true", "GET /api/v1/watch/namespaces/$ns/configmaps"] {
-        let refused = place.ask(&format!("{request} | Accept: application/yaml"), "").await;
+        let refused = fixture.ask(&format!("{request} | Accept: application/yaml"), "").await;
         let status = read(&refused);
         assert_eq!((refused.status, &status["message"]), (406, &json!(streams)), "{request}");
     }

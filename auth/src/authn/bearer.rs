@@ -1,15 +1,15 @@
-//! The `Authorization` header: which of its forms carry a bearer token (semantics §13.1, §19 item 16).
+//! Parses the `Authorization` header into a bearer token, if it holds one (docs/api/authentication.md#bearer-tokens).
 //!
-//! A wrong token is an error later on; a header that is not a bearer header at all is as good as absent.
+//! A header of another form counts as absent; whether a token is valid is decided later.
 
-/// Told to a caller whose header is ignored because of a second space after the scheme.
+/// Warning to a client whose header is ignored because of a second space after the scheme.
 pub const EXTRA_SPACE_WARNING: &str =
     "the provided Authorization header contains extra space before the bearer token, and is ignored";
 
-/// What an `Authorization` header holds.
+/// Contents of an `Authorization` header.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Bearer<'r> {
-    /// Nothing for us: empty, another scheme, no token.
+    /// No bearer token: empty header, another scheme, or an empty token.
     Absent,
     /// Two spaces before the token: ignored, with [`EXTRA_SPACE_WARNING`].
     ExtraSpace,
@@ -36,7 +36,7 @@ mod tests {
 
     #[test]
     fn only_well_formed_bearer_headers_carry_a_token() {
-        // Semantics §13.1: header value, what it holds.
+        // docs/api/authentication.md#bearer-tokens: header value, result.
         for (header, want) in [
             ("Bearer abc", Bearer::Token("abc")),
             ("bEARER abc", Bearer::Token("abc")),

@@ -1,7 +1,7 @@
-//! The authenticators in their order, and what their answers add up to.
+//! The chain of authenticators: the order in which they are asked, and how their answers combine.
 //!
-//! The first success wins. When nobody succeeds, any error means 401: a wrong token or certificate never falls
-//! back to anonymous. Only a request that carried nothing anybody looked at is anonymous (semantics §13.1).
+//! The first success decides. Without a success, any error means 401: an invalid token or certificate never falls
+//! back to anonymous. Only a request without any credential is anonymous (docs/api/authentication.md#authenticators).
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,30 +14,30 @@ use super::service_account::TokenError;
 use super::x509::{CertificateError, ClientCertificates};
 use crate::identity::User;
 
-/// What a request says about its sender.
+/// The credentials of a request.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Credentials<'r> {
     /// The first `Authorization` header, as sent.
     pub authorization: Option<&'r str>,
-    /// The peer's certificate chain, leaf first. The handshake proved that the peer holds the leaf's key and
-    /// nothing else: the chain itself is judged here.
+    /// The peer's certificate chain, leaf first. The handshake proved only that the peer holds the leaf's key; the
+    /// authenticator verifies the chain.
     pub certificates: &'r [CertificateDer<'r>],
 }
 
 impl Credentials<'_> {
-    /// A warning that the answer should carry about these credentials.
+    /// A warning about these credentials that the response carries.
     pub fn warning(&self) -> Option<&'static str> {
         let header = self.authorization?;
         (bearer::parse(header) == Bearer::ExtraSpace).then_some(bearer::EXTRA_SPACE_WARNING)
     }
 }
 
-/// Who the sender is.
+/// The identity of a request.
 #[derive(Clone, Debug)]
 pub enum Authenticated {
-    /// Somebody who proved it.
+    /// A user proved by a credential.
     User(Arc<User>),
-    /// Nobody in particular, who showed no credential.
+    /// No credential was presented.
     Anonymous(Arc<User>),
 }
 
@@ -50,19 +50,19 @@ impl Authenticated {
     }
 }
 
-/// Why a request is answered with 401. Callers see only `Unauthorized`; the text is for logs and reviews.
+/// Why a request is answered with 401. Clients see only `Unauthorized`; the text is for logs and reviews.
 #[derive(Debug)]
 pub enum AuthnError {
-    /// A credential was shown and found wanting.
+    /// A credential was presented and refused.
     InvalidCredential {
-        /// What each authenticator that looked at it found, in order.
+        /// The errors of the authenticators that examined it, in order.
         causes: Vec<Cause>,
     },
-    /// No credential was shown, and anonymous requests are not allowed.
+    /// No credential was presented, and anonymous requests are not allowed.
     NoCredential,
 }
 
-/// What one authenticator found wrong.
+/// An authenticator's error.
 #[derive(Debug, thiserror::Error)]
 pub enum Cause {
     /// No authenticator knows the token.
@@ -71,7 +71,7 @@ pub enum Cause {
     /// The client certificate does not verify.
     #[error(transparent)]
     Certificate(#[from] CertificateError),
-    /// The token is a service account's and must not be accepted.
+    /// The token is a service account token and was refused.
     #[error(transparent)]
     ServiceAccount(#[from] TokenError),
 }
@@ -79,7 +79,7 @@ pub enum Cause {
 impl std::error::Error for AuthnError {}
 
 impl fmt::Display for AuthnError {
-    /// One cause as it is, several as `[a, b]`.
+    /// Formats one cause as is, several as `[a, b]`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             AuthnError::NoCredential => f.write_str("no credentials provided"),
@@ -97,13 +97,13 @@ impl fmt::Display for AuthnError {
     }
 }
 
-/// One way of knowing a bearer token.
+/// A kind of bearer token.
 pub trait TokenAuthenticator: Send + Sync {
-    /// The token's user; `None` if the token is not of this kind. A token that says whom it is for must be for
-    /// one of `target`; of no particular audience it is good for the server's own.
+    /// The token's user; `None` if the token is not of this kind. A token that names audiences must name one of
+    /// `target`; a token without audiences is valid for the server's own.
     ///
     /// # Errors
-    /// The token is of this kind and must not be accepted.
+    /// The token is of this kind and is refused.
     fn authenticate(
         &self,
         token: &str,
@@ -111,13 +111,14 @@ pub trait TokenAuthenticator: Send + Sync {
         now: SystemTime,
     ) -> Result<Option<Arc<User>>, Cause>;
 
-    /// Whether tokens of this kind say whom they are for.
+    /// Whether tokens of this kind name audiences.
     fn knows_audiences(&self) -> bool {
         false
     }
 }
 
-/// The chain of authenticators, asked in a fixed order whatever the order of the `with_` calls. Built once at start; cheap to share.
+/// The chain of authenticators, asked in a fixed order, independent of the order of the `with_` calls. Built once at
+/// start; cheap to share.
 #[derive(Default)]
 pub struct Authenticator {
     certificates: Option<Arc<ClientCertificates>>,
@@ -127,40 +128,41 @@ pub struct Authenticator {
 }
 
 impl Authenticator {
-    /// A chain that knows nobody.
+    /// A chain without authenticators.
     pub fn new() -> Authenticator {
         Authenticator::default()
     }
 
-    /// Knows users by client certificate. The caller keeps a handle to replace the CA bundle.
+    /// Adds client certificates. The caller keeps a handle to replace the CA bundle.
     #[must_use]
     pub fn with_certificates(mut self, certificates: Arc<ClientCertificates>) -> Authenticator {
         self.certificates = Some(certificates);
         self
     }
 
-    /// Names the audiences of the server itself (`--api-audiences`).
+    /// Sets the audiences of the server itself (`--api-audiences`).
     #[must_use]
     pub fn with_audiences(mut self, audiences: Vec<String>) -> Authenticator {
         self.audiences = audiences;
         self
     }
 
-    /// Adds a way of knowing bearer tokens, asked after those added before.
+    /// Adds a kind of bearer token, asked after those added before.
     #[must_use]
     pub fn with_tokens(mut self, tokens: impl TokenAuthenticator + 'static) -> Authenticator {
         self.tokens.push(Box::new(tokens));
         self
     }
 
-    /// Lets requests without credentials in as `system:anonymous` (spec §5.8).
+    /// Accepts requests without credentials as `system:anonymous` (docs/api/authentication.md#anonymous-requests).
     #[must_use]
     pub fn with_anonymous(mut self) -> Authenticator {
         self.anonymous = Some(Arc::new(User::anonymous()));
         self
     }
 
-    /// Says who sent a request. Takes microseconds, or one signature check for a credential not seen lately.
+    /// Authenticates a request. Takes microseconds, or one signature verification for a credential that is not
+    /// cached.
     ///
     /// # Errors
     /// The request must be answered with 401.
@@ -168,7 +170,7 @@ impl Authenticator {
         self.authenticate_at(credentials, SystemTime::now())
     }
 
-    /// [`Self::authenticate`] at a given time; no authenticator built so far has to wait for anything.
+    /// [`Self::authenticate`] at a given time; no authenticator waits for I/O.
     pub fn authenticate_at(
         &self,
         shown: &Credentials<'_>,
@@ -197,10 +199,10 @@ impl Authenticator {
         }
     }
 
-    /// The user of a token that was shown to one of `target`, as a token review asks.
+    /// The user of a token with one of the audiences `target`, as for a token review.
     ///
     /// # Errors
-    /// Nobody knows the token, or somebody refuses it. The first cause is always [`Cause::UnknownToken`].
+    /// No authenticator accepts the token. The first cause is always [`Cause::UnknownToken`].
     pub fn review_token(
         &self,
         token: &str,

@@ -1,6 +1,7 @@
-//! Who asks. Authenticators are tried in order; the first that knows the caller decides.
+//! Authentication: establishes the user of a request. The first authenticator that accepts a credential decides.
 //!
-//! `client certificate → bearer token (static file → service account) → anonymous` (semantics §13.1)
+//! `client certificate → bearer token (static file → service account) → anonymous`
+//! (docs/api/authentication.md#authenticators)
 
 pub mod bearer;
 mod chain;
@@ -16,8 +17,8 @@ use aws_lc_rs::digest;
 pub use chain::{Authenticated, Authenticator, AuthnError, Cause, Credentials, TokenAuthenticator};
 pub use signing::{KeyError, SigningKey, VerificationKey};
 
-/// The domain under which facts about users and tokens are named, for example `example.org` for
-/// `authentication.example.org/credential-id`. This crate spells no vendor name; its caller says which.
+/// The domain of keys about users and tokens: `example.org` gives `authentication.example.org/credential-id`. This
+/// crate contains no vendor names; the caller passes the domain.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct NameDomains {
     domain: String,
@@ -29,7 +30,7 @@ impl NameDomains {
         NameDomains { domain: domain.into() }
     }
 
-    /// Key of an extra fact about a user.
+    /// Key of an extra value of a user.
     pub fn extra(&self, fact: &str) -> String {
         format!("authentication.{}/{fact}", self.domain)
     }

@@ -1,13 +1,13 @@
-//! Tokens of service accounts: signed claims that name an account, and perhaps the pod, secret or node whose end
-//! ends the token too (semantics §13.4).
+//! Service account tokens: signed claims that name an account and optionally the pod, secret or node they are bound
+//! to (docs/api/authentication.md#service-account-tokens).
 //!
 //! ```text
 //! token ─ issuer ours? ─ signature (remembered by digest) ─ dates ─ audience ─ account ─ bound object ─► User
 //! ```
 //!
-//! Only the signature check is remembered. Dates, audiences and objects are looked at every time, so a deleted
-//! account or pod ends its tokens at once. Every claim that a check needs must be there: a token without `aud`
-//! or `exp` is refused, not waved through.
+//! Only the result of the signature check is cached. Dates, audiences and objects are checked at every use, so a
+//! token ends as soon as its account or pod is deleted. Every claim that a check needs is required: a token without
+//! `aud` or `exp` is refused.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -22,22 +22,22 @@ use super::{Cause, NameDomains, SigningKey, TokenAuthenticator, VerificationKey,
 use crate::identity::{User, service_account_groups, service_account_user};
 use crate::quote::QuotedList;
 
-/// How far clocks may disagree, and how long the tokens of a deleted object live on.
+/// Tolerated clock difference, and how long the tokens of a deleted object stay valid.
 const LEEWAY: Duration = Duration::from_secs(60);
 
-/// Most signatures remembered; each costs about 1 KiB.
+/// Most cached signature checks; each costs about 1 KiB.
 const REMEMBERED_MAX: usize = 8192;
 
-/// One life of a named object.
+/// One existence of a named object, from its creation to its deletion.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Incarnation {
     /// Its uid.
     pub uid: String,
-    /// When its deletion began, if it did.
+    /// Time of its deletion, if it is being deleted.
     pub deleted: Option<SystemTime>,
 }
 
-/// Where accounts and the objects that tokens are bound to are looked up. Must not wait for I/O.
+/// Looks up accounts and the objects that tokens are bound to. Must not wait for I/O.
 pub trait AccountSource: Send + Sync {
     /// The service account `name` in `namespace`.
     fn service_account(&self, namespace: &str, name: &str) -> Option<Incarnation>;
@@ -49,13 +49,13 @@ pub trait AccountSource: Send + Sync {
     fn node(&self, name: &str) -> Option<Incarnation>;
 }
 
-/// Why a token that says it is ours is refused.
+/// Why a token of this server's issuers is refused.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum TokenError {
-    /// None of our keys signed it.
+    /// No known key verifies the signature.
     #[error("service account token is not signed by a known key")]
     Signature,
-    /// The claims have not the form of ours.
+    /// The claims do not have the expected form.
     #[error("service account token claims are malformed: {0}")]
     Malformed(&'static str),
     /// Past `exp`.
@@ -67,30 +67,30 @@ pub enum TokenError {
     /// Before `iat`.
     #[error("service account token is issued in the future")]
     IssuedInFuture,
-    /// Meant for others.
+    /// None of the token's audiences is accepted here.
     #[error("token audiences {} is invalid for the target audiences {}", QuotedList(.token), QuotedList(.target))]
     Audience {
-        /// Whom the token is for.
+        /// The audiences of the token.
         token: Vec<String>,
-        /// Whom it was shown to.
+        /// The audiences that the check asked for.
         target: Vec<String>,
     },
-    /// The account, or the object the token is bound to, is gone.
+    /// The account or the bound object is gone.
     #[error("service account token has been invalidated")]
     Invalidated,
-    /// Another object of that name is there now.
+    /// Another object has the name now.
     #[error("{kind} UID ({current}) does not match claim ({claimed})")]
     OtherIncarnation {
-        /// Which object.
+        /// The kind of the object.
         kind: &'static str,
-        /// The uid it has.
+        /// Its current uid.
         current: String,
-        /// The uid the token names.
+        /// The uid in the token.
         claimed: String,
     },
 }
 
-/// The claim that tells whose token it is.
+/// The claim that names the account and the bound objects.
 #[derive(Deserialize)]
 struct Issuer {
     iss: String,
@@ -133,7 +133,7 @@ struct Private {
     warnafter: Option<u64>,
 }
 
-/// A named object at one of its lives.
+/// A named object and its uid.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Reference {
     /// Name of the object.
@@ -142,7 +142,7 @@ pub struct Reference {
     pub uid: String,
 }
 
-/// What a token with a good signature says.
+/// The verified contents of a token.
 struct Signed {
     subject: String,
     audiences: Vec<String>,
@@ -153,7 +153,7 @@ struct Signed {
     private: Private,
 }
 
-/// Knows service accounts by their tokens.
+/// The authenticator of service account tokens.
 pub struct ServiceAccountTokens {
     issuers: HashSet<String>,
     keys: Vec<VerificationKey>,
@@ -163,7 +163,7 @@ pub struct ServiceAccountTokens {
 }
 
 impl ServiceAccountTokens {
-    /// Tokens of any of `issuers`, signed by any of `keys`.
+    /// Accepts tokens of any of `issuers`, signed by any of `keys`.
     pub fn new(
         issuers: Vec<String>,
         keys: Vec<VerificationKey>,
@@ -179,10 +179,10 @@ impl ServiceAccountTokens {
         }
     }
 
-    /// The account of a token shown to `target`; `None` if it is not one of our issuers' tokens.
+    /// The account of a token with one of the audiences `target`; `None` if it is not a token of one of the issuers.
     ///
     /// # Errors
-    /// It is, and must not be accepted.
+    /// The token is of one of the issuers and is refused.
     pub fn verify(
         &self,
         token: &str,
@@ -198,7 +198,7 @@ impl ServiceAccountTokens {
         Ok(Some(Arc::new(self.user(&signed))))
     }
 
-    /// Takes the token apart and checks its signature, or remembers having done so.
+    /// Parses the token and verifies its signature, or takes both from the cache.
     fn signed(&self, token: &str) -> Result<Option<Arc<Signed>>, TokenError> {
         let digest = sha256(token.as_bytes());
         if let Some(signed) = self.signed.lock().get(&digest) {
@@ -257,7 +257,7 @@ impl ServiceAccountTokens {
         if let Some(pod) = &claimed.pod {
             check_object("pod", pod, self.accounts.pod(namespace, &pod.name), now)?;
         }
-        // Of a pod's token the node is a fact about the pod; a token bound to the node itself ends with it.
+        // For a pod's token the node describes the pod; a token bound to the node itself ends with the node.
         if let (Some(node), None, None) = (&claimed.node, &claimed.pod, &claimed.secret) {
             check_object("node", node, self.accounts.node(&node.name), now)?;
         }
@@ -340,33 +340,33 @@ fn seconds_of(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// Makes tokens for service accounts.
+/// Issues tokens for service accounts.
 pub struct TokenIssuer {
     issuer: String,
     key: SigningKey,
     domains: NameDomains,
 }
 
-/// What a new token shall say.
+/// Contents of a new token.
 #[derive(Clone, Debug)]
 pub struct TokenSpec {
     /// Namespace of the account.
     pub namespace: String,
     /// The account.
     pub account: Reference,
-    /// Whom the token is for; must not be empty, or nobody will accept it.
+    /// Audiences; a token without any is accepted nowhere.
     pub audiences: Vec<String>,
-    /// From when it holds.
+    /// Start of validity.
     pub issued: SystemTime,
-    /// For how long.
+    /// Length of validity.
     pub lifetime: Duration,
-    /// After how long its use should be noted in the audit record.
+    /// Age after which a use of the token is noted in the audit record.
     pub warn_after: Option<Duration>,
-    /// Pod whose end ends the token.
+    /// Pod that the token is bound to.
     pub pod: Option<Reference>,
-    /// Secret whose end ends the token.
+    /// Secret that the token is bound to.
     pub secret: Option<Reference>,
-    /// Node of the pod, or without pod and secret the node whose end ends the token.
+    /// Node of the pod, or, without pod and secret, the node that the token is bound to.
     pub node: Option<Reference>,
 }
 
@@ -377,27 +377,27 @@ pub struct Issued {
     pub token: String,
     /// Its id (`jti`), for the audit record.
     pub id: String,
-    /// Until when it holds, in seconds since 1970.
+    /// End of validity, in seconds since 1970.
     pub expires: u64,
 }
 
-/// The cryptography library gave no signature or no randomness.
+/// The cryptography library returned no signature or no randomness.
 #[derive(Debug, thiserror::Error)]
 #[error("signing a service account token failed")]
 pub struct IssueError;
 
 impl TokenIssuer {
-    /// Signs with `key` in the name of `issuer`.
+    /// Signs with `key` as `issuer`.
     pub fn new(issuer: impl Into<String>, key: SigningKey, domains: NameDomains) -> TokenIssuer {
         TokenIssuer { issuer: issuer.into(), key, domains }
     }
 
-    /// The public half of the key, which verifies what is issued here.
+    /// The public half of the key, which verifies the tokens issued here.
     pub fn public_key(&self) -> &VerificationKey {
         self.key.public()
     }
 
-    /// Makes a token. Costs one signature: tens of microseconds with an elliptic curve, a millisecond with RSA.
+    /// Issues a token. Costs one signature: tens of microseconds with an elliptic curve, a millisecond with RSA.
     ///
     /// # Errors
     /// The cryptography library failed.

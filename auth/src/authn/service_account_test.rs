@@ -1,4 +1,4 @@
-//! Service account tokens against semantics §13.4.
+//! Service account tokens against docs/api/authentication.md#service-account-tokens.
 
 use aws_lc_rs::encoding::{AsDer, EcPrivateKeyRfc5915Der};
 use aws_lc_rs::rand::SystemRandom;
@@ -184,7 +184,7 @@ fn a_token_ends_with_its_time_its_audience_and_its_objects() {
     }
 }
 
-/// Signs any header and claims, as only the holder of the key could.
+/// Signs arbitrary header and claims with the key.
 fn forge(key: &EcdsaKeyPair, header: &str, claims: &str) -> String {
     let signed = format!("{}.{}", URL_SAFE_NO_PAD.encode(header), URL_SAFE_NO_PAD.encode(claims));
     let signature = key.sign(&SystemRandom::new(), signed.as_bytes()).unwrap();
@@ -326,7 +326,8 @@ fn a_key_file_that_cannot_be_used_is_refused() {
 
 #[test]
 fn a_token_counts_for_its_audience_and_a_plain_one_for_this_server() {
-    // Semantics §13.1, §13.8: audiences of the review, whether each token is known.
+    // docs/api/authentication.md#authenticators, #identity-reviews: audiences of the review, whether each token is
+    // accepted.
     let by = issuer(&KeyPair::generate().unwrap().serialize_pem());
     let bound = by.issue(&TokenSpec { audiences: vec!["vault".to_owned()], ..spec() }).unwrap().token;
     let chain = crate::Authenticator::new()

@@ -1,8 +1,9 @@
-//! Keys and signatures of JSON web tokens in compact form: `base64url(header).base64url(claims).base64url(signature)`.
+//! Keys and digital signatures of JSON web tokens in compact form:
+//! `base64url(header).base64url(claims).base64url(signature)`.
 //!
-//! A key fixes its algorithm: what a token's header says is compared with the key, never used to choose how to
-//! verify. `none` and the shared-secret algorithms do not exist here. Signing and verifying is jsonwebtoken's
-//! work, except for ES512, an algorithm it does not have: that one is done here with the same cryptography below.
+//! A key fixes its algorithm: a token's header is compared with the key and never selects how to verify. `none` and
+//! the shared-secret algorithms do not exist here. jsonwebtoken signs and verifies, except for ES512, which it does
+//! not implement and which uses the same cryptography library directly.
 
 use std::collections::HashSet;
 
@@ -24,7 +25,7 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::sha256;
 
-/// Longest token looked at; ours are about 1 KiB, and anything is decoded before it is verified.
+/// Longest token accepted; ours are about 1 KiB, and the claims are decoded before the signature is verified.
 pub(super) const TOKEN_BYTES_MAX: usize = 16 << 10;
 
 /// Why a key file cannot be used.
@@ -33,18 +34,18 @@ pub enum KeyError {
     /// Not PEM.
     #[error("not a PEM file")]
     Pem(#[source] pem::Error),
-    /// No key in it.
+    /// No key in the file.
     #[error("holds no key")]
     Empty,
-    /// More than one private key where one is to sign.
+    /// Several private keys where one is needed.
     #[error("holds {0} private keys, expected one")]
     ManyPrivate(usize),
-    /// A section that is no key we can use.
+    /// A section that is not a usable key.
     #[error("section {position}: {problem}")]
     Unusable {
-        /// Place of the section in the file, from 1.
+        /// Position of the section in the file, from 1.
         position: usize,
-        /// What is wrong with it.
+        /// The problem with it.
         problem: &'static str,
     },
 }
@@ -79,7 +80,7 @@ impl Algorithm {
         }
     }
 
-    /// What the crate that does the work calls it; `None` when it does not know it.
+    /// The name in the `jsonwebtoken` crate; `None` if the crate does not implement it.
     fn known(self) -> Option<jsonwebtoken::Algorithm> {
         match self {
             Algorithm::Rs256 => Some(jsonwebtoken::Algorithm::RS256),
@@ -99,7 +100,7 @@ impl Algorithm {
     }
 }
 
-/// A public key that tokens are checked with.
+/// A public key that verifies tokens.
 #[derive(Clone, Debug)]
 pub struct VerificationKey {
     id: String,
@@ -113,17 +114,17 @@ enum Verifier {
     P521(ParsedPublicKey),
 }
 
-/// Why a token is not believed, whoever looks at it.
+/// Why a token is refused by any verifier.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum Unsound {
-    /// None of the keys signed it.
+    /// No known key signed it.
     Signature,
-    /// A claim without which no token is believed is missing, or has not the form it should have.
+    /// A required claim is missing or malformed.
     Claim(&'static str),
 }
 
-/// Claims that every token must have. What they say is judged by the caller at every use of the token, not here
-/// where its result is remembered; only the issuer is compared here.
+/// Claims that every token must have. The caller checks their values at every use of the token, because the result of
+/// this check is cached; only the issuer is compared here.
 const REQUIRED_CLAIMS: [&str; 3] = ["exp", "aud", "iss"];
 
 impl VerificationKey {
@@ -154,7 +155,8 @@ impl VerificationKey {
 
     /// Reads a DER subject public key info.
     fn from_spki(der: &[u8]) -> Result<VerificationKey, &'static str> {
-        // Each parser refuses the keys of the others, curves included, so the first that takes it is the right one.
+        // Each parser refuses the keys of the others, including other curves, so the first that accepts is the right
+        // one.
         let parsed = Algorithm::ALL.into_iter().find_map(|algorithm| {
             ParsedPublicKey::new(algorithm.verification(), der).ok().map(|key| (algorithm, key))
         });
@@ -172,7 +174,8 @@ impl VerificationKey {
         Ok(VerificationKey { id: URL_SAFE_NO_PAD.encode(sha256(der)), algorithm, verifier })
     }
 
-    /// `kid`: unpadded base64url of the SHA-256 of the DER public key (semantics §13.4).
+    /// `kid`: unpadded base64url of the SHA-256 of the DER public key
+    /// (docs/api/authentication.md#service-account-tokens).
     pub fn id(&self) -> &str {
         &self.id
     }
@@ -182,15 +185,15 @@ impl VerificationKey {
         self.algorithm.name()
     }
 
-    /// The claims of a token that this key signed for one of `issuers`; dates and audiences are left to the caller.
+    /// The claims of a token that this key signed for one of `issuers`; the caller checks dates and audiences.
     fn verify(&self, token: &str, issuers: &HashSet<String>) -> Result<Value, Unsound> {
         match &self.verifier {
             Verifier::Known(algorithm, key) => {
                 let mut validation = Validation::new(*algorithm);
                 validation.set_required_spec_claims(&REQUIRED_CLAIMS);
                 validation.iss = Some(issuers.clone());
-                // A sound token is remembered, so its dates and audiences are judged at every use of it, at the
-                // caller's time and for the audience asked for. Here they would only be judged at the first.
+                // A verified token is cached, so the caller checks its dates and audiences at every use. A check here
+                // would only run at the first use.
                 (validation.validate_exp, validation.validate_nbf, validation.validate_aud) =
                     (false, false, false);
                 jsonwebtoken::decode(token, key, &validation).map(|sound| sound.claims).map_err(|error| {
@@ -214,7 +217,7 @@ impl VerificationKey {
     }
 }
 
-/// What the other path's `Validation` says, for the algorithm that has none.
+/// The checks of `Validation` for ES512.
 fn check_claims(claims: &Value, issuers: &HashSet<String>) -> Result<(), Unsound> {
     let is_missing = |name: &&&str| claims.get(**name).is_none_or(Value::is_null);
     if let Some(missing) = REQUIRED_CLAIMS.iter().find(is_missing) {
@@ -239,7 +242,7 @@ impl Unsound {
 /// The modulus alone has 256 bytes; an exponent of 3 and the wrapping add at least 30.
 const RSA_2048_SPKI_LEN_MIN: usize = 256 + 30;
 
-/// A private key that tokens are signed with, and its public half.
+/// A private key that signs tokens, and its public half.
 pub struct SigningKey {
     signer: Signer,
     public: VerificationKey,
@@ -310,7 +313,7 @@ impl SigningKey {
         &self.public
     }
 
-    /// Signs claims and returns the whole token; `None` if the cryptography library refuses.
+    /// Signs claims and returns the complete token; `None` if the cryptography library fails.
     pub(super) fn sign(&self, claims: &impl Serialize) -> Option<String> {
         match &self.signer {
             Signer::Known(algorithm, key) => {
@@ -320,7 +323,7 @@ impl SigningKey {
                 jsonwebtoken::encode(&header, claims, key).ok()
             }
             Signer::P521(pair) => {
-                // Names and ids here are plain ASCII without anything to escape.
+                // Algorithm names and key ids are ASCII without characters to escape.
                 let header = format!(r#"{{"alg":"{}","kid":"{}"}}"#, self.public.algorithm(), self.public.id);
                 let mut token = URL_SAFE_NO_PAD.encode(header);
                 token.push('.');
@@ -334,7 +337,7 @@ impl SigningKey {
     }
 }
 
-/// The key that a PKCS #8 envelope (RFC 5208: version, algorithm, key) holds.
+/// The key inside a PKCS #8 envelope (RFC 5208: version, algorithm, key).
 fn inside_pkcs8(der: &[u8]) -> Option<Vec<u8>> {
     let (_, envelope) = Sequence::from_der(der).ok()?;
     let (rest, _) = Integer::from_der(&envelope.content).ok()?;
@@ -343,18 +346,18 @@ fn inside_pkcs8(der: &[u8]) -> Option<Vec<u8>> {
     Some(key.into_cow().into_owned())
 }
 
-/// What a token's header says about how it was signed.
+/// The signature parameters in a token's header.
 #[derive(Deserialize)]
 struct Header {
-    // As text: an algorithm that is not known here is no reason not to look at the token at all.
+    // As text: the claims of a token with an unknown algorithm are still read.
     alg: String,
     #[serde(default)]
     kid: String,
-    /// Extensions that must be understood; we understand none.
+    /// Extensions that a verifier must understand; this one understands none.
     crit: Option<serde::de::IgnoredAny>,
 }
 
-/// The claims as a token says them, not verified: to tell whose it is. `None` if it has not the form of a token.
+/// The claims of a token, not verified, to find its issuer. `None` if the text does not have the form of a token.
 pub(super) fn unverified_claims<C: DeserializeOwned>(token: &str) -> Option<C> {
     if token.len() > TOKEN_BYTES_MAX {
         return None;
@@ -362,11 +365,11 @@ pub(super) fn unverified_claims<C: DeserializeOwned>(token: &str) -> Option<C> {
     jsonwebtoken::dangerous::insecure_decode_claims(token).ok()
 }
 
-/// The claims of a token that one of `keys` signed for one of `issuers`. A key id, where the token has one,
-/// narrows the choice when it is known; otherwise all keys of the token's algorithm are tried.
+/// The claims of a token that one of `keys` signed for one of `issuers`. A known key id selects its key; otherwise
+/// all keys of the token's algorithm are tried.
 ///
 /// # Errors
-/// No key did, or a claim is missing that every token must have.
+/// No key verifies the token, or a required claim is missing.
 pub(super) fn verified_claims<C: DeserializeOwned>(
     token: &str,
     keys: &[VerificationKey],

@@ -1,10 +1,11 @@
-//! The static token file: `token,user,uid[,"group1,group2"]` a line (spec §5.2).
+//! Parses the static token file: `token,user,uid[,"group1,group2"]` per line
+//! (docs/api/authentication.md#static-token-file).
 //!
-//! The dialect is the usual one: fields may be quoted, a quote inside quotes is doubled, a quoted field may hold
-//! commas and line ends. Empty lines are passed over. Anything doubtful is an error that names its line, because
-//! a token that silently does not work, or works for somebody else, is worse than a server that does not start.
+//! Fields may be quoted, a quote inside quotes is doubled, and a quoted field may hold commas and line ends. Empty
+//! lines are skipped. Anything ambiguous is an error that names its line: a token that does not work, or works for
+//! another user, is worse than a server that does not start.
 //!
-//! Tokens are kept as digests. A look-up compares digests only, so its timing says nothing about the tokens.
+//! Tokens are stored as digests. A lookup compares digests only, so its timing reveals nothing about the tokens.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,11 +20,11 @@ use crate::identity::User;
 pub struct TokenFileError {
     /// Line on which the record begins (or, inside a quoted field, the offending one).
     pub line: usize,
-    /// What is wrong there.
+    /// The problem.
     pub problem: Problem,
 }
 
-/// What is wrong with a line of a token file.
+/// The problem with a line of a token file.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Problem {
     /// Too few columns.
@@ -61,7 +62,7 @@ pub enum Problem {
     NotText,
 }
 
-/// Knows users by the tokens of a file.
+/// The authenticator of the tokens in a file.
 #[derive(Clone, Debug)]
 pub struct StaticTokens {
     users: HashMap<[u8; 32], Arc<User>>,
@@ -71,7 +72,7 @@ impl StaticTokens {
     /// Reads a whole file.
     ///
     /// # Errors
-    /// The first thing wrong with it.
+    /// The first problem of the file.
     pub fn parse(text: &[u8]) -> Result<StaticTokens, TokenFileError> {
         let text = match std::str::from_utf8(text) {
             Ok(text) => text.strip_prefix('\u{feff}').unwrap_or(text),
@@ -94,12 +95,12 @@ impl StaticTokens {
         Ok(StaticTokens { users: users.into_iter().map(|(digest, (_, user))| (digest, user)).collect() })
     }
 
-    /// How many tokens there are.
+    /// Number of tokens.
     pub fn len(&self) -> usize {
         self.users.len()
     }
 
-    /// Whether there is none.
+    /// Whether the file has no tokens.
     pub fn is_empty(&self) -> bool {
         self.users.is_empty()
     }
@@ -228,7 +229,7 @@ mod tests {
 
     #[test]
     fn each_line_gives_a_token_its_user() {
-        // Spec §5.2.
+        // docs/api/authentication.md#static-token-file.
         let file = StaticTokens::parse(
             b"t1,jane,1\r\n\nt2,\"doe, j\",2,dev\nt3,jim,,\"dev,ops\"\nt4,quo\xc3\xa9,4,\"a \"\"b\"\"\"\nt5,x,5,\n",
         )

@@ -1,14 +1,13 @@
-//! Client certificates: the subject is the user (spec §5.2, semantics §13.2).
+//! Client certificates: the certificate's subject is the user (docs/api/authentication.md#client-certificates).
 //!
 //! ```text
-//! chain ─ sha256 ─► seen under this bundle and not expired? ──────────────► User
+//! chain ─ sha256 ─► verified under this bundle and not expired? ────────────► User
 //!                   └─ no: path to the CA bundle, client usage, dates ─► subject ─┘
 //! ```
 //!
-//! The TLS handshake proved only that the peer holds the leaf's key. Whether anybody vouches for the chain is
-//! judged here, against the bundle of the moment: replacing the bundle needs no new connections, and forgets
-//! everything that was verified under the old one. A client may have a certificate that nobody here knows and
-//! still log in by token.
+//! The TLS handshake proves only that the peer holds the leaf's key. This authenticator verifies the chain against
+//! the current bundle: replacing the bundle needs no new connections and drops every cached result. A client with an
+//! unknown certificate may still authenticate with a token.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,7 +22,7 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 use super::NameDomains;
 use crate::identity::User;
 
-/// Most chains remembered. A chain costs about 1 KiB here and a few hundred microseconds to verify again.
+/// Most chains cached. A chain costs about 1 KiB here and a few hundred microseconds to verify again.
 const REMEMBERED_MAX: usize = 4096;
 
 /// Object identifier of the subject attribute that carries the user's id, in dotted form.
@@ -38,47 +37,47 @@ pub enum BundleError {
     /// PEM without any certificate in it.
     #[error("holds no certificate")]
     Empty,
-    /// One of the certificates (the first is 1) cannot vouch for others.
+    /// One of the certificates (the first is 1) is not a certificate authority.
     #[error("certificate {position} cannot be used as a certificate authority")]
     Unusable {
-        /// Place in the file.
+        /// Position in the file.
         position: usize,
-        /// What is wrong with it.
+        /// The problem with it.
         #[source]
         source: webpki::Error,
     },
 }
 
-/// Why a presented certificate says nothing about its holder.
+/// Why a client certificate is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
-    /// No path to the CA bundle, outside its dates, or not meant for clients.
+    /// No path to the CA bundle, outside its validity, or not for client authentication.
     #[error("verifying the client certificate: {0}")]
     Unverified(webpki::Error),
-    /// The certificate cannot be taken apart.
+    /// The certificate cannot be parsed.
     #[error("the client certificate is malformed")]
     Malformed,
-    /// A subject attribute is no text in any of the usual forms.
+    /// A subject attribute is not text in a known form.
     #[error("subject attribute {0} of the client certificate is no readable text")]
     UnreadableAttribute(String),
     /// The id attribute occurs twice.
     #[error("the client certificate holds more than one user id")]
     ManyIds,
-    /// The id attribute is there and says nothing.
+    /// The id attribute is empty.
     #[error("the user id of the client certificate is empty")]
     EmptyId,
 }
 
-/// The authorities that vouch for clients.
+/// A bundle of certificate authorities for clients.
 pub struct CaBundle {
     anchors: Vec<TrustAnchor<'static>>,
 }
 
 impl CaBundle {
-    /// Reads a file of PEM certificates; other PEM sections in it are passed over.
+    /// Reads a file of PEM certificates; other PEM sections are skipped.
     ///
     /// # Errors
-    /// Not PEM, no certificate, or one that cannot be an authority.
+    /// Not PEM, no certificate, or one that is not an authority.
     pub fn from_pem(text: &[u8]) -> Result<CaBundle, BundleError> {
         let mut anchors = Vec::new();
         for (at, certificate) in CertificateDer::pem_slice_iter(text).enumerate() {
@@ -90,7 +89,8 @@ impl CaBundle {
         if anchors.is_empty() { Err(BundleError::Empty) } else { Ok(CaBundle { anchors }) }
     }
 
-    /// Checks that `chain` (leaf first) leads to this bundle, is inside its dates and meant for clients.
+    /// Checks that `chain` (leaf first) leads to this bundle, is within its validity and is for client
+    /// authentication.
     pub fn verify(&self, chain: &[CertificateDer<'_>], now: SystemTime) -> Result<(), CertificateError> {
         let (leaf, intermediates) = chain.split_first().ok_or(CertificateError::Malformed)?;
         let leaf = webpki::EndEntityCert::try_from(leaf).map_err(CertificateError::Unverified)?;
@@ -109,13 +109,13 @@ impl CaBundle {
     }
 }
 
-/// Knows users by their client certificates.
+/// The authenticator of client certificates.
 pub struct ClientCertificates {
     trust: RwLock<Arc<Trust>>,
     credential_id_key: String,
 }
 
-/// A bundle and what was verified under it: both are replaced together, so that nothing outlives its authority.
+/// A bundle and the chains verified under it, replaced together, so that no result outlives its authority.
 struct Trust {
     bundle: CaBundle,
     verified: Mutex<HashMap<[u8; 32], Verified>>,
@@ -124,28 +124,28 @@ struct Trust {
 #[derive(Clone)]
 struct Verified {
     user: Option<Arc<User>>,
-    /// First of the ends of the chain's certificates.
+    /// Earliest end of validity among the chain's certificates.
     expires: SystemTime,
 }
 
 impl ClientCertificates {
-    /// Users vouched for by `bundle`; `domains` names the key under which the certificate's id is kept.
+    /// Accepts users whose chain leads to `bundle`; `domains` gives the key of the certificate's id.
     pub fn new(bundle: CaBundle, domains: &NameDomains) -> ClientCertificates {
         let trust = RwLock::new(Arc::new(Trust::new(bundle)));
         ClientCertificates { trust, credential_id_key: domains.extra("credential-id") }
     }
 
-    /// From now on only `bundle` counts, for open connections too.
+    /// Replaces the bundle, for open connections too.
     pub fn replace_bundle(&self, bundle: CaBundle) {
         *self.trust.write() = Arc::new(Trust::new(bundle));
     }
 
-    /// The user of `chain` (leaf first); `None` if there is no chain, or its subject has no common name.
+    /// The user of `chain` (leaf first); `None` without a chain or without a common name.
     ///
-    /// About a microsecond for a chain seen before, else one or two signature checks.
+    /// About a microsecond for a cached chain, otherwise one or two signature verifications.
     ///
     /// # Errors
-    /// A chain that does not verify, or a subject that cannot be read.
+    /// A chain that does not verify, or an unreadable subject.
     pub fn user(
         &self,
         chain: &[CertificateDer<'_>],
@@ -168,7 +168,7 @@ impl ClientCertificates {
         Ok(user)
     }
 
-    /// Reads the leaf's subject. Of several common names the last counts, of organizations all.
+    /// Reads the leaf's subject: the last of several common names, and all organizations.
     fn subject(&self, leaf: &CertificateDer<'_>) -> Result<Option<User>, CertificateError> {
         let (_, certificate) = X509Certificate::from_der(leaf).map_err(|_| CertificateError::Malformed)?;
         let (mut name, mut uid) = ("", None);
@@ -216,7 +216,7 @@ impl Trust {
         let mut known = self.verified.lock();
         if known.len() >= REMEMBERED_MAX {
             known.retain(|_, entry| now < entry.expires);
-            // Still full of living chains: starting over is rare and costs each of them one verification.
+            // Full of valid chains: clearing is rare and costs each of them one verification.
             if known.len() >= REMEMBERED_MAX {
                 known.clear();
             }
@@ -235,14 +235,14 @@ fn digest_of(chain: &[CertificateDer<'_>]) -> [u8; 32] {
     id
 }
 
-/// The moment from which `chain` must be judged again.
+/// The time from which `chain` must be verified again.
 fn expiry(chain: &[CertificateDer<'_>]) -> Result<SystemTime, CertificateError> {
     let mut first = u64::MAX;
     for certificate in chain {
         let (_, parsed) = X509Certificate::from_der(certificate).map_err(|_| CertificateError::Malformed)?;
         first = first.min(parsed.validity().not_after.timestamp().try_into().unwrap_or(0));
     }
-    // The dates include their last second.
+    // Validity includes its last second.
     let end = first.checked_add(1).map(Duration::from_secs).and_then(|end| UNIX_EPOCH.checked_add(end));
     end.ok_or(CertificateError::Malformed)
 }

@@ -1,4 +1,4 @@
-//! Client certificates against semantics §13.2, with chains made on the spot.
+//! Client certificates against docs/api/authentication.md#client-certificates, with chains made on the spot.
 
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
@@ -65,7 +65,7 @@ fn the_subject_is_the_user() {
 }
 
 #[test]
-fn what_a_certificate_may_lack_and_what_not() {
+fn required_and_optional_parts_of_a_certificate() {
     let (ca, ca_der, pem) = authority("ca", None);
     let (stranger, ..) = authority("stranger", None);
     let (middle, middle_der, _) = authority("middle", Some(&ca));
@@ -84,9 +84,9 @@ fn what_a_certificate_may_lack_and_what_not() {
     };
     let certificates = certificates(&pem);
     for (case, chain, want) in [
-        ("no certificate", vec![], "nobody"),
+        ("no certificate", vec![], "no user"),
         ("known authority", vec![leaf(&ca, named("jane"))], "jane"),
-        ("no common name", vec![leaf(&ca, |_| {})], "nobody"),
+        ("no common name", vec![leaf(&ca, |_| {})], "no user"),
         ("through a middle authority", vec![by_middle.clone(), middle_der], "jane"),
         ("middle authority not sent", vec![by_middle], "verifying the client certificate: UnknownIssuer"),
         (
@@ -138,7 +138,7 @@ fn what_a_certificate_may_lack_and_what_not() {
     ] {
         let got = match certificates.user(&chain, now()) {
             Ok(Some(user)) => user.name.clone(),
-            Ok(None) => "nobody".to_owned(),
+            Ok(None) => "no user".to_owned(),
             Err(error) => error.to_string(),
         };
         assert!(got.starts_with(want), "{case}: {got}");
@@ -163,7 +163,7 @@ fn a_verified_chain_is_remembered_until_it_ends_or_the_bundle_changes() {
 }
 
 #[test]
-fn a_bundle_that_cannot_vouch_is_refused() {
+fn a_bundle_without_valid_authorities_is_refused() {
     for (text, message) in [
         ("", "holds no certificate"),
         ("just text", "holds no certificate"),
@@ -180,7 +180,7 @@ fn a_bundle_that_cannot_vouch_is_refused() {
 
 #[test]
 fn a_bad_certificate_is_never_anonymous_but_a_token_still_counts() {
-    // Semantics §13.1, §13.2.
+    // docs/api/authentication.md#authenticators, #client-certificates.
     let (_, _, pem) = authority("ca", None);
     let (stranger, ..) = authority("stranger", None);
     let bad = [leaf(&stranger, named("jane"))];

@@ -1,15 +1,16 @@
-//! Cluster roles made of other cluster roles (semantics §17, cluster role aggregation).
+//! Role aggregation: cluster roles whose rules are the union of other cluster roles
+//! (docs/api/controllers.md#role-aggregation).
 //!
-//! An aggregated role's rules are those of all roles whose labels one of its selectors matches, in the order of
-//! their names, each rule once. The control plane overwrites whatever else stands there.
+//! An aggregated role has the rules of all roles that one of its selectors matches, in the order of their names, each
+//! rule once. The controller overwrites any other rules.
 
 use std::collections::{BTreeMap, HashSet};
 use std::hash::Hash;
 
-/// A label selector: all of its requirements must hold; without any it matches everything.
+/// A label selector: all of its requirements must hold; an empty one matches everything.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct LabelSelector {
-    /// Labels that must have these values.
+    /// Labels with their required values.
     pub match_labels: Vec<(String, String)>,
     /// Further requirements.
     pub match_expressions: Vec<Requirement>,
@@ -18,9 +19,9 @@ pub struct LabelSelector {
 /// One requirement of a label selector.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Requirement {
-    /// Label it is about.
+    /// The label.
     pub key: String,
-    /// `In`, `NotIn`, `Exists` or `DoesNotExist`; anything else holds for nobody.
+    /// `In`, `NotIn`, `Exists` or `DoesNotExist`; any other operator matches nothing.
     pub operator: String,
     /// Values for the first two.
     pub values: Vec<String>,
@@ -49,24 +50,24 @@ impl Requirement {
     }
 }
 
-/// A cluster role. `R` is a rule in whatever form the caller keeps it.
+/// A cluster role. `R` is a rule in the caller's form.
 #[derive(Clone, Debug)]
 pub struct Candidate<'c, R> {
     /// Name of the role.
     pub name: &'c str,
     /// Its labels.
     pub labels: BTreeMap<&'c str, &'c str>,
-    /// Selectors of the roles it is made of; `None` if its rules are its own.
+    /// Selectors of the aggregated roles; `None` for a role with rules of its own.
     pub selectors: Option<Vec<LabelSelector>>,
     /// Its rules.
     pub rules: Vec<R>,
 }
 
-/// Gives every aggregated role the rules of all other roles it selects, in name order, and says which roles
-/// (by position) changed. Roles may aggregate roles that aggregate, to any depth.
+/// Gives every aggregated role the rules of all other roles it selects, in name order, and returns the positions of
+/// the roles that changed. Aggregated roles may be selected in turn, to any depth.
 ///
-/// Roles that select each other in a circle mostly settle as well. Those that never would are left as they were,
-/// with all that depends on them: whoever writes the result writes nothing the next call would change again.
+/// Most cycles of selectors settle as well. Roles in a cycle that does not settle, and all roles that depend on them,
+/// are left unchanged, so that writing the result never causes another change.
 pub fn settle<R: Clone + Eq + Hash>(roles: &mut [Candidate<'_, R>]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..roles.len()).collect();
     order.sort_unstable_by_key(|&at| roles[at].name);
@@ -80,7 +81,7 @@ pub fn settle<R: Clone + Eq + Hash>(roles: &mut [Candidate<'_, R>]) -> Vec<usize
     let aggregated: Vec<(usize, Vec<usize>)> = order.iter().copied().filter_map(members_of).collect();
     let before: Vec<Vec<R>> = aggregated.iter().map(|(at, _)| roles[*at].rules.clone()).collect();
 
-    // Without circles, the longest chain has as many links as there are aggregated roles.
+    // Without cycles, the longest chain has as many links as there are aggregated roles.
     let mut unsettled = Vec::new();
     for _ in 0..=aggregated.len() {
         unsettled.clear();

@@ -1,7 +1,7 @@
-//! The authorizers in their configured order.
+//! The chain of authorizers, in their configured order.
 //!
-//! Members of `system:masters` are allowed before anybody is asked. Then the first allow or deny wins; when all
-//! have no opinion the answer is no, with their reasons joined by newlines (semantics §14.1).
+//! Members of `system:masters` are allowed first. Then the first allow or deny decides; if no authorizer has an
+//! opinion the request is denied, with all reasons joined by newlines (docs/api/authorization.md#authorizers).
 
 use std::fmt;
 use std::str::FromStr;
@@ -176,8 +176,8 @@ mod tests {
     }
 
     #[test]
-    fn masters_pass_first_and_silence_means_no() {
-        // Semantics §14.1: modes, group of the user, allowed, reason.
+    fn masters_pass_first_and_no_opinion_is_a_denial() {
+        // docs/api/authorization.md#authorizers: modes, group of the user, allowed, reason.
         for (modes, group, allowed, reason) in [
             ("AlwaysDeny", "system:masters", true, ""),
             ("RBAC", "system:masters", true, ""),

@@ -1,8 +1,9 @@
-//! Nobody grants what they do not hold (semantics §14.2).
+//! The privilege escalation check: a writer cannot grant permissions that it does not hold
+//! (docs/api/authorization.md#privilege-escalation).
 //!
-//! Writing a role asks whether its rules are covered by the rules the writer holds in the same scope; writing a
-//! binding asks the same of the role it refers to. `system:masters` and the verbs `escalate` and `bind` are the
-//! ways round. The comparison itself is a function from rules to rules.
+//! A write of a role requires that the writer's rules in the same scope cover the role's rules; a write of a binding
+//! requires that for the role it refers to. `system:masters` and the verbs `escalate` and `bind` are exempt. The
+//! comparison is a function from rules to rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -14,13 +15,13 @@ use crate::attributes::Attributes;
 use crate::identity::{MASTERS, User};
 use crate::quote::{Quoted, QuotedList};
 
-/// Most comparisons of two strings that one check may cost: some tenths of a second. The largest bundled role
-/// against a user who holds all bundled roles needs a hundredth of that. Beyond it a rule counts as not held, so
-/// that a small hostile object (a thousand verbs, groups and resources each) cannot ask for 10⁹ comparisons.
+/// Most string comparisons in one check: some tenths of a second. The largest bundled role against a user who holds
+/// all bundled roles needs a hundredth of that. Beyond it a rule counts as not held, so that a small object (a
+/// thousand verbs, groups and resources each) cannot cause 10⁹ comparisons.
 const COMPARISONS_MAX: usize = 50_000_000;
 
-/// Most missing permissions that are told, so that an answer stays readable and small.
-const TOLD_MAX: usize = 1_000;
+/// Most missing permissions in one message, so that it stays short.
+const LISTED_MAX: usize = 1_000;
 
 /// A write would grant more than its writer holds.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -35,28 +36,28 @@ pub enum Escalation {
         /// Name of the role.
         name: String,
     },
-    /// Inner text of a 403 about the object that is written.
+    /// Inner text of a 403 for the object that is written.
     #[error("{0}")]
     Forbidden(String),
 }
 
-/// A role about to be written.
+/// A role that a request writes.
 #[derive(Clone, Copy, Debug)]
 pub struct RoleWrite<'r> {
     /// `roles` or `clusterroles`.
     pub resource: &'r str,
     /// Namespace of the role; empty for cluster roles.
     pub namespace: &'r str,
-    /// Name in the request's path; empty for create, where a name-restricted `escalate` does not count.
+    /// Name in the request's path; empty for create, where an `escalate` restricted to names does not apply.
     pub name: &'r str,
-    /// The rules as they will be stored.
+    /// The rules of the role as it will be stored.
     pub rules: &'r [Rule],
     /// Whether the role has an aggregation rule, before or after the write.
     pub aggregates: bool,
 }
 
 impl Authorizer {
-    /// Checks the writing of a role. Not asked for updates that only garbage collection needs.
+    /// Checks a write of a role. Not called for updates that only garbage collection needs.
     ///
     /// # Errors
     /// [`Escalation::Forbidden`].
@@ -76,8 +77,8 @@ impl Authorizer {
         Ok(())
     }
 
-    /// Checks the writing of a binding in `namespace` (empty: cluster-wide). Not asked for updates that only
-    /// garbage collection needs.
+    /// Checks a write of a binding in `namespace` (empty: cluster-wide). Not called for updates that only garbage
+    /// collection needs.
     ///
     /// # Errors
     /// The role does not exist, or grants more than the writer holds.
@@ -138,22 +139,22 @@ fn full_authority() -> [Rule; 2] {
     ]
 }
 
-/// The text of the refusal; `None` if everything wanted is held.
+/// The text of the refusal; `None` if the writer holds everything in `wanted`.
 fn missing_text(user: &User, held: &Held, wanted: &[Rule]) -> Option<String> {
     let missing = uncovered(&held.rules, wanted);
     if missing.is_empty() {
         return None;
     }
     let lines: BTreeSet<String> = compact(missing).iter().map(|rule| Brief(rule).to_string()).collect();
-    let told: Vec<&str> = lines.iter().take(TOLD_MAX).map(String::as_str).collect();
+    let listed: Vec<&str> = lines.iter().take(LISTED_MAX).map(String::as_str).collect();
     let mut text = format!(
         "user {} (groups={}) is attempting to grant RBAC permissions not currently held:\n{}",
         Quoted(&user.name),
         QuotedList(&user.groups),
-        told.join("\n")
+        listed.join("\n")
     );
-    if lines.len() > told.len() {
-        text.push_str(&format!("\n(and {} more)", lines.len() - told.len()));
+    if lines.len() > listed.len() {
+        text.push_str(&format!("\n(and {} more)", lines.len() - listed.len()));
     }
     if !held.errors.is_empty() {
         text.push_str(&format!("; resolution errors: [{}]", held.errors.join(" ")));
@@ -161,12 +162,12 @@ fn missing_text(user: &User, held: &Held, wanted: &[Rule]) -> Option<String> {
     Some(text)
 }
 
-/// The permissions of `wanted` that no rule of `held` covers, each as a rule of one verb and one resource or path.
+/// The permissions in `wanted` that no rule in `held` covers, each as a rule of one verb and one resource or path.
 ///
-/// A rule too large to be taken apart, and not covered as a whole, is returned as it is.
+/// A rule that is too large to be split, and not covered as a whole, is returned as it is.
 pub fn uncovered(held: &[Rule], wanted: &[Rule]) -> Vec<Rule> {
     let mut held: Vec<&Rule> = held.iter().collect();
-    // Small rules first: they are cheap to compare with, and the rule that covers everything is one of them.
+    // Small rules first: comparing with them is cheap, and the rule that covers everything is small.
     held.sort_unstable_by(|a, b| entries(a).cmp(&entries(b)).then_with(|| a.cmp(b)));
     held.dedup();
     let held_entries = held.iter().map(|rule| entries(rule)).fold(0, usize::saturating_add);
@@ -182,7 +183,7 @@ pub fn uncovered(held: &[Rule], wanted: &[Rule]) -> Vec<Rule> {
         if held.iter().any(|owner| spend(size.saturating_mul(entries(owner))) && covers(owner, rule)) {
             continue;
         }
-        // One more for the copies made of each permission that is missing.
+        // One more for the copies of each missing permission.
         if spend(atoms(rule).saturating_mul(held_entries.saturating_add(1))) {
             uncovered_atoms(&held, rule, &mut missing);
         } else {
@@ -192,13 +193,13 @@ pub fn uncovered(held: &[Rule], wanted: &[Rule]) -> Vec<Rule> {
     missing
 }
 
-/// How many strings a rule holds.
+/// Number of strings in a rule.
 fn entries(rule: &Rule) -> usize {
     let Rule { api_groups, resources, verbs, resource_names, non_resource_urls } = rule;
     [api_groups, resources, verbs, resource_names, non_resource_urls].into_iter().map(Vec::len).sum()
 }
 
-/// How many single permissions a rule is made of.
+/// Number of single permissions in a rule.
 fn atoms(rule: &Rule) -> usize {
     let per_verb = [rule.api_groups.len(), rule.resources.len(), rule.resource_names.len().max(1)]
         .into_iter()
@@ -243,7 +244,7 @@ fn uncovered_atoms(held: &[&Rule], rule: &Rule, missing: &mut Vec<Rule>) {
     }
 }
 
-/// Whether one rule covers another whole.
+/// Whether one rule covers another completely.
 fn covers(owner: &Rule, wanted: &Rule) -> bool {
     let has_all = |held: &[String], wanted: &[String]| wanted.iter().all(|value| has(held, value));
     has_all(&owner.verbs, &wanted.verbs)
@@ -271,7 +272,7 @@ fn url_covered(held: &[String], wanted: &str) -> bool {
     held.iter().any(|entry| url_matches(entry, wanted))
 }
 
-/// Puts the verbs of single permissions about the same thing into one rule; other rules stay as they are.
+/// Merges the verbs of single permissions for the same resource into one rule; other rules stay as they are.
 pub fn compact(missing: Vec<Rule>) -> Vec<Rule> {
     let mut simple: BTreeMap<(String, String, Option<String>), Vec<String>> = BTreeMap::new();
     let mut rules = Vec::new();

@@ -1,4 +1,4 @@
-//! Escalation checks against semantics §14.2.
+//! Escalation checks against docs/api/authorization.md#privilege-escalation.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ fn rules(texts: &[&str]) -> Vec<Rule> {
 }
 
 #[test]
-fn what_is_held_covers_what_is_wanted_atom_by_atom() {
+fn held_rules_cover_wanted_rules_permission_by_permission() {
     for (held, wanted, missing) in [
         (&["get,list - pods"][..], &["get - pods"][..], ""),
         (&["get - pods", "list - pods"], &["get,list - pods"], ""),

@@ -1,6 +1,6 @@
-//! Whether they may. The authorizers, in configured order, each allow, deny or have no opinion.
+//! Authorization: each authorizer, in the configured order, allows, denies or has no opinion.
 //!
-//! `system:masters → mode 1 → mode 2 → … → no` (semantics §14.1)
+//! `system:masters → mode 1 → mode 2 → … → no` (docs/api/authorization.md#authorizers)
 
 pub mod aggregation;
 mod chain;

@@ -1,4 +1,4 @@
-//! Roles and bindings, parsed, and indexed by who they are for.
+//! The roles and bindings of the cluster, parsed and indexed by subject.
 //!
 //! ```text
 //! Policy ─┬─ cluster roles  name → Role                    ┌─ users   name → bindings by name
@@ -6,9 +6,9 @@
 //!         └─ namespaces     name → Scope + roles by name   └─ groups  name → bindings by name
 //! ```
 //!
-//! A question about one user touches only the bindings whose subjects name the user or one of the groups, so its
-//! cost does not grow with the number of bindings. Service account subjects are kept under their user name.
-//! The order among bindings is by name: the same policy always gives the same reason.
+//! A lookup for one user visits only the bindings that name the user or one of the groups, so its cost does not
+//! depend on the total number of bindings. Service account subjects are stored under their user name. Bindings are
+//! ordered by name: equal roles and bindings always give the same reason.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use crate::identity::{User, service_account_user};
 use crate::quote::Quoted;
 
-/// What may be done: every combination of the listed values. All lists are as the object has them.
+/// One rule of a role: every combination of the listed values is permitted. The lists are as in the object.
 #[derive(Clone, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Rule {
     /// API groups; empty string is the core group, `*` any.
@@ -46,10 +46,10 @@ pub struct RoleRef {
     pub name: String,
 }
 
-/// Whom a binding grants it to.
+/// A subject that a binding grants the role to.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Subject {
-    /// `User`, `Group` or `ServiceAccount`; others match nobody.
+    /// `User`, `Group` or `ServiceAccount`; any other kind matches no user.
     pub kind: String,
     /// API group as written.
     pub api_group: String,
@@ -66,13 +66,13 @@ pub struct Binding {
     pub namespace: String,
     /// Name of the object.
     pub name: String,
-    /// What is granted.
+    /// The role it grants.
     pub role: RoleRef,
-    /// Whom to.
+    /// The subjects it grants it to.
     pub subjects: Vec<Subject>,
 }
 
-/// A binding and the subject through which it reached a user.
+/// A binding, and the subject through which it applies to a user.
 #[derive(Clone, Debug)]
 pub struct Grant {
     binding: Arc<Binding>,
@@ -86,7 +86,7 @@ impl Grant {
     }
 }
 
-/// `RoleBinding "name/ns" of Role "r" to ServiceAccount "name/ns"` (semantics §14.1).
+/// `RoleBinding "name/ns" of Role "r" to ServiceAccount "name/ns"` (docs/api/authorization.md#authorizers).
 impl fmt::Display for Grant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Binding { namespace, name, role, subjects } = &*self.binding;
@@ -105,15 +105,15 @@ impl fmt::Display for Grant {
     }
 }
 
-/// Where the current roles and bindings come from.
+/// Provides the current roles and bindings.
 pub trait PolicySource: Send + Sync {
-    /// Runs `read` on roles and bindings that include every write acknowledged before the call.
+    /// Calls `read` with roles and bindings that include every write acknowledged before the call.
     ///
     /// Must not wait for I/O. `read` takes microseconds and must not call back into the source.
     fn read(&self, read: &mut dyn FnMut(&Policy));
 }
 
-/// All roles and bindings at one moment.
+/// All roles and bindings at one revision.
 #[derive(Debug, Default)]
 pub struct Policy {
     cluster_roles: HashMap<String, Rules>,
@@ -127,7 +127,7 @@ struct Namespace {
     scope: Scope,
 }
 
-/// Bindings by subject. A binding stands in every list its subjects name, with the first such subject.
+/// Bindings by subject. A binding is in the list of each of its subjects, with the first such subject.
 #[derive(Debug, Default)]
 struct Scope {
     bindings: HashMap<String, Arc<Binding>>,
@@ -154,8 +154,8 @@ impl Policy {
         self.cluster_roles.is_empty() && self.cluster_wide.bindings.is_empty() && self.namespaces.is_empty()
     }
 
-    /// The grants to `user` that count in `namespace`: the cluster-wide ones first, then the namespace's own.
-    /// A binding that names the user several times comes once per user name or group it matches.
+    /// The grants to `user` that apply in `namespace`: the cluster-wide ones first, then the namespace's own. A
+    /// binding appears once for each user name or group through which it matches.
     pub fn grants<'p>(&'p self, user: &'p User, namespace: &str) -> impl Iterator<Item = &'p Grant> {
         let own = if namespace.is_empty() { None } else { self.namespaces.get(namespace) };
         let scopes = [Some(&self.cluster_wide), own.map(|namespace| &namespace.scope)];
@@ -165,24 +165,24 @@ impl Policy {
         })
     }
 
-    /// Sets (or with `None` forgets) cluster role `name`.
+    /// Sets cluster role `name`, or removes it with `None`.
     pub fn set_cluster_role(&mut self, name: &str, rules: Option<Rules>) {
         set(&mut self.cluster_roles, name, rules);
     }
 
-    /// Sets (or with `None` forgets) role `name` in `namespace`.
+    /// Sets role `name` in `namespace`, or removes it with `None`.
     pub fn set_role(&mut self, namespace: &str, name: &str, rules: Option<Rules>) {
         let slot = self.namespaces.entry(namespace.to_owned()).or_default();
         set(&mut slot.roles, name, rules);
         self.drop_if_empty(namespace);
     }
 
-    /// Sets a binding, in place of the one of the same namespace and name.
+    /// Sets a binding and replaces the one of the same namespace and name.
     pub fn set_binding(&mut self, binding: Binding) {
         self.scope_mut(&binding.namespace).set(binding);
     }
 
-    /// Forgets the binding `name` of `namespace` (empty: cluster-wide).
+    /// Removes the binding `name` of `namespace` (empty: cluster-wide).
     pub fn forget_binding(&mut self, namespace: &str, name: &str) {
         self.scope_mut(namespace).forget(name);
         self.drop_if_empty(namespace);
@@ -195,7 +195,7 @@ impl Policy {
         }
     }
 
-    /// Namespaces come and go; what is left of them should not pile up.
+    /// Removes the entries of a namespace without roles and bindings, so that deleted namespaces take no memory.
     fn drop_if_empty(&mut self, namespace: &str) {
         if self
             .namespaces
@@ -241,14 +241,14 @@ impl Scope {
         }
     }
 
-    /// The list a subject belongs to; `None` if it can match nobody.
+    /// The list that a subject belongs to; `None` if it can match no user.
     fn index_of(&mut self, subject: &Subject, binding_namespace: &str) -> Option<(&mut BySubject, String)> {
         match subject.kind.as_str() {
             "User" => Some((&mut self.users, subject.name.clone())),
             "Group" => Some((&mut self.groups, subject.name.clone())),
             "ServiceAccount" => {
                 let home = if subject.namespace.is_empty() { binding_namespace } else { &subject.namespace };
-                // An account without a namespace exists nowhere.
+                // An account without a namespace does not exist.
                 let key = (!home.is_empty()).then(|| service_account_user(home, &subject.name))?;
                 Some((&mut self.users, key))
             }
@@ -257,7 +257,7 @@ impl Scope {
     }
 }
 
-/// A policy that never changes is its own source.
+/// Fixed roles and bindings are their own source.
 impl PolicySource for Policy {
     fn read(&self, read: &mut dyn FnMut(&Policy)) {
         read(self);

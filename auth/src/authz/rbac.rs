@@ -1,7 +1,8 @@
-//! Role-based access control: the rules a user was granted, against what is asked (semantics §14.2).
+//! Role-based access control: compares the request attributes with the rules granted to the user
+//! (docs/api/authorization.md#rbac).
 //!
-//! Permissions only add up; there is no deny. A binding whose role is missing is reported in the reason and
-//! does not keep other bindings from counting.
+//! Permissions are additive; there is no deny. A binding to a missing role adds an error to the reason, and the other
+//! bindings still count.
 
 use std::sync::Arc;
 
@@ -11,8 +12,7 @@ use crate::decision::{Decision, Reason};
 use crate::identity::User;
 use crate::quote::Quoted;
 
-/// Most resolution errors kept for one question, so that a policy full of dangling bindings cannot make an
-/// answer of megabytes.
+/// Most resolution errors kept for one request, so that many dangling bindings cannot make a response of megabytes.
 const RESOLUTION_ERRORS_MAX: usize = 100;
 
 /// The authorizer over roles and bindings.
@@ -21,12 +21,12 @@ pub struct Rbac {
     group: String,
 }
 
-/// The rules a user holds in a scope, and what could not be resolved on the way.
+/// The rules a user holds in a scope, and the errors of resolving them.
 #[derive(Clone, Debug, Default)]
 pub struct Held {
     /// Rules in the order of the grants; not de-duplicated.
     pub rules: Vec<Rule>,
-    /// Texts of roles that are bound but missing.
+    /// Errors for roles that are bound but missing.
     pub errors: Vec<String>,
 }
 
@@ -40,12 +40,12 @@ impl Rbac {
         &self.group
     }
 
-    /// Where the roles and bindings come from.
+    /// The source of roles and bindings.
     pub fn source(&self) -> &dyn PolicySource {
         &*self.policy
     }
 
-    /// Allow if some granted rule covers the question, no opinion otherwise.
+    /// Allow if a granted rule covers the request, no opinion otherwise.
     pub fn decide(&self, asked: &Attributes<'_>) -> Decision {
         let mut decision = Decision::NoOpinion { reason: Reason::None };
         self.policy.read(&mut |policy| decision = self.decide_under(policy, asked));
@@ -118,7 +118,7 @@ pub fn join_errors(errors: &[String]) -> Option<String> {
     }
 }
 
-/// Whether one rule covers the question; `resource` is `<resource>` or `<resource>/<subresource>`.
+/// Whether one rule covers the request; `resource` is `<resource>` or `<resource>/<subresource>`.
 fn allows(rule: &Rule, asked: &Attributes<'_>, resource: &str) -> bool {
     has(&rule.verbs, asked.verb)
         && if asked.resource_request {
@@ -130,7 +130,7 @@ fn allows(rule: &Rule, asked: &Attributes<'_>, resource: &str) -> bool {
         }
 }
 
-/// A restricted rule never matches a request without a name, such as create and an unselective list.
+/// A rule with names never matches a request without a name, such as create or an unselective list.
 fn names_match(names: &[String], asked: &str) -> bool {
     names.is_empty() || (!asked.is_empty() && names.iter().any(|name| name == asked))
 }
@@ -139,7 +139,7 @@ fn has(values: &[String], asked: &str) -> bool {
     values.iter().any(|value| value == "*" || value == asked)
 }
 
-/// `*`, the exact resource, or `*/<subresource>`. Nothing else is a wildcard: `pods/*` means itself only.
+/// `*`, the exact resource, or `*/<subresource>`. Nothing else is a wildcard: `pods/*` matches only that text.
 pub(crate) fn resource_matches(entry: &str, resource: &str, subresource: &str) -> bool {
     entry == "*"
         || entry == resource

@@ -1,4 +1,4 @@
-//! RBAC against semantics §14.2 and the pitfalls of §19 (items 17, 21, 22).
+//! RBAC against docs/api/authorization.md#rbac.
 
 use std::time::Instant;
 
@@ -61,7 +61,7 @@ fn ask(chain: &Authorizer, user: &User, text: &str) -> Decision {
 }
 
 #[test]
-fn a_rule_matches_what_it_says_and_nothing_else() {
+fn a_rule_matches_its_contents_and_nothing_else() {
     let jane = User::new("jane", ["dev"]);
     for (granted, asked, allowed) in [
         ("get - pods", "get pods ns/p", true),
@@ -72,7 +72,7 @@ fn a_rule_matches_what_it_says_and_nothing_else() {
         ("* * *", "delete deployments/scale.apps ns/d", true),
         ("* * *", "get /metrics", false),
         ("get * pods", "get pods.metrics.example.org ns/p", true),
-        // Subresources are separate; only `*/sub` and `*` are wildcards (§19 item 17).
+        // Subresources are separate; only `*/sub` and `*` are wildcards (docs/api/authorization.md#rbac).
         ("get - pods", "get pods/log ns/p", false),
         ("get - pods/log", "get pods/log ns/p", true),
         ("get - pods/log", "get pods ns/p", false),
@@ -81,7 +81,7 @@ fn a_rule_matches_what_it_says_and_nothing_else() {
         ("get apps */scale", "get deployments/scale.apps ns/d", true),
         ("get apps */scale", "get deployments.apps ns/d", false),
         ("get apps */scale", "get deployments/status.apps ns/d", false),
-        // Names: a request without one never matches a restricted rule (§19 item 22).
+        // A request without a name never matches a rule with names (docs/api/authorization.md#rbac).
         ("get,list,create - pods =p,q", "get pods ns/p", true),
         ("get,list,create - pods =p,q", "get pods ns/q", true),
         ("get,list,create - pods =p,q", "get pods ns/r", false),
@@ -116,7 +116,12 @@ fn bindings_reach_their_subjects_in_their_scope() {
     policy.set_binding(binding("ns", "here", "ClusterRole/reader", &["User/jane", "ServiceAccount//robot"]));
     policy.set_binding(binding("ns", "local", "Role/local", &["ServiceAccount/other/robot"]));
     policy.set_binding(binding("other", "local", "Role/local", &["User/jane"]));
-    policy.set_binding(binding("", "nobody", "ClusterRole/reader", &["ServiceAccount//robot", "Robot/jane"]));
+    policy.set_binding(binding(
+        "",
+        "matches-none",
+        "ClusterRole/reader",
+        &["ServiceAccount//robot", "Robot/jane"],
+    ));
     let chain = rbac(policy);
     let missing = r#"RBAC: role.rbac.example.org "local" not found"#;
     for (user, groups, asked, allowed, reason) in [
@@ -149,7 +154,8 @@ fn bindings_reach_their_subjects_in_their_scope() {
             true,
             r#"RBAC: allowed by RoleBinding "here/ns" of ClusterRole "reader" to User "jane""#,
         ),
-        // A request about a namespace is in that namespace (§19 item 21); paths are only granted cluster-wide.
+        // A request for a namespace object is in that namespace; paths are only granted cluster-wide
+        // (docs/api/authorization.md#rbac).
         (
             "jane",
             "",
@@ -186,7 +192,7 @@ fn bindings_reach_their_subjects_in_their_scope() {
 }
 
 #[test]
-fn missing_roles_are_told_and_keep_nobody_out() {
+fn missing_roles_are_reported_and_other_grants_still_count() {
     let jane = User::new("jane", ["dev"]);
     let mut policy = Policy::default();
     policy.set_binding(binding("", "a", "ClusterRole/gone", &["User/jane"]));
@@ -251,7 +257,7 @@ fn the_cost_of_a_check_does_not_grow_with_the_bindings_of_others() {
     for _ in 0..rounds {
         assert!(!ask(&chain, &jane, "get services ns/p").is_allowed());
     }
-    // A scan of forty thousand bindings takes a millisecond; an indexed check takes a microsecond or two. The
-    // limit leaves room for a busy machine and still tells the two apart.
+    // A scan of forty thousand bindings takes a millisecond; an indexed check takes a microsecond or two. The limit
+    // allows for a busy machine and still separates the two.
     assert!(begun.elapsed().as_micros() < rounds * 100, "{:?} for {rounds} checks", begun.elapsed());
 }

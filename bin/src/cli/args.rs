@@ -8,54 +8,53 @@ use jiff::Timestamp;
 
 use crate::duration;
 
-/// What can be done with a store besides serving it.
+/// The offline commands.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
-    /// Checks every record and everything that must agree with it; a running server is not disturbed
+    /// Checks every record and the consistency of all files; does not disturb a running server
     ///
-    /// Exit code 0: all is well; 2: there is damage, all of which is listed; 1: it could not be checked. Takes memory for
-    /// the keys, some 120 MB for a million, and none for what they hold.
+    /// Exit code 0: no damage; 2: damage, all of which is listed; 1: the check failed. Uses memory in proportion to
+    /// the keys, about 120 MB for a million.
     Verify(Verify),
     /// Prints the log: revision, time, kind, size, expiry and key of every record
     Inspect(Inspect),
-    /// Says how much of what is in a store
+    /// Prints the size of a store and of each of its parts
     Stats(Stats),
-    /// Copies a store as of one revision, also beside a running server or, with --kubeconfig, over the network
+    /// Copies a store as of one revision, from a stopped or running server, or over the network with --kubeconfig
     ///
-    /// Every write acknowledged before it began is in it. An earlier backup of the same store in that directory is
-    /// replaced in one step, and segments it has already are not copied again. Exit code 2: made, but the store has
-    /// damaged records, which were copied as they are.
+    /// The backup contains every write acknowledged before it began. It replaces an earlier backup of the same store
+    /// in one step and does not copy segments again that are already there. Exit code 2: the backup is complete, but
+    /// the store has damaged records, which were copied as they are.
     Backup(Backup),
-    /// Forgets history of a stopped store and gives its space back
+    /// Compacts a stopped store and deletes the files it no longer needs
     ///
-    /// A running server does both by itself, in the background. Without --revision and --keep nothing but the present
-    /// is kept.
+    /// A running server does both in the background. Without --revision and --keep all history is dropped.
     Compact(Compact),
     /// Makes a new data directory from a backup
     ///
-    /// The store goes on from a revision far above all old ones, so that no client can mistake old for new. Exit
-    /// code 2: made, but without what is damaged (--skip-damaged).
+    /// The new store continues from a revision far above all earlier ones, so that no client can mistake an old
+    /// revision for a new one. Exit code 2: restored, without the damaged records (--skip-damaged).
     Restore(Restore),
 }
 
-/// What all commands take.
+/// Flags of all commands.
 #[derive(Clone, Debug, Args)]
 pub struct Common {
     /// Data directory of the server, or a backup.
     #[arg(long, value_name = "DIR", default_value = "./cluster-data")]
     pub data_dir: PathBuf,
 
-    /// Form of the output. One of: text, json.
+    /// Output format. One of: text, json.
     #[arg(long, short, value_name = "FORMAT", default_value = "text", value_parser = format)]
     pub output: Format,
 }
 
-/// Form of the output.
+/// Output format.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Format {
-    /// For people.
+    /// Text for people.
     Text,
-    /// For programs.
+    /// JSON for programs.
     Json,
 }
 
@@ -79,7 +78,7 @@ pub struct Inspect {
     #[command(flatten)]
     pub common: Common,
 
-    /// Only keys that begin with this, such as /core/pods/default/.
+    /// Only keys with this prefix, such as /core/pods/default/.
     #[arg(long, value_name = "KEY", conflicts_with = "key")]
     pub prefix: Option<String>,
 
@@ -95,7 +94,7 @@ pub struct Inspect {
     #[arg(long, value_name = "REVISION", value_parser = revision)]
     pub to: Option<u64>,
 
-    /// Prints the stored values as well.
+    /// Also print the stored values.
     #[arg(long)]
     pub values: bool,
 }
@@ -110,8 +109,8 @@ pub struct Backup {
     #[arg(long, value_name = "DIR")]
     pub to: PathBuf,
 
-    /// Asks the running server of this kubeconfig's current context, instead of reading --data-dir. Whom it names must
-    /// be allowed to post to /backup.
+    /// Reads from the running server of this kubeconfig's current context instead of --data-dir. Its user needs
+    /// permission to post to /backup.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["data_dir", "with_pki"])]
     pub kubeconfig: Option<PathBuf>,
 
@@ -119,7 +118,7 @@ pub struct Backup {
     #[arg(long, value_name = "URL", requires = "kubeconfig")]
     pub server: Option<String>,
 
-    /// Copies the certificates, keys and the administrator's kubeconfig as well; not over the network.
+    /// Also copies the certificates, keys and administrator's kubeconfig; not available over the network.
     #[arg(long)]
     pub with_pki: bool,
 }
@@ -130,11 +129,11 @@ pub struct Compact {
     #[command(flatten)]
     pub common: Common,
 
-    /// Forgets what was before this revision.
+    /// Drops history before this revision.
     #[arg(long, value_name = "REVISION", value_parser = revision, conflicts_with = "keep")]
     pub revision: Option<u64>,
 
-    /// Forgets what is older than this, such as 5m or 24h.
+    /// Drops history older than this, such as 5m or 24h.
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     pub keep: Option<Duration>,
 }
@@ -157,7 +156,7 @@ pub struct Restore {
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub time: Option<Timestamp>,
 
-    /// Leaves out what is damaged instead of refusing to restore.
+    /// Leaves out damaged records instead of refusing to restore.
     #[arg(long)]
     pub skip_damaged: bool,
 }

@@ -1,8 +1,8 @@
-//! `backup`: a consistent copy of a data directory's store, hot or cold, or of a running server's over the network, into
-//! a directory of its own.
+//! `backup`: copies the store of a data directory or of a running server, as of one revision, into a directory of its
+//! own.
 //!
-//! The backup is laid out like a data directory: `log` (the store), `profile` (the vocabulary it is written in), and
-//! with `--with-pki` the certificates, keys and the administrator's kubeconfig.
+//! The backup has the layout of a data directory: `log` (the store), `profile` (its naming profile), and with
+//! `--with-pki` the certificates, keys and the administrator's kubeconfig.
 
 use std::fs;
 use std::io::Write;
@@ -29,13 +29,13 @@ struct Report {
     copied_bytes: u64,
     kept_segments: u64,
     kept_bytes: u64,
-    /// Whether certificates and keys are part of it.
+    /// Whether the backup includes certificates and keys.
     pki: bool,
     damage: Vec<DamageReport>,
     damages: u64,
 }
 
-/// Damages listed in the report; `verify` lists all.
+/// Most damages in the report; `verify` lists all.
 const LISTED_MAX: usize = 100;
 
 /// Runs the command.
@@ -63,7 +63,7 @@ pub fn run(flags: &Backup, out: &mut impl Write) -> anyhow::Result<Outcome> {
             (engine::offline::backup(&store_dir(data_dir), &store_dir(to), on_damage, update)?, profile)
         }
     };
-    // Before the store, so that a backup that counts is never without it.
+    // Before the store, so that a complete backup always has it.
     if let Some(profile) = profile {
         files::write_private(&to.join(PROFILE_FILE), &profile)?;
     }
@@ -114,16 +114,16 @@ fn tell(flags: &Backup, done: BackedUp, listed: &[Damage], out: &mut impl Write)
     }
     writeln!(out)?;
     match flags.kubeconfig {
-        Some(_) => writeln!(out, "certificates and keys are not part of it: they stay with the server")?,
+        Some(_) => writeln!(out, "certificates and keys are not included: they stay on the server")?,
         None if flags.with_pki => {}
         None => {
-            writeln!(out, "certificates, keys and kubeconfig are not part of it; --with-pki makes them so")?
+            writeln!(out, "certificates, keys and kubeconfig are not included; --with-pki includes them")?
         }
     }
     Ok(outcome)
 }
 
-/// Copies certificates, keys and the administrator's kubeconfig, each whole or not at all.
+/// Copies certificates, keys and the administrator's kubeconfig, each in one step.
 pub fn copy_pki(from: &Path, to: &Path) -> anyhow::Result<()> {
     let pki = must_have_pki(from)?;
     files::private_dir(&to.join(PKI_DIR))?;
@@ -141,7 +141,7 @@ pub fn copy_pki(from: &Path, to: &Path) -> anyhow::Result<()> {
     files::sync_dir(&to.join(PKI_DIR))
 }
 
-/// Where the certificates are, if there are any.
+/// The directory of the certificates.
 fn must_have_pki(data_dir: &Path) -> anyhow::Result<PathBuf> {
     let pki = data_dir.join(PKI_DIR);
     if pki.is_dir() { Ok(pki) } else { bail!("there are no certificates in {}", pki.display()) }

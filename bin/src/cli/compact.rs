@@ -1,5 +1,5 @@
-//! `compact`: forgets history of a stopped store and gives its space back at once. A running server does both by
-//! itself, in the background (`--history-retention`).
+//! `compact`: drops the history of a stopped store and deletes the files it no longer needs. A running server does
+//! both in the background (`--history-retention`).
 
 use std::io::Write;
 use std::time::{Duration, SystemTime};
@@ -16,7 +16,7 @@ use crate::cli::{Outcome, store_dir};
 struct Report {
     /// The newest revision.
     revision: u64,
-    /// The oldest one that can still be read.
+    /// The oldest readable revision.
     oldest: u64,
     /// Bytes of all records before and after.
     before_bytes: u64,
@@ -26,7 +26,7 @@ struct Report {
 /// Runs the command.
 pub fn run(flags: &Compact, out: &mut impl Write) -> anyhow::Result<Outcome> {
     let dir = store_dir(&flags.common.data_dir);
-    // Opening would make a store where there is none.
+    // Opening would create a store in an empty directory.
     engine::offline::Store::open(&dir)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let report = runtime.context("cannot start the runtime")?.block_on(compact(flags, Options::new(dir)))?;
@@ -71,7 +71,7 @@ async fn compact(flags: &Compact, options: Options) -> anyhow::Result<Report> {
     match engine.compact(revision).await {
         Ok(()) => {}
         Err(error @ CompactError::Future { .. }) => bail!("revision {revision}: {error}"),
-        // Forgotten already; there may still be space to give back.
+        // Compacted already; there may still be files to rewrite.
         Err(CompactError::Compacted { .. }) if flags.revision.is_none() => {}
         Err(error) => bail!("revision {revision}: {error}"),
     }

@@ -1,4 +1,4 @@
-//! `inspect`: the log, record by record, as it is read.
+//! `inspect`: prints the log record by record while it reads.
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -12,14 +12,14 @@ use crate::cli::args::{Format, Inspect};
 use crate::cli::report::{self, DamageReport, printable};
 use crate::cli::{Outcome, store_dir};
 
-/// One record as programs read it.
+/// The JSON form of a record.
 #[derive(Serialize)]
 struct Line<'a> {
     revision: u64,
     time: String,
     kind: &'static str,
     key: Cow<'a, str>,
-    /// Revision of the put that made the key exist.
+    /// Revision of the put that created the key.
     created: u64,
     /// Bytes of the value.
     value_bytes: usize,
@@ -29,7 +29,7 @@ struct Line<'a> {
     file: String,
     offset: u64,
     damaged: bool,
-    /// With `--values`: the value, or its text where it is no JSON.
+    /// With `--values`: the value, or its text if it is not JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     value: Option<Value<'a>>,
 }
@@ -56,7 +56,7 @@ pub fn run(flags: &Inspect, out: &mut impl Write) -> anyhow::Result<Outcome> {
                     if json { write_json(flags, &record, out)? } else { write_text(flags, &record, out)? }
                 }
             }
-            // It may be of any key.
+            // Its key is unknown.
             Found::Damage(damage) => write_damage(&damage, json, out)?,
             Found::Torn { file, offset } if json => {
                 writeln!(out, "{}", json!({"torn": {"file": file, "offset": offset}}))?;
@@ -80,7 +80,7 @@ fn kind(record: &LogRecord) -> &'static str {
     match record.kind() {
         RecordKind::Put => "put",
         RecordKind::Delete => "delete",
-        RecordKind::Grave => "grave",
+        RecordKind::Grave => "tombstone",
     }
 }
 
@@ -91,7 +91,7 @@ fn expires(record: &LogRecord) -> Option<String> {
 fn write_text(flags: &Inspect, record: &LogRecord, out: &mut impl Write) -> std::io::Result<()> {
     write!(
         out,
-        "{:>12}  {}  {:<6}  {:>8}  {}",
+        "{:>12}  {}  {:<9}  {:>8}  {}",
         record.revision(),
         report::time(record.time_ms()),
         kind(record),

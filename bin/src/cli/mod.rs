@@ -1,8 +1,8 @@
-//! Commands that look after a store: `command line → one of these → report on stdout, exit code`.
+//! The offline commands: `command line → one of these → report on stdout, exit code`.
 //!
-//! What a command says goes to stdout, as text or JSON; progress goes to stderr and only to a terminal; an error is
-//! one line on stderr. Exit codes: 0 done, 1 not done, 2 done but there is damage. The work itself is engine's
-//! (`engine::offline`), which knows no resources and no formats of output.
+//! Reports go to stdout, as text or JSON; progress goes to stderr, only to a terminal; an error is one line on
+//! stderr. Exit codes: 0 done, 1 failed, 2 done but there is damage. The work itself is done by `engine::offline`,
+//! which knows no resources and no output formats.
 
 pub mod args;
 mod backup;
@@ -22,18 +22,18 @@ use std::process::ExitCode;
 use crate::cli::args::Command;
 use crate::{host, refuse};
 
-/// How a command that did its work ended.
+/// Outcome of a command.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Outcome {
-    /// All is well.
+    /// No damage.
     Fine,
-    /// It met damage and said so.
+    /// Damage was found and reported.
     Damaged,
 }
 
-/// Runs a command to its end.
+/// Runs a command.
 pub fn run(command: Command) -> ExitCode {
-    // A store's files are held open all at once, so that reclaim cannot take them away.
+    // All files of a store are held open at once, so that reclamation cannot delete them.
     host::raise_open_files();
     let mut out = io::BufWriter::new(io::stdout().lock());
     let result = match command {
@@ -47,10 +47,10 @@ pub fn run(command: Command) -> ExitCode {
     match result.and_then(|outcome| Ok(out.flush().map(|()| outcome)?)) {
         Ok(Outcome::Fine) => ExitCode::SUCCESS,
         Ok(Outcome::Damaged) => ExitCode::from(2),
-        // A reader that closed early has seen enough.
+        // A closed pipe is not an error: the reader has enough.
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            // What was said before it still counts.
+            // The report so far is still valid.
             let _ = out.flush();
             refuse(&format!("{error:#}"))
         }
@@ -62,7 +62,7 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
     cause.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// Where the store of a data directory is.
+/// The directory of the store in a data directory.
 pub fn store_dir(data_dir: &Path) -> PathBuf {
     data_dir.join("log")
 }

@@ -1,9 +1,9 @@
-//! How far a command is, on one line of a terminal that is rewritten; nothing anywhere else.
+//! A progress line on stderr, rewritten in place; only on a terminal.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-/// Between two drawings: often enough to be seen moving.
+/// Time between two updates.
 const INTERVAL: Duration = Duration::from_millis(100);
 
 /// The line.
@@ -11,19 +11,19 @@ pub struct Progress {
     what: &'static str,
     total: u64,
     begun: Instant,
-    /// When it was drawn last; `None` where it is not drawn at all.
+    /// Time of the last update; `None` if nothing is drawn.
     drawn: Option<Instant>,
     visible: bool,
 }
 
 impl Progress {
-    /// Of `total` bytes, to be called `what`.
+    /// A line for `total` bytes of work named `what`.
     pub fn new(what: &'static str, total: u64) -> Progress {
         let begun = Instant::now();
         Progress { what, total, begun, drawn: io::stderr().is_terminal().then_some(begun), visible: false }
     }
 
-    /// `done` of the bytes are done.
+    /// Sets the line to `done` bytes.
     pub fn update(&mut self, done: u64) {
         if self.drawn.is_none_or(|drawn| drawn.elapsed() < INTERVAL) {
             return;
@@ -36,7 +36,7 @@ impl Progress {
         } else {
             (done.min(self.total) as u128 * 100 / self.total as u128) as u64
         };
-        // A terminal that is gone is no reason to stop.
+        // A closed terminal does not end the command.
         let _ = write!(
             io::stderr(),
             "\r\x1b[K{} {percent}% of {}, {}/s",
@@ -46,13 +46,13 @@ impl Progress {
         );
     }
 
-    /// `done` of `total` bytes are done.
+    /// Sets the line to `done` of `total` bytes.
     pub fn update_of(&mut self, done: u64, total: u64) {
         self.total = total;
         self.update(done);
     }
 
-    /// Takes the line away, so that something else can be printed.
+    /// Clears the line before other output.
     pub fn clear(&mut self) {
         if std::mem::take(&mut self.visible) {
             let _ = write!(io::stderr(), "\r\x1b[K");

@@ -1,4 +1,5 @@
-//! A backup over the network: `what is there already ─► POST /backup ─► frames ─► a directory beside the place`.
+//! Receives a backup over the network: `existing segments ─► POST /backup ─► frames ─► a directory beside the
+//! target`.
 
 use std::path::Path;
 
@@ -12,8 +13,8 @@ use crate::cli::progress::Progress;
 use crate::client::{self, Client};
 use crate::kubeconfig::Access;
 
-/// Receives a backup from the server of `kubeconfig`, or from `server` as whom that names, for the place `store`.
-/// Returns it with the vocabulary of its server.
+/// Receives a backup of the server of `kubeconfig`, at the address `server` if given, to become the store `store`.
+/// Returns it with the naming profile of the server.
 pub fn receive(
     kubeconfig: &Path,
     server: Option<&str>,
@@ -31,13 +32,13 @@ async fn transfer(
     mut on_damage: impl FnMut(&Damage),
 ) -> anyhow::Result<(Ready, &'static str)> {
     let mut receiver = Receiver::begin(store)?;
-    let mut progress = Progress::new("check what is there", 0);
+    let mut progress = Progress::new("check existing segments", 0);
     let held = receiver.held(BODY_BYTES_MAX, |done, total| progress.update_of(done, total));
     drop(progress);
     let response = client.post(backup::PATH, held).await?;
     let profile = response.headers().get(backup::NAMING).and_then(|value| value.to_str().ok());
     let Some(naming) = naming::ALL.iter().find(|naming| Some(naming.profile) == profile) else {
-        bail!("the server does not say in which vocabulary its store is written");
+        bail!("the server does not state the naming profile of its store");
     };
     let mut body = response.into_body();
     let mut progress = Progress::new("backup", 0);

@@ -1,4 +1,4 @@
-//! How numbers, times, keys and damage are told, to people and to programs.
+//! Formats numbers, times, keys and damage, as text and as JSON.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use engine::offline::Damage;
 use jiff::Timestamp;
 use serde::Serialize;
 
-/// A damage as programs read it. Members that are not known are null.
+/// The JSON form of a damage. Unknown members are null.
 #[derive(Debug, Serialize)]
 pub struct DamageReport {
     problem: String,
@@ -33,11 +33,11 @@ impl From<&Damage> for DamageReport {
 /// A time of the log as RFC 3339, in UTC.
 pub fn time(milliseconds: u64) -> String {
     let time = i64::try_from(milliseconds).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
-    // Times in records end far behind what a timestamp can say only in files made to confuse.
+    // Only a manipulated file has times outside a timestamp's range.
     time.map_or_else(|| format!("{milliseconds}ms"), |time| format!("{time:.3}"))
 }
 
-/// Bytes for people.
+/// Bytes with a unit.
 pub fn bytes(count: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
     if count < 1024 {
@@ -51,7 +51,7 @@ pub fn bytes(count: u64) -> String {
     format!("{value:.1} {}", UNITS[unit])
 }
 
-/// Bytes from the store as text that does nothing to a terminal.
+/// Bytes from the store as text without terminal control characters.
 pub fn printable(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let mut safe = String::with_capacity(text.len());
@@ -65,7 +65,7 @@ pub fn printable(bytes: &[u8]) -> String {
     safe
 }
 
-/// `n` of something.
+/// `n` with the singular or plural noun.
 pub fn count(n: u64, one: &str, many: &str) -> String {
     format!("{n} {}", if n == 1 { one } else { many })
 }
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_told_in_a_readable_form() {
+    fn numbers_have_a_readable_form() {
         for (count, want) in [
             (0, "0 B"),
             (1023, "1023 B"),

@@ -1,4 +1,4 @@
-//! `restore`: a new data directory from a backup, as of its newest revision or an earlier one.
+//! `restore`: creates a data directory from a backup, at its newest revision or an earlier one.
 
 use std::cell::RefCell;
 use std::fs;
@@ -22,7 +22,7 @@ use crate::files;
 struct Report {
     /// The revision whose state was restored.
     from_revision: u64,
-    /// The revision the new store begins with.
+    /// The first revision of the new store.
     revision: u64,
     keys: u64,
     bytes: u64,
@@ -42,7 +42,7 @@ pub fn run(flags: &Restore, out: &mut impl Write) -> anyhow::Result<Outcome> {
     must_be_empty(to)?;
     let json = flags.common.output == Format::Json;
     files::private_dir(to)?;
-    // Before the store, so that no server makes another one of it.
+    // Before the store, so that a server cannot create another store in it.
     if let Some(profile) = files::read_if_there(&from.join(PROFILE_FILE))? {
         files::write_private(&to.join(PROFILE_FILE), &profile)?;
     }
@@ -78,7 +78,7 @@ pub fn run(flags: &Restore, out: &mut impl Write) -> anyhow::Result<Outcome> {
     } else {
         writeln!(
             out,
-            "{}: {} ({}) as of revision {from_revision}; the store goes on from revision {revision}",
+            "{}: {} ({}) as of revision {from_revision}; the store continues from revision {revision}",
             to.display(),
             report::count(keys, "key", "keys"),
             bytes(stored)
@@ -86,14 +86,14 @@ pub fn run(flags: &Restore, out: &mut impl Write) -> anyhow::Result<Outcome> {
         if !pki {
             writeln!(
                 out,
-                "certificates and keys are not in the backup: the server makes new ones, and clients need the new kubeconfig"
+                "certificates and keys are not in the backup: the server will create new ones, and clients need the new kubeconfig"
             )?;
         }
     }
     Ok(if damages > 0 { Outcome::Damaged } else { Outcome::Fine })
 }
 
-/// Refuses a directory with anything in it but what an interrupted restore leaves.
+/// Refuses a directory that contains anything but the remains of an interrupted restore.
 fn must_be_empty(to: &Path) -> anyhow::Result<()> {
     if !to.exists() {
         return Ok(());

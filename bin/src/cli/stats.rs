@@ -1,4 +1,4 @@
-//! `stats`: how much of what is in a store.
+//! `stats`: prints the size of a store, of its resources and of its segments.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -26,19 +26,19 @@ struct Report {
     file_bytes: u64,
     resources: Vec<ResourceReport>,
     segments: Vec<SegmentReport>,
-    /// Files that others stand for, to be removed when the store is opened.
+    /// Files that others have replaced; opening the store deletes them.
     superseded_segments: u32,
     damages: u64,
-    /// A server had the store open: counted was what is known to be on disk.
+    /// A server has the store open: the report covers what is known durable.
     running: bool,
 }
 
 #[derive(Serialize)]
 struct ResourceReport {
-    /// What its keys begin with.
+    /// Prefix of its keys.
     prefix: String,
     keys: u64,
-    /// Bytes of the present states.
+    /// Bytes of the newest states.
     bytes: u64,
 }
 
@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_counted_by_what_names_their_resource() {
+    fn keys_are_counted_by_resource() {
         for (key, want) in [
             ("/core/pods/default/web", "/core/pods/"),
             ("/core/namespaces/default", "/core/namespaces/"),

@@ -1,4 +1,4 @@
-//! `verify`: every record, and everything that must agree with it.
+//! `verify`: checks every record and the consistency of index, checkpoints and segments.
 
 use std::cell::RefCell;
 use std::io::Write;
@@ -11,7 +11,7 @@ use crate::cli::progress::Progress;
 use crate::cli::report::{self, DamageReport};
 use crate::cli::{Outcome, store_dir};
 
-/// The report's members behind `damage`.
+/// The members of the report after `damage`.
 #[derive(Serialize)]
 struct Summary {
     damages: u64,
@@ -20,7 +20,7 @@ struct Summary {
     records: u64,
     keys: u64,
     segments: usize,
-    /// A server had the store open: checked was what is known to be on disk.
+    /// A server has the store open: the check covers what is known durable.
     running: bool,
     torn: Option<Torn>,
 }
@@ -37,26 +37,26 @@ pub fn run(flags: &Verify, out: &mut impl Write) -> anyhow::Result<Outcome> {
     let store = Store::open(&dir)?;
     let json = flags.common.output == Format::Json;
     let progress = RefCell::new(Progress::new("verify", store.data_bytes()));
-    // Damage is told as it is found: there may be more of it than fits memory.
+    // Damage is reported as it is found: all of it may not fit in memory.
     let mut failed = None;
     let mut first = true;
     if json {
         write!(out, "{{\"damage\":[")?;
     }
-    let tell = |damage: &Damage| {
+    let report = |damage: &Damage| {
         progress.borrow_mut().clear();
-        let told = if json {
+        let written = if json {
             let comma = if std::mem::take(&mut first) { "" } else { "," };
             write!(out, "{comma}")
                 .and_then(|()| Ok(serde_json::to_writer(&mut *out, &DamageReport::from(damage))?))
         } else {
             writeln!(out, "damage: {damage}")
         };
-        if let Err(error) = told {
+        if let Err(error) = written {
             failed.get_or_insert(error);
         }
     };
-    let survey = survey(&store, tell, |done| progress.borrow_mut().update(done));
+    let survey = survey(&store, report, |done| progress.borrow_mut().update(done));
     drop(progress);
     if let Some(error) = failed {
         return Err(error.into());

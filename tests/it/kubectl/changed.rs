@@ -1,4 +1,4 @@
-//! What kubectl changes, and what it says to that.
+//! kubectl commands that write, and their output.
 
 use std::process::Stdio;
 
@@ -59,7 +59,7 @@ async fn objects_are_changed_in_every_way_there_is() {
     assert_eq!(container["resources"]["limits"], json!({"cpu": "200m"}));
     assert_eq!(now["metadata"]["annotations"]["note"], "hello");
 
-    // What is read can be written back.
+    // The output of a read can be written back.
     let yaml = kubectl.ok("get deploy web -o yaml").await;
     assert!(yaml.starts_with("apiVersion: apps/v1\nkind: Deployment\nmetadata:\n"), "{yaml}");
     assert_eq!(kubectl.ok_with("replace -f -", &yaml).await, "deployment.apps/web replaced\n");
@@ -82,7 +82,7 @@ async fn objects_are_changed_in_every_way_there_is() {
     }
     assert_eq!(kubectl.ok("get deploy web -o 'jsonpath={.spec.replicas}'").await, "6");
 
-    // What is wrong with an object is said in the server's words.
+    // Validation errors are shown in the server's words.
     let pod =
         |spec: &str| format!(r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"x"}},"spec":{spec}}}"#);
     for (arguments, object, wanted) in [
@@ -114,8 +114,8 @@ async fn objects_are_changed_in_every_way_there_is() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn delete_cascades_as_it_is_told() {
-    // Semantics §5.3, §17 "Garbage collector".
+async fn delete_cascades_by_propagation_policy() {
+    // docs/api/delete.md, docs/api/controllers.md#garbage-collector.
     let server = Server::start_upstream().await;
     let Some(kubectl) = Kubectl::find(&server).await else { return };
     let client = server.client();
@@ -126,7 +126,7 @@ async fn delete_cascades_as_it_is_told() {
             "uid": owner["metadata"]["uid"], "blockOwnerDeletion": true}]);
         let child = json!({"metadata": {"name": "child", "ownerReferences": reference}});
         assert_eq!(client.post(maps, &child).await.status, 201);
-        // The command waits until the owner is gone.
+        // The command waits until the owner is removed.
         let said = kubectl.ok(&format!("delete configmap owner --cascade={cascade}")).await;
         assert!(said.starts_with("configmap \"owner\" deleted"), "{said}");
         assert_eq!(client.get(&format!("{maps}/owner")).await.status, 404, "{cascade}");
@@ -169,7 +169,7 @@ async fn apply_on_the_server_knows_owners_and_changes_nothing_twice() {
     let hidden = kubectl.ok("get deployment web -o yaml").await;
     assert!(!hidden.contains("managedFields") && hidden.contains("image: a:1"), "{hidden}");
 
-    // Somebody scales; kubectl's next apply says whose the count is, and takes it when told to.
+    // Another client scales; kubectl's next apply names the owner of the count, and takes it with force.
     kubectl.ok("scale deployment web --replicas=5").await;
     let refused = kubectl.run(SERVER_SIDE, &web(1, "a:1")).await;
     assert_ne!(refused.code, Some(0));
@@ -178,7 +178,7 @@ async fn apply_on_the_server_knows_owners_and_changes_nothing_twice() {
     kubectl.ok_with("apply --server-side --force-conflicts -f -", &web(1, "a:1")).await;
     assert_eq!(kubectl.ok("get deployment web -o jsonpath={.spec.replicas}").await, "1");
 
-    // What was applied on the client's side moves over without a conflict.
+    // Objects of client-side apply move to server-side apply without a conflict.
     let map = |value: &str| {
         format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: old}}\ndata: {{k: {value}}}\n")
     };

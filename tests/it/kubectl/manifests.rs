@@ -1,4 +1,4 @@
-//! Files of users, applied, shown and deleted.
+//! User manifests: applied, shown and deleted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ async fn the_real_manifests_are_applied_shown_and_deleted() {
     };
     let manifests = manifests.display();
 
-    // Two of the manifests rename nothing but mean another object of the same name; those changes are refused.
+    // Two of the manifests reuse the name of another object; those changes are refused.
     let applied = kubectl.run(&format!("apply -R -f {manifests}"), "").await;
     let refused: BTreeSet<&str> =
         applied.err.lines().filter_map(|line| line.split(" is invalid: ").nth(1)).collect();
@@ -46,9 +46,9 @@ async fn the_real_manifests_are_applied_shown_and_deleted() {
     assert!(outcomes.len() > 40, "{}", applied.out);
     assert!(outcomes.values().all(|outcomes| outcomes[0] == "created"), "{outcomes:?}");
 
-    // A second time nothing is written. Where kubectl cannot know what the
-    // server would make of a field it sends a patch and says `configured`: selectors of budgets (which are
-    // replaced), claim templates (which have defaults) and quantities that are not in canonical form.
+    // A second apply writes nothing. If kubectl cannot predict the server's form of a field it sends a patch and
+    // prints `configured`: selectors of budgets (which are replaced), claim templates (which have defaults) and
+    // quantities that are not canonical.
     let versions = async || {
         let template = r#"{range .items[*]}{.kind}/{.metadata.name}={.metadata.resourceVersion}{"\n"}{end}"#;
         kubectl.ok(&format!("get -R -f {manifests} -o 'jsonpath={template}'")).await

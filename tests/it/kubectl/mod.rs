@@ -1,14 +1,14 @@
-//! kubectl, as it is installed, against the server: what people type and what they are shown.
+//! The installed kubectl against the server: commands and their exact output.
 //!
 //! ```text
 //! shown      get, explain, wait, output in every form
 //! changed    create, patch, edit, apply, delete
-//! manifests  what users have in files, all of it
-//! workloads  a day in the life of the workloads among them
+//! manifests  all user manifests
+//! workloads  the life cycle of the workloads among them
 //! ```
 //!
-//! Expected texts are what kubectl prints against the upstream server; ages are masked. Without kubectl, and without
-//! the manifests that some tests read, the tests say `skipped: …` and pass.
+//! Expected texts are kubectl's output against kube-apiserver; ages are masked. Without kubectl, and without the
+//! manifests that some tests read, the tests print `skipped: …` and pass.
 
 mod changed;
 mod manifests;
@@ -23,13 +23,13 @@ use tests::{PATIENCE, Server};
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
-/// kubectl with a home of its own, so that nothing it caches is another server's.
+/// kubectl with its own home directory, so that its cache belongs to one server.
 pub struct Kubectl {
     kubeconfig: PathBuf,
     home: TempDir,
 }
 
-/// What a command came to.
+/// Result of a command.
 #[derive(Debug)]
 pub struct Ran {
     /// Exit code; `None` if a signal ended it.
@@ -41,7 +41,7 @@ pub struct Ran {
 }
 
 impl Kubectl {
-    /// kubectl for `server`, or `None` and a line that says so.
+    /// kubectl for `server`, or `None` and a line that reports its absence.
     pub async fn find(server: &Server) -> Option<Kubectl> {
         let version = Command::new("kubectl").args(["version", "--client"]).output().await;
         if !version.is_ok_and(|output| output.status.success()) {
@@ -62,26 +62,26 @@ impl Kubectl {
         command
     }
 
-    /// Runs a command with that standard input.
+    /// Runs a command with the given standard input.
     pub async fn run(&self, arguments: &str, stdin: &str) -> Ran {
         let mut command = self.command(arguments);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         finish(command, stdin).await.unwrap_or_else(|| panic!("kubectl {arguments} does not end"))
     }
 
-    /// Standard output of a command that succeeds.
+    /// Standard output of a successful command.
     pub async fn ok(&self, arguments: &str) -> String {
         self.ok_with(arguments, "").await
     }
 
-    /// The same for one that reads.
+    /// The same for a command that reads standard input.
     pub async fn ok_with(&self, arguments: &str, stdin: &str) -> String {
         let ran = self.run(arguments, stdin).await;
         assert_eq!(ran.code, Some(0), "kubectl {arguments}: {}{}", ran.out, ran.err);
         ran.out
     }
 
-    /// Runs commands that each print exactly this, whether they succeed or not.
+    /// Runs commands and compares their output exactly, whether they succeed or not.
     pub async fn says(&self, cases: &[(&str, &str)]) {
         for (arguments, wanted) in cases {
             let ran = self.run(arguments, "").await;
@@ -91,7 +91,7 @@ impl Kubectl {
     }
 }
 
-/// Starts a command with piped input and output and waits for its end; `None` if it does not come.
+/// Runs a command with piped input and output; `None` if it does not end.
 pub async fn finish(mut command: Command, stdin: &str) -> Option<Ran> {
     let mut child = command.spawn().expect("kubectl runs");
     let mut input = child.stdin.take().expect("it is piped");
@@ -107,7 +107,7 @@ pub async fn finish(mut command: Command, stdin: &str) -> Option<Ran> {
     Some(Ran { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) })
 }
 
-/// Splits at blanks; single quotes keep words together.
+/// Splits at spaces; single quotes keep words together.
 fn words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     for (i, part) in line.split('\'').enumerate() {
@@ -120,7 +120,7 @@ fn words(line: &str) -> Vec<String> {
     words
 }
 
-/// The cells of each line, joined by single blanks; ages become `*`.
+/// The cells of each line, joined by single spaces; ages become `*`.
 fn cells(text: &str) -> Vec<String> {
     let is_age = |cell: &str| {
         cell.len() > 1

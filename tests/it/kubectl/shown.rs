@@ -1,4 +1,4 @@
-//! What kubectl shows of what is there.
+//! kubectl commands that read, and their output.
 
 use std::collections::BTreeSet;
 use std::process::Stdio;
@@ -179,7 +179,7 @@ async fn get_watch_sees_live_changes() {
     let mut lines = BufReader::new(watching.stdout.take().unwrap()).lines();
     let client = server.client();
     let pods = "/api/v1/namespaces/default/pods";
-    // It says nothing before the first pod, so pods come until it listens.
+    // It prints nothing before the first pod, so pods are created until it prints one.
     let mut first = None;
     for i in 0..2000 {
         let pod = json!({"metadata": {"name": format!("early-{i}")}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
@@ -282,7 +282,7 @@ async fn objects_are_waited_for_and_shown_in_every_form() {
     let pod = json!({"metadata": {"name": "p"}, "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]}});
     assert_eq!(client.post(pods, &pod).await.status, 201);
 
-    // Waits that are satisfied by a change, by what is there already, and by a deletion.
+    // Waits that end by a change, by the present state, and by a deletion.
     let condition = "wait pod/p --for=condition=Ready --timeout=60s";
     let waiting = kubectl.ok(condition);
     let change = async {
@@ -307,7 +307,7 @@ async fn objects_are_waited_for_and_shown_in_every_form() {
     let columns = kubectl.ok("get pods -o 'custom-columns=NAME:.metadata.name,NODE:.spec.nodeName'").await;
     assert_eq!(cells(&columns), ["NAME NODE", "p n"]);
 
-    // A delete waits for the object to go, which a finalizer holds up.
+    // A delete waits for the object to be removed, which a finalizer delays.
     let held = json!({"metadata": {"name": "held", "finalizers": ["example.com/hold"]}});
     let maps = "/api/v1/namespaces/default/configmaps";
     assert_eq!(client.post(maps, &held).await.status, 201);

@@ -1,9 +1,8 @@
-//! kubectl's ways to change things, each told on the users' manifests: applying on either side, editing, patching,
-//! scaling, rolling back, replacing, and deleting with what belongs to it.
+//! kubectl commands that change workloads, on user manifests: client-side and server-side apply, edit, patch, scale,
+//! rollback, replace, and delete with dependents.
 //!
-//! No workload controller runs beside the server, so where a story needs what one leaves behind (replica sets,
-//! revisions, a status) the story writes it as the controller would. Without kubectl or the manifests the tests say
-//! `skipped: …` and pass.
+//! No workload controller runs beside the server, so scenarios write what one would have written (replica sets,
+//! revisions, a status). Without kubectl or the manifests the tests print `skipped: …` and pass.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,8 +14,8 @@ use tests::{Client, Server};
 use super::{Kubectl, Ran, finish};
 use crate::support::reference;
 
-/// A server, its kubectl and the manifests; `None` where one of them is missing.
-async fn scene() -> Option<(Server, Kubectl, PathBuf)> {
+/// A server, its kubectl and the manifests; `None` if one of them is missing.
+async fn fixture() -> Option<(Server, Kubectl, PathBuf)> {
     let server = Server::start_upstream().await;
     let kubectl = Kubectl::find(&server).await?;
     Some((server, kubectl, reference("manifests/workloads")?))
@@ -28,7 +27,7 @@ fn text(manifests: &Path, name: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// `kubectl edit` with a script for an editor: what `sed` does with the text.
+/// `kubectl edit` with a `sed` script as the editor.
 async fn edit(kubectl: &Kubectl, arguments: &str, script: &str) -> Ran {
     let mut command = kubectl.command(&format!("edit {arguments}"));
     command.env("EDITOR", format!("sed -i '{script}'"));
@@ -55,14 +54,14 @@ fn files(directory: &Path) -> String {
             pending.extend(entries.map(|entry| entry.expect("the manifests can be listed").path()));
             pending.sort();
         } else if !path.ends_with("nfs.yaml") {
-            // That one means another volume of the same name as its neighbour.
+            // It uses the name of its neighbour's volume for another one.
             arguments.push_str(&format!(" -f {}", path.display()));
         }
     }
     arguments
 }
 
-/// Each directory of manifests, which mean one application; some names mean another object in the next.
+/// Each directory of manifests is one application; some names are used again in the next.
 const APPLICATIONS: &[&str] = &[
     "guestbook",
     "statefulset/cassandra",
@@ -76,7 +75,7 @@ const APPLICATIONS: &[&str] = &[
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_manifest_is_applied_on_the_server_and_a_second_time_nothing_is_written() {
-    let Some((_server, kubectl, manifests)) = scene().await else { return };
+    let Some((_server, kubectl, manifests)) = fixture().await else { return };
     let mut count = 0;
     for (at, application) in APPLICATIONS.iter().enumerate() {
         let files = format!("-n app-{at}{}", files(&manifests.join(application)));
@@ -92,7 +91,7 @@ async fn every_manifest_is_applied_on_the_server_and_a_second_time_nothing_is_wr
         let second = kubectl.ok(&format!("apply --server-side {files}")).await;
         assert_eq!(second, first, "{application}");
         assert_eq!(versions().await, before, "{application}: applied twice, written once");
-        // What is read can be written back, and nothing changes.
+        // The output of a read can be written back, and nothing changes.
         let read = kubectl.ok(&format!("get {files} -o json")).await;
         let replaced = kubectl.ok_with("replace -f -", &read).await;
         assert!(replaced.lines().all(|line| line.ends_with(" replaced")), "{replaced}");
@@ -109,12 +108,12 @@ async fn every_manifest_is_applied_on_the_server_and_a_second_time_nothing_is_wr
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn apply_merges_three_ways() {
-    let Some((_server, kubectl, manifests)) = scene().await else { return };
+    let Some((_server, kubectl, manifests)) = fixture().await else { return };
     let first = text(&manifests, "guestbook/frontend-deployment.yaml");
     let said = kubectl.ok_with("apply -f -", &first).await;
     assert_eq!(said, "deployment.apps/frontend created\n");
 
-    // Others change what the manifest says nothing of, and what it says.
+    // Other clients change fields outside the manifest, and fields in it.
     let sidecar = r#"{"spec":{"template":{"spec":{"containers":[{"name":"log","image":"log:1"}]}}}}"#;
     let variable =
         r#"[{"op":"add","path":"/spec/template/spec/containers/0/env","value":[{"name":"A","value":"b"}]}]"#;
@@ -131,7 +130,7 @@ async fn apply_merges_three_ways() {
     let variable = variable.replace("/0/", &format!("/{at}/"));
     kubectl.ok(&format!("patch deploy frontend --type=json -p '{variable}'")).await;
 
-    // The next version says more in one place, less in two, and something else in a third.
+    // The next version adds a field, removes two and changes one.
     let second = first
         .replace("agnhost:2.53", "agnhost:2.54")
         .replace("            memory: 100Mi\n", "")
@@ -154,12 +153,12 @@ async fn apply_merges_three_ways() {
     let last = now["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"].as_str();
     assert!(last.unwrap().contains("agnhost:2.54") && !last.unwrap().contains("memory"), "{last:?}");
 
-    // kubectl sends the order of its containers along, because there is one that it does not know.
+    // kubectl sends the order of its containers, because the object has one it does not know.
     assert_eq!(kubectl.ok_with("apply -f -", &second).await, "deployment.apps/frontend configured\n");
     let after = object(&kubectl, "deploy frontend").await;
     assert_eq!(after["metadata"]["resourceVersion"], now["metadata"]["resourceVersion"]);
 
-    // `diff` shows the next change and makes none.
+    // `diff` shows the next change and writes nothing.
     let third = second.replace("agnhost:2.54", "agnhost:2.55");
     let diff = kubectl.run("diff -f -", &third).await;
     let changed: Vec<&str> = diff
@@ -186,7 +185,7 @@ async fn apply_merges_three_ways() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn objects_are_edited_as_text_and_refused_edits_are_explained() {
-    let Some((_server, kubectl, manifests)) = scene().await else { return };
+    let Some((_server, kubectl, manifests)) = fixture().await else { return };
     for name in ["statefulset/etcd", "guestbook", "statefulset/mysql-upgrade/configmap.yaml"] {
         kubectl.ok(&format!("apply -f {}/{name}", manifests.display())).await;
     }
@@ -233,7 +232,7 @@ async fn objects_are_edited_as_text_and_refused_edits_are_explained() {
         let what = arguments.split(" -").next().unwrap();
         assert_eq!(kubectl.ok(&format!("get {what} -o 'jsonpath={path}'")).await, value, "{arguments}");
     }
-    // The editor comes back with what the server said; this one leaves it at that.
+    // The editor is opened again with the server's error; this one changes nothing.
     for (arguments, script, refusal) in [
         (
             "sts etcd",
@@ -260,10 +259,10 @@ async fn objects_are_edited_as_text_and_refused_edits_are_explained() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn workloads_are_patched_in_three_ways() {
-    let Some((_server, kubectl, manifests)) = scene().await else { return };
+    let Some((_server, kubectl, manifests)) = fixture().await else { return };
     kubectl.ok(&format!("apply -R -f {0}/statefulset/etcd -f {0}/guestbook", manifests.display())).await;
     let template = |spec: &str| format!(r#"{{"spec":{{"template":{{"spec":{spec}}}}}}}"#);
-    // (kind of patch, object, patch, path, what is there afterwards)
+    // (kind of patch, object, patch, path, value afterwards)
     let ports = "{.spec.template.spec.containers[0].ports[*].containerPort}";
     for (kind, what, patch, path, wanted) in [
         ("strategic", "sts etcd", template(r#"{"containers":[{"name":"etcd","env":[{"name":"SET_NAME","value":"other"}]}]}"#), "{.spec.template.spec.containers[0].env[*].value}", "3 other"),
@@ -322,7 +321,7 @@ async fn workloads_are_patched_in_three_ways() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn everything_that_has_a_scale_is_scaled() {
-    let Some((_server, kubectl, manifests)) = scene().await else { return };
+    let Some((_server, kubectl, manifests)) = fixture().await else { return };
     for name in [
         "guestbook/frontend-deployment.yaml",
         "guestbook/legacy/redis-slave-controller.yaml",
@@ -364,7 +363,7 @@ async fn everything_that_has_a_scale_is_scaled() {
     assert_eq!(said, "deployment.apps/frontend scaled\n");
 }
 
-/// A replica set as the deployment controller leaves one behind.
+/// A replica set as the deployment controller writes it.
 fn replica_set(deployment: &Value, revision: u32, cause: &str, image: &str) -> Value {
     let mut template = deployment["spec"]["template"].clone();
     template["metadata"]["labels"]["pod-template-hash"] = json!(format!("h{revision}"));
@@ -401,7 +400,7 @@ const CORE: &str = "/api/v1/namespaces/default";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rollouts_have_a_history_to_go_back_in() {
-    let Some((server, kubectl, manifests)) = scene().await else { return };
+    let Some((server, kubectl, manifests)) = fixture().await else { return };
     let client = server.client();
     kubectl.ok(&format!("apply -R -f {0}/guestbook -f {0}/statefulset/etcd", manifests.display())).await;
 
@@ -454,7 +453,7 @@ async fn rollouts_have_a_history_to_go_back_in() {
     assert!(detail.starts_with("deployment.apps/frontend with revision #2\nPod Template:\n"), "{detail}");
     assert!(detail.contains("Image:\tweb:2") || detail.contains("web:2"), "{detail}");
 
-    // The status of a rollout is read from what the controller wrote.
+    // The rollout status is read from the controller's status.
     let generation = object(&kubectl, "deploy frontend").await["metadata"]["generation"].clone();
     let status = json!({"status": {"observedGeneration": generation, "replicas": 3, "updatedReplicas": 3,
         "readyReplicas": 3, "availableReplicas": 3}});
@@ -466,8 +465,8 @@ async fn rollouts_have_a_history_to_go_back_in() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn files_replace_what_is_there_and_dry_runs_judge_strictly() {
-    let Some((_server, kubectl, manifests)) = scene().await else { return };
+async fn replace_overwrites_objects_and_dry_runs_validate_strictly() {
+    let Some((_server, kubectl, manifests)) = fixture().await else { return };
     let deployment = text(&manifests, "guestbook/frontend-deployment.yaml");
     let service = text(&manifests, "guestbook/frontend-service.yaml");
     let both = format!("{deployment}\n---\n{service}");
@@ -521,7 +520,7 @@ async fn files_replace_what_is_there_and_dry_runs_judge_strictly() {
         missing.err,
         "Error from server (NotFound): error when replacing \"STDIN\": deployments.apps \"other\" not found\n"
     );
-    // Of an immutable field only a new object can say something else.
+    // An immutable field needs a new object.
     let moved = deployment.replace("tier: frontend", "tier: front");
     let refused = kubectl.run("replace -f -", &moved).await;
     assert!(
@@ -535,8 +534,8 @@ async fn files_replace_what_is_there_and_dry_runs_judge_strictly() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_workload_is_deleted_with_or_without_what_belongs_to_it() {
-    let Some((server, kubectl, manifests)) = scene().await else { return };
+async fn a_workload_is_deleted_with_or_without_its_dependents() {
+    let Some((server, kubectl, manifests)) = fixture().await else { return };
     let client = server.client();
     let file = manifests.join("guestbook/frontend-deployment.yaml");
     let file = file.display();

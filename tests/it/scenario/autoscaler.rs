@@ -1,8 +1,8 @@
-//! kubectl, a controller and an autoscaler on one deployment: who has the replica count.
+//! kubectl, a controller and an autoscaler on one deployment: ownership of the replica count.
 
-use super::stories;
+use super::scenarios;
 
-stories! {
+scenarios! {
     scaling_takes_the_replica_count: r#"
 kubectl-create creates $core/replicationcontrollers/d
   {"spec":{"replicas":1,"selector":{"app":"d"},"template":{"metadata":{"labels":{"app":"d"}},"spec":{"containers":[{"name":"c","image":"i","imagePullPolicy":"Always","terminationMessagePath":"/x","terminationMessagePolicy":"File"}]}}}}
@@ -16,7 +16,7 @@ hpa Update v1/scale (no time): .spec.replicas
 kubectl-create Update v1: .metadata.labels .metadata.labels.app .spec.selector .spec.template .spec.template.metadata .spec.template.metadata.labels .spec.template.metadata.labels.app .spec.template.spec .spec.template.spec.containers .spec.template.spec.containers[name="c"] .spec.template.spec.containers[name="c"].image .spec.template.spec.containers[name="c"].imagePullPolicy .spec.template.spec.containers[name="c"].name .spec.template.spec.containers[name="c"].resources .spec.template.spec.containers[name="c"].terminationMessagePath .spec.template.spec.containers[name="c"].terminationMessagePolicy .spec.template.spec.dnsPolicy .spec.template.spec.restartPolicy .spec.template.spec.schedulerName .spec.template.spec.securityContext .spec.template.spec.terminationGracePeriodSeconds
 "#;
 
-    a_scale_that_says_the_same_changes_nothing: r#"
+    an_equal_scale_changes_nothing: r#"
 kubectl applies $apps/deployments/d
   {"spec":{"replicas":2,"selector":{"matchLabels":{"app":"d"}},"template":{"metadata":{"labels":{"app":"d"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}
 = 201
@@ -50,12 +50,12 @@ kubectl applies $apps/deployments/d
 ? spec.template.spec.containers.0.image "j"
 "#;
 
-    kubectl_hands_the_count_over_without_a_gap: r#"
+    kubectl_hands_over_the_count_without_a_gap: r#"
 kubectl applies $apps/deployments/d
   {"spec":{"replicas":3,"selector":{"matchLabels":{"app":"d"}},"template":{"metadata":{"labels":{"app":"d"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}
 = 201
 
-# The next owner is named before the first one lets go.
+# The next owner is named before the first one releases the field.
 handover applies $apps/deployments/d
   {"spec":{"replicas":3}}
 = 200
@@ -73,7 +73,7 @@ kubectl applies $apps/deployments/d
   {"spec":{"selector":{"matchLabels":{"app":"d"}},"template":{"metadata":{"labels":{"app":"d"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}
 = 201
 
-# The default belongs to nobody, and so to whoever was there before.
+# The default belongs to no manager, and so to the previous owner.
 scaler applies $apps/deployments/d/scale
   {"spec":{"replicas":4}}
 = 409 same

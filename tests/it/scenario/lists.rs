@@ -1,8 +1,8 @@
 //! Lists: keyed, sets, atomic.
 
-use super::stories;
+use super::scenarios;
 
-stories! {
+scenarios! {
     two_managers_have_containers_of_their_own: r#"
 app applies $apps/deployments/d
   {"spec":{"selector":{"matchLabels":{"app":"d"}},"template":{"metadata":{"labels":{"app":"d"}},"spec":{"containers":[{"name":"app","image":"a:1"}]}}}}

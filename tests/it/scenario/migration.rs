@@ -1,8 +1,8 @@
 //! From updates, and from client-side apply, to server-side apply.
 
-use super::stories;
+use super::scenarios;
 
-stories! {
+scenarios! {
     the_first_apply_finds_the_creator: r#"
 kubectl-create creates $core/configmaps/a
   {"data":{"a":"1"}}
@@ -15,12 +15,12 @@ one Apply v1: .data.a .data.b
 kubectl-create Update v1: .data .data.a
 "#;
 
-    fields_that_still_are_as_they_were_applied_do_not_conflict: r#"
+    fields_equal_to_the_last_applied_configuration_do_not_conflict: r#"
 kubectl-client-side-apply creates $core/configmaps/a
   {"metadata":{"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\",\"metadata\":{\"name\":\"a\"},\"data\":{\"a\":\"1\",\"b\":\"1\"}}"}},"data":{"a":"1","b":"1"}}
 = 201
 
-# Somebody else would conflict.
+# Another manager would conflict.
 other applies $core/configmaps/a
   {"data":{"a":"2"}}
 = 409 same
@@ -35,7 +35,7 @@ kubectl Apply v1: .data.a .data.b
 kubectl-client-side-apply Update v1: .data .data.b .metadata.annotations .metadata.annotations.kubectl.kubernetes.io/last-applied-configuration
 "#;
 
-    fields_that_were_changed_since_do_conflict: r#"
+    fields_changed_since_the_last_apply_conflict: r#"
 kubectl-client-side-apply creates $core/configmaps/a
   {"metadata":{"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\",\"metadata\":{\"name\":\"a\"},\"data\":{\"a\":\"1\",\"b\":\"1\"}}"}},"data":{"a":"1","b":"1"}}
 = 201
@@ -50,7 +50,7 @@ kubectl applies $core/configmaps/a
 ! Apply failed with 1 conflict: conflict with "editor" using v1: .data.b
 "#;
 
-    an_annotation_of_another_version_allows_nothing: r#"
+    an_annotation_of_another_version_is_ignored: r#"
 kubectl-client-side-apply creates $core/configmaps/a
   {"metadata":{"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"{\"apiVersion\":\"v0\",\"kind\":\"ConfigMap\",\"data\":{\"a\":\"1\"}}"}},"data":{"a":"1"}}
 = 201
@@ -67,7 +67,7 @@ one applies $autoscaling/horizontalpodautoscalers/h
 = 201
 one Apply autoscaling/v2: .spec.maxReplicas .spec.metrics .spec.minReplicas .spec.scaleTargetRef.kind .spec.scaleTargetRef.name
 
-# The same manager in another version: one entry, and what it leaves out goes.
+# The same manager in another version: one entry, and omitted fields are removed.
 one applies /apis/autoscaling/v1/namespaces/$ns/horizontalpodautoscalers/h
   {"spec":{"maxReplicas":3,"scaleTargetRef":{"kind":"Deployment","name":"d"},"targetCPUUtilizationPercentage":50}}
 = 200

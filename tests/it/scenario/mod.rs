@@ -1,19 +1,20 @@
-//! Stories of ownership: who writes what, and whose the fields are afterwards (semantics §7).
+//! Scenarios of field ownership: requests of several managers and the owners afterwards (docs/api/apply.md).
 //!
-//! A story is text. Its steps are separated by empty lines:
+//! A scenario is text. Its steps are separated by empty lines:
 //!
 //! ```text
-//! kubectl applies $core/configmaps/a          who, how, what
+//! kubectl applies $core/configmaps/a          manager, operation, path
 //!   {"data":{"k":"v"}}                        the body; kind, version and name are filled in
-//! = 201                                       the answer; `same` behind it: the version did not change
-//! ! message                                   what a refusal says, line by line
-//! ? data.k "v"                                what is at a path now; `none` for nothing
-//! kubectl Apply v1: .data.k                   all owners, in order, with all their fields
+//! = 201                                       the code; `same` after it: the version did not change
+//! ! message                                   the message of a refusal, line by line
+//! ? data.k "v"                                the value at a path afterwards; `none` for absent
+//! kubectl Apply v1: .data.k                   all managers, in order, with all their fields
 //! ```
 //!
-//! `creates` POSTs on the collection, `puts`, `merges` (merge patch), `patches` (JSON patch), `strategic` (strategic
-//! merge), `applies`, `forces` (apply with force) and `deletes` go to the object. `puts` takes `{...}` for the object
-//! as it is; `with` and a merge patch change it first. A subresource of an owner follows its version: `apps/v1/scale`.
+//! `creates` POSTs to the collection, `puts`, `merges` (merge patch), `patches` (JSON patch), `strategic` (strategic
+//! merge), `applies`, `forces` (apply with force) and `deletes` go to the object. The body `{...}` of `puts` is the
+//! stored object; `with` and a merge patch change it first. A manager's subresource follows its version:
+//! `apps/v1/scale`.
 
 mod autoscaler;
 mod lists;
@@ -26,18 +27,18 @@ mod updates;
 use api::field::{FieldSet, display};
 use serde_json::{Value, json};
 
-use crate::place::Place;
+use crate::fixture::Fixture;
 
-/// Tells a story in a namespace of its own.
-pub async fn tell(story: &str) {
-    let place = Place::new("story").await;
-    for step in story.split("\n\n").filter(|step| !step.trim().is_empty()) {
-        take(&place, step).await;
+/// Runs a scenario in its own namespace.
+pub async fn run(text: &str) {
+    let fixture = Fixture::new("scenario").await;
+    for step in text.split("\n\n").filter(|step| !step.trim().is_empty()) {
+        take(&fixture, step).await;
     }
 }
 
-/// One step: the request, and what must come of it.
-async fn take(place: &Place, step: &str) {
+/// One step: the request and its expected outcome.
+async fn take(fixture: &Fixture, step: &str) {
     let mut lines =
         step.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')).peekable();
     let head = lines.next().expect("a step has a first line");
@@ -45,13 +46,13 @@ async fn take(place: &Place, step: &str) {
     let (manager, verb, path) =
         (words.next().unwrap(), words.next().expect("a verb"), words.next().expect("a path"));
     let (path, query) = path.split_once('?').unwrap_or((path, ""));
-    let path = place.full(path);
+    let path = fixture.full(path);
     let mut body = String::new();
     while let Some(line) = lines.next_if(|line| !line.starts_with('=')) {
         body.push_str(line);
         body.push('\n');
     }
-    let before = current(place, &path).await;
+    let before = current(fixture, &path).await;
     let (method, kind) = match verb {
         "creates" => ("POST", "application/json"),
         "puts" => ("PUT", "application/json"),
@@ -64,20 +65,20 @@ async fn take(place: &Place, step: &str) {
     };
     let body = match verb {
         "creates" | "applies" | "forces" => filled(&path, &body).to_string(),
-        "puts" => put_body(place, &path, &body, &before).await,
+        "puts" => put_body(fixture, &path, &body, &before).await,
         _ => body,
     };
     let force = if verb == "forces" { "&force=true" } else { "" };
     let target =
         if verb == "creates" { parent(&path).0.rsplit_once('/').unwrap().0.to_owned() } else { path.clone() };
     let url = format!("{target}?fieldManager={manager}{force}&{query}");
-    let reply = place.client.send(method, &url, &[("content-type", kind)], body.as_bytes()).await;
+    let reply = fixture.client.send(method, &url, &[("content-type", kind)], body.as_bytes()).await;
 
     let outcome = lines.next().unwrap_or_else(|| panic!("{head} says no outcome"));
     let mut outcome = outcome.trim_start_matches('=').split_whitespace();
     let code: u16 = outcome.next().and_then(|code| code.parse().ok()).expect("a status code");
     assert_eq!(reply.status, code, "{head}\n{body}\n{}", reply.text());
-    let after = current(place, &path).await;
+    let after = current(fixture, &path).await;
     if outcome.next() == Some("same") {
         assert_eq!(after["metadata"]["resourceVersion"], before["metadata"]["resourceVersion"], "{head}");
         assert_eq!(after, before, "{head}");
@@ -94,8 +95,8 @@ async fn take(place: &Place, step: &str) {
         assert_eq!(found, wanted, "{head}: {path}");
     }
     let wanted: Vec<&str> =
-        rest.iter().copied().filter(|line| !line.starts_with(['!', '?']) && *line != "nobody").collect();
-    if !wanted.is_empty() || rest.contains(&"nobody") {
+        rest.iter().copied().filter(|line| !line.starts_with(['!', '?']) && *line != "none").collect();
+    if !wanted.is_empty() || rest.contains(&"none") {
         assert_eq!(owners(&after), wanted, "{head}\n{}", owners(&after).join("\n"));
     }
 }
@@ -108,12 +109,12 @@ fn parent(path: &str) -> (String, String) {
     (format!("/{}", parts[..item.min(parts.len())].join("/")), parts[item.min(parts.len())..].join("/"))
 }
 
-async fn current(place: &Place, path: &str) -> Value {
-    let reply = place.client.get(&parent(path).0).await;
+async fn current(fixture: &Fixture, path: &str) -> Value {
+    let reply = fixture.client.get(&parent(path).0).await;
     if reply.status == 200 { reply.json() } else { Value::Null }
 }
 
-/// A body with kind, version and name, as the path says them.
+/// A body with kind, version and name from the path.
 fn filled(path: &str, body: &str) -> Value {
     let mut body: Value = serde_json::from_str(body).unwrap_or_else(|error| panic!("{error} in {body}"));
     let (item, subresource) = parent(path);
@@ -149,11 +150,11 @@ fn filled(path: &str, body: &str) -> Value {
     body
 }
 
-/// What a PUT sends: the body, or with `with` the object as it is, changed by the merge patch that follows.
-async fn put_body(place: &Place, path: &str, body: &str, before: &Value) -> String {
+/// The body of a PUT: as given, or with `with` the stored object, changed by the merge patch that follows.
+async fn put_body(fixture: &Fixture, path: &str, body: &str, before: &Value) -> String {
     let Some(change) = body.trim().strip_prefix("with ") else { return filled(path, body).to_string() };
     let mut object = match parent(path).1.as_str() {
-        "scale" => place.client.get(path).await.json(),
+        "scale" => fixture.client.get(path).await.json(),
         _ => before.clone(),
     };
     merge(&mut object, &serde_json::from_str(change).unwrap());
@@ -178,7 +179,7 @@ fn merge(target: &mut Value, change: &Value) {
     }
 }
 
-/// All owners with all their fields: `manager operation version: path path`.
+/// All managers with all their fields: `manager operation version: path path`.
 fn owners(object: &Value) -> Vec<String> {
     let entries = object["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
     let shown = entries.iter().map(|entry| {
@@ -205,13 +206,13 @@ fn owners(object: &Value) -> Vec<String> {
     shown.collect()
 }
 
-/// Stories by name: each is a test.
-macro_rules! stories {
-    ($($name:ident: $story:expr;)*) => {$(
+/// Scenarios by name: each is a test.
+macro_rules! scenarios {
+    ($($name:ident: $text:expr;)*) => {$(
         #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
         async fn $name() {
-            crate::scenario::tell($story).await;
+            crate::scenario::run($text).await;
         }
     )*};
 }
-pub(crate) use stories;
+pub(crate) use scenarios;

@@ -1,8 +1,8 @@
-//! Appliers: owning, sharing, conflicts, force, giving up.
+//! Appliers: owning, sharing, conflicts, force, releasing.
 
-use super::stories;
+use super::scenarios;
 
-stories! {
+scenarios! {
     applying_creates_what_is_not_there: r#"
 kubectl applies $core/configmaps/a
   {"data":{"a":"1"}}
@@ -22,7 +22,7 @@ kubectl applies $core/configmaps/a
 kubectl Apply v1: .data.a .metadata.labels.l
 "#;
 
-    what_is_not_applied_any_more_is_removed: r#"
+    fields_that_are_no_longer_applied_are_removed: r#"
 kubectl applies $core/configmaps/a
   {"data":{"a":"1","b":"2"}}
 = 201
@@ -34,7 +34,7 @@ kubectl applies $core/configmaps/a
 kubectl Apply v1: .data.b
 "#;
 
-    what_another_owns_is_not_removed: r#"
+    fields_of_another_owner_are_not_removed: r#"
 one applies $core/configmaps/a
   {"data":{"a":"1","b":"2"}}
 = 201
@@ -113,7 +113,7 @@ two applies $core/configmaps/a
 one Apply v1: .data.a
 two Apply v1: .data.a
 
-# Any later change by one conflicts with the other.
+# Any later change by one of them conflicts with the other.
 one applies $core/configmaps/a
   {"data":{"a":"2"}}
 = 409 same
@@ -176,7 +176,7 @@ one applies $core/configmaps/a
 ! Apply failed with 1 conflict: conflict with "one" using v1: .data.b
 "#;
 
-    defaults_belong_to_nobody: r#"
+    defaults_have_no_owner: r#"
 kubectl applies $apps/deployments/d
   {"spec":{"selector":{"matchLabels":{"app":"d"}},"template":{"metadata":{"labels":{"app":"d"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}
 = 201
@@ -245,7 +245,7 @@ two forces $core/configmaps/a?dryRun=All
 one Apply v1: .data.a
 "#;
 
-    what_an_apply_may_not_be: r#"
+    invalid_applies: r#"
 one applies $core/configmaps/a
   {"data":{"a":1}}
 = 500

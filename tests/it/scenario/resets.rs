@@ -1,9 +1,9 @@
-//! Managed fields as clients send them: kept, replaced, forgotten.
+//! Managed fields sent by clients: kept, replaced, reset.
 
-use super::stories;
+use super::scenarios;
 
-stories! {
-    managed_fields_that_are_left_out_stay: r#"
+scenarios! {
+    omitted_managed_fields_stay: r#"
 one applies $core/configmaps/a
   {"data":{"a":"1"}}
 = 201
@@ -15,7 +15,7 @@ one Apply v1: .data.a
 two Update v1: .data.b
 "#;
 
-    one_empty_entry_forgets_all_owners: r#"
+    one_empty_entry_resets_ownership: r#"
 one applies $core/configmaps/a
   {"data":{"a":"1"}}
 = 201
@@ -23,10 +23,10 @@ one applies $core/configmaps/a
 two merges $core/configmaps/a
   {"metadata":{"managedFields":[{}]}}
 = 200
-nobody
+none
 "#;
 
-    an_empty_list_forgets_all_owners: r#"
+    an_empty_list_resets_ownership: r#"
 one applies $core/configmaps/a
   {"data":{"a":"1"}}
 = 201
@@ -34,7 +34,7 @@ one applies $core/configmaps/a
 two merges $core/configmaps/a
   {"metadata":{"managedFields":[]}}
 = 200
-nobody
+none
 
 three applies $core/configmaps/b
   {"data":{"a":"1"}}
@@ -43,7 +43,7 @@ three applies $core/configmaps/b
 two patches $core/configmaps/b
   [{"op":"replace","path":"/metadata/managedFields","value":[]}]
 = 200
-nobody
+none
 
 three applies $core/configmaps/c
   {"data":{"a":"1"}}
@@ -52,7 +52,7 @@ three applies $core/configmaps/c
 two puts $core/configmaps/c
   {"metadata":{"managedFields":[]},"data":{"a":"1"}}
 = 200
-nobody
+none
 "#;
 
     nothing_is_tracked_after_a_reset_until_the_next_apply: r#"
@@ -64,12 +64,12 @@ two merges $core/configmaps/a
   {"metadata":{"managedFields":[{}]},"data":{"b":"2"}}
 = 200
 ? data.b "2"
-nobody
+none
 
 two merges $core/configmaps/a
   {"data":{"c":"3"}}
 = 200
-nobody
+none
 
 three applies $core/configmaps/a
   {"data":{"d":"4"}}
@@ -78,7 +78,7 @@ three Apply v1: .data.d
 before-first-apply Update v1: .data .data.a .data.b .data.c
 "#;
 
-    entries_can_be_taken_out_and_changed_by_hand: r#"
+    entries_can_be_removed_and_changed_by_hand: r#"
 one applies $core/configmaps/a
   {"data":{"a":"1"}}
 = 201
@@ -98,7 +98,7 @@ admin patches $core/configmaps/a
 three Apply v1: .data.a .data.b
 "#;
 
-    entries_that_cannot_be_read_are_not_taken: r#"
+    undecodable_entries_are_ignored: r#"
 one applies $core/configmaps/a
   {"data":{"a":"1"}}
 = 201
@@ -119,7 +119,7 @@ admin merges $core/configmaps/a
 one Apply v1: .data.a
 "#;
 
-    through_a_subresource_nobody_changes_managed_fields: r#"
+    managed_fields_cannot_be_sent_through_a_subresource: r#"
 one applies $core/pods/p
   {"spec":{"containers":[{"name":"c","image":"i"}]}}
 = 201
@@ -131,7 +131,7 @@ one Apply v1: .spec.containers[name="c"] .spec.containers[name="c"].image .spec.
 two Update v1/status: .status.phase
 "#;
 
-    the_eleventh_updater_makes_history_of_the_oldest: r#"
+    the_eleventh_updater_merges_the_oldest_into_ancient_changes: r#"
 m01 creates $core/configmaps/a
   {"data":{"k01":"1"}}
 = 201

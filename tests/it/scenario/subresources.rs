@@ -1,8 +1,8 @@
 //! Subresources: each endpoint owns only what it writes.
 
-use super::stories;
+use super::scenarios;
 
-stories! {
+scenarios! {
     the_status_is_owned_through_its_endpoint: r#"
 kubectl creates $core/pods/p
   {"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i","imagePullPolicy":"Always","terminationMessagePath":"/x","terminationMessagePolicy":"File"}],"restartPolicy":"Always","dnsPolicy":"Default"},"status":{"phase":"Running"}}
@@ -28,7 +28,7 @@ controller merges $apps/deployments/d/status
   {"status":{"replicas":1,"observedGeneration":1}}
 = 200
 
-# A configuration may speak of the status; through this endpoint nobody owns it, and it is not written.
+# A configuration may contain the status; through this endpoint no manager owns it, and it is not written.
 kubectl applies $apps/deployments/d
   {"spec":{"selector":{"matchLabels":{"app":"d"}},"template":{"metadata":{"labels":{"app":"d"}},"spec":{"containers":[{"name":"c","image":"i"}]}}},"status":{"replicas":7}}
 = 200 same
@@ -37,7 +37,7 @@ kubectl Apply apps/v1: .spec.selector .spec.template.metadata.labels.app .spec.t
 controller Update apps/v1/status: .status.observedGeneration .status.replicas
 "#;
 
-    what_a_patch_copies_elsewhere_is_what_it_can_be_there: r#"
+    a_value_copied_by_a_patch_is_stored_as_its_new_field_allows: r#"
 kubectl applies $apps/deployments/d
   {"spec":{"replicas":3,"selector":{"matchLabels":{"app":"d"}},"template":{"metadata":{"labels":{"app":"d"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}
 = 201
@@ -93,7 +93,7 @@ one Apply apps/v1: .spec.selector .spec.template.metadata.labels.app .spec.templ
 one Apply apps/v1/status: .status.replicas
 "#;
 
-    a_subresource_of_nothing_is_not_created: r#"
+    a_subresource_of_an_absent_object_is_not_created: r#"
 one applies $apps/deployments/d/status
   {"status":{"replicas":1}}
 = 404
@@ -103,11 +103,11 @@ one applies $apps/deployments/d/scale
 = 404
 "#;
 
-    ephemeral_containers_are_all_that_their_endpoint_owns: r#"
+    the_endpoint_of_ephemeral_containers_owns_only_them: r#"
 kubectl creates $core/configmaps/unrelated
   {}
 = 201
-nobody
+none
 
 kubectl applies $core/pods/p
   {"spec":{"containers":[{"name":"c","image":"i"}]}}

@@ -1,8 +1,8 @@
-//! Writes that are no apply: whoever changes a field has it.
+//! Updates: a writer owns the fields it changes.
 
-use super::stories;
+use super::scenarios;
 
-stories! {
+scenarios! {
     a_creator_owns_everything_it_sets: r#"
 kubectl-create creates $core/configmaps/a
   {"metadata":{"labels":{"app":"x"},"annotations":{"note":"n"}},"data":{"a":"1","b":"2"}}
@@ -10,7 +10,7 @@ kubectl-create creates $core/configmaps/a
 kubectl-create Update v1: .data .data.a .data.b .metadata.annotations .metadata.annotations.note .metadata.labels .metadata.labels.app
 "#;
 
-    an_update_takes_what_it_changes_and_nobody_keeps_what_is_gone: r#"
+    an_update_takes_ownership_of_changed_fields_and_removes_that_of_deleted_ones: r#"
 one creates $core/configmaps/a
   {"data":{"a":"1","b":"2","c":"3"}}
 = 201
@@ -37,7 +37,7 @@ two merges $core/configmaps/a
 = 200 same
 "#;
 
-    a_manager_without_fields_is_forgotten: r#"
+    a_manager_without_fields_is_removed: r#"
 one creates $core/configmaps/a
   {"data":{"a":"1"}}
 = 201
@@ -82,7 +82,7 @@ kubelet-test creates $core/pods/p
 kubelet-test Update v1: .spec.containers[name="web"] .spec.containers[name="web"].command .spec.containers[name="web"].env .spec.containers[name="web"].env[name="A"] .spec.containers[name="web"].env[name="A"].name .spec.containers[name="web"].env[name="A"].value .spec.containers[name="web"].image .spec.containers[name="web"].imagePullPolicy .spec.containers[name="web"].name .spec.containers[name="web"].ports .spec.containers[name="web"].ports[containerPort=80,protocol="TCP"] .spec.containers[name="web"].ports[containerPort=80,protocol="TCP"].containerPort .spec.containers[name="web"].ports[containerPort=80,protocol="TCP"].protocol .spec.containers[name="web"].resources .spec.containers[name="web"].terminationMessagePath .spec.containers[name="web"].terminationMessagePolicy .spec.dnsPolicy .spec.enableServiceLinks .spec.nodeSelector .spec.restartPolicy .spec.schedulerName .spec.securityContext .spec.terminationGracePeriodSeconds .spec.tolerations
 "#;
 
-    data_written_as_text_belongs_where_it_is_kept: r#"
+    string_data_is_owned_as_stored_data: r#"
 one creates $core/secrets/s
   {"stringData":{"a":"1"}}
 = 201
@@ -95,7 +95,7 @@ one Update v1: .data .data.a .type
 two Update v1: .data.b
 "#;
 
-    a_dry_run_shows_owners_and_keeps_them_to_itself: r#"
+    a_dry_run_shows_owners_and_stores_nothing: r#"
 one creates $core/configmaps/a
   {"data":{"a":"1"}}
 = 201

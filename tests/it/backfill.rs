@@ -1,4 +1,5 @@
-//! A store that another release wrote: its objects get the defaults of this one, once (decision 8).
+//! Backfill of defaults: a store of another release gets the defaults of this one, once
+//! (docs/decisions/0008-older-objects-get-new-defaults-once.md).
 
 use std::path::Path;
 
@@ -10,8 +11,8 @@ const PODS: &str = "/api/v1/namespaces/default/pods";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const DEFAULT: &str = r#","schedulerName":"default-scheduler""#;
 
-/// Stores the pod `old` as a release without schedulers would have, in the log of a server that is not running.
-async fn forget(data_dir: &Path) {
+/// Stores the pod `old` without defaulted fields, in the log of a stopped server.
+async fn remove_default(data_dir: &Path) {
     let engine = Engine::open(Options::new(data_dir.join("log"))).unwrap();
     let key = b"/core/pods/default/old";
     let entry = engine.snapshot().get(key).expect("the pod is there");
@@ -54,8 +55,8 @@ async fn objects_of_an_older_release_get_the_defaults_of_this_one_once() {
     let written = std::fs::read_to_string(&mark).unwrap();
     assert_eq!(written, format!("{:016x}\n", api::older::MARK));
 
-    // The release that wrote it had another mark.
-    forget(server.data_dir()).await;
+    // The mark of another release.
+    remove_default(server.data_dir()).await;
     std::fs::write(&mark, "0000000000000000\n").unwrap();
     server.restart().await;
     let now = get(&server, &format!("{PODS}/old")).await;
@@ -67,7 +68,7 @@ async fn objects_of_an_older_release_get_the_defaults_of_this_one_once() {
     assert_eq!(std::fs::read_to_string(&mark).unwrap(), written);
     assert!(server.log().contains("stored objects have this release's defaults"), "{}", server.log());
 
-    // A second start finds the mark and looks at nothing; without it, it looks and finds nothing to do.
+    // A second start finds the mark and reads nothing; without it, it finds nothing to change.
     for is_marked in [true, false] {
         assert_eq!(server.terminate(), Some(0));
         if !is_marked {
@@ -77,8 +78,8 @@ async fn objects_of_an_older_release_get_the_defaults_of_this_one_once() {
         assert_eq!(get(&server, &format!("{PODS}/old")).await, now);
     }
     assert_eq!(server.terminate(), Some(0));
-    forget(server.data_dir()).await;
+    remove_default(server.data_dir()).await;
     server.restart().await;
     let untouched = get(&server, &format!("{PODS}/old")).await;
-    assert_eq!(untouched["spec"]["schedulerName"], Value::Null, "the mark says that nobody need look");
+    assert_eq!(untouched["spec"]["schedulerName"], Value::Null, "with the mark nothing is read");
 }

@@ -1,10 +1,9 @@
-//! What upkeep costs those who write, and what the disk holds meanwhile.
+//! Benchmark of maintenance: its cost for writers, and the disk space of a store under load.
 //!
-//! First a log of 5 GB, more than half of which is dead, is compacted and given back while one writer goes on: its
-//! median and slowest hundredth beside those of a quiet store. Then an hour of churn, twenty times as fast: history is
-//! kept for fifteen seconds in place of five minutes, 64 writers overwrite keys at random for three minutes, and what
-//! the directory takes of the disk is compared with what somebody can still ask for. `reclaim` or `churn` as an argument
-//! asks for one of them.
+//! First a log of 5 GB, more than half of it dead, is compacted and reclaimed while one writer continues: median and
+//! slowest hundredth against those of a quiet store. Then an hour of overwrites, twenty times as fast: history is
+//! kept for fifteen seconds instead of five minutes, 64 writers overwrite random keys for three minutes, and the
+//! space on disk is compared with the live and retained bytes. The argument `reclaim` or `churn` selects one of them.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -22,11 +21,11 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const VALUE_BYTES: usize = 3584;
 
-/// Numbers without order, the same ones in each run.
+/// A repeatable sequence of pseudo-random numbers.
 struct Numbers(u64);
 
 impl Numbers {
-    /// One below `end`.
+    /// A number below `end`.
     fn below(&mut self, end: usize) -> usize {
         // Marsaglia's xorshift.
         self.0 ^= self.0 << 13;
@@ -51,7 +50,7 @@ fn main() {
     });
 }
 
-/// Commits of one writer while 5 GB are compacted, beside those of a quiet store and those of a plain file.
+/// Commits of one writer while 5 GB are compacted, against those of a quiet store and of a plain file.
 async fn reclaim() {
     let directory = TempDir::new();
     let store = directory.path().join("log");
@@ -95,7 +94,7 @@ async fn reclaim() {
     tokio::pin!(settling);
     let mut busy = Vec::new();
     loop {
-        // Polled between commits: whether it is over costs a commit nothing.
+        // Polled between commits, so that the check costs a commit nothing.
         busy.push(timed(&engine, put(numbers.below(keys), &value)).await);
         let over = std::future::poll_fn(|context| {
             std::task::Poll::Ready(settling.as_mut().poll(context).is_ready())
@@ -105,7 +104,7 @@ async fn reclaim() {
         }
     }
     let took = start.elapsed();
-    report("while history is forgotten and space given back", &mut busy);
+    report("during compaction and reclamation", &mut busy);
     let after = (engine.stats(), disk_bytes(&store));
     line(&format!(
         "{} MiB of log, {} on disk; {:.1} s later {} on disk, {} copied, {} live",
@@ -116,14 +115,14 @@ async fn reclaim() {
         (after.0.rewritten_bytes - before.0.rewritten_bytes) >> 20,
         after.0.live_bytes >> 20,
     ));
-    // What upkeep left to do at the end was done by the last commits' time: the disk is what it was before, or is not.
+    // By the last commits, maintenance had finished and the disk was idle again, or was not.
     engine.settled().await;
-    report("quiet again", &mut quiet(&engine, &mut numbers, keys, &value, count).await);
+    report("idle again", &mut quiet(&engine, &mut numbers, keys, &value, count).await);
     report("limit again", &mut bare());
     engine.close().await;
 }
 
-/// Commits of one writer while nothing else is to be done.
+/// Commits of one writer on an idle store.
 async fn quiet(
     engine: &Engine,
     numbers: &mut Numbers,
@@ -144,7 +143,7 @@ async fn timed(engine: &Engine, write: Write) -> Duration {
     start.elapsed()
 }
 
-/// What the disk holds beside what somebody can ask for, while 64 writers overwrite at random.
+/// Disk space against live and retained bytes, while 64 writers overwrite random keys.
 async fn churn() {
     let directory = TempDir::new();
     let store = directory.path().join("log");
@@ -160,7 +159,7 @@ async fn churn() {
     while start.elapsed() < 12 * retention {
         let commits: Vec<_> = (0..64).map(|_| engine.commit(put(numbers.below(keys), &value))).collect();
         assert!(join_all(commits).await.iter().all(Result::is_ok));
-        // Two retentions pass before it is in its stride.
+        // Two retentions pass before the store is in a steady state.
         if sampled.elapsed() > retention / 20 && start.elapsed() > 2 * retention {
             sampled = Instant::now();
             let live = engine.stats().live_bytes;
@@ -183,11 +182,11 @@ async fn churn() {
     engine.close().await;
 }
 
-/// Bytes that the files of `directory` take of the disk, holes not counted.
+/// Bytes that the files of `directory` use on disk, holes not counted.
 fn disk_bytes(directory: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt;
     let files = std::fs::read_dir(directory).expect("the store is a directory").flatten();
-    // A file may go between the two looks.
+    // A file may be deleted between the two calls.
     files.filter_map(|file| Some(file.metadata().ok()?.blocks() * 512)).sum()
 }
 

@@ -1,8 +1,8 @@
-//! What the topics share: one server for all of them, a namespace for each test, and tables of requests.
+//! The fixture of most tests: a shared server, a namespace for each test, and tables of requests.
 //!
-//! A row is `(section, request, body, outcome)`. A request is `METHOD path`, then ` | Name: value` for each header;
-//! an outcome is what [`outcome`] makes of a reply. Every row of a table is run before the table fails, so that one
-//! run shows all that is wrong.
+//! A row is `(section, request, body, outcome)`. The section is a heading of a page under `docs/api/` that defines
+//! the outcome; a request is `METHOD path`, then ` | Name: value` for each header; an outcome has the form of
+//! [`outcome`]. All rows of a table run before it fails, so that one run shows every wrong row.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
@@ -11,13 +11,13 @@ use serde_json::Value;
 use tests::{Client, Options, Reply, Server};
 use tokio::sync::Mutex;
 
-/// One request of a table and what must come of it: section, request, body, outcome.
+/// A request of a table and its expected outcome: section, request, body, outcome.
 pub type Row<'r> = (&'r str, &'r str, &'r str, &'r str);
 
-/// A namespace of the test's own on a server that several tests share.
+/// A namespace of one test on a server that several tests share.
 ///
 /// Servers end with the last test that uses them, because the values of statics are never dropped.
-pub struct Place {
+pub struct Fixture {
     server: Arc<Server>,
     /// The administrator's client, on a connection of its own.
     pub client: Client,
@@ -25,10 +25,10 @@ pub struct Place {
     pub ns: String,
 }
 
-/// The running server of the tests that need nothing special of it.
+/// The server of all tests without special flags.
 static PLAIN: Mutex<Weak<Server>> = Mutex::const_new(Weak::new());
 
-/// A server that tests share for as long as one of them runs.
+/// The server in `slot`, started if no test uses it.
 pub async fn shared(slot: &Mutex<Weak<Server>>, options: Options) -> Arc<Server> {
     let mut slot = slot.lock().await;
     if let Some(server) = slot.upgrade() {
@@ -39,21 +39,21 @@ pub async fn shared(slot: &Mutex<Weak<Server>>, options: Options) -> Arc<Server>
     server
 }
 
-impl Place {
-    /// A new namespace on the plain server; `topic` begins its name.
-    pub async fn new(topic: &str) -> Place {
-        Place::on(shared(&PLAIN, Options::default()).await, topic).await
+impl Fixture {
+    /// A new namespace on the plain server; its name begins with `topic`.
+    pub async fn new(topic: &str) -> Fixture {
+        Fixture::on(shared(&PLAIN, Options::default()).await, topic).await
     }
 
     /// A new namespace on `server`.
-    pub async fn on(server: Arc<Server>, topic: &str) -> Place {
+    pub async fn on(server: Arc<Server>, topic: &str) -> Fixture {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let client = server.client().another();
         let ns = format!("{topic}-{}", COUNT.fetch_add(1, Ordering::Relaxed));
         let body = serde_json::json!({"metadata": {"name": ns}});
         let made = client.post("/api/v1/namespaces", &body).await;
         assert_eq!(made.status, 201, "{}", made.text());
-        Place { server, client, ns }
+        Fixture { server, client, ns }
     }
 
     /// The server.
@@ -61,8 +61,8 @@ impl Place {
         &self.server
     }
 
-    /// `text` with its abbreviations written out: `$ns`, `$core` (the core group in the namespace), and `$apps`,
-    /// `$batch`, `$rbac`, `$lease`, `$autoscaling` likewise.
+    /// Expands the abbreviations in `text`: `$ns`, `$core` (the core group in the namespace), and `$apps`, `$batch`,
+    /// `$rbac`, `$lease`, `$autoscaling` likewise.
     pub fn full(&self, text: &str) -> String {
         let ns = &self.ns;
         [
@@ -83,7 +83,7 @@ impl Place {
         self.ask_as(&self.client, request, body).await
     }
 
-    /// Sends the request of a row as somebody else.
+    /// Sends the request of a row with another client.
     pub async fn ask_as(&self, client: &Client, request: &str, body: &str) -> Reply {
         let request = self.full(request);
         let body = self.full(body);
@@ -107,20 +107,20 @@ impl Place {
         self.check_as(&self.client, rows).await;
     }
 
-    /// Runs a table as somebody else.
+    /// Runs a table with another client.
     pub async fn check_as(&self, client: &Client, rows: &[Row<'_>]) {
         let mut wrong = Vec::new();
         for (section, request, body, want) in rows {
             let got = outcome(&self.ask_as(client, request, body).await);
             let want = self.full(want);
             if !agrees(&got, &want) {
-                wrong.push(format!("§{section} {request} {}\n  want {want}\n  got  {got}", shorten(body)));
+                wrong.push(format!("{section} {request} {}\n  want {want}\n  got  {got}", shorten(body)));
             }
         }
         report(&wrong);
     }
 
-    /// Creates objects that later requests need.
+    /// Creates the objects that later requests need.
     pub async fn make(&self, collection: &str, objects: &[Value]) {
         for object in objects {
             let reply = self.ask(&format!("POST {collection}"), &object.to_string()).await;
@@ -128,7 +128,7 @@ impl Place {
         }
     }
 
-    /// An object as it is now.
+    /// The current object.
     pub async fn get(&self, path: &str) -> Value {
         let reply = self.client.get(&self.full(path)).await;
         assert_eq!(reply.status, 200, "{path}: {}", reply.text());
@@ -141,18 +141,18 @@ impl Place {
     }
 }
 
-/// Fails with every line of `wrong`, if there is one.
+/// Fails with every line of `wrong`, if there are any.
 pub fn report(wrong: &[String]) {
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// Whether an outcome is the wanted one; a wanted text that ends in `…` is only the beginning.
+/// Whether an outcome is the expected one; an expected text that ends in `…` is a prefix.
 pub fn agrees(got: &str, want: &str) -> bool {
     want.strip_suffix('…').map_or(got == want, |start| got.starts_with(start))
 }
 
-/// What came of a request, in one line: `404 NotFound: pods "x" not found`, `500 -: text` for a Status without
-/// reason, `200 Success`, `201 Pod` for an object, `404 text: …` for anything that is no JSON object.
+/// The outcome of a request in one line: `404 NotFound: pods "x" not found`, `500 -: text` for a Status without
+/// reason, `200 Success`, `201 Pod` for an object, `404 text: …` for anything but a JSON object.
 pub fn outcome(reply: &Reply) -> String {
     let code = reply.status;
     let Ok(Value::Object(body)) = serde_json::from_slice(&reply.body) else {

@@ -1,0 +1,131 @@
+//! Citations of `docs/`: every page and heading that a comment cites exists.
+//!
+//! A citation is `docs/api/writes.md#create`, and may go on with further headings of the same page: `, #update`.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Directories and files that are checked, relative to the workspace.
+const SOURCES: &[&str] = &[
+    "api",
+    "auth",
+    "benches",
+    "bin",
+    "docs",
+    "engine",
+    "fuzz",
+    "tests",
+    "ARCHITECTURE.md",
+    "CHANGELOG.md",
+    "README.md",
+];
+
+/// The workspace.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+/// Every text file below `path` that may cite.
+fn files(path: &Path, into: &mut Vec<PathBuf>) {
+    if path.is_dir() {
+        for entry in fs::read_dir(path).unwrap() {
+            files(&entry.unwrap().path(), into);
+        }
+    } else if path
+        .extension()
+        .is_some_and(|extension| ["md", "proto", "rs", "txt"].iter().any(|known| extension == *known))
+    {
+        into.push(path.to_owned());
+    }
+}
+
+/// The anchors of a page's headings, as GitHub makes them.
+fn anchors(page: &str) -> Vec<String> {
+    page.lines()
+        .filter(|line| line.starts_with('#'))
+        .map(|line| {
+            let title = line.trim_start_matches('#').trim().to_lowercase();
+            let kept = title.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-'));
+            kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+        })
+        .collect()
+}
+
+/// The characters of an anchor or a path at the beginning of `text`.
+fn word(text: &str) -> &str {
+    let end = text
+        .find(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '-' | '_' | '/'))
+        .unwrap_or(text.len());
+    &text[..end]
+}
+
+/// The citations in `text`: a page, and the anchors on it.
+fn citations(text: &str) -> Vec<(String, Vec<String>)> {
+    // Line breaks inside comments are spaces.
+    let text: Vec<&str> =
+        text.lines().map(|line| line.trim_start().trim_start_matches(['/', '!']).trim()).collect();
+    let text = text.join(" ");
+    let mut found = Vec::new();
+    for (at, _) in text.match_indices("docs/") {
+        let path = word(&text[at..]);
+        let Some(mut rest) = text[at + path.len()..].strip_prefix(".md") else { continue };
+        let mut named = Vec::new();
+        let mut separator = "#";
+        while let Some(anchor) = rest.strip_prefix(separator) {
+            let anchor = word(anchor);
+            rest = &rest[separator.len() + anchor.len()..];
+            separator = ", #";
+            named.push(anchor.to_owned());
+        }
+        found.push((format!("{path}.md"), named));
+    }
+    found
+}
+
+#[test]
+fn every_cited_page_and_heading_exists() {
+    let root = root();
+    let mut sources = Vec::new();
+    SOURCES.iter().for_each(|name| files(&root.join(name), &mut sources));
+    let mut pages: HashMap<String, Option<Vec<String>>> = HashMap::new();
+    let mut wrong = Vec::new();
+    let mut count = 0;
+    for source in sources.iter().filter(|source| !source.ends_with("it/docs.rs")) {
+        for (page, named) in citations(&fs::read_to_string(source).unwrap()) {
+            count += 1;
+            let known = pages
+                .entry(page.clone())
+                .or_insert_with(|| Some(anchors(&fs::read_to_string(root.join(&page)).ok()?)));
+            match known {
+                None => wrong.push(format!("{}: no page {page}", source.display())),
+                Some(known) => wrong.extend(
+                    named
+                        .iter()
+                        .filter(|anchor| !known.contains(anchor))
+                        .map(|anchor| format!("{}: no heading {page}#{anchor}", source.display())),
+                ),
+            }
+        }
+    }
+    assert!(count > 100, "only {count} citations found");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+// Rows of tests name a heading without its page.
+#[test]
+fn headings_are_unique_across_the_pages_of_the_api() {
+    let mut seen: HashMap<String, PathBuf> = HashMap::new();
+    let mut pages = Vec::new();
+    files(&root().join("docs/api"), &mut pages);
+    for page in pages {
+        for anchor in anchors(&fs::read_to_string(&page).unwrap()) {
+            let other = seen.insert(anchor.clone(), page.clone());
+            assert!(
+                other.as_ref().is_none_or(|other| *other == page),
+                "{anchor}: {} and {other:?}",
+                page.display()
+            );
+        }
+    }
+}
