@@ -1,5 +1,5 @@
 //! Group commit: many writers, one sync.
-//! `callers → queue → batch → check, stamp, encode → write → sync → publish root → answer`
+//! `callers → queue → batch → decide (decide.rs) → apply: stamp, encode → write → sync → publish root → answer`
 //!
 //! Revisions are assigned here and nowhere else, in queue order. A caller hears "ok" only after its batch is
 //! published, and a batch is published only after it is synced (or, with relaxed durability, handed to the
@@ -21,17 +21,19 @@ use tokio::sync::oneshot;
 
 use crate::append::{Appender, BATCH_BYTES_MAX};
 use crate::chores::{self, Chore};
+use crate::decide::{self, Conflict, Draft, State};
 use crate::error::{CommitError, ReadError, Refusal};
 use crate::history::{Place, Version};
 use crate::index::Tree;
 use crate::io::is_disk_full;
 use crate::log::{Keeper, Log};
 use crate::queue::{Proposal, Queue};
-use crate::record::{Draft, EventKind};
+use crate::record::{EventKind, NewRecord};
 use crate::sabotage;
+use crate::signature::Signature;
 use crate::snapshot::{Entry, Root};
 use crate::time::{Times, expiry_s};
-use crate::types::{Change, Committed, Durability, Expected, Payload};
+use crate::types::{Committed, Durability, Write};
 use crate::vitals::Vitals;
 use crate::watch::{Event, Hub, Memo};
 
@@ -175,73 +177,80 @@ impl Sequencer {
         }
     }
 
-    /// Decides on one proposal and encodes it into the batch, as written at `time_ms`.
+    /// Decides on one proposal and applies its draft, as written at `time_ms`, with the next revision.
     fn propose(&mut self, proposal: Proposal, time_ms: u64) {
         let Proposal { write, signature, answer } = proposal;
         if let Some(refusal) = self.vitals.failed() {
             let _ = answer.send(Err(CommitError::Refused(refusal)));
             return;
         }
-        let current = self.tree.newest(&write.key).filter(|version| !version.is_delete()).copied();
-        let as_expected = match write.expected {
-            _ if sabotage::expectation_skipped() => true,
-            Expected::Any => true,
-            Expected::Absent => current.is_none(),
-            Expected::Revision(revision) => current.is_some_and(|version| version.revision == revision),
-        };
-        let state = match (write.change, current) {
-            (Change::Put(payload), _) if as_expected => Ok((EventKind::Put, State::from(payload))),
-            (Change::Delete(Some(payload)), Some(_)) if as_expected => {
-                Ok((EventKind::Delete, State { ttl: None, ..State::from(payload) }))
+        let Write { key, expected, change } = write;
+        let current = self.tree.newest(&key);
+        let draft = match decide::decide(expected, change, current) {
+            Ok(draft) => draft,
+            Err(Conflict) => {
+                let current = current.filter(|version| !version.is_delete()).copied();
+                return self.pending.push(Pending { answer, outcome: Outcome::Conflict { key, current } });
             }
-            (Change::Delete(None), Some(current)) if as_expected => self
-                .stored_state(&write.key, current)
-                .map(|state| (EventKind::Delete, state))
-                .map_err(|error| Outcome::Error(CommitError::Damaged(error))),
-            // The condition does not hold, or there is nothing to delete.
-            _ => Err(Outcome::Conflict { key: write.key.clone(), current }),
         };
-        let (kind, state) = match state {
+        let state = match self.stored(&key, &draft) {
             Ok(state) => state,
-            Err(outcome) => return self.pending.push(Pending { answer, outcome }),
+            Err(error) => {
+                let outcome = Outcome::Error(CommitError::Damaged(error));
+                return self.pending.push(Pending { answer, outcome });
+            }
         };
-        let mut draft = Draft {
-            revision: self.revision + 1,
-            created: current.map_or(self.revision + 1, |version| version.created),
-            previous: current.map_or(0, |version| version.revision),
-            synced: 0,
-            time_ms,
-            expires_s: 0,
-            kind,
-            key: &write.key,
-            attributes: &state.attributes,
-            value: &state.value[..state.stamp.as_ref().map_or(state.value.len(), |stamp| stamp.start)],
-            value_after_stamp: state.stamp.as_ref().map(|stamp| &state.value[stamp.end..]),
-        };
-        let len = draft.record_len();
-        if let Err(refusal) = self.make_room(len) {
+        let revision = self.revision + 1;
+        if let Err(refusal) = self.make_room(state.record(&key, &draft, revision).record_len()) {
             let _ = answer.send(Err(CommitError::Refused(refusal)));
             return;
         }
-        draft.expires_s = state.ttl.map_or(0, |ttl| expiry_s(draft.time_ms, ttl));
-        draft.synced = self.vitals.synced.load(Ordering::Acquire).min(self.revision);
-        let offset = self.records.push(&draft, &self.log);
-        let deleted = kind == EventKind::Delete;
-        let version = Version {
-            revision: draft.revision,
-            created: draft.created,
-            segment: self.log.current().header.number,
-            expires_s: draft.expires_s,
-            place: Place::new(offset, len, deleted),
-        };
-        self.revision = version.revision;
-        self.tree.push(&write.key, version, signature);
-        let outcome = Outcome::Write { key: write.key, version, previous: current };
+        let version = self.apply(revision, time_ms, &key, &draft, &state, signature);
+        let outcome = Outcome::Write { key, version, previous: draft.previous };
         self.pending.push(Pending { answer, outcome });
     }
 
+    /// Encodes `draft` with that revision into the batch, where there is room for it, and enters it into the index.
+    fn apply(
+        &mut self,
+        revision: u64,
+        time_ms: u64,
+        key: &Bytes,
+        draft: &Draft,
+        state: &Stored,
+        signature: Signature,
+    ) -> Version {
+        let record = NewRecord {
+            time_ms,
+            expires_s: draft.ttl.map_or(0, |ttl| expiry_s(time_ms, ttl)),
+            synced: self.vitals.synced.load(Ordering::Acquire).min(self.revision),
+            ..state.record(key, draft, revision)
+        };
+        let (created, expires_s, len) = (record.created, record.expires_s, record.record_len());
+        let offset = self.records.push(&record, &self.log);
+        let segment = self.log.current().header.number;
+        let place = Place::new(offset, len, draft.kind == EventKind::Delete);
+        let version = Version { revision, created, segment, expires_s, place };
+        self.revision = revision;
+        self.tree.push(key, version, signature);
+        version
+    }
+
+    /// The state that `draft` stores. Reads it where that is the one before.
+    fn stored(&self, key: &Bytes, draft: &Draft) -> Result<Stored, ReadError> {
+        match (&draft.state, draft.previous) {
+            (State::Stored, Some(previous)) => self.stored_state(key, previous),
+            (State::Stored, None) => unreachable!("a delete is drafted for a key that exists"),
+            (State::Given { attributes, value, stamp_at }, _) => Ok(Stored {
+                attributes: attributes.clone(),
+                value: value.clone(),
+                stamp: stamp_at.map(|at| at as usize..at as usize),
+            }),
+        }
+    }
+
     /// The state of `current`, which may be of the batch in the making.
-    fn stored_state(&self, key: &Bytes, current: Version) -> Result<State, ReadError> {
+    fn stored_state(&self, key: &Bytes, current: Version) -> Result<Stored, ReadError> {
         let root = self.hub.root();
         let (head, record) = if current.revision > root.revision {
             let (head, bytes) = self.records.record(current.offset(), current.len(), &self.log);
@@ -251,7 +260,7 @@ impl Sequencer {
             root.entry(key.clone(), current).ok_or_else(damaged)?.read_with_head()?
         };
         let stamp = head.stamp.map(|stamp| stamp.offset..stamp.offset + stamp.len);
-        Ok(State { attributes: record.attributes, value: record.value, stamp, ttl: None })
+        Ok(Stored { attributes: record.attributes, value: record.value, stamp })
     }
 
     /// Makes sure that a record of `len` bytes may follow in the batch, beginning a new one if need be.
@@ -414,17 +423,32 @@ impl Sequencer {
 }
 
 /// What a put or delete stores.
-struct State {
+struct Stored {
     attributes: Bytes,
     value: Bytes,
     /// The bytes of the value that the stamp replaces.
     stamp: Option<Range<usize>>,
-    ttl: Option<Duration>,
 }
 
-impl From<Payload> for State {
-    fn from(payload: Payload) -> State {
-        let stamp = payload.stamp_at.map(|at| at as usize..at as usize);
-        State { attributes: payload.attributes, value: payload.value, stamp, ttl: payload.ttl }
+impl Stored {
+    /// The record of `draft` that stores this state with that revision; it lacks its times.
+    fn record<'a>(&'a self, key: &'a [u8], draft: &Draft, revision: u64) -> NewRecord<'a> {
+        let (start, end) = match &self.stamp {
+            Some(stamp) => (stamp.start, Some(stamp.end)),
+            None => (self.value.len(), None),
+        };
+        NewRecord {
+            revision,
+            created: draft.created.unwrap_or(revision),
+            previous: draft.previous.map_or(0, |version| version.revision),
+            synced: 0,
+            time_ms: 0,
+            expires_s: 0,
+            kind: draft.kind,
+            key,
+            attributes: &self.attributes,
+            value: &self.value[..start],
+            value_after_stamp: end.map(|end| &self.value[end..]),
+        }
     }
 }

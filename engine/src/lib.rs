@@ -16,6 +16,7 @@ mod checkpoint;
 mod chores;
 mod commit;
 mod compaction;
+mod decide;
 mod error;
 mod expiry;
 #[cfg(feature = "fault")]

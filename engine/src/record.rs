@@ -196,7 +196,7 @@ impl Head {
 }
 
 /// What [`append`] writes. The value is given in two parts, with the revision's digits to go between them.
-pub(crate) struct Draft<'a> {
+pub(crate) struct NewRecord<'a> {
     pub revision: u64,
     pub created: u64,
     pub previous: u64,
@@ -211,7 +211,7 @@ pub(crate) struct Draft<'a> {
     pub value_after_stamp: Option<&'a [u8]>,
 }
 
-impl Draft<'_> {
+impl NewRecord<'_> {
     /// Length of the record it will become, padding included.
     pub fn record_len(&self) -> usize {
         let stamped = self.value_after_stamp.map_or(0, |rest| rest.len() + digits(self.revision));
@@ -221,7 +221,7 @@ impl Draft<'_> {
 
 /// Appends the record to `out`; it will stand at `offset` of the segment with that salt. Lengths have been
 /// checked against the limits. Every byte is copied once.
-pub(crate) fn append(out: &mut Vec<u8>, draft: &Draft<'_>, salt: u64, offset: u64) {
+pub(crate) fn append(out: &mut Vec<u8>, draft: &NewRecord<'_>, salt: u64, offset: u64) {
     let start = out.len();
     out.reserve(draft.record_len());
     out.extend_from_slice(&[0; HEAD_BYTES]);
@@ -328,8 +328,8 @@ fn decimal(mut n: u64, buffer: &mut [u8; STAMP_BYTES_MAX]) -> &[u8] {
 mod tests {
     use super::*;
 
-    fn draft(revision: u64) -> Draft<'static> {
-        Draft {
+    fn draft(revision: u64) -> NewRecord<'static> {
+        NewRecord {
             revision,
             created: 1,
             previous: 3,
@@ -344,7 +344,7 @@ mod tests {
         }
     }
 
-    fn encoded(draft: &Draft<'_>) -> Bytes {
+    fn encoded(draft: &NewRecord<'_>) -> Bytes {
         let mut out = Vec::new();
         append(&mut out, draft, 7, 64);
         assert_eq!(out.len(), draft.record_len());
@@ -385,7 +385,7 @@ mod tests {
 
     #[test]
     fn a_grave_keeps_the_key_and_its_revisions_only() {
-        let bytes = encoded(&Draft { kind: EventKind::Delete, ..draft(1234) });
+        let bytes = encoded(&NewRecord { kind: EventKind::Delete, ..draft(1234) });
         let head = Head::read(&bytes, 7, 64).unwrap();
         assert!(!head.grave);
         let mut out = Vec::new();

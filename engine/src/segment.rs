@@ -305,7 +305,7 @@ impl Walk {
 mod tests {
     use super::*;
     use crate::io::{Dir, Storage};
-    use crate::record::{self, Draft};
+    use crate::record::{self, NewRecord};
     use crate::testing::TempDir;
 
     fn segment(dir: &Dir) -> Segment {
@@ -313,8 +313,8 @@ mod tests {
         Segment::create(header, dir.create(&Segment::name(1), 1 << 20).unwrap()).unwrap()
     }
 
-    fn draft(revision: u64, value: &[u8]) -> Draft<'_> {
-        Draft {
+    fn draft(revision: u64, value: &[u8]) -> NewRecord<'_> {
+        NewRecord {
             revision,
             created: 1,
             previous: 0,
