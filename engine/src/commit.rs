@@ -17,23 +17,23 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::oneshot;
 
 use crate::append::{Appender, BATCH_BYTES_MAX};
+use crate::applied;
 use crate::chores::{self, Chore};
 use crate::decide::{self, Conflict, Draft, State};
-use crate::error::{CommitError, ReadError, Refusal};
+use crate::error::{ApplyError, CommitError, ReadError, Refusal};
 use crate::history::{Place, Version};
 use crate::index::Tree;
 use crate::io::is_disk_full;
 use crate::log::{Keeper, Log};
-use crate::queue::{Proposal, Queue};
+use crate::queue::{ApplyAnswer, CommitAnswer, Proposal, Queue};
 use crate::record::{EventKind, NewRecord};
 use crate::sabotage;
 use crate::signature::Signature;
 use crate::snapshot::{Entry, Root};
 use crate::time::{Times, expiry_s};
-use crate::types::{Committed, Durability, Write};
+use crate::types::{Applied, Committed, Durability, Write};
 use crate::vitals::Vitals;
 use crate::watch::{Event, Hub, Memo};
 
@@ -60,21 +60,37 @@ pub(crate) struct Sequencer {
     /// The records of the batch in the making.
     records: Appender,
     pending: Vec<Pending>,
+    /// What the batch in the making has written, in order.
+    written: Vec<Written>,
+}
+
+/// A record of the batch in the making.
+struct Written {
+    key: Bytes,
+    version: Version,
+    /// The live version that it follows.
+    previous: Option<Version>,
 }
 
 /// A proposal of the batch in the making that was decided on.
-struct Pending {
-    answer: oneshot::Sender<Result<Committed, CommitError>>,
-    outcome: Outcome,
+enum Pending {
+    Commit { answer: CommitAnswer, outcome: Outcome },
+    Applied { answer: ApplyAnswer, outcome: Result<u64, ApplyError> },
+}
+
+impl Pending {
+    /// Answers that the batch was refused.
+    fn refuse(self, refusal: Refusal) {
+        match self {
+            Pending::Commit { answer, .. } => drop(answer.send(Err(CommitError::Refused(refusal)))),
+            Pending::Applied { answer, .. } => drop(answer.send(Err(ApplyError::Refused(refusal)))),
+        }
+    }
 }
 
 enum Outcome {
-    /// It gets this place, and replaces that state.
-    Write {
-        key: Bytes,
-        version: Version,
-        previous: Option<Version>,
-    },
+    /// It is that one of the batch's records.
+    Written(usize),
     /// The key's state, read from the batch's tree, is not what was expected.
     Conflict {
         key: Bytes,
@@ -95,7 +111,7 @@ impl Sequencer {
     ) -> Sequencer {
         let root = hub.root();
         let (tree, revision) = (root.tree.clone(), root.revision);
-        let (batch, records, pending) = (VecDeque::new(), Appender::new(), Vec::new());
+        let (batch, records) = (VecDeque::new(), Appender::new());
         Sequencer {
             queue,
             hub,
@@ -108,7 +124,8 @@ impl Sequencer {
             revision,
             batch,
             records,
-            pending,
+            pending: Vec::new(),
+            written: Vec::new(),
         }
     }
 
@@ -142,7 +159,17 @@ impl Sequencer {
         let keys = chores::part_keys(batch.len());
         if !batch.is_empty() {
             let time_ms = self.times.next_ms();
-            batch.drain(..).for_each(|proposal| self.propose(proposal, time_ms));
+            for proposal in batch.drain(..) {
+                match proposal {
+                    Proposal::Commit { write, signature, answer } => {
+                        self.propose(write, signature, answer, time_ms);
+                    }
+                    Proposal::Apply { batch, signatures, answer } => {
+                        let outcome = self.follow(&batch, &signatures, time_ms);
+                        self.pending.push(Pending::Applied { answer, outcome });
+                    }
+                }
+            }
         }
         self.batch = batch;
         // A refusal has been answered and noted.
@@ -178,8 +205,7 @@ impl Sequencer {
     }
 
     /// Decides on one proposal and applies its draft, as written at `time_ms`, with the next revision.
-    fn propose(&mut self, proposal: Proposal, time_ms: u64) {
-        let Proposal { write, signature, answer } = proposal;
+    fn propose(&mut self, write: Write, signature: Signature, answer: CommitAnswer, time_ms: u64) {
         if let Some(refusal) = self.vitals.failed() {
             let _ = answer.send(Err(CommitError::Refused(refusal)));
             return;
@@ -190,49 +216,89 @@ impl Sequencer {
             Ok(draft) => draft,
             Err(Conflict) => {
                 let current = current.filter(|version| !version.is_delete()).copied();
-                return self.pending.push(Pending { answer, outcome: Outcome::Conflict { key, current } });
+                let outcome = Outcome::Conflict { key, current };
+                return self.pending.push(Pending::Commit { answer, outcome });
             }
         };
         let state = match self.stored(&key, &draft) {
             Ok(state) => state,
             Err(error) => {
                 let outcome = Outcome::Error(CommitError::Damaged(error));
-                return self.pending.push(Pending { answer, outcome });
+                return self.pending.push(Pending::Commit { answer, outcome });
             }
         };
         let revision = self.revision + 1;
-        if let Err(refusal) = self.make_room(state.record(&key, &draft, revision).record_len()) {
+        if let Err(refusal) = self.make_room(state.record(&key, &draft, revision, false).record_len()) {
             let _ = answer.send(Err(CommitError::Refused(refusal)));
             return;
         }
-        let version = self.apply(revision, time_ms, &key, &draft, &state, signature);
-        let outcome = Outcome::Write { key, version, previous: draft.previous };
-        self.pending.push(Pending { answer, outcome });
+        let record = state.record(&key, &draft, revision, false);
+        let version = self.apply(NewRecord { time_ms, ..record }, draft.ttl, signature);
+        self.written.push(Written { key, version, previous: draft.previous });
+        self.pending.push(Pending::Commit { answer, outcome: Outcome::Written(self.written.len() - 1) });
     }
 
-    /// Encodes `draft` with that revision into the batch, where there is room for it, and enters it into the index.
-    fn apply(
+    /// Applies a batch whose form was checked, as written at `time_ms`. Returns the store's newest revision.
+    fn follow(
         &mut self,
-        revision: u64,
+        batch: &[Applied],
+        signatures: &[Signature],
         time_ms: u64,
-        key: &Bytes,
-        draft: &Draft,
-        state: &Stored,
-        signature: Signature,
-    ) -> Version {
+    ) -> Result<u64, ApplyError> {
+        if let Some(refusal) = self.vitals.failed() {
+            return Err(ApplyError::Refused(refusal));
+        }
+        applied::check_continuation(batch, self.revision, |key| self.tree.newest(key))?;
+        let mut signatures = signatures.iter();
+        for transaction in batch.chunk_by(|before, next| before.revision == next.revision) {
+            self.follow_one(transaction, &mut signatures, time_ms)?;
+        }
+        Ok(self.revision)
+    }
+
+    /// Applies the records of one revision, so that they are in one batch and in one segment.
+    fn follow_one(
+        &mut self,
+        transaction: &[Applied],
+        signatures: &mut std::slice::Iter<'_, Signature>,
+        time_ms: u64,
+    ) -> Result<(), ApplyError> {
+        let mut drafts = Vec::with_capacity(transaction.len());
+        let mut len = 0;
+        for Applied { revision, created, key, change } in transaction {
+            let current = self.tree.newest(key).filter(|version| !version.is_delete()).copied();
+            let draft = decide::draft(change.clone(), current, Some(*created));
+            let draft = draft.unwrap_or_else(|Conflict| unreachable!("the batch was checked for that"));
+            let state = self.stored(key, &draft).map_err(ApplyError::Damaged)?;
+            len += state.record(key, &draft, *revision, false).record_len();
+            drafts.push((draft, state));
+        }
+        self.make_room(len).map_err(ApplyError::Refused)?;
+        let last = transaction.len() - 1;
+        for (at, (applied, (draft, state))) in transaction.iter().zip(drafts).enumerate() {
+            let record = state.record(&applied.key, &draft, applied.revision, at < last);
+            let signature = signatures.next().copied().unwrap_or(Signature::UNKNOWN);
+            let version = self.apply(NewRecord { time_ms, ..record }, draft.ttl, signature);
+            self.written.push(Written { key: applied.key.clone(), version, previous: draft.previous });
+        }
+        Ok(())
+    }
+
+    /// Encodes `record` into the batch, where there is room for it, and enters it into the index. Its revision is not
+    /// lower than the newest one.
+    fn apply(&mut self, record: NewRecord<'_>, ttl: Option<Duration>, signature: Signature) -> Version {
         let record = NewRecord {
-            time_ms,
-            expires_s: draft.ttl.map_or(0, |ttl| expiry_s(time_ms, ttl)),
-            synced: self.vitals.synced.load(Ordering::Acquire).min(self.revision),
-            ..state.record(key, draft, revision)
+            expires_s: ttl.map_or(0, |ttl| expiry_s(record.time_ms, ttl)),
+            synced: self.vitals.synced.load(Ordering::Acquire).min(record.revision - 1),
+            ..record
         };
-        let (created, expires_s, len) = (record.created, record.expires_s, record.record_len());
+        let (NewRecord { revision, created, expires_s, .. }, len) = (record, record.record_len());
         let offset = self.records.push(&record, &self.log);
         let segment = self.log.current().header.number;
-        let place = Place::new(offset, len, draft.kind == EventKind::Delete);
+        let place = Place::new(offset, len, record.kind == EventKind::Delete);
         let version = Version { revision, created, segment, expires_s, place };
         self.revision = revision;
-        self.tree.push(key, version, signature);
+        self.tree.push(record.key, version, signature);
         version
     }
 
@@ -306,20 +372,19 @@ impl Sequencer {
                 if !events.is_empty() {
                     self.publish(before.oldest, &events);
                 }
-                self.answer(&before, events);
+                self.answer(&before, &events);
                 Ok(())
             }
             Err(refusal) => {
                 self.vitals.refuse(refusal.clone());
                 self.tree = before.tree.clone();
                 self.revision = before.revision;
-                for Pending { answer, .. } in self.pending.drain(..) {
-                    let _ = answer.send(Err(CommitError::Refused(refusal.clone())));
-                }
+                self.pending.drain(..).for_each(|pending| pending.refuse(refusal.clone()));
                 Err(refusal)
             }
         };
         self.records.clear();
+        self.written.clear();
         outcome
     }
 
@@ -350,9 +415,8 @@ impl Sequencer {
     /// The events of the batch, which may still be refused.
     fn events(&self) -> Vec<Arc<Event>> {
         let segments = self.log.segments();
-        let event = |pending: &Pending| {
-            let Outcome::Write { key, version, previous } = &pending.outcome else { return None };
-            Some(Arc::new(Event {
+        let event = |Written { key, version, previous }: &Written| {
+            Arc::new(Event {
                 revision: version.revision,
                 kind: if version.is_delete() { EventKind::Delete } else { EventKind::Put },
                 key: key.clone(),
@@ -360,11 +424,9 @@ impl Sequencer {
                 previous: previous.and_then(|previous| segments.entry(key.clone(), previous)),
                 memo: Memo::default(),
                 audience: AtomicU32::new(0),
-            }))
+            })
         };
-        let mut events = Vec::with_capacity(self.pending.len());
-        events.extend(self.pending.iter().filter_map(event));
-        events
+        self.written.iter().map(event).collect()
     }
 
     /// Shows the batch, of which these are the events, to everybody.
@@ -387,10 +449,16 @@ impl Sequencer {
     }
 
     /// Answers everybody in the batch; `events` are its writes.
-    fn answer(&mut self, before: &Root, events: Vec<Arc<Event>>) {
+    fn answer(&mut self, before: &Root, events: &[Arc<Event>]) {
         let segment = self.log.current();
-        let mut events = events.into_iter();
-        for Pending { answer, outcome } in self.pending.drain(..) {
+        for pending in self.pending.drain(..) {
+            let (answer, outcome) = match pending {
+                Pending::Commit { answer, outcome } => (answer, outcome),
+                Pending::Applied { answer, outcome } => {
+                    let _ = answer.send(outcome);
+                    continue;
+                }
+            };
             let outcome = match outcome {
                 Outcome::Error(error) => Err(error),
                 Outcome::Conflict { key, current } => {
@@ -401,12 +469,12 @@ impl Sequencer {
                     };
                     Err(CommitError::Conflict { current: current.and_then(entry) })
                 }
-                Outcome::Write { version, .. } => match events.next() {
-                    Some(event) => Ok(Committed { revision: version.revision, entry: event.entry.clone() }),
-                    None => unreachable!("each write has its event"),
-                },
+                Outcome::Written(at) => {
+                    let event = &events[at];
+                    Ok(Committed { revision: event.revision, entry: event.entry.clone() })
+                }
             };
-            // Who does not wait for the answer any more does not get it.
+            // A caller that dropped its future gets no answer.
             let _ = answer.send(outcome);
         }
     }
@@ -432,7 +500,7 @@ struct Stored {
 
 impl Stored {
     /// The record of `draft` that stores this state with that revision; it lacks its times.
-    fn record<'a>(&'a self, key: &'a [u8], draft: &Draft, revision: u64) -> NewRecord<'a> {
+    fn record<'a>(&'a self, key: &'a [u8], draft: &Draft, revision: u64, more: bool) -> NewRecord<'a> {
         let (start, end) = match &self.stamp {
             Some(stamp) => (stamp.start, Some(stamp.end)),
             None => (self.value.len(), None),
@@ -449,6 +517,7 @@ impl Stored {
             attributes: &self.attributes,
             value: &self.value[..start],
             value_after_stamp: end.map(|end| &self.value[end..]),
+            more,
         }
     }
 }

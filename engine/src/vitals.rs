@@ -40,6 +40,7 @@ impl Vitals {
             return;
         }
         match &refusal {
+            Refusal::Follower => return,
             Refusal::DiskFull => tracing::warn!("writes are refused: {refusal}"),
             Refusal::LogFailed { .. } => {
                 tracing::error!("writes are refused: {refusal}");
