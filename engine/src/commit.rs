@@ -185,7 +185,7 @@ impl Sequencer {
     fn carry_out(&mut self, chore: Chore, keys: usize) -> Option<Chore> {
         let before = self.hub.root();
         let (left, oldest) = chores::carry_out(chore, keys, &mut self.tree, &mut self.log, before.oldest);
-        self.hub.publish(self.root(oldest), &[]);
+        self.show(oldest, &[]);
         left
     }
 
@@ -289,7 +289,7 @@ impl Sequencer {
     fn apply(&mut self, record: NewRecord<'_>, ttl: Option<Duration>, signature: Signature) -> Version {
         let record = NewRecord {
             expires_s: ttl.map_or(0, |ttl| expiry_s(record.time_ms, ttl)),
-            synced: self.vitals.synced.load(Ordering::Acquire).min(record.revision - 1),
+            synced: self.vitals.synced().min(record.revision - 1),
             ..record
         };
         let (NewRecord { revision, created, expires_s, .. }, len) = (record, record.record_len());
@@ -400,6 +400,7 @@ impl Sequencer {
                 false => Refusal::log_failed("write", &error),
             });
         }
+        self.vitals.advance(|stages| stages.appended = self.revision);
         let events = self.events();
         match self.durability {
             Durability::Sync if sabotage::ack_before_sync() => {}
@@ -440,12 +441,18 @@ impl Sequencer {
         }
         drop(marks);
         segment.add_live(self.records.len());
-        self.hub.publish(self.root(oldest), events);
+        self.show(oldest, events);
         self.vitals.time_ms.store(self.times.last_ms(), Ordering::Release);
         self.vitals.batches.fetch_add(1, Ordering::Relaxed);
         self.vitals.commits.fetch_add(events.len() as u64, Ordering::Relaxed);
         self.vitals.committed_bytes.fetch_add(self.records.len() as u64, Ordering::Relaxed);
         self.vitals.room_again();
+    }
+
+    /// Publishes what is committed, with `oldest` as the oldest readable revision.
+    fn show(&self, oldest: u64, events: &[Arc<Event>]) {
+        self.vitals.advance(|stages| (stages.published, stages.compacted) = (self.revision, oldest));
+        self.hub.publish(self.root(oldest), events);
     }
 
     /// Answers everybody in the batch; `events` are its writes.

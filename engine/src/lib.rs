@@ -40,6 +40,7 @@ mod sabotage;
 mod segment;
 mod signature;
 mod snapshot;
+mod stages;
 #[cfg(test)]
 mod testing;
 mod time;
@@ -73,6 +74,7 @@ use crate::queue::Queue;
 pub use crate::record::{EventKind, Record};
 pub use crate::signature::{Sieve, Signature, Signing};
 pub use crate::snapshot::{Entry, Scan, Sifted, Snapshot};
+use crate::stages::Stages;
 use crate::time::Times;
 use crate::transfer::Held;
 pub use crate::types::{
@@ -154,9 +156,9 @@ impl Engine {
         let found = recovery::recover(&*storage, segment_bytes, options.signing, numbering)?;
         // Recovery may have looked at every byte there is; what is wanted of them comes back from the page cache.
         found.root.segments.all().iter().for_each(|segment| segment.file.let_go());
-        let vitals = Arc::new(Vitals::default());
-        vitals.synced.store(found.root.revision, Ordering::Release);
-        vitals.time_ms.store(found.time_ms, Ordering::Release);
+        let checkpointed = found.checkpoint.as_ref().map_or(0, |used| used.revision);
+        let stages = Stages::at_opening(&found.root, checkpointed, durability);
+        let vitals = Arc::new(Vitals::new(stages, found.time_ms));
         let queue = Arc::new(Queue::new());
         let keeper = Arc::new(Keeper::new());
         let numbers = Arc::new(Numbers::new(found.numbers_given));
@@ -362,7 +364,7 @@ impl Engine {
         let root = self.0.hub.root();
         let vitals = &self.0.vitals;
         if let Some(last) = root.segments.in_order().last()
-            && vitals.synced.load(Ordering::Acquire) < root.revision
+            && vitals.synced() < root.revision
         {
             // What a crash takes back must not live on in a backup.
             vitals.sync(last, root.revision).map_err(BackupError::Refused)?;
@@ -384,9 +386,9 @@ impl Engine {
         let size = root.tree.size();
         Stats {
             revision: root.revision,
-            synced: vitals.synced.load(Ordering::Acquire),
+            synced: vitals.synced(),
             oldest: root.oldest,
-            checkpoint: vitals.checkpoint.load(Ordering::Relaxed),
+            checkpoint: vitals.stages().checkpointed,
             keys: root.tree.live(),
             versions: size.versions,
             expiring: self.0.expiry.len() as u64,
