@@ -273,7 +273,7 @@ fn a_directory_without_a_store_gives_one_line() {
     header[124..128].copy_from_slice(&crc.to_le_bytes());
     let first = log.join("0000000001.segment");
     fs::write(&first, header).unwrap();
-    check(&format!("{}: store format 200 is newer than 1, the newest this release reads", first.display()));
+    check(&format!("{}: store format 200 is newer than 2, the newest this release reads", first.display()));
 }
 
 #[test]

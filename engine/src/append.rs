@@ -10,7 +10,7 @@
 use std::io;
 
 use crate::log::Log;
-use crate::record::{self, Draft, Head};
+use crate::record::{self, Head, NewRecord};
 
 /// Bytes handed over at a time. Half as much costs more in requests to the disk than it gains.
 const PIECE_BYTES: usize = 256 * 1024;
@@ -54,9 +54,9 @@ impl Appender {
     }
 
     /// Encodes a record, for which there is room in the log's segment. Returns its offset there.
-    pub fn push(&mut self, draft: &Draft<'_>, log: &Log) -> u64 {
+    pub fn push(&mut self, record: &NewRecord<'_>, log: &Log) -> u64 {
         let offset = log.position() + self.bytes.len() as u64;
-        record::append(&mut self.bytes, draft, log.current().header.salt, offset);
+        record::append(&mut self.bytes, record, log.current().header.salt, offset);
         self.write_piece(log);
         offset
     }

@@ -114,7 +114,7 @@ pub(crate) fn from_checkpoint(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::header::Rewritten;
+    use crate::header::{Numbering, Rewritten};
 
     /// `n<a@r`: number, the one before, first revision; `n<a@r-l`: rewritten, up to that last revision.
     fn header(text: &str) -> Header {
@@ -138,6 +138,7 @@ mod tests {
             first_revision: first.parse().unwrap(),
             salt: 7,
             store: 5,
+            numbering: Numbering::Dense,
             rewritten: last.map(rewritten),
         }
     }

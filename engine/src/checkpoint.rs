@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::header::{FORMAT_VERSION, NUMBER_END, RECORDS_START, u32_at, u64_at};
+use crate::header::{NUMBER_END, RECORDS_START, u32_at, u64_at};
 use crate::history::{self, Place, Version};
 use crate::index::{Builder, Cursor, Size, Slot, Tree};
 use crate::io::{File, Storage};
@@ -28,6 +28,9 @@ use crate::types::KEY_BYTES_MAX;
 
 /// Name of a checkpoint that is being written.
 pub(crate) const NEXT_NAME: &str = "next.checkpoint";
+
+/// The checkpoint format this release writes, and the newest it reads.
+const CHECKPOINT_VERSION: u32 = 1;
 
 const MAGIC: [u8; 8] = *b"REVCKPT\n";
 pub(crate) const HEADER_BYTES: usize = 128;
@@ -204,7 +207,7 @@ impl Writer {
     fn header(&self) -> [u8; HEADER_BYTES] {
         let mut header = [0; HEADER_BYTES];
         header[..8].copy_from_slice(&MAGIC);
-        header[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+        header[8..12].copy_from_slice(&CHECKPOINT_VERSION.to_le_bytes());
         header[12..16].copy_from_slice(&(self.root.segments.in_order().len() as u32).to_le_bytes());
         let store = self.root.segments.in_order().first().map_or(0, |segment| segment.header.store);
         for (at, number) in [
@@ -281,7 +284,7 @@ pub(crate) fn load(revision: u64, file: &dyn File) -> Option<Loading<'_>> {
     let crc_is_right = crc32fast::hash(&header[..124]) == u32_at(&header, 124);
     if header[..8] != MAGIC
         || !(crc_is_right || sabotage::crc_ignored())
-        || u32_at(&header, 8) > FORMAT_VERSION
+        || u32_at(&header, 8) > CHECKPOINT_VERSION
     {
         return None;
     }

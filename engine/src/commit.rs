@@ -1,5 +1,5 @@
 //! Group commit: many writers, one sync.
-//! `callers → queue → batch → check, stamp, encode → write → sync → publish root → answer`
+//! `callers → queue → batch → decide (decide.rs) → apply: stamp, encode → write → sync → publish root → answer`
 //!
 //! Revisions are assigned here and nowhere else, in queue order. A caller hears "ok" only after its batch is
 //! published, and a batch is published only after it is synced (or, with relaxed durability, handed to the
@@ -17,21 +17,23 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::oneshot;
 
 use crate::append::{Appender, BATCH_BYTES_MAX};
+use crate::applied;
 use crate::chores::{self, Chore};
-use crate::error::{CommitError, ReadError, Refusal};
+use crate::decide::{self, Conflict, Draft, State};
+use crate::error::{ApplyError, CommitError, ReadError, Refusal};
 use crate::history::{Place, Version};
 use crate::index::Tree;
 use crate::io::is_disk_full;
 use crate::log::{Keeper, Log};
-use crate::queue::{Proposal, Queue};
-use crate::record::{Draft, EventKind};
+use crate::queue::{ApplyAnswer, CommitAnswer, Proposal, Queue};
+use crate::record::{EventKind, NewRecord};
 use crate::sabotage;
+use crate::signature::Signature;
 use crate::snapshot::{Entry, Root};
 use crate::time::{Times, expiry_s};
-use crate::types::{Change, Committed, Durability, Expected, Payload};
+use crate::types::{Applied, Committed, Durability, Write};
 use crate::vitals::Vitals;
 use crate::watch::{Event, Hub, Memo};
 
@@ -58,21 +60,37 @@ pub(crate) struct Sequencer {
     /// The records of the batch in the making.
     records: Appender,
     pending: Vec<Pending>,
+    /// What the batch in the making has written, in order.
+    written: Vec<Written>,
+}
+
+/// A record of the batch in the making.
+struct Written {
+    key: Bytes,
+    version: Version,
+    /// The live version that it follows.
+    previous: Option<Version>,
 }
 
 /// A proposal of the batch in the making that was decided on.
-struct Pending {
-    answer: oneshot::Sender<Result<Committed, CommitError>>,
-    outcome: Outcome,
+enum Pending {
+    Commit { answer: CommitAnswer, outcome: Outcome },
+    Applied { answer: ApplyAnswer, outcome: Result<u64, ApplyError> },
+}
+
+impl Pending {
+    /// Answers that the batch was refused.
+    fn refuse(self, refusal: Refusal) {
+        match self {
+            Pending::Commit { answer, .. } => drop(answer.send(Err(CommitError::Refused(refusal)))),
+            Pending::Applied { answer, .. } => drop(answer.send(Err(ApplyError::Refused(refusal)))),
+        }
+    }
 }
 
 enum Outcome {
-    /// It gets this place, and replaces that state.
-    Write {
-        key: Bytes,
-        version: Version,
-        previous: Option<Version>,
-    },
+    /// It is that one of the batch's records.
+    Written(usize),
     /// The key's state, read from the batch's tree, is not what was expected.
     Conflict {
         key: Bytes,
@@ -93,7 +111,7 @@ impl Sequencer {
     ) -> Sequencer {
         let root = hub.root();
         let (tree, revision) = (root.tree.clone(), root.revision);
-        let (batch, records, pending) = (VecDeque::new(), Appender::new(), Vec::new());
+        let (batch, records) = (VecDeque::new(), Appender::new());
         Sequencer {
             queue,
             hub,
@@ -106,7 +124,8 @@ impl Sequencer {
             revision,
             batch,
             records,
-            pending,
+            pending: Vec::new(),
+            written: Vec::new(),
         }
     }
 
@@ -140,7 +159,17 @@ impl Sequencer {
         let keys = chores::part_keys(batch.len());
         if !batch.is_empty() {
             let time_ms = self.times.next_ms();
-            batch.drain(..).for_each(|proposal| self.propose(proposal, time_ms));
+            for proposal in batch.drain(..) {
+                match proposal {
+                    Proposal::Commit { write, signature, answer } => {
+                        self.propose(write, signature, answer, time_ms);
+                    }
+                    Proposal::Apply { batch, signatures, answer } => {
+                        let outcome = self.follow(&batch, &signatures, time_ms);
+                        self.pending.push(Pending::Applied { answer, outcome });
+                    }
+                }
+            }
         }
         self.batch = batch;
         // A refusal has been answered and noted.
@@ -156,7 +185,7 @@ impl Sequencer {
     fn carry_out(&mut self, chore: Chore, keys: usize) -> Option<Chore> {
         let before = self.hub.root();
         let (left, oldest) = chores::carry_out(chore, keys, &mut self.tree, &mut self.log, before.oldest);
-        self.hub.publish(self.root(oldest), &[]);
+        self.show(oldest, &[]);
         left
     }
 
@@ -175,73 +204,119 @@ impl Sequencer {
         }
     }
 
-    /// Decides on one proposal and encodes it into the batch, as written at `time_ms`.
-    fn propose(&mut self, proposal: Proposal, time_ms: u64) {
-        let Proposal { write, signature, answer } = proposal;
+    /// Decides on one proposal and applies its draft, as written at `time_ms`, with the next revision.
+    fn propose(&mut self, write: Write, signature: Signature, answer: CommitAnswer, time_ms: u64) {
         if let Some(refusal) = self.vitals.failed() {
             let _ = answer.send(Err(CommitError::Refused(refusal)));
             return;
         }
-        let current = self.tree.newest(&write.key).filter(|version| !version.is_delete()).copied();
-        let as_expected = match write.expected {
-            _ if sabotage::expectation_skipped() => true,
-            Expected::Any => true,
-            Expected::Absent => current.is_none(),
-            Expected::Revision(revision) => current.is_some_and(|version| version.revision == revision),
-        };
-        let state = match (write.change, current) {
-            (Change::Put(payload), _) if as_expected => Ok((EventKind::Put, State::from(payload))),
-            (Change::Delete(Some(payload)), Some(_)) if as_expected => {
-                Ok((EventKind::Delete, State { ttl: None, ..State::from(payload) }))
+        let Write { key, expected, change } = write;
+        let current = self.tree.newest(&key);
+        let draft = match decide::decide(expected, change, current) {
+            Ok(draft) => draft,
+            Err(Conflict) => {
+                let current = current.filter(|version| !version.is_delete()).copied();
+                let outcome = Outcome::Conflict { key, current };
+                return self.pending.push(Pending::Commit { answer, outcome });
             }
-            (Change::Delete(None), Some(current)) if as_expected => self
-                .stored_state(&write.key, current)
-                .map(|state| (EventKind::Delete, state))
-                .map_err(|error| Outcome::Error(CommitError::Damaged(error))),
-            // The condition does not hold, or there is nothing to delete.
-            _ => Err(Outcome::Conflict { key: write.key.clone(), current }),
         };
-        let (kind, state) = match state {
+        let state = match self.stored(&key, &draft) {
             Ok(state) => state,
-            Err(outcome) => return self.pending.push(Pending { answer, outcome }),
+            Err(error) => {
+                let outcome = Outcome::Error(CommitError::Damaged(error));
+                return self.pending.push(Pending::Commit { answer, outcome });
+            }
         };
-        let mut draft = Draft {
-            revision: self.revision + 1,
-            created: current.map_or(self.revision + 1, |version| version.created),
-            previous: current.map_or(0, |version| version.revision),
-            synced: 0,
-            time_ms,
-            expires_s: 0,
-            kind,
-            key: &write.key,
-            attributes: &state.attributes,
-            value: &state.value[..state.stamp.as_ref().map_or(state.value.len(), |stamp| stamp.start)],
-            value_after_stamp: state.stamp.as_ref().map(|stamp| &state.value[stamp.end..]),
-        };
-        let len = draft.record_len();
-        if let Err(refusal) = self.make_room(len) {
+        let revision = self.revision + 1;
+        if let Err(refusal) = self.make_room(state.record(&key, &draft, revision, false).record_len()) {
             let _ = answer.send(Err(CommitError::Refused(refusal)));
             return;
         }
-        draft.expires_s = state.ttl.map_or(0, |ttl| expiry_s(draft.time_ms, ttl));
-        draft.synced = self.vitals.synced.load(Ordering::Acquire).min(self.revision);
-        let offset = self.records.push(&draft, &self.log);
-        let deleted = kind == EventKind::Delete;
-        let version = Version {
-            revision: draft.revision,
-            created: draft.created,
-            segment: self.log.current().header.number,
-            expires_s: draft.expires_s,
-            place: Place::new(offset, len, deleted),
+        let record = state.record(&key, &draft, revision, false);
+        let version = self.apply(NewRecord { time_ms, ..record }, draft.ttl, signature);
+        self.written.push(Written { key, version, previous: draft.previous });
+        self.pending.push(Pending::Commit { answer, outcome: Outcome::Written(self.written.len() - 1) });
+    }
+
+    /// Applies a batch whose form was checked, as written at `time_ms`. Returns the store's newest revision.
+    fn follow(
+        &mut self,
+        batch: &[Applied],
+        signatures: &[Signature],
+        time_ms: u64,
+    ) -> Result<u64, ApplyError> {
+        if let Some(refusal) = self.vitals.failed() {
+            return Err(ApplyError::Refused(refusal));
+        }
+        applied::check_continuation(batch, self.revision, |key| self.tree.newest(key))?;
+        let mut signatures = signatures.iter();
+        for transaction in batch.chunk_by(|before, next| before.revision == next.revision) {
+            self.follow_one(transaction, &mut signatures, time_ms)?;
+        }
+        Ok(self.revision)
+    }
+
+    /// Applies the records of one revision, so that they are in one batch and in one segment.
+    fn follow_one(
+        &mut self,
+        transaction: &[Applied],
+        signatures: &mut std::slice::Iter<'_, Signature>,
+        time_ms: u64,
+    ) -> Result<(), ApplyError> {
+        let mut drafts = Vec::with_capacity(transaction.len());
+        let mut len = 0;
+        for Applied { revision, created, key, change } in transaction {
+            let current = self.tree.newest(key).filter(|version| !version.is_delete()).copied();
+            let draft = decide::draft(change.clone(), current, Some(*created));
+            let draft = draft.unwrap_or_else(|Conflict| unreachable!("the batch was checked for that"));
+            let state = self.stored(key, &draft).map_err(ApplyError::Damaged)?;
+            len += state.record(key, &draft, *revision, false).record_len();
+            drafts.push((draft, state));
+        }
+        self.make_room(len).map_err(ApplyError::Refused)?;
+        let last = transaction.len() - 1;
+        for (at, (applied, (draft, state))) in transaction.iter().zip(drafts).enumerate() {
+            let record = state.record(&applied.key, &draft, applied.revision, at < last);
+            let signature = signatures.next().copied().unwrap_or(Signature::UNKNOWN);
+            let version = self.apply(NewRecord { time_ms, ..record }, draft.ttl, signature);
+            self.written.push(Written { key: applied.key.clone(), version, previous: draft.previous });
+        }
+        Ok(())
+    }
+
+    /// Encodes `record` into the batch, where there is room for it, and enters it into the index. Its revision is not
+    /// lower than the newest one.
+    fn apply(&mut self, record: NewRecord<'_>, ttl: Option<Duration>, signature: Signature) -> Version {
+        let record = NewRecord {
+            expires_s: ttl.map_or(0, |ttl| expiry_s(record.time_ms, ttl)),
+            synced: self.vitals.synced().min(record.revision - 1),
+            ..record
         };
-        self.revision = version.revision;
-        self.tree.push(&write.key, version, signature);
-        let outcome = Outcome::Write { key: write.key, version, previous: current };
-        self.pending.push(Pending { answer, outcome });
+        let (NewRecord { revision, created, expires_s, .. }, len) = (record, record.record_len());
+        let offset = self.records.push(&record, &self.log);
+        let segment = self.log.current().header.number;
+        let place = Place::new(offset, len, record.kind == EventKind::Delete);
+        let version = Version { revision, created, segment, expires_s, place };
+        self.revision = revision;
+        self.tree.push(record.key, version, signature);
+        version
+    }
+
+    /// The state that `draft` stores. Reads it where that is the one before.
+    fn stored(&self, key: &Bytes, draft: &Draft) -> Result<Stored, ReadError> {
+        match (&draft.state, draft.previous) {
+            (State::Stored, Some(previous)) => self.stored_state(key, previous),
+            (State::Stored, None) => unreachable!("a delete is drafted for a key that exists"),
+            (State::Given { attributes, value, stamp_at }, _) => Ok(Stored {
+                attributes: attributes.clone(),
+                value: value.clone(),
+                stamp: stamp_at.map(|at| at as usize..at as usize),
+            }),
+        }
     }
 
     /// The state of `current`, which may be of the batch in the making.
-    fn stored_state(&self, key: &Bytes, current: Version) -> Result<State, ReadError> {
+    fn stored_state(&self, key: &Bytes, current: Version) -> Result<Stored, ReadError> {
         let root = self.hub.root();
         let (head, record) = if current.revision > root.revision {
             let (head, bytes) = self.records.record(current.offset(), current.len(), &self.log);
@@ -251,7 +326,7 @@ impl Sequencer {
             root.entry(key.clone(), current).ok_or_else(damaged)?.read_with_head()?
         };
         let stamp = head.stamp.map(|stamp| stamp.offset..stamp.offset + stamp.len);
-        Ok(State { attributes: record.attributes, value: record.value, stamp, ttl: None })
+        Ok(Stored { attributes: record.attributes, value: record.value, stamp })
     }
 
     /// Makes sure that a record of `len` bytes may follow in the batch, beginning a new one if need be.
@@ -297,20 +372,19 @@ impl Sequencer {
                 if !events.is_empty() {
                     self.publish(before.oldest, &events);
                 }
-                self.answer(&before, events);
+                self.answer(&before, &events);
                 Ok(())
             }
             Err(refusal) => {
                 self.vitals.refuse(refusal.clone());
                 self.tree = before.tree.clone();
                 self.revision = before.revision;
-                for Pending { answer, .. } in self.pending.drain(..) {
-                    let _ = answer.send(Err(CommitError::Refused(refusal.clone())));
-                }
+                self.pending.drain(..).for_each(|pending| pending.refuse(refusal.clone()));
                 Err(refusal)
             }
         };
         self.records.clear();
+        self.written.clear();
         outcome
     }
 
@@ -326,6 +400,7 @@ impl Sequencer {
                 false => Refusal::log_failed("write", &error),
             });
         }
+        self.vitals.advance(|stages| stages.appended = self.revision);
         let events = self.events();
         match self.durability {
             Durability::Sync if sabotage::ack_before_sync() => {}
@@ -341,9 +416,8 @@ impl Sequencer {
     /// The events of the batch, which may still be refused.
     fn events(&self) -> Vec<Arc<Event>> {
         let segments = self.log.segments();
-        let event = |pending: &Pending| {
-            let Outcome::Write { key, version, previous } = &pending.outcome else { return None };
-            Some(Arc::new(Event {
+        let event = |Written { key, version, previous }: &Written| {
+            Arc::new(Event {
                 revision: version.revision,
                 kind: if version.is_delete() { EventKind::Delete } else { EventKind::Put },
                 key: key.clone(),
@@ -351,11 +425,9 @@ impl Sequencer {
                 previous: previous.and_then(|previous| segments.entry(key.clone(), previous)),
                 memo: Memo::default(),
                 audience: AtomicU32::new(0),
-            }))
+            })
         };
-        let mut events = Vec::with_capacity(self.pending.len());
-        events.extend(self.pending.iter().filter_map(event));
-        events
+        self.written.iter().map(event).collect()
     }
 
     /// Shows the batch, of which these are the events, to everybody.
@@ -369,7 +441,7 @@ impl Sequencer {
         }
         drop(marks);
         segment.add_live(self.records.len());
-        self.hub.publish(self.root(oldest), events);
+        self.show(oldest, events);
         self.vitals.time_ms.store(self.times.last_ms(), Ordering::Release);
         self.vitals.batches.fetch_add(1, Ordering::Relaxed);
         self.vitals.commits.fetch_add(events.len() as u64, Ordering::Relaxed);
@@ -377,11 +449,23 @@ impl Sequencer {
         self.vitals.room_again();
     }
 
+    /// Publishes what is committed, with `oldest` as the oldest readable revision.
+    fn show(&self, oldest: u64, events: &[Arc<Event>]) {
+        self.vitals.advance(|stages| (stages.published, stages.compacted) = (self.revision, oldest));
+        self.hub.publish(self.root(oldest), events);
+    }
+
     /// Answers everybody in the batch; `events` are its writes.
-    fn answer(&mut self, before: &Root, events: Vec<Arc<Event>>) {
+    fn answer(&mut self, before: &Root, events: &[Arc<Event>]) {
         let segment = self.log.current();
-        let mut events = events.into_iter();
-        for Pending { answer, outcome } in self.pending.drain(..) {
+        for pending in self.pending.drain(..) {
+            let (answer, outcome) = match pending {
+                Pending::Commit { answer, outcome } => (answer, outcome),
+                Pending::Applied { answer, outcome } => {
+                    let _ = answer.send(outcome);
+                    continue;
+                }
+            };
             let outcome = match outcome {
                 Outcome::Error(error) => Err(error),
                 Outcome::Conflict { key, current } => {
@@ -392,12 +476,12 @@ impl Sequencer {
                     };
                     Err(CommitError::Conflict { current: current.and_then(entry) })
                 }
-                Outcome::Write { version, .. } => match events.next() {
-                    Some(event) => Ok(Committed { revision: version.revision, entry: event.entry.clone() }),
-                    None => unreachable!("each write has its event"),
-                },
+                Outcome::Written(at) => {
+                    let event = &events[at];
+                    Ok(Committed { revision: event.revision, entry: event.entry.clone() })
+                }
             };
-            // Who does not wait for the answer any more does not get it.
+            // A caller that dropped its future gets no answer.
             let _ = answer.send(outcome);
         }
     }
@@ -414,17 +498,33 @@ impl Sequencer {
 }
 
 /// What a put or delete stores.
-struct State {
+struct Stored {
     attributes: Bytes,
     value: Bytes,
     /// The bytes of the value that the stamp replaces.
     stamp: Option<Range<usize>>,
-    ttl: Option<Duration>,
 }
 
-impl From<Payload> for State {
-    fn from(payload: Payload) -> State {
-        let stamp = payload.stamp_at.map(|at| at as usize..at as usize);
-        State { attributes: payload.attributes, value: payload.value, stamp, ttl: payload.ttl }
+impl Stored {
+    /// The record of `draft` that stores this state with that revision; it lacks its times.
+    fn record<'a>(&'a self, key: &'a [u8], draft: &Draft, revision: u64, more: bool) -> NewRecord<'a> {
+        let (start, end) = match &self.stamp {
+            Some(stamp) => (stamp.start, Some(stamp.end)),
+            None => (self.value.len(), None),
+        };
+        NewRecord {
+            revision,
+            created: draft.created.unwrap_or(revision),
+            previous: draft.previous.map_or(0, |version| version.revision),
+            synced: 0,
+            time_ms: 0,
+            expires_s: 0,
+            kind: draft.kind,
+            key,
+            attributes: &self.attributes,
+            value: &self.value[..start],
+            value_after_stamp: end.map(|end| &self.value[end..]),
+            more,
+        }
     }
 }

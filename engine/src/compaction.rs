@@ -64,10 +64,11 @@ pub(crate) fn newest_until(root: &Root, time_ms: u64) -> u64 {
     newest
 }
 
-/// The keys that records from revision `from` to the root's oldest readable one are about, at most `max`, in
-/// ascending order; and the revision to go on from, `None` when there are no more.
+/// The keys that records from revision `from` to the root's oldest readable one are about, in ascending order: `max`, or
+/// a few more where a revision has several; and the revision to go on from, `None` when there are no more.
 pub(crate) fn touched(root: &Root, from: u64, max: usize) -> (Vec<Bytes>, Option<u64>) {
     let mut keys = Vec::with_capacity(max);
+    let mut last = 0;
     let mut next = None;
     'segments: for segment in root.segments.starting_at(from) {
         // A segment that cannot be read now is one whose keys are pruned when they are written again.
@@ -80,10 +81,11 @@ pub(crate) fn touched(root: &Root, from: u64, max: usize) -> (Vec<Bytes>, Option
             if revision < from {
                 continue;
             }
-            if keys.len() == max {
+            if keys.len() >= max && revision > last {
                 next = Some(revision);
                 break 'segments;
             }
+            last = revision;
             keys.push(Bytes::copy_from_slice(found.head.key(&found.bytes)));
         }
     }

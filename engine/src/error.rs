@@ -129,6 +129,71 @@ pub enum CommitError {
     Closed,
 }
 
+/// Why a batch of a follower was not applied. Unless said otherwise nothing of it was.
+#[derive(Debug, thiserror::Error)]
+pub enum ApplyError {
+    /// The batch does not continue the store: hand over what follows `newest`.
+    #[error("the store is at revision {newest} already")]
+    NotNewer {
+        /// The newest revision of the store.
+        newest: u64,
+    },
+    /// The revision of record `at` is lower than the one before it.
+    #[error("the revision of record {at} is lower than the one before it")]
+    Order {
+        /// Position in the batch.
+        at: usize,
+    },
+    /// Record `at` is about a key that another record of the same revision is about.
+    #[error("the key of record {at} is written twice at its revision")]
+    KeyTwice {
+        /// Position in the batch.
+        at: usize,
+    },
+    /// Record `at` says that its key was created at another revision than the store knows.
+    #[error("the key of record {at} was created at revision {created}")]
+    Created {
+        /// Position in the batch.
+        at: usize,
+        /// When the key was created.
+        created: u64,
+    },
+    /// Record `at` deletes a key that does not exist.
+    #[error("the key of record {at} does not exist")]
+    NothingToDelete {
+        /// Position in the batch.
+        at: usize,
+    },
+    /// Record `at` has a key, a state or a revision outside of the limits on these, or a time to live.
+    #[error("record {at} exceeds a limit")]
+    Limits {
+        /// Position in the batch.
+        at: usize,
+    },
+    /// An empty batch, or one of more than [`APPLIED_RECORDS_MAX`](crate::APPLIED_RECORDS_MAX) records or
+    /// [`APPLIED_BYTES_MAX`](crate::APPLIED_BYTES_MAX) bytes.
+    #[error("a batch of {records} records and {bytes} bytes")]
+    Size {
+        /// Records in the batch.
+        records: usize,
+        /// Bytes of their states.
+        bytes: usize,
+    },
+    /// `Delete(None)` needs the stored state, and that is damaged. The revisions before it were applied.
+    #[error(transparent)]
+    Damaged(ReadError),
+    /// The store takes no writes at present. A first part of the batch may have been applied, in whole revisions: go on
+    /// after the store's newest one.
+    #[error("records refused: {0}")]
+    Refused(Refusal),
+    /// The store assigns revisions itself.
+    #[error("the store is no follower")]
+    Leader,
+    /// The engine was closed. A batch already queued then was still applied and answered.
+    #[error("store is closed")]
+    Closed,
+}
+
 /// Why a store takes no writes. Reads go on.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Refusal {
@@ -136,6 +201,9 @@ pub enum Refusal {
     /// once there is room.
     #[error("no space left on the store's disk")]
     DiskFull,
+    /// The store follows another one, which assigns the revisions. Nothing was written.
+    #[error("the store is a follower")]
+    Follower,
     /// Writing or syncing failed. **Whether the write that met this is on disk is unknown**; it was not shown to
     /// readers. Permanent until the store is opened again: after a failed sync the kernel may have dropped the
     /// dirty pages, so that a later success would prove nothing.

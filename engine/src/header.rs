@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! offset size                          header:  0  8  magic "REVLOG\r\n"
-//!      0  128  header                           8  4  format version
+//!      0  128  header                           8  4  format version: 1 dense, 2 sparse revisions
 //!   1024   32  a note                          12  4  segment number
 //!   2048  128  the header once more            16  4  number of the segment before it; 0: none
 //!   3072   32  a note                          20  4  records                      \\
@@ -30,8 +30,8 @@ use crate::io::File;
 use crate::record::REVISION_END;
 use crate::sabotage;
 
-/// The format this release writes, and the newest it reads.
-pub(crate) const FORMAT_VERSION: u32 = 1;
+/// The newest format this release reads.
+pub(crate) const FORMAT_VERSION: u32 = 2;
 /// Numbers of segments stay below this, so that there is always a next one.
 pub(crate) const NUMBER_END: u32 = 1 << 31;
 /// Where records begin.
@@ -56,8 +56,43 @@ pub(crate) struct Header {
     pub salt: u64,
     /// The same in all segments of a store.
     pub store: u64,
+    /// How the revisions of its records follow each other.
+    pub numbering: Numbering,
     /// What holds for one that reclaim wrote.
     pub rewritten: Option<Rewritten>,
+}
+
+/// How the revisions of a segment's records follow each other. It is the segment's format version: a release that
+/// knows version 1 only would take a gap for damage.
+#[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) enum Numbering {
+    /// Each is the one before plus one (version 1).
+    #[default]
+    Dense,
+    /// None is lower than the one before; there may be gaps, and several records may share one (version 2).
+    Sparse,
+}
+
+impl Numbering {
+    /// The format version that says so.
+    fn version(self) -> u32 {
+        match self {
+            Numbering::Dense => 1,
+            Numbering::Sparse => 2,
+        }
+    }
+
+    fn of_version(version: u32) -> Numbering {
+        if version < 2 { Numbering::Dense } else { Numbering::Sparse }
+    }
+
+    /// The lowest revision that may follow `revision` in the next record.
+    pub fn lowest_after(self, revision: u64) -> u64 {
+        match self {
+            Numbering::Dense => revision + 1,
+            Numbering::Sparse => revision,
+        }
+    }
 }
 
 /// What is known of a segment that was complete when it got its name.
@@ -97,7 +132,7 @@ impl Header {
             graves_since: 0,
         });
         header[..8].copy_from_slice(&MAGIC);
-        header[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+        header[8..12].copy_from_slice(&self.numbering.version().to_le_bytes());
         header[12..16].copy_from_slice(&self.number.to_le_bytes());
         header[16..20].copy_from_slice(&self.after.to_le_bytes());
         header[20..24].copy_from_slice(&rewritten.records.to_le_bytes());
@@ -170,6 +205,7 @@ impl Header {
             first_revision: u64_at(bytes, 24),
             salt: u64_at(bytes, 32),
             store: u64_at(bytes, 64),
+            numbering: Numbering::of_version(u32_at(bytes, 8)),
             rewritten: (rewritten.last_revision > 0).then_some(rewritten),
         };
         let sound = (1..REVISION_END).contains(&header.first_revision)
@@ -178,7 +214,9 @@ impl Header {
             && header.rewritten.is_none_or(|rewritten| {
                 (header.first_revision..REVISION_END).contains(&rewritten.last_revision)
                     && (rewritten.last_revision..REVISION_END).contains(&rewritten.oldest)
-                    && u64::from(rewritten.records) <= rewritten.last_revision - header.first_revision + 1
+                    && (header.numbering == Numbering::Sparse
+                        || u64::from(rewritten.records)
+                            <= rewritten.last_revision - header.first_revision + 1)
                     && (RECORDS_START..=size).contains(&rewritten.end)
                     && rewritten.grave_bytes <= rewritten.end - RECORDS_START
                     && rewritten.graves_since <= rewritten.last_revision
@@ -278,7 +316,8 @@ mod tests {
     fn either_copy_of_the_header_will_do() {
         let temp = TempDir::new();
         let file = file(&temp);
-        for header in [HEADER, REWRITTEN] {
+        let sparse = Header { numbering: Numbering::Sparse, ..HEADER };
+        for header in [HEADER, REWRITTEN, sparse] {
             file.write_at(0, &header.block()).unwrap();
             for broken in [0, SECOND_HEADER as u64] {
                 let good = file.read(broken + 30, 1).unwrap()[0];
@@ -312,11 +351,13 @@ mod tests {
             assert!(matches!(Header::read(7, &*file), Err(HeaderError::Damaged)), "{header:?}");
         }
         let mut newer = HEADER.block();
-        newer[8] = 2;
+        newer[8] = FORMAT_VERSION as u8 + 1;
         let crc = crc32fast::hash(&newer[..124]).to_le_bytes();
         newer[124..128].copy_from_slice(&crc);
         file.write_at(0, &newer).unwrap();
-        assert!(matches!(Header::read(7, &*file), Err(HeaderError::Newer(2))));
+        assert!(
+            matches!(Header::read(7, &*file), Err(HeaderError::Newer(found)) if found == FORMAT_VERSION + 1)
+        );
     }
 
     #[test]

@@ -112,7 +112,6 @@ impl Housekeeper {
             checkpoint: covered,
             rests: 0,
         });
-        tools.vitals.checkpoint.store(covered, Ordering::Relaxed);
         Housekeeper {
             next_part: 0,
             asked: None,
@@ -248,7 +247,7 @@ impl Housekeeper {
         }
         let noted = root.segments.in_order().last().is_none_or(|segment| {
             let vitals = &self.tools.vitals;
-            let is_synced = vitals.synced.load(Ordering::Acquire) >= root.revision;
+            let is_synced = vitals.synced() >= root.revision;
             let note = || {
                 let written = segment.write_note(root.revision, root.oldest);
                 written.inspect_err(|error| tracing::warn!("cannot note that the log is complete: {error}"))

@@ -10,12 +10,14 @@
 //! `docs/format.md`. This crate knows bytes, revisions and files, and nothing of what they are used for.
 
 mod append;
+mod applied;
 mod backup;
 mod chain;
 mod checkpoint;
 mod chores;
 mod commit;
 mod compaction;
+mod decide;
 mod error;
 mod expiry;
 #[cfg(feature = "fault")]
@@ -38,6 +40,7 @@ mod sabotage;
 mod segment;
 mod signature;
 mod snapshot;
+mod stages;
 #[cfg(test)]
 mod testing;
 mod time;
@@ -59,9 +62,11 @@ use parking_lot::Mutex;
 pub use crate::backup::Outgoing;
 use crate::commit::Sequencer;
 pub use crate::error::{
-    BackupError, CommitError, CompactError, OpenError, ReadError, Refusal, SnapshotError, TailError,
+    ApplyError, BackupError, CommitError, CompactError, OpenError, ReadError, Refusal, SnapshotError,
+    TailError,
 };
 use crate::expiry::Expiry;
+use crate::header::Numbering;
 use crate::housekeeping::{Housekeeper, Progress, Requests, Tools};
 use crate::io::{Clock, Dir, Storage, SystemClock};
 use crate::log::{Keeper, Log, Numbers};
@@ -69,11 +74,13 @@ use crate::queue::Queue;
 pub use crate::record::{EventKind, Record};
 pub use crate::signature::{Sieve, Signature, Signing};
 pub use crate::snapshot::{Entry, Scan, Sifted, Snapshot};
+use crate::stages::Stages;
 use crate::time::Times;
 use crate::transfer::Held;
 pub use crate::types::{
-    ATTRIBUTES_BYTES_MAX, Change, Committed, Durability, Expected, KEY_BYTES_MAX, KeyRange, Options, Payload,
-    SEGMENT_BYTES_DEFAULT, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, Stats, VALUE_BYTES_MAX, Write,
+    APPLIED_BYTES_MAX, APPLIED_RECORDS_MAX, ATTRIBUTES_BYTES_MAX, Applied, Change, Committed, Durability,
+    Expected, KEY_BYTES_MAX, KeyRange, Options, Payload, Role, SEGMENT_BYTES_DEFAULT, SEGMENT_BYTES_MAX,
+    SEGMENT_BYTES_MIN, Stats, VALUE_BYTES_MAX, Write,
 };
 use crate::vitals::Vitals;
 use crate::watch::Hub;
@@ -94,6 +101,7 @@ struct Inner {
     lost_revisions: u64,
     durability: Durability,
     signing: Signing,
+    role: Role,
     closed: tokio::sync::watch::Receiver<bool>,
     /// The last of the workers to end.
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -141,16 +149,22 @@ impl Engine {
         ring_events_max: usize,
     ) -> Result<(Engine, Workers), OpenError> {
         let Options { segment_bytes, durability, .. } = *options;
-        let found = recovery::recover(&*storage, segment_bytes, options.signing)?;
+        let numbering = match options.role {
+            Role::Leader => Numbering::Dense,
+            Role::Follower => Numbering::Sparse,
+        };
+        let found = recovery::recover(&*storage, segment_bytes, options.signing, numbering)?;
         // Recovery may have looked at every byte there is; what is wanted of them comes back from the page cache.
         found.root.segments.all().iter().for_each(|segment| segment.file.let_go());
-        let vitals = Arc::new(Vitals::default());
-        vitals.synced.store(found.root.revision, Ordering::Release);
-        vitals.time_ms.store(found.time_ms, Ordering::Release);
+        let checkpointed = found.checkpoint.as_ref().map_or(0, |used| used.revision);
+        let stages = Stages::at_opening(&found.root, checkpointed, durability);
+        let vitals = Arc::new(Vitals::new(stages, found.time_ms));
         let queue = Arc::new(Queue::new());
         let keeper = Arc::new(Keeper::new());
         let numbers = Arc::new(Numbers::new(found.numbers_given));
-        let expiry = Arc::new(Expiry::new(found.expiring));
+        // A follower is told of each delete.
+        let is_leader = options.role == Role::Leader;
+        let expiry = Arc::new(Expiry::new(if is_leader { found.expiring } else { Vec::new() }));
         let requests = Arc::new(Requests::new());
         let segments = found.root.segments.clone();
         let log = Log::new(
@@ -160,6 +174,7 @@ impl Engine {
             found.current,
             found.position,
             numbers.clone(),
+            numbering,
         );
         let hub = Arc::new(Hub::new(found.root, ring_events_max));
         let sequencer = Sequencer::new(
@@ -196,6 +211,7 @@ impl Engine {
             lost_revisions: found.lost_revisions,
             durability,
             signing: options.signing,
+            role: options.role,
             closed,
             thread: Mutex::new(None),
         }));
@@ -221,11 +237,33 @@ impl Engine {
     /// # Errors
     /// See [`CommitError`]; only [`Refusal::LogFailed`] leaves the outcome open.
     pub async fn commit(&self, write: Write) -> Result<Committed, CommitError> {
-        let signature = match &write.change {
+        if self.0.role == Role::Follower {
+            return Err(CommitError::Refused(Refusal::Follower));
+        }
+        let signature = self.signature(&write.change);
+        self.0.queue.submit(write, signature).await
+    }
+
+    /// Applies records that have their revisions from elsewhere, and returns the store's newest revision then. For a
+    /// store opened as a [`Role::Follower`]; durable and visible as with [`Engine::commit`], and carried out even if the
+    /// future is dropped. Records of one revision become visible and durable together.
+    ///
+    /// # Errors
+    /// See [`ApplyError`]; after [`Refusal::LogFailed`] it is open how much of the batch is on disk.
+    pub async fn apply(&self, batch: Vec<Applied>) -> Result<u64, ApplyError> {
+        if self.0.role == Role::Leader {
+            return Err(ApplyError::Leader);
+        }
+        applied::check_form(&batch)?;
+        let signatures = batch.iter().map(|applied| self.signature(&applied.change)).collect();
+        self.0.queue.submit_applied(batch, signatures).await
+    }
+
+    fn signature(&self, change: &Change) -> Signature {
+        match change {
             Change::Put(payload) => (self.0.signing.sign)(&payload.attributes),
             Change::Delete(_) => Signature::NONE,
-        };
-        self.0.queue.submit(write, signature).await
+        }
     }
 
     /// The store as it is now. Takes some tens of nanoseconds.
@@ -326,7 +364,7 @@ impl Engine {
         let root = self.0.hub.root();
         let vitals = &self.0.vitals;
         if let Some(last) = root.segments.in_order().last()
-            && vitals.synced.load(Ordering::Acquire) < root.revision
+            && vitals.synced() < root.revision
         {
             // What a crash takes back must not live on in a backup.
             vitals.sync(last, root.revision).map_err(BackupError::Refused)?;
@@ -348,9 +386,9 @@ impl Engine {
         let size = root.tree.size();
         Stats {
             revision: root.revision,
-            synced: vitals.synced.load(Ordering::Acquire),
+            synced: vitals.synced(),
             oldest: root.oldest,
-            checkpoint: vitals.checkpoint.load(Ordering::Relaxed),
+            checkpoint: vitals.stages().checkpointed,
             keys: root.tree.live(),
             versions: size.versions,
             expiring: self.0.expiry.len() as u64,

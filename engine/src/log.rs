@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use crate::header::{Header, NUMBER_END, RECORDS_START};
+use crate::header::{Header, NUMBER_END, Numbering, RECORDS_START};
 use crate::history::Version;
 use crate::io::{File, Storage, is_disk_full};
 use crate::sabotage;
@@ -120,6 +120,8 @@ pub(crate) struct Log {
     /// Whether the last batch was a large one: then the next one will hardly be small.
     is_bulk: bool,
     numbers: Arc<Numbers>,
+    /// Of the segments that it begins.
+    numbering: Numbering,
 }
 
 /// Gives numbers to segments, each once.
@@ -152,8 +154,9 @@ impl Log {
         current: Arc<Segment>,
         position: u64,
         numbers: Arc<Numbers>,
+        numbering: Numbering,
     ) -> Log {
-        Log { storage, segment_bytes, segments, current, position, is_bulk: false, numbers }
+        Log { storage, segment_bytes, segments, current, position, is_bulk: false, numbers, numbering }
     }
 
     /// Has the log be made of `segments`, which end with the current one as before.
@@ -229,6 +232,7 @@ impl Log {
             first_revision,
             salt: self.storage.entropy(),
             store: last.store,
+            numbering: self.numbering,
             rewritten: None,
         };
         let segment = install(&*self.storage, header, file)?;
@@ -402,10 +406,19 @@ mod tests {
     fn log(temp: &TempDir) -> Log {
         let storage = Arc::new(Dir::open(temp.path()).unwrap().unwrap());
         let file = storage.create(NEXT_NAME, 1 << 16).unwrap();
-        let header = Header { number: 1, after: 0, first_revision: 1, salt: 9, store: 5, rewritten: None };
+        let header = Header {
+            number: 1,
+            after: 0,
+            first_revision: 1,
+            salt: 9,
+            store: 5,
+            numbering: Numbering::Dense,
+            rewritten: None,
+        };
         let first = install(&*storage, header, file).unwrap();
         let numbers = Arc::new(Numbers::new(1));
-        Log::new(storage, 1 << 16, Segments::new(vec![first.clone()]), first, RECORDS_START, numbers)
+        let segments = Segments::new(vec![first.clone()]);
+        Log::new(storage, 1 << 16, segments, first, RECORDS_START, numbers, Numbering::Dense)
     }
 
     fn names(temp: &TempDir) -> Vec<String> {

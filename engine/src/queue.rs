@@ -13,9 +13,12 @@ use parking_lot::{Condvar, Mutex};
 use tokio::sync::{Semaphore, oneshot};
 
 use crate::chores::Chore;
-use crate::error::CommitError;
+use crate::error::{ApplyError, CommitError};
 use crate::signature::Signature;
-use crate::types::{ATTRIBUTES_BYTES_MAX, Change, Committed, KEY_BYTES_MAX, VALUE_BYTES_MAX, Write};
+use crate::types::{
+    APPLIED_BYTES_MAX, APPLIED_RECORDS_MAX, ATTRIBUTES_BYTES_MAX, Applied, Change, Committed, KEY_BYTES_MAX,
+    VALUE_BYTES_MAX, Write,
+};
 
 /// Bytes of proposals that may wait in the queue; callers beyond wait outside. As much again may be in the
 /// batch being written.
@@ -24,12 +27,30 @@ const QUEUE_BYTES_MAX: usize = 32 * 1024 * 1024;
 const PROPOSAL_BYTES: usize = 4096;
 /// Most writes in one batch: they all wait for the last of them to be encoded.
 const BATCH_WRITES_MAX: usize = 1024;
-/// A write on its way, and where its answer goes.
-pub(crate) struct Proposal {
-    pub write: Write,
-    /// Of the state written.
-    pub signature: Signature,
-    pub answer: oneshot::Sender<Result<Committed, CommitError>>,
+
+/// What the outcome of a commit is sent through.
+pub(crate) type CommitAnswer = oneshot::Sender<Result<Committed, CommitError>>;
+/// What the newest revision after an applied batch is sent through.
+pub(crate) type ApplyAnswer = oneshot::Sender<Result<u64, ApplyError>>;
+
+/// What waits for the sequencer, and where its answer goes. Signatures are those of the states written.
+pub(crate) enum Proposal {
+    /// A write that is to be decided on and to get a revision.
+    Commit { write: Write, signature: Signature, answer: CommitAnswer },
+    /// Records that have revisions.
+    Apply { batch: Vec<Applied>, signatures: Vec<Signature>, answer: ApplyAnswer },
+}
+
+impl Proposal {
+    /// Room that it takes in the queue. Limits were checked: there is room for it when the queue is empty.
+    fn weight(&self) -> u32 {
+        match self {
+            Proposal::Commit { write, .. } => weight(1, write.change.payload_bytes()),
+            Proposal::Apply { batch, .. } => {
+                weight(batch.len(), batch.iter().map(Applied::payload_bytes).sum())
+            }
+        }
+    }
 }
 
 /// Proposals on their way to the sequencer.
@@ -67,36 +88,54 @@ impl Queue {
     /// future is dropped.
     pub async fn submit(&self, write: Write, signature: Signature) -> Result<Committed, CommitError> {
         check_limits(&write)?;
-        let permit = self.room.acquire_many(weight(&write)).await.map_err(|_| CommitError::Closed)?;
-        let outcome = self.push(write, signature).ok_or(CommitError::Closed)?;
-        permit.forget();
+        let (answer, outcome) = oneshot::channel();
+        self.push_when_room(Proposal::Commit { write, signature, answer })
+            .await
+            .ok_or(CommitError::Closed)?;
         outcome.await.unwrap_or(Err(CommitError::Closed))
+    }
+
+    /// Hands `batch`, whose form was checked and whose states are signed so, over and returns its outcome. Once it is in
+    /// the queue it is carried out even if the future is dropped.
+    pub async fn submit_applied(
+        &self,
+        batch: Vec<Applied>,
+        signatures: Vec<Signature>,
+    ) -> Result<u64, ApplyError> {
+        let (answer, outcome) = oneshot::channel();
+        self.push_when_room(Proposal::Apply { batch, signatures, answer }).await.ok_or(ApplyError::Closed)?;
+        outcome.await.unwrap_or(Err(ApplyError::Closed))
+    }
+
+    /// Waits for room; `None` when no more is taken.
+    async fn push_when_room(&self, proposal: Proposal) -> Option<()> {
+        let permit = self.room.acquire_many(proposal.weight()).await.ok()?;
+        self.push(proposal)?;
+        permit.forget();
+        Some(())
     }
 
     /// Hands `write`, a delete within the limits, over without waiting; `None` when there is no room or no more is
     /// taken.
     pub fn try_submit(&self, write: Write) -> Option<oneshot::Receiver<Result<Committed, CommitError>>> {
-        let permit = self.room.try_acquire_many(weight(&write)).ok()?;
-        let outcome = self.push(write, Signature::NONE)?;
+        let (answer, outcome) = oneshot::channel();
+        let proposal = Proposal::Commit { write, signature: Signature::NONE, answer };
+        let permit = self.room.try_acquire_many(proposal.weight()).ok()?;
+        self.push(proposal)?;
         permit.forget();
         Some(outcome)
     }
 
-    fn push(
-        &self,
-        write: Write,
-        signature: Signature,
-    ) -> Option<oneshot::Receiver<Result<Committed, CommitError>>> {
-        let (answer, outcome) = oneshot::channel();
+    fn push(&self, proposal: Proposal) -> Option<()> {
         let mut state = self.state.lock();
         if state.closed {
             return None;
         }
-        state.proposals.push_back(Proposal { write, signature, answer });
+        state.proposals.push_back(proposal);
         if std::mem::take(&mut state.idle) {
             self.arrived.notify_one();
         }
-        Some(outcome)
+        Some(())
     }
 
     /// Asks for `chore`; the one before must be done.
@@ -188,21 +227,18 @@ impl Queue {
             batch.extend(state.proposals.drain(..BATCH_WRITES_MAX));
         }
         drop(state);
-        self.room.add_permits(batch.iter().map(|proposal| weight(&proposal.write) as usize).sum());
+        self.room.add_permits(batch.iter().map(|proposal| proposal.weight() as usize).sum());
         true
     }
 }
 
-fn weight(write: &Write) -> u32 {
-    let payload = match &write.change {
-        Change::Put(payload) | Change::Delete(Some(payload)) => {
-            payload.attributes.len() + payload.value.len()
-        }
-        Change::Delete(None) => 0,
-    };
-    // Limits were checked: this is some thousands at most, and the queue has room for it when empty.
-    1 + (payload / PROPOSAL_BYTES) as u32
+fn weight(records: usize, payload_bytes: usize) -> u32 {
+    (records + payload_bytes / PROPOSAL_BYTES) as u32
 }
+
+// The largest batch of a follower fits an empty queue.
+const _: () =
+    assert!(APPLIED_RECORDS_MAX + APPLIED_BYTES_MAX / PROPOSAL_BYTES <= QUEUE_BYTES_MAX / PROPOSAL_BYTES);
 
 fn check_limits(write: &Write) -> Result<(), CommitError> {
     let len = write.key.len();

@@ -280,6 +280,7 @@ impl Rewrite {
             first_revision: first.first_revision,
             salt: self.salt,
             store: first.store,
+            numbering: self.sources.iter().map(|source| source.header.numbering).max().unwrap_or_default(),
             rewritten: Some(Rewritten {
                 last_revision: self.last_revision,
                 oldest: self.root.oldest,

@@ -16,7 +16,7 @@
 //!     64    4  expires      seconds since 1970 from which on the key is to be deleted; 0: never
 //!     68    2  key length
 //!     70    1  stamp length in digits; 0: not stamped
-//!     71    1  kind         1 put, 2 delete, 3 grave
+//!     71    1  kind         1 put, 2 delete, 3 grave; plus 128 when a record of the same revision follows
 //!     72       key, attributes, value, zeros up to a multiple of 8
 //! ```
 //!
@@ -44,6 +44,8 @@ pub(crate) const STAMP_BYTES_MAX: usize = 20;
 pub(crate) const REVISION_END: u64 = 1 << 62;
 /// Times stay below this, some 9000 years after 1970, so that arithmetic on them cannot overflow.
 pub(crate) const TIME_MS_END: u64 = 1 << 48;
+/// Added to the kind of a record that another one of the same revision follows.
+const MORE: u8 = 1 << 7;
 /// Longest record.
 pub(crate) const RECORD_BYTES_MAX: usize =
     HEAD_BYTES + KEY_BYTES_MAX + ATTRIBUTES_BYTES_MAX + VALUE_BYTES_MAX + STAMP_BYTES_MAX + ALIGN;
@@ -82,6 +84,8 @@ pub(crate) struct Head {
     pub kind: EventKind,
     /// A delete that was stripped of its final state.
     pub grave: bool,
+    /// A record of the same revision follows. Of no meaning in a segment that reclaim wrote.
+    pub more: bool,
     pub key_len: usize,
     pub attributes_len: usize,
     pub value_len: usize,
@@ -103,7 +107,7 @@ impl Head {
     /// limits or the record does not fit `bytes`. Cheap: a search calls it at every step.
     fn parse(bytes: &[u8]) -> Option<Head> {
         let fixed: &[u8; HEAD_BYTES] = bytes.first_chunk()?;
-        let (kind, grave) = match fixed[71] {
+        let (kind, grave) = match fixed[71] & !MORE {
             1 => (EventKind::Put, false),
             2 => (EventKind::Delete, false),
             3 => (EventKind::Delete, true),
@@ -121,6 +125,7 @@ impl Head {
             expires_s: u32_at(64),
             kind,
             grave,
+            more: fixed[71] & MORE != 0,
             key_len: usize::from(u16::from_le_bytes([fixed[68], fixed[69]])),
             attributes_len: u32_at(52) as usize,
             value_len: u32_at(48) as usize,
@@ -196,7 +201,8 @@ impl Head {
 }
 
 /// What [`append`] writes. The value is given in two parts, with the revision's digits to go between them.
-pub(crate) struct Draft<'a> {
+#[derive(Clone, Copy)]
+pub(crate) struct NewRecord<'a> {
     pub revision: u64,
     pub created: u64,
     pub previous: u64,
@@ -209,9 +215,11 @@ pub(crate) struct Draft<'a> {
     pub value: &'a [u8],
     /// The second part of the value, when it is stamped.
     pub value_after_stamp: Option<&'a [u8]>,
+    /// A record of the same revision follows.
+    pub more: bool,
 }
 
-impl Draft<'_> {
+impl NewRecord<'_> {
     /// Length of the record it will become, padding included.
     pub fn record_len(&self) -> usize {
         let stamped = self.value_after_stamp.map_or(0, |rest| rest.len() + digits(self.revision));
@@ -221,20 +229,20 @@ impl Draft<'_> {
 
 /// Appends the record to `out`; it will stand at `offset` of the segment with that salt. Lengths have been
 /// checked against the limits. Every byte is copied once.
-pub(crate) fn append(out: &mut Vec<u8>, draft: &Draft<'_>, salt: u64, offset: u64) {
+pub(crate) fn append(out: &mut Vec<u8>, record: &NewRecord<'_>, salt: u64, offset: u64) {
     let start = out.len();
-    out.reserve(draft.record_len());
+    out.reserve(record.record_len());
     out.extend_from_slice(&[0; HEAD_BYTES]);
-    out.extend_from_slice(draft.key);
+    out.extend_from_slice(record.key);
     let body = out.len();
-    out.extend_from_slice(draft.attributes);
+    out.extend_from_slice(record.attributes);
     let value = out.len();
-    out.extend_from_slice(draft.value);
+    out.extend_from_slice(record.value);
     let stamp_offset = out.len() - value;
     let mut stamp_len = 0;
-    if let Some(rest) = draft.value_after_stamp {
+    if let Some(rest) = record.value_after_stamp {
         let mut buffer = [0u8; STAMP_BYTES_MAX];
-        let stamp = decimal(draft.revision, &mut buffer);
+        let stamp = decimal(record.revision, &mut buffer);
         stamp_len = stamp.len();
         out.extend_from_slice(stamp);
         out.extend_from_slice(rest);
@@ -246,22 +254,22 @@ pub(crate) fn append(out: &mut Vec<u8>, draft: &Draft<'_>, salt: u64, offset: u6
 
     let head = &mut out[start..body];
     head[4..8].copy_from_slice(&value_crc.to_le_bytes());
-    head[8..16].copy_from_slice(&draft.revision.to_le_bytes());
-    head[16..24].copy_from_slice(&draft.created.to_le_bytes());
-    head[24..32].copy_from_slice(&draft.previous.to_le_bytes());
-    head[32..40].copy_from_slice(&draft.synced.to_le_bytes());
-    head[40..48].copy_from_slice(&draft.time_ms.to_le_bytes());
+    head[8..16].copy_from_slice(&record.revision.to_le_bytes());
+    head[16..24].copy_from_slice(&record.created.to_le_bytes());
+    head[24..32].copy_from_slice(&record.previous.to_le_bytes());
+    head[32..40].copy_from_slice(&record.synced.to_le_bytes());
+    head[40..48].copy_from_slice(&record.time_ms.to_le_bytes());
     head[48..52].copy_from_slice(&(value_len as u32).to_le_bytes());
-    head[52..56].copy_from_slice(&(draft.attributes.len() as u32).to_le_bytes());
+    head[52..56].copy_from_slice(&(record.attributes.len() as u32).to_le_bytes());
     head[56..60].copy_from_slice(&attributes_crc.to_le_bytes());
     head[60..64].copy_from_slice(&(if stamp_len > 0 { stamp_offset as u32 } else { 0 }).to_le_bytes());
-    head[64..68].copy_from_slice(&draft.expires_s.to_le_bytes());
-    head[68..70].copy_from_slice(&(draft.key.len() as u16).to_le_bytes());
+    head[64..68].copy_from_slice(&record.expires_s.to_le_bytes());
+    head[68..70].copy_from_slice(&(record.key.len() as u16).to_le_bytes());
     head[70] = stamp_len as u8;
-    head[71] = match draft.kind {
+    head[71] = match record.kind {
         EventKind::Put => 1,
         EventKind::Delete => 2,
-    };
+    } | if record.more { MORE } else { 0 };
     seal(head, salt, offset);
 }
 
@@ -328,8 +336,8 @@ fn decimal(mut n: u64, buffer: &mut [u8; STAMP_BYTES_MAX]) -> &[u8] {
 mod tests {
     use super::*;
 
-    fn draft(revision: u64) -> Draft<'static> {
-        Draft {
+    fn draft(revision: u64) -> NewRecord<'static> {
+        NewRecord {
             revision,
             created: 1,
             previous: 3,
@@ -341,10 +349,11 @@ mod tests {
             attributes: b"x=y",
             value: b"{\"v\":\"",
             value_after_stamp: Some(b"\"}"),
+            more: false,
         }
     }
 
-    fn encoded(draft: &Draft<'_>) -> Bytes {
+    fn encoded(draft: &NewRecord<'_>) -> Bytes {
         let mut out = Vec::new();
         append(&mut out, draft, 7, 64);
         assert_eq!(out.len(), draft.record_len());
@@ -385,7 +394,7 @@ mod tests {
 
     #[test]
     fn a_grave_keeps_the_key_and_its_revisions_only() {
-        let bytes = encoded(&Draft { kind: EventKind::Delete, ..draft(1234) });
+        let bytes = encoded(&NewRecord { kind: EventKind::Delete, ..draft(1234) });
         let head = Head::read(&bytes, 7, 64).unwrap();
         assert!(!head.grave);
         let mut out = Vec::new();

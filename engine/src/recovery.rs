@@ -31,7 +31,7 @@ use crate::chain;
 use crate::checkpoint;
 use crate::error::OpenError;
 use crate::expiry::Due;
-use crate::header::{FORMAT_VERSION, Header, HeaderError, RECORDS_START};
+use crate::header::{FORMAT_VERSION, Header, HeaderError, Numbering, RECORDS_START};
 use crate::history;
 use crate::index::Tree;
 use crate::io::Storage;
@@ -75,6 +75,7 @@ pub(crate) fn recover(
     storage: &dyn Storage,
     segment_bytes: u64,
     signing: Signing,
+    numbering: Numbering,
 ) -> Result<Recovered, OpenError> {
     let failed = |name: &str, operation| {
         let path = storage.path(name);
@@ -106,14 +107,19 @@ pub(crate) fn recover(
     let Start { mut segments, used, mut state, first_to_scan, numbers_given, vouched } = start;
     let numbers_given = numbers_given.max(numbers.last().copied().unwrap_or(0));
     let goes_on = segments.last().is_some_and(|last| last.header.rewritten.is_none());
-    let next = (!goes_on).then(|| begin(storage, segment_bytes, segments.last(), numbers_given));
-    if let Some(next) = next {
-        let name = Segment::name(numbers_given + 1);
-        segments.push(next.map_err(failed(&name, "begin a segment"))?);
+    let begin = |last: Option<&Arc<Segment>>, number, first_revision| {
+        let next = begin(storage, segment_bytes, last, number, first_revision, numbering);
+        next.map_err(failed(&Segment::name(number), "begin a segment"))
+    };
+    if !goes_on {
+        let after_last = |last: &Arc<Segment>| last.header.rewritten.map_or(1, |it| it.last_revision + 1);
+        let first_revision = segments.last().map_or(1, after_last);
+        segments.push(begin(segments.last(), numbers_given + 1, first_revision)?);
     }
-    let numbers_given = numbers_given.max(segments.iter().map(|s| s.header.number).max().unwrap_or(0));
+    let mut numbers_given = numbers_given.max(segments.iter().map(|s| s.header.number).max().unwrap_or(0));
 
     let last = segments.len() - 1;
+    let mut is_end_lost = false;
     for (at, segment) in segments.iter().enumerate().skip(first_to_scan) {
         let read_failed = failed(&Segment::name(segment.header.number), "read");
         // A segment says what came before it, so records missing at the end of the one before are noticed.
@@ -126,20 +132,29 @@ pub(crate) fn recover(
         let synced = if at < last { u64::MAX } else { last_synced(segment, known).map_err(&read_failed)? };
         state.scan(storage, segment, synced).map_err(&read_failed)?;
         if at == last {
-            state.missing_until(storage, segment, synced + 1);
+            is_end_lost = state.missing_until(storage, segment, synced + 1);
         }
     }
-    let current = segments[last].clone();
+    let mut current = segments[last].clone();
     let name = Segment::name(current.header.number);
-    end_is_readable(&current).map_err(|source| {
-        let (path, offset) = (storage.path(&name), current.end());
+    let stopped_at = state.stopped_at.max(current.end());
+    end_is_readable(&current, stopped_at).map_err(|source| {
+        let (path, offset) = (storage.path(&name), stopped_at);
         OpenError::UnreadableEnd { path, offset, source }
     })?;
-    let doubtful = state.doubtful.unwrap_or(current.end());
+    let doubtful = state.doubtful.unwrap_or(current.end()).min(current.end());
     write_again(&current, doubtful..current.end()).map_err(failed(&name, "write the end again"))?;
     clear_from(storage, &current, current.end()).map_err(failed(&name, "clear the torn end"))?;
     if !sabotage::recovery_without_sync() {
         current.file.sync_data().map_err(failed(&name, "sync"))?;
+    }
+    // Where revisions may have gaps, only the next segment's first revision tells that records are lost at this one's
+    // end.
+    let has_lost_end = is_end_lost && current.header.numbering == Numbering::Sparse;
+    if has_lost_end || numbering > current.header.numbering {
+        numbers_given += 1;
+        current = begin(Some(&current), numbers_given, state.revision + 1)?;
+        segments.push(current.clone());
     }
     remove_superseded(storage, &found, &segments, &checkpoints, used.as_ref());
 
@@ -161,21 +176,23 @@ pub(crate) fn recover(
     })
 }
 
-/// Begins the segment to be written to: the first of all, or the one behind `last`, which was rewritten.
+/// Begins the segment to be written to: the first of all, or the one behind `last`, which is on disk.
 fn begin(
     storage: &dyn Storage,
     segment_bytes: u64,
     last: Option<&Arc<Segment>>,
-    numbers_given: u32,
+    number: u32,
+    first_revision: u64,
+    numbering: Numbering,
 ) -> io::Result<Arc<Segment>> {
     let before = last.map(|last| &last.header);
-    let after_last = |header: &Header| header.rewritten.map_or(1, |rewritten| rewritten.last_revision + 1);
     let header = Header {
-        number: numbers_given + 1,
+        number,
         after: before.map_or(0, |header| header.number),
-        first_revision: before.map_or(1, after_last),
+        first_revision,
         salt: storage.entropy(),
         store: before.map_or_else(|| storage.entropy(), |header| header.store),
+        numbering,
         rewritten: None,
     };
     install(storage, header, storage.create(NEXT_NAME, segment_bytes)?)
@@ -315,7 +332,7 @@ impl Start {
             time_ms: about.time_ms,
             lost_revisions: about.lost_revisions,
             oldest,
-            doubtful: None,
+            ..Scan::default()
         };
         let used = Some(Used { revision, bytes });
         let numbers_given = about.numbers_given;
@@ -429,22 +446,34 @@ struct Scan {
     lost_revisions: u64,
     /// Where the first record of the last segment begins that nothing says is on disk.
     doubtful: Option<u64>,
+    /// Where the scan of the last segment ended: behind its end when a revision there lacks records.
+    stopped_at: u64,
     /// What is not needed to read at this revision and later is not in the tree.
     oldest: u64,
 }
 
 impl Scan {
     /// Adds the records of `segment` from its end on, which moves to where they end. What is invalid above `synced`
-    /// ends them.
+    /// ends them, and so does a revision above `synced` that lacks some of its records.
     fn scan(&mut self, storage: &dyn Storage, segment: &Arc<Segment>, synced: u64) -> io::Result<()> {
         let mut walk = segment.walk(segment.end(), written_end(segment)?, self.revision)?;
+        // The records so far of a revision that has more.
+        let mut part: Vec<Found> = Vec::new();
         while let Some(found) = walk.next() {
             let revision = found.head.revision;
-            if revision > self.revision + 1 {
-                if self.revision + 1 > synced {
+            let is_missing = match segment.header.numbering {
+                Numbering::Dense => revision > self.revision + 1,
+                Numbering::Sparse => {
+                    found.skipped > 0 || part.first().is_some_and(|first| first.head.revision != revision)
+                }
+            };
+            if is_missing {
+                let first_missing = part.first().map_or(self.revision + 1, |found| found.head.revision);
+                if first_missing > synced {
                     break;
                 }
-                self.missing_until(storage, segment, revision);
+                part.drain(..).for_each(|found| self.add(segment, &found));
+                self.missing_before(storage, segment, revision);
             }
             if !found.head.body_is_sound(&found.bytes) {
                 if revision > synced && !sabotage::torn_tail_kept() {
@@ -455,7 +484,19 @@ impl Scan {
             if revision > synced && self.doubtful.is_none() {
                 self.doubtful = Some(found.offset);
             }
-            self.add(segment, &found);
+            let has_more = found.head.more;
+            part.push(found);
+            if !has_more {
+                part.drain(..).for_each(|found| self.add(segment, &found));
+            }
+        }
+        if let Some(last) = part.last() {
+            self.stopped_at = last.offset + last.bytes.len() as u64;
+            let revision = last.head.revision;
+            if revision <= synced {
+                part.drain(..).for_each(|found| self.add(segment, &found));
+                self.missing_before(storage, segment, revision + 1);
+            }
         }
         Ok(())
     }
@@ -498,12 +539,26 @@ impl Scan {
         self.time_ms = self.time_ms.max(found.head.time_ms);
     }
 
-    /// Accounts for the revisions before `revision` that no record was found for.
-    fn missing_until(&mut self, storage: &dyn Storage, segment: &Segment, revision: u64) {
+    /// Accounts for the records before one of `revision` that were not found.
+    fn missing_before(&mut self, storage: &dyn Storage, segment: &Segment, revision: u64) {
+        if !self.missing_until(storage, segment, revision) {
+            // They share a revision with a record that was found.
+            self.tell_missing(storage, segment, self.revision..self.revision + 1);
+        }
+    }
+
+    /// Accounts for the revisions before `revision` that no record was found for; false when there are none.
+    fn missing_until(&mut self, storage: &dyn Storage, segment: &Segment, revision: u64) -> bool {
         let missing: Range<u64> = self.revision + 1..revision;
         if missing.is_empty() {
-            return;
+            return false;
         }
+        self.revision = missing.end - 1;
+        self.tell_missing(storage, segment, missing);
+        true
+    }
+
+    fn tell_missing(&mut self, storage: &dyn Storage, segment: &Segment, missing: Range<u64>) {
         tracing::error!(
             path = %storage.path(&Segment::name(segment.header.number)).display(),
             first = missing.start,
@@ -511,7 +566,6 @@ impl Scan {
             "records are damaged beyond telling their keys; these show their states before, if they had any"
         );
         self.lost_revisions += missing.end - missing.start;
-        self.revision = missing.end - 1;
     }
 }
 
@@ -527,11 +581,10 @@ fn tell_damage(storage: &dyn Storage, segment: &Segment, found: &Found) {
 
 /// Whether what stands where the log ends can be read: what is no sound record was never acknowledged, but nobody knows
 /// that of what the disk does not give back. Mappings show zeros in its place (`mapping.rs`), so it is read without.
-fn end_is_readable(segment: &Segment) -> io::Result<()> {
+fn end_is_readable(segment: &Segment, end: u64) -> io::Result<()> {
     if sabotage::unreadable_end_cut() {
         return Ok(());
     }
-    let end = segment.end();
     let left = (segment.file.size() - end) as usize;
     let mut head = vec![0; left.min(HEAD_BYTES + KEY_BYTES_MAX)];
     segment.file.read_into(end, &mut head)?;

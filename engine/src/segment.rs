@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::header::{Header, HeaderError, Note, RECORDS_START};
+use crate::header::{Header, HeaderError, Note, Numbering, RECORDS_START};
 use crate::history::{Place, Version};
 use crate::io::File;
 use crate::record::{ALIGN, EventKind, HEAD_BYTES, Head};
@@ -50,26 +50,32 @@ pub(crate) struct Mark {
 
 /// Some records and where they are, in order, [`MARK_BYTES`] or more apart.
 #[derive(Default)]
-pub(crate) struct Marks(Vec<Mark>);
+pub(crate) struct Marks {
+    marks: Vec<Mark>,
+    /// Revision of the record passed last.
+    passed: u64,
+}
 
 impl From<Vec<Mark>> for Marks {
     /// Of marks in order.
     fn from(marks: Vec<Mark>) -> Marks {
-        Marks(marks)
+        Marks { marks, passed: 0 }
     }
 }
 
 impl Marks {
-    /// Remembers where a record is, when the last one remembered is far enough behind.
+    /// Remembers where a record is, when the last one remembered is far enough behind and it is the first of its
+    /// revision: a walk from a mark meets all records of the mark's revision.
     pub fn pass(&mut self, revision: u64, offset: u64) {
-        if self.0.last().is_none_or(|last| offset >= last.offset + MARK_BYTES) {
-            self.0.push(Mark { revision, offset });
+        let is_first = revision != std::mem::replace(&mut self.passed, revision);
+        if is_first && self.marks.last().is_none_or(|last| offset >= last.offset + MARK_BYTES) {
+            self.marks.push(Mark { revision, offset });
         }
     }
 
     /// How many of them are of `revision` or before.
     fn until(&self, revision: u64) -> usize {
-        self.0.partition_point(|mark| mark.revision <= revision)
+        self.marks.partition_point(|mark| mark.revision <= revision)
     }
 }
 
@@ -148,7 +154,7 @@ impl Segment {
     /// The remembered records up to `revision`.
     pub fn marks_until(&self, revision: u64) -> Vec<Mark> {
         let marks = self.marks.lock();
-        marks.0[..marks.until(revision)].to_vec()
+        marks.marks[..marks.until(revision)].to_vec()
     }
 
     /// Takes over what was remembered when the store was open before.
@@ -222,13 +228,13 @@ impl Segment {
     /// The records from `offset` to `end`, those of revision `after` or less taken for leftovers.
     pub fn walk(&self, offset: u64, end: u64, after: u64) -> io::Result<Walk> {
         let data = self.file.read(offset, end.saturating_sub(offset) as usize)?;
-        Ok(Walk::over(data, offset, self.header.salt, after))
+        Ok(Walk::over(data, offset, self.header.salt, after + 1, self.header.numbering))
     }
 
     /// The published records that may have revision `from` or more, beginning at most a mark's distance before.
     pub fn walk_from(&self, from: u64) -> io::Result<Walk> {
         let marks = self.marks.lock();
-        let (before, offset) = match marks.until(from).checked_sub(1).map(|at| marks.0[at]) {
+        let (before, offset) = match marks.until(from).checked_sub(1).map(|at| marks.marks[at]) {
             Some(mark) => (mark.revision - 1, mark.offset),
             None => (self.header.first_revision - 1, RECORDS_START),
         };
@@ -241,6 +247,8 @@ impl Segment {
 pub(crate) struct Found {
     /// Offset in the segment.
     pub offset: u64,
+    /// Bytes before it in which no record was found although one should be there.
+    pub skipped: u64,
     pub head: Head,
     /// The whole record.
     pub bytes: Bytes,
@@ -266,14 +274,16 @@ pub(crate) struct Walk {
     base: u64,
     salt: u64,
     at: usize,
-    last: u64,
+    /// Records with lower revisions are leftovers.
+    lowest: u64,
+    numbering: Numbering,
 }
 
 impl Walk {
-    /// The records in `data`, which stands at `base` of the segment with that salt; those of revision `after` or
-    /// less are taken for leftovers.
-    pub fn over(data: Bytes, base: u64, salt: u64, after: u64) -> Walk {
-        Walk { data, base, salt, at: 0, last: after }
+    /// The records in `data`, which stands at `base` of the segment with that salt and numbering; those below revision
+    /// `lowest` are taken for leftovers.
+    pub fn over(data: Bytes, base: u64, salt: u64, lowest: u64, numbering: Numbering) -> Walk {
+        Walk { data, base, salt, at: 0, lowest, numbering }
     }
 
     /// The next record.
@@ -284,14 +294,15 @@ impl Walk {
         while at + HEAD_BYTES <= self.data.len() {
             let bytes = &self.data[at..];
             if let Some(head) = Head::read(bytes, self.salt, self.base + at as u64)
-                && head.revision > self.last
+                && head.revision >= self.lowest
             {
                 let found = Found {
                     offset: self.base + at as u64,
+                    skipped: (at - self.at) as u64,
                     head,
                     bytes: self.data.slice(at..at + head.record_len()),
                 };
-                self.last = head.revision;
+                self.lowest = self.numbering.lowest_after(head.revision);
                 self.at = at + head.record_len();
                 return Some(found);
             }
@@ -305,16 +316,24 @@ impl Walk {
 mod tests {
     use super::*;
     use crate::io::{Dir, Storage};
-    use crate::record::{self, Draft};
+    use crate::record::{self, NewRecord};
     use crate::testing::TempDir;
 
     fn segment(dir: &Dir) -> Segment {
-        let header = Header { number: 1, after: 0, first_revision: 1, salt: 99, store: 5, rewritten: None };
+        let header = Header {
+            number: 1,
+            after: 0,
+            first_revision: 1,
+            salt: 99,
+            store: 5,
+            numbering: Numbering::Dense,
+            rewritten: None,
+        };
         Segment::create(header, dir.create(&Segment::name(1), 1 << 20).unwrap()).unwrap()
     }
 
-    fn draft(revision: u64, value: &[u8]) -> Draft<'_> {
-        Draft {
+    fn draft(revision: u64, value: &[u8]) -> NewRecord<'_> {
+        NewRecord {
             revision,
             created: 1,
             previous: 0,
@@ -326,6 +345,7 @@ mod tests {
             attributes: b"",
             value,
             value_after_stamp: None,
+            more: false,
         }
     }
 

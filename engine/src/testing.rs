@@ -3,11 +3,18 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::header::{Header, Rewritten};
+use crate::header::{Header, Numbering, Rewritten};
 
 /// The header of a segment as it was written.
-pub(crate) const HEADER: Header =
-    Header { number: 7, after: 6, first_revision: 100, salt: 99, store: 55, rewritten: None };
+pub(crate) const HEADER: Header = Header {
+    number: 7,
+    after: 6,
+    first_revision: 100,
+    salt: 99,
+    store: 55,
+    numbering: Numbering::Dense,
+    rewritten: None,
+};
 
 /// The same of one that was written anew.
 pub(crate) const REWRITTEN: Header = Header {

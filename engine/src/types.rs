@@ -33,6 +33,14 @@ pub const SEGMENT_BYTES_MAX: u64 = 4 * 1024 * 1024 * 1024;
 /// Segment size when the caller has no opinion: 64 MiB is about 18 000 typical records.
 pub const SEGMENT_BYTES_DEFAULT: u64 = 64 * 1024 * 1024;
 
+/// Most records in one call of [`Engine::apply`](crate::Engine::apply). A transaction of etcd has at most 128 operations
+/// unless it is configured otherwise.
+pub const APPLIED_RECORDS_MAX: usize = 4096;
+
+/// Most bytes of attributes and values in one call of [`Engine::apply`](crate::Engine::apply): half of what may wait for
+/// the sequencer.
+pub const APPLIED_BYTES_MAX: usize = 16 * 1024 * 1024;
+
 /// How a store is opened.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -48,6 +56,8 @@ pub struct Options {
     pub history_retention: Duration,
     /// How states are signed for filtered scans ([`Scan::sifted`](crate::Scan::sifted)).
     pub signing: Signing,
+    /// Where revisions come from.
+    pub role: Role,
 }
 
 impl Options {
@@ -59,8 +69,19 @@ impl Options {
             durability: Durability::Sync,
             history_retention: Duration::MAX,
             signing: Signing::default(),
+            role: Role::Leader,
         }
     }
+}
+
+/// Where the revisions of a store come from. A store may be opened in another role than before.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Role {
+    /// The store assigns them to writes ([`Engine::commit`](crate::Engine::commit)), one to each, without gaps.
+    #[default]
+    Leader,
+    /// They come with the records ([`Engine::apply`](crate::Engine::apply)); the store deletes nothing by itself.
+    Follower,
 }
 
 /// When a write is acknowledged.
@@ -107,6 +128,18 @@ pub enum Change {
     Delete(Option<Payload>),
 }
 
+impl Change {
+    /// Bytes of attributes and value that it carries.
+    pub(crate) fn payload_bytes(&self) -> usize {
+        match self {
+            Change::Put(payload) | Change::Delete(Some(payload)) => {
+                payload.attributes.len() + payload.value.len()
+            }
+            Change::Delete(None) => 0,
+        }
+    }
+}
+
 /// The state a write carries.
 #[derive(Clone, Debug, Default)]
 pub struct Payload {
@@ -121,6 +154,27 @@ pub struct Payload {
     /// How long after the commit the key is deleted, unless it is written again before: the next write's time to
     /// live counts then, or that it has none. Full seconds, rounded up. Of no meaning in a delete.
     pub ttl: Option<Duration>,
+}
+
+/// A record whose revision was given elsewhere, as a follower is handed it.
+#[derive(Clone, Debug)]
+pub struct Applied {
+    /// Its revision: greater than the store's newest, and not less than that of the record before it in the batch.
+    /// Records of one revision are one transaction, in one batch, each about another key.
+    pub revision: u64,
+    /// The revision of the put that made the key exist: the key's own where it exists, and at most `revision`.
+    pub created: u64,
+    /// The key, 1 to [`KEY_BYTES_MAX`] bytes.
+    pub key: Bytes,
+    /// What became of it. A payload has no time to live: expiry comes as a delete.
+    pub change: Change,
+}
+
+impl Applied {
+    /// Bytes of attributes and value.
+    pub(crate) fn payload_bytes(&self) -> usize {
+        self.change.payload_bytes()
+    }
 }
 
 /// A write that took place.

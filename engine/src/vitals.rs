@@ -7,11 +7,11 @@ use parking_lot::Mutex;
 use crate::error::Refusal;
 use crate::sabotage;
 use crate::segment::Segment;
+use crate::stages::Stages;
 
 /// What others may know about the sequencer's state.
-#[derive(Default)]
 pub(crate) struct Vitals {
-    pub synced: AtomicU64,
+    stages: Mutex<Stages>,
     pub batches: AtomicU64,
     pub commits: AtomicU64,
     /// Bytes of their records.
@@ -20,8 +20,6 @@ pub(crate) struct Vitals {
     pub expired: AtomicU64,
     /// Time of the newest record, in milliseconds since 1970.
     pub time_ms: AtomicU64,
-    /// The checkpoint that opening would begin with, if it is sound; 0: none.
-    pub checkpoint: AtomicU64,
     /// Bytes that reclaim has written since the store was opened.
     pub rewritten_bytes: AtomicU64,
     /// Whether every write will be refused until the store is opened again.
@@ -33,6 +31,37 @@ pub(crate) struct Vitals {
 }
 
 impl Vitals {
+    /// Of a store whose log has come so far, and whose newest record has that time.
+    pub fn new(stages: Stages, time_ms: u64) -> Vitals {
+        Vitals {
+            stages: Mutex::new(stages),
+            batches: AtomicU64::new(0),
+            commits: AtomicU64::new(0),
+            committed_bytes: AtomicU64::new(0),
+            expired: AtomicU64::new(0),
+            time_ms: AtomicU64::new(time_ms),
+            rewritten_bytes: AtomicU64::new(0),
+            has_failed: AtomicBool::new(false),
+            refusal: Mutex::default(),
+            syncing: Mutex::default(),
+        }
+    }
+
+    /// How far the log has come.
+    pub fn stages(&self) -> Stages {
+        *self.stages.lock()
+    }
+
+    /// Makes one transition between the log's stages. Panics when it breaks their order.
+    pub fn advance(&self, transition: impl FnOnce(&mut Stages)) {
+        self.stages.lock().advance(transition);
+    }
+
+    /// Newest revision known to be on stable storage.
+    pub fn synced(&self) -> u64 {
+        self.stages.lock().synced
+    }
+
     /// Notes that writes are refused. What is permanent stays.
     pub fn refuse(&self, refusal: Refusal) {
         let mut current = self.refusal.lock();
@@ -40,6 +69,7 @@ impl Vitals {
             return;
         }
         match &refusal {
+            Refusal::Follower => return,
             Refusal::DiskFull => tracing::warn!("writes are refused: {refusal}"),
             Refusal::LogFailed { .. } => {
                 tracing::error!("writes are refused: {refusal}");
@@ -58,9 +88,7 @@ impl Vitals {
         }
         let synced = segment.file.sync_data().map_err(|error| Refusal::log_failed("sync", &error));
         match &synced {
-            Ok(()) => {
-                self.synced.fetch_max(revision, Ordering::AcqRel);
-            }
+            Ok(()) => self.advance(|stages| stages.synced = stages.synced.max(revision)),
             Err(refusal) => self.refuse(refusal.clone()),
         }
         synced
@@ -75,11 +103,6 @@ impl Vitals {
         refusal.filter(|refusal| {
             matches!(refusal, Refusal::LogFailed { .. }) && !sabotage::writes_after_failed_sync()
         })
-    }
-
-    /// Hears that the sequencer ended in the middle of its work.
-    pub fn gave_up(&self) {
-        self.refuse(Refusal::LogFailed { operation: "sequencing", reason: "internal error".into() });
     }
 
     pub fn disk_is_full(&self) -> bool {

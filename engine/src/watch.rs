@@ -32,6 +32,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, oneshot};
 
 use crate::error::TailError;
+use crate::header::Numbering;
 use crate::record::EventKind;
 use crate::sabotage;
 use crate::segment::Found;
@@ -116,10 +117,10 @@ impl Memo {
     }
 }
 
-/// The newest events, in order and without gaps in their revisions.
+/// The newest events, in order.
 struct Ring {
     events: VecDeque<Arc<Event>>,
-    /// Revision of the first event; of the next one to come when empty.
+    /// All published events of this revision and later are in it.
     first: u64,
     bytes: usize,
     events_max: usize,
@@ -132,7 +133,7 @@ impl Ring {
         while self.events.len() > self.events_max || self.bytes > RING_BYTES_MAX {
             let Some(gone) = self.events.pop_front() else { break };
             self.bytes -= gone.entry.stored_len();
-            self.first += 1;
+            self.first = gone.revision + 1;
         }
     }
 }
@@ -140,11 +141,11 @@ impl Ring {
 impl Ring {
     /// Lets go of the events up to `oldest`: they keep segments that would otherwise be given back.
     fn forget(&mut self, oldest: u64) {
-        while self.first <= oldest
+        while self.events.front().is_some_and(|first| first.revision <= oldest)
             && let Some(gone) = self.events.pop_front()
         {
             self.bytes -= gone.entry.stored_len();
-            self.first += 1;
+            self.first = gone.revision + 1;
         }
     }
 }
@@ -335,7 +336,8 @@ pub struct Tail {
 }
 
 impl Tail {
-    /// The next events, in order, each exactly once: at least one, at most `max` (a `max` of 0 counts as 1).
+    /// The next events, in order, each exactly once: at least one, at most `max` (a `max` of 0 counts as 1), and more
+    /// only to complete a revision that several records share.
     /// Waits while there is none. Dropping the future loses nothing.
     ///
     /// # Errors
@@ -390,17 +392,22 @@ impl Tail {
             drop(ring);
             return self.look_in_log(max);
         }
-        let start = (self.looked + 1 - ring.first) as usize;
-        let end = ring.events.len().min((self.look_until + 1 - ring.first) as usize).min(start + LOOK_MAX);
+        let start = ring.events.partition_point(|event| event.revision <= self.looked);
         let mut found = Vec::new();
-        let mut looked = self.looked;
-        for event in ring.events.range(start.min(end)..end) {
-            looked = event.revision;
+        let mut looked = self.look_until;
+        let mut newest = self.looked;
+        for (n, event) in ring.events.range(start..).enumerate() {
+            if event.revision > self.look_until {
+                break;
+            }
+            // A revision is looked at as a whole.
+            if event.revision > newest && (n >= LOOK_MAX || found.len() >= max) {
+                looked = newest;
+                break;
+            }
+            newest = event.revision;
             if event.key.starts_with(&self.prefix) {
                 found.push(event.clone());
-                if found.len() == max {
-                    break;
-                }
             }
         }
         drop(ring);
@@ -416,8 +423,14 @@ impl Tail {
         let mut found = Vec::new();
         let mut budget = LOOK_MAX;
         for segment in root.segments.starting_at(self.looked + 1) {
+            // Nothing is missing between two segments, whether or not revisions are within them.
+            if segment.header.first_revision > self.looked + 1 && !sabotage::hole_passed_over() {
+                return self.unless_missing(found, segment.header.first_revision - 1);
+            }
             let missing = TailError::Damaged { revision: self.looked + 1 };
             let mut walk = segment.walk_from(self.looked + 1).map_err(|_| missing)?;
+            // The events of a revision that has more.
+            let mut part: Option<(u64, Vec<Arc<Event>>)> = None;
             while let Some(record) = walk.next() {
                 let revision = record.head.revision;
                 if revision <= self.looked {
@@ -426,15 +439,26 @@ impl Tail {
                 if revision > self.look_until {
                     return self.unless_missing(found, self.look_until);
                 }
-                if revision != self.looked + 1 && !sabotage::hole_passed_over() {
-                    return self.unless_missing(found, revision - 1);
+                let is_missing = match segment.header.numbering {
+                    Numbering::Dense => revision != self.looked + 1,
+                    Numbering::Sparse => {
+                        record.skipped > 0 || part.as_ref().is_some_and(|(part, _)| *part != revision)
+                    }
+                };
+                if is_missing && !sabotage::hole_passed_over() {
+                    return self.unless_missing(found, revision.max(self.looked + 2) - 1);
                 }
+                let (_, events) = part.get_or_insert_with(|| (revision, Vec::new()));
                 if record.head.key(&record.bytes).starts_with(&self.prefix) {
-                    found.extend(event(&root, segment.clone(), &record));
+                    events.extend(event(&root, segment.clone(), &record));
                 }
+                budget = budget.saturating_sub(1);
+                if record.head.more {
+                    continue;
+                }
+                found.extend(part.take().into_iter().flat_map(|(_, events)| events));
                 self.looked = revision;
-                budget -= 1;
-                if found.len() == max || budget == 0 || revision == self.look_until {
+                if found.len() >= max || budget == 0 || revision == self.look_until {
                     return Ok(found);
                 }
             }

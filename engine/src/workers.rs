@@ -19,6 +19,7 @@ use crate::housekeeping::{Housekeeper, Requests};
 use crate::io::Storage;
 use crate::log::Keeper;
 use crate::queue::Queue;
+use crate::segment::Segment;
 use crate::vitals::Vitals;
 use crate::watch::Hub;
 
@@ -50,29 +51,24 @@ impl Workers {
             let segment_bytes = self.segment_bytes;
             let run = move || {
                 // A failure is noted, and met by the next write.
-                keeper
-                    .run(&*storage, segment_bytes, |segment, revision| drop(vitals.sync(segment, revision)));
+                let sync = |segment: &Segment, revision| drop(vitals.sync(segment, revision));
+                or_abort(|| keeper.run(&*storage, segment_bytes, sync));
             };
             std::thread::Builder::new().name("engine-keeper".into()).spawn(run)?
         };
-        let Workers {
-            sequencer, keeper, housekeeper, requests, storage, queue, hub, vitals, closing, ..
-        } = self;
+        let Workers { sequencer, keeper, housekeeper, requests, storage, queue, hub, closing, .. } = self;
         let keeper_at_failure = keeper.clone();
         let housekeep = move || {
             // On Linux this is about the thread that calls it. Where it is refused, commits wait a little longer.
             let _ = rustix::process::setpriority_process(None, HOUSEKEEPER_NICE);
-            housekeeper.run();
+            or_abort(|| housekeeper.run());
         };
         let housekeeper_thread =
             std::thread::Builder::new().name("engine-housekeeper".into()).spawn(housekeep);
         let housekeeper_thread = housekeeper_thread.inspect_err(|_| keeper_at_failure.stop())?;
         let requests_at_failure = requests.clone();
         let run = move || {
-            // A broken invariant ends the sequencer, but nobody may wait for it in vain.
-            if std::panic::catch_unwind(AssertUnwindSafe(|| sequencer.run())).is_err() {
-                vitals.gave_up();
-            }
+            or_abort(|| sequencer.run());
             queue.abandon();
             hub.close();
             keeper.stop();
@@ -88,5 +84,16 @@ impl Workers {
             keeper_at_failure.stop();
             requests_at_failure.stop();
         })
+    }
+}
+
+/// Ends the process when `work` panics: an invariant is broken, and what the store would say or write from here on
+/// cannot be trusted. What was acknowledged is on disk, and opening recovers it.
+fn or_abort(work: impl FnOnce()) {
+    if std::panic::catch_unwind(AssertUnwindSafe(work)).is_err() {
+        tracing::error!(
+            "an invariant of the store is broken; the process ends, and a restart recovers the store"
+        );
+        std::process::abort();
     }
 }

@@ -325,7 +325,7 @@ fn refusals_to_open_are_one_line_with_the_path() {
     };
     assert_eq!(
         refusal(&|path| patch(path, 9)),
-        "/0000000001.segment: store format 9 is newer than 1, the newest this release reads: \
+        "/0000000001.segment: store format 9 is newer than 2, the newest this release reads: \
          start the release that wrote it, or a later one"
     );
     assert_eq!(

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use super::Disk;
 use crate::Engine;
-use crate::error::{CommitError, OpenError};
+use crate::error::{ApplyError, CommitError, OpenError};
 use crate::housekeeping::Turn;
 use crate::segment::Segment;
-use crate::types::{Committed, Options, Write};
+use crate::types::{Applied, Committed, Options, Write};
 use crate::workers::Workers;
 
 /// Events that tails find in memory: few, so that they read from the log as well.
@@ -67,7 +67,16 @@ impl Stepper {
 
     /// Commits a write, together with whatever waits.
     pub fn write(&mut self, engine: &Engine, write: Write) -> Result<Committed, CommitError> {
-        let mut outcome = pin!(engine.commit(write));
+        self.answer(engine.commit(write))
+    }
+
+    /// Applies a batch of a follower, together with whatever waits.
+    pub fn apply(&mut self, engine: &Engine, batch: Vec<Applied>) -> Result<u64, ApplyError> {
+        self.answer(engine.apply(batch))
+    }
+
+    fn answer<T>(&mut self, outcome: impl Future<Output = T>) -> T {
+        let mut outcome = pin!(outcome);
         if let Some(outcome) = now(outcome.as_mut()) {
             return outcome;
         }
@@ -78,7 +87,7 @@ impl Stepper {
                 return outcome;
             }
         }
-        panic!("the sequencer answers everybody who waits");
+        panic!("the sequencer answers every caller that waits");
     }
 
     /// The keeper does one of the things wished of it; false when nothing is.

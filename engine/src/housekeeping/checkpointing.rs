@@ -68,6 +68,8 @@ impl Checkpointing {
     /// Writes a checkpoint when enough has changed, at that rate, and removes what it makes superfluous.
     pub fn turn(&mut self, tools: &Tools, reclaiming: &Reclaiming, rate: &mut Rate, now_ms: u64) -> Turn {
         if let Some(segment) = self.superseded.pop() {
+            let first = segment.header.first_revision;
+            tools.vitals.advance(|stages| stages.reclaimed = stages.reclaimed.max(first));
             remove(&Segment::name(segment.header.number), tools);
             return Turn::Worked;
         }
@@ -139,7 +141,7 @@ impl Checkpointing {
     fn finish(&mut self, writer: checkpoint::Writer, tools: &Tools) -> io::Result<Turn> {
         let root = writer.root().clone();
         let vitals = &tools.vitals;
-        if vitals.synced.load(Ordering::Acquire) < root.revision && !sabotage::checkpoint_of_unsynced() {
+        if vitals.synced() < root.revision && !sabotage::checkpoint_of_unsynced() {
             // It must not speak of what is not on disk. Earlier segments were synced when they were left.
             let last = root.segments.in_order().last();
             let synced = last.map_or(Ok(()), |last| vitals.sync(last, root.revision));
@@ -148,7 +150,7 @@ impl Checkpointing {
         let bytes = writer.end();
         let name = writer.finish(&*tools.storage)?;
         self.newest = Some(Used { revision: root.revision, bytes });
-        vitals.checkpoint.store(root.revision, Ordering::Relaxed);
+        vitals.advance(|stages| stages.checkpointed = root.revision);
         self.remove_all_but(Some(&name), tools);
         self.remove_retired(self.begun);
         tools.requests.tell(|progress| progress.checkpoint = root.revision);
@@ -165,7 +167,7 @@ impl Checkpointing {
         }
         if kept.is_none() {
             self.newest = None;
-            tools.vitals.checkpoint.store(0, Ordering::Relaxed);
+            tools.vitals.advance(|stages| stages.checkpointed = 0);
             // Their names must be gone before the segments are that they speak of.
             let _ = tools.storage.sync_dir();
         }

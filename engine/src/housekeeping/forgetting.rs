@@ -2,7 +2,6 @@
 //!
 //! What is to be forgotten is decided in `compaction.rs`.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::rate::Rate;
@@ -44,7 +43,7 @@ impl Forgetting {
                 let written = segment.write_note(0, root.oldest).inspect_err(|error| {
                     tracing::warn!("cannot note that history was forgotten: {error}");
                 });
-                let synced = tools.vitals.synced.load(Ordering::Acquire);
+                let synced = tools.vitals.synced();
                 // A sync that fails is told there, and nothing is written any more.
                 written.is_ok() && tools.vitals.sync(segment, synced).is_ok()
             });
@@ -58,7 +57,7 @@ impl Forgetting {
         }
         let synced = match sabotage::forgotten_for_unsynced() {
             true => root.revision,
-            false => tools.vitals.synced.load(Ordering::Acquire),
+            false => tools.vitals.synced(),
         };
         let asked = tools.requests.compact_to().min(synced).min(root.revision);
         let mut target = root.oldest.max(asked);

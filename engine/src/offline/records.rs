@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::header::{Note, RECORDS_START};
+use crate::header::{Header, Note, Numbering, RECORDS_START};
 use crate::io::{File, read_around};
 use crate::offline::Store;
 use crate::offline::damage::{Damage, Problem};
@@ -179,6 +179,10 @@ struct Part {
     synced: u64,
     is_last: bool,
     records: u32,
+    /// Records of a revision that has more.
+    held: Vec<LogRecord>,
+    /// The log ends here, before what is written.
+    is_torn: bool,
 }
 
 impl<'s> Records<'s> {
@@ -204,7 +208,7 @@ impl<'s> Records<'s> {
         let written_to = is_last && segment.header.rewritten.is_none();
         let synced = if written_to { self.store.synced() } else { u64::MAX };
         let scanner = Scanner::new(segment.clone(), self.revision);
-        self.current = Some(Part { scanner, synced, is_last, records: 0 });
+        self.current = Some(Part { scanner, synced, is_last, records: 0, held: Vec::new(), is_torn: false });
     }
 
     /// Looks at the next record of the current segment; false when there is none that counts.
@@ -212,6 +216,7 @@ impl<'s> Records<'s> {
         let expected = part.scanner.expected;
         let Some(raw) = part.scanner.next() else {
             self.unreadable(part);
+            self.release_last(part);
             if self.is_torn_behind(part, expected) {
                 self.torn(part, expected);
             }
@@ -231,25 +236,55 @@ impl<'s> Records<'s> {
             if self.store.in_use && revision > part.synced {
                 return false;
             }
-            if revision > self.revision + 1 && self.revision >= part.synced {
-                self.torn(part, expected);
-                return false;
+            let held = part.held.first().map(LogRecord::revision);
+            let is_missing = match segment.header.numbering {
+                Numbering::Dense => revision > self.revision + 1,
+                Numbering::Sparse => gap.is_some() || held.is_some_and(|held| held != revision),
+            };
+            if is_missing {
+                if held.unwrap_or(self.revision + 1) > part.synced {
+                    self.torn(part, expected);
+                    return false;
+                }
+                self.release(part);
+                self.lost_before(&segment, gap, revision);
             }
-            self.lost_until(&segment, gap, revision);
             if !sound && revision > part.synced {
                 self.torn(part, raw.offset);
                 return false;
             }
         }
+        let is_whole = !raw.head.more || segment.header.rewritten.is_some();
         let record = LogRecord { segment, offset: raw.offset, head: raw.head, bytes: raw.bytes, sound };
-        if record.time_ms() < self.time_ms {
-            self.ready.push_back(Found::Damage(record.damage(Problem::Time)));
+        part.held.push(record);
+        if is_whole {
+            self.release(part);
         }
-        self.time_ms = self.time_ms.max(record.time_ms());
-        self.revision = revision;
-        part.records += 1;
-        self.ready.push_back(Found::Record(record));
         true
+    }
+
+    /// Hands out the records that were held back.
+    fn release(&mut self, part: &mut Part) {
+        for record in part.held.drain(..) {
+            if record.time_ms() < self.time_ms {
+                self.ready.push_back(Found::Damage(record.damage(Problem::Time)));
+            }
+            self.time_ms = self.time_ms.max(record.time_ms());
+            self.revision = record.revision();
+            part.records += 1;
+            self.ready.push_back(Found::Record(record));
+        }
+    }
+
+    /// Accounts for a revision at the segment's end that lacks some of its records.
+    fn release_last(&mut self, part: &mut Part) {
+        let Some(held) = part.held.first().map(LogRecord::revision) else { return };
+        if held > part.synced {
+            self.torn(part, part.scanner.expected);
+            return;
+        }
+        self.release(part);
+        self.lost_before(&part.scanner.segment, Some(part.scanner.expected), held);
     }
 
     /// Accounts for what the segment should have had and had not.
@@ -271,14 +306,30 @@ impl<'s> Records<'s> {
     /// Revisions before `revision` that no record was found for.
     fn lost_until(&mut self, segment: &Segment, offset: Option<u64>, revision: u64) {
         if revision > self.revision + 1 {
-            self.ready.push_back(Found::Damage(Damage {
-                file: Segment::name(segment.header.number),
-                offset,
-                revisions: Some((self.revision + 1, revision - 1)),
-                key: None,
-                problem: Problem::Lost,
-            }));
+            self.lost(segment, offset, (self.revision + 1, revision - 1));
             self.revision = revision - 1;
+        }
+    }
+
+    fn lost(&mut self, segment: &Segment, offset: Option<u64>, revisions: (u64, u64)) {
+        self.ready.push_back(Found::Damage(Damage {
+            file: Segment::name(segment.header.number),
+            offset,
+            revisions: Some(revisions),
+            key: None,
+            problem: Problem::Lost,
+        }));
+    }
+
+    /// Records before one of `revision` that were not found.
+    fn lost_before(&mut self, segment: &Segment, offset: Option<u64>, revision: u64) {
+        match segment.header.numbering {
+            Numbering::Dense => self.lost_until(segment, offset, revision),
+            // They may have shared the revision of either neighbour.
+            Numbering::Sparse => {
+                self.lost(segment, offset, (self.revision.max(1), revision));
+                self.revision = self.revision.max(revision - 1);
+            }
         }
     }
 
@@ -290,7 +341,10 @@ impl<'s> Records<'s> {
         }
     }
 
-    fn torn(&mut self, part: &Part, offset: u64) {
+    /// The log ends at `offset`, or where the records begin that were held back.
+    fn torn(&mut self, part: &mut Part, offset: u64) {
+        let offset = part.held.drain(..).next().map_or(offset, |held| held.offset);
+        part.is_torn = true;
         let file = Segment::name(part.scanner.segment.header.number);
         self.ready.push_back(Found::Torn { file, offset });
     }
@@ -299,6 +353,7 @@ impl<'s> Records<'s> {
     /// that it ever was one.
     fn is_torn_behind(&self, part: &Part, end: u64) -> bool {
         part.is_last
+            && !part.is_torn
             && !self.store.in_use
             && self.revision >= part.synced
             && !is_zero(&*part.scanner.segment.file, end..part.scanner.end)
@@ -354,14 +409,23 @@ pub(super) fn tail(store: &Store, until: u64) -> (u64, u64) {
     let synced = store.synced();
     let mut scanner = Scanner::new(segment.clone(), revision);
     let mut end = RECORDS_START;
+    // A revision that has more records.
+    let mut part = None;
     while let Some(raw) = scanner.next() {
-        let follows = raw.head.revision == revision + 1 || revision < synced;
+        let is_next = match segment.header.numbering {
+            Numbering::Dense => raw.head.revision == revision + 1,
+            Numbering::Sparse => raw.skipped == 0 && part.is_none_or(|part| part == raw.head.revision),
+        };
+        let follows = is_next || part.unwrap_or(revision + 1) <= synced;
         let sound = raw.head.revision <= synced || raw.head.body_is_sound(&raw.bytes);
         if raw.head.revision > until || !follows || !sound {
             break;
         }
-        revision = raw.head.revision;
-        end = scanner.expected;
+        part = raw.head.more.then_some(raw.head.revision);
+        if part.is_none_or(|part| part <= synced) {
+            revision = raw.head.revision;
+            end = scanner.expected;
+        }
     }
     let lost = if store.in_use { said_synced(segment) } else { synced };
     (revision.max(lost.min(until)), end)
@@ -402,25 +466,27 @@ pub(super) struct Scanner {
     pub unreadable: Option<(u64, String)>,
     window: Range<u64>,
     walk: Walk,
-    last: u64,
+    lowest: u64,
 }
 
 impl Scanner {
     /// The records with a revision greater than `after`.
     pub fn new(segment: Arc<Segment>, after: u64) -> Scanner {
         let end = written_end(&*segment.file);
-        let walk = Walk::over(Bytes::new(), RECORDS_START, segment.header.salt, after);
+        let Header { salt, numbering, .. } = segment.header;
+        let walk = Walk::over(Bytes::new(), RECORDS_START, salt, after + 1, numbering);
         let window = RECORDS_START..RECORDS_START;
-        Scanner { end, expected: RECORDS_START, unreadable: None, window, walk, last: after, segment }
+        Scanner { end, expected: RECORDS_START, unreadable: None, window, walk, lowest: after + 1, segment }
     }
 
     /// The next one. Bytes between it and the place where it was expected are damaged.
     pub fn next(&mut self) -> Option<RawRecord> {
         loop {
             if let Some(raw) = self.walk.next() {
+                let skipped = raw.offset - self.expected;
                 self.expected = raw.offset + raw.bytes.len() as u64;
-                self.last = raw.head.revision;
-                return Some(raw);
+                self.lowest = self.segment.header.numbering.lowest_after(raw.head.revision);
+                return Some(RawRecord { skipped, ..raw });
             }
             if self.window.end >= self.end {
                 return None;
@@ -437,7 +503,8 @@ impl Scanner {
             };
             let end = self.end.min(start + len as u64);
             let data = self.fill(start..end);
-            self.walk = Walk::over(data, start, self.segment.header.salt, self.last);
+            let Header { salt, numbering, .. } = self.segment.header;
+            self.walk = Walk::over(data, start, salt, self.lowest, numbering);
             self.window = start..end;
         }
     }

@@ -15,7 +15,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 
-use crate::header::{Header, RECORDS_START, Rewritten};
+use crate::header::{Header, Numbering, RECORDS_START, Rewritten};
 use crate::io::{File, Storage};
 use crate::offline::damage::{Damage, Problem};
 use crate::offline::making::Making;
@@ -107,7 +107,8 @@ pub fn restore(
         return Err(OfflineError::NoRevisionsLeft { dir: source.to_owned() });
     }
     let making = Making::begin(target)?;
-    let bytes = write(&making, &places, revision, |done| on_progress(total + done, total * 2))?;
+    let numbering = store.segments.iter().map(|segment| segment.header.numbering).max().unwrap_or_default();
+    let bytes = write(&making, &places, revision, numbering, |done| on_progress(total + done, total * 2))?;
     making.finish()?;
     Ok(Restored { from_revision, revision, keys: places.len() as u64, bytes, damages })
 }
@@ -196,6 +197,7 @@ fn write(
     making: &Making,
     places: &[Place],
     revision: u64,
+    numbering: Numbering,
     mut on_progress: impl FnMut(u64),
 ) -> Result<u64, OfflineError> {
     let dir = making.dir();
@@ -209,7 +211,11 @@ fn write(
             bytes += place.len as u64;
             bytes <= SEGMENT_BYTES_DEFAULT - RECORDS_START
         });
-        let count = fit.count().max(1).min(rest.len());
+        let mut count = fit.count().max(1).min(rest.len());
+        // Records of one revision are in one segment.
+        while count < rest.len() && rest[count].revision == rest[count - 1].revision {
+            count += 1;
+        }
         let (now, later) = rest.split_at(count);
         let last_revision = match now.last() {
             Some(last) if !later.is_empty() => last.revision,
@@ -230,6 +236,7 @@ fn write(
             first_revision,
             salt: dir.entropy(),
             store,
+            numbering,
             rewritten: Some(rewritten),
         };
         let name = Segment::name(number);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::header::{Header, RECORDS_START};
+use crate::header::{Header, Numbering, RECORDS_START};
 use crate::io::{File, Storage, read_around};
 use crate::offline::damage::{Damage, Problem};
 use crate::offline::making::Making;
@@ -229,8 +229,14 @@ pub(super) fn check(segment: &Arc<Segment>, end: u64, tell: &mut dyn FnMut(&Dama
     };
     while let Some(raw) = scanner.next() {
         records += 1;
-        if segment.header.rewritten.is_none() && raw.head.revision > revision + 1 {
-            tell(&lost(revision + 1, raw.head.revision - 1));
+        match segment.header.numbering {
+            _ if segment.header.rewritten.is_some() => {}
+            Numbering::Dense if raw.head.revision > revision + 1 => {
+                tell(&lost(revision + 1, raw.head.revision - 1));
+            }
+            // It may have shared the revision of either neighbour.
+            Numbering::Sparse if raw.skipped > 0 => tell(&lost(revision.max(1), raw.head.revision)),
+            _ => {}
         }
         if !raw.head.body_is_sound(&raw.bytes) {
             tell(&Damage {

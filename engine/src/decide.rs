@@ -1,0 +1,134 @@
+//! Decides a proposed write: its condition against the newest version of its key → a draft record, or a conflict.
+//!
+//! Pure: no I/O, no clock, and no revision, which the draft gets when it is applied (`commit.rs`). It does not know
+//! the stored bytes: a delete that keeps the stored state as its final one says so, and the sequencer reads it.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::history::Version;
+use crate::record::EventKind;
+use crate::sabotage;
+use crate::types::{Change, Expected, Payload};
+
+/// A record that lacks its revision, its time and its place in the log.
+#[derive(Clone, Debug)]
+pub(crate) struct Draft {
+    pub kind: EventKind,
+    /// The revision of the put that made the key exist; `None`: the record's own.
+    pub created: Option<u64>,
+    /// The live version that the record follows.
+    pub previous: Option<Version>,
+    pub state: State,
+    /// How long after its commit the key is deleted.
+    pub ttl: Option<Duration>,
+}
+
+/// The state that a draft stores.
+#[derive(Clone, Debug)]
+pub(crate) enum State {
+    /// This one, its revision to be inserted at `stamp_at` of the value.
+    Given { attributes: Bytes, value: Bytes, stamp_at: Option<u32> },
+    /// The one of `previous`, its stamp replaced.
+    Stored,
+}
+
+impl State {
+    fn given(payload: Payload) -> State {
+        State::Given { attributes: payload.attributes, value: payload.value, stamp_at: payload.stamp_at }
+    }
+}
+
+/// The condition of a write does not hold, or there is nothing to delete.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Conflict;
+
+/// The draft of `change` to a key whose newest version is `newest`, if that is as `expected`.
+pub(crate) fn decide(
+    expected: Expected,
+    change: Change,
+    newest: Option<&Version>,
+) -> Result<Draft, Conflict> {
+    let current = newest.filter(|version| !version.is_delete()).copied();
+    let as_expected = match expected {
+        _ if sabotage::expectation_skipped() => true,
+        Expected::Any => true,
+        Expected::Absent => current.is_none(),
+        Expected::Revision(revision) => current.is_some_and(|version| version.revision == revision),
+    };
+    if !as_expected {
+        return Err(Conflict);
+    }
+    draft(change, current, current.map(|version| version.created))
+}
+
+/// The draft of `change` to a key whose live version is `current`. A delete needs one.
+pub(crate) fn draft(
+    change: Change,
+    current: Option<Version>,
+    created: Option<u64>,
+) -> Result<Draft, Conflict> {
+    let (kind, ttl, state) = match change {
+        Change::Put(payload) => (EventKind::Put, payload.ttl, State::given(payload)),
+        Change::Delete(_) if current.is_none() => return Err(Conflict),
+        Change::Delete(Some(payload)) => (EventKind::Delete, None, State::given(payload)),
+        Change::Delete(None) => (EventKind::Delete, None, State::Stored),
+    };
+    Ok(Draft { kind, created, previous: current, state, ttl })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::Place;
+
+    fn version(text: &str) -> Version {
+        let (revision, deleted) = match text.strip_suffix('d') {
+            Some(revision) => (revision, true),
+            None => (text, false),
+        };
+        let place = Place::new(8, 80, deleted);
+        Version { revision: revision.parse().unwrap(), created: 2, segment: 1, expires_s: 0, place }
+    }
+
+    #[test]
+    fn a_write_is_drafted_when_its_condition_holds_against_the_newest_version() {
+        use Expected::{Absent, Any, Revision};
+        let put = || Change::Put(Payload { ttl: Some(Duration::from_secs(5)), ..Payload::default() });
+        let delete = || Change::Delete(Some(Payload { ttl: Some(Duration::MAX), ..Payload::default() }));
+        let delete_stored = || Change::Delete(None);
+        // The newest version, `d` for a delete; then what put, delete with a state, and delete without one come to.
+        for (newest, expected, outcomes) in [
+            ("", Any, ["put", "conflict", "conflict"]),
+            ("", Absent, ["put", "conflict", "conflict"]),
+            ("", Revision(7), ["conflict"; 3]),
+            ("7", Any, ["put after 7", "delete after 7", "delete of 7"]),
+            ("7", Absent, ["conflict"; 3]),
+            ("7", Revision(7), ["put after 7", "delete after 7", "delete of 7"]),
+            ("7", Revision(6), ["conflict"; 3]),
+            ("7d", Any, ["put", "conflict", "conflict"]),
+            ("7d", Absent, ["put", "conflict", "conflict"]),
+            ("7d", Revision(7), ["conflict"; 3]),
+        ] {
+            let newest = (!newest.is_empty()).then(|| version(newest));
+            for (change, outcome) in [put(), delete(), delete_stored()].into_iter().zip(outcomes) {
+                let is_put = matches!(change, Change::Put(_));
+                let got = match decide(expected, change, newest.as_ref()) {
+                    Err(Conflict) => "conflict".to_owned(),
+                    Ok(draft) => {
+                        assert_eq!(draft.created, draft.previous.map(|_| 2));
+                        assert_eq!(draft.ttl.is_some(), is_put, "a delete does not expire");
+                        let verb = if draft.kind == EventKind::Put { "put" } else { "delete" };
+                        match (draft.previous, draft.state) {
+                            (None, _) => verb.to_owned(),
+                            (Some(previous), State::Stored) => format!("{verb} of {}", previous.revision),
+                            (Some(previous), _) => format!("{verb} after {}", previous.revision),
+                        }
+                    }
+                };
+                assert_eq!(got, outcome, "{newest:?} {expected:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! How far the log has come, stage by stage, and the order that the stages must keep.
+//!
+//! ```text
+//! reclaimed ≤ compacted    ≤ published ≤ synced ≤ appended
+//! reclaimed ≤ checkpointed ≤ published
+//! ```
+//!
+//! The order is asserted at opening and after every transition, in the running server too: input never gets here, so a
+//! broken order is a fault of the program, and ends it (`docs/decisions/0012-a-broken-invariant-ends-the-process.md`).
+//! Two of the relations depend on more than numbers. With relaxed durability readers may see what is not synced. And
+//! where there is no checkpoint at all, recovery reads the log, which is complete without the reclaimed segments.
+
+use crate::sabotage;
+use crate::snapshot::Root;
+use crate::types::Durability;
+
+/// The stages, each as the revision that it has reached.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Stages {
+    durability: Durability,
+    /// Highest first revision of a segment that was rewritten and removed.
+    pub reclaimed: u64,
+    /// Oldest readable revision.
+    pub compacted: u64,
+    /// Revision of the newest checkpoint; 0: there is none.
+    pub checkpointed: u64,
+    /// Newest revision that readers see.
+    pub published: u64,
+    /// Newest revision known to be on stable storage.
+    pub synced: u64,
+    /// Newest revision in the log's file.
+    pub appended: u64,
+}
+
+impl Stages {
+    /// The stages of a store that was opened with `root`, all of which is on disk, and the checkpoint of that revision.
+    pub fn at_opening(root: &Root, checkpointed: u64, durability: Durability) -> Stages {
+        let rewritten = root.segments.in_order().iter().filter(|segment| segment.header.rewritten.is_some());
+        let stages = Stages {
+            durability,
+            reclaimed: rewritten.map(|segment| segment.header.first_revision).max().unwrap_or(0),
+            compacted: root.oldest,
+            checkpointed,
+            published: root.revision,
+            synced: root.revision,
+            appended: root.revision,
+        };
+        stages.check();
+        stages
+    }
+
+    /// Makes one transition.
+    pub fn advance(&mut self, transition: impl FnOnce(&mut Stages)) {
+        transition(self);
+        self.check();
+    }
+
+    /// Panics unless the stages are in order.
+    fn check(&self) {
+        let may_show_unsynced = self.durability == Durability::Relaxed || sabotage::ack_before_sync();
+        let may_lack_checkpoint = self.checkpointed == 0 || sabotage::retired_before_checkpoint();
+        assert!(self.reclaimed <= self.compacted, "readable history was removed: {self:?}");
+        assert!(
+            self.reclaimed <= self.checkpointed || may_lack_checkpoint,
+            "the checkpoint speaks of segments that were removed: {self:?}"
+        );
+        assert!(self.compacted <= self.published, "the newest state was forgotten: {self:?}");
+        assert!(self.checkpointed <= self.published, "the checkpoint is newer than the store: {self:?}");
+        assert!(
+            self.checkpointed <= self.synced || sabotage::checkpoint_of_unsynced(),
+            "the checkpoint speaks of what a crash can undo: {self:?}"
+        );
+        assert!(
+            self.published <= self.synced || may_show_unsynced,
+            "readers see what a crash can undo: {self:?}"
+        );
+        assert!(self.published <= self.appended, "readers see what is not in the log: {self:?}");
+        assert!(self.synced <= self.appended, "a sync counts for what is not in the log: {self:?}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ORDERED: Stages = Stages {
+        durability: Durability::Sync,
+        reclaimed: 10,
+        compacted: 20,
+        checkpointed: 30,
+        published: 40,
+        synced: 50,
+        appended: 60,
+    };
+
+    fn holds(stages: Stages) -> bool {
+        std::panic::catch_unwind(|| stages.check()).is_ok()
+    }
+
+    #[test]
+    fn each_stage_stays_behind_those_that_it_rests_on() {
+        let relaxed = Stages { durability: Durability::Relaxed, ..ORDERED };
+        for (stages, is_ordered) in [
+            (ORDERED, true),
+            (Stages { reclaimed: 21, ..ORDERED }, false),
+            (Stages { reclaimed: 21, compacted: 25, checkpointed: 20, ..ORDERED }, false),
+            (Stages { checkpointed: 0, ..ORDERED }, true),
+            (Stages { compacted: 41, ..ORDERED }, false),
+            (Stages { checkpointed: 41, ..ORDERED }, false),
+            (Stages { published: 51, ..ORDERED }, false),
+            (Stages { published: 51, ..relaxed }, true),
+            (Stages { published: 61, ..relaxed }, false),
+            (Stages { checkpointed: 35, synced: 34, ..relaxed }, false),
+            (Stages { synced: 61, ..ORDERED }, false),
+        ] {
+            assert_eq!(holds(stages), is_ordered, "{stages:?}");
+        }
+    }
+}

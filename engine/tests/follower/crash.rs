@@ -1,0 +1,107 @@
+//! The power goes at every operation of a follower's disk: acknowledged revisions stay, and revisions are whole.
+
+use std::time::Duration;
+
+use engine::fault::{self, Disk, Kind, Random, Verdict, now};
+use engine::{ApplyError, Durability, Options, Role};
+
+use crate::script::Script;
+
+fn options(durability: Durability) -> Options {
+    Options {
+        segment_bytes: 16 * 1024,
+        durability,
+        history_retention: Duration::MAX,
+        role: Role::Follower,
+        ..Options::new("simulated")
+    }
+}
+
+/// The power is back, and nothing fails any more.
+fn come_back(disk: &Disk, random: &mut Random) {
+    disk.restore_power(random.next());
+    disk.behave();
+}
+
+/// One run over the script with a power loss at operation `cut`; false when the run ended before.
+fn run(seed: u64, script: &Script, cut: u64, durability: Durability) -> bool {
+    let mut random = Random::new(seed ^ cut);
+    let disk = Disk::new(seed);
+    let verdict = if random.one_in(2) { Verdict::LosePower } else { Verdict::LosePowerAfter };
+    disk.follow(move |operation| match operation.kind {
+        Kind::Read => Verdict::Proceed,
+        _ if operation.number == cut => verdict,
+        _ => Verdict::Proceed,
+    });
+    let (mut acknowledged, mut crashes) = (0, 0);
+    while acknowledged < script.newest() {
+        let (engine, mut stepper) = match fault::open(&disk, &options(durability)) {
+            Ok(opened) => opened,
+            Err(error) => {
+                assert!(!disk.has_power(), "seed {seed}, cut {cut}: {error}");
+                come_back(&disk, &mut random);
+                crashes += 1;
+                continue;
+            }
+        };
+        let found = engine.revision();
+        let what = format!("seed {seed}, cut {cut}: {found} after {acknowledged} was acknowledged");
+        assert!(script.has(found), "{what}");
+        assert!(found >= acknowledged || durability == Durability::Relaxed, "{what}");
+        assert_eq!(engine.stats().lost_revisions, 0, "{what}");
+        if crashes > 0 {
+            script.check(&engine, &mut random);
+        }
+        acknowledged = found;
+        while acknowledged < script.newest() && disk.has_power() {
+            match stepper.apply(&engine, script.batch(engine.revision(), &mut random)) {
+                Ok(revision) => {
+                    assert_eq!(revision, engine.revision());
+                    acknowledged = revision;
+                }
+                Err(ApplyError::Refused(_)) => {}
+                Err(error) => panic!("seed {seed}, cut {cut}: {error}"),
+            }
+            match random.below(6) {
+                0 => _ = stepper.keep(),
+                1 | 2 => _ = stepper.housekeep(),
+                3 if random.one_in(3) => {
+                    let oldest = engine.stats().oldest;
+                    let to = oldest + random.below(engine.revision() - oldest + 1);
+                    let _ = now(engine.compact(to));
+                }
+                4 if random.one_in(4) => drop(now(engine.checkpoint())),
+                _ => {}
+            }
+        }
+        if disk.has_power() {
+            for _ in 0..50 {
+                stepper.housekeep();
+                stepper.commit();
+            }
+            script.check(&engine, &mut random);
+            stepper.close();
+        } else {
+            drop((engine, stepper));
+            come_back(&disk, &mut random);
+            crashes += 1;
+        }
+    }
+    if crashes == 0 {
+        return false;
+    }
+    let (engine, _stepper) = fault::open(&disk, &options(durability)).unwrap();
+    assert_eq!(engine.revision(), script.newest(), "seed {seed}, cut {cut}");
+    script.check(&engine, &mut random);
+    true
+}
+
+#[test]
+fn no_power_loss_forgets_an_acknowledged_revision_or_leaves_a_part_of_one() {
+    for seed in 1..=4 {
+        let durability = if seed % 4 == 0 { Durability::Relaxed } else { Durability::Sync };
+        let script = Script::new(seed, 300);
+        let cuts = (0..).take_while(|&cut| run(seed, &script, cut, durability)).count();
+        assert!(cuts > 60, "{cuts} operations");
+    }
+}
