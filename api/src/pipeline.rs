@@ -540,7 +540,7 @@ fn forbidden(attributes: &Attributes<'_>, message: &str) -> Status {
 }
 
 fn deprecation(resource: &Resource, naming: &Naming) -> String {
-    let table = resource.table;
+    let table = &resource.table;
     let mut text = format!("{} {} is deprecated in v{}+", resource.api_version, table.kind, table.deprecated);
     if table.kind == "Endpoints" {
         text.push_str("; use discovery");
