@@ -25,7 +25,7 @@ impl Bench {
 
     fn apply(&self, live: &Object, text: &str, manager: &str) -> Object {
         let pods = self.pods();
-        let config = configuration((PatchKind::Apply, text.as_bytes()), ("v1", "Pod"), pods.table.message);
+        let config = configuration((PatchKind::Apply, text.as_bytes()), ("v1", "Pod"), &pods.table.message);
         let config = config.expect("the pod is a configuration");
         let versions = Versions::of(&self.registry, pods);
         let reset = Reset::of(pods, Endpoint::Main);
@@ -38,8 +38,8 @@ impl Bench {
 
     fn create(&self, text: &str) -> Object {
         let pods = self.pods();
-        let mut object = decode(pods.table.message, text.as_bytes()).expect("the pod is a pod").object;
-        defaults::apply(pods.table.message, &mut object, &CLUSTER);
+        let mut object = decode(&pods.table.message, text.as_bytes()).expect("the pod is a pod").object;
+        defaults::apply(&pods.table.message, &mut object, &CLUSTER);
         let versions = Versions::of(&self.registry, pods);
         let reset = Reset::of(pods, Endpoint::Main);
         let writer = Writer { manager: "creator", subresource: "", now: "2024-01-01T00:00:00Z" };
@@ -68,7 +68,7 @@ fn main() {
         }
         let count = scale(20_000, 10);
         let nothing =
-            || api::schema::conform::conform(bench.pods().table.message, Value::Object(Object::new()));
+            || api::schema::conform::conform(&bench.pods().table.message, Value::Object(Object::new()));
         let live = live.unwrap_or_else(|| nothing().expect("nothing fits").object);
         let start = std::time::Instant::now();
         for _ in 0..count {

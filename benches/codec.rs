@@ -20,7 +20,7 @@ fn codec(c: &mut Criterion) {
     let pods = stored_pods();
     let registry = Registry::new(&KUBERNETES);
     let resource = registry.resource("", "v1", "pods").expect("pods are built in");
-    let message = resource.table.message;
+    let message = &resource.table.message;
     let mut group = c.benchmark_group("codec");
 
     each(&mut group, "json (memcpy)", &pods, |pod, out| out.extend_from_slice(pod));
@@ -34,7 +34,7 @@ fn codec(c: &mut Criterion) {
         let tree = json::parse(pod).expect("stored objects are JSON");
         cbor::encode(message, tree.as_object().expect("a pod is an object"), out);
     });
-    let format = TableFormat::for_resource(resource.table, &KUBERNETES).expect("pods have columns");
+    let format = TableFormat::for_resource(&resource.table, &KUBERNETES).expect("pods have columns");
     let mut table =
         format.writer(MetaVersion::V1, &KUBERNETES, IncludeObject::Metadata, Timestamp::UNIX_EPOCH);
     table.head(&ListMeta::default(), Headers::Shown, &mut Vec::new());

@@ -12,9 +12,9 @@ fn validate(c: &mut Criterion) {
     let mut resources = versions.flat_map(|version| version.resources);
     let pods = resources.find(|resource| resource.plural == "pods").expect("pods are built in");
     let text = benches::data::pod("pod", 0);
-    let decoded = || decode(pods.message, text.as_bytes()).expect("the pod is a pod").object;
+    let decoded = || decode(&pods.message, text.as_bytes()).expect("the pod is a pod").object;
     let mut pod = decoded();
-    defaults::apply(pods.message, &mut pod, &CLUSTER);
+    defaults::apply(&pods.message, &mut pod, &CLUSTER);
     let faults = validation::create(pods, &CLUSTER, &pod);
     assert!(faults.iter().all(|fault| fault.to_string().starts_with("metadata.")), "{faults:?}");
 
@@ -24,7 +24,7 @@ fn validate(c: &mut Criterion) {
     group.bench_function("default", |b| {
         b.iter_batched_ref(
             decoded,
-            |pod| defaults::apply(pods.message, pod, &CLUSTER),
+            |pod| defaults::apply(&pods.message, pod, &CLUSTER),
             criterion::BatchSize::SmallInput,
         );
     });

@@ -4,7 +4,7 @@
 //! least a byte of it and values after its end are empty.
 
 use api::json::write_string;
-use api::schema::table::{Field, Kind, Message, Shape};
+use api::schema::table::{Kind, Message};
 
 use crate::input::Input;
 
@@ -61,7 +61,7 @@ const NUMBERS: &[&str] = &[
 ];
 
 /// The text of an object that mostly fits `message`.
-pub(crate) fn object(message: &'static Message, input: &mut Input) -> Vec<u8> {
+pub(crate) fn object(message: &Message, input: &mut Input) -> Vec<u8> {
     let mut out = Vec::new();
     write_object(message, input, DEPTH_MAX, &mut out);
     out
@@ -86,7 +86,7 @@ fn write_all(brackets: &[u8; 2], count: usize, out: &mut Vec<u8>, mut each: impl
     out.push(brackets[1]);
 }
 
-fn write_object(message: &'static Message, input: &mut Input, depth: usize, out: &mut Vec<u8>) {
+fn write_object(message: &Message, input: &mut Input, depth: usize, out: &mut Vec<u8>) {
     let count = if depth == 0 || message.fields.is_empty() { 0 } else { input.below(MEMBERS_MAX + 1) };
     write_all(b"{}", count, out, |out| {
         if input.one_in(40) {
@@ -95,39 +95,16 @@ fn write_object(message: &'static Message, input: &mut Input, depth: usize, out:
             return write_anything(input, depth - 1, out);
         }
         let field = &message.fields[input.below(message.fields.len())];
-        write_string(field.name, out);
+        write_string(&field.name, out);
         out.push(b':');
         if input.one_in(40) {
             return write_anything(input, depth - 1, out);
         }
-        write_field(field, input, depth - 1, out);
+        write_kind(&field.kind, input, depth - 1, out);
     });
 }
 
-fn write_field(field: &'static Field, input: &mut Input, depth: usize, out: &mut Vec<u8>) {
-    let count = |input: &mut Input| if depth == 0 { 0 } else { input.below(4) };
-    match field.shape {
-        Shape::Single => write_kind(field.kind, input, depth, out),
-        Shape::List | Shape::WrappedList => {
-            let count = count(input);
-            write_all(b"[]", count, out, |out| write_kind(field.kind, input, depth - 1, out));
-        }
-        Shape::Map | Shape::MapOfLists => {
-            let count = count(input);
-            write_all(b"{}", count, out, |out| {
-                write_string(input.pick(NAMES), out);
-                out.push(b':');
-                if field.shape == Shape::Map {
-                    return write_kind(field.kind, input, depth - 1, out);
-                }
-                let count = if depth < 2 { 0 } else { input.below(4) };
-                write_all(b"[]", count, out, |out| write_kind(field.kind, input, depth - 2, out));
-            });
-        }
-    }
-}
-
-fn write_kind(kind: Kind, input: &mut Input, depth: usize, out: &mut Vec<u8>) {
+fn write_kind(kind: &Kind, input: &mut Input, depth: usize, out: &mut Vec<u8>) {
     match kind {
         Kind::Bool => out.extend_from_slice(if input.byte() & 1 == 1 { b"true" } else { b"false" }),
         Kind::Int32 | Kind::Int64 | Kind::Double => write_number(input, out),
@@ -135,6 +112,18 @@ fn write_kind(kind: Kind, input: &mut Input, depth: usize, out: &mut Vec<u8>) {
         Kind::String | Kind::Bytes | Kind::Time | Kind::MicroTime | Kind::Duration => write_text(input, out),
         Kind::IntOrString | Kind::Quantity => write_text(input, out),
         Kind::Message(message) => write_object(message, input, depth, out),
+        Kind::List(list) => {
+            let count = if depth == 0 { 0 } else { input.below(4) };
+            write_all(b"[]", count, out, |out| write_kind(&list.item.kind, input, depth - 1, out));
+        }
+        Kind::Map(map) => {
+            let count = if depth == 0 { 0 } else { input.below(4) };
+            write_all(b"{}", count, out, |out| {
+                write_string(input.pick(NAMES), out);
+                out.push(b':');
+                write_kind(&map.value.kind, input, depth - 1, out);
+            });
+        }
         Kind::RawExtension | Kind::FieldsV1 | Kind::Json => write_anything(input, depth, out),
         Kind::SchemaOrArray(message) | Kind::SchemaOrBool(message) | Kind::SchemaOrStrings(message) => {
             match input.below(4) {

@@ -115,22 +115,31 @@ impl Emitter<'_> {
         if self.at > 0 && self.dependent.contains(&id) { format!("{symbol}_{}", self.at) } else { symbol }
     }
 
-    fn text(&self, text: &str) -> String {
+    fn plain_text(&self, text: &str) -> String {
         format!("{:?}", self.naming.fill(text))
+    }
+
+    fn plain_texts(&self, texts: &[String]) -> String {
+        let texts: Vec<_> = texts.iter().map(|text| self.plain_text(text)).collect();
+        format!("&[{}]", texts.join(","))
+    }
+
+    fn text(&self, text: &str) -> String {
+        format!("B({})", self.plain_text(text))
     }
 
     fn texts(&self, texts: &[String]) -> String {
         let texts: Vec<_> = texts.iter().map(|text| self.text(text)).collect();
-        format!("&[{}]", texts.join(","))
+        format!("B(&[{}])", texts.join(","))
     }
 
     fn message(&self, out: &mut String, id: MessageId) {
         let message = &self.schema.messages[id];
         writeln!(
             out,
-            "static {}:Message=Message{{name:{:?},package:{},description:{},atomic:{},fields:&[",
+            "static {}:Message=Message{{name:{},package:{},description:{},atomic:{},fields:B(&[",
             self.symbol(id),
-            message.name,
+            self.text(&message.name),
             self.text(&message.package),
             self.text(&message.description),
             message.atomic
@@ -139,11 +148,13 @@ impl Emitter<'_> {
         for field in &message.fields {
             self.field(out, field);
         }
-        out.push_str("],names:FieldNames::new(),inlined:&[");
+        out.push_str(
+            "]),unknown:Unknown::Prune,embedded:false,custom:false,compiled:Compiled::new(),inlined:B(&[",
+        );
         for (number, inner) in &message.inlined {
-            write!(out, "Inlined{{number:{number},message:&{}}},", self.symbol(*inner)).expect(STRING);
+            write!(out, "Inlined{{number:{number},message:S(&{})}},", self.symbol(*inner)).expect(STRING);
         }
-        out.push_str("],wire:&[");
+        out.push_str("]),wire:B(&[");
         let own = message.fields.iter().enumerate().filter(|(_, field)| field.inlined.is_none());
         let own = own.map(|(at, field)| (field.number, format!("Place::Field({at})")));
         let nested = message.inlined.iter().enumerate();
@@ -153,7 +164,7 @@ impl Emitter<'_> {
         for (number, place) in wire {
             write!(out, "WireField{{number:{number},place:{place}}},").expect(STRING);
         }
-        out.push_str("],union:");
+        out.push_str("]),union:");
         match &message.union {
             None => out.push_str("None"),
             Some(union) => write!(
@@ -169,13 +180,9 @@ impl Emitter<'_> {
 
     fn field(&self, out: &mut String, field: &Field) {
         write!(out, "Field{{name:{},number:{},", self.text(&field.name), field.number).expect(STRING);
-        match field.kind {
-            Kind::Plain("String") => {}
-            Kind::Plain(kind) => write!(out, "kind:Kind::{kind},").expect(STRING),
-            Kind::Of(kind, id) => write!(out, "kind:Kind::{kind}(&{}),", self.symbol(id)).expect(STRING),
-        }
-        if field.shape != Shape::Single {
-            write!(out, "shape:Shape::{:?},", field.shape).expect(STRING);
+        let kind = self.kind(field);
+        if kind != "Kind::String" {
+            write!(out, "kind:{kind},").expect(STRING);
         }
         if !field.description.is_empty() {
             write!(out, "description:{},", self.text(&field.description)).expect(STRING);
@@ -184,7 +191,7 @@ impl Emitter<'_> {
             ("required", field.required, false),
             ("omit_empty", field.omit_empty, true),
             ("pointer", field.pointer, false),
-            ("atomic", field.atomic, false),
+            ("atomic", field.atomic && field.shape == Shape::Single, false),
         ] {
             if value != usual {
                 write!(out, "{name}:{value},").expect(STRING);
@@ -197,11 +204,6 @@ impl Emitter<'_> {
         }
         if !field.enumeration.is_empty() {
             write!(out, "enumeration:{},", self.texts(&field.enumeration)).expect(STRING);
-        }
-        match &field.list {
-            List::Atomic => {}
-            List::Set => out.push_str("list:ListType::Set,"),
-            List::Map(keys) => write!(out, "list:ListType::Map({}),", self.texts(keys)).expect(STRING),
         }
         let patch = &field.patch;
         if patch.merge || patch.retain_keys || patch.replace || !patch.merge_key.is_empty() {
@@ -222,6 +224,33 @@ impl Emitter<'_> {
         out.push_str("..FIELD},\n");
     }
 
+    /// The kind of a field's whole value.
+    fn kind(&self, field: &Field) -> String {
+        let one = match field.kind {
+            Kind::Plain(kind) => format!("Kind::{kind}"),
+            Kind::Of(kind, id) => format!("Kind::{kind}(S(&{}))", self.symbol(id)),
+        };
+        let element = |kind: &str| format!("Element{{kind:{kind},..ELEMENT}}");
+        let list = |merge: &str, wrapped: bool| {
+            let item = element(&one);
+            format!("Kind::List(S(&List{{item:{item},merge:ListType::{merge},wrapped:{wrapped}}}))")
+        };
+        let map =
+            |value: &str| format!("Kind::Map(S(&Map{{value:{},atomic:{}}}))", element(value), field.atomic);
+        let merge = match &field.list {
+            List::Atomic => "Atomic".to_owned(),
+            List::Set => "Set".to_owned(),
+            List::Map(keys) => format!("Map({})", self.texts(keys)),
+        };
+        match field.shape {
+            Shape::Single => one,
+            Shape::List => list(&merge, false),
+            Shape::WrappedList => list(&merge, true),
+            Shape::Map => map(&one),
+            Shape::MapOfLists => map(&list("Atomic", true)),
+        }
+    }
+
     fn check(&self, out: &mut String, check: &Check) {
         write!(out, "check:Some(&Check{{presence:Presence::{},", check.presence).expect(STRING);
         for (name, form) in [("form", &check.form), ("keys", &check.keys)] {
@@ -233,7 +262,7 @@ impl Emitter<'_> {
             [("required_detail", &check.required_detail), ("range_detail", &check.range_detail)]
         {
             if !text.is_empty() {
-                write!(out, "{name}:{},", self.text(text)).expect(STRING);
+                write!(out, "{name}:{},", self.plain_text(text)).expect(STRING);
             }
         }
         write!(out, "min:{:?},max:{:?},", check.min, check.max).expect(STRING);
@@ -253,7 +282,7 @@ impl Emitter<'_> {
             }
         }
         if !check.reported.is_empty() {
-            write!(out, "reported:{},", self.texts(&check.reported)).expect(STRING);
+            write!(out, "reported:{},", self.plain_texts(&check.reported)).expect(STRING);
         }
         out.push_str("..CHECK}),");
     }
@@ -274,7 +303,7 @@ impl Emitter<'_> {
 
     /// Columns of messages that are no resources.
     fn other_columns(&self, out: &mut String) {
-        out.push_str("static COLUMNS:&[(&Message,&[Column])]=&[");
+        out.push_str("static COLUMNS:&[(&Message,Slice<Column>)]=&[");
         for (id, message) in self.schema.messages.iter().enumerate() {
             if !message.columns.is_empty() {
                 write!(out, "(&{},", self.symbol(id)).expect(STRING);
@@ -286,33 +315,40 @@ impl Emitter<'_> {
     }
 
     fn columns(&self, out: &mut String, columns: &[Column]) {
-        out.push_str("&[");
+        out.push_str("B(&[");
         for column in columns {
             writeln!(
                 out,
-                "Column{{name:{:?},kind:{:?},format:{:?},priority:{},cell:{}}},",
-                column.name,
-                column.kind,
-                column.format,
+                "Column{{name:{},kind:{},format:{},priority:{},cell:{},description:B(\"\")}},",
+                self.text(&column.name),
+                self.text(&column.kind),
+                self.text(&column.format),
                 i32::from(column.wide),
                 self.text(&column.cell)
             )
             .expect(STRING);
         }
-        out.push(']');
+        out.push_str("])");
     }
 
     fn groups(&self, out: &mut String) {
+        let versions = self.schema.groups.iter().flat_map(|group| &group.versions);
+        for (at, resource) in versions.flat_map(|version| &version.resources).enumerate() {
+            write!(out, "static RESOURCE_{}_{at}:ResourceTable=", self.at).expect(STRING);
+            self.resource(out, resource);
+        }
+        let mut next = 0;
         write!(out, "static GROUPS_{}:&[GroupTable]=&[", self.at).expect(STRING);
         for Group { stem, suffixed, priority, versions } in &self.schema.groups {
-            write!(out, "GroupTable{{stem:{stem:?},suffixed:{suffixed},priority:{priority},versions:&[")
+            write!(out, "GroupTable{{stem:B({stem:?}),suffixed:{suffixed},priority:{priority},versions:&[")
                 .expect(STRING);
             for version in versions {
                 let (name, priority) = (&version.version, version.priority);
-                writeln!(out, "VersionTable{{version:{name:?},priority:{priority},resources:&[")
+                writeln!(out, "VersionTable{{version:B({name:?}),priority:{priority},resources:&[")
                     .expect(STRING);
-                for resource in &version.resources {
-                    self.resource(out, resource);
+                for _ in &version.resources {
+                    write!(out, "&RESOURCE_{}_{next},", self.at).expect(STRING);
+                    next += 1;
                 }
                 out.push_str("]},");
             }
@@ -325,61 +361,61 @@ impl Emitter<'_> {
         let scope = if r.cluster_scoped { "Cluster" } else { "Namespaced" };
         writeln!(
             out,
-            "ResourceTable{{plural:{:?},singular:{:?},kind:{:?},list_kind:{:?},short_names:{},categories:{},\
-             scope:Scope::{scope},verbs:{},message:&{},",
-            r.plural,
-            r.singular,
-            r.kind,
-            format!("{}List", r.kind),
+            "ResourceTable{{plural:{},singular:{},kind:{},list_kind:{},short_names:{},categories:{},\
+             scope:Scope::{scope},verbs:{},message:S(&{}),",
+            self.text(&r.plural),
+            self.text(&r.singular),
+            self.text(&r.kind),
+            self.text(&format!("{}List", r.kind)),
             self.texts(&r.short),
             self.texts(&r.categories),
-            self.texts(&r.verbs),
+            self.plain_texts(&r.verbs),
             self.symbol(r.message)
         )
         .expect(STRING);
-        out.push_str("subresources:&[");
+        out.push_str("subresources:B(&[");
         for sub in &r.subresources {
             writeln!(
                 out,
-                "SubresourceTable{{name:{:?},group:{:?},group_suffixed:{},version:{:?},kind:{:?},verbs:{},\
-                 message:&{},connect:{}}},",
+                "SubresourceTable{{name:{:?},group:B({:?}),group_suffixed:{},version:B({:?}),kind:B({:?}),verbs:{},\
+                 message:S(&{}),connect:{}}},",
                 sub.name,
                 sub.body.stem,
                 sub.body.suffixed,
                 sub.body.version,
                 self.schema.messages[sub.message].name,
-                self.texts(&sub.verbs),
+                self.plain_texts(&sub.verbs),
                 self.symbol(sub.message),
                 sub.connect
             )
             .expect(STRING);
         }
-        out.push_str("],storage:");
+        out.push_str("]),storage:");
         match &r.storage {
             None => out.push_str("None"),
             Some((home, resource)) => write!(
                 out,
-                "Some(StorageTable{{group:{:?},group_suffixed:{},version:{:?},resource:{resource:?}}})",
+                "Some(StorageTable{{group:B({:?}),group_suffixed:{},version:B({:?}),resource:B({resource:?})}})",
                 home.stem, home.suffixed, home.version
             )
             .expect(STRING),
         }
         out.push_str(",columns:");
         self.columns(out, &r.columns);
-        out.push_str(",selectable:&[");
+        out.push_str(",selectable:B(&[");
         for field in r.selectable.iter().flatten() {
             write!(
                 out,
-                "Selectable{{label:{:?},path:{:?},absent:{:?}}},",
+                "Selectable{{label:B({:?}),path:B({:?}),absent:B({:?})}},",
                 field.label, field.path, field.absent
             )
             .expect(STRING);
         }
         writeln!(
             out,
-            "],selectable_explicit:{},name_rule:NameRule::{},put_creates:{},unconditional_update:{},\
+            "]),format:Slot::new(),selectable_explicit:{},name_rule:NameRule::{},put_creates:{},unconditional_update:{},\
              orphans_by_default:{},graceful_delete:{},delete_returns_object:{},generation_on:{},immutable:{},\
-             deprecated:{:?},status:",
+             deprecated:B({:?}),status:",
             r.selectable.is_some(),
             r.name,
             r.put_creates,
@@ -388,7 +424,7 @@ impl Emitter<'_> {
             r.graceful_delete,
             r.delete_returns_object,
             self.texts(&r.generation_on),
-            self.texts(&r.immutable),
+            self.plain_texts(&r.immutable),
             r.deprecated
         )
         .expect(STRING);
@@ -406,6 +442,6 @@ impl Emitter<'_> {
             )
             .expect(STRING),
         }
-        out.push_str("},\n");
+        out.push_str("};\n");
     }
 }

@@ -86,7 +86,7 @@ pub fn select<'o>(field: &Selectable, object: &'o Object) -> Cow<'o, str> {
         .split('|')
         .filter_map(|path| follow(path.trim(), object).and_then(text))
         .find(|text| !text.is_empty())
-        .unwrap_or_else(|| field.absent.to_owned().into())
+        .unwrap_or_else(|| field.absent.clone())
 }
 
 /// Follows `spec.a`, `status.podIPs[0].ip`.

@@ -1,65 +1,31 @@
 //! Attributes: what is written comes back, and anything else is harmless.
 
+use std::sync::LazyLock;
+
 use super::*;
-use crate::schema::table::{FieldNames, Message, NameRule, Scope};
+use crate::schema::make;
 use crate::testing::{Random, object};
 
-static NO_FIELDS: Message = Message {
-    name: "Empty",
-    package: "test",
-    description: "",
-    fields: &[],
-    names: FieldNames::new(),
-    inlined: &[],
-    wire: &[],
-    union: None,
-    rule: 0,
-    atomic: false,
-};
-
-const fn resource(selectable: &'static [Selectable]) -> ResourceTable {
-    ResourceTable {
-        plural: "things",
-        singular: "thing",
-        kind: "Thing",
-        list_kind: "ThingList",
-        short_names: &[],
-        categories: &[],
-        scope: Scope::Namespaced,
-        verbs: &[],
-        message: &NO_FIELDS,
-        subresources: &[],
-        storage: None,
-        columns: &[],
-        selectable,
-        selectable_explicit: true,
-        name_rule: NameRule::Subdomain,
-        put_creates: false,
-        unconditional_update: true,
-        orphans_by_default: false,
-        graceful_delete: false,
-        delete_returns_object: false,
-        generation_on: &[],
-        status: None,
-        immutable: &[],
-        deprecated: "",
-    }
+fn resource(selectable: &[Selectable]) -> ResourceTable {
+    ResourceTable { selectable: selectable.to_vec().into(), ..make::nothing("things", "Thing") }
 }
 
-const fn at(label: &'static str, path: &'static str, absent: &'static str) -> Selectable {
-    Selectable { label, path, absent }
+fn at(label: &'static str, path: &'static str, absent: &'static str) -> Selectable {
+    Selectable { label: label.into(), path: path.into(), absent: absent.into() }
 }
 
-static PLAIN: ResourceTable = resource(&[]);
-static PODS: ResourceTable = resource(&[
-    at("spec.nodeName", "spec.nodeName", ""),
-    at("spec.host", "spec.nodeName", ""),
-    at("spec.hostNetwork", "spec.hostNetwork", "false"),
-    at("status.podIP", "status.podIPs[0].ip", ""),
-    at("status.podIPs", "", ""),
-    at("status.replicas", "status.replicas", "0"),
-    at("source", "source.component | reportingComponent", ""),
-]);
+static PLAIN: LazyLock<ResourceTable> = LazyLock::new(|| resource(&[]));
+static PODS: LazyLock<ResourceTable> = LazyLock::new(|| {
+    resource(&[
+        at("spec.nodeName", "spec.nodeName", ""),
+        at("spec.host", "spec.nodeName", ""),
+        at("spec.hostNetwork", "spec.hostNetwork", "false"),
+        at("status.podIP", "status.podIPs[0].ip", ""),
+        at("status.podIPs", "", ""),
+        at("status.replicas", "status.replicas", "0"),
+        at("source", "source.component | reportingComponent", ""),
+    ])
+});
 
 #[test]
 fn values_are_selected_as_semantics_4_3_says() {

@@ -21,7 +21,7 @@ pub struct Expected<'e> {
     /// Group and version.
     pub api_version: &'e str,
     /// Type.
-    pub message: &'static Message,
+    pub message: &'e Message,
 }
 
 /// The two members that say what a body is.

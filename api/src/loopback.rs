@@ -65,8 +65,10 @@ impl<'a> Loopback<'a> {
     /// # Errors
     /// There is no such resource.
     pub fn resource(&self, target: &Target) -> Result<&'a Resource, Status> {
-        let suffixed = self.api.registry.groups().iter().find(|group| group.table.stem == target.group);
-        let group = suffixed.map(|group| group.name.as_str()).unwrap_or_default();
+        let naming = self.api.naming;
+        let is_it = |name: &str| name.strip_suffix(naming.group_suffix).unwrap_or(name) == target.group;
+        let group = self.api.registry.groups().iter().find(|group| is_it(&group.name));
+        let group = group.map(|group| group.name.as_str()).unwrap_or_default();
         let resource = self.api.registry.resource(group, target.version, target.resource);
         resource
             .map(|resource| &**resource)
@@ -92,8 +94,8 @@ impl<'a> Loopback<'a> {
             // Callers say what an object shall be, not who owns it.
             take_managed_fields(&mut object);
         }
-        defaults::apply(resource.table.message, &mut object, naming);
-        validation::prepare(resource.table, &mut object, old);
+        defaults::apply(&resource.table.message, &mut object, naming);
+        validation::prepare(&resource.table, &mut object, old);
         if old.is_none() && tracked {
             self.tracking(resource, Endpoint::Main).create(&mut object);
         }
@@ -107,19 +109,19 @@ impl<'a> Loopback<'a> {
                 set_meta(&mut object, "creationTimestamp", Some(crate::clock::now().into()));
                 metadata_mut(&mut object).insert("uid", names::uid().into());
                 strategy::prepare_create(resource, &mut object, &self.user, naming);
-                validation::create(resource.stored().table, naming, &object)
+                validation::create(&resource.stored().table, naming, &object)
             }
             Some(old) => {
                 strategy::prepare_update(resource, Endpoint::Main, &mut object, old);
                 keep_times_of_no_change(old, &mut object);
-                validation::update(resource.stored().table, naming, &object, old)
+                validation::update(&resource.stored().table, naming, &object, old)
             }
         };
         if errors.is_empty() {
             return Ok((object, allocated));
         }
         let name = meta(&object, "name").to_owned();
-        let subject = Subject { group: &resource.group, kind: resource.table.kind, name: &name };
+        let subject = Subject { group: &resource.group, kind: &resource.table.kind, name: &name };
         Err(Status::invalid(subject, &errors))
     }
 
@@ -158,15 +160,15 @@ impl<'a> Loopback<'a> {
             let Some(stored) = self.store().get(&key)? else { return Ok(None) };
             let old = stored.object(resource)?;
             let Some(mut new) = make(&stored, &old) else { return Ok(None) };
-            validation::prepare(resource.stored().table, &mut new, Some(&old));
+            validation::prepare(&resource.stored().table, &mut new, Some(&old));
             self.tracking(resource, endpoint).update(&old, &mut new)?;
             strategy::prepare_update(resource, endpoint, &mut new, &old);
             keep_times_of_no_change(&old, &mut new);
-            let table = resource.stored().table;
+            let table = &resource.stored().table;
             let errors =
                 validation::update_through(endpoint.subresource(), table, self.api.naming, &new, &old);
             if !errors.is_empty() {
-                let subject = Subject { group: &resource.group, kind: resource.table.kind, name };
+                let subject = Subject { group: &resource.group, kind: &resource.table.kind, name };
                 return Err(Status::invalid(subject, &errors));
             }
             let payload = store::payload(resource, &new);
@@ -181,7 +183,7 @@ impl<'a> Loopback<'a> {
                 Err(CommitError::Conflict { .. }) => {}
                 Err(error) => return Err(self.api.commit_failed(&error)),
             }
-            let subject = Subject { group: &resource.group, kind: resource.table.plural, name };
+            let subject = Subject { group: &resource.group, kind: &resource.table.plural, name };
             attempts.again().await.map_err(|Exhausted| Status::stale(subject))?;
         }
     }
@@ -246,7 +248,7 @@ impl<'a> Loopback<'a> {
         let mut event = object(&[("kind", "Event"), ("apiVersion", "v1")]);
         event.push("metadata", object(&[("name", &event_name), ("namespace", namespace)]).into());
         let regarding = [
-            ("kind", resource.table.kind),
+            ("kind", &*resource.table.kind),
             ("namespace", scope),
             ("name", name),
             ("uid", uid),

@@ -45,11 +45,11 @@ pub fn at<'o>(object: &'o Object, path: &str) -> Option<&'o Value> {
 }
 
 /// Makes `path` in `target` what it is in `source`, absent included.
-pub fn copy_path(target: &mut Object, source: &Object, path: &'static str) {
+pub fn copy_path(target: &mut Object, source: &Object, path: &str) {
     match path.split_once('.') {
-        None => match source.get(path) {
-            Some(value) => {
-                target.insert(path, value.clone());
+        None => match source.members().iter().find(|(name, _)| name == path) {
+            Some((name, value)) => {
+                target.insert(name.clone(), value.clone());
             }
             None => {
                 target.remove(path);
@@ -59,7 +59,7 @@ pub fn copy_path(target: &mut Object, source: &Object, path: &'static str) {
             let empty = Object::new();
             let below = source.get(first).and_then(Value::as_object);
             if below.is_some() || target.get(first).is_some_and(|value| value.as_object().is_some()) {
-                copy_path(target.object_entry(first), below.unwrap_or(&empty), rest);
+                copy_path(target.object_entry(first.to_owned()), below.unwrap_or(&empty), rest);
             }
         }
     }

@@ -64,7 +64,7 @@ async fn complete(loopback: &Loopback<'_>, resource: &Resource, entry: Entry) ->
     let Ok(stored) = store::read(entry) else { return Ok(false) };
     let Ok(before) = stored.object(resource) else { return Ok(false) };
     let mut object = before.clone();
-    defaults::apply(resource.stored().message, &mut object, loopback.api().naming);
+    defaults::apply(&resource.stored().message, &mut object, loopback.api().naming);
     if object == before {
         return Ok(false);
     }

@@ -186,7 +186,7 @@ impl Renderer {
         let object = decode_stored(&self.resource, stored)?;
         let object = convert::to_served(&self.resource, object, self.naming)?;
         let mut out = Vec::with_capacity(stored.len());
-        encode(self.resource.table.message, &object, &mut out);
+        encode(&self.resource.table.message, &object, &mut out);
         Ok(Cow::Owned(out))
     }
 
@@ -203,7 +203,7 @@ impl Renderer {
     pub fn respond_foreign(
         call: &Call<'_>,
         code: StatusCode,
-        message: &'static Message,
+        message: &Message,
         object: &Object,
     ) -> Result<Response, Status> {
         let body = match call.output.encoding {
@@ -290,11 +290,11 @@ impl Renderer {
             metadata.push("annotations", annotations.into());
         }
         let mut object = Object::new();
-        object.push("kind", self.resource.table.kind.into());
+        object.push("kind", self.resource.table.kind.clone().into());
         object.push("apiVersion", self.resource.api_version.as_str().into());
         object.push("metadata", metadata.into());
         let mut encoded = Vec::new();
-        encode(self.resource.table.message, &object, &mut encoded);
+        encode(&self.resource.table.message, &object, &mut encoded);
         let shown = Shown { stored: &encoded, served: &encoded };
         if let Err(error) = self.encoding.event(EventType::Bookmark, shown, out) {
             tracing::error!(%error, "a bookmark could not be rendered");
@@ -338,7 +338,7 @@ pub fn with_revision(stored: &Bytes, revision: u64) -> Bytes {
 
 /// 406 for a list form asked of a single object.
 pub fn refuse_list_transform(output: &Output, resource: &Resource) -> Result<(), Status> {
-    let kind = resource.table.kind;
+    let kind = &resource.table.kind;
     match output.transform {
         Transform::PartialObjectList => Err(Status::new(
             Reason::NotAcceptable,
@@ -353,7 +353,7 @@ pub fn refuse_list_transform(output: &Output, resource: &Resource) -> Result<(),
 
 /// 406 for an object form asked of a list.
 pub fn refuse_object_transform(output: &Output, resource: &Resource) -> Result<(), Status> {
-    let kind = resource.table.list_kind;
+    let kind = &resource.table.list_kind;
     match output.transform {
         Transform::PartialObject => Err(Status::new(
             Reason::NotAcceptable,

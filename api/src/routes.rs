@@ -214,7 +214,7 @@ fn check_method(head: &Head, resource: &Resource, info: &RequestInfo) -> Result<
 }
 
 fn deprecation(resource: &Resource, naming: &Naming) -> String {
-    let table = resource.table;
+    let table = &resource.table;
     let mut text = format!("{} {} is deprecated in v{}+", resource.api_version, table.kind, table.deprecated);
     if table.kind == "Endpoints" {
         text.push_str("; use discovery");

@@ -107,7 +107,7 @@ impl Cluster {
                 0 | 1 => Change::Delete(None),
                 // As a release with other selectable fields wrote it, and one that kept no attributes.
                 2 => {
-                    let attributes = attributes::encode(configs.stored().table, &pod).into();
+                    let attributes = attributes::encode(&configs.stored().table, &pod).into();
                     Change::Put(Payload { attributes, ..payload })
                 }
                 3 => Change::Put(Payload { attributes: Bytes::new(), ..payload }),
@@ -124,8 +124,8 @@ impl Cluster {
         for _ in 0..60 {
             let (label, field) = selectors(&mut self.random);
             let pods = self.pods();
-            let table = pods.stored().table;
-            let selection = Selection::parse(&label, &field, pods.table, table).unwrap();
+            let table = &pods.stored().table;
+            let selection = Selection::parse(&label, &field, &pods.table, table).unwrap();
             let namespace = ["", "a"][usize::from(label.len() % 2 == 0)];
             let range = KeyRange::prefix(&store::collection(pods, namespace));
             let scan = snapshot.range(range.clone()).sifted(sieve(&selection)).flatten();
@@ -193,7 +193,7 @@ async fn a_list_through_signatures_is_the_list_of_what_every_body_says() {
 fn few_of_many_objects_are_looked_at_for_nothing() {
     let registry = Registry::new(&KUBERNETES);
     let pods = registry.resource("", "v1", "pods").unwrap();
-    let table = pods.stored().table;
+    let table = &pods.stored().table;
     let signatures: Vec<Signature> = (0..10_000)
         .map(|n| {
             let pod = object(&format!(
@@ -214,14 +214,14 @@ fn few_of_many_objects_are_looked_at_for_nothing() {
         ("", "spec.nodeName=node-3", 20),
         ("n=77", "spec.nodeName=node-77", 1),
     ] {
-        let sieve = sieve(&Selection::parse(label, field, pods.table, table).unwrap());
+        let sieve = sieve(&Selection::parse(label, field, &pods.table, table).unwrap());
         let through = signatures.iter().filter(|signature| sieve.lets_through(**signature)).count();
         assert!((wanted..wanted + 1_500).contains(&through), "{label} {field}: {through}");
     }
     for (label, field) in
         [("app!=web", ""), ("!x,app notin (web)", ""), ("", "spec.nodeName!=node-3"), ("", "spec.nodeName=")]
     {
-        let sieve = sieve(&Selection::parse(label, field, pods.table, table).unwrap());
+        let sieve = sieve(&Selection::parse(label, field, &pods.table, table).unwrap());
         assert!(sieve.is_open(), "{label} {field}");
     }
 }
@@ -230,11 +230,11 @@ fn few_of_many_objects_are_looked_at_for_nothing() {
 fn whatever_attributes_select_gets_through() {
     let registry = Registry::new(&KUBERNETES);
     let pods = registry.resource("", "v1", "pods").unwrap();
-    let table = pods.stored().table;
+    let table = &pods.stored().table;
     let mut random = Random(9);
     for _ in 0..300 {
         let (label, field) = selectors(&mut random);
-        let selection = Selection::parse(&label, &field, pods.table, table).unwrap();
+        let selection = Selection::parse(&label, &field, &pods.table, table).unwrap();
         let sieve = sieve(&selection);
         for _ in 0..100 {
             let mut bytes = attributes::encode(table, &pod(&mut random, "a", "pod-7"));

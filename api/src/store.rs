@@ -113,12 +113,12 @@ impl Stored {
 
     /// The same, its parts settled: for whoever makes another object of it that is mostly the same.
     pub fn settled(&self, resource: &Resource) -> Result<Object, Status> {
-        decode_settled(resource.stored().message, &self.record.value).map_err(unreadable)
+        decode_settled(&resource.stored().message, &self.record.value).map_err(unreadable)
     }
 
     /// The same, for the object `new` that is to take its place: what is the same in both is read once.
     pub fn beside(&self, resource: &Resource, new: &mut Object) -> Result<Object, Status> {
-        decode_beside(resource.stored().message, &self.record.value, new).map_err(unreadable)
+        decode_beside(&resource.stored().message, &self.record.value, new).map_err(unreadable)
     }
 }
 
@@ -128,13 +128,13 @@ fn unreadable(error: DecodeError) -> Status {
 
 /// The tree of a stored value.
 pub fn decode_stored(resource: &Resource, value: &[u8]) -> Result<Object, Status> {
-    decode_own(resource.stored().message, value).map_err(unreadable)
+    decode_own(&resource.stored().message, value).map_err(unreadable)
 }
 
 /// Encodes an object for storage: value with stamp slot, and attributes.
 pub fn payload(resource: &Resource, object: &Object) -> Payload {
-    let (value, stamp_at) = encode_stamped(resource.stored().message, object);
-    let attributes = attributes::encode(resource.stored().table, object);
+    let (value, stamp_at) = encode_stamped(&resource.stored().message, object);
+    let attributes = attributes::encode(&resource.stored().table, object);
     Payload {
         attributes: attributes.into(),
         value: value.into(),
@@ -170,7 +170,7 @@ pub fn is_selected(resource: &Resource, selection: &Selection, record: &Record) 
     let attributes = Attributes::new(&record.attributes);
     if selection.is_outdated(&attributes) {
         let object = decode_stored(resource, &record.value)?;
-        let fresh = attributes::encode(resource.stored().table, &object);
+        let fresh = attributes::encode(&resource.stored().table, &object);
         return Ok(selection.matches(name, namespace, &Attributes::new(&fresh)));
     }
     Ok(selection.matches(name, namespace, &attributes))

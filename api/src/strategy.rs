@@ -75,7 +75,7 @@ pub fn wipe_system_metadata(object: &mut Object) {
 
 /// Makes a decoded, defaulted object what a new one looks like.
 pub fn prepare_create(resource: &Resource, object: &mut Object, user: &User, naming: &Naming) {
-    let table = resource.table;
+    let table = &resource.table;
     if let Some(rules) = &table.status
         && !rules.kept_on_create
     {
@@ -87,7 +87,7 @@ pub fn prepare_create(resource: &Resource, object: &mut Object, user: &User, nam
         set_meta(object, "generation", Some(Value::Int(1)));
     }
     let stem = resource.group.strip_suffix(naming.group_suffix).unwrap_or(&resource.group);
-    match (stem, table.kind) {
+    match (stem, &*table.kind) {
         ("", "Namespace") => prepare_namespace(object, naming),
         ("", "Pod") => {
             let qos = qos_class(object);
@@ -262,7 +262,7 @@ fn is_zero(quantity: &Value) -> bool {
 pub fn prepare_update(resource: &Resource, endpoint: Endpoint, new: &mut Object, old: &Object) {
     match endpoint {
         Endpoint::Main => {
-            for path in resource.table.status.iter().flat_map(|rules| rules.kept_by_main) {
+            for path in resource.table.status.iter().flat_map(|rules| &*rules.kept_by_main) {
                 copy_path(new, old, path);
             }
             if resource.group.is_empty() && resource.table.kind == "Namespace" {
@@ -270,7 +270,7 @@ pub fn prepare_update(resource: &Resource, endpoint: Endpoint, new: &mut Object,
             }
         }
         Endpoint::Status => {
-            for path in resource.table.status.iter().flat_map(|rules| rules.kept_by_status) {
+            for path in resource.table.status.iter().flat_map(|rules| &*rules.kept_by_status) {
                 if *path == "metadata" {
                     let mut metadata =
                         old.get("metadata").and_then(Value::as_object).cloned().unwrap_or_default();
@@ -298,12 +298,12 @@ pub fn prepare_update(resource: &Resource, endpoint: Endpoint, new: &mut Object,
         Endpoint::EphemeralContainers => only(new, old, &["spec.ephemeralContainers"]),
         Endpoint::Resize => take_resources(new, old),
     }
-    if (resource.group.as_str(), resource.table.kind) == ("apps", "DaemonSet") {
+    if (resource.group.as_str(), &*resource.table.kind) == ("apps", "DaemonSet") {
         let changed = !same_at(new, old, "spec.template");
         set_template_generation(new, template_generation(old).saturating_add(i64::from(changed)));
     }
     restore_system_metadata(new, old);
-    let counted = resource.table.generation_on;
+    let counted = &resource.table.generation_on;
     if !counted.is_empty() {
         let before =
             old.get("metadata").and_then(|metadata| metadata.get("generation")).and_then(Value::as_i64);

@@ -54,15 +54,15 @@ pub fn apply(data: &[u8]) {
     let mut input = Input::new(data);
     let (group, plural) = input.pick(KINDS);
     let resource = REGISTRY.resource(group, "v1", plural).expect("a built-in resource");
-    let mut make = || match parse(&document::object(resource.table.message, &mut input)) {
+    let mut make = || match parse(&document::object(&resource.table.message, &mut input)) {
         Ok(Value::Object(config)) => config,
         _ => Object::new(),
     };
     let (first, second) = (make(), make());
-    let Ok(nothing) = conform(resource.table.message, Value::Object(Object::new())) else { return };
+    let Ok(nothing) = conform(&resource.table.message, Value::Object(Object::new())) else { return };
     let Some(one) = lay(resource, &nothing.object, "one", &first, false) else { return };
     let Some(both) = lay(resource, &one, "two", &second, true) else { return };
-    schema::check_canonical(resource.table.message, both.clone());
+    schema::check_canonical(&resource.table.message, both.clone());
     // An apply of another manager adds no ownership, unless of a whole container.
     let (before, after) = (owned(&one, "one"), owned(&both, "one"));
     assert_eq!(after.clone().within(&before), after);
@@ -78,7 +78,7 @@ pub fn apply(data: &[u8]) {
     }
     // A configuration can be applied again without force and without effect, as long as its fields are stored: a
     // value that the schema reads as absent (`null`, an empty key) is owned but not stored.
-    let Ok(stored) = conform(resource.table.message, Value::Object(second.clone())) else { return };
+    let Ok(stored) = conform(&resource.table.message, Value::Object(second.clone())) else { return };
     let Some(alone) = lay(resource, &nothing.object, "two", &stored.object, true) else { return };
     if owned(&both, "two").difference(&owned(&alone, "two")).is_empty()
         && let Some(again) = lay(resource, &both, "two", &second, false)
@@ -93,7 +93,7 @@ fn lay(resource: &Resource, live: &Object, manager: &str, config: &Object, force
     let reset = Reset::of(resource, Endpoint::Main);
     let writer = Writer { manager, subresource: "", now: "2024-01-01T00:00:00Z" };
     match apply_configuration(&versions, &writer, &reset, live, config, force) {
-        Ok(applied) => applied.conformed(resource.table.message, live).ok(),
+        Ok(applied) => applied.conformed(&resource.table.message, live).ok(),
         Err(ApplyError::Conflicts(conflicts)) => {
             assert!(!force, "an apply with force has no conflicts");
             check_refusal(&conflicts.to_status(), &[409]);

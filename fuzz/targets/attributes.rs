@@ -17,8 +17,8 @@ pub fn attributes(data: &[u8]) {
         view(input.rest());
     } else {
         let table = some_resource(&mut input);
-        let text = document::object(table.message, &mut input);
-        if let Ok(decoded) = decode(table.message, &text) {
+        let text = document::object(&table.message, &mut input);
+        if let Ok(decoded) = decode(&table.message, &text) {
             let encoded = encode(table, &decoded.object);
             view(&encoded);
             agree(table, &decoded.object, &encoded, &mut input);
@@ -67,9 +67,9 @@ fn agree(table: &'static ResourceTable, object: &Object, encoded: &[u8], input: 
     let label = if input.byte() & 1 == 1 { format!("{key}={value}") } else { label.to_owned() };
     let field = match (table.selectable.is_empty(), input.below(3)) {
         (false, kind @ 1..) => {
-            let field = input.pick(table.selectable);
+            let field = &table.selectable[input.below(table.selectable.len())];
             let operator = if kind == 1 { "=" } else { "!=" };
-            let value = select(&field, object).replace('\\', "\\\\").replace(',', "\\,").replace('=', "\\=");
+            let value = select(field, object).replace('\\', "\\\\").replace(',', "\\,").replace('=', "\\=");
             format!("{}{operator}{value}", field.label)
         }
         _ => "metadata.name=x".to_owned(),

@@ -6,7 +6,7 @@ use api::patch::{PatchKind, apply, go_print, undecodable};
 use api::schema::builtin;
 use api::schema::conform::conform;
 use api::schema::decode::decode;
-use api::schema::table::Message;
+use api::schema::table::{Message, Ref};
 
 use super::patch_model::{COPIED_BYTES_MAX, carried_out};
 use super::{check_refusal, schema, text};
@@ -34,27 +34,28 @@ pub fn patch(data: &[u8]) {
     let mut input = Input::new(data);
     let kind = input.pick(&[PatchKind::Json, PatchKind::Merge, PatchKind::Strategic]);
     let stem = input.pick(TYPES);
-    let message = builtin::message(&CLUSTER, stem).unwrap_or_else(|| schema::some_message(&mut input));
+    let message =
+        builtin::message(&CLUSTER, stem).map_or_else(|| schema::some_message(&mut input), Ref::Static);
     let strict = input.byte() & 1 == 1;
     let (original, change) = if input.byte() & 1 == 0 {
         (input.section().to_vec(), input.rest().to_vec())
     } else {
-        let text = document::object(message, &mut input);
-        let change = made(kind, message, &text, &mut input);
+        let text = document::object(&message, &mut input);
+        let change = made(kind, &message, &text, &mut input);
         (text, change)
     };
     // The object is in canonical form if possible.
-    let original = match decode(message, &original) {
+    let original = match decode(&message, &original) {
         Ok(decoded) => Value::Object(decoded.object),
         Err(_) => match parse(&original) {
             Ok(value) => value,
             Err(_) => return,
         },
     };
-    check(kind, message, original, &change, strict);
+    check(kind, &message, original, &change, strict);
 }
 
-fn check(kind: PatchKind, message: &'static Message, original: Value, change: &[u8], strict: bool) {
+fn check(kind: PatchKind, message: &Message, original: Value, change: &[u8], strict: bool) {
     let original_len = text(&original).len();
     let patched = match apply(kind, Some(message), original.clone(), change, strict) {
         Ok(patched) => patched,
@@ -110,12 +111,7 @@ pub(super) fn merged(target: Value, patch: &Value) -> Value {
 }
 
 /// A patch for the object.
-pub(super) fn made(
-    kind: PatchKind,
-    message: &'static Message,
-    original: &[u8],
-    input: &mut Input,
-) -> Vec<u8> {
+pub(super) fn made(kind: PatchKind, message: &Message, original: &[u8], input: &mut Input) -> Vec<u8> {
     let original = parse(original).unwrap_or_default();
     if kind == PatchKind::Json {
         let count = input.below(12);

@@ -5,7 +5,7 @@ use api::naming::CLUSTER;
 use api::patch::{PatchKind, apply};
 use api::schema::builtin;
 use api::schema::conform::conform;
-use api::schema::table::{Kind, Message, PatchStrategy, Shape};
+use api::schema::table::{Kind, Message, PatchStrategy, Ref, Shape};
 
 use super::{patch, schema, text};
 use crate::document;
@@ -16,16 +16,19 @@ use crate::tree::Tree;
 pub fn patch_round_trip(data: &[u8]) {
     let mut input = Input::new(data);
     let stem = input.pick(patch::TYPES);
-    let message = builtin::message(&CLUSTER, stem).unwrap_or_else(|| schema::some_message(&mut input));
+    let message =
+        builtin::message(&CLUSTER, stem).map_or_else(|| schema::some_message(&mut input), Ref::Static);
     let related = input.byte() & 1 == 1;
-    let made = |input: &mut Input| parse(&document::object(message, input)).unwrap_or_default();
+    let made = |input: &mut Input| parse(&document::object(&message, input)).unwrap_or_default();
     let first = made(&mut input);
     let mut second = made(&mut input);
     if related {
         second = patch::merged(first.clone(), &second);
     }
-    let (Some(first), Some(second)) = (patchable(message, first), patchable(message, second)) else { return };
-    for (kind, known) in [(PatchKind::Strategic, Known::Struct(message)), (PatchKind::Merge, Known::Nothing)]
+    let (Some(first), Some(second)) = (patchable(&message, first), patchable(&message, second)) else {
+        return;
+    };
+    for (kind, known) in [(PatchKind::Strategic, Known::Struct(&message)), (PatchKind::Merge, Known::Nothing)]
     {
         let change = text(&difference(known, &first, &second).into());
         let shown = || {
@@ -33,10 +36,10 @@ pub fn patch_round_trip(data: &[u8]) {
             let texts = [&first, &change, &second].map(|text| String::from_utf8_lossy(text));
             format!("{kind:?}\n{}\n{}\n{}", texts[0], texts[1], texts[2])
         };
-        let patched = apply(kind, Some(message), first.clone().into(), &change, true)
+        let patched = apply(kind, Some(&message), first.clone().into(), &change, true)
             .unwrap_or_else(|status| panic!("{}: {}", status.message, shown()));
         assert!(patched.strict.is_empty(), "{:?}: {}", patched.strict, shown());
-        let result = conform(message, patched.value).unwrap_or_else(|error| panic!("{error}: {}", shown()));
+        let result = conform(&message, patched.value).unwrap_or_else(|error| panic!("{error}: {}", shown()));
         assert_eq!(result.strict, [""; 0], "{}", shown());
         assert_eq!(Tree::from(&result.object.into()), Tree::from(&second.clone().into()), "{}", shown());
     }
@@ -44,13 +47,13 @@ pub fn patch_round_trip(data: &[u8]) {
 
 /// The object in canonical form and expressible by a patch: `null` deletes, so no value contains it, and lists that
 /// merge by key or as a set have unique keys. `None` if it does not fit the type.
-fn patchable(message: &'static Message, value: Value) -> Option<Object> {
+fn patchable(message: &Message, value: Value) -> Option<Object> {
     let mut object: Value = conform(message, value).ok()?.object.into();
     simplify(Known::Struct(message), PatchStrategy::default(), &mut object);
     Some(conform(message, object).expect("parts of an object were left out").object)
 }
 
-fn simplify(known: Known, strategy: PatchStrategy, value: &mut Value) {
+fn simplify(known: Known<'_>, strategy: PatchStrategy, value: &mut Value) {
     match value {
         Value::Object(members) => {
             members.retain(|_, member| !member.is_null());
@@ -77,14 +80,14 @@ fn simplify(known: Known, strategy: PatchStrategy, value: &mut Value) {
 
 /// Schema information of a value.
 #[derive(Clone, Copy)]
-enum Known {
-    Struct(&'static Message),
-    MapOf(Kind),
+enum Known<'s> {
+    Struct(&'s Message),
+    MapOf(&'s Kind),
     Nothing,
 }
 
-impl Known {
-    fn of(kind: Kind) -> Known {
+impl<'s> Known<'s> {
+    fn of(kind: &'s Kind) -> Self {
         match kind {
             Kind::Message(message)
             | Kind::SchemaOrArray(message)
@@ -95,12 +98,12 @@ impl Known {
     }
 
     /// Schema information of a member, for a list that of its elements, and the merge strategy.
-    fn member(self, name: &str) -> (Known, PatchStrategy) {
+    fn member(self, name: &str) -> (Self, PatchStrategy) {
         match self {
             Known::Struct(message) => match message.field(name) {
-                Some(field) => match field.shape {
-                    Shape::Single | Shape::List => (Known::of(field.kind), field.patch),
-                    Shape::Map => (Known::MapOf(field.kind), field.patch),
+                Some(field) => match field.shape() {
+                    Shape::Single | Shape::List => (Known::of(field.element()), field.patch),
+                    Shape::Map => (Known::MapOf(field.element()), field.patch),
                     Shape::WrappedList | Shape::MapOfLists => (Known::Nothing, field.patch),
                 },
                 None => (Known::Nothing, PatchStrategy::default()),
@@ -112,7 +115,7 @@ impl Known {
 }
 
 /// The patch that turns `first` into `second`: a strategic one with schema information, otherwise a merge patch.
-fn difference(known: Known, first: &Object, second: &Object) -> Object {
+fn difference(known: Known<'_>, first: &Object, second: &Object) -> Object {
     let mut patch = Object::new();
     let present = |object: &Object, name: &str| object.get(name).is_some_and(|value| !value.is_null());
     for (name, _) in first.iter().filter(|(name, _)| present(first, name) && !present(second, name)) {
@@ -139,7 +142,7 @@ fn difference(known: Known, first: &Object, second: &Object) -> Object {
 }
 
 /// The difference of two objects, with `$retainKeys` where the strategy has it.
-fn element_difference(known: Known, strategy: PatchStrategy, old: &Object, new: &Object) -> Object {
+fn element_difference(known: Known<'_>, strategy: PatchStrategy, old: &Object, new: &Object) -> Object {
     let mut change = difference(known, old, new);
     if strategy.retain_keys && !change.is_empty() {
         let names = new.iter().filter(|(_, value)| !value.is_null()).map(|(name, _)| name.into());
@@ -149,7 +152,7 @@ fn element_difference(known: Known, strategy: PatchStrategy, old: &Object, new: 
 }
 
 fn differ_by_key(
-    known: Known,
+    known: Known<'_>,
     (name, strategy, key): (&str, PatchStrategy, &'static str),
     (old, new): (&[Value], &[Value]),
     patch: &mut Object,

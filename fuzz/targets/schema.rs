@@ -6,7 +6,7 @@ use api::schema::builtin;
 use api::schema::conform::conform;
 use api::schema::decode::decode;
 use api::schema::encode::{encode, encode_stamped, prefix_len};
-use api::schema::table::Message;
+use api::schema::table::{Message, Ref};
 
 use crate::document;
 use crate::input::Input;
@@ -19,24 +19,24 @@ pub fn schema_text(data: &[u8]) {
     let end = data.iter().position(|&byte| byte == b'\n').unwrap_or(data.len());
     let (line, rest) = data.split_at(end);
     let named = std::str::from_utf8(line).ok().and_then(|stem| builtin::message(&CLUSTER, stem));
-    let message = named.unwrap_or_else(|| some_message(&mut Input::new(line)));
-    check(message, rest.get(1..).unwrap_or_default());
+    let message = named.map_or_else(|| some_message(&mut Input::new(line)), Ref::Static);
+    check(&message, rest.get(1..).unwrap_or_default());
 }
 
 /// A type and a document that mostly fits it, built from the bytes.
 pub fn schema_objects(data: &[u8]) {
     let mut input = Input::new(data);
     let message = some_message(&mut input);
-    check(message, &document::object(message, &mut input));
+    check(&message, &document::object(&message, &mut input));
 }
 
 /// One of the built-in types.
-pub(super) fn some_message(input: &mut Input) -> &'static Message {
+pub(super) fn some_message(input: &mut Input) -> Ref<Message> {
     let messages = builtin::messages(&CLUSTER);
-    messages[input.below(messages.len())]
+    Ref::Static(messages[input.below(messages.len())])
 }
 
-fn check(message: &'static Message, text: &[u8]) {
+fn check(message: &Message, text: &[u8]) {
     let by_text = decode(message, text);
     if let Ok(tree) = api::json::parse(text) {
         // The tree has no duplicate members and keeps the last of them, so only the object is compared.
@@ -58,7 +58,7 @@ fn check(message: &'static Message, text: &[u8]) {
 }
 
 /// Invariants of every decoded object.
-pub(super) fn check_canonical(message: &'static Message, object: Object) {
+pub(super) fn check_canonical(message: &Message, object: Object) {
     let mut encoded = Vec::new();
     encode(message, &object, &mut encoded);
     let shown = || String::from_utf8_lossy(&encoded);

@@ -26,11 +26,11 @@ pub fn table(data: &[u8]) {
         TableFormat::for_resource(resource, &CLUSTER).expect("a test holds that every column is known");
     let stored = match input.below(3) {
         0 => input.rest().to_vec(),
-        1 => document::object(resource.message, &mut input),
-        _ => match decode(resource.message, &document::object(resource.message, &mut input)) {
+        1 => document::object(&resource.message, &mut input),
+        _ => match decode(&resource.message, &document::object(&resource.message, &mut input)) {
             Ok(decoded) => {
                 let mut stored = Vec::new();
-                encode(resource.message, &decoded.object, &mut stored);
+                encode(&resource.message, &decoded.object, &mut stored);
                 stored
             }
             Err(_) => return,

@@ -25,14 +25,14 @@ pub fn validate(data: &[u8]) {
     validation::prepare(resource, &mut second, Some(&first));
     check(&validation::create(resource, &CLUSTER, &second));
     check(&validation::update(resource, &CLUSTER, &second, &first));
-    for subresource in resource.subresources {
+    for subresource in &*resource.subresources {
         check(&validation::update_through(subresource.name, resource, &CLUSTER, &second, &first));
     }
 }
 
 fn object(resource: &ResourceTable, input: &mut Input) -> Option<api::json::Object> {
-    let mut object = decode(resource.message, &document::object(resource.message, input)).ok()?.object;
-    defaults::apply(resource.message, &mut object, &CLUSTER);
+    let mut object = decode(&resource.message, &document::object(&resource.message, input)).ok()?.object;
+    defaults::apply(&resource.message, &mut object, &CLUSTER);
     validation::prepare(resource, &mut object, None);
     Some(object)
 }

@@ -78,12 +78,12 @@ impl Sequence {
         let mut valid = valid.clone();
         let members = valid.as_object_mut().expect("an object");
         members.insert("apiVersion", api_version.into());
-        members.insert("kind", resource.table.kind.into());
+        members.insert("kind", resource.table.kind.clone().into());
         Sequence { server, resource, path, valid, stored: None }
     }
 
-    fn message(&self) -> &'static Message {
-        self.resource.table.message
+    fn message(&self) -> &Message {
+        &self.resource.table.message
     }
 
     /// One write.
@@ -143,7 +143,7 @@ impl Sequence {
         }
         if let Some(object) = object.as_object_mut() {
             object.insert("apiVersion", self.resource.api_version.as_str().into());
-            object.insert("kind", self.resource.table.kind.into());
+            object.insert("kind", self.resource.table.kind.clone().into());
             let applied = media_type == PatchKind::Apply.media_type();
             if applied {
                 // The applier owns this, although it is stored as something else, as with kube-apiserver.
@@ -203,7 +203,7 @@ impl Sequence {
         defaults::apply(self.message(), &mut defaulted, &KUBERNETES);
         assert_eq!(defaulted, object, "not defaulted: {}", context());
 
-        let stored = self.resource.stored().table;
+        let stored = &self.resource.stored().table;
         let faults = validation::update(stored, &KUBERNETES, &object, &object);
         assert!(faults.is_empty(), "{faults:?}: {}", context());
 

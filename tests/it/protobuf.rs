@@ -14,7 +14,7 @@ use tests::{Client, Reply, Server};
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-fn message(name: &str) -> &'static Message {
+fn message(name: &str) -> &Message {
     builtin::message(&KUBERNETES, name).unwrap_or_else(|| panic!("no type {name}"))
 }
 

@@ -114,7 +114,7 @@ impl Allocations {
         outcome.map_err(|trouble| match trouble {
             service::Trouble::Invalid(errors) => {
                 let name = crate::object::meta(object, "name");
-                let subject = Subject { group: &resource.group, kind: resource.table.kind, name };
+                let subject = Subject { group: &resource.group, kind: &resource.table.kind, name };
                 Status::invalid(subject, &errors)
             }
             service::Trouble::Internal(text) => Status::internal(text),

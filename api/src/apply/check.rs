@@ -46,13 +46,13 @@ pub fn join(errors: &[TypeError]) -> String {
 }
 
 /// Everything about `object` that does not fit `message`.
-pub fn check(message: &'static Message, object: &Object) -> Vec<TypeError> {
+pub fn check(message: &Message, object: &Object) -> Vec<TypeError> {
     let mut errors = Vec::new();
     members(Type::of_message(message), object, &mut errors);
     errors
 }
 
-fn value(of: Type, value: &Value, errors: &mut Vec<TypeError>) {
+fn value(of: Type<'_>, value: &Value, errors: &mut Vec<TypeError>) {
     let mut wrong = |wanted: &str| {
         errors.push(TypeError::new(format!("expected {wanted}, got &{{{}}}", go_print(value))));
     };
@@ -79,7 +79,7 @@ fn value(of: Type, value: &Value, errors: &mut Vec<TypeError>) {
                 below(&element, errors, |errors| self::value(Type::of_kind(item), item_value, errors));
                 seen.push(element);
             }
-            if list != ListType::Atomic {
+            if *list != ListType::Atomic {
                 repeated(seen, errors);
             }
         }
@@ -95,7 +95,7 @@ fn repeated(mut seen: Vec<Element<'_>>, errors: &mut Vec<TypeError>) {
     }
 }
 
-fn members(of: Type, object: &Object, errors: &mut Vec<TypeError>) {
+fn members(of: Type<'_>, object: &Object, errors: &mut Vec<TypeError>) {
     for (name, member) in object.iter() {
         let element = Element::field(name);
         let Some(of) = of.step(&element) else {

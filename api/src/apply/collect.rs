@@ -10,11 +10,11 @@ use crate::json::{Object, Value};
 use crate::schema::table::{ListType, Message};
 
 /// The fields of `object`, a configuration of type `message`.
-pub fn field_set<'t>(message: &'static Message, object: &'t Object) -> FieldSet<'t> {
+pub fn field_set<'t>(message: &Message, object: &'t Object) -> FieldSet<'t> {
     members(Type::of_message(message), object)
 }
 
-fn members<'t>(of: Type, object: &'t Object) -> FieldSet<'t> {
+fn members<'t>(of: Type<'_>, object: &'t Object) -> FieldSet<'t> {
     let nodes = object.iter().filter_map(|(name, value)| {
         let element = Element::field(name);
         let is_declared = of.declares(&element);
@@ -26,7 +26,7 @@ fn members<'t>(of: Type, object: &'t Object) -> FieldSet<'t> {
 }
 
 /// Whether a value is a leaf, and what lies below it.
-fn collect<'t>(of: Type, value: &'t Value) -> (bool, FieldSet<'t>) {
+fn collect<'t>(of: Type<'_>, value: &'t Value) -> (bool, FieldSet<'t>) {
     match (of.for_value(value), value) {
         (Type::Scalar(_), _)
         | (Type::Struct { atomic: true, .. } | Type::Map { atomic: true, .. }, _)
@@ -57,18 +57,18 @@ fn collect<'t>(of: Type, value: &'t Value) -> (bool, FieldSet<'t>) {
 }
 
 /// What is without a schema stays so below.
-fn of_members(of: Type, granular: Type) -> Type {
+fn of_members<'s>(of: Type<'s>, granular: Type<'s>) -> Type<'s> {
     if matches!(of, Type::Deduced) { Type::Deduced } else { granular }
 }
 
 /// The set together with the declared fields that lead to its members: `.a.b.c` brings `.a` if the schema declares
 /// it, but not `.a.b` if that is the key of a map.
-pub fn with_named_fields<'t>(of: Type, mut set: FieldSet<'t>) -> FieldSet<'t> {
+pub fn with_named_fields<'t>(of: Type<'_>, mut set: FieldSet<'t>) -> FieldSet<'t> {
     name_fields(of, &mut set);
     set
 }
 
-fn name_fields(of: Type, set: &mut FieldSet<'_>) {
+fn name_fields(of: Type<'_>, set: &mut FieldSet<'_>) {
     for (element, member, below) in set.steps_mut() {
         if !below.is_empty() {
             *member |= of.declares(element);

@@ -16,7 +16,7 @@ use std::cmp::Ordering;
 use super::typed::{Members, Type, below, item_element};
 use crate::field::{Element, FieldSet, Node};
 use crate::json::{Object, Value};
-use crate::schema::table::{Kind, ListType, Message};
+use crate::schema::table::{Kind, ListType, Message, Unknown};
 
 static NOTHING: Value = Value::Null;
 
@@ -54,7 +54,7 @@ impl<'t> Comparison<'t> {
 
 /// Compares two objects of type `message`, leaving out the paths of `skip` and all below them.
 pub fn compare<'t>(
-    message: &'static Message,
+    message: &Message,
     old: &'t Object,
     new: &'t Object,
     skip: &FieldSet<'_>,
@@ -111,7 +111,7 @@ impl<'t> Found<'t> {
     fn step(
         &mut self,
         element: impl Fn() -> Element<'t>,
-        of: Type,
+        of: Type<'_>,
         (old, new): (Option<&'t Value>, Option<&'t Value>),
         skip: Option<&FieldSet<'_>>,
     ) {
@@ -173,7 +173,7 @@ fn in_order(object: Option<&Object>) -> Vec<(&str, &Value)> {
 
 /// Compares two values that are not equal.
 fn differing<'t>(
-    of: Type,
+    of: Type<'_>,
     old: &'t Value,
     new: &'t Value,
     skip: Option<&FieldSet<'_>>,
@@ -213,7 +213,7 @@ fn differing<'t>(
                 return Own::Modified;
             }
             let value = match of {
-                Type::Map { value, .. } => Type::of_map_value(value),
+                Type::Map { value, .. } => Type::of_kind(value),
                 _ => Type::Deduced,
             };
             maps(value, old, new, skip, found);
@@ -235,7 +235,7 @@ fn is_empty(object: Option<&Object>) -> bool {
 }
 
 fn structs<'t>(
-    message: &'static Message,
+    message: &Message,
     old: Option<&'t Object>,
     new: Option<&'t Object>,
     skip: Option<&FieldSet<'_>>,
@@ -244,15 +244,26 @@ fn structs<'t>(
     let sorted = |object: Option<&'t Object>| {
         object.map(|object| Members::new(message, object).sorted()).unwrap_or_default()
     };
+    let (before, after) = (old, new);
     let (old, new) = (sorted(old), sorted(new));
     zip(old.into_iter(), new.into_iter(), |at, pair| {
         let field = &message.fields[usize::from(at)];
-        found.step(|| Element::field(field.name), Type::of_field(field), pair, skip);
+        found.step(|| Element::Field(field.name.clone()), Type::of_field(field), pair, skip);
     });
+    if message.unknown == Unknown::Preserve {
+        let unknown = |object: Option<&'t Object>| {
+            let mut members = in_order(object);
+            members.retain(|(name, _)| message.position(name.as_bytes()).is_none());
+            members
+        };
+        zip(unknown(before).into_iter(), unknown(after).into_iter(), |name, pair| {
+            found.step(|| Element::field(name), Type::Deduced, pair, skip);
+        });
+    }
 }
 
 fn maps<'t>(
-    value: Type,
+    value: Type<'_>,
     old: Option<&'t Object>,
     new: Option<&'t Object>,
     skip: Option<&FieldSet<'_>>,
@@ -287,7 +298,7 @@ fn zip<'t, K: Copy + Ord>(
 
 /// The elements of a list by their steps, ascending; equal steps keep the order of the list. Elements that have no
 /// step of their own are left out: nobody can own them.
-fn indexed<'t>(item: Kind, list: ListType, values: &'t [Value]) -> Vec<(Element<'t>, &'t Value)> {
+fn indexed<'t>(item: &Kind, list: &ListType, values: &'t [Value]) -> Vec<(Element<'t>, &'t Value)> {
     let mut items: Vec<_> = values
         .iter()
         .filter_map(|value| item_element(item, list, value).ok().map(|element| (element, value)))
@@ -308,8 +319,8 @@ fn take_run<'s, 't>(items: &mut &'s [(Element<'t>, &'t Value)]) -> &'s [(Element
 }
 
 fn lists<'t>(
-    item: Kind,
-    list: ListType,
+    item: &Kind,
+    list: &ListType,
     old: &'t [Value],
     new: &'t [Value],
     skip: Option<&FieldSet<'_>>,
@@ -353,9 +364,9 @@ fn lists<'t>(
 }
 
 /// All paths below a value that the other side does not have.
-fn present<'t>(of: Type, value: &'t Value, skip: Option<&FieldSet<'_>>) -> Vec<Node<'t>> {
+fn present<'t>(of: Type<'_>, value: &'t Value, skip: Option<&FieldSet<'_>>) -> Vec<Node<'t>> {
     let mut nodes = Vec::new();
-    let mut push = |element: Element<'t>, of: Type, value: &'t Value| {
+    let mut push = |element: Element<'t>, of: Type<'_>, value: &'t Value| {
         if let Some(node) = skip.and_then(|skip| skip.get(&element))
             && node.member
         {
@@ -368,12 +379,19 @@ fn present<'t>(of: Type, value: &'t Value, skip: Option<&FieldSet<'_>>) -> Vec<N
         (Type::Struct { message, atomic: false }, Value::Object(object)) => {
             for (at, value) in Members::new(message, object).sorted() {
                 let field = &message.fields[usize::from(at)];
-                push(Element::field(field.name), Type::of_field(field), value);
+                push(Element::Field(field.name.clone()), Type::of_field(field), value);
+            }
+            if message.unknown == Unknown::Preserve {
+                for (name, value) in
+                    object.iter().filter(|(name, _)| message.position(name.as_bytes()).is_none())
+                {
+                    push(Element::field(name), Type::Deduced, value);
+                }
             }
         }
         (Type::Map { value: of, atomic: false }, Value::Object(object)) => {
             for (name, value) in object.iter() {
-                push(Element::field(name), Type::of_map_value(of), value);
+                push(Element::field(name), Type::of_kind(of), value);
             }
         }
         (Type::List { list: ListType::Atomic, .. }, _) => {}

@@ -56,7 +56,7 @@ impl Applied {
     ///
     /// # Errors
     /// As [`conform`](crate::schema::conform::conform).
-    pub fn conformed(self, message: &'static Message, known: &Object) -> Result<Object, DecodeError> {
+    pub fn conformed(self, message: &Message, known: &Object) -> Result<Object, DecodeError> {
         let mut object = conform_changes(message, self.object.into(), known)?.object;
         if self.is_too_deep {
             return Err(DecodeError { message: CompactError::Depth.to_string(), path: String::new() });
@@ -200,7 +200,7 @@ fn prune(versions: &Versions<'_>, merged: Object, managed: &Managed<'_>, last: &
 }
 
 /// `whole` without what `pruned` lacks and nobody owns.
-fn add_back(message: &'static Message, whole: &Object, pruned: &Object, owned: FieldSet<'_>) -> Object {
+fn add_back(message: &Message, whole: &Object, pruned: &Object, owned: FieldSet<'_>) -> Object {
     let of = Type::of_message(message);
     let kept = with_named_fields(of, field_set(message, pruned)).union(with_named_fields(of, owned));
     let gone = with_named_fields(of, field_set(message, whole)).difference(&kept);

@@ -170,7 +170,7 @@ impl<'t> Entry<'t> {
 
     /// Whether it surely is as the schema of `message` has it now ([`reconcile`](super::reconcile::reconcile) would leave
     /// it alone).
-    pub fn is_current(&self, message: &'static Message) -> bool {
+    pub fn is_current(&self, message: &Message) -> bool {
         self.text().and_then(|text| text::is_current(text, self.manager.operation, message)) == Some(true)
     }
 

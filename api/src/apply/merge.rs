@@ -20,14 +20,14 @@ use crate::schema::table::{Kind, ListType, Message};
 /// # Errors
 /// Elements of lists that cannot be told apart. The configuration was checked before, so it is the object that has
 /// them.
-pub fn merge(message: &'static Message, live: &Object, config: &Object) -> Result<Object, TypeError> {
+pub fn merge(message: &Message, live: &Object, config: &Object) -> Result<Object, TypeError> {
     let mut merged = live.clone();
     members(Type::of_message(message), &mut merged, config)?;
     Ok(merged)
 }
 
 /// Lays `config` over one value, in place: what stays as it is is not touched.
-fn lay(of: Type, live: &mut Value, config: &Value) -> Result<(), TypeError> {
+fn lay(of: Type<'_>, live: &mut Value, config: &Value) -> Result<(), TypeError> {
     match of.for_value(config) {
         Type::Scalar(_)
         | Type::Struct { atomic: true, .. }
@@ -67,7 +67,7 @@ fn lay(of: Type, live: &mut Value, config: &Value) -> Result<(), TypeError> {
 }
 
 /// Whether the live value is what it would be with `config` laid over it. The answer may be no where it is.
-fn says_nothing_new(of: Type, live: &Value, config: &Value) -> bool {
+fn says_nothing_new(of: Type<'_>, live: &Value, config: &Value) -> bool {
     match (of.for_value(config), live, config) {
         (
             Type::Struct { atomic: false, .. } | Type::Map { atomic: false, .. },
@@ -84,7 +84,9 @@ fn says_nothing_new(of: Type, live: &Value, config: &Value) -> bool {
                 }
             })
         }
-        (Type::List { item, list }, Value::Array(live), Value::Array(config)) if list != ListType::Atomic => {
+        (Type::List { item, list }, Value::Array(live), Value::Array(config))
+            if *list != ListType::Atomic =>
+        {
             let of = Type::of_kind(item);
             live.len() == config.len()
                 && live.iter().zip(config).all(|(live, config)| {
@@ -102,7 +104,7 @@ fn replace(live: &mut Value, config: &Value) {
     }
 }
 
-fn members(of: Type, live: &mut Object, config: &Object) -> Result<(), TypeError> {
+fn members(of: Type<'_>, live: &mut Object, config: &Object) -> Result<(), TypeError> {
     let mut places = Places::of(live);
     for (name, value) in config.members() {
         let Some(at) = places.find(live, name) else {
@@ -150,7 +152,7 @@ impl Places {
 /// An element of a list: its step and its value.
 type Item<'v> = (Element<'v>, &'v Value);
 
-fn indexed<'v>(item: Kind, list: ListType, values: &'v [Value]) -> Result<Vec<Item<'v>>, TypeError> {
+fn indexed<'v>(item: &Kind, list: &ListType, values: &'v [Value]) -> Result<Vec<Item<'v>>, TypeError> {
     values
         .iter()
         .enumerate()
@@ -173,7 +175,7 @@ enum Source {
 }
 
 /// Merges the elements of two lists.
-fn items(item: Kind, list: ListType, live: &mut Vec<Value>, config: &[Value]) -> Result<(), TypeError> {
+fn items(item: &Kind, list: &ListType, live: &mut Vec<Value>, config: &[Value]) -> Result<(), TypeError> {
     let of = Type::of_kind(item);
     let lay_one = |live: &mut Value, config: &Value| {
         let within = |error: TypeError| match item_element(item, list, config) {
@@ -297,17 +299,17 @@ impl Positions<'_, '_> {
 }
 
 /// Takes the members of `fields` out of `object`. Structs, maps and lists of which nothing is left become `null`.
-pub fn remove(message: &'static Message, object: &Object, fields: &FieldSet<'_>) -> Object {
+pub fn remove(message: &Message, object: &Object, fields: &FieldSet<'_>) -> Object {
     without_members(Type::of_message(message), object, fields).unwrap_or_default()
 }
 
-fn without(of: Type, value: &Value, fields: &FieldSet<'_>) -> Value {
+fn without(of: Type<'_>, value: &Value, fields: &FieldSet<'_>) -> Value {
     match (of.for_value(value), value) {
         (Type::Scalar(_), _) => value.clone(),
         (Type::Struct { atomic: false, .. } | Type::Map { atomic: false, .. }, Value::Object(object)) => {
             without_members(of, object, fields).map_or(Value::Null, Value::Object)
         }
-        (Type::List { item, list }, Value::Array(values)) if list != ListType::Atomic => {
+        (Type::List { item, list }, Value::Array(values)) if *list != ListType::Atomic => {
             let of = Type::of_kind(item);
             let mut kept = Vec::with_capacity(values.len());
             for value in values {
@@ -327,7 +329,7 @@ fn without(of: Type, value: &Value, fields: &FieldSet<'_>) -> Value {
     }
 }
 
-fn without_members(of: Type, object: &Object, fields: &FieldSet<'_>) -> Option<Object> {
+fn without_members(of: Type<'_>, object: &Object, fields: &FieldSet<'_>) -> Option<Object> {
     let mut kept: Vec<(Key, Value)> = Vec::with_capacity(object.len());
     for (name, value) in object.members() {
         let element = Element::Field(Cow::Borrowed(&**name));

@@ -148,7 +148,7 @@ fn plainly(of: Type, live: Option<&Value>, config: &Value) -> Result<Value, Type
             }
             Ok(made.into())
         }
-        Type::List { item, list } if list != ListType::Atomic => {
+        Type::List { item, list } if *list != ListType::Atomic => {
             let (live, over) = (live.as_array().unwrap_or_default(), config.as_array().unwrap_or_default());
             if live.is_empty() && over.is_empty() {
                 return Ok(config.clone());

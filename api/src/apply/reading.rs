@@ -18,14 +18,14 @@ use crate::schema::table::Message;
 
 /// The tree of `text`, an object of type `message`, as [`json::parse`](crate::json::parse) reads it; `None` for anything
 /// unusual.
-pub fn read(message: &'static Message, text: &[u8]) -> Option<Object> {
+pub fn read(message: &Message, text: &[u8]) -> Option<Object> {
     let mut cursor = Cursor::new(text)?;
     let object = fields(&mut cursor, message)?;
     cursor.is_at_end().then_some(object)
 }
 
 /// The members of a struct.
-fn fields(cursor: &mut Cursor<'_>, message: &'static Message) -> Option<Object> {
+fn fields(cursor: &mut Cursor<'_>, message: &Message) -> Option<Object> {
     let mut members: Vec<(Key, Value)> = Vec::new();
     let mut seen: SmallVec<[u64; 2]> = SmallVec::from_elem(0, message.fields.len().div_ceil(64));
     let mut more = cursor.enter(b'{', b'}')?;
@@ -40,14 +40,14 @@ fn fields(cursor: &mut Cursor<'_>, message: &'static Message) -> Option<Object> 
         }
         seen[word] |= bit;
         let field = &message.fields[at];
-        members.push((Key::Borrowed(field.name), value(cursor, Type::of_field(field))?));
+        members.push((field.name.clone(), value(cursor, Type::of_field(field))?));
         more = cursor.more(b'}')?;
     }
     Some(members.into_iter().collect())
 }
 
 /// The members of a map.
-fn members(cursor: &mut Cursor<'_>, of: Type) -> Option<Object> {
+fn members(cursor: &mut Cursor<'_>, of: Type<'_>) -> Option<Object> {
     let mut members: Vec<(Key, Value)> = Vec::new();
     let mut is_ascending = true;
     let mut more = cursor.enter(b'{', b'}')?;
@@ -67,7 +67,7 @@ fn members(cursor: &mut Cursor<'_>, of: Type) -> Option<Object> {
     Some(members.into_iter().collect())
 }
 
-fn items(cursor: &mut Cursor<'_>, of: Type) -> Option<Vec<Value>> {
+fn items(cursor: &mut Cursor<'_>, of: Type<'_>) -> Option<Vec<Value>> {
     let mut items = Vec::new();
     let mut more = cursor.enter(b'[', b']')?;
     while more {
@@ -78,12 +78,12 @@ fn items(cursor: &mut Cursor<'_>, of: Type) -> Option<Vec<Value>> {
 }
 
 /// A value where one of type `of` should be, whatever it is: the type only says which names there are below.
-fn value(cursor: &mut Cursor<'_>, of: Type) -> Option<Value> {
+fn value(cursor: &mut Cursor<'_>, of: Type<'_>) -> Option<Value> {
     Some(match cursor.peek() {
         b'"' => Value::String(cursor.string()?.into_owned()),
         b'{' => Value::Object(match of {
             Type::Struct { message, .. } => fields(cursor, message)?,
-            Type::Map { value, .. } => members(cursor, Type::of_map_value(value))?,
+            Type::Map { value, .. } => members(cursor, Type::of_kind(value))?,
             _ => members(cursor, Type::Deduced)?,
         }),
         b'[' => Value::Array(match of {
@@ -107,7 +107,7 @@ mod tests {
     use crate::testing::Random;
 
     /// Reads a text both ways and says whether this one was enough.
-    fn check(message: &'static Message, text: &[u8]) -> bool {
+    fn check(message: &Message, text: &[u8]) -> bool {
         let Some(object) = read(message, text) else { return false };
         let (value, duplicates) = parse_reporting_duplicates(text).unwrap();
         assert_eq!((Value::Object(object), duplicates), (value, Vec::new()));

@@ -14,7 +14,7 @@ use crate::schema::table::{ListType, Message};
 
 /// `set` as the schema of `message` has it now, for an object that looks like `live`.
 pub fn reconcile<'t>(
-    message: &'static Message,
+    message: &Message,
     operation: Operation,
     set: FieldSet<'t>,
     live: &'t Object,
@@ -28,7 +28,7 @@ pub fn reconcile<'t>(
 }
 
 /// Whether something at `node` or below it is owned in a way that the schema no longer has.
-fn is_outdated(of: Option<Type>, operation: Operation, node: &Node<'_>) -> bool {
+fn is_outdated(of: Option<Type<'_>>, operation: Operation, node: &Node<'_>) -> bool {
     let Some(of) = of else { return false };
     let mut children = node.children.nodes().iter();
     shape(of, operation, node) != Shape::AsItIs
@@ -44,7 +44,7 @@ enum Shape {
     Expand,
 }
 
-fn shape(of: Type, operation: Operation, node: &Node<'_>) -> Shape {
+fn shape(of: Type<'_>, operation: Operation, node: &Node<'_>) -> Shape {
     let has_parts = !node.children.is_empty();
     match of {
         Type::Struct { atomic: true, .. }
@@ -67,7 +67,7 @@ fn shape(of: Type, operation: Operation, node: &Node<'_>) -> Shape {
 }
 
 fn below<'t>(
-    of: Type,
+    of: Type<'_>,
     operation: Operation,
     set: &FieldSet<'t>,
     live: Option<&FieldSet<'t>>,

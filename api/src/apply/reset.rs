@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use super::compare::Comparison;
 use crate::field::{Element, FieldSet, Node};
 use crate::schema::registry::Resource;
+use crate::schema::table::Text;
 use crate::strategy::Endpoint;
 
 /// What says which object it is, or what the system keeps about it.
@@ -62,20 +63,22 @@ impl Reset {
     /// Of `endpoint` of `resource`.
     pub fn of(resource: &Resource, endpoint: Endpoint) -> Reset {
         let status = resource.table.status.as_ref();
-        let (paths, only): (&'static [&'static str], Option<&'static [&'static [&'static str]]>) =
-            match endpoint {
-                Endpoint::Main => (status.map_or(&[], |status| status.reset_by_main), None),
-                Endpoint::Status => (status.map_or(&[], |status| status.reset_by_status), None),
-                Endpoint::Finalize => (&BY_FINALIZE, None),
-                Endpoint::Approval => (&BY_APPROVAL, None),
-                Endpoint::EphemeralContainers => (&[], Some(&EPHEMERAL)),
-                Endpoint::Resize => (&[], Some(&RESIZED)),
-                Endpoint::Scale | Endpoint::Binding => (&[], None),
-            };
+        let declared = |paths: &[Text]| {
+            let paths: Vec<&str> = paths.iter().map(|path| &**path).collect();
+            FieldSet::of_fields(&paths).into_owned()
+        };
+        let (set, only): (FieldSet<'static>, Option<&'static [&'static [&'static str]]>) = match endpoint {
+            Endpoint::Main => (status.map_or_else(FieldSet::new, |s| declared(&s.reset_by_main)), None),
+            Endpoint::Status => (status.map_or_else(FieldSet::new, |s| declared(&s.reset_by_status)), None),
+            Endpoint::Finalize => (FieldSet::of_fields(&BY_FINALIZE), None),
+            Endpoint::Approval => (FieldSet::of_fields(&BY_APPROVAL), None),
+            Endpoint::EphemeralContainers => (FieldSet::new(), Some(&EPHEMERAL)),
+            Endpoint::Resize => (FieldSet::new(), Some(&RESIZED)),
+            Endpoint::Scale | Endpoint::Binding => (FieldSet::new(), None),
+        };
         let mut skipped = Cow::Borrowed(&*OWNED_BY_NOBODY);
-        if !paths.is_empty() {
-            let with = OWNED_BY_NOBODY.clone().union(FieldSet::of_fields(paths));
-            skipped = Cow::Owned(with);
+        if !set.is_empty() {
+            skipped = Cow::Owned(OWNED_BY_NOBODY.clone().union(set));
         }
         Reset { skipped, only }
     }

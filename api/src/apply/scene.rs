@@ -23,8 +23,8 @@ impl Scene {
         self.registry.resource(self.group, "v1", self.plural).unwrap()
     }
 
-    pub fn message(&self) -> &'static Message {
-        self.resource().table.message
+    pub fn message(&self) -> &Message {
+        &self.resource().table.message
     }
 
     pub fn versions(&self) -> Versions<'_> {

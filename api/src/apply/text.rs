@@ -99,12 +99,12 @@ fn step_kind(step: Text<'_>) -> Option<u8> {
 
 /// Whether a set stays as it is under [`reconcile`](super::reconcile::reconcile): nothing is owned in part that the
 /// schema of `message` has as one, and no applier owns as one what has parts.
-pub(super) fn is_current(text: &str, operation: Operation, message: &'static Message) -> Option<bool> {
+pub(super) fn is_current(text: &str, operation: Operation, message: &Message) -> Option<bool> {
     parts_are_granular(&mut Scan::new(text.as_bytes()), operation, Type::of_message(message), 0)
 }
 
 /// Looks at the steps below a value of type `of`, which is not owned as one if there are any.
-fn parts_are_granular(scan: &mut Scan<'_>, operation: Operation, of: Type, depth: usize) -> Option<bool> {
+fn parts_are_granular(scan: &mut Scan<'_>, operation: Operation, of: Type<'_>, depth: usize) -> Option<bool> {
     if depth > NESTING_MAX || !scan.take(b'{') {
         return None;
     }
@@ -142,11 +142,11 @@ fn parts_are_granular(scan: &mut Scan<'_>, operation: Operation, of: Type, depth
     scan.take(b'}').then_some(true)
 }
 
-fn is_granular_list(of: Type) -> bool {
+fn is_granular_list(of: Type<'_>) -> bool {
     matches!(of, Type::List { list: ListType::Set | ListType::Map(_), .. })
 }
 
-fn is_atomic(of: Type) -> bool {
+fn is_atomic(of: Type<'_>) -> bool {
     match of {
         Type::Struct { atomic, .. } | Type::Map { atomic, .. } => atomic,
         Type::List { list, .. } => matches!(list, ListType::Atomic),
@@ -155,7 +155,7 @@ fn is_atomic(of: Type) -> bool {
 }
 
 /// The type that a step leads to, if the schema knows it.
-fn step_type(of: Type, kind: u8, step: Text<'_>) -> Option<Option<Type>> {
+fn step_type<'s>(of: Type<'s>, kind: u8, step: Text<'_>) -> Option<Option<Type<'s>>> {
     let element = match (kind, of) {
         (b'f', Type::Struct { message, .. }) => {
             let name = Text { raw: &step.raw[2..], ..step }.unescaped()?;

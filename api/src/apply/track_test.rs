@@ -77,7 +77,7 @@ struct Drawn {
 }
 
 impl Drawn {
-    fn object(&self, message: &'static Message) -> Object {
+    fn object(&self, message: &Message) -> Object {
         let given = |list: &[u8], write: &dyn Fn(usize, u8) -> String| -> String {
             let given = list.iter().enumerate().filter(|(_, value)| **value > 0);
             given.map(|(at, value)| write(at, *value)).collect::<Vec<_>>().join(",")

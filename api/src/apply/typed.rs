@@ -1,52 +1,43 @@
 //! The schema as ownership sees it: what a value is made of, and how the elements of a list are told apart.
 //!
-//! A [`Type`] is a view of the schema tables: a struct with its fields, a map, a list with its way of merging, a
-//! scalar, or something without a schema, whose type is deduced from the value (maps granular, lists atomic).
+//! A [`Type`] is a view of a [`Kind`]: a struct with its fields, a map, a list with its way of merging, a scalar, or
+//! something without a schema, whose type is deduced from the value (maps granular, lists atomic).
 //! Structs, maps and lists are granular (owned part by part) or atomic (owned as one). Source: semantics §7.1.
 
 use std::borrow::Cow;
 
 use crate::field::{Element, FieldSet, Scalar};
 use crate::json::{self, Object, Value};
-use crate::schema::table::{Field, Kind, ListType, Message, Shape};
+use crate::schema::table::{Field, Kind, ListType, Message, Slice, Text, Unknown};
 
 /// What a value is made of.
 #[derive(Clone, Copy, Debug)]
-pub enum Type {
+pub enum Type<'s> {
     /// One value that is owned as one.
     Scalar(Primitive),
     /// Named fields.
     Struct {
         /// The fields.
-        message: &'static Message,
+        message: &'s Message,
         /// Owned as one.
         atomic: bool,
     },
     /// Any names, one type.
     Map {
         /// Type of the values.
-        value: MapValue,
+        value: &'s Kind,
         /// Owned as one.
         atomic: bool,
     },
     /// A list.
     List {
         /// Type of the elements.
-        item: Kind,
+        item: &'s Kind,
         /// How it merges.
-        list: ListType,
+        list: &'s ListType,
     },
     /// Without a schema.
     Deduced,
-}
-
-/// The type of a map's values.
-#[derive(Clone, Copy, Debug)]
-pub enum MapValue {
-    /// One value of this kind.
-    One(Kind),
-    /// An atomic list of such values.
-    List(Kind),
 }
 
 /// What an applied scalar must be.
@@ -62,34 +53,35 @@ pub enum Primitive {
     Any,
 }
 
-impl Type {
+/// What is without a schema.
+const ANY: &Kind = &Kind::Json;
+
+impl<'s> Type<'s> {
     /// The type of an object.
-    pub fn of_message(message: &'static Message) -> Type {
+    pub fn of_message(message: &'s Message) -> Self {
         Type::Struct { message, atomic: message.atomic }
     }
 
     /// The type of a field's whole value.
-    pub fn of_field(field: &'static Field) -> Type {
-        match field.shape {
-            Shape::Single => match Type::of_kind(field.kind) {
-                // The field has the last word on its struct.
-                Type::Struct { message, .. } => Type::Struct { message, atomic: field.atomic },
-                other => other,
-            },
-            Shape::List | Shape::WrappedList => Type::List { item: field.kind, list: field.list },
-            Shape::Map => Type::Map { value: MapValue::One(field.kind), atomic: field.atomic },
-            Shape::MapOfLists => Type::Map { value: MapValue::List(field.kind), atomic: field.atomic },
+    #[inline]
+    pub fn of_field(field: &'s Field) -> Self {
+        match Type::of_kind(&field.kind) {
+            // The field has the last word on its struct.
+            Type::Struct { message, .. } => Type::Struct { message, atomic: field.atomic },
+            other => other,
         }
     }
 
     /// The type of one value, as elements of lists and maps are.
-    pub fn of_kind(kind: Kind) -> Type {
+    pub fn of_kind(kind: &'s Kind) -> Self {
         match kind {
             Kind::Bool => Type::Scalar(Primitive::Boolean),
             Kind::Int32 | Kind::Int64 | Kind::Double => Type::Scalar(Primitive::Numeric),
             Kind::String | Kind::Bytes | Kind::Duration => Type::Scalar(Primitive::Text),
             Kind::Time | Kind::MicroTime | Kind::Quantity | Kind::IntOrString => Type::Scalar(Primitive::Any),
             Kind::Message(message) => Type::of_message(message),
+            Kind::List(list) => Type::List { item: &list.item.kind, list: &list.merge },
+            Kind::Map(map) => Type::Map { value: &map.value.kind, atomic: map.atomic },
             Kind::RawExtension
             | Kind::FieldsV1
             | Kind::Json
@@ -99,21 +91,11 @@ impl Type {
         }
     }
 
-    /// The type of the values of a map.
-    pub fn of_map_value(value: MapValue) -> Type {
-        match value {
-            MapValue::One(kind) => Type::of_kind(kind),
-            MapValue::List(item) => Type::List { item, list: ListType::Atomic },
-        }
-    }
-
     /// The type without its schema, where it has none, as the value shows it.
-    pub fn for_value(self, value: &Value) -> Type {
+    pub fn for_value(self, value: &Value) -> Self {
         match (self, value) {
-            (Type::Deduced, Value::Object(_)) => {
-                Type::Map { value: MapValue::One(Kind::Json), atomic: false }
-            }
-            (Type::Deduced, Value::Array(_)) => Type::List { item: Kind::Json, list: ListType::Atomic },
+            (Type::Deduced, Value::Object(_)) => Type::Map { value: ANY, atomic: false },
+            (Type::Deduced, Value::Array(_)) => Type::List { item: ANY, list: &ListType::Atomic },
             (Type::Deduced, Value::Null) => Type::Deduced,
             (Type::Deduced, _) => Type::Scalar(Primitive::Any),
             (known, _) => known,
@@ -121,10 +103,13 @@ impl Type {
     }
 
     /// The type one step further in, as far as the schema tells without a value.
-    pub fn step(self, element: &Element<'_>) -> Option<Type> {
+    pub fn step(self, element: &Element<'_>) -> Option<Self> {
         match (self, element) {
-            (Type::Struct { message, .. }, Element::Field(name)) => message.field(name).map(Type::of_field),
-            (Type::Map { value, .. }, Element::Field(_)) => Some(Type::of_map_value(value)),
+            (Type::Struct { message, .. }, Element::Field(name)) => match message.field(name) {
+                Some(field) => Some(Type::of_field(field)),
+                None => (message.unknown == Unknown::Preserve).then_some(Type::Deduced),
+            },
+            (Type::Map { value, .. }, Element::Field(_)) => Some(Type::of_kind(value)),
             (Type::List { item, .. }, Element::Key(_) | Element::Value(_)) => Some(Type::of_kind(item)),
             (Type::Deduced, _) => Some(Type::Deduced),
             _ => None,
@@ -153,7 +138,7 @@ pub enum KeyError {
     )]
     NoKey {
         /// The keys.
-        keys: &'static [&'static str],
+        keys: Slice<Text>,
     },
     /// An object in a set.
     #[error("associative list without keys has an element that's a map type")]
@@ -172,7 +157,7 @@ pub enum KeyError {
 /// The step that leads to an element of a list.
 ///
 /// Keys that the element leaves out are completed from the schema's defaults.
-pub fn item_element<'t>(item: Kind, list: ListType, value: &'t Value) -> Result<Element<'t>, KeyError> {
+pub fn item_element<'t>(item: &Kind, list: &ListType, value: &'t Value) -> Result<Element<'t>, KeyError> {
     match list {
         ListType::Atomic => Err(KeyError::Atomic),
         ListType::Set => match value {
@@ -188,17 +173,17 @@ pub fn item_element<'t>(item: Kind, list: ListType, value: &'t Value) -> Result<
                 _ => return Err(KeyError::NotAMap),
             };
             let mut found = Vec::with_capacity(keys.len());
-            for &key in keys {
+            for key in &**keys {
                 let value = match members.get(key) {
                     Some(value) => Some(Scalar::of(value)),
                     None => key_default(item, key),
                 };
                 if let Some(value) = value {
-                    found.push((Cow::Borrowed(key), value));
+                    found.push((key.clone(), value));
                 }
             }
             if found.is_empty() {
-                return Err(KeyError::NoKey { keys });
+                return Err(KeyError::NoKey { keys: keys.clone() });
             }
             if !found.is_sorted_by(|(a, _), (b, _)| a <= b) {
                 found.sort_by(|(a, _), (b, _)| a.cmp(b));
@@ -209,7 +194,7 @@ pub fn item_element<'t>(item: Kind, list: ListType, value: &'t Value) -> Result<
 }
 
 /// Whether two elements of a list lead to the same step; not so where one of them leads to none. Makes no step.
-pub fn same_item(item: Kind, list: ListType, a: &Value, b: &Value) -> bool {
+pub fn same_item(item: &Kind, list: &ListType, a: &Value, b: &Value) -> bool {
     match list {
         ListType::Atomic => false,
         ListType::Set => match (a, b) {
@@ -234,9 +219,9 @@ pub fn same_item(item: Kind, list: ListType, a: &Value, b: &Value) -> bool {
     }
 }
 
-fn key_default(item: Kind, key: &str) -> Option<Scalar<'static>> {
+fn key_default(item: &Kind, key: &str) -> Option<Scalar<'static>> {
     let Kind::Message(message) = item else { return None };
-    let text = message.field(key)?.default?;
+    let text = message.field(key)?.default.as_ref()?;
     match json::parse(text.as_bytes()).ok()? {
         Value::String(text) => Some(Scalar::Text(Cow::Owned(text))),
         Value::Int(n) => Some(Scalar::Int(n)),
@@ -246,20 +231,20 @@ fn key_default(item: Kind, key: &str) -> Option<Scalar<'static>> {
 }
 
 /// The members of a struct in schema order, with their fields; members that the schema does not know are left out.
-pub struct Members<'m> {
-    message: &'static Message,
+pub struct Members<'s, 'm> {
+    message: &'s Message,
     object: &'m Object,
 }
 
-impl<'m> Members<'m> {
+impl<'s, 'm> Members<'s, 'm> {
     /// The members of `object`, which is a struct of type `message`.
-    pub fn new(message: &'static Message, object: &'m Object) -> Self {
+    pub fn new(message: &'s Message, object: &'m Object) -> Self {
         Members { message, object }
     }
 
     /// Positions of fields and the values there, ascending.
     pub fn sorted(&self) -> smallvec::SmallVec<[(u16, &'m Value); 24]> {
-        let fields = self.message.fields;
+        let fields = &*self.message.fields;
         let mut found = smallvec::SmallVec::with_capacity(self.object.len());
         let mut next = 0;
         let mut ascending = true;
@@ -301,10 +286,12 @@ mod tests {
     #[test]
     fn elements_are_told_apart_as_the_list_says() {
         let item = |name: &str| {
-            Kind::Message(builtin::message(&KUBERNETES, &format!("api.core.v1.{name}")).unwrap())
+            Kind::Message(builtin::message(&KUBERNETES, &format!("api.core.v1.{name}")).unwrap().into())
         };
-        const PORT: ListType = ListType::Map(&["protocol", "containerPort"]);
-        const OPTIONAL: ListType = ListType::Map(&["hostIP", "name"]);
+        const PORT: ListType =
+            ListType::Map(Cow::Borrowed(&[Cow::Borrowed("protocol"), Cow::Borrowed("containerPort")]));
+        const OPTIONAL: ListType =
+            ListType::Map(Cow::Borrowed(&[Cow::Borrowed("hostIP"), Cow::Borrowed("name")]));
         for (item, list, value, want) in [
             // Sorted by name, completed from defaults.
             (item("ContainerPort"), PORT, r#"{"containerPort":80}"#, r#"[containerPort=80,protocol="TCP"]"#),
@@ -336,7 +323,7 @@ mod tests {
         ] {
             let value = parse(value.as_bytes()).unwrap();
             let said =
-                item_element(item, list, &value).map_or_else(|error| error.to_string(), |e| e.to_string());
+                item_element(&item, &list, &value).map_or_else(|error| error.to_string(), |e| e.to_string());
             assert_eq!(said, want);
         }
     }

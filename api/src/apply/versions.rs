@@ -16,7 +16,7 @@ pub struct Version<'r> {
     /// Group and version.
     pub api_version: &'r str,
     /// The type.
-    pub message: &'static Message,
+    pub message: &'r Message,
     /// The resource; `None` for the body of a subresource.
     resource: Option<&'r Resource>,
 }
@@ -35,20 +35,20 @@ impl<'r> Versions<'r> {
     pub fn of(registry: &'r Registry, resource: &'r Resource) -> Self {
         let own = Version {
             api_version: &resource.api_version,
-            message: resource.table.message,
+            message: &resource.table.message,
             resource: Some(resource),
         };
         Versions { registry, naming: registry.naming(), own }
     }
 
     /// The one version there is of the body of a subresource.
-    pub fn of_body(registry: &'r Registry, api_version: &'r str, message: &'static Message) -> Self {
+    pub fn of_body(registry: &'r Registry, api_version: &'r str, message: &'r Message) -> Self {
         let own = Version { api_version, message, resource: None };
         Versions { registry, naming: registry.naming(), own }
     }
 
     /// The type in the version of the request.
-    pub fn message(&self) -> &'static Message {
+    pub fn message(&self) -> &'r Message {
         self.own.message
     }
 
@@ -59,12 +59,12 @@ impl<'r> Versions<'r> {
         }
         let resource = self.own.resource?;
         let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
-        let other = self.registry.by_kind(group, version, resource.table.kind)?;
+        let other = self.registry.by_kind(group, version, &resource.table.kind)?;
         let home =
             |resource: &'r Resource| resource.storage.as_ref().map(|storage| storage.key_prefix.as_str());
         (home(other) == home(resource)).then_some(Version {
             api_version: &other.api_version,
-            message: other.table.message,
+            message: &other.table.message,
             resource: Some(other),
         })
     }

@@ -79,7 +79,7 @@ pub async fn reconcile(api: &Api) -> Result<Vec<LabelSelector>, Status> {
 /// What is applied: these rules. None are said as well, so that those that somebody wrote by hand go.
 fn configuration(resource: &Resource, name: &str, rules: Value) -> Object {
     let mut config = Object::new();
-    config.push("kind", resource.table.kind.into());
+    config.push("kind", resource.table.kind.clone().into());
     config.push("apiVersion", resource.api_version.as_str().into());
     config.push("metadata", Object::from_iter([("name".into(), name.into())]).into());
     config.push("rules", rules);

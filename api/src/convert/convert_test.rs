@@ -19,7 +19,7 @@ fn v2(spec: &str, status: &str) -> Object {
     let text = format!(
         r#"{{"kind":"HorizontalPodAutoscaler","apiVersion":"autoscaling/v2","metadata":{{"name":"h"}},"spec":{{"scaleTargetRef":{{"kind":"Deployment","name":"d","apiVersion":"apps/v1"}},"minReplicas":1,"maxReplicas":5{spec}}},"status":{{"currentReplicas":2,"desiredReplicas":3{status}}}}}"#
     );
-    conform(resource.stored().message, Value::Object(object(&text))).unwrap().object
+    conform(&resource.stored().message, Value::Object(object(&text))).unwrap().object
 }
 
 const CPU: &str = r#"{"type":"Resource","resource":{"name":"cpu","target":{"type":"Utilization","averageUtilization":60}}}"#;
@@ -162,7 +162,7 @@ fn events_have_other_names_in_their_own_group_and_lose_nothing() {
         let registry = Registry::new(naming);
         let events = served(&registry, &naming.group("events", true), "events");
         let core = r#"{"kind":"Event","apiVersion":"v1","metadata":{"name":"e","namespace":"n"},"involvedObject":{"kind":"Pod","name":"p"},"reason":"R","message":"m","source":{"component":"c","host":"h"},"firstTimestamp":"2026-01-01T00:00:00Z","lastTimestamp":"2026-01-02T00:00:00Z","count":3,"type":"Normal","eventTime":"2026-01-01T00:00:00.000001Z","series":{"count":2,"lastObservedTime":"2026-01-03T00:00:00.000002Z"},"action":"A","related":{"kind":"Node","name":"x"},"reportingComponent":"rc","reportingInstance":"ri"}"#;
-        let stored = conform(events.stored().message, Value::Object(object(core))).unwrap().object;
+        let stored = conform(&events.stored().message, Value::Object(object(core))).unwrap().object;
         let shown = to_served(&events, stored.clone(), naming).unwrap();
         let want = format!(
             r#"{{"kind":"Event","apiVersion":"{}/v1","metadata":{{"name":"e","namespace":"n"}},"eventTime":"2026-01-01T00:00:00.000001Z","series":{{"count":2,"lastObservedTime":"2026-01-03T00:00:00.000002Z"}},"reportingController":"rc","reportingInstance":"ri","action":"A","reason":"R","regarding":{{"kind":"Pod","name":"p"}},"related":{{"kind":"Node","name":"x"}},"note":"m","type":"Normal","deprecatedSource":{{"component":"c","host":"h"}},"deprecatedFirstTimestamp":"2026-01-01T00:00:00Z","deprecatedLastTimestamp":"2026-01-02T00:00:00Z","deprecatedCount":3}}"#,
@@ -175,7 +175,7 @@ fn events_have_other_names_in_their_own_group_and_lose_nothing() {
             r#"{{"kind":"Event","apiVersion":"{}/v1","metadata":{{"name":"e"}},"eventTime":null}}"#,
             naming.group("events", true)
         );
-        let little = conform(events.table.message, Value::Object(object(&little))).unwrap().object;
+        let little = conform(&events.table.message, Value::Object(object(&little))).unwrap().object;
         let stored = to_stored(&events, little.clone(), naming).unwrap();
         assert_eq!(stored.get("apiVersion").and_then(Value::as_str), Some("v1"));
         assert_eq!(object_text(&to_served(&events, stored, naming).unwrap()), object_text(&little));

@@ -42,10 +42,10 @@ impl Rule {
         if resource.is_stored_form() {
             return Some(Rule::Identity);
         }
-        match (resource.table.kind, resource.version) {
+        match (&*resource.table.kind, &*resource.version) {
             ("HorizontalPodAutoscaler", "v1") if resource.group == storage.group => Some(Rule::Autoscaler),
             ("Event", "v1") if resource.group != storage.group => Some(Rule::Event),
-            _ => std::ptr::eq(resource.table.message, storage.message).then_some(Rule::Rename),
+            _ => resource.table.message.is(&storage.message).then_some(Rule::Rename),
         }
     }
 }
@@ -62,7 +62,7 @@ pub fn to_served(resource: &Resource, object: Object, naming: &Naming) -> Result
         Rule::Autoscaler => autoscaling::to_v1(object, naming),
         Rule::Event => events::from_core(object),
     };
-    finish(resource.table.message, &resource.api_version, converted)
+    finish(&resource.table.message, &resource.api_version, converted)
 }
 
 /// The stored form of an object in the version of `resource`.
@@ -76,7 +76,7 @@ pub fn to_stored(resource: &Resource, object: Object, naming: &Naming) -> Result
         Rule::Autoscaler => autoscaling::to_v2(object, naming),
         Rule::Event => events::to_core(object),
     };
-    finish(storage.message, &storage.api_version, converted)
+    finish(&storage.message, &storage.api_version, converted)
 }
 
 /// The rule between the versions; `None` where there is nothing to do.
@@ -85,14 +85,14 @@ fn step(resource: &Resource) -> Result<Option<(Rule, &Storage)>, Status> {
         (Some(Rule::Identity), _) | (Some(_), None) => Ok(None),
         (Some(rule), Some(storage)) => Ok(Some((rule, storage))),
         (None, _) => {
-            let (kind, version) = (resource.table.kind, &resource.api_version);
+            let (kind, version) = (&resource.table.kind, &resource.api_version);
             Err(Status::internal(format!("no conversion between {version} {kind} and its stored version")))
         }
     }
 }
 
 /// Names the version and brings the members into the form and order of the type.
-fn finish(message: &'static Message, api_version: &str, mut object: Object) -> Result<Object, Status> {
+fn finish(message: &Message, api_version: &str, mut object: Object) -> Result<Object, Status> {
     object.insert("apiVersion", api_version.into());
     let decoded = conform(message, Value::Object(object)).map_err(Status::internal)?;
     Ok(decoded.object)

@@ -10,16 +10,13 @@
 //! versions by descending priority, then by [`compare_versions`]; resources by plural, subresources by name.
 //! The catalog is immutable; a change of the served types makes a new one and shares the versions that stay.
 
-use std::borrow::Cow;
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use crate::json::Value;
 use crate::schema::registry::{self, Registry};
-use crate::schema::table::Message;
-
-/// A name: borrowed from the schema tables, or owned by a custom type.
-pub type Text = Cow<'static, str>;
+use crate::schema::table::{Message, Ref, Text};
+use crate::schema::versions::compare_versions;
 
 /// Everything that is served, in discovery order.
 #[derive(Debug, Default)]
@@ -67,12 +64,23 @@ pub struct Gvk {
 /// What a body looks like, for OpenAPI.
 #[derive(Clone, Debug)]
 pub enum Definition {
-    /// A type of the schema tables.
-    Builtin(&'static Message),
+    /// A type known to this server field by field.
+    Type(Ref<Message>),
     /// A custom type.
     Custom(Arc<CustomDefinition>),
     /// Another server publishes the schema.
     Elsewhere,
+}
+
+impl Definition {
+    /// Whether the type is not built in.
+    pub fn is_custom(&self) -> bool {
+        match self {
+            Definition::Type(message) => message.custom,
+            Definition::Custom(_) => true,
+            Definition::Elsewhere => false,
+        }
+    }
 }
 
 /// The schema of one version of a custom type, as its author wrote it.
@@ -238,8 +246,8 @@ pub fn registry_groups(registry: &Registry, served: impl Fn(&registry::Resource)
         (!resources.is_empty()).then(|| {
             Arc::new(Version {
                 group: version.group.clone(),
-                version: version.version.to_owned(),
-                priority: version.table.priority,
+                version: version.version.clone().into_owned(),
+                priority: version.priority,
                 stale: false,
                 resources,
             })
@@ -247,94 +255,48 @@ pub fn registry_groups(registry: &Registry, served: impl Fn(&registry::Resource)
     };
     let group = |group: &Arc<registry::Group>| Group {
         name: group.name.clone(),
-        priority: group.table.priority,
+        priority: group.priority,
         versions: group.versions.iter().filter_map(version).collect(),
     };
     registry.groups().iter().map(group).collect()
 }
 
 fn from_registry(resource: &registry::Resource) -> Resource {
-    let table = resource.table;
-    let gvk = |group: &str, version: &'static str, kind: &'static str| Gvk {
+    let table = &resource.table;
+    let gvk = |group: &str, version: &Text, kind: &Text| Gvk {
         group: Text::Owned(group.to_owned()),
-        version: version.into(),
-        kind: kind.into(),
+        version: version.clone(),
+        kind: kind.clone(),
     };
     let subresource = |sub: &registry::Subresource| Subresource {
         name: sub.table.name.into(),
-        gvk: gvk(&sub.group, sub.table.version, sub.table.kind),
+        gvk: gvk(&sub.group, &sub.table.version, &sub.table.kind),
         verbs: texts(sub.table.verbs),
         connect: sub.table.connect,
-        definition: Definition::Builtin(sub.table.message),
+        definition: Definition::Type(sub.table.message.clone()),
     };
     Resource {
-        plural: table.plural.into(),
-        singular: table.singular.into(),
-        gvk: gvk(&resource.group, resource.version, table.kind),
-        list_kind: table.list_kind.into(),
+        plural: table.plural.clone(),
+        singular: table.singular.clone(),
+        gvk: gvk(&resource.group, &resource.version, &table.kind),
+        list_kind: table.list_kind.clone(),
         namespaced: resource.namespaced(),
         verbs: texts(table.verbs),
-        short_names: texts(table.short_names),
-        categories: texts(table.categories),
+        short_names: table.short_names.to_vec(),
+        categories: table.categories.to_vec(),
         storage: match (&resource.storage, &table.storage) {
-            (Some(stored), Some(home)) => Some(gvk(&stored.group, home.version, stored.kind)),
+            (Some(stored), Some(home)) => Some(gvk(&stored.group, &home.version, &stored.table.kind)),
             _ => None,
         },
         subresources: resource.subresources.iter().map(subresource).collect(),
-        definition: Definition::Builtin(table.message),
-        strategic: true,
+        definition: Definition::Type(table.message.clone()),
+        strategic: !table.message.custom,
         delete_returns_object: table.delete_returns_object,
     }
 }
 
 fn texts(names: &'static [&'static str]) -> Vec<Text> {
     names.iter().map(|name| Text::Borrowed(*name)).collect()
-}
-
-/// Orders versions as clients prefer them: stable before beta before alpha, higher numbers first, then every
-/// other string in alphabetical order. `Less` means preferred.
-///
-/// ```text
-/// v10 v2 v1 v11beta2 v10beta3 v3beta1 v12alpha1 v11alpha2 foo1 foo10
-/// ```
-pub fn compare_versions(a: &str, b: &str) -> Ordering {
-    match (Stability::parse(a), Stability::parse(b)) {
-        (Some(a), Some(b)) => b.cmp(&a),
-        (Some(_), None) => Ordering::Less,
-        (None, Some(_)) => Ordering::Greater,
-        (None, None) => a.cmp(b),
-    }
-}
-
-/// Level (2 stable, 1 beta, 0 alpha), major number, number inside the level; greater is preferred.
-#[derive(Eq, Ord, PartialEq, PartialOrd)]
-struct Stability(u8, u64, u64);
-
-impl Stability {
-    fn parse(version: &str) -> Option<Stability> {
-        let rest = version.strip_prefix('v')?;
-        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-        let major = number(&rest[..digits])?;
-        match &rest[digits..] {
-            "" => Some(Stability(2, major, 0)),
-            level => {
-                let (rank, minor) = match (level.strip_prefix("beta"), level.strip_prefix("alpha")) {
-                    (Some(minor), _) => (1, minor),
-                    (_, Some(minor)) => (0, minor),
-                    _ => return None,
-                };
-                Some(Stability(rank, major, number(minor)?))
-            }
-        }
-    }
-}
-
-/// A positive number without leading zero, as version names have them.
-fn number(digits: &str) -> Option<u64> {
-    if digits.starts_with('0') || !digits.bytes().all(|b| b.is_ascii_digit()) {
-        return None;
-    }
-    digits.parse().ok()
 }
 
 #[cfg(test)]
@@ -368,14 +330,6 @@ mod tests {
 
     fn group(name: &str, priority: u32, versions: Vec<Arc<Version>>) -> Group {
         Group { name: name.to_owned(), priority, versions }
-    }
-
-    #[test]
-    fn versions_are_ordered_as_clients_prefer_them_semantics_2_2() {
-        let want = "v10 v2 v1 v11beta2 v10beta3 v3beta1 v12alpha1 v11alpha2 foo1 foo10 v01 v1beta vx";
-        let mut got: Vec<&str> = want.split(' ').rev().collect();
-        got.sort_by(|a, b| compare_versions(a, b));
-        assert_eq!(got.join(" "), want);
     }
 
     #[test]

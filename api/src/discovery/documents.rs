@@ -7,9 +7,10 @@ use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha256};
 
 use super::accept::{AGGREGATED_GROUP, AGGREGATED_KIND, AGGREGATED_VERSION};
-use super::catalog::{Definition, Group, Gvk, Resource, Subresource, Text, Version};
+use super::catalog::{Definition, Group, Gvk, Resource, Subresource, Version};
 use crate::json::{Object, Value};
 use crate::naming::Naming;
+use crate::schema::table::Text;
 
 /// `/api`: the versions of the core group and where to reach the server.
 pub(super) fn api_versions(core: Option<&Group>, server_address: &str) -> Value {
@@ -166,7 +167,7 @@ fn aggregated_resource(resource: &Resource, version: &Version) -> Value {
 /// Built-in types leave group and version empty where they are those of the version; custom types name them.
 fn response_kind(gvk: &Gvk, parent: &Definition, version: &Version) -> Value {
     let own = gvk.group == version.group && gvk.version == version.version;
-    let implied = own && !matches!(parent, Definition::Custom(_));
+    let implied = own && !parent.is_custom();
     let or_empty = |name: &Text| if implied { "".into() } else { text(name) };
     object([("group", or_empty(&gvk.group)), ("version", or_empty(&gvk.version)), ("kind", text(&gvk.kind))])
 }

@@ -95,8 +95,8 @@ impl FieldError {
     }
 
     /// `path: Unsupported value: <value>: supported values: "A", "B"`, in the order given.
-    pub fn not_supported(path: impl Into<String>, value: &Value, supported: &[&str]) -> Self {
-        let quoted: Vec<String> = supported.iter().map(|value| go_quote(value)).collect();
+    pub fn not_supported<S: AsRef<str>>(path: impl Into<String>, value: &Value, supported: &[S]) -> Self {
+        let quoted: Vec<String> = supported.iter().map(|value| go_quote(value.as_ref())).collect();
         let detail = format!("supported values: {}", quoted.join(", "));
         Self::new(FieldErrorKind::NotSupported, path, Some(print(value)), detail)
     }

@@ -136,6 +136,12 @@ impl From<String> for Value {
     }
 }
 
+impl From<Key> for Value {
+    fn from(text: Key) -> Self {
+        Value::String(text.into_owned())
+    }
+}
+
 impl From<bool> for Value {
     fn from(value: bool) -> Self {
         Value::Bool(value)

@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn every_field_of_every_type_is_its_own_candidate() {
         for message in builtin::messages(&KUBERNETES) {
-            let fields = message.fields.iter().map(|field| field.name);
+            let fields = message.fields.iter().map(|field| &*field.name);
             let names = Names::new(fields.clone()).unwrap_or_else(|| panic!("{} has a table", message.name));
             for (at, name) in (0..).zip(fields) {
                 assert_eq!(names.candidate(name.as_bytes()), Some(at), "{}.{name}", message.name);

@@ -30,7 +30,7 @@ pub(super) fn object(resource: &Resource, naming: &Naming, dialect: Dialect) -> 
             Value::Object(schema) if dialect == Dialect::V3 || !is_true(schema, &preserve) => schema.clone(),
             _ => plain_object(),
         },
-        Definition::Builtin(_) | Definition::Elsewhere => plain_object(),
+        Definition::Type(_) | Definition::Elsewhere => plain_object(),
     };
     // An object that says nothing about its fields says nothing about metadata either: v2 clients would take
     // the list of properties for complete.

@@ -17,7 +17,9 @@ use crate::discovery::catalog::{Catalog, Definition, Gvk, Resource};
 use crate::json::{self, Object, Value};
 use crate::naming::Naming;
 use crate::schema::builtin;
-use crate::schema::table::{Field, Kind, ListType, Message, Shape};
+use crate::schema::decode::plain_number;
+use crate::schema::limits::Limits;
+use crate::schema::table::{Element, Empty, Field, Kind, ListType, Message, Ref, Text, Unknown};
 
 /// Stem of the package of metadata types.
 pub(super) const META: &str = "apimachinery.pkg.apis.meta.v1";
@@ -45,8 +47,8 @@ impl Dialect {
 /// Which kinds a built-in message is the body of, over the whole catalog.
 #[derive(Debug, Default)]
 pub(super) struct Kinds {
-    /// By the address of the message, which is static and serves as its identity.
-    of: HashMap<usize, Vec<Gvk>>,
+    /// By package and name of the message.
+    of: HashMap<(Text, Text), Vec<Gvk>>,
 }
 
 impl Kinds {
@@ -58,7 +60,7 @@ impl Kinds {
                 kinds.add(&resource.definition, &resource.gvk);
                 if let Some(list) = list_message(resource, naming) {
                     let kind = resource.list_kind.clone();
-                    kinds.add(&Definition::Builtin(list), &Gvk { kind, ..resource.gvk.clone() });
+                    kinds.add(&Definition::Type(list), &Gvk { kind, ..resource.gvk.clone() });
                 }
                 for subresource in &resource.subresources {
                     kinds.add(&subresource.definition, &subresource.gvk);
@@ -69,13 +71,13 @@ impl Kinds {
         let core = |kind: &'static str| Gvk { group: "".into(), version: "v1".into(), kind: kind.into() };
         for kind in ["Status", "APIVersions", "APIGroup", "APIGroupList", "APIResourceList"] {
             if let Some(message) = meta(kind) {
-                kinds.add(&Definition::Builtin(message), &core(kind));
+                kinds.add(&Definition::Type(message.into()), &core(kind));
             }
         }
         // These two belong to every group version at once.
         for kind in ["DeleteOptions", "WatchEvent"] {
             if let Some(message) = meta(kind) {
-                let definition = Definition::Builtin(message);
+                let definition = Definition::Type(message.into());
                 kinds.add(&definition, &core(kind));
                 for version in versions() {
                     let (group, version) = (version.group.clone().into(), version.version.clone().into());
@@ -87,7 +89,7 @@ impl Kinds {
     }
 
     fn add(&mut self, definition: &Definition, gvk: &Gvk) {
-        if let Definition::Builtin(message) = definition {
+        if let Definition::Type(message) = definition {
             let known = self.of.entry(identity(message)).or_default();
             if let Err(at) = known.binary_search(gvk) {
                 known.insert(at, gvk.clone());
@@ -96,15 +98,16 @@ impl Kinds {
     }
 }
 
-fn identity(message: &'static Message) -> usize {
-    std::ptr::from_ref(message).addr()
+/// What tells a message from all others.
+fn identity(message: &Message) -> (Text, Text) {
+    (message.package.clone(), message.name.clone())
 }
 
 /// The message of a built-in resource's lists.
-fn list_message(resource: &Resource, naming: &Naming) -> Option<&'static Message> {
+fn list_message(resource: &Resource, naming: &Naming) -> Option<Ref<Message>> {
     match &resource.definition {
-        Definition::Builtin(item) if !resource.list_kind.is_empty() => {
-            builtin::message(naming, &format!("{}.{}", item.package, resource.list_kind))
+        Definition::Type(item) if !resource.list_kind.is_empty() && !item.custom => {
+            builtin::message(naming, &format!("{}.{}", item.package, resource.list_kind)).map(Ref::Static)
         }
         _ => None,
     }
@@ -112,7 +115,7 @@ fn list_message(resource: &Resource, naming: &Naming) -> Option<&'static Message
 
 /// What a definition is made of.
 enum Source<'a> {
-    Message(&'static Message),
+    Message(Ref<Message>),
     Scalar(&'static Scalar),
     Custom(&'a Resource),
     CustomList(&'a Resource),
@@ -125,7 +128,7 @@ pub(super) struct Definitions<'a> {
     kinds: &'a Kinds,
     sources: BTreeMap<String, Source<'a>>,
     /// Messages whose fields were not looked through yet.
-    pending: Vec<&'static Message>,
+    pending: Vec<Ref<Message>>,
 }
 
 impl<'a> Definitions<'a> {
@@ -148,18 +151,18 @@ impl<'a> Definitions<'a> {
     /// Name of the definition of the message with this stem.
     pub(super) fn named(&mut self, stem: &str) -> String {
         if let Some(message) = builtin::message(self.naming, stem) {
-            self.need(message);
+            self.need(&message.into());
         }
         format!("{}.{stem}", self.naming.openapi_root)
     }
 
     /// The message with this stem, for its fields alone: no definition is made of it.
-    pub(super) fn options(&self, stem: &str) -> Option<&'static Message> {
-        builtin::message(self.naming, stem)
+    pub(super) fn options(&self, stem: &str) -> Option<Ref<Message>> {
+        builtin::message(self.naming, stem).map(Ref::Static)
     }
 
-    /// Name of the definition of a built-in message.
-    pub(super) fn message(&mut self, message: &'static Message) -> String {
+    /// Name of the definition of a message.
+    pub(super) fn message(&mut self, message: &Ref<Message>) -> String {
         self.need(message);
         message.full_name(self.naming)
     }
@@ -167,7 +170,7 @@ impl<'a> Definitions<'a> {
     /// Name of the definition of a resource's objects; `None` where another server has it.
     pub(super) fn object(&mut self, resource: &'a Resource) -> Option<String> {
         match &resource.definition {
-            Definition::Builtin(message) => Some(self.message(message)),
+            Definition::Type(message) => Some(self.message(message)),
             Definition::Custom(_) => {
                 let name = custom::definition_name(&resource.gvk);
                 self.meta("ObjectMeta");
@@ -181,11 +184,11 @@ impl<'a> Definitions<'a> {
     /// Name of the definition of a resource's lists; `None` where there are none.
     pub(super) fn list(&mut self, resource: &'a Resource) -> Option<String> {
         match &resource.definition {
-            Definition::Builtin(_) => {
+            Definition::Type(message) if !message.custom => {
                 let message = list_message(resource, self.naming)?;
-                Some(self.message(message))
+                Some(self.message(&message))
             }
-            Definition::Custom(_) => {
+            Definition::Type(_) | Definition::Custom(_) => {
                 let gvk = Gvk { kind: resource.list_kind.clone(), ..resource.gvk.clone() };
                 let name = custom::definition_name(&gvk);
                 self.meta("ListMeta");
@@ -197,32 +200,40 @@ impl<'a> Definitions<'a> {
         }
     }
 
-    fn need(&mut self, message: &'static Message) {
+    fn need(&mut self, message: &Ref<Message>) {
         let name = message.full_name(self.naming);
         if let std::collections::btree_map::Entry::Vacant(entry) = self.sources.entry(name) {
-            entry.insert(Source::Message(message));
-            self.pending.push(message);
+            entry.insert(Source::Message(message.clone()));
+            self.pending.push(message.clone());
         }
     }
 
     /// Follows the references of all messages so far.
     fn close(&mut self) {
         while let Some(message) = self.pending.pop() {
-            for field in message.fields {
-                match field.kind {
-                    Kind::Message(message) => self.need(message),
-                    kind => {
-                        if let Some(scalar) = Scalar::of(kind) {
-                            let name = self.scalar_name(scalar);
-                            self.sources.entry(name).or_insert(Source::Scalar(scalar));
-                        }
-                        if let Kind::SchemaOrArray(message)
-                        | Kind::SchemaOrBool(message)
-                        | Kind::SchemaOrStrings(message) = kind
-                        {
-                            self.need(message);
-                        }
-                    }
+            for field in &*message.fields {
+                self.need_kind(&field.kind);
+            }
+        }
+    }
+
+    /// What a kind refers to.
+    fn need_kind(&mut self, kind: &Kind) {
+        match kind {
+            // Structs of types made at run time stand where they are used.
+            Kind::Message(message) if message.custom => {
+                message.fields.iter().for_each(|field| self.need_kind(&field.kind));
+            }
+            Kind::Message(message) => self.need(message),
+            Kind::List(list) => self.need_kind(&list.item.kind),
+            Kind::Map(map) => self.need_kind(&map.value.kind),
+            kind => {
+                if let Some(scalar) = Scalar::of(kind) {
+                    let name = self.scalar_name(scalar);
+                    self.sources.entry(name).or_insert(Source::Scalar(scalar));
+                }
+                if let Some(message) = kind.message() {
+                    self.need(message);
                 }
             }
         }
@@ -246,18 +257,18 @@ impl<'a> Definitions<'a> {
         format!("{}.{}.{}", self.naming.openapi_root, scalar.package, scalar.name)
     }
 
-    fn message_schema(&self, message: &'static Message) -> Value {
+    fn message_schema(&self, message: &Message) -> Value {
         let mut schema = Object::with_capacity(6);
-        push_text(&mut schema, "description", message.description);
+        push_text(&mut schema, "description", &message.description);
         if !message.fields.is_empty() {
             let mut fields: Vec<&Field> = message.fields.iter().collect();
-            fields.sort_by_key(|field| field.name);
+            fields.sort_by_key(|field| &field.name);
             let properties: Object =
-                fields.iter().map(|field| (field.name.into(), self.property(field))).collect();
+                fields.iter().map(|field| (field.name.clone(), self.property(field))).collect();
             schema.push("properties", properties.into());
         }
         let required: Vec<Value> =
-            message.fields.iter().filter(|field| field.required).map(|field| field.name.into()).collect();
+            message.fields.iter().filter(|field| field.required).map(|field| (*field.name).into()).collect();
         if !required.is_empty() {
             schema.push("required", Value::Array(required));
         }
@@ -269,23 +280,22 @@ impl<'a> Definitions<'a> {
         if message.atomic {
             schema.push(self.naming.extension("map-type"), "atomic".into());
         }
+        if message.embedded {
+            schema.push(self.naming.extension("embedded-resource"), true.into());
+        }
+        if message.unknown == Unknown::Preserve {
+            schema.push(self.naming.extension("preserve-unknown-fields"), true.into());
+        }
         schema.into()
     }
 
     /// The schema of one property, with everything that is said about the field.
-    fn property(&self, field: &'static Field) -> Value {
-        let element = self.element(field);
-        let mut schema = match field.shape {
-            Shape::Single => element,
-            Shape::List | Shape::WrappedList => container("items", element, "array"),
-            Shape::Map => container("additionalProperties", element, "object"),
-            Shape::MapOfLists => {
-                container("additionalProperties", container("items", element, "array"), "object")
-            }
-        };
+    fn property(&self, field: &Field) -> Value {
+        let mut schema = self.value(&field.kind, field.empty, field);
+        constrain(&mut schema, field.limits.as_deref(), field.empty, self.dialect);
         let reference = schema.remove("$ref");
-        push_text(&mut schema, "description", field.description);
-        if let (Dialect::V3, Some(default)) = (self.dialect, field.default)
+        push_text(&mut schema, "description", &field.description);
+        if let (Dialect::V3, Some(default)) = (self.dialect, &field.default)
             && let Ok(default) = json::parse(default.as_bytes())
         {
             schema.push("default", default);
@@ -303,18 +313,22 @@ impl<'a> Definitions<'a> {
         schema.into()
     }
 
+    fn push_list_type(&self, schema: &mut Object, merge: &ListType) {
+        let list_type = match merge {
+            ListType::Atomic => "atomic",
+            ListType::Set => "set",
+            ListType::Map(keys) => {
+                let keys = keys.iter().map(|key| (**key).into()).collect();
+                schema.push(self.naming.extension("list-map-keys"), Value::Array(keys));
+                "map"
+            }
+        };
+        schema.push(self.naming.extension("list-type"), list_type.into());
+    }
+
     fn push_merge_rules(&self, schema: &mut Object, field: &Field) {
-        if matches!(field.shape, Shape::List | Shape::WrappedList) {
-            let list_type = match field.list {
-                ListType::Atomic => "atomic",
-                ListType::Set => "set",
-                ListType::Map(keys) => {
-                    let keys = keys.iter().map(|key| (*key).into()).collect();
-                    schema.push(self.naming.extension("list-map-keys"), Value::Array(keys));
-                    "map"
-                }
-            };
-            schema.push(self.naming.extension("list-type"), list_type.into());
+        if let Kind::List(list) = &field.kind {
+            self.push_list_type(schema, &list.merge);
         } else if let Some(map_type) = map_type(field) {
             schema.push(self.naming.extension("map-type"), map_type.into());
         }
@@ -331,16 +345,38 @@ impl<'a> Definitions<'a> {
         }
     }
 
-    /// The schema of one value of the field: a reference, or type, format and values of a scalar.
-    fn element(&self, field: &Field) -> Object {
-        let (kind, format) = match field.kind {
+    /// The schema of a value of the field: a reference, or type, format and values of a scalar, or what is in a list or
+    /// map.
+    fn value(&self, kind: &Kind, empty: Empty, field: &Field) -> Object {
+        let is_custom = empty != Empty::Absent;
+        let element = |element: &Element| {
+            let mut schema = self.value(&element.kind, element.empty, field);
+            constrain(&mut schema, element.limits.as_deref(), element.empty, self.dialect);
+            if let (Kind::List(list), true) = (&element.kind, element.empty != Empty::Absent) {
+                self.push_list_type(&mut schema, &list.merge);
+            }
+            schema.members_mut().sort_by(|a, b| a.0.cmp(&b.0));
+            schema
+        };
+        let extension = |name: &str| Object::from_iter([(self.naming.extension(name).into(), true.into())]);
+        let (kind, format) = match kind {
             Kind::Bool => ("boolean", ""),
             Kind::Int32 => ("integer", "int32"),
             Kind::Int64 => ("integer", "int64"),
             Kind::Double => ("number", "double"),
             Kind::String => ("string", ""),
             Kind::Bytes => ("string", "byte"),
+            Kind::List(list) => return container("items", element(&list.item), "array"),
+            Kind::Map(map) => return container("additionalProperties", element(&map.value), "object"),
+            Kind::Message(message) if message.custom => {
+                return match self.message_schema(message) {
+                    Value::Object(schema) => schema,
+                    _ => Object::new(),
+                };
+            }
             Kind::Message(message) => return self.reference(&message.full_name(self.naming)),
+            Kind::IntOrString if is_custom => return extension("int-or-string"),
+            Kind::Json if is_custom => return extension("preserve-unknown-fields"),
             other => {
                 let name = Scalar::of(other).map(|scalar| self.scalar_name(scalar));
                 return self.reference(&name.unwrap_or_default());
@@ -348,10 +384,10 @@ impl<'a> Definitions<'a> {
         };
         let mut schema = Object::with_capacity(3);
         if !field.enumeration.is_empty() {
-            let values = field.enumeration.iter().map(|value| (*value).into()).collect();
+            let values = field.enumeration.iter().map(|value| (**value).into()).collect();
             schema.push("enum", Value::Array(values));
         }
-        push_text(&mut schema, "format", if field.format.is_empty() { format } else { field.format });
+        push_text(&mut schema, "format", if field.format.is_empty() { format } else { &field.format });
         schema.push("type", kind.into());
         schema
     }
@@ -362,13 +398,53 @@ impl<'a> Definitions<'a> {
     }
 }
 
+/// Says what validation asks of a value beyond its kind.
+fn constrain(schema: &mut Object, limits: Option<&Limits>, empty: Empty, dialect: Dialect) {
+    if empty == Empty::Nullable && dialect == Dialect::V3 {
+        schema.push("nullable", true.into());
+    }
+    let Some(limits) = limits else { return };
+    for (bound, exclusive, limit) in
+        [("minimum", "exclusiveMinimum", limits.min), ("maximum", "exclusiveMaximum", limits.max)]
+    {
+        if let Some((number, is_excluded)) = limit {
+            schema.push(bound, plain_number(number));
+            if is_excluded {
+                schema.push(exclusive, true.into());
+            }
+        }
+    }
+    if let Some(step) = limits.multiple_of {
+        schema.push("multipleOf", plain_number(step));
+    }
+    for (least, most, (min, max)) in [
+        ("minLength", "maxLength", limits.length),
+        ("minItems", "maxItems", limits.items),
+        ("minProperties", "maxProperties", limits.members),
+    ] {
+        for (name, count) in [(least, min), (most, max)] {
+            if let Some(count) = count {
+                schema.push(name, Value::Int(i64::try_from(count).unwrap_or(i64::MAX)));
+            }
+        }
+    }
+    push_text(schema, "pattern", limits.pattern.as_deref().unwrap_or_default());
+    if limits.unique {
+        schema.push("uniqueItems", true.into());
+    }
+    if !limits.enumeration.is_empty() {
+        schema.push("enum", Value::Array(limits.enumeration.clone()));
+    }
+}
+
 /// How apply treats the map or struct of a field, where that is not what its type says already.
 fn map_type(field: &Field) -> Option<&'static str> {
-    let by_type = match (field.shape, field.kind) {
-        (Shape::Single, Kind::Message(message)) => message.atomic,
-        _ => false,
+    let (own, by_type) = match &field.kind {
+        Kind::Message(message) => (field.atomic, message.atomic),
+        Kind::Map(map) => (map.atomic, false),
+        _ => (false, false),
     };
-    match (field.atomic, by_type) {
+    match (own, by_type) {
         (true, false) => Some("atomic"),
         (false, true) => Some("granular"),
         _ => None,
@@ -392,7 +468,7 @@ struct Scalar {
 
 impl Scalar {
     /// `None` for kinds that are written in place or are messages.
-    fn of(kind: Kind) -> Option<&'static Scalar> {
+    fn of(kind: &Kind) -> Option<&'static Scalar> {
         Some(match kind {
             Kind::Time => &TIME,
             Kind::MicroTime => &MICRO_TIME,
@@ -407,6 +483,7 @@ impl Scalar {
             Kind::SchemaOrStrings(_) => &SCHEMA_OR_STRINGS,
             Kind::Bool | Kind::Int32 | Kind::Int64 | Kind::Double => return None,
             Kind::String | Kind::Bytes | Kind::Message(_) => return None,
+            Kind::List(_) | Kind::Map(_) => return None,
         })
     }
 

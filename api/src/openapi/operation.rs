@@ -375,9 +375,9 @@ impl<'a> Maker<'_, 'a> {
             return self.connect(subresource, path);
         }
         let schema = match &subresource.definition {
-            Definition::Builtin(message) => self.definitions.message(message),
+            Definition::Type(message) if !message.custom => self.definitions.message(message),
             // A custom type's subresource that is no Scale has the body of its parent.
-            Definition::Custom(_) => self.object.clone(),
+            Definition::Type(_) | Definition::Custom(_) => self.object.clone(),
             Definition::Elsewhere => return,
         };
         let gvk = &subresource.gvk;
@@ -390,13 +390,15 @@ impl<'a> Maker<'_, 'a> {
         }
         // The one subresource whose GET streams text instead of answering with its kind.
         if subresource.name == "log"
-            && let Definition::Builtin(parent) = &resource.definition
+            && let Definition::Type(parent) = &resource.definition
         {
             let options = format!("{}.{}LogOptions", parent.package, parent.name);
             for (_, read) in operations.iter_mut().filter(|(method, _)| *method == Method::Get) {
                 read.responses[0].1 = Content::Text(Media::Log);
-                read.parameters =
-                    self.definitions.options(&options).map_or(Vec::new(), parameter::from_message);
+                read.parameters = self
+                    .definitions
+                    .options(&options)
+                    .map_or(Vec::new(), |options| parameter::from_message(&options));
             }
         }
         self.push(path, self.path_parameters(true), operations);
@@ -405,7 +407,7 @@ impl<'a> Maker<'_, 'a> {
     /// A connection: one operation for each method, with and without a path behind where it proxies.
     fn connect(&mut self, subresource: &Subresource, path: String) {
         let query = match &subresource.definition {
-            Definition::Builtin(message) => parameter::from_message(message),
+            Definition::Type(message) => parameter::from_message(message),
             Definition::Custom(_) | Definition::Elsewhere => Vec::new(),
         };
         let mut methods: Vec<Method> = [

@@ -2,8 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::discovery::catalog::Text;
-use crate::schema::table::{Field, Kind, Message, Shape};
+use crate::schema::table::{Field, Kind, Message, Shape, Text};
 
 /// One parameter.
 #[derive(Clone, Debug)]
@@ -168,22 +167,22 @@ pub(super) fn shared() -> impl Iterator<Item = &'static Parameter> {
 }
 
 /// The fields of an options message as query parameters, by name. Fields that no query can hold are left out.
-pub(super) fn from_message(message: &'static Message) -> Vec<Parameter> {
-    let parameter = |field: &'static Field| {
-        let kind = match field.kind {
+pub(super) fn from_message(message: &Message) -> Vec<Parameter> {
+    let parameter = |field: &Field| {
+        let kind = match field.element() {
             Kind::Bool => "boolean",
             Kind::Int32 | Kind::Int64 => "integer",
             Kind::Double => "number",
             Kind::String | Kind::Time | Kind::MicroTime => "string",
             _ => return None,
         };
-        let wanted = !matches!(field.name, "apiVersion" | "kind")
-            && matches!(field.shape, Shape::Single | Shape::List);
+        let wanted = !matches!(&*field.name, "apiVersion" | "kind")
+            && matches!(field.shape(), Shape::Single | Shape::List);
         wanted.then(|| Parameter {
-            name: field.name.into(),
+            name: field.name.clone(),
             location: "query",
             kind,
-            description: field.description.into(),
+            description: field.description.clone(),
             shared: false,
         })
     };

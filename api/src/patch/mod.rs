@@ -150,7 +150,7 @@ impl Patch {
     /// # Errors
     /// 422 where an operation fails, 400, 422 or 500 where a strategic merge cannot be carried out, 413
     /// where a JSON patch would take more work than any useful one.
-    pub fn apply(self, message: Option<&'static Message>, original: Value) -> Result<Patched, Status> {
+    pub fn apply(self, message: Option<&Message>, original: Value) -> Result<Patched, Status> {
         let value = match self.body {
             Body::Json(operations) => json::apply(operations, original)?,
             Body::Merge(patch) => merge::apply(original, patch),
@@ -166,7 +166,7 @@ const REPORTED_MAX: usize = 100;
 /// Reads and applies a patch in one go; see [`Patch::parse`] and [`Patch::apply`].
 pub fn apply(
     kind: PatchKind,
-    message: Option<&'static Message>,
+    message: Option<&Message>,
     original: Value,
     patch: &[u8],
     strict_reporting: bool,
@@ -282,7 +282,9 @@ fn plain_error(text: impl Into<String>) -> Status {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schema::table::{Field, FieldNames, Kind, ListType, PatchStrategy, Shape};
+    use crate::schema::builtin::{ELEMENT, FIELD};
+    use crate::schema::make::plain;
+    use crate::schema::table::{Element, Field, Kind, List, ListType, PatchStrategy, Ref};
     use crate::testing::Random;
 
     #[test]
@@ -342,7 +344,7 @@ mod tests {
             ),
         ] {
             let original = parse(br#"{"x":1}"#).unwrap();
-            assert_eq!(apply(kind, Some(&LISTS), original, patch.as_bytes(), true).unwrap().strict, [want]);
+            assert_eq!(apply(kind, Some(&lists()), original, patch.as_bytes(), true).unwrap().strict, [want]);
             assert!(Patch::parse(kind, patch.as_bytes(), false).unwrap().strict.is_empty());
         }
     }
@@ -407,7 +409,7 @@ mod tests {
                 let original =
                     parse(br#"{"a":[{"name":1},{"name":"a"}],"b":["a",1],"name":{"a":null}}"#).unwrap();
                 applied[at] +=
-                    usize::from(apply(kind, Some(&LISTS), original, &text, random.below(2) == 0).is_ok());
+                    usize::from(apply(kind, Some(&lists()), original, &text, random.below(2) == 0).is_ok());
             }
         }
         assert!(
@@ -416,39 +418,14 @@ mod tests {
         );
     }
 
-    const fn list(name: &'static str, merge_key: Option<&'static str>) -> Field {
-        Field {
-            name,
-            number: 1,
-            kind: Kind::Message(&LISTS),
-            shape: Shape::List,
-            description: "",
-            required: false,
-            omit_empty: true,
-            pointer: false,
-            default: None,
-            assigned: None,
-            enumeration: &[],
-            format: "",
-            list: ListType::Atomic,
-            atomic: false,
-            patch: PatchStrategy { merge: true, retain_keys: false, replace: false, merge_key },
-            inlined: None,
-            check: None,
-        }
+    /// A type with two lists that merge, one of them by a key.
+    fn lists() -> Message {
+        let list = |name: &'static str, merge_key: Option<&'static str>| {
+            let item = Element { kind: Kind::Message(Ref::new(plain("Item", Vec::new()))), ..ELEMENT };
+            let list = List { item, merge: ListType::Atomic, wrapped: false };
+            let patch = PatchStrategy { merge: true, merge_key, ..PatchStrategy::default() };
+            Field { name: name.into(), number: 1, kind: Kind::List(Ref::new(list)), patch, ..FIELD }
+        };
+        plain("Lists", vec![list("a", Some("name")), list("b", None)])
     }
-
-    static LISTS_FIELDS: [Field; 2] = [list("a", Some("name")), list("b", None)];
-    static LISTS: Message = Message {
-        name: "Lists",
-        package: "test",
-        description: "",
-        fields: &LISTS_FIELDS,
-        names: FieldNames::new(),
-        inlined: &[],
-        wire: &[],
-        union: None,
-        rule: 0,
-        atomic: false,
-    };
 }

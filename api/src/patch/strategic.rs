@@ -59,11 +59,7 @@ pub(super) fn check(patch: Value) -> Result<Value, Status> {
 }
 
 /// The object after the patch.
-pub(super) fn apply(
-    message: Option<&'static Message>,
-    original: Value,
-    patch: Value,
-) -> Result<Value, Status> {
+pub(super) fn apply(message: Option<&Message>, original: Value, patch: Value) -> Result<Value, Status> {
     let Some(message) = message else {
         return Err(Status::bad_request("strategic merge patch format is not supported"));
     };
@@ -78,17 +74,17 @@ pub(super) fn apply(
 
 /// What the schema knows about a value.
 #[derive(Clone, Copy)]
-enum Type {
+enum Type<'s> {
     /// A struct.
-    Struct(&'static Message),
+    Struct(&'s Message),
     /// A map from string to these.
-    MapOf(Kind),
+    MapOf(&'s Kind),
     /// Nothing.
     Unknown,
 }
 
-impl Type {
-    fn of(kind: Kind) -> Self {
+impl<'s> Type<'s> {
+    fn of(kind: &'s Kind) -> Self {
         match kind {
             Kind::Message(message)
             | Kind::SchemaOrArray(message)
@@ -99,7 +95,7 @@ impl Type {
     }
 
     /// The type of member `name`, for a list that of its elements, and how it merges.
-    fn member(self, name: &str) -> (Type, PatchStrategy) {
+    fn member(self, name: &str) -> (Self, PatchStrategy) {
         match self {
             Type::Struct(message) => match message.field(name) {
                 Some(field) => (Type::of_field(field), field.patch),
@@ -110,16 +106,16 @@ impl Type {
         }
     }
 
-    fn of_field(field: &'static Field) -> Self {
-        match field.shape {
-            Shape::Single | Shape::List => Type::of(field.kind),
-            Shape::Map => Type::MapOf(field.kind),
+    fn of_field(field: &'s Field) -> Self {
+        match field.shape() {
+            Shape::Single | Shape::List => Type::of(field.element()),
+            Shape::Map => Type::MapOf(field.element()),
             Shape::WrappedList | Shape::MapOfLists => Type::Unknown,
         }
     }
 
     /// Like [`Type::member`] for a list that the patch says to order: the schema must know it.
-    fn ordered_member(self, name: &str) -> Outcome<(Type, PatchStrategy)> {
+    fn ordered_member(self, name: &str) -> Outcome<(Self, PatchStrategy)> {
         if let Type::Struct(message) = self {
             match message.field(name) {
                 None => {
@@ -128,7 +124,7 @@ impl Type {
                         message.name
                     )));
                 }
-                Some(field) if field.shape != Shape::List => {
+                Some(field) if field.shape() != Shape::List => {
                     return Err(Failure::Other("expected slice or array type, but got: struct".to_owned()));
                 }
                 Some(_) => {}
@@ -138,7 +134,7 @@ impl Type {
     }
 }
 
-fn merge_object(original: Object, mut patch: Object, kind: Type) -> Outcome<Object> {
+fn merge_object(original: Object, mut patch: Object, kind: Type<'_>) -> Outcome<Object> {
     if let Some(directive) = patch.get(DIRECTIVE) {
         return match directive.as_str() {
             Some("replace") => {
@@ -270,7 +266,7 @@ fn target<'d>(directive: &'d str, prefix: &str) -> Option<&'d str> {
 }
 
 /// Every `$setElementOrder/<name>`: merges the list, brings it into order, and takes both out of the patch.
-fn order_lists(members: &mut Members, patch: &mut Members, kind: Type) -> Outcome<()> {
+fn order_lists(members: &mut Members, patch: &mut Members, kind: Type<'_>) -> Outcome<()> {
     let directives = patch.iter().map(|(name, _)| name).filter(|name| name.starts_with(ORDER_PREFIX));
     let directives: Vec<String> = directives.map(str::to_owned).collect();
     for directive in &directives {
@@ -344,7 +340,7 @@ fn check_order(change: &[Value], order: &[Value], merge_key: Option<&'static str
 fn merge_list(
     mut current: Vec<Value>,
     change: Vec<Value>,
-    kind: Type,
+    kind: Type<'_>,
     strategy: PatchStrategy,
 ) -> Outcome<Vec<Value>> {
     let class = element_class(&current, &change)?;
@@ -403,7 +399,12 @@ fn carry_out_directives(
 }
 
 /// Merges each element into the one with the same key, or appends it as it is.
-fn merge_elements(mut merged: Vec<Value>, change: Vec<Value>, kind: Type, key: Key) -> Outcome<Vec<Value>> {
+fn merge_elements(
+    mut merged: Vec<Value>,
+    change: Vec<Value>,
+    kind: Type<'_>,
+    key: Key,
+) -> Outcome<Vec<Value>> {
     let mut at_key = key.positions(&merged)?;
     for item in change {
         let scalar = key.scalar(&item)?;

@@ -1,32 +1,18 @@
 //! Strategic merge patches of pods, deployments and services (semantics §6.4), on hand-written types that have
 //! the merge keys of the real ones.
 
+use std::sync::LazyLock;
+
 use super::super::{PatchKind, apply as patch};
 use super::*;
 use crate::json::parse;
-use crate::schema::table::{FieldNames, ListType};
+use crate::schema::builtin::{ELEMENT, FIELD};
+use crate::schema::make::plain;
+use crate::schema::table::{Element, List, ListType, Map, Ref};
 use crate::testing::text;
 
-const fn field(name: &'static str, kind: Kind, shape: Shape, patch: PatchStrategy) -> Field {
-    Field {
-        name,
-        number: 1,
-        kind,
-        shape,
-        description: "",
-        required: false,
-        omit_empty: true,
-        pointer: false,
-        default: None,
-        assigned: None,
-        enumeration: &[],
-        format: "",
-        list: ListType::Atomic,
-        atomic: false,
-        patch,
-        inlined: None,
-        check: None,
-    }
+fn field(name: &'static str, kind: Kind, patch: PatchStrategy) -> Field {
+    Field { name: name.into(), number: 1, kind, patch, ..FIELD }
 }
 
 const NONE: PatchStrategy =
@@ -38,89 +24,90 @@ const fn by(key: &'static str) -> PatchStrategy {
     PatchStrategy { merge: true, merge_key: Some(key), ..NONE }
 }
 
-const fn one(name: &'static str, kind: Kind) -> Field {
-    field(name, kind, Shape::Single, NONE)
+fn one(name: &'static str, kind: Kind) -> Field {
+    field(name, kind, NONE)
 }
 
-const fn list(name: &'static str, kind: Kind, patch: PatchStrategy) -> Field {
-    field(name, kind, Shape::List, patch)
+fn list(name: &'static str, item: Kind, patch: PatchStrategy) -> Field {
+    let item = Element { kind: item, ..ELEMENT };
+    field(name, Kind::List(Ref::new(List { item, merge: ListType::Atomic, wrapped: false })), patch)
+}
+
+fn map(name: &'static str) -> Field {
+    field(name, Kind::Map(Ref::new(Map { value: ELEMENT, atomic: false })), NONE)
 }
 
 /// A type with these fields.
-const fn message(name: &'static str, fields: &'static [Field]) -> Message {
-    Message {
-        name,
-        package: "test",
-        description: "",
-        fields,
-        names: FieldNames::new(),
-        inlined: &[],
-        wire: &[],
-        union: None,
-        rule: 0,
-        atomic: false,
-    }
+fn message<const N: usize>(name: &'static str, fields: [Field; N]) -> Kind {
+    Kind::Message(Ref::new(plain(name, Vec::from(fields))))
 }
 
-// Statics may point at each other, constants may not; hence one of each.
-static ENV: Message = message("EnvVar", &ENV_FIELDS);
-static ENV_FIELDS: [Field; 2] = [one("name", Kind::String), one("value", Kind::String)];
-static PORT: Message = message("ContainerPort", &PORT_FIELDS);
-static PORT_FIELDS: [Field; 3] =
-    [one("containerPort", Kind::Int32), one("name", Kind::String), one("protocol", Kind::String)];
-static CONTAINER: Message = message("Container", &CONTAINER_FIELDS);
-static CONTAINER_FIELDS: [Field; 5] = [
-    list("args", Kind::String, NONE),
-    list("env", Kind::Message(&ENV), by("name")),
-    one("image", Kind::String),
-    one("name", Kind::String),
-    list("ports", Kind::Message(&PORT), by("containerPort")),
-];
-static VOLUME: Message = message("Volume", &VOLUME_FIELDS);
-static VOLUME_FIELDS: [Field; 3] =
-    [one("configMap", Kind::RawExtension), one("emptyDir", Kind::RawExtension), one("name", Kind::String)];
-static TOLERATION: Message = message("Toleration", &TOLERATION_FIELDS);
-static TOLERATION_FIELDS: [Field; 1] = [one("key", Kind::String)];
-static POD_SPEC: Message = message("PodSpec", &POD_SPEC_FIELDS);
-static POD_SPEC_FIELDS: [Field; 4] = [
-    list("containers", Kind::Message(&CONTAINER), by("name")),
-    field("nodeSelector", Kind::String, Shape::Map, NONE),
-    list("tolerations", Kind::Message(&TOLERATION), NONE),
-    list("volumes", Kind::Message(&VOLUME), PatchStrategy { retain_keys: true, ..by("name") }),
-];
-static META: Message = message("ObjectMeta", &META_FIELDS);
-static META_FIELDS: [Field; 3] = [
-    field("annotations", Kind::String, Shape::Map, NONE),
-    list("finalizers", Kind::String, SET),
-    field("labels", Kind::String, Shape::Map, NONE),
-];
-static TEMPLATE: Message = message("PodTemplateSpec", &TEMPLATE_FIELDS);
-static TEMPLATE_FIELDS: [Field; 2] =
-    [one("metadata", Kind::Message(&META)), one("spec", Kind::Message(&POD_SPEC))];
-static ROLLING: Message = message("RollingUpdate", &ROLLING_FIELDS);
-static ROLLING_FIELDS: [Field; 1] = [one("maxSurge", Kind::IntOrString)];
-static STRATEGY: Message = message("DeploymentStrategy", &STRATEGY_FIELDS);
-static STRATEGY_FIELDS: [Field; 2] =
-    [one("rollingUpdate", Kind::Message(&ROLLING)), one("type", Kind::String)];
-static SELECTOR: Message = message("LabelSelector", &SELECTOR_FIELDS);
-static SELECTOR_FIELDS: [Field; 1] = [field("matchLabels", Kind::String, Shape::Map, NONE)];
-static SPEC: Message = message("DeploymentSpec", &SPEC_FIELDS);
-static SPEC_FIELDS: [Field; 5] = [
-    list("ports", Kind::Message(&PORT), by("containerPort")),
-    one("replicas", Kind::Int32),
-    field("selector", Kind::Message(&SELECTOR), Shape::Single, REPLACE),
-    field("strategy", Kind::Message(&STRATEGY), Shape::Single, PatchStrategy { retain_keys: true, ..NONE }),
-    one("template", Kind::Message(&TEMPLATE)),
-];
-static OBJECT: Message = message("Deployment", &OBJECT_FIELDS);
-static OBJECT_FIELDS: [Field; 3] = [
-    one("metadata", Kind::Message(&META)),
-    one("spec", Kind::Message(&SPEC)),
-    one("status", Kind::RawExtension),
-];
+fn message_of(kind: Kind) -> Ref<Message> {
+    kind.message().unwrap().clone()
+}
+
+fn port() -> Kind {
+    let fields =
+        [one("containerPort", Kind::Int32), one("name", Kind::String), one("protocol", Kind::String)];
+    message("ContainerPort", fields)
+}
+
+fn meta() -> Kind {
+    message("ObjectMeta", [map("annotations"), list("finalizers", Kind::String, SET), map("labels")])
+}
+
+static POD_SPEC: LazyLock<Ref<Message>> = LazyLock::new(|| {
+    let env = message("EnvVar", [one("name", Kind::String), one("value", Kind::String)]);
+    let container = message(
+        "Container",
+        [
+            list("args", Kind::String, NONE),
+            list("env", env, by("name")),
+            one("image", Kind::String),
+            one("name", Kind::String),
+            list("ports", port(), by("containerPort")),
+        ],
+    );
+    let volume = message(
+        "Volume",
+        [
+            one("configMap", Kind::RawExtension),
+            one("emptyDir", Kind::RawExtension),
+            one("name", Kind::String),
+        ],
+    );
+    let toleration = message("Toleration", [one("key", Kind::String)]);
+    Ref::new(plain(
+        "PodSpec",
+        vec![
+            list("containers", container, by("name")),
+            map("nodeSelector"),
+            list("tolerations", toleration, NONE),
+            list("volumes", volume, PatchStrategy { retain_keys: true, ..by("name") }),
+        ],
+    ))
+});
+
+static OBJECT: LazyLock<Ref<Message>> = LazyLock::new(|| {
+    let template = [one("metadata", meta()), one("spec", Kind::Message(POD_SPEC.clone()))];
+    let rolling = message("RollingUpdate", [one("maxSurge", Kind::IntOrString)]);
+    let strategy = message("DeploymentStrategy", [one("rollingUpdate", rolling), one("type", Kind::String)]);
+    let spec = message(
+        "DeploymentSpec",
+        [
+            list("ports", port(), by("containerPort")),
+            one("replicas", Kind::Int32),
+            field("selector", message("LabelSelector", [map("matchLabels")]), REPLACE),
+            field("strategy", strategy, PatchStrategy { retain_keys: true, ..NONE }),
+            one("template", message("PodTemplateSpec", template)),
+        ],
+    );
+    let fields = vec![one("metadata", meta()), one("spec", spec), one("status", Kind::RawExtension)];
+    Ref::new(plain("Deployment", fields))
+});
 
 /// The merged object, or code and text of the failure.
-fn run(message: &'static Message, original: &str, change: &str) -> String {
+fn run(message: &Message, original: &str, change: &str) -> String {
     let original = parse(original.as_bytes()).unwrap();
     match patch(PatchKind::Strategic, Some(message), original, change.as_bytes(), false) {
         Ok(patched) => text(&patched.value),
@@ -128,7 +115,7 @@ fn run(message: &'static Message, original: &str, change: &str) -> String {
     }
 }
 
-fn check_all(message: &'static Message, cases: &[(&str, &str, &str, &str)]) {
+fn check_all(message: &Message, cases: &[(&str, &str, &str, &str)]) {
     for (why, original, change, want) in cases {
         assert_eq!(&run(message, original, change), want, "{why}");
     }
@@ -475,7 +462,7 @@ fn set_element_order_decides_the_order() {
 #[test]
 fn sets_of_scalars_are_joined() {
     check_all(
-        &META,
+        &message_of(meta()),
         &[
             (
                 "join",
@@ -590,7 +577,7 @@ fn long_lists_merge_in_the_sum_of_their_lengths() {
     assert_eq!(patched.value.get("containers").unwrap().as_array().unwrap().len(), 45_000);
     let finalizers: Vec<String> = (0..50_000).map(|n| format!("\"f{n}\"")).collect();
     let set = format!(r#"{{"finalizers":[{}]}}"#, finalizers.join(","));
-    assert_eq!(run(&META, &set, &set), set);
+    assert_eq!(run(&message_of(meta()), &set, &set), set);
     assert!(begin.elapsed().as_secs() < 10, "quadratic: {:?}", begin.elapsed());
 }
 

@@ -12,14 +12,14 @@ use super::json::{Json, unreadable_json};
 use super::{Encoding, EventType, ListMeta, ListSize, Shown};
 use crate::codec::cbor;
 use crate::json::{self, Object, Value};
-use crate::schema::table::Message;
+use crate::schema::table::{Message, Ref};
 use crate::status::Status;
 use crate::verbs::Call;
 
 /// The CBOR of one request's answer.
 pub(super) struct Cbor {
     json: Json,
-    message: &'static Message,
+    message: Ref<Message>,
     /// What follows the items of the list under way.
     tail: Vec<u8>,
     scratch: Vec<u8>,
@@ -27,14 +27,14 @@ pub(super) struct Cbor {
 
 impl Cbor {
     pub(super) fn for_call(call: &Call<'_>) -> Result<Self, Status> {
-        let message = call.resource.table.message;
+        let message = call.resource.table.message.clone();
         Ok(Cbor { json: Json::for_call(call)?, message, tail: Vec::new(), scratch: Vec::new() })
     }
 
     /// Appends the object that stands in `scratch` as JSON.
     fn transcode(&self, text: &[u8], out: &mut Vec<u8>) -> Result<(), Status> {
         match json::parse(text).map_err(unreadable_json)? {
-            Value::Object(object) => cbor::encode(self.message, &object, out),
+            Value::Object(object) => cbor::encode(&self.message, &object, out),
             other => cbor::write(&other, out),
         }
         Ok(())
@@ -109,7 +109,7 @@ fn event_head(kind: EventType, out: &mut Vec<u8>) {
 }
 
 /// The document of an object that is not one of the resource's own.
-pub(super) fn foreign(message: &'static Message, object: &Object) -> Bytes {
+pub(super) fn foreign(message: &Message, object: &Object) -> Bytes {
     let mut out = cbor::SELF_DESCRIBED.to_vec();
     cbor::encode(message, object, &mut out);
     out.into()

@@ -47,7 +47,7 @@ impl Json {
             Transform::None => Form::Plain,
             Transform::Table => {
                 let include = IncludeObject::parse(call.query.first("includeObject").unwrap_or_default())?;
-                let table = resource.storage.as_ref().map_or(resource.table, |storage| storage.table);
+                let table = resource.storage.as_ref().map_or(&resource.table, |storage| &storage.table);
                 let format = TableFormat::for_resource(table, naming).map_err(Status::internal)?;
                 let writer = format.writer(output.meta_version, output.words, include, Timestamp::now());
                 Form::Table { writer, headers: Headers::Shown }
@@ -97,7 +97,7 @@ impl Encoding for Json {
             Form::Partial(writer) => writer.list_head(&meta, out),
             Form::Plain => {
                 out.extend_from_slice(b"{\"kind\":");
-                json::write_string(self.resource.table.list_kind, out);
+                json::write_string(&self.resource.table.list_kind, out);
                 out.extend_from_slice(b",\"apiVersion\":");
                 json::write_string(&self.resource.api_version, out);
                 out.extend_from_slice(b",\"metadata\":");
@@ -170,7 +170,7 @@ pub(super) fn unreadable_json(error: ParseError) -> Status {
 }
 
 /// The document of an object that is not one of the resource's own.
-pub(super) fn foreign(message: &'static Message, object: &Object, pretty: bool) -> Bytes {
+pub(super) fn foreign(message: &Message, object: &Object, pretty: bool) -> Bytes {
     let mut out = Vec::new();
     encode(message, object, &mut out);
     finish_document(&mut out, pretty);

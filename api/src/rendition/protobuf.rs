@@ -46,7 +46,7 @@ impl Protobuf {
     /// The message of one object.
     fn message(&self, served: &[u8], out: &mut Vec<u8>) -> Result<(), EncodeError> {
         if self.partial.is_none() {
-            return transcode(self.resource.table.message, served, out);
+            return transcode(&self.resource.table.message, served, out);
         }
         let metadata = metadata_range(served).map_or(&b"null"[..], |range| &served[range]);
         write_delimited(1, out, |out| transcode(builtin::OBJECT_META, metadata, out))
@@ -56,7 +56,7 @@ impl Protobuf {
     fn enveloped(&self, served: &[u8], out: &mut Vec<u8>) -> Result<(), EncodeError> {
         let (api_version, kind) = match &self.partial {
             Some(api_version) => (api_version.as_str(), "PartialObjectMetadata"),
-            None => (self.resource.api_version.as_str(), self.resource.table.kind),
+            None => (self.resource.api_version.as_str(), &*self.resource.table.kind),
         };
         envelope::wrap(api_version, kind, out, |out| self.message(served, out))
     }
@@ -79,7 +79,7 @@ impl Encoding for Protobuf {
             .map_err(Status::internal)?;
         let (api_version, kind) = match &self.partial {
             Some(api_version) => (api_version.as_str(), "PartialObjectMetadataList"),
-            None => (self.resource.api_version.as_str(), self.resource.table.list_kind),
+            None => (self.resource.api_version.as_str(), &*self.resource.table.list_kind),
         };
         envelope::head(api_version, kind, metadata.len() as u64 + size.bytes, out);
         out.extend_from_slice(&metadata);
@@ -143,7 +143,7 @@ fn whole(
 }
 
 /// The document of an object that is not one of the resource's own.
-pub(super) fn foreign(message: &'static Message, object: &Object) -> Result<Bytes, Status> {
+pub(super) fn foreign(message: &Message, object: &Object) -> Result<Bytes, Status> {
     let mut out = Vec::new();
     envelope::wrap_object(message, object, &mut out).map_err(Status::internal)?;
     Ok(out.into())

@@ -86,7 +86,7 @@ impl Encoding for Yaml {
 }
 
 /// The document of an object that is not one of the resource's own.
-pub(super) fn foreign(message: &'static Message, object: &Object) -> Result<Bytes, Status> {
+pub(super) fn foreign(message: &Message, object: &Object) -> Result<Bytes, Status> {
     let mut text = Vec::new();
     encode(message, object, &mut text);
     let mut out = Vec::new();

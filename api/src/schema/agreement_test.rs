@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::builtin;
 use super::registry::{Registry, Resource};
-use super::table::{Field, Kind, ListType, Message, NameRule, Scope, Shape};
+use super::table::{Field, Kind, ListType, Message, NameRule, Scope, Shape, Text};
 use crate::naming::KUBERNETES;
 
 const RELEASE: &str = "1.35";
@@ -41,6 +41,11 @@ fn list<'v>(value: &'v Value, key: &str) -> &'v [Value] {
 
 fn texts<'v>(value: &'v Value, key: &str) -> Vec<&'v str> {
     list(value, key).iter().filter_map(Value::as_str).collect()
+}
+
+/// As [`texts`], to be compared with those of a type.
+fn owned(value: &Value, key: &str) -> Vec<Text> {
+    texts(value, key).into_iter().map(|text| Text::Owned(text.to_owned())).collect()
 }
 
 /// Everything that disagrees, reported together.
@@ -129,7 +134,7 @@ fn compare_message(report: &mut Report, ours: &Message, theirs: &Value, by_name:
     report.same(
         name,
         "fields",
-        ours.fields.iter().map(|field| field.name).collect::<Vec<_>>(),
+        ours.fields.iter().map(|field| &*field.name).collect::<Vec<_>>(),
         fields.iter().map(|field| text(field, "json")).collect(),
     );
     report.same(name, "atomic", ours.atomic, text(theirs, &KUBERNETES.extension("map-type")) == "atomic");
@@ -148,7 +153,7 @@ fn compare_message(report: &mut Report, ours: &Message, theirs: &Value, by_name:
             Some((message, number)) => {
                 report.same(&place, "inlined", message.full_name(&KUBERNETES).as_str(), via);
                 report.same(&place, "inlined number", Some(u64::from(number)), embeds[via]);
-                let own = message.field(ours.name).expect("the struct has the field that was taken from it");
+                let own = message.field(&ours.name).expect("the struct has the field that was taken from it");
                 report.same(&place, "number in the inlined struct", ours.number, own.number);
             }
             None => {
@@ -168,9 +173,9 @@ fn compare_field(
 ) {
     report.same(place, "required", ours.required, flag(theirs, "required"));
     report.same(place, "omit_empty", ours.omit_empty, flag(theirs, "omitempty"));
-    report.same(place, "pointer", ours.pointer, flag(theirs, "pointer") && ours.shape == Shape::Single);
+    report.same(place, "pointer", ours.pointer, flag(theirs, "pointer") && ours.shape() == Shape::Single);
     if text(theirs, "from") != "go" {
-        let default = ours.default.map(|default| serde_json::from_str(default).unwrap());
+        let default = ours.default.as_ref().map(|default| serde_json::from_str(default).unwrap());
         report.same(place, "default", default.as_ref(), theirs.get("default"));
     }
     let values =
@@ -178,8 +183,8 @@ fn compare_field(
     report.same(
         place,
         "enumeration",
-        ours.enumeration,
-        values.into_iter().flatten().collect::<Vec<_>>().as_slice(),
+        ours.enumeration.iter().map(|value| &**value).collect::<Vec<_>>(),
+        values.into_iter().flatten().collect(),
     );
     let keys = texts(theirs, &KUBERNETES.extension("list-map-keys"));
     let list_type = match text(theirs, &KUBERNETES.extension("list-type")) {
@@ -187,7 +192,7 @@ fn compare_field(
         "set" => "set".to_owned(),
         _ => "atomic".to_owned(),
     };
-    let our_list_type = match ours.list {
+    let our_list_type = match ours.list_type() {
         ListType::Map(keys) => format!("map {keys:?}"),
         ListType::Set => "set".to_owned(),
         ListType::Atomic => "atomic".to_owned(),
@@ -207,15 +212,18 @@ fn compare_field(
         theirs[KUBERNETES.extension("patch-merge-key")].as_str(),
     );
     let (shape, kind, target) = reference_type(theirs, by_name);
-    report.same(place, "shape", ours.shape, shape);
-    report.same(place, "kind", our_kind(ours.kind), kind);
+    report.same(place, "shape", ours.shape(), shape);
+    report.same(place, "kind", our_kind(ours.element()), kind);
     let map_type = text(theirs, &KUBERNETES.extension("map-type"));
     let struct_atomic = shape == Shape::Single
         && target.is_some_and(|target| text(target, &KUBERNETES.extension("map-type")) == "atomic");
     report.same(
         place,
         "atomic",
-        ours.atomic,
+        match &ours.kind {
+            Kind::Map(map) => map.atomic,
+            _ => ours.atomic,
+        },
         map_type == "atomic" || (struct_atomic && map_type != "granular"),
     );
 }
@@ -264,7 +272,7 @@ fn reference_type<'v>(
     (shape, kind.to_owned(), None)
 }
 
-fn our_kind(kind: Kind) -> String {
+fn our_kind(kind: &Kind) -> String {
     match kind {
         Kind::Message(message) => message.full_name(&KUBERNETES),
         Kind::SchemaOrArray(_) => "SchemaOrArray".to_owned(),
@@ -299,15 +307,10 @@ fn resources_agree_with_the_reference() {
         let Some(ours) = registry.group(text(theirs, "group")) else { continue };
         // The group of the aggregator has no priority of its own in the reference: it always comes first.
         if let Some(priority) = theirs["group_priority"].as_u64() {
-            report.same(&ours.name, "priority", u64::from(ours.table.priority), priority);
+            report.same(&ours.name, "priority", u64::from(ours.priority), priority);
             for version in &ours.versions {
-                let theirs = theirs["version_priority"][version.version].as_u64();
-                report.same(
-                    &version.api_version,
-                    "priority",
-                    Some(u64::from(version.table.priority)),
-                    theirs,
-                );
+                let theirs = theirs["version_priority"][&*version.version].as_u64();
+                report.same(&version.api_version, "priority", Some(u64::from(version.priority)), theirs);
             }
         }
     }
@@ -315,26 +318,26 @@ fn resources_agree_with_the_reference() {
 }
 
 fn compare_resource(report: &mut Report, place: &str, ours: &Resource, theirs: &Value) {
-    let table = ours.table;
-    report.same(place, "singular", table.singular, text(theirs, "singular"));
-    report.same(place, "kind", table.kind, text(theirs, "kind"));
+    let table = &ours.table;
+    report.same(place, "singular", &*table.singular, text(theirs, "singular"));
+    report.same(place, "kind", &*table.kind, text(theirs, "kind"));
     if theirs.get("listKind").is_some() {
-        report.same(place, "list kind", table.list_kind, text(theirs, "listKind"));
+        report.same(place, "list kind", &*table.list_kind, text(theirs, "listKind"));
     }
     report.same(place, "namespaced", table.scope == Scope::Namespaced, flag(theirs, "namespaced"));
-    report.same(place, "short names", table.short_names, &texts(theirs, "shortNames"));
-    report.same(place, "categories", table.categories, &texts(theirs, "categories"));
+    report.same(place, "short names", &*table.short_names, &owned(theirs, "shortNames"));
+    report.same(place, "categories", &*table.categories, &owned(theirs, "categories"));
     report.same(place, "verbs", table.verbs, &texts(theirs, "verbs"));
     report.same(place, "type", table.message.full_name(&KUBERNETES).as_str(), text(theirs, "type"));
     // The reference data says since when a kind is deprecated, but not of endpoints, of which the server warns too
     // (semantics §5.7).
     let deprecated = if table.kind == "Endpoints" { "1.33" } else { text(theirs, "deprecated") };
-    report.same(place, "deprecated", table.deprecated, deprecated);
+    report.same(place, "deprecated", &*table.deprecated, deprecated);
     report.same(place, "virtual", ours.storage.is_none(), flag(theirs, "virtual"));
     if let Some(storage) = &ours.storage {
         let theirs = &theirs["storage"];
         report.same(place, "storage group", storage.group.as_str(), text(theirs, "group"));
-        report.same(place, "storage kind", storage.kind, text(theirs, "kind"));
+        report.same(place, "storage kind", &*storage.kind, text(theirs, "kind"));
         // The reference stores definitions of custom resources in a version that it no longer serves.
         if table.plural != "customresourcedefinitions" {
             let version = storage.api_version.rsplit('/').next().unwrap();
@@ -352,8 +355,8 @@ fn compare_resource(report: &mut Report, place: &str, ours: &Resource, theirs: &
     for (ours, theirs) in ours.subresources.iter().zip(subresources) {
         let place = format!("{place}/{}", ours.table.name);
         report.same(&place, "group", ours.group.as_str(), text(theirs, "group"));
-        report.same(&place, "version", ours.table.version, text(theirs, "version"));
-        report.same(&place, "kind", ours.table.kind, text(theirs, "kind"));
+        report.same(&place, "version", &*ours.table.version, text(theirs, "version"));
+        report.same(&place, "kind", &*ours.table.kind, text(theirs, "kind"));
         report.same(&place, "verbs", ours.table.verbs, &texts(theirs, "verbs"));
         report.same(&place, "connect", ours.table.connect, flag(theirs, "connect"));
         report.same(&place, "type", ours.table.message.full_name(&KUBERNETES).as_str(), text(theirs, "type"));
@@ -378,11 +381,11 @@ fn columns_agree_with_the_reference() {
             report.same(&place, "columns", ours.table.columns.len(), columns.len());
             for (ours, theirs) in ours.table.columns.iter().zip(columns) {
                 let place = format!("{place} {}", ours.name);
-                report.same(&place, "name", ours.name, text(theirs, "name"));
-                report.same(&place, "type", ours.kind, text(theirs, "type"));
-                report.same(&place, "format", ours.format, text(theirs, "format"));
+                report.same(&place, "name", &*ours.name, text(theirs, "name"));
+                report.same(&place, "type", &*ours.kind, text(theirs, "type"));
+                report.same(&place, "format", &*ours.format, text(theirs, "format"));
                 report.same(&place, "priority", Some(i64::from(ours.priority)), theirs["priority"].as_i64());
-                report.same(&place, "cell", ours.cell, text(theirs, "cell"));
+                report.same(&place, "cell", &*ours.cell, text(theirs, "cell"));
             }
         }
     }
@@ -391,7 +394,8 @@ fn columns_agree_with_the_reference() {
             builtin::messages(&KUBERNETES).iter().find(|m| m.full_name(&KUBERNETES).ends_with(name)).unwrap();
         let theirs =
             list(&reference, "kinds").iter().find(|kind| text(kind, "kind") == message.name).unwrap();
-        let ours = builtin::columns(message).iter().map(|column| (column.name, column.cell, column.kind));
+        let ours =
+            builtin::columns(message).iter().map(|column| (&*column.name, &*column.cell, &*column.kind));
         let theirs = list(theirs, "columns").iter();
         let theirs = theirs.map(|column| (text(column, "name"), text(column, "cell"), text(column, "type")));
         report.same(name, "columns", ours.collect::<Vec<_>>(), theirs.collect());
@@ -417,14 +421,14 @@ fn selectable_fields_agree_with_the_reference() {
         report.same(
             &place,
             "labels",
-            ours.table.selectable.iter().map(|field| field.label).collect::<Vec<_>>(),
+            ours.table.selectable.iter().map(|field| &*field.label).collect::<Vec<_>>(),
             theirs.iter().map(|field| text(field, "label")).collect(),
         );
         for (ours, theirs) in ours.table.selectable.iter().zip(theirs) {
             let value = text(theirs, "value").trim_end_matches("|\"\"");
             // Where the reference's word is one path, ours is that path; the rest of them are prose.
             if !value.contains([' ', '"', '[']) && value != "decimal" {
-                report.same(&format!("{place} {}", ours.label), "path", ours.path, value);
+                report.same(&format!("{place} {}", ours.label), "path", &*ours.path, value);
             }
         }
     }
@@ -452,7 +456,7 @@ fn rules_agree_with_the_reference() {
 }
 
 fn compare_rules(report: &mut Report, place: &str, ours: &Resource, theirs: &Value, rest: &Value) {
-    let table = ours.table;
+    let table = &ours.table;
     let name_rule = match text(theirs, "name_rule") {
         "dns1123_label" => NameRule::Label,
         rule if rule.contains("dns1035_label when gate") => NameRule::Label1035,
@@ -485,7 +489,7 @@ fn compare_rules(report: &mut Report, place: &str, ours: &Resource, theirs: &Val
     let reset = &rest["reset_fields"];
     report.same(place, "status rules", table.status.is_some(), reset.is_object());
     if let Some(status) = &table.status {
-        report.same(place, "reset by main", status.reset_by_main, &texts(reset, "main"));
-        report.same(place, "reset by status", status.reset_by_status, &texts(reset, "status"));
+        report.same(place, "reset by main", &*status.reset_by_main, &owned(reset, "main"));
+        report.same(place, "reset by status", &*status.reset_by_status, &owned(reset, "status"));
     }
 }

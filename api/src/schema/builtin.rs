@@ -1,38 +1,45 @@
 //! The built-in types: the tables that the build makes of `schema/*.proto`.
 //!
-//! Everything is `'static`. The vocabulary decides between two sets of tables, which share every message that names
+//! Everything is static. The vocabulary decides between two sets of tables, which share every message that names
 //! no vendor; so strings in a table are complete, except for group stems (see `registry`).
 
 // What the generated text mentions.
+use std::borrow::Cow::Borrowed as B;
+
+use super::compiled::Compiled;
+use super::handle::Ref::Static as S;
 use super::table::{
-    Check, Column, Field, FieldNames, Form, GroupTable, Inlined, Kind, ListType, Message, NameRule,
-    PatchStrategy, Place, Presence, ResourceTable, Scope, Selectable, Shape, StatusRules, StorageTable,
-    SubresourceTable, Union, VersionTable, WireField,
+    Check, Column, Element, Empty, Field, Form, GroupTable, Inlined, Kind, List, ListType, Map, Message,
+    NameRule, PatchStrategy, Place, Presence, ResourceTable, Scope, Selectable, Slice, Slot, StatusRules,
+    StorageTable, SubresourceTable, Union, Unknown, VersionTable, WireField,
 };
 use crate::naming::Naming;
 
 include!(concat!(env!("OUT_DIR"), "/tables.rs"));
 
 /// What a field is when its table says no more.
-const FIELD: Field = Field {
-    name: "",
+pub(crate) const FIELD: Field = Field {
+    name: B(""),
     number: 0,
     kind: Kind::String,
-    shape: Shape::Single,
-    description: "",
+    empty: Empty::Absent,
+    description: B(""),
     required: false,
     omit_empty: true,
     pointer: false,
     default: None,
     assigned: None,
-    enumeration: &[],
-    format: "",
-    list: ListType::Atomic,
+    enumeration: B(&[]),
+    format: B(""),
     atomic: false,
     patch: PatchStrategy { merge: false, retain_keys: false, replace: false, merge_key: None },
     inlined: None,
     check: None,
+    limits: None,
 };
+
+/// What an element is when its table says no more.
+pub(crate) const ELEMENT: Element = Element { kind: Kind::String, empty: Empty::Absent, limits: None };
 
 /// What validation asks of a field when its table says no more.
 const CHECK: Check = Check {
@@ -80,8 +87,9 @@ pub fn messages(naming: &Naming) -> &'static [&'static Message] {
 pub fn message(naming: &Naming, openapi_stem: &str) -> Option<&'static Message> {
     let (package, name) = openapi_stem.rsplit_once('.')?;
     let messages = messages(naming);
-    let at =
-        messages.binary_search_by_key(&(package, name), |message| (message.package, message.name)).ok()?;
+    let at = messages
+        .binary_search_by_key(&(package, name), |message| (&*message.package, &*message.name))
+        .ok()?;
     messages.get(at).copied()
 }
 
@@ -144,9 +152,9 @@ mod tests {
             for &expected in messages(naming) {
                 let stem = format!("{}.{}", expected.package, expected.name);
                 assert!(std::ptr::eq(message(naming, &stem).unwrap(), expected), "{stem}");
-                for field in expected.fields {
+                for field in &*expected.fields {
                     assert!(
-                        std::ptr::eq(expected.field(field.name).unwrap(), field),
+                        std::ptr::eq(expected.field(&field.name).unwrap(), field),
                         "{stem}.{}",
                         field.name
                     );
@@ -191,8 +199,8 @@ mod tests {
         for naming in naming::ALL {
             let unfilled = |text: &str| naming.fill(text) != text;
             for message in messages(naming) {
-                let texts = message.fields.iter().flat_map(|field| [field.name, field.description]);
-                for text in texts.chain([message.package, message.description]) {
+                let texts = message.fields.iter().flat_map(|field| [&field.name, &field.description]);
+                for text in texts.chain([&message.package, &message.description]) {
                     assert!(!unfilled(text), "{}: {text}", message.name);
                 }
             }
@@ -203,7 +211,7 @@ mod tests {
     fn every_type_and_every_field_is_described() {
         for message in messages(&CLUSTER) {
             assert!(!message.description.is_empty(), "{}", message.name);
-            for field in message.fields {
+            for field in &*message.fields {
                 assert!(!field.description.is_empty(), "{}.{}", message.name, field.name);
             }
         }
@@ -211,7 +219,7 @@ mod tests {
 
     #[test]
     fn operations_that_are_shown_as_tables_have_columns() {
-        let headers = |message| columns(message).iter().map(|column| column.name).collect::<Vec<_>>();
+        let headers = |message| columns(message).iter().map(|column| &*column.name).collect::<Vec<_>>();
         assert_eq!(headers(SCALE), ["Name", "Desired", "Available", "Age"]);
         assert_eq!(headers(STATUS), ["Status", "Reason", "Message"]);
         assert!(columns(POD).is_empty(), "a resource's columns are in its table");

@@ -9,10 +9,10 @@ use serde::de::{DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, SeqA
 use serde::forward_to_deserialize_any;
 use smallvec::SmallVec;
 
-use super::decode::{DecodeError, Decoded, read_item, read_root, read_whole};
-use super::decode_form::{is_always_written, is_left_out, zero_field};
+use super::decode::{DecodeError, Decoded, read_item, read_root, read_value};
+use super::decode_form::{given, is_always_written, is_left_out, zero_field};
 use super::decode_report::Report;
-use super::table::{Field, Kind, Message, Shape};
+use super::table::{Field, Kind, Message};
 use crate::json::{DEPTH_MAX, Key, Object, Value};
 
 /// Makes `value` an object of type `message`: types checked, unknown fields dropped and reported, fields in schema
@@ -20,7 +20,7 @@ use crate::json::{DEPTH_MAX, Key, Object, Value};
 ///
 /// # Errors
 /// As [`decode`](super::decode::decode).
-pub fn conform(message: &'static Message, value: Value) -> Result<Decoded, DecodeError> {
+pub fn conform(message: &Message, value: Value) -> Result<Decoded, DecodeError> {
     let report = Report::default();
     let read = read_root(&report, message, Source { value, depth: DEPTH_MAX });
     report.finish(read, |halt| halt.0)
@@ -31,11 +31,7 @@ pub fn conform(message: &'static Message, value: Value) -> Result<Decoded, Decod
 ///
 /// # Errors
 /// As [`conform`].
-pub fn conform_changes(
-    message: &'static Message,
-    mut value: Value,
-    known: &Object,
-) -> Result<Decoded, DecodeError> {
+pub fn conform_changes(message: &Message, mut value: Value, known: &Object) -> Result<Decoded, DecodeError> {
     if let Value::Object(object) = &mut value
         && members(message, object, known, DEPTH_MAX - 1).is_ok()
     {
@@ -50,7 +46,7 @@ pub fn conform_changes(
 struct Odd;
 
 /// Makes the members of a struct conform. Their values may nest `depth` levels more.
-fn members(message: &'static Message, object: &mut Object, known: &Object, depth: usize) -> Result<(), Odd> {
+fn members(message: &Message, object: &mut Object, known: &Object, depth: usize) -> Result<(), Odd> {
     // Fields that are given, by position, and where their members stand.
     let mut given: SmallVec<[(u16, usize); 24]> = SmallVec::new();
     let mut next_known = known.iter();
@@ -80,37 +76,37 @@ fn members(message: &'static Message, object: &mut Object, known: &Object, depth
             None if is_always_written(field) => zero_field(field),
             None => continue,
         };
-        members.push((Key::Borrowed(field.name), value));
+        members.push((field.name.clone(), value));
     }
     Ok(())
 }
 
 /// Makes the value of a field conform, which may nest `depth` levels; whether there is one then.
-fn whole(field: &'static Field, value: &mut Value, known: Option<&Value>, depth: usize) -> Result<bool, Odd> {
+fn whole(field: &Field, value: &mut Value, known: Option<&Value>, depth: usize) -> Result<bool, Odd> {
     let deeper = |levels: usize| depth.checked_sub(levels).ok_or(Odd);
-    match (field.shape, field.kind, &mut *value, known) {
-        (Shape::Single, Kind::Message(message), Value::Object(object), Some(Value::Object(known))) => {
+    match (&field.kind, &mut *value, known) {
+        (Kind::Message(message), Value::Object(object), Some(Value::Object(known))) => {
             members(message, object, known, deeper(1)?)?;
         }
-        (Shape::List, Kind::Message(_), Value::Array(items), Some(Value::Array(known)))
-            if !items.is_empty() =>
+        (Kind::List(list), Value::Array(items), Some(Value::Array(known)))
+            if !items.is_empty() && matches!(list.item.kind, Kind::Message(_)) =>
         {
             for (at, item) in items.iter_mut().enumerate() {
-                match (field.kind, &mut *item, known.get(at)) {
+                match (&list.item.kind, &mut *item, known.get(at)) {
                     (_, item, Some(known)) if *item == *known => {}
                     (Kind::Message(message), Value::Object(item), Some(Value::Object(known))) => {
                         members(message, item, known, deeper(2)?)?;
                     }
                     (_, item, _) => {
                         let source = Source { value: item.clone(), depth: deeper(1)? };
-                        *item = clean(|report| read_item(report, field.kind, source))?;
+                        *item = clean(|report| read_item(report, &list.item, source))?;
                     }
                 }
             }
         }
-        (_, _, value, _) => {
+        (_, value, _) => {
             let source = Source { value: value.clone(), depth };
-            match clean(|report| read_whole(report, field, source))? {
+            match given(field, clean(|report| read_value(report, &field.kind, source))?) {
                 Some(read) => *value = read,
                 None => return Ok(false),
             }

@@ -22,12 +22,12 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 use smallvec::SmallVec;
 
 use super::builtin;
-use super::decode_form::{is_always_written, is_left_out, zero, zero_field, zero_object};
+use super::decode_form::{given, is_always_written, zero_element, zero_field, zero_object};
 use super::decode_raw::{RAW, field_set_text};
-use super::decode_report::{At, Path, Report, Step, mismatch, shape_name, type_name};
+use super::decode_report::{At, Path, Report, Step, message_name, mismatch, type_name};
 use super::decode_straight::{Author, settled, straight};
 use super::scalars::{bytes, duration, quantity, time};
-use super::table::{Field, Kind, Message, Shape};
+use super::table::{Element, Kind, List, Map, Message, Unknown};
 use crate::json::{Key, Object, Value};
 
 /// An object read by schema.
@@ -57,7 +57,7 @@ pub struct DecodeError {
 ///
 /// # Errors
 /// Text that is no JSON, and values of the wrong type. Source: semantics §5.1 step 3, §9.5.
-pub fn decode(message: &'static Message, text: &[u8]) -> Result<Decoded, DecodeError> {
+pub fn decode(message: &Message, text: &[u8]) -> Result<Decoded, DecodeError> {
     match straight(message, text, Author::Client) {
         Some(object) => Ok(Decoded { object, strict: Vec::new() }),
         None => decode_any(message, text),
@@ -68,7 +68,7 @@ pub fn decode(message: &'static Message, text: &[u8]) -> Result<Decoded, DecodeE
 ///
 /// # Errors
 /// As [`decode`], for text that is something else.
-pub fn decode_own(message: &'static Message, text: &[u8]) -> Result<Object, DecodeError> {
+pub fn decode_own(message: &Message, text: &[u8]) -> Result<Object, DecodeError> {
     match straight(message, text, Author::Server) {
         Some(object) => Ok(object),
         None => decode_any(message, text).map(|decoded| decoded.object),
@@ -79,7 +79,7 @@ pub fn decode_own(message: &'static Message, text: &[u8]) -> Result<Object, Deco
 ///
 /// # Errors
 /// As [`decode_own`].
-pub fn decode_settled(message: &'static Message, text: &Bytes) -> Result<Object, DecodeError> {
+pub fn decode_settled(message: &Message, text: &Bytes) -> Result<Object, DecodeError> {
     settled(message, text, None).map_or_else(|| decode_own(message, text), Ok)
 }
 
@@ -88,16 +88,12 @@ pub fn decode_settled(message: &'static Message, text: &Bytes) -> Result<Object,
 ///
 /// # Errors
 /// As [`decode_own`].
-pub fn decode_beside(
-    message: &'static Message,
-    text: &Bytes,
-    beside: &mut Object,
-) -> Result<Object, DecodeError> {
+pub fn decode_beside(message: &Message, text: &Bytes, beside: &mut Object) -> Result<Object, DecodeError> {
     settled(message, text, Some(beside)).map_or_else(|| decode_own(message, text), Ok)
 }
 
 /// [`decode`] for documents of any form.
-pub(super) fn decode_any(message: &'static Message, text: &[u8]) -> Result<Decoded, DecodeError> {
+pub(super) fn decode_any(message: &Message, text: &[u8]) -> Result<Decoded, DecodeError> {
     let mut source = serde_json::Deserializer::from_slice(text);
     let report = Report::of_text();
     let read = read_root(&report, message, &mut source).and_then(|object| source.end().map(|()| object));
@@ -113,40 +109,81 @@ fn syntax_sentence(error: serde_json::Error) -> String {
 
 pub(super) fn read_root<'de, D: Deserializer<'de>>(
     report: &Report,
-    message: &'static Message,
+    message: &Message,
     source: D,
 ) -> Result<Object, D::Error> {
-    let root = Single { report, kind: Kind::Message(message), path: None };
-    match root.deserialize(source)? {
-        Some(Value::Object(object)) => Ok(object),
-        _ => Ok(zero_object(message)), // the document `null`
+    match source.deserialize_any(Root { report, message })? {
+        Some(object) => Ok(object),
+        None => Ok(zero_object(message)), // the document `null`
     }
 }
 
-/// Reads the whole value of a field by itself; `None` for what counts as none.
-pub(super) fn read_whole<'de, D: Deserializer<'de>>(
+/// Reads one value by itself; `None` for what counts as none.
+pub(super) fn read_value<'de, D: Deserializer<'de>>(
     report: &Report,
-    field: &'static Field,
+    kind: &Kind,
     source: D,
 ) -> Result<Option<Value>, D::Error> {
-    Whole { report, field, path: None }.deserialize(source)
+    Single { report, kind, path: None }.deserialize(source)
 }
 
 /// Reads one element of a list by itself.
 pub(super) fn read_item<'de, D: Deserializer<'de>>(
     report: &Report,
-    kind: Kind,
+    item: &Element,
     source: D,
 ) -> Result<Value, D::Error> {
-    let read = Single { report, kind, path: None }.deserialize(source)?;
-    Ok(read.unwrap_or_else(|| zero(kind)))
+    Ok(read_value(report, &item.kind, source)?.unwrap_or_else(|| zero_element(item)))
+}
+
+/// Reads a whole document; `None` for `null`.
+struct Root<'c> {
+    report: &'c Report,
+    message: &'c Message,
+}
+
+/// The visits that are wrong for whole documents.
+macro_rules! refuse {
+    ($($visit:ident($found:ty) = $name:literal;)*) => {$(
+        fn $visit<E: serde::de::Error>(self, _: $found) -> Result<Option<Object>, E> {
+            Err(mismatch(self.report, None, $name, &message_name(self.message)))
+        }
+    )*};
+}
+
+impl<'de> Visitor<'de> for Root<'_> {
+    type Value = Option<Object>;
+
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(&message_name(self.message))
+    }
+
+    refuse! {
+        visit_bool(bool) = "bool";
+        visit_i64(i64) = "number";
+        visit_u64(u64) = "number";
+        visit_f64(f64) = "number";
+        visit_str(&str) = "string";
+    }
+
+    fn visit_unit<E>(self) -> Result<Option<Object>, E> {
+        Ok(None)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, _: A) -> Result<Option<Object>, A::Error> {
+        Err(mismatch(self.report, None, "array", &message_name(self.message)))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, source: A) -> Result<Option<Object>, A::Error> {
+        read_message(self.report, self.message, None, source).map(Some)
+    }
 }
 
 /// Reads one value of a kind; `None` for `null` and for scalars whose text means "not set".
 #[derive(Clone, Copy)]
 pub(super) struct Single<'c> {
     report: &'c Report,
-    kind: Kind,
+    kind: &'c Kind,
     path: At<'c>,
 }
 
@@ -260,10 +297,19 @@ impl<'de> Visitor<'de> for Single<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, source: A) -> Result<Option<Value>, A::Error> {
-        let items = Many { report: self.report, kind: self.kind, path: self.path };
+        let Single { report, path, .. } = self;
         match self.kind {
-            Kind::SchemaOrArray(message) => Many { kind: Kind::Message(message), ..items }.visit_seq(source),
-            Kind::SchemaOrStrings(_) => Many { kind: Kind::String, ..items }.visit_seq(source),
+            Kind::List(list) => read_list(report, list, path, source).map(Some),
+            Kind::SchemaOrArray(message) => {
+                read_items(report, &Kind::Message(message.clone()), path, source, || {
+                    Value::Object(zero_object(message))
+                })
+                .map(|items| Some(Value::Array(items)))
+            }
+            Kind::SchemaOrStrings(_) => {
+                read_items(report, &Kind::String, path, source, || Value::String(String::new()))
+                    .map(|items| Some(Value::Array(items)))
+            }
             Kind::Json | Kind::RawExtension => RAW.visit_seq(source).map(Some),
             _ => Err(self.wrong("array")),
         }
@@ -276,6 +322,7 @@ impl<'de> Visitor<'de> for Single<'_> {
             | Kind::SchemaOrBool(message)
             | Kind::SchemaOrStrings(message) => read_message(self.report, message, self.path, source)
                 .map(|object| Some(Value::Object(object))),
+            Kind::Map(map) => read_map(self.report, map, self.path, source).map(Some),
             Kind::Json | Kind::RawExtension => RAW.visit_map(source).map(Some),
             _ => Err(self.wrong("object")),
         }
@@ -284,20 +331,31 @@ impl<'de> Visitor<'de> for Single<'_> {
 
 fn read_message<'de, A: MapAccess<'de>>(
     report: &Report,
-    message: &'static Message,
-    parent: At,
+    message: &Message,
+    parent: At<'_>,
     mut source: A,
 ) -> Result<Object, A::Error> {
     // Values beside the position of their field; documents mostly have few fields, and mostly in some order.
     let mut given: SmallVec<[(u16, Option<Value>); 12]> = SmallVec::new();
     let mut seen: SmallVec<[u64; 2]> = SmallVec::from_elem(0, message.fields.len().div_ceil(64));
     let mut ascending = true;
+    let mut preserved: Vec<(Key, Value)> = Vec::new();
     while let Some(found) = source.next_key_seed(FieldName { message })? {
         let at = match found {
             Ok(at) => at,
             Err(name) => {
-                report.note("unknown", parent, &name);
-                source.next_value::<IgnoredAny>()?;
+                match message.unknown {
+                    Unknown::Prune => {
+                        report.note("unknown", parent, &name);
+                        source.next_value::<IgnoredAny>()?;
+                    }
+                    Unknown::Preserve => preserved.push((Key::Owned(name), source.next_value_seed(RAW)?)),
+                    Unknown::Refuse => {
+                        return Err(
+                            report.fail(parent, format!("unknown field {}", crate::field::go_quote(&name)))
+                        );
+                    }
+                }
                 continue;
             }
         };
@@ -306,11 +364,11 @@ fn read_message<'de, A: MapAccess<'de>>(
         let (word, bit) = (usize::from(at) / 64, 1u64 << (at % 64));
         let repeated = seen[word] & bit != 0;
         if repeated {
-            report.note("duplicate", parent, field.name);
+            report.note("duplicate", parent, &field.name);
         }
         seen[word] |= bit;
-        let value = source.next_value_seed(Whole { report, field, path: Some(&path) })?;
-        let value = value.filter(|value| !is_left_out(field, value));
+        let value = source.next_value_seed(Single { report, kind: &field.kind, path: Some(&path) })?;
+        let value = self::given(field, value);
         if repeated && let Some(slot) = given.iter_mut().find(|(position, _)| *position == at) {
             slot.1 = value;
             continue;
@@ -326,20 +384,21 @@ fn read_message<'de, A: MapAccess<'de>>(
     for (at, field) in message.fields.iter().enumerate() {
         let value = given.next_if(|(position, _)| usize::from(*position) == at).and_then(|(_, value)| value);
         match value {
-            Some(value) => members.push((Key::Borrowed(field.name), value)),
-            None if is_always_written(field) => members.push((Key::Borrowed(field.name), zero_field(field))),
+            Some(value) => members.push((field.name.clone(), value)),
+            None if is_always_written(field) => members.push((field.name.clone(), zero_field(field))),
             None => {}
         }
     }
+    members.extend(sorted(preserved, |name| report.note("duplicate", parent, name)));
     Ok(members.into_iter().collect())
 }
 
 /// Position of the field that a member name names, or the name if there is none.
-struct FieldName {
-    message: &'static Message,
+struct FieldName<'c> {
+    message: &'c Message,
 }
 
-impl<'de> DeserializeSeed<'de> for FieldName {
+impl<'de> DeserializeSeed<'de> for FieldName<'_> {
     type Value = Result<u16, String>;
 
     fn deserialize<D: Deserializer<'de>>(self, source: D) -> Result<Self::Value, D::Error> {
@@ -347,7 +406,7 @@ impl<'de> DeserializeSeed<'de> for FieldName {
     }
 }
 
-impl Visitor<'_> for FieldName {
+impl Visitor<'_> for FieldName<'_> {
     type Value = Result<u16, String>;
 
     fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
@@ -359,147 +418,64 @@ impl Visitor<'_> for FieldName {
     }
 }
 
-/// Reads the whole value of a field: one, a list, or a map.
-struct Whole<'c> {
-    report: &'c Report,
-    field: &'static Field,
-    path: At<'c>,
+fn read_list<'de, A: SeqAccess<'de>>(
+    report: &Report,
+    list: &List,
+    path: At<'_>,
+    source: A,
+) -> Result<Value, A::Error> {
+    let mut items = read_items(report, &list.item.kind, path, source, || zero_element(&list.item))?;
+    if items.is_empty() && is_managed_fields(&list.item.kind) {
+        // An empty list means what a list of one empty entry means: forget who owns what. Other empty lists of built-in
+        // types are the same as none and leave no trace.
+        items.push(Value::Object(Object::new()));
+    }
+    Ok(Value::Array(items))
 }
 
-impl<'de> DeserializeSeed<'de> for Whole<'_> {
-    type Value = Option<Value>;
-
-    fn deserialize<D: Deserializer<'de>>(self, source: D) -> Result<Option<Value>, D::Error> {
-        let Whole { report, field, path } = self;
-        match field.shape {
-            Shape::Single => Single { report, kind: field.kind, path }.deserialize(source),
-            Shape::List | Shape::WrappedList => {
-                source.deserialize_any(Many { report, kind: field.kind, path })
-            }
-            Shape::Map | Shape::MapOfLists => source.deserialize_any(Members { report, field, path }),
+/// Reads the elements of a list; `null` is what `absent` makes.
+fn read_items<'de, A: SeqAccess<'de>>(
+    report: &Report,
+    kind: &Kind,
+    parent: At<'_>,
+    mut source: A,
+    absent: impl Fn() -> Value,
+) -> Result<Vec<Value>, A::Error> {
+    let mut items = Vec::new();
+    loop {
+        let path = Path { parent, step: Step::Index(items.len()) };
+        match source.next_element_seed(Single { report, kind, path: Some(&path) })? {
+            Some(value) => items.push(value.unwrap_or_else(&absent)),
+            None => return Ok(items),
         }
     }
 }
 
-/// Visits a list.
-struct Many<'c> {
-    report: &'c Report,
-    kind: Kind,
-    path: At<'c>,
+fn is_managed_fields(kind: &Kind) -> bool {
+    matches!(kind, Kind::Message(message) if message.is(builtin::MANAGED_FIELDS_ENTRY))
 }
 
-impl<'de> DeserializeSeed<'de> for Many<'_> {
-    type Value = Option<Value>;
-
-    fn deserialize<D: Deserializer<'de>>(self, source: D) -> Result<Option<Value>, D::Error> {
-        source.deserialize_any(self)
+fn read_map<'de, A: MapAccess<'de>>(
+    report: &Report,
+    map: &Map,
+    parent: At<'_>,
+    mut source: A,
+) -> Result<Value, A::Error> {
+    let mut members: Vec<(Key, Value)> = Vec::new();
+    let mut ascending = true;
+    while let Some(name) = source.next_key::<String>()? {
+        let value = {
+            let path = Path { parent, step: Step::Key(&name) };
+            let value = Single { report, kind: &map.value.kind, path: Some(&path) };
+            source.next_value_seed(value)?.unwrap_or_else(|| zero_element(&map.value))
+        };
+        ascending &= members.last().is_none_or(|(last, _)| last.as_ref() < name.as_str());
+        members.push((Key::Owned(name), value));
     }
-}
-
-fn is_managed_fields(kind: Kind) -> bool {
-    matches!(kind, Kind::Message(message) if std::ptr::eq(message, builtin::MANAGED_FIELDS_ENTRY))
-}
-
-/// Visits a map.
-struct Members<'c> {
-    report: &'c Report,
-    field: &'static Field,
-    path: At<'c>,
-}
-
-/// The visits that are wrong for lists and maps alike.
-macro_rules! refuse_scalars {
-    ($wanted:expr) => {
-        fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-            f.write_str(&$wanted(self))
-        }
-
-        fn visit_unit<E>(self) -> Result<Option<Value>, E> {
-            Ok(None)
-        }
-
-        fn visit_bool<E: serde::de::Error>(self, _: bool) -> Result<Option<Value>, E> {
-            Err(mismatch(self.report, self.path, "bool", &$wanted(&self)))
-        }
-
-        fn visit_i64<E: serde::de::Error>(self, _: i64) -> Result<Option<Value>, E> {
-            Err(mismatch(self.report, self.path, "number", &$wanted(&self)))
-        }
-
-        fn visit_u64<E: serde::de::Error>(self, _: u64) -> Result<Option<Value>, E> {
-            Err(mismatch(self.report, self.path, "number", &$wanted(&self)))
-        }
-
-        fn visit_f64<E: serde::de::Error>(self, _: f64) -> Result<Option<Value>, E> {
-            Err(mismatch(self.report, self.path, "number", &$wanted(&self)))
-        }
-
-        fn visit_str<E: serde::de::Error>(self, _: &str) -> Result<Option<Value>, E> {
-            Err(mismatch(self.report, self.path, "string", &$wanted(&self)))
-        }
-    };
-}
-
-impl<'de> Visitor<'de> for Many<'_> {
-    type Value = Option<Value>;
-
-    refuse_scalars!(|many: &Many| format!("[]{}", type_name(many.kind)));
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut source: A) -> Result<Option<Value>, A::Error> {
-        let mut items = Vec::new();
-        loop {
-            let path = Path { parent: self.path, step: Step::Index(items.len()) };
-            let item = Single { report: self.report, kind: self.kind, path: Some(&path) };
-            match source.next_element_seed(item)? {
-                Some(value) => items.push(value.unwrap_or_else(|| zero(self.kind))),
-                None => break,
-            }
-        }
-        if items.is_empty() && is_managed_fields(self.kind) {
-            // An empty list means what a list of one empty entry means: forget who owns what (semantics §7.2). Other
-            // empty lists are the same as none and leave no trace.
-            items.push(Value::Object(Object::new()));
-        }
-        Ok(Some(Value::Array(items)))
+    if !ascending {
+        members = sorted(members, |name| report.note("duplicate", parent, name));
     }
-
-    fn visit_map<A: MapAccess<'de>>(self, _: A) -> Result<Option<Value>, A::Error> {
-        Err(mismatch(self.report, self.path, "object", &format!("[]{}", type_name(self.kind))))
-    }
-}
-
-impl<'de> Visitor<'de> for Members<'_> {
-    type Value = Option<Value>;
-
-    refuse_scalars!(|members: &Members| shape_name(members.field));
-
-    fn visit_seq<A: SeqAccess<'de>>(self, _: A) -> Result<Option<Value>, A::Error> {
-        Err(mismatch(self.report, self.path, "array", &shape_name(self.field)))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut source: A) -> Result<Option<Value>, A::Error> {
-        let Members { report, field, path: parent } = self;
-        let mut members: Vec<(Key, Value)> = Vec::new();
-        let mut ascending = true;
-        while let Some(name) = source.next_key::<String>()? {
-            let value = {
-                let path = Path { parent, step: Step::Key(&name) };
-                if field.shape == Shape::MapOfLists {
-                    let list = Many { report, kind: field.kind, path: Some(&path) };
-                    source.next_value_seed(list)?.unwrap_or_default()
-                } else {
-                    let one = Single { report, kind: field.kind, path: Some(&path) };
-                    source.next_value_seed(one)?.unwrap_or_else(|| zero(field.kind))
-                }
-            };
-            ascending &= members.last().is_none_or(|(last, _)| last.as_ref() < name.as_str());
-            members.push((Key::Owned(name), value));
-        }
-        if !ascending {
-            members = sorted(members, |name| report.note("duplicate", parent, name));
-        }
-        Ok(Some(Value::Object(members.into_iter().collect())))
-    }
+    Ok(Value::Object(members.into_iter().collect()))
 }
 
 /// Members sorted by name, the last of equal ones kept; the others' names are told in document order.

@@ -1,10 +1,10 @@
 //! The canonical form of a tree: which fields are always written, what for, and which values are the same as none.
 
-use super::table::{Field, Kind, Message, Shape};
-use crate::json::{Key, Object, Value};
+use super::table::{Element, Empty, Field, Kind, Message};
+use crate::json::{Object, Value};
 
 /// What an absent value that is always written is written as, and what `null` means inside a list or map.
-pub(crate) fn zero(kind: Kind) -> Value {
+pub(crate) fn zero(kind: &Kind) -> Value {
     match kind {
         Kind::Bool => Value::Bool(false),
         Kind::Int32 | Kind::Int64 | Kind::Double | Kind::IntOrString => Value::Int(0),
@@ -13,19 +13,25 @@ pub(crate) fn zero(kind: Kind) -> Value {
         Kind::Quantity => Value::from("0"),
         Kind::Message(message) => Value::Object(zero_object(message)),
         Kind::Bytes | Kind::Time | Kind::MicroTime | Kind::RawExtension | Kind::FieldsV1 => Value::Null,
+        Kind::List(_) | Kind::Map(_) => Value::Null,
         Kind::Json | Kind::SchemaOrArray(_) | Kind::SchemaOrBool(_) | Kind::SchemaOrStrings(_) => Value::Null,
     }
 }
 
 /// What an absent field that is always written is written as.
 pub(crate) fn zero_field(field: &Field) -> Value {
-    if field.pointer || field.shape != Shape::Single { Value::Null } else { zero(field.kind) }
+    if field.pointer { Value::Null } else { zero(&field.kind) }
+}
+
+/// What `null` means as an element of a list or a value of a map.
+pub(crate) fn zero_element(element: &Element) -> Value {
+    if element.empty == Empty::Absent { zero(&element.kind) } else { Value::Null }
 }
 
 /// An object of which nothing was given. Structs held by value cannot contain themselves, so this ends.
-pub(crate) fn zero_object(message: &'static Message) -> Object {
+pub(crate) fn zero_object(message: &Message) -> Object {
     let written = message.fields.iter().filter(|field| is_always_written(field));
-    written.map(|field| (Key::Borrowed(field.name), zero_field(field))).collect()
+    written.map(|field| (field.name.clone(), zero_field(field))).collect()
 }
 
 /// Whether JSON has the field even when nothing was given.
@@ -34,8 +40,7 @@ pub(crate) fn zero_object(message: &'static Message) -> Object {
 /// a zero quantity `"0"`. The one exception is the creation time in metadata (semantics §9.3).
 pub(crate) fn is_always_written(field: &Field) -> bool {
     let struct_by_value = !field.pointer
-        && field.shape == Shape::Single
-        && match field.kind {
+        && match &field.kind {
             Kind::Message(_) | Kind::MicroTime | Kind::Duration | Kind::Quantity => true,
             Kind::IntOrString | Kind::RawExtension => true,
             Kind::Time => field.name != "creationTimestamp",
@@ -54,13 +59,30 @@ fn is_empty(value: &Value) -> bool {
 
 /// Whether this value is the same as none: the field is left out, or written as [`zero_field`] says.
 pub(crate) fn is_left_out(field: &Field, value: &Value) -> bool {
+    match field.empty {
+        Empty::Absent => {}
+        Empty::Kept => return value.is_null() && field.assigned.is_some(),
+        Empty::Nullable => return false,
+    }
+    let is_container = || matches!(field.kind, Kind::List(_) | Kind::Map(_));
     match value {
         Value::Null => true,
-        _ if is_always_written(field) => field.shape != Shape::Single && is_empty(value),
-        Value::Array(_) | Value::Object(_) => field.shape != Shape::Single && is_empty(value),
+        _ if is_always_written(field) => is_container() && is_empty(value),
+        Value::Array(_) | Value::Object(_) => is_container() && is_empty(value),
         Value::String(text) => text.is_empty() && (!field.pointer || matches!(field.kind, Kind::Bytes)),
         Value::Bool(value) => !field.pointer && !value,
         Value::Int(n) => !field.pointer && *n == 0,
         Value::Float(n) => !field.pointer && *n == 0.0,
     }
+}
+
+/// What a field holds that was given this value, `None` for `null`; `None` where that is the same as nothing.
+#[inline]
+pub(crate) fn given(field: &Field, value: Option<Value>) -> Option<Value> {
+    let value = match (value, field.empty) {
+        (None, Empty::Absent) => return None,
+        (None, Empty::Kept | Empty::Nullable) => Value::Null,
+        (Some(value), _) => value,
+    };
+    (!is_left_out(field, &value)).then_some(value)
 }

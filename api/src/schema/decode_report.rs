@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::fmt::Write;
 
 use super::decode::{DecodeError, Decoded};
-use super::table::{Field, Kind, Message, Shape};
+use super::table::{Field, Kind, Message};
 use crate::json::Object;
 
 /// Most unknown and duplicate fields reported for one document (semantics §9.5).
@@ -79,7 +79,7 @@ pub(super) struct Path<'p> {
 
 /// One step of a path.
 pub(super) enum Step<'p> {
-    Field(&'static Message, &'static Field),
+    Field(&'p Message, &'p Field),
     Index(usize),
     Key(&'p str),
 }
@@ -93,7 +93,7 @@ impl Path<'_> {
                 let _ = write!(out, "[{at}]");
                 return out;
             }
-            Step::Field(_, field) => field.name,
+            Step::Field(_, field) => &*field.name,
             Step::Key(name) => name,
         };
         if !out.is_empty() {
@@ -110,13 +110,13 @@ impl Path<'_> {
             if !out.is_empty() {
                 out.push('.');
             }
-            out.push_str(field.name);
+            out.push_str(&field.name);
         }
         out
     }
 
     /// The struct that holds the innermost field.
-    fn holder(&self) -> Option<&'static Message> {
+    fn holder(&self) -> Option<&Message> {
         match self.step {
             Step::Field(message, _) => Some(message),
             _ => self.parent.and_then(Path::holder),
@@ -137,7 +137,7 @@ pub(super) fn mismatch<E: serde::de::Error>(report: &Report, path: At, found: &s
 }
 
 /// The type's name in error sentences: the last element of its package and its name.
-pub(super) fn type_name(kind: Kind) -> String {
+pub(super) fn type_name(kind: &Kind) -> String {
     match kind {
         Kind::Bool => "bool".to_owned(),
         Kind::Int32 => "int32".to_owned(),
@@ -150,20 +150,14 @@ pub(super) fn type_name(kind: Kind) -> String {
         Kind::Message(message)
         | Kind::SchemaOrArray(message)
         | Kind::SchemaOrBool(message)
-        | Kind::SchemaOrStrings(message) => {
-            let package = message.package.rsplit('.').next().unwrap_or_default();
-            format!("{package}.{}", message.name)
-        }
+        | Kind::SchemaOrStrings(message) => message_name(message),
+        Kind::List(list) => format!("[]{}", type_name(&list.item.kind)),
+        Kind::Map(map) => format!("map[string]{}", type_name(&map.value.kind)),
     }
 }
 
-/// The type of a whole field.
-pub(super) fn shape_name(field: &Field) -> String {
-    let one = type_name(field.kind);
-    match field.shape {
-        Shape::Single => one,
-        Shape::List | Shape::WrappedList => format!("[]{one}"),
-        Shape::Map => format!("map[string]{one}"),
-        Shape::MapOfLists => format!("map[string][]{one}"),
-    }
+/// The name of a struct in error sentences.
+pub(super) fn message_name(message: &Message) -> String {
+    let package = message.package.rsplit('.').next().unwrap_or_default();
+    format!("{package}.{}", message.name)
 }

@@ -2,7 +2,7 @@
 //! time.
 //!
 //! ```text
-//! compact JSON ──Cursor──► members found by name in the type's plan ─► tree in schema order
+//! compact JSON ──Cursor──► members found by name in the type ─► tree in schema order
 //!      └── anything unusual ─► None: the reader that knows all of JSON, and has the words for what is wrong
 //! ```
 //!
@@ -17,12 +17,11 @@ use serde::de::{DeserializeSeed, IgnoredAny};
 use smallvec::SmallVec;
 
 use super::builtin;
-use super::decode_form::{is_always_written, is_left_out, zero, zero_field};
+use super::decode_form::{given, is_always_written, zero_element, zero_field};
 use super::decode_raw::{RAW, compact, nesting};
 use super::encode::encode;
-use super::plans::{Below, Plans};
 use super::scalars::{bytes, duration, quantity, time};
-use super::table::{Field, Kind, Message, Shape};
+use super::table::{Field, Kind, List, Map, Message};
 use crate::json::compact::Cursor;
 use crate::json::{Key, Object, Value};
 
@@ -36,68 +35,48 @@ pub(super) enum Author {
 }
 
 /// Reads a document as an object of type `message`; `None` where there is something unusual about it.
-pub(super) fn straight(message: &'static Message, text: &[u8], author: Author) -> Option<Object> {
+pub(super) fn straight(message: &Message, text: &[u8], author: Author) -> Option<Object> {
     let mut reader = Reader { cursor: Cursor::new(text)?, author, settling: None };
-    let object = reader.object(PLANS.of(message))?;
+    let object = reader.object(message)?;
     reader.cursor.is_at_end().then_some(object)
 }
 
 /// As [`straight`] for the server's text, with the objects in it settled, but for metadata. Those that `beside` has in
 /// the same words are not read again: they become one settled object, in both.
-pub(super) fn settled(
-    message: &'static Message,
-    stored: &Bytes,
-    beside: Option<&mut Object>,
-) -> Option<Object> {
+pub(super) fn settled(message: &Message, stored: &Bytes, beside: Option<&mut Object>) -> Option<Object> {
     let settling = Some(Settling { stored, beside, words: Vec::new() });
     let mut reader = Reader { cursor: Cursor::of_server(stored)?, author: Author::Server, settling };
-    let object = reader.object(PLANS.of(message))?;
+    let object = reader.object(message)?;
     reader.cursor.is_at_end().then_some(object)
 }
 
-/// What is known of a type before any text of it is seen.
-struct Plan {
-    message: &'static Message,
-    /// By position in `Message::fields`.
-    members: Vec<Member>,
-    /// Positions of the fields that are always written, ascending.
-    always: Vec<u16>,
+/// Positions of the fields that are always written, ascending.
+fn always_written(message: &Message) -> &[u16] {
+    message.compiled.always.get_or_init(|| {
+        let always = (0u16..).zip(&*message.fields).filter(|(_, field)| is_always_written(field));
+        always.map(|(at, _)| at).collect()
+    })
 }
 
-struct Member {
-    field: &'static Field,
-    /// Its values' type, where that is a struct.
-    below: Option<Below<Plan>>,
-}
-
-static PLANS: Plans<Plan> = Plans::new(Plan::make);
-
-impl Plan {
-    fn make(message: &'static Message) -> Plan {
-        let members = message.fields.iter().map(|field| Member { field, below: Below::of_kind(field.kind) });
-        let always = (0u16..).zip(message.fields).filter(|(_, field)| is_always_written(field));
-        Plan { message, members: members.collect(), always: always.map(|(at, _)| at).collect() }
-    }
-
-    /// The object of these values, which stand beside the ascending positions of their fields and are taken from there.
-    fn object(&self, given: &mut SmallVec<[(u16, Option<Value>); 16]>) -> Object {
-        let mut members: Vec<(Key, Value)> = Vec::with_capacity(given.len() + self.always.len());
-        let mut always = self.always.iter().copied().peekable();
-        let zero = |at: u16| {
-            let field = self.members[usize::from(at)].field;
-            (Key::Borrowed(field.name), zero_field(field))
-        };
-        for (at, value) in given.drain(..) {
-            let Some(value) = value else { continue };
-            while let Some(before) = always.next_if(|always| *always < at) {
-                members.push(zero(before));
-            }
-            always.next_if_eq(&at);
-            members.push((Key::Borrowed(self.members[usize::from(at)].field.name), value));
+/// The object of these values, which stand beside the ascending positions of their fields and are taken from there.
+fn complete(message: &Message, found: &mut SmallVec<[(u16, Given); 16]>) -> Object {
+    let (fields, always) = (&*message.fields, always_written(message));
+    let mut members: Vec<(Key, Value)> = Vec::with_capacity(found.len() + always.len());
+    let mut always = always.iter().copied().peekable();
+    let zero = |at: u16| {
+        let field = &fields[usize::from(at)];
+        (field.name.clone(), zero_field(field))
+    };
+    for (at, value) in found.drain(..) {
+        let Some(value) = value else { continue };
+        while let Some(before) = always.next_if(|always| *always < at) {
+            members.push(zero(before));
         }
-        members.extend(always.map(zero));
-        members.into_iter().collect()
+        always.next_if_eq(&at);
+        members.push((fields[usize::from(at)].name.clone(), value));
     }
+    members.extend(always.map(zero));
+    members.into_iter().collect()
 }
 
 struct Reader<'t> {
@@ -119,9 +98,9 @@ struct Settling<'t> {
 impl Settling<'_> {
     /// The part of `beside` called like this one, if `rest` begins with what it is written as; settled then, and how
     /// long its text is.
-    fn same(&mut self, member: &Member, at: usize) -> Option<(Object, usize)> {
-        let Kind::Message(message) = member.field.kind else { return None };
-        let part = self.beside.as_mut()?.get_mut(member.field.name)?.as_object_mut()?;
+    fn same(&mut self, field: &Field, at: usize) -> Option<(Object, usize)> {
+        let Kind::Message(message) = &field.kind else { return None };
+        let part = self.beside.as_mut()?.get_mut(&field.name)?.as_object_mut()?;
         self.words.clear();
         encode(message, part, &mut self.words);
         // An object ends where its bracket closes, so what begins with all of it is it.
@@ -135,91 +114,70 @@ impl Settling<'_> {
 type Given = Option<Value>;
 
 impl<'t> Reader<'t> {
-    fn object(&mut self, plan: &'static Plan) -> Option<Object> {
-        let mut given: SmallVec<[(u16, Given); 16]> = SmallVec::new();
+    fn object(&mut self, message: &Message) -> Option<Object> {
+        let mut found: SmallVec<[(u16, Given); 16]> = SmallVec::new();
         let mut ascending = true;
         let mut more = self.cursor.enter(b'{', b'}')?;
         while more {
-            let at = plan.message.position(self.cursor.field_name()?)?;
-            let member = &plan.members[usize::from(at)];
+            let at = message.position(self.cursor.field_name()?)?;
+            let field = &message.fields[usize::from(at)];
             let value = if self.cursor.depth() == 1 && self.settling.is_some() {
-                self.part(member)?
+                self.part(field)?
             } else {
-                self.whole(member)?
+                self.value(&field.kind)?
             };
-            let value = value.filter(|value| !is_left_out(member.field, value));
-            ascending &= given.last().is_none_or(|(last, _)| *last < at);
-            given.push((at, value));
+            let value = given(field, value);
+            ascending &= found.last().is_none_or(|(last, _)| *last < at);
+            found.push((at, value));
             more = self.cursor.more(b'}')?;
         }
         if !ascending {
-            given.sort_unstable_by_key(|(at, _)| *at);
-            if given.windows(2).any(|pair| pair[0].0 == pair[1].0) {
+            found.sort_unstable_by_key(|(at, _)| *at);
+            if found.windows(2).any(|pair| pair[0].0 == pair[1].0) {
                 return None;
             }
         }
-        Some(plan.object(&mut given))
+        Some(complete(message, &mut found))
     }
 
     /// The whole value of a field of the root, settled.
-    fn part(&mut self, member: &'static Member) -> Option<Given> {
+    fn part(&mut self, field: &Field) -> Option<Given> {
         let start = self.cursor.position();
-        let Member { field, below } = member;
-        let is_part = field.shape == Shape::Single && below.is_some() && field.name != "metadata";
+        let is_part = matches!(field.kind, Kind::Message(_)) && field.name != "metadata";
         let settling = self.settling.as_mut().filter(|_| is_part);
-        if let Some((part, len)) = settling.and_then(|settling| settling.same(member, start)) {
+        if let Some((part, len)) = settling.and_then(|settling| settling.same(field, start)) {
             self.cursor.skip(len);
             return Some(Some(Value::Object(part)));
         }
-        let mut value = self.whole(member)?;
+        let mut value = self.value(&field.kind)?;
         if let (true, Some(Value::Object(part)), Some(settling)) = (is_part, &mut value, &self.settling) {
             part.settle(settling.stored.slice(start..self.cursor.position()));
         }
         Some(value)
     }
 
-    /// The whole value of a field: one, a list, or a map.
-    fn whole(&mut self, member: &'static Member) -> Option<Given> {
-        let Member { field, below } = member;
-        match field.shape {
-            Shape::Single => self.one(field.kind, below.as_ref()),
-            Shape::List | Shape::WrappedList => self.list(field.kind, below.as_ref()),
-            Shape::Map | Shape::MapOfLists => self.map(field, below.as_ref()),
-        }
-    }
-
-    fn list(&mut self, kind: Kind, below: Option<&'static Below<Plan>>) -> Option<Given> {
-        if self.cursor.word("null") {
-            return Some(None);
-        }
+    fn list(&mut self, list: &List) -> Option<Given> {
         let mut items = Vec::new();
         let mut more = self.cursor.enter(b'[', b']')?;
         while more {
-            items.push(self.one(kind, below)?.unwrap_or_else(|| zero(kind)));
+            items.push(self.value(&list.item.kind)?.unwrap_or_else(|| zero_element(&list.item)));
             more = self.cursor.more(b']')?;
         }
         let is_managed_fields =
-            |message: &'static Message| std::ptr::eq(message, builtin::MANAGED_FIELDS_ENTRY);
-        if items.is_empty() && below.is_some_and(|below| is_managed_fields(below.message)) {
+            |kind: &Kind| matches!(kind, Kind::Message(message) if message.is(builtin::MANAGED_FIELDS_ENTRY));
+        if items.is_empty() && is_managed_fields(&list.item.kind) {
             return None; // means something of its own
         }
         Some(Some(Value::Array(items)))
     }
 
-    fn map(&mut self, field: &'static Field, below: Option<&'static Below<Plan>>) -> Option<Given> {
-        if self.cursor.word("null") {
-            return Some(None);
-        }
+    fn map(&mut self, map: &Map) -> Option<Given> {
         let mut members: Vec<(Key, Value)> = Vec::new();
         let mut ascending = true;
         let mut more = self.cursor.enter(b'{', b'}')?;
         while more {
             let name = self.cursor.name()?;
-            let value = if field.shape == Shape::MapOfLists {
-                self.list(field.kind, None)?.unwrap_or_default()
-            } else {
-                self.one(field.kind, below)?.unwrap_or_else(|| zero(field.kind))
-            };
+            let value = self.value(&map.value.kind)?.unwrap_or_else(|| zero_element(&map.value));
             ascending &= members.last().is_none_or(|(last, _)| **last < *name);
             members.push((Key::Owned(name.into_owned()), value));
             more = self.cursor.more(b'}')?;
@@ -234,15 +192,14 @@ impl<'t> Reader<'t> {
     }
 
     /// One value of a kind.
-    fn one(&mut self, kind: Kind, below: Option<&'static Below<Plan>>) -> Option<Given> {
+    fn value(&mut self, kind: &Kind) -> Option<Given> {
         if self.cursor.word("null") {
             return Some(None);
         }
         let value = match kind {
-            Kind::Message(message) => {
-                let plan = below.map_or_else(|| PLANS.of(message), |below| below.plan(&PLANS));
-                Value::Object(self.object(plan)?)
-            }
+            Kind::Message(message) => Value::Object(self.object(message)?),
+            Kind::List(list) => return self.list(list),
+            Kind::Map(map) => return self.map(map),
             Kind::String => Value::String(self.cursor.string()?.into_owned()),
             Kind::Bool if self.cursor.word("true") => Value::Bool(true),
             Kind::Bool if self.cursor.word("false") => Value::Bool(false),
@@ -264,7 +221,7 @@ impl<'t> Reader<'t> {
     }
 
     /// A scalar that is kept as a string in canonical form.
-    fn formed(&mut self, kind: Kind) -> Option<Given> {
+    fn formed(&mut self, kind: &Kind) -> Option<Given> {
         let text: Cow<'_, str> = if matches!(kind, Kind::Quantity) && self.cursor.peek() != b'"' {
             self.cursor.integer()?.to_string().into()
         } else {

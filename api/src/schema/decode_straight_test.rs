@@ -30,7 +30,7 @@ fn shuffle(random: &mut Random, value: &mut Value) {
     }
 }
 
-fn agree(message: &'static Message, text: &[u8], author: Author) -> bool {
+fn agree(message: &Message, text: &[u8], author: Author) -> bool {
     let Some(object) = straight(message, text, author) else { return false };
     let shown = String::from_utf8_lossy(text);
     let decoded =

@@ -7,18 +7,18 @@ use crate::schema::builtin;
 use crate::schema::conform::conform;
 use crate::schema::encode::{encode, encode_stamped, prefix_len, resource_version_range};
 
-fn message(name: &str) -> &'static Message {
+fn message(name: &str) -> &Message {
     builtin::message(&KUBERNETES, name).unwrap_or_else(|| panic!("no type {name}"))
 }
 
-fn text(message: &'static Message, object: &Object) -> String {
+fn text(message: &Message, object: &Object) -> String {
     let mut out = Vec::new();
     encode(message, object, &mut out);
     String::from_utf8(out).unwrap()
 }
 
 /// What becomes of a document, by text and by tree, which must agree.
-fn read(message: &'static Message, document: &str) -> Result<(String, Vec<String>), DecodeError> {
+fn read(message: &Message, document: &str) -> Result<(String, Vec<String>), DecodeError> {
     let by_text = decode(message, document.as_bytes());
     if let Ok(tree) = json::parse(document.as_bytes()) {
         let by_tree = conform(message, tree);

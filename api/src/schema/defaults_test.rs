@@ -9,7 +9,7 @@ use crate::schema::builtin;
 use crate::schema::decode::decode;
 use crate::schema::encode::encode;
 
-fn message(name: &str) -> &'static Message {
+fn message(name: &str) -> &Message {
     builtin::message(&KUBERNETES, name).unwrap_or_else(|| panic!("no type {name}"))
 }
 
@@ -269,7 +269,9 @@ fn every_assigned_value_is_json_that_fits_its_field() {
     for naming in naming::ALL {
         let mut count = 0;
         for message in builtin::messages(naming) {
-            for (field, text) in message.fields.iter().filter_map(|field| Some((field, field.assigned?))) {
+            for (field, text) in
+                message.fields.iter().filter_map(|field| Some((field, field.assigned.as_ref()?)))
+            {
                 let document = format!("{{\"{}\":{text}}}", field.name);
                 let decoded = decode(message, document.as_bytes())
                     .unwrap_or_else(|error| panic!("{}.{}: {error}", message.name, field.name));
@@ -289,10 +291,10 @@ fn steps(path: &str) -> impl Iterator<Item = (&str, bool, bool)> {
 }
 
 /// A document that has an empty object at `path`, and the type there; `None` if no such field is served.
-fn document(message: &'static Message, path: &str) -> Option<(String, &'static Message)> {
+fn document<'m>(message: &'m Message, path: &str) -> Option<(String, &'m Message)> {
     let (mut open, mut close, mut inner) = (String::new(), String::new(), message);
     for (name, list, map) in steps(path) {
-        let Kind::Message(next) = inner.field(name)?.kind else { return None };
+        let Kind::Message(next) = inner.field(name)?.element() else { return None };
         let (before, after) = match (list, map) {
             (true, _) => ("[{", "}]}"),
             (_, true) => ("{\"k\":{", "}}}"),

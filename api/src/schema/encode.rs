@@ -6,14 +6,17 @@
 //! ```
 //!
 //! Fields are written in schema order whatever the order of the tree, maps by key; fields left out when zero are left
-//! out, the others are always there; members the schema does not know are not written.
+//! out, the others are always there; members the schema does not know are not written, unless it preserves them: then
+//! they follow the fields, by name.
+
+use std::borrow::Cow;
 
 use super::decode_form::{is_always_written, is_left_out, zero_field};
-use super::table::{Field, Kind, Message, Shape};
+use super::table::{Empty, Field, Kind, Message, Text, Unknown};
 use crate::json::{self, Object, Value};
 
 /// Appends `object` as canonical JSON.
-pub fn encode(message: &'static Message, object: &Object, out: &mut Vec<u8>) {
+pub fn encode(message: &Message, object: &Object, out: &mut Vec<u8>) {
     write_object(message, object, out, &mut Stamp::None);
 }
 
@@ -21,7 +24,7 @@ pub fn encode(message: &'static Message, object: &Object, out: &mut Vec<u8>) {
 /// `metadata.resourceVersion`, which is left empty here whatever the tree says.
 ///
 /// The caller has set `kind` and `apiVersion`. The offset is 0 for a type without `metadata.resourceVersion`.
-pub fn encode_stamped(message: &'static Message, object: &Object) -> (Vec<u8>, u32) {
+pub fn encode_stamped(message: &Message, object: &Object) -> (Vec<u8>, u32) {
     let mut out = Vec::with_capacity(2048);
     let mut stamp = Stamp::Metadata;
     write_object(message, object, &mut out, &mut stamp);
@@ -71,7 +74,7 @@ enum Stamp {
     At(usize),
 }
 
-fn write_object(message: &'static Message, object: &Object, out: &mut Vec<u8>, stamp: &mut Stamp) {
+fn write_object(message: &Message, object: &Object, out: &mut Vec<u8>, stamp: &mut Stamp) {
     if let (Some(text), Stamp::None) = (object.settled_text(), &*stamp) {
         return out.extend_from_slice(text);
     }
@@ -79,31 +82,53 @@ fn write_object(message: &'static Message, object: &Object, out: &mut Vec<u8>, s
     out.push(b'{');
     // Trees are nearly always in order: then each field finds its member next, without a search.
     let mut members = object.iter().peekable();
-    for field in message.fields {
+    for field in &*message.fields {
         let value = members.next_if(|(name, _)| *name == field.name).map(|(_, value)| value);
         write_field(field, value, start, out, stamp);
     }
-    if members.peek().is_some() {
+    let is_declared = |(name, _): (&str, &Value)| message.position(name.as_bytes()).is_some();
+    if message.unknown == Unknown::Preserve {
+        if members.any(is_declared) {
+            out.truncate(start + 1);
+            *stamp = before;
+            write_by_name(message, object, start, out, stamp);
+        }
+        write_unknown(message, object, start, out);
+    } else if members.peek().is_some() {
         out.truncate(start + 1);
         *stamp = before;
-        for field in message.fields {
-            write_field(field, object.get(field.name), start, out, stamp);
-        }
+        write_by_name(message, object, start, out, stamp);
     }
     out.push(b'}');
 }
 
-fn write_field(
-    field: &'static Field,
-    value: Option<&Value>,
-    start: usize,
-    out: &mut Vec<u8>,
-    stamp: &mut Stamp,
-) {
+/// The fields of an object whose members are in any order.
+fn write_by_name(message: &Message, object: &Object, start: usize, out: &mut Vec<u8>, stamp: &mut Stamp) {
+    for field in &*message.fields {
+        write_field(field, object.get(&field.name), start, out, stamp);
+    }
+}
+
+/// Members that the schema does not know, by name.
+fn write_unknown(message: &Message, object: &Object, start: usize, out: &mut Vec<u8>) {
+    let unknown = object.members().iter().filter(|(name, _)| message.position(name.as_bytes()).is_none());
+    let mut unknown: Vec<_> = unknown.collect();
+    unknown.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+    for (name, value) in unknown {
+        if out.len() > start + 1 {
+            out.push(b',');
+        }
+        json::write_string(name, out);
+        out.push(b':');
+        json::write(value, out);
+    }
+}
+
+fn write_field(field: &Field, value: Option<&Value>, start: usize, out: &mut Vec<u8>, stamp: &mut Stamp) {
     let zero;
     let mut value = value;
     if matches!(stamp, Stamp::ResourceVersion) && field.name == "resourceVersion" {
-        write_name(field.name, start, out);
+        write_name(&field.name, start, out);
         out.push(b'"');
         *stamp = Stamp::At(out.len());
         out.push(b'"');
@@ -118,10 +143,10 @@ fn write_field(
         value = Some(&zero);
     }
     let Some(value) = value else { return };
-    write_name(field.name, start, out);
+    write_name(&field.name, start, out);
     if matches!(stamp, Stamp::Metadata)
         && field.name == "metadata"
-        && let (Kind::Message(message), Value::Object(object)) = (field.kind, value)
+        && let (Kind::Message(message), Value::Object(object)) = (&field.kind, value)
     {
         *stamp = Stamp::ResourceVersion;
         write_object(message, object, out, stamp);
@@ -130,34 +155,28 @@ fn write_field(
         }
         return;
     }
-    write_shape(field, value, out);
+    write_value(&field.kind, field.empty == Empty::Absent, value, out);
 }
 
-fn write_name(name: &str, start: usize, out: &mut Vec<u8>) {
+fn write_name(name: &Text, start: usize, out: &mut Vec<u8>) {
     if out.len() > start + 1 {
         out.push(b',');
     }
-    out.push(b'"');
-    out.extend_from_slice(name.as_bytes()); // field names need no escapes
-    out.extend_from_slice(b"\":");
-}
-
-fn write_shape(field: &Field, value: &Value, out: &mut Vec<u8>) {
-    match (field.shape, value) {
-        (Shape::List | Shape::WrappedList, Value::Array(items)) if items.is_empty() => {
-            out.extend_from_slice(b"null")
+    match name {
+        Cow::Borrowed(name) => {
+            out.push(b'"');
+            out.extend_from_slice(name.as_bytes()); // names of built-in fields need no escapes
+            out.extend_from_slice(b"\":");
         }
-        (Shape::List | Shape::WrappedList, Value::Array(items)) => write_items(field.kind, items, out),
-        (Shape::Map | Shape::MapOfLists, Value::Object(members)) if members.is_empty() => {
-            out.extend_from_slice(b"null");
+        Cow::Owned(name) => {
+            json::write_string(name, out);
+            out.push(b':');
         }
-        (Shape::Map, Value::Object(members)) => write_map(field.kind, members, out),
-        (Shape::Single, value) => write_value(field.kind, value, out),
-        (_, value) => json::write(value, out),
     }
 }
 
-fn write_value(kind: Kind, value: &Value, out: &mut Vec<u8>) {
+/// Writes a value; lists and maps without anything in them as `null`, if `null` is the same as they are.
+fn write_value(kind: &Kind, empty_is_null: bool, value: &Value, out: &mut Vec<u8>) {
     match (kind, value) {
         (
             Kind::Message(message)
@@ -166,8 +185,21 @@ fn write_value(kind: Kind, value: &Value, out: &mut Vec<u8>) {
             | Kind::SchemaOrStrings(message),
             Value::Object(object),
         ) => write_object(message, object, out, &mut Stamp::None),
+        (Kind::List(_), Value::Array(items)) if empty_is_null && items.is_empty() => {
+            out.extend_from_slice(b"null");
+        }
+        (Kind::Map(_), Value::Object(members)) if empty_is_null && members.is_empty() => {
+            out.extend_from_slice(b"null");
+        }
+        (Kind::List(list), Value::Array(items)) => {
+            write_items(items, out, |item, out| write_value(&list.item.kind, false, item, out));
+        }
+        (Kind::Map(map), Value::Object(members)) => write_map(&map.value.kind, members, out),
         (Kind::SchemaOrArray(message), Value::Array(items)) => {
-            write_items(Kind::Message(message), items, out)
+            write_items(items, out, |item, out| match item {
+                Value::Object(object) => write_object(message, object, out, &mut Stamp::None),
+                other => json::write(other, out),
+            });
         }
         // The tree has its text.
         (Kind::FieldsV1, Value::String(text)) => out.extend_from_slice(text.as_bytes()),
@@ -175,24 +207,24 @@ fn write_value(kind: Kind, value: &Value, out: &mut Vec<u8>) {
     }
 }
 
-fn write_items(kind: Kind, items: &[Value], out: &mut Vec<u8>) {
+fn write_items(items: &[Value], out: &mut Vec<u8>, write: impl Fn(&Value, &mut Vec<u8>)) {
     out.push(b'[');
     for (at, item) in items.iter().enumerate() {
         if at > 0 {
             out.push(b',');
         }
-        write_value(kind, item, out);
+        write(item, out);
     }
     out.push(b']');
 }
 
-fn write_map(kind: Kind, members: &Object, out: &mut Vec<u8>) {
+fn write_map(kind: &Kind, members: &Object, out: &mut Vec<u8>) {
     let mut write_all = |members: &mut dyn Iterator<Item = (&str, &Value)>| {
         for (at, (name, value)) in members.enumerate() {
             out.push(if at > 0 { b',' } else { b'{' });
             json::write_string(name, out);
             out.push(b':');
-            write_value(kind, value, out);
+            write_value(kind, false, value, out);
         }
         out.push(b'}');
     };

@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod agreement_test;
 pub mod builtin;
+pub mod compiled;
 pub mod conform;
 pub mod decode;
 pub(crate) mod decode_form;
@@ -13,9 +14,12 @@ pub mod defaults;
 mod defaults_aliases;
 mod defaults_rules;
 pub mod encode;
-pub(crate) mod plans;
+pub mod handle;
+pub mod limits;
+pub mod make;
 pub mod registry;
 pub mod scalars;
 pub mod table;
+pub mod versions;
 
 pub use defaults_aliases::TEMPLATE_GENERATION;

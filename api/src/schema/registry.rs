@@ -4,19 +4,22 @@
 //! Registry ─ groups in discovery order ─ versions, preferred first ─ resources by plural ─ subresources by name
 //! ```
 //!
-//! The views own their composed names and borrow everything else from the tables. Building all of them takes well
-//! under a millisecond, so a change makes a new registry; one that is in use never changes.
+//! The views own their composed names and share everything else with the types. A registry that is in use never changes:
+//! [`Registry::with`] and [`Registry::without`] make a new one, which shares all groups and versions but those that
+//! differ. A type made at run time is dropped with the last registry, request or watch that has it.
 //! This module knows no requests and no store: of keys it only makes the prefix of a resource.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::builtin;
-use super::table::{GroupTable, Message, ResourceTable, Scope, StorageTable, SubresourceTable, VersionTable};
+use super::table::{GroupTable, Message, Ref, ResourceTable, Scope, StorageTable, SubresourceTable, Text};
+use super::versions::compare_versions;
 use crate::naming::Naming;
 
 /// All that is served.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Registry {
     naming: &'static Naming,
     /// In discovery order: priority descending, then name.
@@ -26,27 +29,27 @@ pub struct Registry {
 }
 
 /// One API group.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Group {
     /// Full name; empty for the core group.
     pub name: String,
-    /// Its data.
-    pub table: &'static GroupTable,
+    /// Discovery priority; higher comes first.
+    pub priority: u32,
     /// Preferred first.
     pub versions: Vec<Arc<Version>>,
 }
 
 /// One version of a group.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Version {
     /// `<group>/<version>`, or the version alone for the core group.
     pub api_version: String,
     /// Full group name.
     pub group: String,
     /// `v1`, `v2`.
-    pub version: &'static str,
-    /// Its data.
-    pub table: &'static VersionTable,
+    pub version: Text,
+    /// Order among the versions of the group; higher first.
+    pub priority: u32,
     /// Sorted by plural.
     pub resources: Vec<Arc<Resource>>,
 }
@@ -55,11 +58,11 @@ pub struct Version {
 #[derive(Debug)]
 pub struct Resource {
     /// Its data: plural, kind, verbs, rules.
-    pub table: &'static ResourceTable,
+    pub table: Ref<ResourceTable>,
     /// Full group name.
     pub group: String,
     /// `v1`, `v2`.
-    pub version: &'static str,
+    pub version: Text,
     /// `apiVersion` of its objects.
     pub api_version: String,
     /// How it is stored; `None` for virtual types.
@@ -76,11 +79,11 @@ pub struct Storage {
     /// `apiVersion` of the stored form.
     pub api_version: String,
     /// Kind of the stored form.
-    pub kind: &'static str,
+    pub kind: Text,
     /// Type of the stored form.
-    pub message: &'static Message,
+    pub message: Ref<Message>,
     /// Data of the stored form.
-    pub table: &'static ResourceTable,
+    pub table: Ref<ResourceTable>,
     /// Start of all its keys, `/<group>/<resource>/`. The group is written without the vendor's suffix (`core` for
     /// the core group), so that a data directory does not depend on the vocabulary.
     pub key_prefix: String,
@@ -92,7 +95,7 @@ pub struct Storage {
 #[derive(Debug)]
 pub struct Subresource {
     /// Its data.
-    pub table: &'static SubresourceTable,
+    pub table: SubresourceTable,
     /// Full group name of the body's kind.
     pub group: String,
     /// `apiVersion` of the body.
@@ -111,9 +114,8 @@ impl Registry {
         let tables = builtin::groups(naming);
         let group = |table| Arc::new(group(naming, table, tables, event_ttl));
         let mut groups: Vec<_> = tables.iter().map(group).collect();
-        groups.sort_by(|a, b| b.table.priority.cmp(&a.table.priority).then_with(|| a.name.cmp(&b.name)));
-        let mut by_name: Vec<_> = (0..groups.len()).collect();
-        by_name.sort_by(|&a, &b| groups[a].name.cmp(&groups[b].name));
+        groups.sort_by(in_discovery_order);
+        let by_name = by_name(&groups);
         Registry { naming, groups, by_name }
     }
 
@@ -148,6 +150,63 @@ impl Registry {
         self.version(group, version)?.resources.iter().find(|resource| resource.table.kind == kind)
     }
 
+    /// This registry with one more resource, or with another one in its place. `version_priority` orders a version that
+    /// is new among those of its group; of equal ones the more stable comes first.
+    #[must_use]
+    pub fn with(&self, resource: Arc<Resource>, group_priority: u32, version_priority: u32) -> Registry {
+        let mut next = self.without(&resource.group, &resource.version, &resource.table.plural);
+        let at = match next.groups.iter().position(|group| group.name == resource.group) {
+            Some(at) => at,
+            None => {
+                let name = resource.group.clone();
+                next.groups.push(Arc::new(Group { name, priority: group_priority, versions: Vec::new() }));
+                next.groups.len() - 1
+            }
+        };
+        let group = Arc::make_mut(&mut next.groups[at]);
+        let at = match group.versions.iter().position(|version| version.version == resource.version) {
+            Some(at) => at,
+            None => {
+                group.versions.push(Arc::new(Version {
+                    api_version: resource.api_version.clone(),
+                    group: resource.group.clone(),
+                    version: resource.version.clone(),
+                    priority: version_priority,
+                    resources: Vec::new(),
+                }));
+                group.versions.len() - 1
+            }
+        };
+        let resources = &mut Arc::make_mut(&mut group.versions[at]).resources;
+        let at = resources.partition_point(|other| other.table.plural < resource.table.plural);
+        resources.insert(at, resource);
+        group.versions.sort_by(|a, b| {
+            b.priority.cmp(&a.priority).then_with(|| compare_versions(&a.version, &b.version))
+        });
+        next.groups.sort_by(in_discovery_order);
+        next.by_name = by_name(&next.groups);
+        next
+    }
+
+    /// This registry without a resource, and without the version and group that have no other.
+    #[must_use]
+    pub fn without(&self, group: &str, version: &str, plural: &str) -> Registry {
+        let mut next = self.clone();
+        if self.resource(group, version, plural).is_none() {
+            return next;
+        }
+        for group in next.groups.iter_mut().filter(|known| known.name == group) {
+            let group = Arc::make_mut(group);
+            for version in group.versions.iter_mut().filter(|known| known.version == version) {
+                Arc::make_mut(version).resources.retain(|resource| resource.table.plural != plural);
+            }
+            group.versions.retain(|version| !version.resources.is_empty());
+        }
+        next.groups.retain(|group| !group.versions.is_empty());
+        next.by_name = by_name(&next.groups);
+        next
+    }
+
     /// Every resource of every version, in discovery order.
     pub fn resources(&self) -> impl Iterator<Item = &Arc<Resource>> {
         self.groups.iter().flat_map(|group| &group.versions).flat_map(|version| &version.resources)
@@ -164,7 +223,7 @@ impl Group {
 impl Version {
     /// A resource by its name in URLs.
     pub fn resource(&self, plural: &str) -> Option<&Arc<Resource>> {
-        let at = self.resources.binary_search_by(|resource| resource.table.plural.cmp(plural)).ok()?;
+        let at = self.resources.binary_search_by(|resource| (*resource.table.plural).cmp(plural)).ok()?;
         self.resources.get(at)
     }
 }
@@ -173,7 +232,7 @@ impl Resource {
     /// `<plural>.<group>`, or the plural alone in the core group: how messages name a resource.
     pub fn qualified(&self) -> String {
         if self.group.is_empty() {
-            self.table.plural.to_owned()
+            self.table.plural.clone().into_owned()
         } else {
             format!("{}.{}", self.table.plural, self.group)
         }
@@ -201,23 +260,35 @@ impl Resource {
     }
 }
 
+/// By descending priority, then by name.
+fn in_discovery_order(a: &Arc<Group>, b: &Arc<Group>) -> Ordering {
+    b.priority.cmp(&a.priority).then_with(|| a.name.cmp(&b.name))
+}
+
+/// Positions of groups in the order of their names.
+fn by_name(groups: &[Arc<Group>]) -> Vec<usize> {
+    let mut by_name: Vec<_> = (0..groups.len()).collect();
+    by_name.sort_by(|&a, &b| groups[a].name.cmp(&groups[b].name));
+    by_name
+}
+
 fn group(
     naming: &Naming,
-    table: &'static GroupTable,
+    table: &GroupTable,
     tables: &'static [GroupTable],
     event_ttl: Option<Duration>,
 ) -> Group {
-    let name = naming.group(table.stem, table.suffixed);
+    let name = naming.group(&table.stem, table.suffixed);
     let versions = table
         .versions
         .iter()
         .map(|version| {
-            let api_version = naming.api_version(table.stem, table.suffixed, version.version);
+            let api_version = naming.api_version(&table.stem, table.suffixed, &version.version);
             let resources = version.resources.iter().map(|resource| {
                 Arc::new(Resource {
-                    table: resource,
+                    table: Ref::Static(resource),
                     group: name.clone(),
-                    version: version.version,
+                    version: version.version.clone(),
                     api_version: api_version.clone(),
                     storage: resource.storage.as_ref().map(|home| storage(naming, home, tables, event_ttl)),
                     subresources: resource
@@ -231,13 +302,13 @@ fn group(
             Arc::new(Version {
                 api_version: api_version.clone(),
                 group: name.clone(),
-                version: version.version,
-                table: version,
+                version: version.version.clone(),
+                priority: version.priority,
                 resources,
             })
         })
         .collect();
-    Group { name, table, versions }
+    Group { name, priority: table.priority, versions }
 }
 
 fn storage(
@@ -254,140 +325,27 @@ fn storage(
         .flat_map(|version| version.resources)
         .find(|resource| resource.plural == home.resource)
         .expect("a test holds that every stored form is a built-in resource");
-    let stem = if home.group.is_empty() { "core" } else { home.group };
+    let stem = if home.group.is_empty() { "core" } else { &*home.group };
     Storage {
-        group: naming.group(home.group, home.group_suffixed),
-        api_version: naming.api_version(home.group, home.group_suffixed, home.version),
-        kind: stored.kind,
-        message: stored.message,
-        table: stored,
+        group: naming.group(&home.group, home.group_suffixed),
+        api_version: naming.api_version(&home.group, home.group_suffixed, &home.version),
+        kind: stored.kind.clone(),
+        message: stored.message.clone(),
+        table: Ref::Static(stored),
         key_prefix: format!("/{stem}/{}/", home.resource),
         // Both groups of events are stored as one.
         ttl: event_ttl.filter(|_| home.group.is_empty() && home.resource == "events"),
     }
 }
 
-fn subresource(naming: &Naming, table: &'static SubresourceTable) -> Subresource {
+pub(super) fn subresource(naming: &Naming, table: &SubresourceTable) -> Subresource {
     Subresource {
-        table,
-        group: naming.group(table.group, table.group_suffixed),
-        api_version: naming.api_version(table.group, table.group_suffixed, table.version),
+        table: table.clone(),
+        group: naming.group(&table.group, table.group_suffixed),
+        api_version: naming.api_version(&table.group, table.group_suffixed, &table.version),
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::naming;
-    use crate::schema::table::{Kind, Shape};
-
-    #[test]
-    fn every_vocabulary_has_a_registry_and_every_resource_is_found_by_name_and_kind() {
-        for naming in naming::ALL {
-            let registry = Registry::new(naming);
-            assert_eq!(registry.resources().count(), 66);
-            for resource in registry.resources() {
-                let Resource { group, version, table, .. } = &**resource;
-                assert!(Arc::ptr_eq(resource, registry.resource(group, version, table.plural).unwrap()));
-                assert!(Arc::ptr_eq(resource, registry.by_kind(group, version, table.kind).unwrap()));
-                assert_eq!(
-                    resource.storage.is_none(),
-                    !table.verbs.contains(&"update"),
-                    "{}",
-                    resource.qualified()
-                );
-                for subresource in &resource.subresources {
-                    assert!(resource.subresource(subresource.table.name).is_some());
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn names_follow_the_vocabulary_and_keys_do_not() {
-        for naming in naming::ALL {
-            let registry = Registry::new(naming);
-            let group = format!("networking{}", naming.group_suffix);
-            let ingresses = registry.resource(&group, "v1", "ingresses").unwrap();
-            assert_eq!(ingresses.api_version, format!("{group}/v1"));
-            assert_eq!(ingresses.qualified(), format!("ingresses.{group}"));
-            assert_eq!(ingresses.storage.as_ref().unwrap().key_prefix, "/networking/ingresses/");
-            let token = registry.resource("", "v1", "serviceaccounts").unwrap().subresource("token").unwrap();
-            assert_eq!(token.api_version, naming.api_version("authentication", true, "v1"));
-        }
-    }
-
-    #[test]
-    fn two_groups_and_two_versions_can_share_one_stored_form() {
-        let registry = Registry::new(&naming::KUBERNETES);
-        for (group, version, plural, stored, prefix) in [
-            ("", "v1", "events", "v1", "/core/events/"),
-            ("events{suffix}", "v1", "events", "v1", "/core/events/"),
-            (
-                "autoscaling",
-                "v1",
-                "horizontalpodautoscalers",
-                "autoscaling/v2",
-                "/autoscaling/horizontalpodautoscalers/",
-            ),
-        ] {
-            let resource = registry.resource(&naming::KUBERNETES.fill(group), version, plural).unwrap();
-            let storage = resource.storage.as_ref().unwrap();
-            assert_eq!((storage.api_version.as_str(), storage.key_prefix.as_str()), (stored, prefix));
-            assert_eq!(storage.kind, resource.table.kind);
-        }
-        let regarding = registry.resource(&naming::KUBERNETES.group("events", true), "v1", "events").unwrap();
-        assert!(regarding.table.message.field("regarding").is_some());
-        assert!(regarding.storage.as_ref().unwrap().message.field("involvedObject").is_some());
-    }
-
-    #[test]
-    fn discovery_order_is_priority_then_name_then_version_priority() {
-        // Semantics §2.5.
-        let registry = Registry::new(&naming::KUBERNETES);
-        let order: Vec<_> = registry.groups().iter().map(|group| group.name.as_str()).collect();
-        let group = |stem| naming::KUBERNETES.group(stem, true);
-        assert_eq!(order[..4], [&group("apiregistration"), "", "apps", &group("events")]);
-        assert_eq!(order.last(), Some(&&*group("flowcontrol.apiserver")));
-        let autoscaling = registry.group("autoscaling").unwrap();
-        let versions: Vec<_> = autoscaling.versions.iter().map(|version| version.version).collect();
-        assert_eq!(versions, ["v2", "v1"]);
-        assert!(registry.group("core").is_none());
-        assert!(registry.version("apps", "v2").is_none());
-        assert!(registry.resource("apps", "v1", "pods").is_none());
-    }
-
-    /// Follows a dotted path through single structs; maps and scalars end it.
-    fn leads_somewhere(message: &Message, path: &str) -> bool {
-        let (head, rest) = path.split_once('.').unwrap_or((path, ""));
-        let Some(field) = message.field(head) else { return false };
-        match field.kind {
-            _ if rest.is_empty() => true,
-            Kind::Message(inner) if field.shape == Shape::Single => leads_somewhere(inner, rest),
-            _ => false,
-        }
-    }
-
-    #[test]
-    fn every_path_in_the_rules_names_a_field() {
-        let registry = Registry::new(&naming::CLUSTER);
-        for resource in registry.resources() {
-            let table = resource.table;
-            let status = table.status.as_ref();
-            let kept = status.map_or([&[] as &[_]; 4], |status| {
-                [status.kept_by_main, status.kept_by_status, status.reset_by_main, status.reset_by_status]
-            });
-            for path in kept.into_iter().flatten().chain(table.immutable).chain(table.generation_on) {
-                assert!(leads_somewhere(table.message, path), "{}: {path}", resource.qualified());
-            }
-            let Some(storage) = &resource.storage else { continue };
-            for path in
-                table.selectable.iter().flat_map(|field| field.path.split('|')).filter(|p| !p.is_empty())
-            {
-                assert!(leads_somewhere(storage.message, path), "{}: {path}", resource.qualified());
-            }
-            let has_status = table.subresources.iter().any(|subresource| subresource.name == "status");
-            assert_eq!(has_status, table.status.is_some(), "{}", resource.qualified());
-        }
-    }
-}
+#[path = "registry_test.rs"]
+mod tests;

@@ -1,17 +1,22 @@
-//! The shape of a schema: what the build makes of `schema/*.proto`, and what custom types will be compiled into.
+//! The shape of types: what the build makes of `schema/*.proto`, and what types made at run time are built of.
 //!
 //! ```text
-//! schema/<group>_<version>.proto ──build.rs──► static Message / Field / ResourceTable tables
-//!                                              │
-//!        decode · prune · default · validate · merge · table · discovery · OpenAPI · protobuf
+//! schema/<group>_<version>.proto ──build.rs──► static tables ─┐
+//! api/src/schema/build.rs ──────────── at run time ──► Arc ───┴─► Message ─ Field ─ Kind ─┬─ scalar, any
+//!                                                                   ▲                     ├─ struct ─► Message
+//!                                                                   └── list and map of any Kind ◄────┘
 //! ```
 //!
-//! Everything here is `'static` data: starting the server costs nothing. Group names are kept without the vendor's
-//! word (`stem` + `suffixed`, package stems) and completed by `naming`; the few other strings that have it exist once
-//! per vocabulary, so that every name in a table is what the wire says.
+//! The algebra is closed: a [`Kind`] is a scalar, a struct, any JSON, or a list or map of any kind. Parts are held by
+//! [`Text`], [`Slice`] and [`Ref`], which are static for built-in types (starting the server costs nothing) and owned
+//! for all others. What is worked out of a type lives in the type (`compiled`) and is dropped with it.
+//!
+//! Group names are kept without the vendor's word (`stem` + `suffixed`, package stems) and completed by `naming`; the
+//! few other strings that have it exist once per naming profile, so that every name in a table is what the wire says.
 
-use std::sync::OnceLock;
-
+use super::compiled::Compiled;
+pub use super::handle::{Ref, Slice, Slot, Text};
+use super::limits::Limits;
 use crate::json::names::Names;
 use crate::naming::Naming;
 
@@ -19,20 +24,18 @@ use crate::naming::Naming;
 #[derive(Debug)]
 pub struct Message {
     /// Name inside its package, for example `PodSpec`.
-    pub name: &'static str,
+    pub name: Text,
     /// Package stem as in OpenAPI names without the vendor's root, for example `api.core.v1`,
     /// `apimachinery.pkg.apis.meta.v1`, `apiextensions-apiserver.pkg.apis.apiextensions.v1`.
-    pub package: &'static str,
+    pub package: Text,
     /// One or two sentences for `explain`; empty where none was written.
-    pub description: &'static str,
+    pub description: Text,
     /// Fields in the order in which JSON writes them, inlined structs flattened.
-    pub fields: &'static [Field],
-    /// Finds a field by its JSON name.
-    pub names: FieldNames,
+    pub fields: Slice<Field>,
     /// Structs inlined in JSON that are a message of their own in protobuf (`Field::inlined` points here).
-    pub inlined: &'static [Inlined],
+    pub inlined: Slice<Inlined>,
     /// What protobuf writes, by ascending number; empty for types without a protobuf form.
-    pub wire: &'static [WireField],
+    pub wire: Slice<WireField>,
     /// `atomic` where the whole struct is owned and replaced as one (`x-kubernetes-map-type: atomic`).
     pub atomic: bool,
     /// Fields of which only one may be set.
@@ -40,6 +43,26 @@ pub struct Message {
     /// Number of the check in code that validation runs over the struct, from 1; 0 without one. Only validation knows
     /// what is behind it.
     pub rule: u16,
+    /// What becomes of members that `fields` does not have.
+    pub unknown: Unknown,
+    /// An object inside an object, with its own `kind`, `apiVersion` and `metadata`, which are among `fields`.
+    pub embedded: bool,
+    /// Made at run time: no code knows the type by its name.
+    pub custom: bool,
+    /// What is worked out of the rest.
+    pub compiled: Compiled,
+}
+
+/// What becomes of members that a struct does not declare.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Unknown {
+    /// They are dropped, and reported to callers who ask for that.
+    #[default]
+    Prune,
+    /// They are kept as they are.
+    Preserve,
+    /// They are an error.
+    Refuse,
 }
 
 /// Fields of which one is set, and not a second.
@@ -72,31 +95,19 @@ pub enum Place {
 }
 
 /// A struct whose fields JSON shows in its parent while protobuf nests them under a field number.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Inlined {
     /// Number of the nesting field.
     pub number: u32,
     /// The nested message.
-    pub message: &'static Message,
-}
-
-/// Where the fields of a message stand, by JSON name. Made when first asked for, because most types are never used.
-#[derive(Debug)]
-pub struct FieldNames(OnceLock<Option<Names>>);
-
-impl FieldNames {
-    /// Not made yet.
-    #[expect(clippy::new_without_default, reason = "only the tables have it, and they are constant")]
-    pub const fn new() -> Self {
-        FieldNames(OnceLock::new())
-    }
+    pub message: Ref<Message>,
 }
 
 impl Message {
     /// The position of the field that JSON calls `name`. One comparison.
     #[inline(always)] // of the loops of all that read text; as a call it costs them 2 % of their instructions
     pub fn position(&self, name: &[u8]) -> Option<u16> {
-        let Some(Some(names)) = self.names.0.get() else { return self.position_otherwise(name) };
+        let Some(Some(names)) = self.compiled.names.get() else { return self.position_otherwise(name) };
         let at = names.candidate(name)?;
         (self.fields[usize::from(at)].name.as_bytes() == name).then_some(at)
     }
@@ -104,15 +115,15 @@ impl Message {
     /// The same, where there is no table of names yet, or can be none.
     #[cold]
     fn position_otherwise(&self, name: &[u8]) -> Option<u16> {
-        let names = || self.fields.iter().map(|field| field.name);
-        if self.names.0.get_or_init(|| Names::new(names())).is_some() {
+        let names = || self.fields.iter().map(|field| &*field.name);
+        if self.compiled.names.get_or_init(|| Names::new(names())).is_some() {
             return self.position(name);
         }
         names().position(|other| other.as_bytes() == name).and_then(|at| u16::try_from(at).ok())
     }
 
     /// The field that JSON calls `name`.
-    pub fn field(&self, name: &str) -> Option<&'static Field> {
+    pub fn field(&self, name: &str) -> Option<&Field> {
         self.position(name.as_bytes()).map(|at| &self.fields[usize::from(at)])
     }
 
@@ -129,18 +140,18 @@ impl Message {
 }
 
 /// One field of a message.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Field {
     /// Name in JSON.
-    pub name: &'static str,
+    pub name: Text,
     /// Number in protobuf (inside the innermost inlined message where `inlined` is set); 0 = not in protobuf.
     pub number: u32,
-    /// What one value (one element, one map value) is.
+    /// What the value is.
     pub kind: Kind,
-    /// One value, a list of them, or a map from string to them.
-    pub shape: Shape,
+    /// What `null` and empty values mean.
+    pub empty: Empty,
     /// Description for `explain`; empty where none was written.
-    pub description: &'static str,
+    pub description: Text,
     /// Must be given (the published schema's `required`).
     pub required: bool,
     /// Left out of JSON when zero; otherwise always written.
@@ -148,25 +159,70 @@ pub struct Field {
     /// `null` (absent) differs from zero, and protobuf writes the field only when set.
     pub pointer: bool,
     /// The published schema's default, as JSON text.
-    pub default: Option<&'static str>,
+    pub default: Option<Text>,
     /// What the server sets where nothing was given, as JSON text.
-    pub assigned: Option<&'static str>,
+    pub assigned: Option<Text>,
     /// The closed set of values, if there is one.
-    pub enumeration: &'static [&'static str],
+    pub enumeration: Slice<Text>,
     /// Format named in OpenAPI beyond the one that `kind` implies (`byte`, `int-or-string` are implied).
-    pub format: &'static str,
-    /// How server-side apply merges a list; `Atomic` for everything that is no list.
-    pub list: ListType,
-    /// The map or single struct below is owned and replaced as one. This is the last word: a struct type's own mark is
-    /// already in it. For the elements of lists and maps of structs, [`Message::atomic`] counts.
+    pub format: Text,
+    /// The struct here is owned and replaced as one. This is the last word: a struct type's own mark is already in it.
+    /// For the elements of lists and maps of structs, [`Message::atomic`] counts.
     pub atomic: bool,
     /// How a strategic merge patch treats the field.
     pub patch: PatchStrategy,
     /// Index into `Message::inlined` of the struct that protobuf nests this field in. That struct may inline another
     /// in turn: its own field of the same name says so.
     pub inlined: Option<u16>,
-    /// What validation asks of the value beyond its type.
+    /// What validation asks of the value of a built-in type beyond its kind.
     pub check: Option<&'static Check>,
+    /// What validation asks of the value of a type made at run time beyond its kind.
+    pub limits: Option<Ref<Limits>>,
+}
+
+/// What `null` and empty values mean.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Empty {
+    /// As in built-in types: `null` is the same as nothing given, and so is an empty list or map; `pointer` and
+    /// `omit_empty` say which zeros are.
+    #[default]
+    Absent,
+    /// Everything that was given is kept as it is, but `null` is no value: it counts as not given where there is a
+    /// default, and validation refuses it everywhere else.
+    Kept,
+    /// Everything that was given is kept as it is, `null` too.
+    Nullable,
+}
+
+/// One element of a list, or one value of a map.
+#[derive(Clone, Debug)]
+pub struct Element {
+    /// What it is.
+    pub kind: Kind,
+    /// What `null` means; of [`Empty::Absent`], the zero value of the kind.
+    pub empty: Empty,
+    /// What validation asks of it beyond its kind.
+    pub limits: Option<Ref<Limits>>,
+}
+
+/// A list.
+#[derive(Debug)]
+pub struct List {
+    /// What its elements are.
+    pub item: Element,
+    /// How server-side apply merges it.
+    pub merge: ListType,
+    /// Protobuf wraps the elements in a message of their own, {1 repeated}.
+    pub wrapped: bool,
+}
+
+/// A map from string.
+#[derive(Debug)]
+pub struct Map {
+    /// What its values are.
+    pub value: Element,
+    /// Owned and replaced as one.
+    pub atomic: bool,
 }
 
 /// What validation asks of a field beyond its type. Of a list each element is meant, of a map each value.
@@ -279,7 +335,7 @@ pub enum Form {
 }
 
 /// What one value is, on the wire and in JSON.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum Kind {
     /// Boolean.
     Bool,
@@ -294,7 +350,7 @@ pub enum Kind {
     /// Bytes; base64 in JSON.
     Bytes,
     /// A struct.
-    Message(&'static Message),
+    Message(Ref<Message>),
     /// RFC 3339 with seconds; message {1 seconds, 2 nanos} in protobuf.
     Time,
     /// RFC 3339 with microseconds.
@@ -312,17 +368,21 @@ pub enum Kind {
     /// Any JSON value; message {1 raw}.
     Json,
     /// A schema (the message given), or an array of them.
-    SchemaOrArray(&'static Message),
+    SchemaOrArray(Ref<Message>),
     /// A schema (the message given), or a boolean.
-    SchemaOrBool(&'static Message),
+    SchemaOrBool(Ref<Message>),
     /// A schema (the message given), or an array of strings.
-    SchemaOrStrings(&'static Message),
+    SchemaOrStrings(Ref<Message>),
+    /// A list of anything.
+    List(Ref<List>),
+    /// A map from string to anything.
+    Map(Ref<Map>),
 }
 
-/// How many values a field holds.
+/// The outermost layer of a kind, as protobuf and the published documents tell them apart.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Shape {
-    /// One.
+    /// One value.
     Single,
     /// A list.
     List,
@@ -334,15 +394,77 @@ pub enum Shape {
     MapOfLists,
 }
 
+impl Kind {
+    /// The outermost layer.
+    #[inline]
+    pub fn shape(&self) -> Shape {
+        match self {
+            Kind::List(list) if list.wrapped => Shape::WrappedList,
+            Kind::List(_) => Shape::List,
+            Kind::Map(map) => match &map.value.kind {
+                Kind::List(list) if list.wrapped => Shape::MapOfLists,
+                _ => Shape::Map,
+            },
+            _ => Shape::Single,
+        }
+    }
+
+    /// What is inside the layer that [`shape`](Kind::shape) names; the kind itself where that is a single value.
+    #[inline]
+    pub fn element(&self) -> &Kind {
+        match self {
+            Kind::List(list) => &list.item.kind,
+            Kind::Map(map) => match &map.value.kind {
+                Kind::List(list) if list.wrapped => &list.item.kind,
+                value => value,
+            },
+            other => other,
+        }
+    }
+
+    /// The struct that the kind is, alone or beside something else.
+    pub fn message(&self) -> Option<&Ref<Message>> {
+        match self {
+            Kind::Message(message)
+            | Kind::SchemaOrArray(message)
+            | Kind::SchemaOrBool(message)
+            | Kind::SchemaOrStrings(message) => Some(message),
+            _ => None,
+        }
+    }
+}
+
+impl Field {
+    /// The outermost layer of its kind.
+    #[inline]
+    pub fn shape(&self) -> Shape {
+        self.kind.shape()
+    }
+
+    /// What one value, one element or one map value is.
+    #[inline]
+    pub fn element(&self) -> &Kind {
+        self.kind.element()
+    }
+
+    /// How server-side apply merges the list; `Atomic` for everything that is no list.
+    pub fn list_type(&self) -> &ListType {
+        match &self.kind {
+            Kind::List(list) => &list.merge,
+            _ => &ListType::Atomic,
+        }
+    }
+}
+
 /// How apply merges a list (`x-kubernetes-list-type`).
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub enum ListType {
     /// Replaced as one.
     Atomic,
     /// A set of scalars.
     Set,
     /// Keyed by these members of the elements.
-    Map(&'static [&'static str]),
+    Map(Slice<Text>),
 }
 
 /// Strategic merge behaviour of a field (`x-kubernetes-patch-strategy` and `-merge-key`).
@@ -362,7 +484,7 @@ pub struct PatchStrategy {
 #[derive(Debug)]
 pub struct GroupTable {
     /// Group without the vendor's suffix: empty for core, `apps`, `rbac.authorization`.
-    pub stem: &'static str,
+    pub stem: Text,
     /// Whether the vendor's suffix follows the stem.
     pub suffixed: bool,
     /// Discovery priority; higher comes first (semantics §2.5).
@@ -375,11 +497,11 @@ pub struct GroupTable {
 #[derive(Debug)]
 pub struct VersionTable {
     /// `v1`, `v2`, `v1beta1`.
-    pub version: &'static str,
+    pub version: Text,
     /// Order among the versions of the group; higher first.
     pub priority: u32,
     /// Resources sorted by plural.
-    pub resources: &'static [ResourceTable],
+    pub resources: &'static [&'static ResourceTable],
 }
 
 /// Whether and how many objects there are a name for.
@@ -395,31 +517,31 @@ pub enum Scope {
 #[derive(Debug)]
 pub struct ResourceTable {
     /// Name in URLs.
-    pub plural: &'static str,
+    pub plural: Text,
     /// Lower-case kind.
-    pub singular: &'static str,
+    pub singular: Text,
     /// Object kind.
-    pub kind: &'static str,
+    pub kind: Text,
     /// Kind of its lists.
-    pub list_kind: &'static str,
+    pub list_kind: Text,
     /// Short names for command lines.
-    pub short_names: &'static [&'static str],
+    pub short_names: Slice<Text>,
     /// Categories such as `all`.
-    pub categories: &'static [&'static str],
+    pub categories: Slice<Text>,
     /// Namespaced or cluster.
     pub scope: Scope,
     /// Verbs, sorted: `create delete deletecollection get list patch update watch`.
     pub verbs: &'static [&'static str],
     /// The object's type.
-    pub message: &'static Message,
+    pub message: Ref<Message>,
     /// Subresources sorted by name.
-    pub subresources: &'static [SubresourceTable],
+    pub subresources: Slice<SubresourceTable>,
     /// How it is stored; `None` for virtual types, which represent an operation.
     pub storage: Option<StorageTable>,
     /// Table columns; empty means the default `Name` and `Created At`.
-    pub columns: &'static [Column],
+    pub columns: Slice<Column>,
     /// Fields beyond `metadata.name` and `metadata.namespace` that a field selector may name.
-    pub selectable: &'static [Selectable],
+    pub selectable: Slice<Selectable>,
     /// Whether the kind has an own list of field labels (decides the wording of the error, semantics §4.3).
     pub selectable_explicit: bool,
     /// What the name must look like.
@@ -435,45 +557,47 @@ pub struct ResourceTable {
     /// A completed delete answers with the object instead of a Status.
     pub delete_returns_object: bool,
     /// `metadata.generation` starts at 1 and counts changes of these dotted paths; empty = no generation.
-    pub generation_on: &'static [&'static str],
+    pub generation_on: Slice<Text>,
     /// What `/status` and the main resource leave alone; `None` without a status subresource.
     pub status: Option<StatusRules>,
     /// Dotted paths that an update may not change, in the plain form that needs no condition.
     pub immutable: &'static [&'static str],
+    /// How objects become rows of tables; the business of `table`.
+    pub format: Slot,
     /// Release since which the version is deprecated, as `1.33`; empty = it is not.
-    pub deprecated: &'static str,
+    pub deprecated: Text,
 }
 
 /// How a resource is stored. Versions of one kind, and `events` of both groups, share one storage.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct StorageTable {
     /// Group stem of the stored form.
-    pub group: &'static str,
+    pub group: Text,
     /// Whether the stored group carries the vendor's suffix.
     pub group_suffixed: bool,
     /// Version of the stored form.
-    pub version: &'static str,
+    pub version: Text,
     /// Resource part of the key.
-    pub resource: &'static str,
+    pub resource: Text,
 }
 
 /// One subresource.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct SubresourceTable {
     /// `status`, `scale`, `binding` …
     pub name: &'static str,
     /// Group stem of the body's kind.
-    pub group: &'static str,
+    pub group: Text,
     /// Whether that group carries the vendor's suffix.
     pub group_suffixed: bool,
     /// Version of the body's kind.
-    pub version: &'static str,
+    pub version: Text,
     /// Kind of the body.
-    pub kind: &'static str,
+    pub kind: Text,
     /// Verbs, sorted.
     pub verbs: &'static [&'static str],
     /// Type of the body.
-    pub message: &'static Message,
+    pub message: Ref<Message>,
     /// A streaming or proxying connection instead of an object.
     pub connect: bool,
 }
@@ -482,41 +606,43 @@ pub struct SubresourceTable {
 #[derive(Debug)]
 pub struct StatusRules {
     /// Dotted paths the main resource keeps from the stored object (normally `status`).
-    pub kept_by_main: &'static [&'static str],
+    pub kept_by_main: Slice<Text>,
     /// Dotted paths `/status` keeps from the stored object (normally `spec`, often `metadata.labels` …).
-    pub kept_by_status: &'static [&'static str],
+    pub kept_by_status: Slice<Text>,
     /// Dotted paths that the main resource takes out of its managed fields.
-    pub reset_by_main: &'static [&'static str],
+    pub reset_by_main: Slice<Text>,
     /// Dotted paths that `/status` takes out of its managed fields (`metadata` where most of it is kept).
-    pub reset_by_status: &'static [&'static str],
+    pub reset_by_status: Slice<Text>,
     /// A create stores the status it is given (nodes) instead of clearing it.
     pub kept_on_create: bool,
 }
 
 /// One column of a table.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Column {
     /// Header.
-    pub name: &'static str,
+    pub name: Text,
     /// `string`, `integer`, `boolean`, `date`.
-    pub kind: &'static str,
+    pub kind: Text,
     /// `name` for the first column, else empty.
-    pub format: &'static str,
+    pub format: Text,
     /// 0 = always shown.
     pub priority: i32,
-    /// How the cell is made: the expression language of `table/cell`.
-    pub cell: &'static str,
+    /// What it is, in one sentence; empty for the sentence that goes with the header.
+    pub description: Text,
+    /// How the cell is made: the expression language of `table/cell`, or of types made at run time, a JSON path.
+    pub cell: Text,
 }
 
 /// A field that a selector may name.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Selectable {
     /// The label in the query.
-    pub label: &'static str,
+    pub label: Text,
     /// The dotted path of the value in the stored form; alternatives separated by `|`.
-    pub path: &'static str,
+    pub path: Text,
     /// The text for an absent value (`false` for booleans, `0` for counts, empty otherwise).
-    pub absent: &'static str,
+    pub absent: Text,
 }
 
 /// What an object's name must look like (semantics §5.1, facts `name_rule`).

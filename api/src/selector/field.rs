@@ -59,7 +59,7 @@ enum Place {
 
 /// The distinct paths among a resource's selectable fields, in table order: the slots of its attributes.
 pub fn slots(stored: &ResourceTable) -> impl Iterator<Item = &Selectable> {
-    let selectable = stored.selectable;
+    let selectable = &stored.selectable;
     selectable.iter().enumerate().filter_map(move |(at, field)| {
         let is_new = !selectable[..at].iter().any(|earlier| earlier.path == field.path);
         (is_new && !field.path.is_empty()).then_some(field)

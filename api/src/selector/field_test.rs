@@ -1,77 +1,47 @@
 //! The grammar of field selectors, their labels per resource, and their errors (semantics §4.3).
 
+use std::sync::LazyLock;
+
 use super::*;
-use crate::schema::table::{FieldNames, Message, NameRule};
+use crate::schema::make;
 use crate::testing::Random;
 
-static NO_FIELDS: Message = Message {
-    name: "Empty",
-    package: "test",
-    description: "",
-    fields: &[],
-    names: FieldNames::new(),
-    inlined: &[],
-    wire: &[],
-    union: None,
-    rule: 0,
-    atomic: false,
-};
-
-const fn resource(scope: Scope, explicit: bool, selectable: &'static [Selectable]) -> ResourceTable {
-    ResourceTable {
-        plural: "things",
-        singular: "thing",
-        kind: "Thing",
-        list_kind: "ThingList",
-        short_names: &[],
-        categories: &[],
-        scope,
-        verbs: &[],
-        message: &NO_FIELDS,
-        subresources: &[],
-        storage: None,
-        columns: &[],
-        selectable,
-        selectable_explicit: explicit,
-        name_rule: NameRule::Subdomain,
-        put_creates: false,
-        unconditional_update: true,
-        orphans_by_default: false,
-        graceful_delete: false,
-        delete_returns_object: false,
-        generation_on: &[],
-        status: None,
-        immutable: &[],
-        deprecated: "",
-    }
+fn resource(scope: Scope, selectable_explicit: bool, selectable: &[Selectable]) -> ResourceTable {
+    let selectable = selectable.to_vec().into();
+    ResourceTable { scope, selectable_explicit, selectable, ..make::nothing("things", "Thing") }
 }
 
-const fn at(label: &'static str, path: &'static str) -> Selectable {
-    Selectable { label, path, absent: "" }
+fn at(label: &'static str, path: &'static str) -> Selectable {
+    Selectable { label: label.into(), path: path.into(), absent: "".into() }
 }
 
-static CONFIG_MAPS: ResourceTable = resource(Scope::Namespaced, false, &[]);
-static STORAGE_CLASSES: ResourceTable = resource(Scope::Cluster, false, &[]);
-static NODES: ResourceTable =
-    resource(Scope::Cluster, true, &[at("spec.unschedulable", "spec.unschedulable")]);
-static PODS: ResourceTable = resource(
-    Scope::Namespaced,
-    true,
-    &[
-        at("spec.nodeName", "spec.nodeName"),
-        at("spec.host", "spec.nodeName"),
-        at("status.podIPs", ""),
-        at("status.phase", "status.phase"),
-    ],
-);
+static CONFIG_MAPS: LazyLock<ResourceTable> = LazyLock::new(|| resource(Scope::Namespaced, false, &[]));
+static STORAGE_CLASSES: LazyLock<ResourceTable> = LazyLock::new(|| resource(Scope::Cluster, false, &[]));
+static NODES: LazyLock<ResourceTable> =
+    LazyLock::new(|| resource(Scope::Cluster, true, &[at("spec.unschedulable", "spec.unschedulable")]));
+static PODS: LazyLock<ResourceTable> = LazyLock::new(|| {
+    resource(
+        Scope::Namespaced,
+        true,
+        &[
+            at("spec.nodeName", "spec.nodeName"),
+            at("spec.host", "spec.nodeName"),
+            at("status.podIPs", ""),
+            at("status.phase", "status.phase"),
+        ],
+    )
+});
 // Two views of one storage.
-static EVENTS: ResourceTable = resource(
-    Scope::Namespaced,
-    true,
-    &[at("reason", "reason"), at("involvedObject.kind", "involvedObject.kind"), at("type", "type")],
-);
-static NEW_EVENTS: ResourceTable =
-    resource(Scope::Namespaced, true, &[at("type", "type"), at("regarding.kind", "involvedObject.kind")]);
+static EVENTS: LazyLock<ResourceTable> = LazyLock::new(|| {
+    resource(
+        Scope::Namespaced,
+        true,
+        &[at("reason", "reason"), at("involvedObject.kind", "involvedObject.kind"), at("type", "type")],
+    )
+});
+static NEW_EVENTS: LazyLock<ResourceTable> = LazyLock::new(|| {
+    resource(Scope::Namespaced, true, &[at("type", "type"), at("regarding.kind", "involvedObject.kind")])
+});
 
 fn canonical(text: &str) -> String {
     match FieldTerms::parse(text) {
@@ -141,7 +111,7 @@ fn labels_are_accepted_per_resource() {
 
 #[test]
 fn slots_are_the_distinct_paths_of_the_stored_form() {
-    let paths = |resource| slots(resource).map(|slot| slot.path).collect::<Vec<_>>();
+    let paths = |resource| slots(resource).map(|slot| slot.path.clone()).collect::<Vec<_>>();
     assert_eq!(paths(&PODS), ["spec.nodeName", "status.phase"]);
     // Both views of an event find the same slot.
     for (resource, label) in [(&EVENTS, "involvedObject.kind"), (&NEW_EVENTS, "regarding.kind")] {
@@ -255,7 +225,7 @@ fn built_in_resources_take_the_labels_of_semantics_4_3() {
         ("apps", "v1", "deployments", "metadata.name metadata.namespace"),
         ("storage{suffix}", "v1", "storageclasses", "metadata.name metadata.namespace"),
     ] {
-        let resource = registry.resource(&KUBERNETES.fill(group), version, plural).unwrap().table;
+        let resource = &registry.resource(&KUBERNETES.fill(group), version, plural).unwrap().table;
         for label in labels.split(' ') {
             assert!(
                 FieldSelector::parse(&format!("{label}=x"), resource, resource).is_ok(),
@@ -267,20 +237,20 @@ fn built_in_resources_take_the_labels_of_semantics_4_3() {
         assert_eq!(error.starts_with("field label not supported"), own_list, "{plural}: {error}");
     }
     for plural in ["nodes", "namespaces"] {
-        let resource = registry.resource("", "v1", plural).unwrap().table;
+        let resource = &registry.resource("", "v1", plural).unwrap().table;
         let error = FieldSelector::parse("metadata.namespace=x", resource, resource).unwrap_err();
         assert_eq!(error.message, "field label not supported: metadata.namespace");
     }
     // Both groups' events are stored as the core ones; every label but always empty ones has a slot there.
-    let stored = registry.resource("", "v1", "events").unwrap().table;
+    let stored = &registry.resource("", "v1", "events").unwrap().table;
     for group in ["", "events{suffix}"] {
-        let resource = registry.resource(&KUBERNETES.fill(group), "v1", "events").unwrap().table;
-        for field in resource.selectable {
+        let resource = &registry.resource(&KUBERNETES.fill(group), "v1", "events").unwrap().table;
+        for field in &*resource.selectable {
             let selector = FieldSelector::parse(&format!("{}=x", field.label), resource, stored).unwrap();
             assert!(selector.needs_slots(), "{group} {}", field.label);
         }
     }
-    let pods = registry.resource("", "v1", "pods").unwrap().table;
+    let pods = &registry.resource("", "v1", "pods").unwrap().table;
     let never = FieldSelector::parse("status.podIPs=", pods, pods).unwrap();
     assert!(!never.needs_slots(), "status.podIPs is accepted and always empty");
 }

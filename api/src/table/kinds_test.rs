@@ -19,7 +19,7 @@ fn resource(kind: &str, naming: &'static Naming) -> &'static ResourceTable {
         .find(|(group, version, resource)| {
             let storage = resource.storage.as_ref();
             resource.kind == kind
-                && storage.is_some_and(|it| (it.group, it.version) == (group.stem, version.version))
+                && storage.is_some_and(|it| (&it.group, &it.version) == (&group.stem, &version.version))
         })
         .unwrap_or_else(|| panic!("no {kind}"))
         .2
@@ -62,9 +62,9 @@ fn every_table_of_the_schema_has_its_cells_in_both_vocabularies() {
                 let format = TableFormat::for_resource(resource, naming)
                     .unwrap_or_else(|error| panic!("{} of {}: {error}", resource.kind, group.stem));
                 columns += format.columns.len();
-                for column in resource.columns {
+                for column in &*resource.columns {
                     assert!(
-                        !describe::description(column.name).is_empty(),
+                        !describe::description(&column.name).is_empty(),
                         "no description of {}",
                         column.name
                     );

@@ -31,11 +31,10 @@ mod pods_test;
 #[cfg(test)]
 mod rows_test;
 
-use std::sync::{Arc, LazyLock};
+use std::borrow::Cow::Borrowed as B;
+use std::sync::Arc;
 
-use hashbrown::HashMap;
 use jiff::Timestamp;
-use parking_lot::RwLock;
 
 use self::cell::{Cell, CellError};
 use self::eval::{Output, Row, text_of};
@@ -114,6 +113,19 @@ pub struct PrinterColumn<'c> {
     pub json_path: &'c str,
 }
 
+impl<'c> PrinterColumn<'c> {
+    fn of(column: &'c Column) -> Self {
+        PrinterColumn {
+            name: &column.name,
+            kind: &column.kind,
+            format: &column.format,
+            description: &column.description,
+            priority: column.priority.into(),
+            json_path: &column.cell,
+        }
+    }
+}
+
 /// How the objects of one resource become rows. Immutable; made once per resource and shared.
 #[derive(Debug)]
 pub struct TableFormat {
@@ -162,63 +174,65 @@ impl ColumnKind {
     }
 }
 
-const NAME: Column =
-    Column { name: "Name", kind: "string", format: "name", priority: 0, cell: "metadata.name" };
+const NAME: Column = Column {
+    name: B("Name"),
+    kind: B("string"),
+    format: B("name"),
+    priority: 0,
+    description: B(""),
+    cell: B("metadata.name"),
+};
 
 /// Columns of a type that declares none.
 static DEFAULT_COLUMNS: [Column; 2] = [
     NAME,
     Column {
-        name: "Created At",
-        kind: "date",
-        format: "",
+        name: B("Created At"),
+        kind: B("date"),
+        format: B(""),
         priority: 0,
-        cell: "rfc3339(metadata.creationTimestamp)",
+        description: B(""),
+        cell: B("rfc3339(metadata.creationTimestamp)"),
     },
 ];
 
-/// Formats of the built-in resources, by the place of their columns and the naming; both live forever, so the map
-/// is bounded by the program.
-type Formats = HashMap<(usize, &'static str, &'static str), Arc<TableFormat>>;
-
-static FORMATS: LazyLock<RwLock<Formats>> = LazyLock::new(RwLock::default);
+/// Why a resource has no table: a column's text is not understood.
+#[derive(Debug, thiserror::Error)]
+pub enum FormatError {
+    /// That of a built-in type; a slip in the schema, which the tests find.
+    #[error(transparent)]
+    Cell(#[from] CellError),
+    /// That of a type made at run time.
+    #[error(transparent)]
+    Path(#[from] JsonPathError),
+}
 
 impl TableFormat {
-    /// The format of a built-in resource, made at the first call.
-    ///
-    /// # Errors
-    /// A column's text is not understood: a slip in the schema, which the tests find.
-    pub fn for_resource(
-        resource: &'static ResourceTable,
-        naming: &'static Naming,
-    ) -> Result<Arc<Self>, CellError> {
-        let columns = if resource.columns.is_empty() { &DEFAULT_COLUMNS } else { resource.columns };
-        Self::for_columns(resource.kind, columns, naming)
-    }
-
-    /// The format of objects of `kind` with these columns, made at the first call; for the bodies of operations,
-    /// whose columns `schema::builtin::columns` knows.
+    /// The format of a resource, made at the first call and kept in its table.
     ///
     /// # Errors
     /// A column's text is not understood.
-    pub fn for_columns(
-        kind: &'static str,
-        columns: &'static [Column],
-        naming: &'static Naming,
-    ) -> Result<Arc<Self>, CellError> {
-        let key = (columns.as_ptr().addr(), kind, naming.profile);
-        if let Some(format) = FORMATS.read().get(&key) {
-            return Ok(Arc::clone(format));
-        }
-        let format = Arc::new(Self::compile(kind, columns, naming)?);
-        Ok(Arc::clone(FORMATS.write().entry(key).or_insert(format)))
+    pub fn for_resource(resource: &ResourceTable, naming: &'static Naming) -> Result<Arc<Self>, FormatError> {
+        resource.format.get_or_try(|| {
+            if resource.message.custom {
+                let columns: Vec<PrinterColumn<'_>> =
+                    resource.columns.iter().map(PrinterColumn::of).collect();
+                return Ok(Self::for_custom(&columns)?);
+            }
+            let columns = if resource.columns.is_empty() { &DEFAULT_COLUMNS } else { &*resource.columns };
+            Ok(Self::for_columns(&resource.kind, columns, naming)?)
+        })
     }
 
-    fn compile(kind: &str, columns: &[Column], naming: &'static Naming) -> Result<Self, CellError> {
+    /// The format of objects of `kind` with these columns, as built-in types have them.
+    ///
+    /// # Errors
+    /// A column's text is not understood.
+    pub fn for_columns(kind: &str, columns: &[Column], naming: &'static Naming) -> Result<Self, CellError> {
         let mut format = Self::empty();
         format.marks_finished = kind == "Pod";
         for column in columns {
-            let mut cell = cells::parse(column.cell, naming)?;
+            let mut cell = cells::parse(&column.cell, naming)?;
             // Alone, an age that is not known says so; before a `|` it makes room for the alternative.
             if matches!(&cell, Cell::Call(function, _) if function.name == "age") {
                 let unknown = Cell::parse(&format!("\"{}\"", duration::UNKNOWN))?;
@@ -226,15 +240,15 @@ impl TableFormat {
             }
             cell.add_reads(&mut format.reads);
             format.define(
-                column.name,
-                column.kind,
-                column.format,
-                describe::description(column.name),
+                &column.name,
+                &column.kind,
+                &column.format,
+                describe::description(&column.name),
                 column.priority.into(),
             );
             format
                 .columns
-                .push(CompiledColumn { kind: ColumnKind::of(column.kind), source: Source::Cell(cell) });
+                .push(CompiledColumn { kind: ColumnKind::of(&column.kind), source: Source::Cell(cell) });
         }
         format.definitions.push(b']');
         Ok(format)

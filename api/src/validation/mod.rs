@@ -11,6 +11,7 @@
 //! in `docs/validation.md`.
 
 mod forms;
+mod limits;
 pub mod metadata;
 pub mod names;
 mod path;
@@ -30,7 +31,7 @@ use crate::schema::table::ResourceTable;
 pub(crate) struct Validator<'v> {
     naming: &'v Naming,
     /// Kind of the object.
-    kind: &'static str,
+    kind: &'v str,
     /// The object.
     object: View<'v>,
     /// The stored object, on update.
@@ -83,7 +84,7 @@ impl Validator<'_> {
 /// Normalises what a kind keeps in another form than it takes (a secret's `stringData`); before validation.
 /// `old` is the stored object on update.
 pub fn prepare(resource: &ResourceTable, object: &mut Object, old: Option<&Object>) {
-    if let Some(prepare) = rules::preparation(resource.message) {
+    if let Some(prepare) = rules::preparation(&resource.message) {
         prepare(object, old);
     }
 }
@@ -91,7 +92,7 @@ pub fn prepare(resource: &ResourceTable, object: &mut Object, old: Option<&Objec
 /// What is wrong with a new object. Metadata is complete: name, namespace and uid are set.
 pub fn create(resource: &ResourceTable, naming: &Naming, object: &Object) -> Vec<FieldError> {
     let mut validator = validator(resource, naming, object, None);
-    walk::object(&mut validator, resource.message, object);
+    walk::object(&mut validator, &resource.message, object);
     metadata::validate_metadata_create(
         resource.name_rule,
         resource.scope,
@@ -103,13 +104,13 @@ pub fn create(resource: &ResourceTable, naming: &Naming, object: &Object) -> Vec
 }
 
 fn validator<'v>(
-    resource: &ResourceTable,
+    resource: &'v ResourceTable,
     naming: &'v Naming,
     object: &'v Object,
     old: Option<&'v Object>,
 ) -> Validator<'v> {
     let (object, old) = (View::of(object), old.map(View::of));
-    Validator { naming, kind: resource.message.name, object, old, is_status: false, errors: Vec::new() }
+    Validator { naming, kind: &resource.message.name, object, old, is_status: false, errors: Vec::new() }
 }
 
 /// What is wrong with an update through the resource itself.
@@ -134,14 +135,14 @@ pub fn update_through(
     metadata::validate_metadata_update(naming, metadata_of(new), metadata_of(old), &mut validator.errors);
     if subresource == "status" {
         validator.is_status = true;
-        walk::status(&mut validator, resource.message, new);
+        walk::status(&mut validator, &resource.message, new);
         return validator.errors;
     }
-    walk::object(&mut validator, resource.message, new);
+    walk::object(&mut validator, &resource.message, new);
     if subresource.is_empty() {
         immutable(&mut validator, resource, new, old);
     }
-    for rule in rules::on_update(resource.message, subresource) {
+    for rule in rules::on_update(&resource.message, subresource) {
         rule(&mut validator, View::of(new), View::of(old));
     }
     validator.errors
@@ -154,7 +155,7 @@ fn immutable(validator: &mut Validator, resource: &ResourceTable, new: &Object, 
         if path.starts_with("status.") || is_same(new_value, old_value) {
             continue;
         }
-        match rules::other_words(resource.message, path) {
+        match rules::other_words(&resource.message, path) {
             Some(Words::Forbidden(detail)) => validator.forbidden(*path, detail),
             Some(Words::Code) => {}
             None => validator.errors.push(FieldError::invalid(

@@ -57,7 +57,7 @@ pub(super) fn of(message: &Message) -> Option<Rule> {
 
 /// What is done to objects of a type before validation.
 pub(super) fn preparation(message: &Message) -> Option<fn(&mut Object, Option<&Object>)> {
-    match (message.package, message.name) {
+    match (&*message.package, &*message.name) {
         ("api.core.v1", "Secret") => Some(config::merge_string_data),
         _ => None,
     }
@@ -66,14 +66,14 @@ pub(super) fn preparation(message: &Message) -> Option<fn(&mut Object, Option<&O
 /// What updates of a kind through a subresource may not do; through the resource itself when it is empty.
 pub(super) fn on_update(message: &Message, subresource: &str) -> &'static [UpdateRule] {
     if !subresource.is_empty() {
-        return match (message.package, message.name, subresource) {
+        return match (&*message.package, &*message.name, subresource) {
             ("api.core.v1", "Pod", "ephemeralcontainers") => &[pod_subresource::ephemeral_containers],
             ("api.certificates.v1", "CertificateSigningRequest", "approval") => &[certificates::approval],
             ("api.core.v1", "Pod", "resize") => &[pod_subresource::resize],
             _ => &[],
         };
     }
-    match (message.package, message.name) {
+    match (&*message.package, &*message.name) {
         ("api.core.v1", "ConfigMap") => &[config::config_map_update],
         ("api.core.v1", "Secret") => &[config::secret_update],
         ("api.core.v1", "Pod") => &[pod_update::pod],
@@ -103,7 +103,7 @@ pub(super) enum Words {
 
 /// Paths among the tables' `immutable` that are not refused in the usual words.
 pub(super) fn other_words(message: &Message, path: &str) -> Option<Words> {
-    Some(match (message.name, path) {
+    Some(match (&*message.name, path) {
         ("StorageClass", "parameters") => Words::Forbidden("updates to parameters are forbidden."),
         ("StorageClass", "provisioner") => Words::Forbidden("updates to provisioner are forbidden."),
         ("StorageClass", "reclaimPolicy") => Words::Forbidden("updates to reclaimPolicy are forbidden."),

@@ -17,10 +17,10 @@ fn resource(stem: &str, plural: &str) -> &'static ResourceTable {
 /// The document as the write path hands it to validation.
 fn object(resource: &ResourceTable, document: &str) -> Object {
     let decoded =
-        decode(resource.message, document.as_bytes()).unwrap_or_else(|error| panic!("{document}: {error}"));
+        decode(&resource.message, document.as_bytes()).unwrap_or_else(|error| panic!("{document}: {error}"));
     assert!(decoded.strict.is_empty(), "{:?}", decoded.strict);
     let mut object = decoded.object;
-    defaults::apply(resource.message, &mut object, &KUBERNETES);
+    defaults::apply(&resource.message, &mut object, &KUBERNETES);
     prepare(resource, &mut object, None);
     object
 }
@@ -182,7 +182,7 @@ fn string_data_of_secrets_goes_over_data() {
     let secret =
         object(table, &named(table, r#""data":{"a":"eA==","b":"eQ=="},"stringData":{"b":"hi","c":"z"}"#));
     let mut out = Vec::new();
-    encode(table.message, &secret, &mut out);
+    encode(&table.message, &secret, &mut out);
     assert_eq!(
         String::from_utf8(out).unwrap(),
         r#"{"metadata":{"name":"x","namespace":"n"},"data":{"a":"eA==","b":"aGk=","c":"eg=="},"type":"Opaque"}"#
@@ -228,12 +228,12 @@ fn nothing_panics_on_objects_of_any_shape() {
                                     .into_iter()
                                     .map(|name| (name.into(), value.clone()))
                                     .collect();
-                            (field.name.into(), if deep { Value::Object(inner) } else { value.clone() })
+                            (field.name.clone(), if deep { Value::Object(inner) } else { value.clone() })
                         })
                         .collect();
                     let mut prepared = object.clone();
                     prepare(table, &mut prepared, None);
-                    defaults::apply(table.message, &mut prepared, naming);
+                    defaults::apply(&table.message, &mut prepared, naming);
                     wrong += create(table, naming, &prepared).len();
                     wrong += update(table, naming, &prepared, &object).len();
                 }
@@ -344,11 +344,11 @@ fn manifests_of_users_are_valid_and_round_trip() {
             said.retain(|fault| kind != "Job" || fault != "spec.selector: Required value");
             faults.extend(said.into_iter().map(|fault| format!("{place}: {fault}")));
             let mut stored = Vec::new();
-            encode(table.message, &new, &mut stored);
-            let mut again = decode(table.message, &stored).unwrap().object;
-            defaults::apply(table.message, &mut again, &KUBERNETES);
+            encode(&table.message, &new, &mut stored);
+            let mut again = decode(&table.message, &stored).unwrap().object;
+            defaults::apply(&table.message, &mut again, &KUBERNETES);
             let mut stored_again = Vec::new();
-            encode(table.message, &again, &mut stored_again);
+            encode(&table.message, &again, &mut stored_again);
             assert_eq!(String::from_utf8_lossy(&stored_again), String::from_utf8_lossy(&stored), "{place}");
         }
     }
@@ -360,5 +360,5 @@ fn resource_of(version: &str, kind: &str) -> Option<&'static ResourceTable> {
     let (group, version) = version.split_once('/').unwrap_or(("", version));
     let groups = builtin::groups(&KUBERNETES).iter().filter(|one| one.stem == group);
     let versions = groups.flat_map(|one| one.versions).filter(|one| one.version == version);
-    versions.flat_map(|one| one.resources).find(|resource| resource.message.name == kind)
+    versions.flat_map(|one| one.resources).copied().find(|resource| resource.message.name == kind)
 }

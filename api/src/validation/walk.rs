@@ -13,34 +13,29 @@ use hashbrown::HashSet;
 
 use super::Validator;
 use super::forms;
+use super::limits;
 use super::path::Path;
 use super::rules;
 use super::rules::view::View;
 use crate::field::FieldError;
 use crate::json::{Object, Value};
-use crate::schema::table::{Check, Field, Form, Kind, Message, Presence, Shape, Union};
+use crate::schema::table::{Check, Element, Empty, Field, Form, Kind, Message, Presence, Union};
 
 /// Checks an object of type `message`, but for its metadata and status.
-pub(super) fn object(validator: &mut Validator, message: &'static Message, object: &Object) {
+pub(super) fn object(validator: &mut Validator, message: &Message, object: &Object) {
     structure(validator, message, object, &Path::ROOT, true);
 }
 
 /// Checks the status of an object, as `/status` writes it.
-pub(super) fn status(validator: &mut Validator, message: &'static Message, object: &Object) {
-    let kind = message.field("status").map(|field| field.kind);
+pub(super) fn status(validator: &mut Validator, message: &Message, object: &Object) {
+    let kind = message.field("status").map(|field| &field.kind);
     if let (Some(Kind::Message(message)), Some(Value::Object(status))) = (kind, object.get("status")) {
         structure(validator, message, status, &Path::ROOT.child("status"), false);
     }
 }
 
 /// Checks a struct below an object.
-fn structure(
-    validator: &mut Validator,
-    message: &'static Message,
-    object: &Object,
-    path: &Path,
-    is_top: bool,
-) {
+fn structure(validator: &mut Validator, message: &Message, object: &Object, path: &Path, is_top: bool) {
     if validator.has_enough() {
         return;
     }
@@ -48,18 +43,21 @@ fn structure(
     let is_status = validator.is_status;
     let is_needed = |field: &Field| is_needed(field, is_status);
     let mut members = object.iter().peekable();
-    for field in message.fields {
+    for field in &*message.fields {
         let next = members.next_if(|(name, _)| *name == field.name).map(|(_, value)| value);
-        if is_other(field.name) {
+        if is_other(&field.name) {
             continue;
         }
         let value = match next {
-            None if is_needed(field) => object.get(field.name),
+            None if is_needed(field) => object.get(&field.name),
             value => value,
         };
         match value.filter(|value| !value.is_null()) {
-            Some(value) => member(validator, field, value, &path.child(field.name)),
-            None if is_needed(field) => refuse_absent(validator, field, &path.child(field.name)),
+            Some(value) => member(validator, field, value, &path.child(&field.name)),
+            None if value.is_some() && field.empty != Empty::Absent => {
+                refuse_null(validator, field.empty, &field.kind, &path.child(&field.name));
+            }
+            None if is_needed(field) => refuse_absent(validator, field, &path.child(&field.name)),
             None => {}
         }
     }
@@ -95,7 +93,7 @@ fn refuse_absent(validator: &mut Validator, field: &Field, path: &Path) {
     let is_scalar = matches!(field.kind, Kind::Bool | Kind::Int32 | Kind::Int64 | Kind::Double);
     let by_value = matches!(field.kind, Kind::Message(_)) || (is_scalar && !zero_is_absent(field));
     // What is held by value is there, with zeros in it.
-    if field.shape != Shape::Single || field.pointer || !by_value {
+    if field.pointer || !by_value {
         refuse_missing(validator, field, path);
     }
 }
@@ -106,7 +104,7 @@ fn refuse_missing(validator: &mut Validator, field: &Field, path: &Path) {
 }
 
 /// Checks a member that is there.
-fn member(validator: &mut Validator, field: &'static Field, value: &Value, path: &Path) {
+fn member(validator: &mut Validator, field: &Field, value: &Value, path: &Path) {
     let is_empty = match value {
         Value::String(text) => text.is_empty(),
         Value::Array(items) => items.is_empty(),
@@ -125,29 +123,53 @@ fn member(validator: &mut Validator, field: &'static Field, value: &Value, path:
             return;
         }
     }
-    let Kind::Message(inner) = field.kind else { return };
-    if inner.name == "ObjectMeta" {
-        return;
+    if let Some(limits) = &field.limits {
+        limits::check(limits, value, path, &mut validator.errors);
     }
-    match value {
-        Value::Object(object) if field.shape == Shape::Single => {
-            structure(validator, inner, object, path, false)
+    below(validator, &field.kind, value, path);
+}
+
+/// Checks what is in a value.
+fn below(validator: &mut Validator, kind: &Kind, value: &Value, path: &Path) {
+    match (kind, value) {
+        (Kind::Message(inner), Value::Object(object)) if inner.custom || inner.name != "ObjectMeta" => {
+            structure(validator, inner, object, path, false);
         }
-        Value::Object(members) => {
-            for (key, value) in members.iter() {
-                if let Value::Object(object) = value {
-                    structure(validator, inner, object, &path.key(key), false);
-                }
+        (Kind::List(list), Value::Array(items)) if has_demands(&list.item) => {
+            for (at, item) in items.iter().enumerate() {
+                element(validator, &list.item, item, &path.index(at));
             }
         }
-        Value::Array(items) => {
-            for (at, item) in items.iter().enumerate() {
-                if let Value::Object(object) = item {
-                    structure(validator, inner, object, &path.index(at), false);
-                }
+        (Kind::Map(map), Value::Object(members)) if has_demands(&map.value) => {
+            for (key, value) in members.iter() {
+                element(validator, &map.value, value, &path.key(key));
             }
         }
         _ => {}
+    }
+}
+
+/// Whether there is anything to check in elements like this one.
+fn has_demands(element: &Element) -> bool {
+    let is_scalar = !matches!(element.kind, Kind::Message(_) | Kind::List(_) | Kind::Map(_));
+    !is_scalar || element.limits.is_some() || element.empty == Empty::Kept
+}
+
+/// Checks one element of a list, or one value of a map.
+fn element(validator: &mut Validator, element: &Element, value: &Value, path: &Path) {
+    if value.is_null() {
+        return refuse_null(validator, element.empty, &element.kind, path);
+    }
+    if let Some(limits) = &element.limits {
+        limits::check(limits, value, path, &mut validator.errors);
+    }
+    below(validator, &element.kind, value, path);
+}
+
+/// Refuses a `null` where it is kept, but is no value.
+fn refuse_null(validator: &mut Validator, empty: Empty, kind: &Kind, path: &Path) {
+    if empty == Empty::Kept {
+        validator.errors.push(limits::null(kind, path));
     }
 }
 
@@ -166,12 +188,15 @@ fn closed_set(validator: &mut Validator, field: &Field, value: &Value, path: &Pa
     let empty_is_refused = field.check.is_some_and(|check| check.empty_is_refused);
     each(value, path, |value, path| {
         let Value::String(text) = value else { return };
-        if field.enumeration.contains(&text.as_str()) || (text.is_empty() && !empty_is_refused) {
+        if field.enumeration.iter().any(|known| known == text) || (text.is_empty() && !empty_is_refused) {
             return;
         }
         let reported = field.check.map_or(&[][..], |check| check.reported);
-        let set = if reported.is_empty() { field.enumeration } else { reported };
-        validator.errors.push(FieldError::not_supported(path, value, set));
+        validator.errors.push(if reported.is_empty() {
+            FieldError::not_supported(path, value, &field.enumeration)
+        } else {
+            FieldError::not_supported(path, value, reported)
+        });
     });
 }
 
@@ -250,8 +275,8 @@ fn refuse_repeated(items: &[Value], path: &Path, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn one_of(validator: &mut Validator, message: &'static Message, union: &Union, object: &Object, path: &Path) {
-    let names = union.members.iter().map(|&at| message.fields[usize::from(at)].name);
+fn one_of(validator: &mut Validator, message: &Message, union: &Union, object: &Object, path: &Path) {
+    let names = union.members.iter().map(|&at| &*message.fields[usize::from(at)].name);
     let mut given = names.filter(|name| object.get(name).is_some_and(|value| !value.is_null()));
     if given.next().is_none() && !union.none.is_empty() {
         validator.errors.push(FieldError::required(path, union.none));

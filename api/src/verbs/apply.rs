@@ -43,8 +43,8 @@ pub async fn apply(
     let options = options(call)?;
     refuse_list_transform(&call.output, call.resource)?;
     let api_version = call.resource.api_version.clone();
-    let table = call.resource.table;
-    let config = configuration(body, (&api_version, table.kind), table.message)?;
+    let table = &call.resource.table;
+    let config = configuration(body, (&api_version, &table.kind), &table.message)?;
     let key = store::key(call.resource, call.info.namespace_of(call.resource), &call.info.name);
     let mut attempts = Attempts::new();
     loop {
@@ -70,7 +70,7 @@ pub async fn apply(
                 set_meta(&mut object, "resourceVersion", None);
             }
             dedup_owners(call, &mut object);
-            defaults::apply(call.resource.table.message, &mut object, call.api.naming);
+            defaults::apply(&call.resource.table.message, &mut object, call.api.naming);
             convert::to_stored(call.resource, object, call.api.naming)
         });
         match updated.await {
@@ -91,7 +91,7 @@ async fn create(
     config: &Configuration,
     options: &WriteOptions,
 ) -> Result<bytes::Bytes, Status> {
-    let nothing = zero_object(call.resource.table.message);
+    let nothing = zero_object(&call.resource.table.message);
     let object = merged(call, Endpoint::Main, &nothing, config, options)?;
     let uid = meta(&object, "uid");
     if !uid.is_empty() {
@@ -150,7 +150,7 @@ const CONVERTING: &str = "error converting YAML to JSON";
 pub fn configuration(
     (format, body): (PatchKind, &[u8]),
     (api_version, kind): (&str, &str),
-    message: &'static Message,
+    message: &Message,
 ) -> Result<Configuration, Status> {
     let (value, duplicates) = read(format, body, message)?;
     let not_a_map = |what: &str| {
@@ -192,11 +192,7 @@ pub fn configuration(
 }
 
 /// The tree of a body, and what strict decoding says of keys that come twice.
-fn read(
-    format: PatchKind,
-    body: &[u8],
-    message: &'static Message,
-) -> Result<(Value, Option<String>), Status> {
+fn read(format: PatchKind, body: &[u8], message: &Message) -> Result<(Value, Option<String>), Status> {
     if format == PatchKind::ApplyCbor {
         // Duplicates are errors there.
         let value = cbor::parse(body)

@@ -43,7 +43,7 @@ pub struct Deletion<'r> {
 impl Deletion<'_> {
     /// The object as errors name it: by plural resource.
     fn subject<'s>(&'s self, name: &'s str) -> Subject<'s> {
-        Subject { group: &self.resource.group, kind: self.resource.table.plural, name }
+        Subject { group: &self.resource.group, kind: &self.resource.table.plural, name }
     }
 }
 
@@ -85,7 +85,7 @@ pub async fn delete(call: &mut Call<'_>, body: &[u8]) -> Result<Response, Status
             let details = Details {
                 name,
                 group: call.resource.group.clone(),
-                kind: call.resource.table.plural.to_owned(),
+                kind: call.resource.table.plural.clone().into_owned(),
                 uid: meta(&object, "uid").to_owned(),
                 ..Details::default()
             };
@@ -308,7 +308,7 @@ pub fn check_preconditions(
     object: &Object,
     stored: &Stored,
 ) -> Result<(), Status> {
-    let subject = Subject { group: &resource.group, kind: resource.table.kind, name };
+    let subject = Subject { group: &resource.group, kind: &resource.table.kind, name };
     let uid = meta(object, "uid");
     if let Some(wanted) = options.uid.as_deref().filter(|wanted| *wanted != uid) {
         let cause = format!(

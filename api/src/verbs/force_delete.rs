@@ -86,7 +86,7 @@ pub async fn delete(call: &Call<'_>) -> Result<Response, Status> {
         user = call.user.name,
         "object that cannot be read was removed"
     );
-    let kind = call.resource.table.kind.to_owned();
+    let kind = call.resource.table.kind.clone().into_owned();
     let details = Details { name: name.to_owned(), kind, ..Details::default() };
     let code = StatusCode::OK;
     Ok(respond_success(code, &success(&details, Some(code)), &call.output))
@@ -102,7 +102,7 @@ fn refuse(call: &Call<'_>) -> Status {
 fn remains(call: &Call<'_>, namespace: &str, name: &str) -> Object {
     let stored = call.resource.stored();
     let mut object = Object::new();
-    object.push("kind", stored.kind.into());
+    object.push("kind", stored.kind.clone().into());
     object.push("apiVersion", stored.api_version.as_str().into());
     set_meta(&mut object, "name", Some(name.into()));
     if !namespace.is_empty() {

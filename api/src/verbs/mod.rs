@@ -75,20 +75,20 @@ impl<'r> Call<'r> {
 
     /// The object or collection asked for, as errors name it: by plural resource.
     pub fn subject<'s>(&'s self, name: &'s str) -> Subject<'s> {
-        Subject { group: &self.resource.group, kind: self.resource.table.plural, name }
+        Subject { group: &self.resource.group, kind: &self.resource.table.plural, name }
     }
 
     /// The same by Kind, as 422 errors name it.
     pub fn subject_by_kind<'s>(&'s self, name: &'s str) -> Subject<'s> {
-        Subject { group: &self.resource.group, kind: self.resource.table.kind, name }
+        Subject { group: &self.resource.group, kind: &self.resource.table.kind, name }
     }
 
     /// The selectors of the query (semantics §4.3).
     pub fn selection(&self) -> Result<Selection, Status> {
         let text = |name| self.query.first(name).unwrap_or_default();
-        let stored = self.resource.storage.as_ref().map_or(self.resource.table, |storage| storage.table);
+        let stored = self.resource.storage.as_ref().map_or(&self.resource.table, |storage| &storage.table);
         let parse =
-            |fields: &str| Selection::parse(text("labelSelector"), fields, self.resource.table, stored);
+            |fields: &str| Selection::parse(text("labelSelector"), fields, &self.resource.table, stored);
         let selection = parse(text("fieldSelector"))?;
         if !(self.info.legacy_watch && self.info.name_in_path) {
             return Ok(selection);

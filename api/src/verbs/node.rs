@@ -29,7 +29,7 @@ pub async fn connect(call: &Call<'_>) -> Result<Response, Status> {
         return Err(Status::not_found(call.subject(name)));
     };
     let object = stored.object(call.resource)?;
-    match (call.resource.table.kind, subresource) {
+    match (&*call.resource.table.kind, subresource) {
         ("Pod", "proxy") => match text(&object, "status.podIP") {
             "" => Err(Status::bad_request("address not allowed")),
             address => Err(unreachable_service(address)),

@@ -94,7 +94,7 @@ impl ListOptions {
             if wanted != "Exact" && wanted != "NotOlderThan" {
                 errors.push(FieldError {
                     detail: "supported values: \"Exact\", \"NotOlderThan\", \"\"".to_owned(),
-                    ..FieldError::not_supported(PATH, &wanted.into(), &[])
+                    ..FieldError::not_supported::<&str>(PATH, &wanted.into(), &[])
                 });
             }
             if wanted == "Exact" && self.resource_version == "0" {
@@ -300,7 +300,7 @@ impl DeleteOptions {
                     errors.push(FieldError {
                         detail: "supported values: \"Foreground\", \"Background\", \"Orphan\", \"nil\""
                             .to_owned(),
-                        ..FieldError::not_supported("propagationPolicy", &other.into(), &[])
+                        ..FieldError::not_supported::<&str>("propagationPolicy", &other.into(), &[])
                     });
                     None
                 }

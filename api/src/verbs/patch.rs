@@ -48,7 +48,7 @@ pub async fn patch(call: &mut Call<'_>, body: &[u8], endpoint: Endpoint) -> Resu
     let options = options(call)?;
     refuse_list_transform(&call.output, call.resource)?;
     let reading = Reading::new(kind, body, options.field_validation)?;
-    let message = call.resource.table.message;
+    let message = &call.resource.table.message;
     let stored = update_object(call, endpoint, options.dry_run, |call, stored, old| {
         let mut current = convert::to_served(call.resource, old.clone(), call.api.naming)?;
         let revision = stored.entry.revision().to_string();
@@ -88,7 +88,7 @@ impl<'b> Reading<'b> {
 pub fn patched(
     call: &mut Call<'_>,
     Reading { kind, patch, body, validation }: &Reading<'_>,
-    message: &'static Message,
+    message: &Message,
     mut current: Object,
 ) -> Result<Object, Status> {
     // Managed fields are text in a tree. They are kept out of the patch's way, or taken apart if it wants them.

@@ -24,7 +24,7 @@ use crate::status::Status;
 
 /// Serves a resource that has no storage.
 pub async fn serve(call: &mut Call<'_>, body: &Bytes) -> Result<Response, Status> {
-    match (call.resource.table.kind, call.info.verb) {
+    match (&*call.resource.table.kind, call.info.verb) {
         ("ComponentStatus", Verb::Get | Verb::List) => component_status(call),
         ("Binding", Verb::Create) => subresource::bind_from_collection(call, body).await,
         (_, Verb::Create) => review(call, body).await,
@@ -38,7 +38,7 @@ async fn review(call: &mut Call<'_>, body: &Bytes) -> Result<Response, Status> {
     let mut object = decode_body(call, body, &options)?;
     scope_to_request(call, &mut object)?;
     admission::create(call, &object)?;
-    let kind = call.resource.table.kind;
+    let kind = &*call.resource.table.kind;
     let status = match kind {
         "SelfSubjectReview" => {
             let mut status = Object::new();
@@ -53,7 +53,7 @@ async fn review(call: &mut Call<'_>, body: &Bytes) -> Result<Response, Status> {
         _ => return Err(Status::method_not_allowed()),
     };
     object.insert("status", status.into());
-    Renderer::respond_foreign(call, StatusCode::CREATED, call.resource.table.message, &object)
+    Renderer::respond_foreign(call, StatusCode::CREATED, &call.resource.table.message, &object)
 }
 
 fn texts(list: &[String]) -> Value {
@@ -106,7 +106,7 @@ fn string_list(value: Option<&Value>) -> Vec<String> {
 
 /// SubjectAccessReview and its two relatives.
 fn access_review(call: &Call<'_>, object: &Object) -> Result<Object, Status> {
-    let kind = call.resource.table.kind;
+    let kind = &*call.resource.table.kind;
     let spec = object.get("spec").and_then(Value::as_object);
     let resource = spec.and_then(|spec| spec.get("resourceAttributes")).filter(|value| !value.is_null());
     let non_resource =
@@ -253,17 +253,17 @@ fn component_status(call: &Call<'_>) -> Result<Response, Status> {
         Err(error) => condition.push("error", error.to_string().into()),
     }
     let mut component = Object::new();
-    component.push("kind", call.resource.table.kind.into());
+    component.push("kind", call.resource.table.kind.clone().into());
     component.push("apiVersion", call.resource.api_version.as_str().into());
     component.object_entry("metadata").insert("name", STORE_COMPONENT.into());
     component.push("conditions", Value::Array(vec![condition.into()]));
-    let message = call.resource.table.message;
+    let message = &call.resource.table.message;
     match (call.info.verb, call.info.name.as_str()) {
         (Verb::List, _) => {
             let meta_group = call.api.naming.meta_group();
             let options = ListOptions::from_query(call.query, call.selection()?, false, &meta_group)?;
             let mut listed = Vec::new();
-            if options.selection.matches_object(STORE_COMPONENT, "", call.resource.table, &component) {
+            if options.selection.matches_object(STORE_COMPONENT, "", &call.resource.table, &component) {
                 let mut encoded = Vec::new();
                 encode(message, &component, &mut encoded);
                 listed.push(encoded.into());

@@ -27,15 +27,15 @@ const SUBRESOURCE: &str = "scale";
 
 /// The scale of an object, as the subresource shows it.
 struct View<'t> {
-    message: &'static Message,
+    message: &'t Message,
     api_version: String,
     kind: &'t str,
 }
 
 impl<'t> View<'t> {
     fn new(call: &Call<'_>, table: &'t SubresourceTable) -> Self {
-        let api_version = call.api.naming.api_version(table.group, table.group_suffixed, table.version);
-        View { message: table.message, api_version, kind: table.kind }
+        let api_version = call.api.naming.api_version(&table.group, table.group_suffixed, &table.version);
+        View { message: &table.message, api_version, kind: &table.kind }
     }
 
     /// Builds the Scale of `parent`, which stands at `revision`.

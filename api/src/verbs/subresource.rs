@@ -47,10 +47,10 @@ pub fn decode_own(
     body: &[u8],
     options: &WriteOptions,
 ) -> Result<Object, Status> {
-    let api_version = call.api.naming.api_version(table.group, table.group_suffixed, table.version);
-    let expected = Expected { kind: table.kind, api_version: &api_version, message: table.message };
+    let api_version = call.api.naming.api_version(&table.group, table.group_suffixed, &table.version);
+    let expected = Expected { kind: &table.kind, api_version: &api_version, message: &table.message };
     let decoded = expected.decode(call, body)?;
-    let (kind, version) = (table.kind, table.version);
+    let (kind, version) = (&*table.kind, &*table.version);
     call.judge_strict(decoded.strict, options.field_validation, |errors| {
         Status::bad_request(format!(
             "{kind} in version \"{version}\" cannot be handled as a {kind}: {errors}"

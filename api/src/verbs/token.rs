@@ -48,12 +48,12 @@ pub struct Tokens {
 pub async fn request(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -> Result<Response, Status> {
     let options = WriteOptions::from_query(call.query, "CreateOptions", &call.api.naming.meta_group())?;
     let mut request = decode_own(call, table, body, &options)?;
-    crate::schema::defaults::apply(table.message, &mut request, call.api.naming);
+    crate::schema::defaults::apply(&table.message, &mut request, call.api.naming);
     let tokens = &call.api.tokens;
     let (name, namespace) = (call.info.name.clone(), call.info.namespace.clone());
-    let group = call.api.naming.group(table.group, table.group_suffixed);
+    let group = call.api.naming.group(&table.group, table.group_suffixed);
     let invalid = |name: &str, errors: &[FieldError]| {
-        Err(Status::invalid(Subject { group: &group, kind: table.kind, name }, errors))
+        Err(Status::invalid(Subject { group: &group, kind: &table.kind, name }, errors))
     };
     for (member, wanted, what) in [("name", &name, "name"), ("namespace", &namespace, "namespace")] {
         let given = meta(&request, member);
@@ -118,7 +118,7 @@ pub async fn request(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8])
     status.push("token", issued.token.into());
     status.push("expirationTimestamp", clock::format_seconds(now + seconds).into());
     request.insert("status", status.into());
-    Renderer::respond_foreign(call, StatusCode::CREATED, table.message, &request)
+    Renderer::respond_foreign(call, StatusCode::CREATED, &table.message, &request)
 }
 
 fn texts(list: Option<&Value>) -> Vec<String> {

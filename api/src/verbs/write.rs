@@ -63,8 +63,8 @@ pub async fn create_object(
     strategy::wipe_system_metadata(&mut object);
     scope_to_request(call, &mut object)?;
     dedup_owners(call, &mut object);
-    defaults::apply(call.resource.table.message, &mut object, call.api.naming);
-    validation::prepare(call.resource.table, &mut object, None);
+    defaults::apply(&call.resource.table.message, &mut object, call.api.naming);
+    validation::prepare(&call.resource.table, &mut object, None);
     if owners == Owners::Writer {
         tracking(call, Endpoint::Main, &manager(call)).create(&mut object);
     }
@@ -92,7 +92,7 @@ pub async fn create_object(
         // Kept until the write is over, whatever becomes of it.
         let _allocated = call.api.allocations.begin(call.resource, &mut candidate, None)?;
         strategy::prepare_create(call.resource, &mut candidate, call.user, call.api.naming);
-        let errors = validation::create(call.resource.stored().table, call.api.naming, &candidate);
+        let errors = validation::create(&call.resource.stored().table, call.api.naming, &candidate);
         let name = meta(&candidate, "name").to_owned();
         if !errors.is_empty() {
             return Err(Status::invalid(call.subject_by_kind(&name), &errors));
@@ -137,7 +137,7 @@ fn fitting_payload(resource: &Resource, object: &mut Object, owners: Owners) -> 
 /// What a dry run of a create answers with: the object, which has no version.
 fn unversioned(call: &Call<'_>, object: &Object) -> Bytes {
     let mut out = Vec::new();
-    crate::schema::encode::encode(call.resource.stored().message, object, &mut out);
+    crate::schema::encode::encode(&call.resource.stored().message, object, &mut out);
     out.into()
 }
 
@@ -181,7 +181,7 @@ fn read_update(call: &mut Call<'_>, body: &[u8], options: &WriteOptions) -> Resu
     check_identity(call, &object)?;
     scope_to_request(call, &mut object)?;
     dedup_owners(call, &mut object);
-    defaults::apply(call.resource.table.message, &mut object, call.api.naming);
+    defaults::apply(&call.resource.table.message, &mut object, call.api.naming);
     Ok(object)
 }
 
@@ -253,7 +253,7 @@ where
         call.warnings.truncate(warnings);
         let (old, mut new) = make(call, &stored)?;
         check_version(call, &mut new, &old, &stored)?;
-        validation::prepare(call.resource.stored().table, &mut new, Some(&old));
+        validation::prepare(&call.resource.stored().table, &mut new, Some(&old));
         if owners == Owners::Writer {
             tracking(call, endpoint, &manager(call)).update(&old, &mut new)?;
         }
@@ -265,10 +265,10 @@ where
         strategy::prepare_update(call.resource, endpoint, &mut new, &old);
         if endpoint != Endpoint::Main {
             // Defaults of what was written may follow from what is only now beside it again.
-            defaults::apply(call.resource.stored().message, &mut new, call.api.naming);
+            defaults::apply(&call.resource.stored().message, &mut new, call.api.naming);
         }
         keep_times_of_no_change(&old, &mut new);
-        let table = call.resource.stored().table;
+        let table = &call.resource.stored().table;
         let errors = validation::update_through(endpoint.subresource(), table, call.api.naming, &new, &old);
         if !errors.is_empty() {
             return Err(Status::invalid(call.subject_by_kind(&call.info.name), &errors));
@@ -359,16 +359,16 @@ pub fn is_same(payload: &engine::Payload, stored: &Stored) -> bool {
 
 /// Decodes a body into the served version, checking that it is what the endpoint takes (semantics §5.1 steps 3, 4).
 pub fn decode_body(call: &mut Call<'_>, body: &[u8], options: &WriteOptions) -> Result<Object, Status> {
-    let table = call.resource.table;
+    let table = &call.resource.table;
     let expected = crate::body::Expected {
-        kind: table.kind,
+        kind: &table.kind,
         api_version: &call.resource.api_version,
-        message: table.message,
+        message: &table.message,
     };
     let decoded = expected.decode(call, body)?;
-    let version = call.resource.version;
+    let version = &call.resource.version;
     call.judge_strict(decoded.strict, options.field_validation, |errors| {
-        let kind = table.kind;
+        let kind = &table.kind;
         Status::bad_request(format!(
             "{kind} in version \"{version}\" cannot be handled as a {kind}: {errors}"
         ))

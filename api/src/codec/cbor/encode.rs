@@ -6,15 +6,15 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::{major, tag};
 use crate::json::{Object, Value};
-use crate::schema::table::{Field, Kind, Message, Shape};
+use crate::schema::table::{Kind, Message};
 
 /// Appends an object of type `message`; members that the type has not are written as they are. No self-described tag.
-pub fn encode(message: &'static Message, object: &Object, out: &mut Vec<u8>) {
+pub fn encode(message: &Message, object: &Object, out: &mut Vec<u8>) {
     write_map_head(object.len(), out);
     for (name, value) in sorted(object) {
         write_text(name, out);
         match message.position(name.as_bytes()) {
-            Some(at) => write_field(&message.fields[usize::from(at)], value, out),
+            Some(at) => write_kind(&message.fields[usize::from(at)].kind, value, out),
             None => write(value, out),
         }
     }
@@ -68,30 +68,12 @@ fn sorted(members: &Object) -> Vec<(&str, &Value)> {
     sorted
 }
 
-fn write_field(field: &Field, value: &Value, out: &mut Vec<u8>) {
-    match (field.shape, value) {
-        (Shape::Single, value) => write_kind(field.kind, value, out),
-        (_, Value::Array(items)) => write_items(field.kind, items, out),
-        (shape, Value::Object(members)) => {
-            write_map_head(members.len(), out);
-            for (name, value) in sorted(members) {
-                write_text(name, out);
-                match value {
-                    Value::Array(items) if shape == Shape::MapOfLists => write_items(field.kind, items, out),
-                    value => write_kind(field.kind, value, out),
-                }
-            }
-        }
-        (_, value) => write(value, out),
-    }
-}
-
-fn write_items(kind: Kind, items: &[Value], out: &mut Vec<u8>) {
+fn write_items(kind: &Kind, items: &[Value], out: &mut Vec<u8>) {
     write_array_head(items.len() as u64, out);
     items.iter().for_each(|item| write_kind(kind, item, out));
 }
 
-fn write_kind(kind: Kind, value: &Value, out: &mut Vec<u8>) {
+fn write_kind(kind: &Kind, value: &Value, out: &mut Vec<u8>) {
     match (kind, value) {
         (
             Kind::Message(message)
@@ -100,8 +82,16 @@ fn write_kind(kind: Kind, value: &Value, out: &mut Vec<u8>) {
             | Kind::SchemaOrStrings(message),
             Value::Object(object),
         ) => encode(message, object, out),
+        (Kind::List(list), Value::Array(items)) => write_items(&list.item.kind, items, out),
+        (Kind::Map(map), Value::Object(members)) => {
+            write_map_head(members.len(), out);
+            for (name, value) in sorted(members) {
+                write_text(name, out);
+                write_kind(&map.value.kind, value, out);
+            }
+        }
         (Kind::SchemaOrArray(message), Value::Array(items)) => {
-            write_items(Kind::Message(message), items, out)
+            write_items(&Kind::Message(message.clone()), items, out);
         }
         (Kind::Bytes, Value::String(text)) => match STANDARD.decode(text) {
             Ok(bytes) => {

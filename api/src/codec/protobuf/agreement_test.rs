@@ -15,7 +15,7 @@ use crate::schema::table::Message;
 use crate::schema::{builtin, conform};
 use crate::testing::{Random, object_text as text};
 
-fn message(name: &str) -> &'static Message {
+fn message(name: &str) -> &Message {
     builtin::message(&KUBERNETES, name).unwrap_or_else(|| panic!("no type {name}"))
 }
 
@@ -23,7 +23,7 @@ fn registry() -> Registry {
     Registry::new(&KUBERNETES)
 }
 
-fn encoded(message: &'static Message, object: &Object) -> Vec<u8> {
+fn encoded(message: &Message, object: &Object) -> Vec<u8> {
     let mut out = Vec::new();
     encode(message, object, &mut out).unwrap_or_else(|error| panic!("{}: {error}", message.name));
     out
@@ -444,9 +444,9 @@ fn depth_and_number_are_bounded() {
 #[test]
 fn types_without_a_form_say_so() {
     let table = builtin::TABLE;
-    assert_eq!(encode(table, &Object::new(), &mut Vec::new()), Err(EncodeError::NoForm("Table")));
+    assert_eq!(encode(table, &Object::new(), &mut Vec::new()), Err(EncodeError::NoForm("Table".into())));
     let mut out = vec![1];
     let wrong = json::parse(br#"{"data":{"a":1}}"#).unwrap();
     let error = encode(message("api.core.v1.ConfigMap"), wrong.as_object().unwrap(), &mut out);
-    assert_eq!((error, out), (Err(EncodeError::Mismatch { field: "data" }), vec![1]));
+    assert_eq!((error, out), (Err(EncodeError::Mismatch { field: "data".into() }), vec![1]));
 }

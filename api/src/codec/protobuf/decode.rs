@@ -41,7 +41,7 @@ const TIME_RANGE: std::ops::RangeInclusive<i64> = -62_167_219_200..=253_402_300_
 /// # Errors
 /// Bytes that are no such message: truncated, of a wrong wire type, too deep, with more than [`NODES_MAX`]
 /// members, or with text inside that is not what the field takes. Source: semantics §18.
-pub fn decode(registry: &Registry, message: &'static Message, bytes: &[u8]) -> Result<Object, DecodeError> {
+pub fn decode(registry: &Registry, message: &Message, bytes: &[u8]) -> Result<Object, DecodeError> {
     let mut decoder = Decoder { registry, nodes_left: NODES_MAX };
     decoder.object(message, &[bytes], 1)
 }
@@ -93,12 +93,7 @@ impl<'b> Slot<'b> {
 }
 
 impl Decoder<'_> {
-    fn object(
-        &mut self,
-        message: &'static Message,
-        parts: &[&[u8]],
-        level: usize,
-    ) -> Result<Object, DecodeError> {
+    fn object(&mut self, message: &Message, parts: &[&[u8]], level: usize) -> Result<Object, DecodeError> {
         check_level(level)?;
         let mut slots: SmallVec<[Slot; 12]> = message.fields.iter().map(|_| Slot::ABSENT).collect();
         let mut inlined: SmallVec<[Parts; 1]> = message.inlined.iter().map(|_| Parts::new()).collect();
@@ -108,7 +103,7 @@ impl Decoder<'_> {
                 match message.wire_field(number) {
                     Some(Place::Field(at)) => {
                         let (field, slot) = (&message.fields[usize::from(at)], &mut slots[usize::from(at)]);
-                        self.field(field, data, slot, level).map_err(|error| within(field.name, error))?;
+                        self.field(field, data, slot, level).map_err(|error| within(&field.name, error))?;
                     }
                     Some(Place::Inlined(at)) => inlined[usize::from(at)].push(data.bytes().map_err(fail)?),
                     None => {}
@@ -116,7 +111,7 @@ impl Decoder<'_> {
             }
         }
         for (at, parts) in inlined.iter().enumerate().filter(|(_, parts)| !parts.is_empty()) {
-            let inner = self.object(message.inlined[at].message, parts, level)?;
+            let inner = self.object(&message.inlined[at].message, parts, level)?;
             let mut members = inner.into_members().into_iter().peekable();
             for (field, slot) in message.fields.iter().zip(&mut slots) {
                 if field.inlined.map(usize::from) == Some(at)
@@ -132,7 +127,7 @@ impl Decoder<'_> {
     /// The members that JSON has of what was found, in schema order.
     fn members<'b>(
         &mut self,
-        message: &'static Message,
+        message: &Message,
         slots: impl IntoIterator<Item = Slot<'b>>,
         level: usize,
     ) -> Result<Object, DecodeError> {
@@ -140,12 +135,12 @@ impl Decoder<'_> {
         for (field, slot) in message.fields.iter().zip(slots) {
             let value = match slot {
                 Slot::Value(value) => value,
-                Slot::Parts(parts) if field.shape == Shape::WrappedList => {
-                    self.strings(&parts).map_err(|error| within(field.name, error))?
+                Slot::Parts(parts) if field.shape() == Shape::WrappedList => {
+                    self.strings(&parts).map_err(|error| within(&field.name, error))?
                 }
                 Slot::Parts(parts) => {
-                    let value = self.value(field.kind, &parts, level + 1);
-                    value.map_err(|error| within(field.name, error))?
+                    let value = self.value(field.element(), &parts, level + 1);
+                    value.map_err(|error| within(&field.name, error))?
                 }
             };
             let value = match value {
@@ -157,7 +152,7 @@ impl Decoder<'_> {
                     zero
                 }
             };
-            members.push((Key::Borrowed(field.name), sorted(field.shape, value)));
+            members.push((field.name.clone(), sorted(field.shape(), value)));
         }
         self.spend(members.len())?;
         Ok(members.into_iter().collect())
@@ -166,20 +161,20 @@ impl Decoder<'_> {
     /// Takes in one occurrence of a field.
     fn field<'b>(
         &mut self,
-        field: &'static Field,
+        field: &Field,
         data: Data<'b>,
         slot: &mut Slot<'b>,
         level: usize,
     ) -> Result<(), DecodeError> {
         let wrong = |error| wire_error(field, error);
-        match field.shape {
-            Shape::Single => match scalar(field.kind, data).map_err(wrong)? {
+        match field.shape() {
+            Shape::Single => match scalar(field.element(), data).map_err(wrong)? {
                 Some(value) => *slot = Slot::Value(value),
                 None => slot.add(data.bytes().map_err(wrong)?),
             },
             Shape::WrappedList => slot.add(data.bytes().map_err(wrong)?),
             Shape::List => {
-                if let (Data::Bytes(packed), Some(wire)) = (data, packable(field.kind)) {
+                if let (Data::Bytes(packed), Some(wire)) = (data, packable(field.element())) {
                     return self.packed(field, packed, wire, slot);
                 }
                 self.spend(1)?;
@@ -199,7 +194,7 @@ impl Decoder<'_> {
     /// Numbers of a list back to back: nobody here writes them so, but readers of protobuf must know it.
     fn packed(
         &mut self,
-        field: &'static Field,
+        field: &Field,
         bytes: &[u8],
         wire: u8,
         slot: &mut Slot<'_>,
@@ -207,7 +202,7 @@ impl Decoder<'_> {
         let mut reader = Reader::new(bytes);
         while let Some(data) = reader.packed(wire).map_err(fail)? {
             self.spend(1)?;
-            if let Some(value) = scalar(field.kind, data).map_err(|error| wire_error(field, error))? {
+            if let Some(value) = scalar(field.element(), data).map_err(|error| wire_error(field, error))? {
                 slot.items().push(value);
                 finite(slot)?;
             }
@@ -216,23 +211,18 @@ impl Decoder<'_> {
     }
 
     /// One element of a list, or one value of a map.
-    fn element(&mut self, field: &'static Field, data: Data<'_>, level: usize) -> Result<Value, DecodeError> {
-        match scalar(field.kind, data).map_err(|error| wire_error(field, error))? {
+    fn element(&mut self, field: &Field, data: Data<'_>, level: usize) -> Result<Value, DecodeError> {
+        match scalar(field.element(), data).map_err(|error| wire_error(field, error))? {
             Some(value) => Ok(value),
             None => {
                 let bytes = data.bytes().map_err(|error| wire_error(field, error))?;
-                self.value(field.kind, &[bytes], level)
+                self.value(field.element(), &[bytes], level)
             }
         }
     }
 
     /// One entry of a map: message {1 key, 2 value}.
-    fn entry(
-        &mut self,
-        field: &'static Field,
-        bytes: &[u8],
-        level: usize,
-    ) -> Result<(String, Value), DecodeError> {
+    fn entry(&mut self, field: &Field, bytes: &[u8], level: usize) -> Result<(String, Value), DecodeError> {
         let (mut name, mut given) = ("", None);
         let mut reader = Reader::new(bytes);
         while let Some((number, data)) = reader.next().map_err(fail)? {
@@ -242,14 +232,14 @@ impl Decoder<'_> {
                 _ => {}
             }
         }
-        let value = match (field.shape, given) {
+        let value = match (field.shape(), given) {
             (Shape::MapOfLists, given) => {
                 let bytes = given.map_or(Ok(&[][..]), Data::bytes);
                 self.strings(&[bytes.map_err(|error| wire_error(field, error))?])
             }
             (_, Some(data)) => self.element(field, data, level),
-            (_, None) if matches!(field.kind, Kind::Bytes) => Ok(Value::String(String::new())),
-            (_, None) => Ok(zero(field.kind)),
+            (_, None) if matches!(field.element(), Kind::Bytes) => Ok(Value::String(String::new())),
+            (_, None) => Ok(zero(field.element())),
         };
         Ok((name.to_owned(), value.map_err(|error| within(name, error))?))
     }
@@ -268,7 +258,7 @@ impl Decoder<'_> {
     }
 
     /// A value that is a message on the wire.
-    fn value(&mut self, kind: Kind, parts: &[&[u8]], level: usize) -> Result<Value, DecodeError> {
+    fn value(&mut self, kind: &Kind, parts: &[&[u8]], level: usize) -> Result<Value, DecodeError> {
         match kind {
             Kind::Message(message) => self.object(message, parts, level).map(Value::Object),
             Kind::Time | Kind::MicroTime => moment(kind, parts),
@@ -311,6 +301,7 @@ impl Decoder<'_> {
             Kind::Bool | Kind::Int32 | Kind::Int64 | Kind::Double | Kind::String | Kind::Bytes => {
                 unreachable!("scalars are read where they stand")
             }
+            Kind::List(_) | Kind::Map(_) => Err(fail("lists of lists have no protobuf form")),
         }
     }
 
@@ -333,7 +324,7 @@ impl Decoder<'_> {
         }
         let (group, version) = unknown.api_version.split_once('/').unwrap_or(("", unknown.api_version));
         let known = self.registry.by_kind(group, version, unknown.kind);
-        let Some(message) = known.map(|resource| resource.table.message) else {
+        let Some(message) = known.map(|resource| &*resource.table.message) else {
             let (kind, version) = (go_quote(unknown.kind), go_quote(unknown.api_version));
             return Err(fail(format!("no kind {kind} is registered for version {version}")));
         };
@@ -345,8 +336,8 @@ impl Decoder<'_> {
     /// The unions of the schema language: {1 schema, 2 list} or {1 allowed, 2 schema}.
     fn schema_or(
         &mut self,
-        kind: Kind,
-        message: &'static Message,
+        kind: &Kind,
+        message: &Message,
         parts: &[&[u8]],
         level: usize,
     ) -> Result<Value, DecodeError> {
@@ -391,7 +382,7 @@ impl Decoder<'_> {
 }
 
 /// A scalar as JSON shows it; `None` for kinds that are messages on the wire.
-fn scalar(kind: Kind, data: Data<'_>) -> Result<Option<Value>, WireError> {
+fn scalar(kind: &Kind, data: Data<'_>) -> Result<Option<Value>, WireError> {
     let value = match kind {
         Kind::Bool => Value::Bool(data.varint()? != 0),
         Kind::Int32 => Value::Int(i64::from(data.varint()? as i32)),
@@ -405,7 +396,7 @@ fn scalar(kind: Kind, data: Data<'_>) -> Result<Option<Value>, WireError> {
 }
 
 /// The wire type of kinds that may stand back to back in a list.
-fn packable(kind: Kind) -> Option<u8> {
+fn packable(kind: &Kind) -> Option<u8> {
     match kind {
         Kind::Bool | Kind::Int32 | Kind::Int64 => Some(0),
         Kind::Double => Some(1),
@@ -429,7 +420,7 @@ fn finite(slot: &Slot<'_>) -> Result<(), DecodeError> {
 }
 
 /// A point in time: {1 seconds, 2 nanos}; no bytes at all are the zero time.
-fn moment(kind: Kind, parts: &[&[u8]]) -> Result<Value, DecodeError> {
+fn moment(kind: &Kind, parts: &[&[u8]]) -> Result<Value, DecodeError> {
     if parts.iter().all(|part| part.is_empty()) {
         return Ok(Value::Null);
     }
@@ -555,7 +546,7 @@ fn fail(message: impl ToString) -> DecodeError {
 }
 
 fn wire_error(field: &Field, error: WireError) -> DecodeError {
-    fail(format!("{error} for field {}", capitalized(field.name)))
+    fail(format!("{error} for field {}", capitalized(&field.name)))
 }
 
 /// The field's name as the reference server's errors spell it.

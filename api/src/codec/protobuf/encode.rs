@@ -9,19 +9,19 @@ use super::wire::{write_bool, write_bytes, write_delimited, write_double, write_
 use crate::json::{self, Object, Value};
 use crate::schema::decode::DecodeError;
 use crate::schema::scalars::{bytes as base64, duration, time};
-use crate::schema::table::{Field, Kind, Message, Place, Shape, WireField};
+use crate::schema::table::{Field, Kind, Message, Place, Shape, Text, WireField};
 
 /// Why there are no bytes for an object.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum EncodeError {
     /// The type has no protobuf form.
     #[error("type {0} has no protobuf form")]
-    NoForm(&'static str),
+    NoForm(Text),
     /// The tree is not of the type: a value that its field cannot have.
     #[error("field {field} cannot be written as protobuf")]
     Mismatch {
         /// The field's name.
-        field: &'static str,
+        field: Text,
     },
     /// The text is not of the type.
     #[error(transparent)]
@@ -32,7 +32,7 @@ pub enum EncodeError {
 ///
 /// # Errors
 /// Types without such a form, and trees that `decode` or `conform` did not make. `out` is as before then.
-pub fn encode(message: &'static Message, object: &Object, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+pub fn encode(message: &Message, object: &Object, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     let start = out.len();
     let written = write_message(message, object, out);
     if written.is_err() {
@@ -41,9 +41,9 @@ pub fn encode(message: &'static Message, object: &Object, out: &mut Vec<u8>) -> 
     written
 }
 
-fn write_message(message: &'static Message, object: &Object, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+fn write_message(message: &Message, object: &Object, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     if message.wire.is_empty() && !message.fields.is_empty() {
-        return Err(EncodeError::NoForm(message.name));
+        return Err(EncodeError::NoForm(message.name.clone()));
     }
     // Members are nearly always in schema order: then all of them together cost one walk over the fields.
     let mut values: SmallVec<[Option<&Value>; 24]> = SmallVec::from_elem(None, message.fields.len());
@@ -62,14 +62,14 @@ fn write_message(message: &'static Message, object: &Object, out: &mut Vec<u8>) 
             next = at + 1;
         }
     }
-    for wire in message.wire {
+    for wire in &*message.wire {
         match wire.place {
             Place::Field(at) => {
                 let field = &message.fields[usize::from(at)];
                 write_field(field, values[usize::from(at)], out)?;
             }
             Place::Inlined(at) => {
-                let inner = message.inlined[usize::from(at)].message;
+                let inner = &message.inlined[usize::from(at)].message;
                 write_delimited(wire.number, out, |out| write_message(inner, object, out))?;
             }
         }
@@ -78,24 +78,20 @@ fn write_message(message: &'static Message, object: &Object, out: &mut Vec<u8>) 
 }
 
 /// What is written for a field that was not given.
-pub(super) fn write_zero(
-    message: &'static Message,
-    wire: &WireField,
-    out: &mut Vec<u8>,
-) -> Result<(), EncodeError> {
+pub(super) fn write_zero(message: &Message, wire: &WireField, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     match wire.place {
         Place::Field(at) => write_field(&message.fields[usize::from(at)], None, out),
         Place::Inlined(at) => {
-            let inner = message.inlined[usize::from(at)].message;
+            let inner = &message.inlined[usize::from(at)].message;
             write_delimited(wire.number, out, |out| write_message(inner, &Object::new(), out))
         }
     }
 }
 
-fn write_field(field: &'static Field, value: Option<&Value>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+fn write_field(field: &Field, value: Option<&Value>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     let number = field.number;
-    match (field.shape, value) {
-        (Shape::Single, None) if field.pointer || matches!(field.kind, Kind::Bytes) => Ok(()),
+    match (field.shape(), value) {
+        (Shape::Single, None) if field.pointer || matches!(field.element(), Kind::Bytes) => Ok(()),
         (Shape::Single, value) => write_value(field, number, value.unwrap_or(&Value::Null), out),
         (_, None) => Ok(()),
         (Shape::List, Some(Value::Array(items))) => {
@@ -105,16 +101,16 @@ fn write_field(field: &'static Field, value: Option<&Value>, out: &mut Vec<u8>) 
         (Shape::WrappedList, Some(list)) => write_strings(field, number, list, out),
         (Shape::Map | Shape::MapOfLists, Some(Value::Object(members))) => write_map(field, members, out),
         (Shape::List | Shape::Map | Shape::MapOfLists, Some(_)) => {
-            Err(EncodeError::Mismatch { field: field.name })
+            Err(EncodeError::Mismatch { field: field.name.clone() })
         }
     }
 }
 
-fn write_map(field: &'static Field, members: &Object, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+fn write_map(field: &Field, members: &Object, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     let mut entry = |(name, value): (&str, &Value)| {
         write_delimited(field.number, out, |out| {
             write_bytes(1, name.as_bytes(), out);
-            match (field.shape, field.kind, value) {
+            match (field.shape(), field.element(), value) {
                 (Shape::MapOfLists, _, value) => write_strings(field, 2, value, out),
                 (_, Kind::Bytes, Value::Null) => Ok(()),
                 (_, _, value) => write_value(field, 2, value, out),
@@ -130,32 +126,21 @@ fn write_map(field: &'static Field, members: &Object, out: &mut Vec<u8>) -> Resu
 }
 
 /// A list of strings in a message of its own.
-fn write_strings(
-    field: &'static Field,
-    number: u32,
-    list: &Value,
-    out: &mut Vec<u8>,
-) -> Result<(), EncodeError> {
+fn write_strings(field: &Field, number: u32, list: &Value, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     write_delimited(number, out, |out| {
         let items = match list {
             Value::Array(items) => items.as_slice(),
             Value::Null => &[],
-            _ => return Err(EncodeError::Mismatch { field: field.name }),
+            _ => return Err(EncodeError::Mismatch { field: field.name.clone() }),
         };
         items.iter().try_for_each(|item| write_value(field, 1, item, out))
     })
 }
 
 /// One value under `number`; `null` is the zero value.
-fn write_value(
-    field: &'static Field,
-    number: u32,
-    value: &Value,
-    out: &mut Vec<u8>,
-) -> Result<(), EncodeError> {
+fn write_value(field: &Field, number: u32, value: &Value, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     static NOTHING: Object = Object::new();
-    let mismatch = EncodeError::Mismatch { field: field.name };
-    match (field.kind, value) {
+    match (field.element(), value) {
         (Kind::Bool, Value::Bool(value)) => write_bool(number, *value, out),
         (Kind::Bool, Value::Null) => write_bool(number, false, out),
         (Kind::Int32 | Kind::Int64, Value::Int(value)) => write_int(number, *value, out),
@@ -166,7 +151,7 @@ fn write_value(
         (Kind::String, Value::String(text)) => write_bytes(number, text.as_bytes(), out),
         (Kind::String | Kind::Bytes, Value::Null) => write_bytes(number, b"", out),
         (Kind::Bytes, Value::String(text)) => {
-            let bytes = base64::decode(text).ok_or(mismatch)?;
+            let bytes = base64::decode(text).ok_or_else(|| mismatch(field))?;
             write_bytes(number, &bytes, out);
         }
         (Kind::Message(message), Value::Object(object)) => {
@@ -177,13 +162,13 @@ fn write_value(
         }
         (Kind::Time | Kind::MicroTime, value) => {
             let moment = match value {
-                Value::String(text) => Some(time::unix(text).ok_or(mismatch)?),
+                Value::String(text) => Some(time::unix(text).ok_or_else(|| mismatch(field))?),
                 Value::Null => None,
-                _ => return Err(mismatch),
+                _ => return Err(mismatch(field)),
             };
             write_delimited(number, out, |out| {
                 if let Some((seconds, nanos)) = moment {
-                    let nanos = if matches!(field.kind, Kind::Time) { 0 } else { nanos / 1000 * 1000 };
+                    let nanos = if matches!(field.element(), Kind::Time) { 0 } else { nanos / 1000 * 1000 };
                     write_int(1, seconds, out);
                     write_int(2, i64::from(nanos), out);
                 }
@@ -192,9 +177,9 @@ fn write_value(
         }
         (Kind::Duration, value) => {
             let nanos = match value {
-                Value::String(text) => duration::parse(text).map_err(|_| mismatch)?,
+                Value::String(text) => duration::parse(text).map_err(|_| mismatch(field))?,
                 Value::Null => 0,
-                _ => return Err(mismatch),
+                _ => return Err(mismatch(field)),
             };
             write_delimited(number, out, |out| {
                 write_int(1, nanos, out);
@@ -205,7 +190,7 @@ fn write_value(
             let text = match value {
                 Value::String(text) => text.as_str(),
                 Value::Null => "0",
-                _ => return Err(mismatch),
+                _ => return Err(mismatch(field)),
             };
             write_one_bytes(number, text.as_bytes(), out)?;
         }
@@ -214,7 +199,7 @@ fn write_value(
                 Value::Int(int) => (0, *int, ""),
                 Value::String(text) => (1, 0, text.as_str()),
                 Value::Null => (0, 0, ""),
-                _ => return Err(mismatch),
+                _ => return Err(mismatch(field)),
             };
             write_delimited(number, out, |out| {
                 write_int(1, which, out);
@@ -238,9 +223,14 @@ fn write_value(
         (Kind::SchemaOrArray(_) | Kind::SchemaOrBool(_) | Kind::SchemaOrStrings(_), value) => {
             write_delimited(number, out, |out| write_schema_or(field, value, out))?;
         }
-        _ => return Err(mismatch),
+        _ => return Err(mismatch(field)),
     }
     Ok(())
+}
+
+/// The value is not what the field takes.
+fn mismatch(field: &Field) -> EncodeError {
+    EncodeError::Mismatch { field: field.name.clone() }
 }
 
 /// A message of nothing but one field 1.
@@ -251,11 +241,11 @@ fn write_one_bytes(number: u32, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), E
     })
 }
 
-fn write_schema_or(field: &'static Field, value: &Value, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-    let mut schema = |number: u32, message: &'static Message, object: &Object| {
+fn write_schema_or(field: &Field, value: &Value, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    let mut schema = |number: u32, message: &Message, object: &Object| {
         write_delimited(number, out, |out| write_message(message, object, out))
     };
-    match (field.kind, value) {
+    match (field.element(), value) {
         (Kind::SchemaOrBool(message), Value::Object(object)) => {
             write_bool(1, true, out);
             write_delimited(2, out, |out| write_message(message, object, out))
@@ -270,7 +260,7 @@ fn write_schema_or(field: &'static Field, value: &Value, out: &mut Vec<u8>) -> R
         (Kind::SchemaOrArray(message), Value::Array(items)) => items.iter().try_for_each(|item| match item {
             Value::Object(object) => schema(2, message, object),
             Value::Null => schema(2, message, &Object::new()),
-            _ => Err(EncodeError::Mismatch { field: field.name }),
+            _ => Err(EncodeError::Mismatch { field: field.name.clone() }),
         }),
         (Kind::SchemaOrStrings(_), Value::Array(items)) => {
             items.iter().try_for_each(|item| match item.as_str() {
@@ -278,10 +268,10 @@ fn write_schema_or(field: &'static Field, value: &Value, out: &mut Vec<u8>) -> R
                     write_bytes(2, text.as_bytes(), out);
                     Ok(())
                 }
-                None => Err(EncodeError::Mismatch { field: field.name }),
+                None => Err(EncodeError::Mismatch { field: field.name.clone() }),
             })
         }
         (_, Value::Null) => Ok(()),
-        _ => Err(EncodeError::Mismatch { field: field.name }),
+        _ => Err(EncodeError::Mismatch { field: field.name.clone() }),
     }
 }

@@ -129,7 +129,7 @@ pub fn wrap<E>(
 }
 
 /// Appends an object that names its own `kind` and `apiVersion`, enveloped.
-pub fn wrap_object(message: &'static Message, object: &Object, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+pub fn wrap_object(message: &Message, object: &Object, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     let text = |name| object.get(name).and_then(Value::as_str).unwrap_or_default();
     wrap(text("apiVersion"), text("kind"), out, |out| encode(message, object, out))
 }

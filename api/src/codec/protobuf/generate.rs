@@ -10,12 +10,12 @@ use crate::testing::Random;
 const LEVELS_MAX: usize = 5;
 
 /// A canonical object: every field as often there as not, zeros and extremes more often than by chance.
-pub fn object(random: &mut Random, message: &'static Message, level: usize) -> Object {
+pub fn object(random: &mut Random, message: &Message, level: usize) -> Object {
     let mut object = Object::new();
-    for field in message.fields {
+    for field in &*message.fields {
         let wanted = level < LEVELS_MAX && random.below(1 + level) == 0;
         let value = if wanted && field.number > 0 { whole(random, field, level) } else { Value::Null };
-        object.push(field.name, value);
+        object.push(field.name.clone(), value);
     }
     object.retain(|name, value| {
         let field = message.field(name).unwrap();
@@ -73,18 +73,18 @@ pub fn disturb(random: &mut Random, value: &mut Value) {
     }
 }
 
-fn whole(random: &mut Random, field: &'static Field, level: usize) -> Value {
+fn whole(random: &mut Random, field: &Field, level: usize) -> Value {
     let count = random.below(4);
-    match field.shape {
-        Shape::Single => one(random, field.kind, level),
+    match field.shape() {
+        Shape::Single => one(random, field.element(), level),
         Shape::List | Shape::WrappedList => {
-            Value::Array((0..count).map(|_| one(random, field.kind, level + 1)).collect())
+            Value::Array((0..count).map(|_| one(random, field.element(), level + 1)).collect())
         }
         Shape::Map | Shape::MapOfLists => {
             let members = (0..count).map(|at| {
                 let name = format!("{}{at}", random.pick(&["", "a", "ключ", "a/b.c"]));
-                let value = match field.shape {
-                    Shape::Map => one(random, field.kind, level + 1),
+                let value = match field.shape() {
+                    Shape::Map => one(random, field.element(), level + 1),
                     _ => Value::Array((0..random.below(3)).map(|_| text(random)).collect()),
                 };
                 (name, value)
@@ -106,7 +106,7 @@ fn any(random: &mut Random) -> Value {
     .unwrap()
 }
 
-fn one(random: &mut Random, kind: Kind, level: usize) -> Value {
+fn one(random: &mut Random, kind: &Kind, level: usize) -> Value {
     match kind {
         Kind::Bool => Value::Bool(random.below(2) == 1),
         Kind::Int32 => Value::Int(i64::from(random.pick(&[0, 1, -1, 300, i32::MAX, i32::MIN]))),
@@ -127,22 +127,23 @@ fn one(random: &mut Random, kind: Kind, level: usize) -> Value {
         Kind::IntOrString => random.pick(&["", "http", "25%"]).into(),
         Kind::FieldsV1 => random.pick(&["{}", "{\"f:a\":{\".\":{},\"f:b\":{}}}"]).into(),
         Kind::RawExtension | Kind::Json => any(random),
+        Kind::List(_) | Kind::Map(_) => Value::Null,
         Kind::SchemaOrArray(_) if random.below(2) == 0 => {
-            Value::Array(vec![one(random, without_choice(kind), level + 1)])
+            Value::Array(vec![one(random, &without_choice(kind), level + 1)])
         }
         Kind::SchemaOrBool(_) if random.below(2) == 0 => Value::Bool(random.below(2) == 1),
         Kind::SchemaOrStrings(_) if random.below(2) == 0 => Value::Array(vec![text(random), text(random)]),
         Kind::SchemaOrArray(_) | Kind::SchemaOrBool(_) | Kind::SchemaOrStrings(_) => {
-            one(random, without_choice(kind), level)
+            one(random, &without_choice(kind), level)
         }
     }
 }
 
-fn without_choice(kind: Kind) -> Kind {
+fn without_choice(kind: &Kind) -> Kind {
     match kind {
         Kind::SchemaOrArray(message) | Kind::SchemaOrBool(message) | Kind::SchemaOrStrings(message) => {
-            Kind::Message(message)
+            Kind::Message(message.clone())
         }
-        other => other,
+        other => other.clone(),
     }
 }

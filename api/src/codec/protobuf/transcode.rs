@@ -1,7 +1,7 @@
 //! Stored text straight to protobuf, with no tree in between: how objects are served (semantics §18).
 //!
 //! ```text
-//! {"name":"c","env":[…],"ports":[…]}    members in JSON's order, each found by its name in the type's plan
+//! {"name":"c","env":[…],"ports":[…]}    members in JSON's order, each found by its name in the type
 //!         │
 //! 0a 01 63 │12 00│ 32 … 3a …            fields in the wire's order; what was not given, but cannot be absent, comes
 //!                                       from the plan as one run of bytes between two fields
@@ -20,7 +20,7 @@ use super::encode::{EncodeError, encode, write_zero};
 use super::wire::{write_bool, write_bytes, write_delimited, write_double, write_int};
 use crate::json::DEPTH_MAX;
 use crate::json::scan::Scan;
-use crate::schema::plans::{Below, Plans};
+use crate::schema::compiled::{Wire, WireMember};
 use crate::schema::scalars::{bytes as base64, duration, quantity, time};
 use crate::schema::table::{Field, Kind, Message, Place, Shape};
 
@@ -28,7 +28,7 @@ use crate::schema::table::{Field, Kind, Message, Place, Shape};
 ///
 /// # Errors
 /// Text that is not of that type; nothing is appended then.
-pub fn transcode(message: &'static Message, json: &[u8], out: &mut Vec<u8>) -> Result<(), EncodeError> {
+pub fn transcode(message: &Message, json: &[u8], out: &mut Vec<u8>) -> Result<(), EncodeError> {
     let start = out.len();
     if straight(message, json, out).is_ok() {
         return Ok(());
@@ -43,88 +43,73 @@ pub fn transcode(message: &'static Message, json: &[u8], out: &mut Vec<u8>) -> R
 pub(super) struct Unusual;
 
 /// Appends the protobuf form of a text without unusual things in it; after an error `out` has some of it.
-pub(super) fn straight(message: &'static Message, json: &[u8], out: &mut Vec<u8>) -> Result<(), Unusual> {
-    let plan = PLANS.of(message).as_ref().ok_or(Unusual)?;
+pub(super) fn straight(message: &Message, json: &[u8], out: &mut Vec<u8>) -> Result<(), Unusual> {
     let mut writer = Writer { scan: Scan::new(json), sorted: Vec::new(), depth: 0 };
-    writer.object(plan, out)?;
+    writer.object(Plan::of(message)?, out)?;
     if writer.scan.is_at_end() { Ok(()) } else { Err(Unusual) }
 }
 
-/// What is known of a type before any text of it is seen.
-struct Plan {
-    message: &'static Message,
-    /// By position in `Message::fields`.
-    members: Vec<Member>,
-    /// What is written for fields that were not given, in the wire's order.
-    zeros: Vec<u8>,
-    /// Where in it those of each rank begin; one more at the end.
-    zeros_at: Vec<u32>,
-}
-
-/// What is known of a field.
-struct Member {
-    field: &'static Field,
-    /// Place in the wire's order, counted without gaps; [`NOWHERE`] for fields that protobuf has not.
-    rank: u16,
-    /// The struct that protobuf nests it in, with the number of that.
-    nested_in: Option<(u32, Below<Option<Plan>>)>,
-    /// The type of its values, where that is a struct.
-    below: Option<Below<Option<Plan>>>,
+/// A type with what is known of it before any text of it is seen.
+#[derive(Clone, Copy)]
+struct Plan<'m> {
+    message: &'m Message,
+    wire: &'m Wire,
 }
 
 /// A rank that no field has.
 const NOWHERE: u16 = u16::MAX;
 
-/// `None` for types without a protobuf form.
-static PLANS: Plans<Option<Plan>> = Plans::new(Plan::make);
-
-impl Plan {
-    fn make(message: &'static Message) -> Option<Plan> {
-        if message.wire.is_empty() && !message.fields.is_empty() {
-            return None;
-        }
-        let member = |field: &'static Field| Member {
-            field,
-            rank: NOWHERE,
-            nested_in: None,
-            below: Below::of_kind(field.kind),
-        };
-        let mut members: Vec<Member> = message.fields.iter().map(member).collect();
-        let (mut zeros, mut zeros_at) = (Vec::new(), Vec::with_capacity(message.wire.len() + 1));
-        for (rank, wire) in message.wire.iter().enumerate() {
-            let rank = u16::try_from(rank).ok()?;
-            zeros_at.push(u32::try_from(zeros.len()).ok()?);
-            write_zero(message, wire, &mut zeros).ok()?;
-            match wire.place {
-                Place::Field(at) => members[usize::from(at)].rank = rank,
-                Place::Inlined(at) => {
-                    let inlined = &message.inlined[usize::from(at)];
-                    for member in members.iter_mut().filter(|member| member.field.inlined == Some(at)) {
-                        member.rank = rank;
-                        member.nested_in = Some((wire.number, Below::new(inlined.message)));
-                    }
-                }
-            }
-        }
-        zeros_at.push(u32::try_from(zeros.len()).ok()?);
-        Some(Plan { message, members, zeros, zeros_at })
+impl<'m> Plan<'m> {
+    /// An error for types without a protobuf form.
+    #[inline]
+    fn of(message: &'m Message) -> Result<Self, Unusual> {
+        let wire = message.compiled.wire.get_or_init(|| make(message).map(Box::new));
+        Ok(Plan { message, wire: wire.as_deref().ok_or(Unusual)? })
     }
 
+    /// The field called so.
     #[inline]
-    fn find(&self, name: &[u8]) -> Option<&Member> {
-        self.message.position(name).map(|at| &self.members[usize::from(at)])
+    fn find(self, name: &[u8]) -> Option<(&'m Field, &'m WireMember)> {
+        let at = usize::from(self.message.position(name)?);
+        Some((&self.message.fields[at], &self.wire.members[at]))
     }
 
     /// What is written for the fields of these ranks when they were not given.
     #[inline]
-    fn zeros(&self, from: usize, to: usize) -> &[u8] {
-        &self.zeros[self.zeros_at[from] as usize..self.zeros_at[to] as usize]
+    fn zeros(self, from: usize, to: usize) -> &'m [u8] {
+        &self.wire.zeros[self.wire.zeros_at[from] as usize..self.wire.zeros_at[to] as usize]
     }
 
     /// Number of ranks.
-    fn end(&self) -> usize {
-        self.zeros_at.len() - 1
+    fn end(self) -> usize {
+        self.wire.zeros_at.len() - 1
     }
+}
+
+fn make(message: &Message) -> Option<Wire> {
+    if message.wire.is_empty() && !message.fields.is_empty() {
+        return None;
+    }
+    let member = |_| WireMember { rank: NOWHERE, nested_in: None };
+    let mut members: Vec<WireMember> = message.fields.iter().map(member).collect();
+    let (mut zeros, mut zeros_at) = (Vec::new(), Vec::with_capacity(message.wire.len() + 1));
+    for (rank, wire) in message.wire.iter().enumerate() {
+        let rank = u16::try_from(rank).ok()?;
+        zeros_at.push(u32::try_from(zeros.len()).ok()?);
+        write_zero(message, wire, &mut zeros).ok()?;
+        match wire.place {
+            Place::Field(at) => members[usize::from(at)].rank = rank,
+            Place::Inlined(at) => {
+                for (field, member) in message.fields.iter().zip(&mut members) {
+                    if field.inlined == Some(at) {
+                        *member = WireMember { rank, nested_in: Some((wire.number, at)) };
+                    }
+                }
+            }
+        }
+    }
+    zeros_at.push(u32::try_from(zeros.len()).ok()?);
+    Some(Wire { members, zeros, zeros_at })
 }
 
 /// A field that was written: its rank, and the range of the output it takes.
@@ -138,12 +123,12 @@ struct Writer<'t> {
 }
 
 impl Writer<'_> {
-    fn object(&mut self, plan: &'static Plan, out: &mut Vec<u8>) -> Result<(), Unusual> {
+    fn object(&mut self, plan: Plan<'_>, out: &mut Vec<u8>) -> Result<(), Unusual> {
         if !self.scan.take(b'{') || self.depth >= DEPTH_MAX {
             return Err(Unusual);
         }
         if self.scan.take(b'}') {
-            out.extend_from_slice(&plan.zeros);
+            out.extend_from_slice(&plan.wire.zeros);
             return Ok(());
         }
         self.depth += 1;
@@ -153,14 +138,15 @@ impl Writer<'_> {
     }
 
     /// Writes members up to the end of the object; of a nested struct's, those that belong to it and stand together.
-    fn members(&mut self, plan: &'static Plan, nested: bool, out: &mut Vec<u8>) -> Result<(), Unusual> {
+    fn members(&mut self, plan: Plan<'_>, nested: bool, out: &mut Vec<u8>) -> Result<(), Unusual> {
         let begin = out.len();
         let mut written: SmallVec<[Written; 16]> = SmallVec::new();
         let (mut next, mut in_order) = (0, true);
         loop {
             let before = self.scan;
             let name = self.scan.name().filter(|name| !name.is_escaped).ok_or(Unusual)?;
-            let Some(member) = plan.find(name.raw).filter(|member| member.rank != NOWHERE) else {
+            let found = plan.find(name.raw).filter(|(_, member)| member.rank != NOWHERE);
+            let Some((field, member)) = found else {
                 if nested {
                     self.scan = before;
                     break;
@@ -178,17 +164,17 @@ impl Writer<'_> {
                 next = rank + 1;
             }
             let start = out.len();
-            let is_over = match &member.nested_in {
+            let is_over = match member.nested_in {
                 Some((number, inner)) => {
-                    let inner = inner.plan(&PLANS).as_ref().ok_or(Unusual)?;
+                    let inner = Plan::of(&plan.message.inlined[usize::from(inner)].message)?;
                     self.scan = before;
-                    write_delimited(*number, out, |out| self.members(inner, true, out))?;
+                    write_delimited(number, out, |out| self.members(inner, true, out))?;
                     // Either there, or at the next member with the comma behind.
                     self.scan.peek() == b'}'
                 }
                 None => {
                     if !self.scan.word("null") {
-                        self.field(member, out)?;
+                        self.field(field, out)?;
                     } else if in_order {
                         out.extend_from_slice(plan.zeros(rank, rank + 1));
                     }
@@ -212,7 +198,7 @@ impl Writer<'_> {
     /// Replaces everything from `begin` on by the fields in `written`, in the wire's order and with zeros between.
     fn put_in_order(
         &mut self,
-        plan: &'static Plan,
+        plan: Plan<'_>,
         begin: usize,
         written: &mut [Written],
         out: &mut Vec<u8>,
@@ -236,10 +222,9 @@ impl Writer<'_> {
     }
 
     /// The value of a member; `null` was seen to.
-    fn field(&mut self, member: &'static Member, out: &mut Vec<u8>) -> Result<(), Unusual> {
-        let field = member.field;
-        match field.shape {
-            Shape::Single => self.value(member, field.number, out),
+    fn field(&mut self, field: &Field, out: &mut Vec<u8>) -> Result<(), Unusual> {
+        match field.shape() {
+            Shape::Single => self.value(field, field.number, out),
             Shape::List => {
                 if !self.scan.take(b'[') {
                     return Err(Unusual);
@@ -248,19 +233,19 @@ impl Writer<'_> {
                     return Ok(());
                 }
                 loop {
-                    self.value(member, field.number, out)?;
+                    self.value(field, field.number, out)?;
                     if !self.scan.more(b']').ok_or(Unusual)? {
                         self.scan.take(b']');
                         return Ok(());
                     }
                 }
             }
-            Shape::Map => self.map(member, out),
+            Shape::Map => self.map(field, out),
             Shape::WrappedList | Shape::MapOfLists => Err(Unusual),
         }
     }
 
-    fn map(&mut self, member: &'static Member, out: &mut Vec<u8>) -> Result<(), Unusual> {
+    fn map(&mut self, field: &Field, out: &mut Vec<u8>) -> Result<(), Unusual> {
         if !self.scan.take(b'{') {
             return Err(Unusual);
         }
@@ -275,9 +260,9 @@ impl Writer<'_> {
                 return Err(Unusual);
             }
             (last, is_first) = (name, false);
-            write_delimited(member.field.number, out, |out| {
+            write_delimited(field.number, out, |out| {
                 write_bytes(1, name, out);
-                self.value(member, 2, out)
+                self.value(field, 2, out)
             })?;
             if !self.scan.more(b'}').ok_or(Unusual)? {
                 self.scan.take(b'}');
@@ -287,8 +272,8 @@ impl Writer<'_> {
     }
 
     /// One value under `number`; a `null` is unusual.
-    fn value(&mut self, member: &'static Member, number: u32, out: &mut Vec<u8>) -> Result<(), Unusual> {
-        match member.field.kind {
+    fn value(&mut self, field: &Field, number: u32, out: &mut Vec<u8>) -> Result<(), Unusual> {
+        match field.element() {
             Kind::String => {
                 let text = self.scan.string().ok_or(Unusual)?;
                 if text.is_escaped {
@@ -297,9 +282,8 @@ impl Writer<'_> {
                     write_bytes(number, text.raw, out);
                 }
             }
-            Kind::Message(_) => {
-                let below = member.below.as_ref().ok_or(Unusual)?;
-                let plan = below.plan(&PLANS).as_ref().ok_or(Unusual)?;
+            Kind::Message(message) => {
+                let plan = Plan::of(message)?;
                 write_delimited(number, out, |out| self.object(plan, out))?;
             }
             Kind::Bool => {
@@ -316,7 +300,7 @@ impl Writer<'_> {
                 let text = self.plain_text()?;
                 let bytes = base64::decode(text).ok_or(Unusual)?;
                 // Outside of lists and maps there is nothing to say of no bytes.
-                if !bytes.is_empty() || member.field.shape != Shape::Single {
+                if !bytes.is_empty() || field.shape() != Shape::Single {
                     write_bytes(number, &bytes, out);
                 }
             }
@@ -344,7 +328,7 @@ impl Writer<'_> {
                 let text = self.plain_text()?;
                 let (seconds, nanos) =
                     time::unix(text).filter(|time| time.0 != time::ZERO_SECONDS).ok_or(Unusual)?;
-                let nanos = if matches!(member.field.kind, Kind::Time) { 0 } else { nanos / 1000 * 1000 };
+                let nanos = if matches!(field.element(), Kind::Time) { 0 } else { nanos / 1000 * 1000 };
                 write_delimited(number, out, |out| {
                     write_int(1, seconds, out);
                     write_int(2, nanos.into(), out);
@@ -373,6 +357,7 @@ impl Writer<'_> {
                 })?;
             }
             Kind::SchemaOrArray(_) | Kind::SchemaOrBool(_) | Kind::SchemaOrStrings(_) => return Err(Unusual),
+            Kind::List(_) | Kind::Map(_) => return Err(Unusual),
         }
         Ok(())
     }

@@ -1,0 +1,476 @@
+//! Types made at run time: values, structs and resources put together in code, to be added to a registry.
+//!
+//! ```text
+//! Node (a value) ─► Struct (fields) ─► ResourceMaker ─ make ─► Arc<Resource> ─► Registry::with
+//! ```
+//!
+//! What is made here follows the rules of structural schemas: whatever was given is kept as it is, zeros and empty lists
+//! included, and `null` is a value only where it is said to be. Every object begins with `kind`, `apiVersion` and
+//! `metadata`; other fields stand by name. This module does not know where descriptions of types come from.
+
+use std::sync::Arc;
+
+use super::builtin::{self, FIELD};
+use super::compiled::Compiled;
+use super::limits::Limits;
+use super::registry::{Resource, Storage, subresource};
+use super::table::{
+    Column, Element, Empty, Field, Kind, List, ListType, Map, Message, NameRule, Ref, ResourceTable, Scope,
+    Selectable, Slot, StatusRules, StorageTable, SubresourceTable, Text, Unknown,
+};
+use crate::json;
+use crate::naming::Naming;
+
+/// Verbs of a stored resource.
+const VERBS: &[&str] = &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+
+/// Why a type cannot be made.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum MakeError {
+    /// Two fields of a struct have one name.
+    #[error("field {0} is there twice")]
+    Twice(Text),
+    /// A list has keys that its elements do not have, or elements that are no structs.
+    #[error("elements have no field {0} to tell them apart")]
+    NoKey(Text),
+    /// A default is no JSON.
+    #[error("default of field {0} is no JSON")]
+    Default(Text),
+}
+
+/// One value: its kind and what is said about it.
+#[derive(Clone, Debug)]
+pub struct Node {
+    kind: Kind,
+    empty: Empty,
+    limits: Option<Limits>,
+    default: Option<Text>,
+    description: Text,
+    format: Text,
+}
+
+impl Node {
+    /// A value of a kind, such as [`Kind::String`]; any JSON for [`Kind::Json`].
+    pub fn new(kind: Kind) -> Self {
+        Node {
+            kind,
+            empty: Empty::Kept,
+            limits: None,
+            default: None,
+            description: "".into(),
+            format: "".into(),
+        }
+    }
+
+    /// A list that is replaced as one.
+    pub fn list(item: Node) -> Self {
+        Node::list_of(item, ListType::Atomic)
+    }
+
+    /// A list of scalars, none of which comes twice.
+    pub fn set(item: Node) -> Self {
+        Node::list_of(item, ListType::Set)
+    }
+
+    /// A list whose elements are told apart by these fields of theirs.
+    pub fn keyed(item: Node, keys: impl IntoIterator<Item = impl Into<Text>>) -> Self {
+        Node::list_of(item, ListType::Map(keys.into_iter().map(Into::into).collect::<Vec<Text>>().into()))
+    }
+
+    fn list_of(item: Node, merge: ListType) -> Self {
+        Node::new(Kind::List(Ref::new(List { item: item.element(), merge, wrapped: false })))
+    }
+
+    /// A map whose values are owned one by one.
+    pub fn map(value: Node) -> Self {
+        Node::new(Kind::Map(Ref::new(Map { value: value.element(), atomic: false })))
+    }
+
+    /// A map that is replaced as one.
+    pub fn atomic_map(value: Node) -> Self {
+        Node::new(Kind::Map(Ref::new(Map { value: value.element(), atomic: true })))
+    }
+
+    /// `null` is a value, too.
+    #[must_use]
+    pub fn nullable(self) -> Self {
+        Node { empty: Empty::Nullable, ..self }
+    }
+
+    /// What it is where nothing was given, as JSON text. Only fields have defaults, elements of lists and maps have not.
+    #[must_use]
+    pub fn default(self, json: impl Into<Text>) -> Self {
+        Node { default: Some(json.into()), ..self }
+    }
+
+    /// What validation asks of it.
+    #[must_use]
+    pub fn limits(self, limits: Limits) -> Self {
+        Node { limits: Some(limits), ..self }
+    }
+
+    /// What it is for.
+    #[must_use]
+    pub fn described(self, description: impl Into<Text>) -> Self {
+        Node { description: description.into(), ..self }
+    }
+
+    /// The format that is published.
+    #[must_use]
+    pub fn format(self, format: impl Into<Text>) -> Self {
+        Node { format: format.into(), ..self }
+    }
+
+    fn element(self) -> Element {
+        Element { kind: self.kind, empty: self.empty, limits: self.limits.map(Ref::new) }
+    }
+
+    fn field(self, name: Text, required: bool) -> Result<Field, MakeError> {
+        if self.default.as_ref().is_some_and(|default| json::parse(default.as_bytes()).is_err()) {
+            return Err(MakeError::Default(name));
+        }
+        check_keys(&self.kind)?;
+        Ok(Field {
+            name,
+            atomic: matches!(&self.kind, Kind::Message(message) if message.atomic),
+            kind: self.kind,
+            empty: self.empty,
+            description: self.description,
+            required,
+            pointer: true,
+            assigned: self.default.clone(),
+            default: self.default,
+            format: self.format,
+            limits: self.limits.map(Ref::new),
+            ..FIELD
+        })
+    }
+}
+
+/// Whether the elements of every list in a value have the fields that tell them apart.
+fn check_keys(kind: &Kind) -> Result<(), MakeError> {
+    match kind {
+        Kind::List(list) => {
+            if let ListType::Map(keys) = &list.merge {
+                let has = |key: &Text| match &list.item.kind {
+                    Kind::Message(item) => item.field(key).is_some(),
+                    _ => false,
+                };
+                if let Some(key) = keys.iter().find(|key| !has(key)) {
+                    return Err(MakeError::NoKey(key.clone()));
+                }
+            }
+            check_keys(&list.item.kind)
+        }
+        Kind::Map(map) => check_keys(&map.value.kind),
+        _ => Ok(()),
+    }
+}
+
+/// A struct.
+#[derive(Clone, Debug, Default)]
+pub struct Struct {
+    name: Text,
+    fields: Vec<(Text, Node, bool)>,
+    unknown: Unknown,
+    is_atomic: bool,
+    is_embedded: bool,
+    description: Text,
+}
+
+impl Struct {
+    /// Without fields yet; `name` is what errors call it.
+    pub fn new(name: impl Into<Text>) -> Self {
+        Struct { name: name.into(), ..Struct::default() }
+    }
+
+    /// With one more field.
+    #[must_use]
+    pub fn field(mut self, name: impl Into<Text>, node: Node) -> Self {
+        self.fields.push((name.into(), node, false));
+        self
+    }
+
+    /// With one more field, which must be given.
+    #[must_use]
+    pub fn required(mut self, name: impl Into<Text>, node: Node) -> Self {
+        self.fields.push((name.into(), node, true));
+        self
+    }
+
+    /// What becomes of other members.
+    #[must_use]
+    pub fn unknown(self, unknown: Unknown) -> Self {
+        Struct { unknown, ..self }
+    }
+
+    /// Owned and replaced as one.
+    #[must_use]
+    pub fn atomic(self) -> Self {
+        Struct { is_atomic: true, ..self }
+    }
+
+    /// An object inside an object: with a `kind`, an `apiVersion` and `metadata` besides its fields.
+    #[must_use]
+    pub fn embedded(self) -> Self {
+        Struct { is_embedded: true, ..self }
+    }
+
+    /// What it is for.
+    #[must_use]
+    pub fn described(self, description: impl Into<Text>) -> Self {
+        Struct { description: description.into(), ..self }
+    }
+
+    /// The struct as a value.
+    ///
+    /// # Errors
+    /// [`MakeError`].
+    pub fn node(self) -> Result<Node, MakeError> {
+        Ok(Node::new(Kind::Message(self.message("", false)?)))
+    }
+
+    fn message(self, package: &str, is_object: bool) -> Result<Ref<Message>, MakeError> {
+        let mut fields = Vec::with_capacity(self.fields.len() + 3);
+        for (name, node, required) in self.fields {
+            fields.push(node.field(name, required)?);
+        }
+        fields.sort_by(|a: &Field, b| a.name.cmp(&b.name));
+        if is_object || self.is_embedded {
+            fields.retain(|field| !matches!(&*field.name, "kind" | "apiVersion" | "metadata"));
+            fields.splice(0..0, type_fields(is_object));
+        }
+        if let Some(pair) = fields.windows(2).find(|pair| pair[0].name == pair[1].name) {
+            return Err(MakeError::Twice(pair[0].name.clone()));
+        }
+        Ok(Ref::new(Message {
+            name: self.name,
+            package: package.to_owned().into(),
+            description: self.description,
+            fields: fields.into(),
+            inlined: (&[]).into(),
+            wire: (&[]).into(),
+            atomic: self.is_atomic,
+            union: None,
+            rule: 0,
+            unknown: self.unknown,
+            embedded: self.is_embedded,
+            custom: true,
+            compiled: Compiled::new(),
+        }))
+    }
+}
+
+/// What every object begins with.
+fn type_fields(is_object: bool) -> [Field; 3] {
+    let of = |name: &'static str, kind: Kind, description: &'static str| Field {
+        name: name.into(),
+        kind,
+        description: description.into(),
+        pointer: !is_object,
+        ..FIELD
+    };
+    [
+        of("kind", Kind::String, "Kind of this object, in CamelCase."),
+        of("apiVersion", Kind::String, "Group and version of the schema that this object is written in."),
+        of("metadata", Kind::Message(Ref::Static(builtin::OBJECT_META)), "Metadata that every object has."),
+    ]
+}
+
+/// One resource of one group version.
+#[derive(Debug)]
+pub struct ResourceMaker {
+    group: String,
+    version: Text,
+    table: ResourceTable,
+    has_status: bool,
+    prefix: Option<String>,
+}
+
+impl ResourceMaker {
+    /// A stored resource of this name, of whose objects `object` says the fields.
+    ///
+    /// # Errors
+    /// [`MakeError`].
+    pub fn new(
+        (group, version): (&str, &str),
+        plural: impl Into<Text>,
+        scope: Scope,
+        object: Struct,
+    ) -> Result<Self, MakeError> {
+        let reversed: Vec<&str> = group.rsplit('.').collect();
+        let message = object.message(&format!("{}.{version}", reversed.join(".")), true)?;
+        let table = ResourceTable { scope, ..table(plural.into(), message) };
+        let version = version.to_owned().into();
+        Ok(ResourceMaker { group: group.to_owned(), version, table, has_status: false, prefix: None })
+    }
+
+    /// Under other names: the singular, the kind of lists, short names and categories.
+    #[must_use]
+    pub fn names(
+        mut self,
+        singular: impl Into<Text>,
+        list_kind: impl Into<Text>,
+        short_names: &[&str],
+        categories: &[&str],
+    ) -> Self {
+        let owned = |names: &[&str]| names.iter().map(|name| Text::Owned((*name).to_owned())).collect();
+        let (short_names, categories): (Vec<Text>, Vec<Text>) = (owned(short_names), owned(categories));
+        self.table.singular = singular.into();
+        self.table.list_kind = list_kind.into();
+        self.table.short_names = short_names.into();
+        self.table.categories = categories.into();
+        self
+    }
+
+    /// With these verbs only, sorted.
+    #[must_use]
+    pub fn verbs(mut self, verbs: &'static [&'static str]) -> Self {
+        self.table.verbs = verbs;
+        self
+    }
+
+    /// With one more column; its cell is a JSON path.
+    #[must_use]
+    pub fn column(mut self, column: Column) -> Self {
+        self.table.columns.to_mut().push(column);
+        self
+    }
+
+    /// With one more field that selectors may name, by its dotted path.
+    #[must_use]
+    pub fn selectable(mut self, path: impl Into<Text>) -> Self {
+        let path = path.into();
+        let selectable = Selectable { label: path.clone(), path, absent: "".into() };
+        self.table.selectable.to_mut().push(selectable);
+        self
+    }
+
+    /// With a subresource `status`, which alone writes the field of this name.
+    #[must_use]
+    pub fn status(mut self) -> Self {
+        self.has_status = true;
+        self
+    }
+
+    /// With keys that begin so in the store, instead of `/<group>/<plural>/`.
+    #[must_use]
+    pub fn storage_prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.prefix = Some(prefix.into());
+        self
+    }
+
+    /// The resource, to be added to registries of this naming profile.
+    pub fn make(self, naming: &Naming) -> Arc<Resource> {
+        let ResourceMaker { group, version, mut table, has_status, prefix } = self;
+        let others = table.message.fields.iter().map(|field| field.name.clone());
+        let others: Vec<Text> =
+            others.filter(|name| !matches!(&**name, "kind" | "apiVersion" | "metadata" | "status")).collect();
+        table.generation_on = others.clone().into();
+        if has_status {
+            table.subresources = vec![SubresourceTable {
+                name: "status",
+                group: group.clone().into(),
+                group_suffixed: false,
+                version: version.clone(),
+                kind: table.kind.clone(),
+                verbs: &["get", "patch", "update"],
+                message: table.message.clone(),
+                connect: false,
+            }]
+            .into();
+            let status: Vec<Text> = vec!["status".into()];
+            let mut reset_by_status = others.clone();
+            reset_by_status.push("metadata".into());
+            table.status = Some(StatusRules {
+                kept_by_main: status.clone().into(),
+                kept_by_status: others.into(),
+                reset_by_main: status.into(),
+                reset_by_status: reset_by_status.into(),
+                kept_on_create: false,
+            });
+        }
+        table.storage = Some(StorageTable {
+            group: group.clone().into(),
+            group_suffixed: false,
+            version: version.clone(),
+            resource: table.plural.clone(),
+        });
+        let api_version = format!("{group}/{version}");
+        let key_prefix = prefix.unwrap_or_else(|| format!("/{group}/{}/", table.plural));
+        let subresources = table.subresources.iter().map(|table| subresource(naming, table)).collect();
+        let table = Ref::new(table);
+        let storage = Storage {
+            group: group.clone(),
+            api_version: api_version.clone(),
+            kind: table.kind.clone(),
+            message: table.message.clone(),
+            table: table.clone(),
+            key_prefix,
+            ttl: None,
+        };
+        Arc::new(Resource { table, group, version, api_version, storage: Some(storage), subresources })
+    }
+}
+
+/// A stored resource of this name with objects of this type, without anything special about it.
+pub(crate) fn table(plural: Text, message: Ref<Message>) -> ResourceTable {
+    let kind = message.name.clone();
+    ResourceTable {
+        plural,
+        singular: kind.to_lowercase().into(),
+        list_kind: format!("{kind}List").into(),
+        kind,
+        short_names: (&[]).into(),
+        categories: (&[]).into(),
+        scope: Scope::Namespaced,
+        verbs: VERBS,
+        message,
+        subresources: (&[]).into(),
+        storage: None,
+        columns: (&[]).into(),
+        selectable: (&[]).into(),
+        selectable_explicit: true,
+        name_rule: NameRule::Subdomain,
+        put_creates: false,
+        unconditional_update: false,
+        orphans_by_default: false,
+        graceful_delete: false,
+        delete_returns_object: false,
+        generation_on: (&[]).into(),
+        status: None,
+        immutable: &[],
+        format: Slot::new(),
+        deprecated: "".into(),
+    }
+}
+
+/// A type with these fields and nothing special about it, as a built-in one could be.
+#[cfg(test)]
+pub(crate) fn plain(name: &'static str, fields: Vec<Field>) -> Message {
+    Message {
+        name: name.into(),
+        package: "test".into(),
+        description: "".into(),
+        fields: fields.into(),
+        inlined: (&[]).into(),
+        wire: (&[]).into(),
+        atomic: false,
+        union: None,
+        rule: 0,
+        unknown: Unknown::Prune,
+        embedded: false,
+        custom: false,
+        compiled: Compiled::new(),
+    }
+}
+
+/// A resource of objects without fields, for tests that look at something else.
+#[cfg(test)]
+pub(crate) fn nothing(plural: &'static str, kind: &'static str) -> ResourceTable {
+    table(plural.into(), Struct::new(kind).message("test", false).expect("there are no fields to go wrong"))
+}
+
+#[cfg(test)]
+#[path = "make_test.rs"]
+mod tests;

@@ -1,0 +1,1 @@
+//! Types made at run time.
