@@ -1,7 +1,7 @@
 //! The engine alone: point reads, scans and snapshots of records of 3.5 KiB; opening stores of 10 000 and 1 000 000 keys
 //! from a checkpoint, and their memory; tails by the thousand. Beside the scan stands a copy of the bytes and a walk over
 //! as many keys in a `BTreeMap`, beside the opening a read of the checkpoint's bytes. What commits cost is in `commit.rs`,
-//! what upkeep costs in `upkeep.rs`.
+//! what maintenance costs in `maintenance.rs`.
 
 use std::path::Path;
 use std::process::Command;

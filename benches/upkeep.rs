@@ -1,4 +1,4 @@
-//! What upkeep costs those who write, and what the disk holds meanwhile.
+//! What maintenance costs those who write, and what the disk holds meanwhile.
 //!
 //! First a log of 5 GB, more than half of which is dead, is compacted and given back while one writer goes on: its
 //! median and slowest hundredth beside those of a quiet store. Then an hour of churn, twenty times as fast: history is
@@ -116,7 +116,7 @@ async fn reclaim() {
         (after.0.rewritten_bytes - before.0.rewritten_bytes) >> 20,
         after.0.live_bytes >> 20,
     ));
-    // What upkeep left to do at the end was done by the last commits' time: the disk is what it was before, or is not.
+    // What maintenance left to do at the end was done by the last commits' time: the disk is what it was before, or is not.
     engine.settled().await;
     report("quiet again", &mut quiet(&engine, &mut numbers, keys, &value, count).await);
     report("limit again", &mut bare());
