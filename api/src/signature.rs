@@ -15,7 +15,7 @@
 //!
 //! Signatures stand in checkpoints: whoever changes what [`sign`] makes of any attributes raises its kind.
 
-use engine::{Sieve, Signature, Signing};
+use engine::{BloomFilter, BloomQuery, BloomScheme};
 
 use crate::attributes::{Attributes, Selection};
 use crate::selector::label::{Operator, Requirement};
@@ -24,13 +24,13 @@ use crate::selector::label::{Operator, Requirement};
 const KIND: u32 = 1;
 
 /// How the engine signs what this crate stores.
-pub const SIGNING: Signing = Signing { kind: KIND, sign };
+pub const SIGNING: BloomScheme = BloomScheme { kind: KIND, filter: sign };
 
 /// Where the filter begins, and the bits it has.
 const FILTER_START: u32 = 32;
 const FILTER_BITS: u64 = 96;
 
-const LAYOUT: Signature = Signature::from_bits(u32::MAX as u128);
+const LAYOUT: BloomFilter = BloomFilter::from_bits(u32::MAX as u128);
 
 /// Values of one `in` that are looked for one by one. With more of them, having the key is all that is required: each
 /// would be compared with every signature, and together they let through much of what there is.
@@ -45,9 +45,9 @@ enum Element<'a> {
 }
 
 /// The signature of encoded attributes.
-pub fn sign(attributes: &[u8]) -> Signature {
+pub fn sign(attributes: &[u8]) -> BloomFilter {
     let attributes = Attributes::new(attributes);
-    let Some(layout) = attributes.layout() else { return Signature::UNKNOWN };
+    let Some(layout) = attributes.layout() else { return BloomFilter::UNKNOWN };
     let mut all = u128::from(layout);
     for (key, value) in attributes.raw_labels() {
         all |= bits(Element::Key(key)) | bits(Element::Label(key, value));
@@ -55,27 +55,27 @@ pub fn sign(attributes: &[u8]) -> Signature {
     for (slot, text) in attributes.raw_fields().enumerate().filter(|(_, text)| !text.is_empty()) {
         all |= bits(Element::Slot(slot, text));
     }
-    Signature::from_bits(all)
+    BloomFilter::from_bits(all)
 }
 
 /// What lets through every object that `selection` selects.
-pub fn sieve(selection: &Selection) -> Sieve {
-    let mut sieve = Sieve::default();
+pub fn sieve(selection: &Selection) -> BloomQuery {
+    let mut sieve = BloomQuery::default();
     for requirement in selection.label().requirements() {
         if let Some(any) = required(requirement) {
             sieve.require(any);
         }
     }
-    let layout = Signature::from_bits(selection.layout().into());
+    let layout = BloomFilter::from_bits(selection.layout().into());
     for (slot, text) in selection.field().required_texts().filter(|(_, text)| !text.is_empty()) {
-        let bits = Signature::from_bits(bits(Element::Slot(slot, text.as_bytes())));
+        let bits = BloomFilter::from_bits(bits(Element::Slot(slot, text.as_bytes())));
         sieve.require_where(LAYOUT, layout, vec![bits]);
     }
     sieve
 }
 
 /// The bits of which an object must have one lot to fulfil the requirement; `None`: it may have any.
-fn required(requirement: &Requirement) -> Option<Vec<Signature>> {
+fn required(requirement: &Requirement) -> Option<Vec<BloomFilter>> {
     let key = requirement.key().as_bytes();
     let has_key = bits(Element::Key(key));
     match requirement.operator() {
@@ -84,14 +84,14 @@ fn required(requirement: &Requirement) -> Option<Vec<Signature>> {
             if requirement.values().len() <= VALUES_MAX =>
         {
             let with = |value: &String| has_key | bits(Element::Label(key, value.as_bytes()));
-            Some(requirement.values().iter().map(|value| Signature::from_bits(with(value))).collect())
+            Some(requirement.values().iter().map(|value| BloomFilter::from_bits(with(value))).collect())
         }
         Operator::Equals
         | Operator::DoubleEquals
         | Operator::In
         | Operator::Exists
         | Operator::GreaterThan
-        | Operator::LessThan => Some(vec![Signature::from_bits(has_key)]),
+        | Operator::LessThan => Some(vec![BloomFilter::from_bits(has_key)]),
     }
 }
 

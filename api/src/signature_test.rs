@@ -83,9 +83,9 @@ impl Cluster {
         self.registry.resource("", "v1", "pods").unwrap()
     }
 
-    fn open(&self, signing: Signing, history_retention: Duration) -> Engine {
+    fn open(&self, signing: BloomScheme, history_retention: Duration) -> Engine {
         let options = Options {
-            signing,
+            bloom_scheme: signing,
             history_retention,
             segment_bytes: engine::SEGMENT_BYTES_MIN,
             durability: engine::Durability::Relaxed,
@@ -128,7 +128,7 @@ impl Cluster {
             let selection = Selection::parse(&label, &field, &pods.table, table).unwrap();
             let namespace = ["", "a"][usize::from(label.len() % 2 == 0)];
             let range = KeyRange::prefix(&store::collection(pods, namespace));
-            let scan = snapshot.range(range.clone()).sifted(sieve(&selection)).flatten();
+            let scan = snapshot.range(range.clone()).filtered(sieve(&selection)).flatten();
             let listed: Vec<_> = scan
                 .inspect(|_| looked_at += 1)
                 .filter(|entry| store::selects(pods, &selection, entry).unwrap())
@@ -152,9 +152,9 @@ impl Cluster {
 
 #[tokio::test]
 async fn a_list_through_signatures_is_the_list_of_what_every_body_says() {
-    let other = Signing { kind: KIND + 1, sign: |_| Signature::NONE };
+    let other = BloomScheme { kind: KIND + 1, filter: |_| BloomFilter::NONE };
     // As it is now; a store that was never signed (its checkpoint has no signatures); one that another release signed.
-    for (round, before) in [SIGNING, Signing::default(), other].into_iter().enumerate() {
+    for (round, before) in [SIGNING, BloomScheme::default(), other].into_iter().enumerate() {
         for retention in [Duration::MAX, Duration::ZERO] {
             let mut cluster = Cluster::new(round as u64);
             let engine = cluster.open(before, retention);
@@ -194,7 +194,7 @@ fn few_of_many_objects_are_looked_at_for_nothing() {
     let registry = Registry::new(&KUBERNETES);
     let pods = registry.resource("", "v1", "pods").unwrap();
     let table = &pods.stored().table;
-    let signatures: Vec<Signature> = (0..10_000)
+    let signatures: Vec<BloomFilter> = (0..10_000)
         .map(|n| {
             let pod = object(&format!(
                 r#"{{"metadata":{{"labels":{{"app":"web","component":"frontend","pod-template-hash":"6d4cf56db6","slot":"{}","n":"{n}"}}}},"spec":{{"nodeName":"node-{}","restartPolicy":"Always","schedulerName":"default-scheduler","serviceAccountName":"default"}},"status":{{"phase":"Running","podIP":"10.0.{}.{}"}}}}"#,

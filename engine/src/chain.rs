@@ -129,8 +129,8 @@ mod tests {
             oldest: 900,
             records: 0,
             end: 4096,
-            grave_bytes: 0,
-            graves_since: 0,
+            tombstone_bytes: 0,
+            tombstones_since: 0,
         };
         Header {
             number: number.parse().unwrap(),

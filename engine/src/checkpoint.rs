@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! root ─► Writer: blocks of 256 KiB ─► header ─► sync ─► rename ─► sync the directory
-//!         segments, then keys, then the keys' signatures
+//!         segments, then keys, then the keys' Bloom filters
 //! file ─► load: header, blocks, every entry checked ─► tree, segments, marks
 //! ```
 //!
@@ -14,16 +14,16 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::bloom::{BLOOM_BYTES, BloomFilter};
 use crate::header::{NUMBER_END, RECORDS_START, u32_at, u64_at};
 use crate::history::{self, Place, Version};
 use crate::index::{Builder, Cursor, Size, Slot, Tree};
 use crate::io::{File, Storage};
-use crate::pace::Pace;
 use crate::record::{ALIGN, HEAD_BYTES, REVISION_END, TIME_MS_END};
 use crate::sabotage;
 use crate::segment::Mark;
-use crate::signature::{SIGNATURE_BYTES, Signature};
 use crate::snapshot::Root;
+use crate::throttle::WriteThrottle;
 use crate::types::KEY_BYTES_MAX;
 
 /// Name of a checkpoint that is being written.
@@ -84,7 +84,7 @@ pub(crate) struct Beside {
     pub time_ms: u64,
     pub lost_revisions: u64,
     pub numbers_given: u32,
-    /// Of what kind the root's signatures are; 0: it has none.
+    /// Of what kind the root's Bloom filters are; 0: it has none.
     pub signed: u32,
 }
 
@@ -96,21 +96,26 @@ pub(crate) struct Writer {
     file: Arc<dyn File>,
     cursor: Cursor,
     offset: u64,
-    pace: Pace,
+    throttle: WriteThrottle,
     written: Size,
-    /// Where the blocks of keys end, once they are all written. Then come the signatures, on a walk of their own.
+    /// Where the blocks of keys end, once they are all written. Then come the Bloom filters, on a walk of their own.
     keys_end: Option<u64>,
 }
 
 impl Writer {
     /// Begins the image of `root`, with the segments it names.
-    pub fn begin(storage: &dyn Storage, pace: Pace, root: Arc<Root>, beside: Beside) -> io::Result<Writer> {
+    pub fn begin(
+        storage: &dyn Storage,
+        throttle: WriteThrottle,
+        root: Arc<Root>,
+        beside: Beside,
+    ) -> io::Result<Writer> {
         let salt = storage.entropy();
         let segments = segment_blocks(&root);
         let size = root.tree.size();
         let keys =
             size.keys * ENTRY_HEAD_BYTES as u64 + size.key_bytes + size.versions * VERSION_BYTES as u64;
-        let keys = keys + if beside.signed == 0 { 0 } else { size.keys * SIGNATURE_BYTES as u64 };
+        let keys = keys + if beside.signed == 0 { 0 } else { size.keys * BLOOM_BYTES as u64 };
         let blocks = keys / BLOCK_BYTES as u64 + 2;
         let before: usize = segments.iter().map(|block| block.len() + BLOCK_HEAD_BYTES).sum();
         // A bound: keys share prefixes. What is not written takes no room.
@@ -118,7 +123,7 @@ impl Writer {
         let file = storage.create(NEXT_NAME, len)?;
         let cursor = root.tree.cursor(b"");
         let (offset, written, keys_end) = (BLOCKS_START, Size::default(), None);
-        let mut writer = Writer { root, beside, salt, file, cursor, offset, pace, written, keys_end };
+        let mut writer = Writer { root, beside, salt, file, cursor, offset, throttle, written, keys_end };
         for block in segments {
             writer.write_block(&block)?;
         }
@@ -133,14 +138,14 @@ impl Writer {
         }
         match self.keys_end {
             Some(_) if self.beside.signed == 0 => Ok(false),
-            Some(_) => self.step_signatures(),
+            Some(_) => self.step_blooms(),
             None => Ok(true),
         }
     }
 
-    fn step_signatures(&mut self) -> io::Result<bool> {
-        let slots = std::iter::from_fn(|| self.cursor.next_slot()).take(BLOCK_BYTES / SIGNATURE_BYTES);
-        let block: Vec<u8> = slots.flat_map(|(_, slot)| slot.signature.to_bytes()).collect();
+    fn step_blooms(&mut self) -> io::Result<bool> {
+        let slots = std::iter::from_fn(|| self.cursor.next_slot()).take(BLOCK_BYTES / BLOOM_BYTES);
+        let block: Vec<u8> = slots.flat_map(|(_, slot)| slot.bloom.to_bytes()).collect();
         if block.is_empty() {
             return Ok(false);
         }
@@ -199,7 +204,7 @@ impl Writer {
         block.extend_from_slice(contents);
         let crc = block_crc(&block[4..], self.salt, self.offset).to_le_bytes();
         block[..4].copy_from_slice(&crc);
-        self.pace.write(&*self.file, self.offset, &block)?;
+        self.throttle.write(&*self.file, self.offset, &block)?;
         self.offset += block.len() as u64;
         Ok(())
     }
@@ -311,13 +316,13 @@ pub(crate) fn load(revision: u64, file: &dyn File) -> Option<Loading<'_>> {
     let salt = u64_at(&header, 24);
     let mut blocks = Blocks { file, at: BLOCKS_START, end, salt };
     let signed = u32_at(&header, 92);
-    let signatures_end = u64_at(&header, 96);
-    if signed != 0 && !(end..=file.size()).contains(&signatures_end) {
+    let blooms_end = u64_at(&header, 96);
+    if signed != 0 && !(end..=file.size()).contains(&blooms_end) {
         return None;
     }
-    let signatures = Signatures {
+    let blooms = Blooms {
         kind: signed,
-        blocks: Blocks { file, at: end, end: if signed == 0 { end } else { signatures_end }, salt },
+        blocks: Blocks { file, at: end, end: if signed == 0 { end } else { blooms_end }, salt },
         block: Bytes::new(),
     };
     let count = u32_at(&header, 12) as usize;
@@ -329,7 +334,7 @@ pub(crate) fn load(revision: u64, file: &dyn File) -> Option<Loading<'_>> {
     }
     (about.segments.len() == count && count > 0).then_some(())?;
     let size = Size { keys: u64_at(&header, 56), key_bytes: 0, versions: u64_at(&header, 64) };
-    Some(Loading { about, blocks, size, signatures })
+    Some(Loading { about, blocks, size, blooms })
 }
 
 /// A checkpoint whose keys are still to be read.
@@ -338,37 +343,37 @@ pub(crate) struct Loading<'f> {
     blocks: Blocks<'f>,
     /// How many keys and versions there should be.
     size: Size,
-    signatures: Signatures<'f>,
+    blooms: Blooms<'f>,
 }
 
 impl Loading<'_> {
     /// Bytes of the image.
     pub fn bytes(&self) -> u64 {
-        self.signatures.blocks.end - BLOCKS_START
+        self.blooms.blocks.end - BLOCKS_START
     }
 
     /// The index, without what is not needed to read at `oldest` and later, and whether all of it is signed in the way
-    /// of that kind; where it is not, its signatures say nothing. `None`: it is damaged.
+    /// of that kind; where it is not, its Bloom filters say nothing. `None`: it is damaged.
     pub fn tree(self, oldest: u64, kind: u32) -> Option<(Tree, bool)> {
         let mut builder = Builder::default();
-        let mut signatures = self.signatures.clone();
-        let is_right = signatures.kind == kind || sabotage::signature_kind_ignored();
-        let mut is_signed = kind != 0 && signatures.kind != 0 && is_right;
+        let mut blooms = self.blooms.clone();
+        let is_right = blooms.kind == kind || sabotage::bloom_kind_ignored();
+        let mut has_blooms = kind != 0 && blooms.kind != 0 && is_right;
         self.each(|key, versions| {
-            let signature = if is_signed { signatures.next() } else { None };
-            is_signed = signature.is_some();
+            let bloom = if has_blooms { blooms.next() } else { None };
+            has_blooms = bloom.is_some();
             versions.truncate(history::kept(versions.iter(), oldest));
             if let Some((newest, older)) = history::from_newest_first(versions) {
-                builder.push(key, Slot { newest, older, signature: signature.unwrap_or(Signature::UNKNOWN) });
+                builder.push(key, Slot { newest, older, bloom: bloom.unwrap_or(BloomFilter::UNKNOWN) });
             }
         })?;
-        Some((builder.finish(), is_signed))
+        Some((builder.finish(), has_blooms))
     }
 
-    /// Whether there is a signature for each key, or none at all.
-    pub fn signatures_are_sound(&self) -> bool {
-        let signatures = self.signatures.clone();
-        signatures.kind == 0 || signatures.count() as u64 == self.size.keys
+    /// Whether there is a Bloom filter for each key, or none at all.
+    pub fn blooms_are_sound(&self) -> bool {
+        let blooms = self.blooms.clone();
+        blooms.kind == 0 || blooms.count() as u64 == self.size.keys
     }
 
     /// Tells each key, in ascending order, and its versions, newest first; there is at least one. Memory is one block.
@@ -416,24 +421,24 @@ fn is_sound(version: &Version, ends: &[(u32, u64)]) -> bool {
         && end.is_ok_and(|end| version.offset() + version.len() as u64 <= end)
 }
 
-/// The signatures of the keys, in the order of these; of kind 0 there are none. Ends early where one is damaged.
+/// The Bloom filters of the keys, in the order of these; of kind 0 there are none. Ends early where one is damaged.
 #[derive(Clone)]
-struct Signatures<'f> {
+struct Blooms<'f> {
     kind: u32,
     blocks: Blocks<'f>,
     /// What is left of the last block.
     block: Bytes,
 }
 
-impl Iterator for Signatures<'_> {
-    type Item = Signature;
+impl Iterator for Blooms<'_> {
+    type Item = BloomFilter;
 
-    fn next(&mut self) -> Option<Signature> {
+    fn next(&mut self) -> Option<BloomFilter> {
         if self.block.is_empty() {
             self.block = self.blocks.next()??;
         }
-        let bytes = take(&mut self.block, SIGNATURE_BYTES)?;
-        Some(Signature::from_bytes(bytes.first_chunk().copied()?))
+        let bytes = take(&mut self.block, BLOOM_BYTES)?;
+        Some(BloomFilter::from_bytes(bytes.first_chunk().copied()?))
     }
 }
 

@@ -20,7 +20,7 @@ use bytes::Bytes;
 
 use crate::append::{Appender, BATCH_BYTES_MAX};
 use crate::applied;
-use crate::chores::{self, Chore};
+use crate::bloom::BloomFilter;
 use crate::decide::{self, Conflict, Draft, State};
 use crate::error::{ApplyError, CommitError, ReadError, Refusal};
 use crate::history::{Place, Version};
@@ -30,11 +30,11 @@ use crate::log::{Keeper, Log};
 use crate::queue::{ApplyAnswer, CommitAnswer, Proposal, Queue};
 use crate::record::{EventKind, NewRecord};
 use crate::sabotage;
-use crate::signature::Signature;
 use crate::snapshot::{Entry, Root};
+use crate::status::StoreStatus;
+use crate::steps::{self, MaintenanceStep};
 use crate::time::{Times, expiry_s};
 use crate::types::{Applied, Committed, Durability, Write};
-use crate::vitals::Vitals;
 use crate::watch::{Event, Hub, Memo};
 
 /// How often room is looked for on a full disk.
@@ -46,7 +46,7 @@ const ROOM_TRIED: usize = 32 * 1024;
 pub(crate) struct Sequencer {
     pub queue: Arc<Queue>,
     pub hub: Arc<Hub>,
-    pub vitals: Arc<Vitals>,
+    pub status: Arc<StoreStatus>,
     pub keeper: Arc<Keeper>,
     pub log: Log,
     pub durability: Durability,
@@ -103,7 +103,7 @@ impl Sequencer {
     pub fn new(
         queue: Arc<Queue>,
         hub: Arc<Hub>,
-        vitals: Arc<Vitals>,
+        status: Arc<StoreStatus>,
         keeper: Arc<Keeper>,
         log: Log,
         durability: Durability,
@@ -115,7 +115,7 @@ impl Sequencer {
         Sequencer {
             queue,
             hub,
-            vitals,
+            status,
             keeper,
             log,
             durability,
@@ -138,7 +138,7 @@ impl Sequencer {
     /// Works until the queue is closed and empty, then syncs.
     pub fn run(mut self) {
         loop {
-            let patience = self.vitals.disk_is_full().then_some(DISK_FULL_RETRY);
+            let patience = self.status.disk_is_full().then_some(DISK_FULL_RETRY);
             if !self.turn(patience) {
                 break;
             }
@@ -153,19 +153,19 @@ impl Sequencer {
         if !self.queue.take(&mut batch, patience) {
             return false;
         }
-        if batch.is_empty() && self.vitals.disk_is_full() {
+        if batch.is_empty() && self.status.disk_is_full() {
             self.look_for_room();
         }
-        let keys = chores::part_keys(batch.len());
+        let keys = steps::part_keys(batch.len());
         if !batch.is_empty() {
             let time_ms = self.times.next_ms();
             for proposal in batch.drain(..) {
                 match proposal {
-                    Proposal::Commit { write, signature, answer } => {
-                        self.propose(write, signature, answer, time_ms);
+                    Proposal::Commit { write, bloom, answer } => {
+                        self.propose(write, bloom, answer, time_ms);
                     }
-                    Proposal::Apply { batch, signatures, answer } => {
-                        let outcome = self.follow(&batch, &signatures, time_ms);
+                    Proposal::Apply { batch, blooms, answer } => {
+                        let outcome = self.follow(&batch, &blooms, time_ms);
                         self.pending.push(Pending::Applied { answer, outcome });
                     }
                 }
@@ -174,28 +174,28 @@ impl Sequencer {
         self.batch = batch;
         // A refusal has been answered and noted.
         let _ = self.flush();
-        if let Some(chore) = self.queue.take_chore() {
-            let left = self.carry_out(chore, keys);
-            self.queue.chore_done(left);
+        if let Some(step) = self.queue.take_step() {
+            let left = self.carry_out(step, keys);
+            self.queue.step_done(left);
         }
         true
     }
 
-    /// Does a part of a chore between two batches and publishes what it changed. Returns what is left of it.
-    fn carry_out(&mut self, chore: Chore, keys: usize) -> Option<Chore> {
+    /// Does a part of a maintenance step between two batches and publishes what it changed. Returns what is left of it.
+    fn carry_out(&mut self, step: MaintenanceStep, keys: usize) -> Option<MaintenanceStep> {
         let before = self.hub.root();
-        let (left, oldest) = chores::carry_out(chore, keys, &mut self.tree, &mut self.log, before.oldest);
+        let (left, oldest) = steps::carry_out(step, keys, &mut self.tree, &mut self.log, before.oldest);
         self.show(oldest, &[]);
         left
     }
 
     /// Brings to disk what is not there yet, after the last turn, and notes that nothing is missing.
     pub fn finish(&mut self) {
-        if self.vitals.failed().is_some() {
+        if self.status.failed().is_some() {
             return;
         }
         let revision = self.revision;
-        if self.vitals.sync(self.log.current(), revision).is_ok() {
+        if self.status.sync(self.log.current(), revision).is_ok() {
             let segment = self.log.current();
             let written = segment.write_note(revision, self.hub.root().oldest);
             if let Err(error) = written.and_then(|()| segment.file.sync_data()) {
@@ -205,8 +205,8 @@ impl Sequencer {
     }
 
     /// Decides on one proposal and applies its draft, as written at `time_ms`, with the next revision.
-    fn propose(&mut self, write: Write, signature: Signature, answer: CommitAnswer, time_ms: u64) {
-        if let Some(refusal) = self.vitals.failed() {
+    fn propose(&mut self, write: Write, bloom: BloomFilter, answer: CommitAnswer, time_ms: u64) {
+        if let Some(refusal) = self.status.failed() {
             let _ = answer.send(Err(CommitError::Refused(refusal)));
             return;
         }
@@ -233,25 +233,20 @@ impl Sequencer {
             return;
         }
         let record = state.record(&key, &draft, revision, false);
-        let version = self.apply(NewRecord { time_ms, ..record }, draft.ttl, signature);
+        let version = self.apply(NewRecord { time_ms, ..record }, draft.ttl, bloom);
         self.written.push(Written { key, version, previous: draft.previous });
         self.pending.push(Pending::Commit { answer, outcome: Outcome::Written(self.written.len() - 1) });
     }
 
     /// Applies a batch whose form was checked, as written at `time_ms`. Returns the store's newest revision.
-    fn follow(
-        &mut self,
-        batch: &[Applied],
-        signatures: &[Signature],
-        time_ms: u64,
-    ) -> Result<u64, ApplyError> {
-        if let Some(refusal) = self.vitals.failed() {
+    fn follow(&mut self, batch: &[Applied], blooms: &[BloomFilter], time_ms: u64) -> Result<u64, ApplyError> {
+        if let Some(refusal) = self.status.failed() {
             return Err(ApplyError::Refused(refusal));
         }
         applied::check_continuation(batch, self.revision, |key| self.tree.newest(key))?;
-        let mut signatures = signatures.iter();
+        let mut blooms = blooms.iter();
         for transaction in batch.chunk_by(|before, next| before.revision == next.revision) {
-            self.follow_one(transaction, &mut signatures, time_ms)?;
+            self.follow_one(transaction, &mut blooms, time_ms)?;
         }
         Ok(self.revision)
     }
@@ -260,7 +255,7 @@ impl Sequencer {
     fn follow_one(
         &mut self,
         transaction: &[Applied],
-        signatures: &mut std::slice::Iter<'_, Signature>,
+        blooms: &mut std::slice::Iter<'_, BloomFilter>,
         time_ms: u64,
     ) -> Result<(), ApplyError> {
         let mut drafts = Vec::with_capacity(transaction.len());
@@ -277,8 +272,8 @@ impl Sequencer {
         let last = transaction.len() - 1;
         for (at, (applied, (draft, state))) in transaction.iter().zip(drafts).enumerate() {
             let record = state.record(&applied.key, &draft, applied.revision, at < last);
-            let signature = signatures.next().copied().unwrap_or(Signature::UNKNOWN);
-            let version = self.apply(NewRecord { time_ms, ..record }, draft.ttl, signature);
+            let bloom = blooms.next().copied().unwrap_or(BloomFilter::UNKNOWN);
+            let version = self.apply(NewRecord { time_ms, ..record }, draft.ttl, bloom);
             self.written.push(Written { key: applied.key.clone(), version, previous: draft.previous });
         }
         Ok(())
@@ -286,10 +281,10 @@ impl Sequencer {
 
     /// Encodes `record` into the batch, where there is room for it, and enters it into the index. Its revision is not
     /// lower than the newest one.
-    fn apply(&mut self, record: NewRecord<'_>, ttl: Option<Duration>, signature: Signature) -> Version {
+    fn apply(&mut self, record: NewRecord<'_>, ttl: Option<Duration>, bloom: BloomFilter) -> Version {
         let record = NewRecord {
             expires_s: ttl.map_or(0, |ttl| expiry_s(record.time_ms, ttl)),
-            synced: self.vitals.synced().min(record.revision - 1),
+            synced: self.status.synced().min(record.revision - 1),
             ..record
         };
         let (NewRecord { revision, created, expires_s, .. }, len) = (record, record.record_len());
@@ -298,7 +293,7 @@ impl Sequencer {
         let place = Place::new(offset, len, record.kind == EventKind::Delete);
         let version = Version { revision, created, segment, expires_s, place };
         self.revision = revision;
-        self.tree.push(record.key, version, signature);
+        self.tree.push(record.key, version, bloom);
         version
     }
 
@@ -343,13 +338,13 @@ impl Sequencer {
         // With the old segment synced, only the last one can ever have a torn tail.
         let synced = match sabotage::roll_without_sync() {
             true => Ok(()),
-            false => self.vitals.sync(self.log.current(), self.hub.revision()),
+            false => self.status.sync(self.log.current(), self.hub.revision()),
         };
         let rolled = synced.and_then(|()| {
             let rolled = self.log.roll(len, self.revision + 1, &self.keeper);
             rolled.map_err(|error| Refusal::of("starting a segment", &error))
         });
-        rolled.inspect_err(|refusal| self.vitals.refuse(refusal.clone()))
+        rolled.inspect_err(|refusal| self.status.refuse(refusal.clone()))
     }
 
     /// What is committed, as readers are to see it.
@@ -376,7 +371,7 @@ impl Sequencer {
                 Ok(())
             }
             Err(refusal) => {
-                self.vitals.refuse(refusal.clone());
+                self.status.refuse(refusal.clone());
                 self.tree = before.tree.clone();
                 self.revision = before.revision;
                 self.pending.drain(..).for_each(|pending| pending.refuse(refusal.clone()));
@@ -400,12 +395,12 @@ impl Sequencer {
                 false => Refusal::log_failed("write", &error),
             });
         }
-        self.vitals.advance(|stages| stages.appended = self.revision);
+        self.status.advance(|stages| stages.appended = self.revision);
         let events = self.events();
         match self.durability {
             Durability::Sync if sabotage::ack_before_sync() => {}
             Durability::Sync => {
-                self.vitals.sync(self.log.current(), self.revision)?;
+                self.status.sync(self.log.current(), self.revision)?;
             }
             Durability::Relaxed => self.keeper.sync_soon(self.log.current(), self.revision),
         }
@@ -442,16 +437,16 @@ impl Sequencer {
         drop(marks);
         segment.add_live(self.records.len());
         self.show(oldest, events);
-        self.vitals.time_ms.store(self.times.last_ms(), Ordering::Release);
-        self.vitals.batches.fetch_add(1, Ordering::Relaxed);
-        self.vitals.commits.fetch_add(events.len() as u64, Ordering::Relaxed);
-        self.vitals.committed_bytes.fetch_add(self.records.len() as u64, Ordering::Relaxed);
-        self.vitals.room_again();
+        self.status.time_ms.store(self.times.last_ms(), Ordering::Release);
+        self.status.batches.fetch_add(1, Ordering::Relaxed);
+        self.status.commits.fetch_add(events.len() as u64, Ordering::Relaxed);
+        self.status.committed_bytes.fetch_add(self.records.len() as u64, Ordering::Relaxed);
+        self.status.room_again();
     }
 
     /// Publishes what is committed, with `oldest` as the oldest readable revision.
     fn show(&self, oldest: u64, events: &[Arc<Event>]) {
-        self.vitals.advance(|stages| (stages.published, stages.compacted) = (self.revision, oldest));
+        self.status.advance(|stages| (stages.published, stages.compacted) = (self.revision, oldest));
         self.hub.publish(self.root(oldest), events);
     }
 
@@ -492,7 +487,7 @@ impl Sequencer {
             return;
         }
         if self.log.allocate(ROOM_TRIED as u64).is_ok() {
-            self.vitals.room_again();
+            self.status.room_again();
         }
     }
 }

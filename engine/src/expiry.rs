@@ -2,7 +2,7 @@
 //!
 //! A version says when its key expires; here they stand in the order of that time, 16 bytes each. A write that
 //! replaces such a version leaves its entry where it is: when it comes due, the version is not the newest any
-//! more, and nothing happens. The delete itself is a write like any other, made by `housekeeping.rs`.
+//! more, and nothing happens. The delete itself is a write like any other, made by `maintenance.rs`.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -12,8 +12,8 @@
 //!          8  8  synced                        48  8  history forgotten up to here  |  was written to
 //!         16  8  oldest                        56  8  end of the records           /
 //!         24  8  zero                          64  8  store
-//!                                              72  8  bytes of graves (rewritten)
-//!                                              80  8  graves since (rewritten)
+//!                                              72  8  bytes of tombstones (rewritten)
+//!                                              80  8  tombstones since (rewritten)
 //!                                              88 36  zero
 //!                                             124  4  crc32 of bytes 0..124
 //! ```
@@ -106,10 +106,10 @@ pub(crate) struct Rewritten {
     pub records: u32,
     /// Where the last of them ends.
     pub end: u64,
-    /// Bytes of those that are graves.
-    pub grave_bytes: u64,
-    /// No key with a grave came to be before this revision; 0 when there are no graves, or nothing is known.
-    pub graves_since: u64,
+    /// Bytes of those that are tombstones.
+    pub tombstone_bytes: u64,
+    /// No key with a tombstone came to be before this revision; 0 when there are no tombstones, or nothing is known.
+    pub tombstones_since: u64,
 }
 
 /// Why a file is not a segment.
@@ -128,8 +128,8 @@ impl Header {
             oldest: 0,
             records: 0,
             end: 0,
-            grave_bytes: 0,
-            graves_since: 0,
+            tombstone_bytes: 0,
+            tombstones_since: 0,
         });
         header[..8].copy_from_slice(&MAGIC);
         header[8..12].copy_from_slice(&self.numbering.version().to_le_bytes());
@@ -142,8 +142,8 @@ impl Header {
         header[48..56].copy_from_slice(&rewritten.oldest.to_le_bytes());
         header[56..64].copy_from_slice(&rewritten.end.to_le_bytes());
         header[64..72].copy_from_slice(&self.store.to_le_bytes());
-        header[72..80].copy_from_slice(&rewritten.grave_bytes.to_le_bytes());
-        header[80..88].copy_from_slice(&rewritten.graves_since.to_le_bytes());
+        header[72..80].copy_from_slice(&rewritten.tombstone_bytes.to_le_bytes());
+        header[80..88].copy_from_slice(&rewritten.tombstones_since.to_le_bytes());
         let crc = crc32fast::hash(&header[..HEADER_BYTES - 4]);
         header[HEADER_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
         header
@@ -196,8 +196,8 @@ impl Header {
             oldest: u64_at(bytes, 48),
             records: u32_at(bytes, 20),
             end: u64_at(bytes, 56),
-            grave_bytes: u64_at(bytes, 72),
-            graves_since: u64_at(bytes, 80),
+            tombstone_bytes: u64_at(bytes, 72),
+            tombstones_since: u64_at(bytes, 80),
         };
         let header = Header {
             number: u32_at(bytes, 12),
@@ -218,8 +218,8 @@ impl Header {
                         || u64::from(rewritten.records)
                             <= rewritten.last_revision - header.first_revision + 1)
                     && (RECORDS_START..=size).contains(&rewritten.end)
-                    && rewritten.grave_bytes <= rewritten.end - RECORDS_START
-                    && rewritten.graves_since <= rewritten.last_revision
+                    && rewritten.tombstone_bytes <= rewritten.end - RECORDS_START
+                    && rewritten.tombstones_since <= rewritten.last_revision
             });
         sound.then_some(header)
     }
@@ -345,7 +345,7 @@ mod tests {
             Header { rewritten: Some(Rewritten { records: 102, ..rewritten }), ..HEADER },
             Header { rewritten: Some(Rewritten { end: 8_193, ..rewritten }), ..HEADER },
             Header { rewritten: Some(Rewritten { end: 4_095, ..rewritten }), ..HEADER },
-            Header { rewritten: Some(Rewritten { graves_since: 201, ..rewritten }), ..HEADER },
+            Header { rewritten: Some(Rewritten { tombstones_since: 201, ..rewritten }), ..HEADER },
         ] {
             file.write_at(0, &header.block()).unwrap();
             assert!(matches!(Header::read(7, &*file), Err(HeaderError::Damaged)), "{header:?}");

@@ -1,6 +1,6 @@
 //! When a store has gone idle: nothing was committed for a while. Then it is noted in the log how far that is on disk.
 //!
-//! Each record vouches for those before it, and nobody for the last batch: beside a running engine it could not be told
+//! Each record shows to be durable those before it, and nobody for the last batch: beside a running engine it could not be told
 //! from one that is being written, and after a crash its damage could not be told from a torn end. While writes go on
 //! that is a matter of milliseconds. It would last for as long as a store is idle, so there the note steps in.
 

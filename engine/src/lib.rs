@@ -12,9 +12,9 @@
 mod append;
 mod applied;
 mod backup;
+mod bloom;
 mod chain;
 mod checkpoint;
-mod chores;
 mod commit;
 mod compaction;
 mod decide;
@@ -24,29 +24,29 @@ mod expiry;
 pub mod fault;
 mod header;
 mod history;
-mod housekeeping;
 mod idle;
 mod index;
 mod io;
 mod log;
+mod maintenance;
 mod mapping;
 pub mod offline;
-mod pace;
 mod queue;
 mod reclaim;
 mod record;
 mod recovery;
 mod sabotage;
 mod segment;
-mod signature;
 mod snapshot;
 mod stages;
+mod status;
+mod steps;
 #[cfg(test)]
 mod testing;
+mod throttle;
 mod time;
 mod transfer;
 mod types;
-mod vitals;
 mod watch;
 mod workers;
 
@@ -60,6 +60,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 pub use crate::backup::Outgoing;
+pub use crate::bloom::{BloomFilter, BloomQuery, BloomScheme};
 use crate::commit::Sequencer;
 pub use crate::error::{
     ApplyError, BackupError, CommitError, CompactError, OpenError, ReadError, Refusal, SnapshotError,
@@ -67,14 +68,14 @@ pub use crate::error::{
 };
 use crate::expiry::Expiry;
 use crate::header::Numbering;
-use crate::housekeeping::{Housekeeper, Progress, Requests, Tools};
 use crate::io::{Clock, Dir, Storage, SystemClock};
 use crate::log::{Keeper, Log, Numbers};
+use crate::maintenance::{Maintenance, Progress, Requests, Tools};
 use crate::queue::Queue;
 pub use crate::record::{EventKind, Record};
-pub use crate::signature::{Sieve, Signature, Signing};
-pub use crate::snapshot::{Entry, Scan, Sifted, Snapshot};
+pub use crate::snapshot::{Entry, Filtered, Scan, Snapshot};
 use crate::stages::Stages;
+use crate::status::StoreStatus;
 use crate::time::Times;
 use crate::transfer::Held;
 pub use crate::types::{
@@ -82,7 +83,6 @@ pub use crate::types::{
     Expected, KEY_BYTES_MAX, KeyRange, Options, Payload, Role, SEGMENT_BYTES_DEFAULT, SEGMENT_BYTES_MAX,
     SEGMENT_BYTES_MIN, Stats, VALUE_BYTES_MAX, Write,
 };
-use crate::vitals::Vitals;
 use crate::watch::Hub;
 pub use crate::watch::{Event, MEMO_SLOTS, Memo, Tail};
 use crate::workers::Workers;
@@ -95,12 +95,12 @@ pub struct Engine(Arc<Inner>);
 struct Inner {
     queue: Arc<Queue>,
     hub: Arc<Hub>,
-    vitals: Arc<Vitals>,
+    status: Arc<StoreStatus>,
     expiry: Arc<Expiry>,
     requests: Arc<Requests>,
     lost_revisions: u64,
     durability: Durability,
-    signing: Signing,
+    bloom_scheme: BloomScheme,
     role: Role,
     closed: tokio::sync::watch::Receiver<bool>,
     /// The last of the workers to end.
@@ -153,12 +153,12 @@ impl Engine {
             Role::Leader => Numbering::Dense,
             Role::Follower => Numbering::Sparse,
         };
-        let found = recovery::recover(&*storage, segment_bytes, options.signing, numbering)?;
+        let found = recovery::recover(&*storage, segment_bytes, options.bloom_scheme, numbering)?;
         // Recovery may have looked at every byte there is; what is wanted of them comes back from the page cache.
         found.root.segments.all().iter().for_each(|segment| segment.file.let_go());
         let checkpointed = found.checkpoint.as_ref().map_or(0, |used| used.revision);
         let stages = Stages::at_opening(&found.root, checkpointed, durability);
-        let vitals = Arc::new(Vitals::new(stages, found.time_ms));
+        let status = Arc::new(StoreStatus::new(stages, found.time_ms));
         let queue = Arc::new(Queue::new());
         let keeper = Arc::new(Keeper::new());
         let numbers = Arc::new(Numbers::new(found.numbers_given));
@@ -180,7 +180,7 @@ impl Engine {
         let sequencer = Sequencer::new(
             queue.clone(),
             hub.clone(),
-            vitals.clone(),
+            status.clone(),
             keeper.clone(),
             log,
             durability,
@@ -189,7 +189,7 @@ impl Engine {
         let tools = Tools {
             queue: queue.clone(),
             hub: hub.clone(),
-            vitals: vitals.clone(),
+            status: status.clone(),
             storage: storage.clone(),
             clock,
             numbers,
@@ -198,19 +198,19 @@ impl Engine {
             retention: options.history_retention,
             segment_bytes,
             lost_revisions: found.lost_revisions,
-            signed: options.signing.kind,
+            signed: options.bloom_scheme.kind,
         };
-        let housekeeper = Housekeeper::new(tools, found.checkpoint);
+        let maintenance = Maintenance::new(tools, found.checkpoint);
         let (closing, closed) = tokio::sync::watch::channel(false);
         let engine = Engine(Arc::new(Inner {
             queue: queue.clone(),
             hub: hub.clone(),
-            vitals: vitals.clone(),
+            status: status.clone(),
             expiry,
             requests: requests.clone(),
             lost_revisions: found.lost_revisions,
             durability,
-            signing: options.signing,
+            bloom_scheme: options.bloom_scheme,
             role: options.role,
             closed,
             thread: Mutex::new(None),
@@ -218,13 +218,13 @@ impl Engine {
         let workers = Workers {
             sequencer,
             keeper,
-            housekeeper,
+            maintenance,
             requests,
             storage,
             segment_bytes,
             queue,
             hub,
-            vitals,
+            status,
             closing,
         };
         Ok((engine, workers))
@@ -240,8 +240,8 @@ impl Engine {
         if self.0.role == Role::Follower {
             return Err(CommitError::Refused(Refusal::Follower));
         }
-        let signature = self.signature(&write.change);
-        self.0.queue.submit(write, signature).await
+        let bloom = self.bloom(&write.change);
+        self.0.queue.submit(write, bloom).await
     }
 
     /// Applies records that have their revisions from elsewhere, and returns the store's newest revision then. For a
@@ -255,14 +255,14 @@ impl Engine {
             return Err(ApplyError::Leader);
         }
         applied::check_form(&batch)?;
-        let signatures = batch.iter().map(|applied| self.signature(&applied.change)).collect();
-        self.0.queue.submit_applied(batch, signatures).await
+        let blooms = batch.iter().map(|applied| self.bloom(&applied.change)).collect();
+        self.0.queue.submit_applied(batch, blooms).await
     }
 
-    fn signature(&self, change: &Change) -> Signature {
+    fn bloom(&self, change: &Change) -> BloomFilter {
         match change {
-            Change::Put(payload) => (self.0.signing.sign)(&payload.attributes),
-            Change::Delete(_) => Signature::NONE,
+            Change::Put(payload) => (self.0.bloom_scheme.filter)(&payload.attributes),
+            Change::Delete(_) => BloomFilter::NONE,
         }
     }
 
@@ -304,7 +304,7 @@ impl Engine {
 
     /// Whether writes are taken; if not, why.
     pub fn health(&self) -> Result<(), Refusal> {
-        self.0.vitals.refusal.lock().clone().map_or(Ok(()), Err)
+        self.0.status.refusal.lock().clone().map_or(Ok(()), Err)
     }
 
     /// When writes are acknowledged.
@@ -346,7 +346,7 @@ impl Engine {
         self.progress(|progress| progress.rests >= rest).await;
     }
 
-    /// Waits until the housekeeper is so far; `None` when it never will be.
+    /// Waits until background maintenance is so far; `None` when it never will be.
     async fn progress(&self, so_far: impl Fn(&Progress) -> bool) -> Option<()> {
         let mut progress = self.0.requests.progress.subscribe();
         let mut closed = self.0.closed.clone();
@@ -362,12 +362,12 @@ impl Engine {
     pub fn backup(&self, held: &[u8]) -> Result<Outgoing, BackupError> {
         let held = Held::decode(held).ok_or(BackupError::Held)?;
         let root = self.0.hub.root();
-        let vitals = &self.0.vitals;
+        let status = &self.0.status;
         if let Some(last) = root.segments.in_order().last()
-            && vitals.synced() < root.revision
+            && status.synced() < root.revision
         {
             // What a crash takes back must not live on in a backup.
-            vitals.sync(last, root.revision).map_err(BackupError::Refused)?;
+            status.sync(last, root.revision).map_err(BackupError::Refused)?;
         }
         Ok(Outgoing::new(&root, held))
     }
@@ -381,25 +381,25 @@ impl Engine {
     /// Numbers about the store.
     pub fn stats(&self) -> Stats {
         let root = self.0.hub.root();
-        let vitals = &self.0.vitals;
+        let status = &self.0.status;
         let segments = root.segments.all();
         let size = root.tree.size();
         Stats {
             revision: root.revision,
-            synced: vitals.synced(),
+            synced: status.synced(),
             oldest: root.oldest,
-            checkpoint: vitals.stages().checkpointed,
+            checkpoint: status.stages().checkpointed,
             keys: root.tree.live(),
             versions: size.versions,
             expiring: self.0.expiry.len() as u64,
-            expired: vitals.expired.load(Ordering::Relaxed),
+            expired: status.expired.load(Ordering::Relaxed),
             segments: segments.len() as u64,
             segment_bytes: segments.iter().map(|segment| segment.file.size()).sum(),
             record_bytes: segments.iter().map(|segment| segment.record_bytes()).sum(),
             live_bytes: segments.iter().map(|segment| segment.live()).sum(),
-            rewritten_bytes: vitals.rewritten_bytes.load(Ordering::Relaxed),
-            batches: vitals.batches.load(Ordering::Relaxed),
-            commits: vitals.commits.load(Ordering::Relaxed),
+            rewritten_bytes: status.rewritten_bytes.load(Ordering::Relaxed),
+            batches: status.batches.load(Ordering::Relaxed),
+            commits: status.commits.load(Ordering::Relaxed),
             lost_revisions: self.0.lost_revisions,
             unreadable_pages: segments.iter().map(|segment| segment.file.unreadable_pages()).sum(),
             tails: self.0.hub.tails(),

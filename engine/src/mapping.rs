@@ -143,7 +143,7 @@ fn watch_for_bus_errors() -> io::Result<()> {
         before.assume_init()
     };
     let _ = BEFORE.set(before);
-    // SAFETY: the handler has the signature that SA_SIGINFO asks for, and does only what may be done in one. Zeros are a
+    // SAFETY: the handler has the Bloom filter that SA_SIGINFO asks for, and does only what may be done in one. Zeros are a
     // valid `sigaction`.
     let changed = unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
@@ -171,7 +171,7 @@ extern "C" fn on_bus_error(signal: libc::c_int, info: *mut libc::siginfo_t, cont
         return;
     }
     let Some(before) = BEFORE.get() else { return };
-    // SAFETY: the former handler was valid, and has the signature that its flags say. `sigaction` and `raise` may be called
+    // SAFETY: the former handler was valid, and has the Bloom filter that its flags say. `sigaction` and `raise` may be called
     // here.
     unsafe {
         match before.sa_sigaction {

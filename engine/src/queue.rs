@@ -1,10 +1,10 @@
-//! What waits for the sequencer: proposals of callers, and chores of the housekeeper.
+//! What waits for the sequencer: proposals of callers, and maintenance steps of background maintenance.
 //!
 //! `callers → room → proposals ─┬─► batch → sequencer`
-//! `housekeeper → one chore ────┘`
+//! `maintenance → one step ────┘`
 //!
 //! Callers wait outside when too much is queued, so memory is bounded by bytes and not by callers. There is at most
-//! one chore, and its maker is told when it is done.
+//! one maintenance step, and its maker is told when it is done.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,9 +12,9 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::{Semaphore, oneshot};
 
-use crate::chores::Chore;
+use crate::bloom::BloomFilter;
 use crate::error::{ApplyError, CommitError};
-use crate::signature::Signature;
+use crate::steps::MaintenanceStep;
 use crate::types::{
     APPLIED_BYTES_MAX, APPLIED_RECORDS_MAX, ATTRIBUTES_BYTES_MAX, Applied, Change, Committed, KEY_BYTES_MAX,
     VALUE_BYTES_MAX, Write,
@@ -33,12 +33,12 @@ pub(crate) type CommitAnswer = oneshot::Sender<Result<Committed, CommitError>>;
 /// What the newest revision after an applied batch is sent through.
 pub(crate) type ApplyAnswer = oneshot::Sender<Result<u64, ApplyError>>;
 
-/// What waits for the sequencer, and where its answer goes. Signatures are those of the states written.
+/// What waits for the sequencer, and where its answer goes. Bloom filters are those of the states written.
 pub(crate) enum Proposal {
     /// A write that is to be decided on and to get a revision.
-    Commit { write: Write, signature: Signature, answer: CommitAnswer },
+    Commit { write: Write, bloom: BloomFilter, answer: CommitAnswer },
     /// Records that have revisions.
-    Apply { batch: Vec<Applied>, signatures: Vec<Signature>, answer: ApplyAnswer },
+    Apply { batch: Vec<Applied>, blooms: Vec<BloomFilter>, answer: ApplyAnswer },
 }
 
 impl Proposal {
@@ -57,7 +57,7 @@ impl Proposal {
 pub(crate) struct Queue {
     state: Mutex<QueueState>,
     arrived: Condvar,
-    /// A chore was done, or will not be.
+    /// A maintenance step was done, or will not be.
     done: Condvar,
     /// Room in the queue, in units of [`PROPOSAL_BYTES`].
     room: Semaphore,
@@ -66,9 +66,9 @@ pub(crate) struct Queue {
 #[derive(Default)]
 struct QueueState {
     proposals: VecDeque<Proposal>,
-    chore: Option<Chore>,
-    /// A chore was taken and is not done yet.
-    at_chore: bool,
+    step: Option<MaintenanceStep>,
+    /// A maintenance step was taken and is not done yet.
+    at_step: bool,
     closed: bool,
     /// The sequencer sleeps and must be woken.
     idle: bool,
@@ -84,26 +84,24 @@ impl Queue {
         }
     }
 
-    /// Hands `write`, signed so, over and returns its outcome. Once it is in the queue it is carried out even if the
+    /// Hands `write`, with that Bloom filter, over and returns its outcome. Once it is in the queue it is carried out even if the
     /// future is dropped.
-    pub async fn submit(&self, write: Write, signature: Signature) -> Result<Committed, CommitError> {
+    pub async fn submit(&self, write: Write, bloom: BloomFilter) -> Result<Committed, CommitError> {
         check_limits(&write)?;
         let (answer, outcome) = oneshot::channel();
-        self.push_when_room(Proposal::Commit { write, signature, answer })
-            .await
-            .ok_or(CommitError::Closed)?;
+        self.push_when_room(Proposal::Commit { write, bloom, answer }).await.ok_or(CommitError::Closed)?;
         outcome.await.unwrap_or(Err(CommitError::Closed))
     }
 
-    /// Hands `batch`, whose form was checked and whose states are signed so, over and returns its outcome. Once it is in
+    /// Hands `batch`, whose form was checked and whose states are with that Bloom filter, over and returns its outcome. Once it is in
     /// the queue it is carried out even if the future is dropped.
     pub async fn submit_applied(
         &self,
         batch: Vec<Applied>,
-        signatures: Vec<Signature>,
+        blooms: Vec<BloomFilter>,
     ) -> Result<u64, ApplyError> {
         let (answer, outcome) = oneshot::channel();
-        self.push_when_room(Proposal::Apply { batch, signatures, answer }).await.ok_or(ApplyError::Closed)?;
+        self.push_when_room(Proposal::Apply { batch, blooms, answer }).await.ok_or(ApplyError::Closed)?;
         outcome.await.unwrap_or(Err(ApplyError::Closed))
     }
 
@@ -119,7 +117,7 @@ impl Queue {
     /// taken.
     pub fn try_submit(&self, write: Write) -> Option<oneshot::Receiver<Result<Committed, CommitError>>> {
         let (answer, outcome) = oneshot::channel();
-        let proposal = Proposal::Commit { write, signature: Signature::NONE, answer };
+        let proposal = Proposal::Commit { write, bloom: BloomFilter::NONE, answer };
         let permit = self.room.try_acquire_many(proposal.weight()).ok()?;
         self.push(proposal)?;
         permit.forget();
@@ -138,49 +136,49 @@ impl Queue {
         Some(())
     }
 
-    /// Asks for `chore`; the one before must be done.
-    pub fn ask(&self, chore: Chore) {
+    /// Asks for `step`; the one before must be done.
+    pub fn ask(&self, step: MaintenanceStep) {
         let mut state = self.state.lock();
-        debug_assert!(state.chore.is_none() && !state.at_chore, "one chore at a time");
-        state.chore = Some(chore);
+        debug_assert!(state.step.is_none() && !state.at_step, "one step at a time");
+        state.step = Some(step);
         if std::mem::take(&mut state.idle) {
             self.arrived.notify_one();
         }
     }
 
-    /// Whether a chore can be asked for: the one before is done.
+    /// Whether a maintenance step can be asked for: the one before is done.
     pub fn is_free(&self) -> bool {
         let state = self.state.lock();
-        state.chore.is_none() && !state.at_chore
+        state.step.is_none() && !state.at_step
     }
 
-    /// Whether it is closed: no chore is done any more, one that was asked for neither.
+    /// Whether it is closed: no maintenance step is done any more, one that was asked for neither.
     pub fn is_closed(&self) -> bool {
         self.state.lock().closed
     }
 
-    /// Waits until there is no chore, for at most `patience`.
-    pub fn wait_for_chore(&self, patience: Duration) {
+    /// Waits until there is no maintenance step, for at most `patience`.
+    pub fn wait_for_step(&self, patience: Duration) {
         let mut state = self.state.lock();
-        if !state.closed && (state.chore.is_some() || state.at_chore) {
+        if !state.closed && (state.step.is_some() || state.at_step) {
             self.done.wait_for(&mut state, patience);
         }
     }
 
-    /// Takes the chore, if there is one; [`Queue::chore_done`] has to follow.
-    pub fn take_chore(&self) -> Option<Chore> {
+    /// Takes the maintenance step, if there is one; [`Queue::step_done`] has to follow.
+    pub fn take_step(&self) -> Option<MaintenanceStep> {
         let mut state = self.state.lock();
-        let chore = state.chore.take();
-        state.at_chore = chore.is_some();
-        chore
+        let step = state.step.take();
+        state.at_step = step.is_some();
+        step
     }
 
-    /// The chore taken is done but for what is left of it, which is to be taken next.
-    pub fn chore_done(&self, left: Option<Chore>) {
+    /// The maintenance step taken is done but for what is left of it, which is to be taken next.
+    pub fn step_done(&self, left: Option<MaintenanceStep>) {
         let mut state = self.state.lock();
-        state.at_chore = false;
-        state.chore = left;
-        if state.chore.is_none() {
+        state.at_step = false;
+        state.step = left;
+        if state.step.is_none() {
             self.done.notify_all();
         }
     }
@@ -198,14 +196,14 @@ impl Queue {
         self.close();
         let mut state = self.state.lock();
         state.proposals.clear();
-        state.chore = None;
+        state.step = None;
     }
 
-    /// Fills `batch`, which is empty, with what waits, or sleeps until something does, for at most `patience`; a chore
+    /// Fills `batch`, which is empty, with what waits, or sleeps until something does, for at most `patience`; a maintenance step
     /// counts. False once the queue is closed and empty.
     pub fn take(&self, batch: &mut VecDeque<Proposal>, patience: Option<Duration>) -> bool {
         let mut state = self.state.lock();
-        while state.proposals.is_empty() && (state.chore.is_none() || state.closed) {
+        while state.proposals.is_empty() && (state.step.is_none() || state.closed) {
             if state.closed {
                 return false;
             }

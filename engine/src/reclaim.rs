@@ -21,11 +21,11 @@ use crate::header::{Header, RECORDS_START, Rewritten};
 use crate::history::{self, Version};
 use crate::io::{File, Storage};
 use crate::log::Numbers;
-use crate::pace::Pace;
 use crate::record::{self, EventKind, Head};
 use crate::sabotage;
 use crate::segment::{Found, Marks, Segment, Walk};
 use crate::snapshot::Root;
+use crate::throttle::WriteThrottle;
 
 /// Name of a segment that is being written anew.
 pub(crate) const NEXT_NAME: &str = "rewrite.segment";
@@ -48,8 +48,8 @@ pub(crate) struct Candidate {
     pub bytes: u64,
     /// Bytes of records that the index refers to.
     pub live: u64,
-    /// Bytes of graves.
-    pub graves: u64,
+    /// Bytes of tombstones.
+    pub tombstones: u64,
     /// Whether all history in it is forgotten.
     pub forgotten: bool,
 }
@@ -59,11 +59,11 @@ impl Candidate {
     /// `oldest`.
     pub fn of(in_order: &[Arc<Segment>], at: usize, oldest: u64) -> Candidate {
         let (segment, next_first) = (&in_order[at], in_order[at + 1].header.first_revision);
-        let rewritten = segment.header.rewritten.filter(|_| has_states_for_graves(in_order, at));
+        let rewritten = segment.header.rewritten.filter(|_| has_states_for_tombstones(in_order, at));
         Candidate {
             bytes: segment.record_bytes(),
             live: segment.live(),
-            graves: rewritten.map_or(0, |rewritten| rewritten.grave_bytes),
+            tombstones: rewritten.map_or(0, |rewritten| rewritten.tombstone_bytes),
             // One without records has no revision of its own to stand for, and goes with the next.
             forgotten: next_first <= oldest + 1 && segment.header.first_revision < next_first,
         }
@@ -71,7 +71,7 @@ impl Candidate {
 
     /// Bytes that would be left of it.
     fn left(&self) -> u64 {
-        (self.live + self.graves).min(self.bytes)
+        (self.live + self.tombstones).min(self.bytes)
     }
 
     fn is_mostly_dead(&self) -> bool {
@@ -129,9 +129,9 @@ fn is_needed<'h>(
     versions.take(kept).find(|version| version.revision == revision).copied()
 }
 
-/// Whether a delete must stay as a grave: somewhere in the log, outside of `sources`, a state that it ended may still
+/// Whether a delete must stay as a tombstone: somewhere in the log, outside of `sources`, a state that it ended may still
 /// stand.
-fn needs_grave(root: &Root, sources: &[Arc<Segment>], delete: &Head) -> bool {
+fn needs_tombstone(root: &Root, sources: &[Arc<Segment>], delete: &Head) -> bool {
     let in_order = root.segments.in_order();
     let first = in_order.partition_point(|segment| segment.header.first_revision <= delete.created);
     let overlapping = in_order[first.saturating_sub(1)..]
@@ -139,7 +139,7 @@ fn needs_grave(root: &Root, sources: &[Arc<Segment>], delete: &Head) -> bool {
         .take_while(|segment| segment.header.first_revision < delete.revision);
     overlapping.into_iter().any(|segment| {
         let is_source = sources.iter().any(|source| source.header.number == segment.header.number);
-        !is_source && !was_cleaned_of(segment, delete.revision) && !sabotage::grave_dropped()
+        !is_source && !was_cleaned_of(segment, delete.revision) && !sabotage::tombstone_dropped()
     })
 }
 
@@ -148,17 +148,18 @@ fn was_cleaned_of(segment: &Segment, delete: u64) -> bool {
     segment.header.rewritten.is_some_and(|rewritten| rewritten.oldest >= delete)
 }
 
-/// Whether states may be left that graves in the segment at `at` of the log speak of. Otherwise it is worth writing it
+/// Whether states may be left that tombstones in the segment at `at` of the log speak of. Otherwise it is worth writing it
 /// anew for these as well.
-fn has_states_for_graves(in_order: &[Arc<Segment>], at: usize) -> bool {
-    let Some(rewritten) = in_order[at].header.rewritten.filter(|rewritten| rewritten.grave_bytes > 0) else {
+fn has_states_for_tombstones(in_order: &[Arc<Segment>], at: usize) -> bool {
+    let Some(rewritten) = in_order[at].header.rewritten.filter(|rewritten| rewritten.tombstone_bytes > 0)
+    else {
         return false;
     };
     for before in in_order[..at].iter().rev() {
         if !was_cleaned_of(before, rewritten.last_revision) {
             return true;
         }
-        if before.header.first_revision <= rewritten.graves_since {
+        if before.header.first_revision <= rewritten.tombstones_since {
             break;
         }
     }
@@ -205,10 +206,10 @@ pub(crate) struct Rewrite {
     /// Records to be written at `position`.
     buffer: Vec<u8>,
     position: u64,
-    pace: Pace,
+    throttle: WriteThrottle,
     records: u32,
-    grave_bytes: u64,
-    graves_since: Option<u64>,
+    tombstone_bytes: u64,
+    tombstones_since: Option<u64>,
     marks: Marks,
     /// Keys of which the root's index knows states that are not needed and lie in the sources.
     unneeded: Vec<Bytes>,
@@ -219,7 +220,7 @@ impl Rewrite {
     /// revision of the first of them: they are superseded with it.
     pub fn begin(
         storage: &dyn Storage,
-        pace: Pace,
+        throttle: WriteThrottle,
         root: Arc<Root>,
         mut range: Range<usize>,
     ) -> io::Result<Rewrite> {
@@ -241,10 +242,10 @@ impl Rewrite {
             expected: RECORDS_START,
             buffer: Vec::new(),
             position: RECORDS_START,
-            pace,
+            throttle,
             records: 0,
-            grave_bytes: 0,
-            graves_since: None,
+            tombstone_bytes: 0,
+            tombstones_since: None,
             marks: Marks::default(),
             unneeded: Vec::new(),
             root,
@@ -254,7 +255,7 @@ impl Rewrite {
     /// Copies what is needed of the next records.
     pub fn step(&mut self) -> io::Result<Step> {
         let mut looked = 0;
-        while looked < STEP_BYTES && self.buffer.len() < self.pace.piece() {
+        while looked < STEP_BYTES && self.buffer.len() < self.throttle.piece() {
             match self.next_record()? {
                 Next::Record(found) => {
                     looked += found.bytes.len();
@@ -286,8 +287,8 @@ impl Rewrite {
                 oldest: self.root.oldest,
                 records: self.records,
                 end: self.position,
-                grave_bytes: self.grave_bytes,
-                graves_since: self.graves_since.unwrap_or(0),
+                tombstone_bytes: self.tombstone_bytes,
+                tombstones_since: self.tombstones_since.unwrap_or(0),
             }),
         };
         let segment = Segment::create(header, self.file)?;
@@ -349,19 +350,20 @@ impl Rewrite {
         let slot = self.root.tree.slot(key);
         let versions = slot.map(|slot| history::iter(&slot.newest, &slot.older));
         let needed = versions.clone().and_then(|versions| is_needed(versions, head.revision, oldest));
-        // A grave says less than the delete that the index may know: that one is gone from the index by now.
-        if needed.is_some() && !head.grave {
+        // A tombstone says less than the delete that the index may know: that one is gone from the index by now.
+        if needed.is_some() && !head.tombstone {
             record::append_copy(&mut self.buffer, &found.bytes, head, self.salt, offset);
         } else {
             if versions.is_some_and(|mut versions| versions.any(|v| v.revision == head.revision)) {
                 self.unneeded.push(Bytes::copy_from_slice(key));
             }
-            if head.kind != EventKind::Delete || !needs_grave(&self.root, &self.sources, head) {
+            if head.kind != EventKind::Delete || !needs_tombstone(&self.root, &self.sources, head) {
                 return;
             }
-            record::append_grave(&mut self.buffer, &found.bytes, head, self.salt, offset);
-            self.grave_bytes += self.position + self.buffer.len() as u64 - offset;
-            self.graves_since = Some(self.graves_since.map_or(head.created, |since| since.min(head.created)));
+            record::append_tombstone(&mut self.buffer, &found.bytes, head, self.salt, offset);
+            self.tombstone_bytes += self.position + self.buffer.len() as u64 - offset;
+            self.tombstones_since =
+                Some(self.tombstones_since.map_or(head.created, |since| since.min(head.created)));
         }
         self.records += 1;
         self.marks.pass(head.revision, offset);
@@ -371,7 +373,7 @@ impl Rewrite {
         if self.buffer.is_empty() {
             return Ok(());
         }
-        self.pace.write(&*self.file, self.position, &self.buffer)?;
+        self.throttle.write(&*self.file, self.position, &self.buffer)?;
         self.position += self.buffer.len() as u64;
         self.buffer.clear();
         Ok(())
@@ -401,8 +403,9 @@ impl Finished {
         while moves.len() < max {
             let Some(found) = walk.next() else { break };
             let key = found.head.key(&found.bytes);
-            // A grave is in no index.
-            if let Some(&from) = self.root.tree.exact(key, found.head.revision).filter(|_| !found.head.grave)
+            // A tombstone is in no index.
+            if let Some(&from) =
+                self.root.tree.exact(key, found.head.revision).filter(|_| !found.head.tombstone)
             {
                 let place = found.version(self.segment.header.number).place;
                 let to = Version { segment: self.segment.header.number, place, ..from };
@@ -424,9 +427,10 @@ mod tests {
             .map(|word| {
                 let forgotten = !word.starts_with('!');
                 let (bytes, live) = word.trim_start_matches('!').split_once(':').unwrap();
-                let (live, graves) = live.split_once('+').unwrap_or((live, "0"));
-                let [bytes, live, graves] = [bytes, live, graves].map(|number| number.parse().unwrap());
-                Candidate { bytes, live, graves, forgotten }
+                let (live, tombstones) = live.split_once('+').unwrap_or((live, "0"));
+                let [bytes, live, tombstones] =
+                    [bytes, live, tombstones].map(|number| number.parse().unwrap());
+                Candidate { bytes, live, tombstones, forgotten }
             })
             .collect()
     }
@@ -444,7 +448,7 @@ mod tests {
             ("100:10 !100:10 100:5 100:5", Some(2..4)),
             ("100:10 100:90 100:5", Some(2..3)),
             ("100:5 100:0 100:0 100:0 100:0 100:0 100:0 100:0 100:0 100:0", Some(1..9)),
-            // Graves cannot be got rid of by writing them once more.
+            // Tombstones cannot be got rid of by writing them once more.
             ("100:0+60 100:30+40", None),
             // Small ones, when there are enough of them in a row.
             ("20:20 20:20 20:20", None),

@@ -16,7 +16,7 @@
 //!     64    4  expires      seconds since 1970 from which on the key is to be deleted; 0: never
 //!     68    2  key length
 //!     70    1  stamp length in digits; 0: not stamped
-//!     71    1  kind         1 put, 2 delete, 3 grave; plus 128 when a record of the same revision follows
+//!     71    1  kind         1 put, 2 delete, 3 tombstone; plus 128 when a record of the same revision follows
 //!     72       key, attributes, value, zeros up to a multiple of 8
 //! ```
 //!
@@ -26,7 +26,7 @@
 //! bytes which merely look like a record (a value that contains one, a leftover of an earlier use of the block)
 //! are not taken for one. `synced` is what lets recovery tell a torn tail from damage.
 //!
-//! A grave is what reclaim leaves of a delete whose final state nobody can ask for any more, while an older state
+//! A tombstone is what reclaim leaves of a delete whose final state nobody can ask for any more, while an older state
 //! of the key may still stand in a segment before it.
 
 use bytes::{Buf, Bytes};
@@ -83,7 +83,7 @@ pub(crate) struct Head {
     pub expires_s: u32,
     pub kind: EventKind,
     /// A delete that was stripped of its final state.
-    pub grave: bool,
+    pub tombstone: bool,
     /// A record of the same revision follows. Of no meaning in a segment that reclaim wrote.
     pub more: bool,
     pub key_len: usize,
@@ -107,7 +107,7 @@ impl Head {
     /// limits or the record does not fit `bytes`. Cheap: a search calls it at every step.
     fn parse(bytes: &[u8]) -> Option<Head> {
         let fixed: &[u8; HEAD_BYTES] = bytes.first_chunk()?;
-        let (kind, grave) = match fixed[71] & !MORE {
+        let (kind, tombstone) = match fixed[71] & !MORE {
             1 => (EventKind::Put, false),
             2 => (EventKind::Delete, false),
             3 => (EventKind::Delete, true),
@@ -124,7 +124,7 @@ impl Head {
             time_ms: u64_at(40),
             expires_s: u32_at(64),
             kind,
-            grave,
+            tombstone,
             more: fixed[71] & MORE != 0,
             key_len: usize::from(u16::from_le_bytes([fixed[68], fixed[69]])),
             attributes_len: u32_at(52) as usize,
@@ -282,7 +282,7 @@ pub(crate) fn append_copy(out: &mut Vec<u8>, record: &[u8], head: &Head, salt: u
 }
 
 /// Appends what says that the key of `record`, a delete, was gone from its revision on, and no more.
-pub(crate) fn append_grave(out: &mut Vec<u8>, record: &[u8], head: &Head, salt: u64, offset: u64) {
+pub(crate) fn append_tombstone(out: &mut Vec<u8>, record: &[u8], head: &Head, salt: u64, offset: u64) {
     let start = out.len();
     let end = start + HEAD_BYTES + head.key_len;
     out.extend_from_slice(&record[..HEAD_BYTES + head.key_len]);
@@ -393,18 +393,18 @@ mod tests {
     }
 
     #[test]
-    fn a_grave_keeps_the_key_and_its_revisions_only() {
+    fn a_tombstone_keeps_the_key_and_its_revisions_only() {
         let bytes = encoded(&NewRecord { kind: EventKind::Delete, ..draft(1234) });
         let head = Head::read(&bytes, 7, 64).unwrap();
-        assert!(!head.grave);
+        assert!(!head.tombstone);
         let mut out = Vec::new();
-        append_grave(&mut out, &bytes, &head, 8, 128);
+        append_tombstone(&mut out, &bytes, &head, 8, 128);
         assert_eq!(out.len(), 80);
-        let grave = Head::read(&out, 8, 128).unwrap();
-        assert!(grave.grave && grave.kind == EventKind::Delete && grave.body_is_sound(&out));
-        assert_eq!((grave.revision, grave.created, grave.previous), (1234, 1, 3));
-        assert_eq!((grave.time_ms, grave.record_len()), (5, 80));
-        let record = grave.record(Bytes::from(out));
+        let tombstone = Head::read(&out, 8, 128).unwrap();
+        assert!(tombstone.tombstone && tombstone.kind == EventKind::Delete && tombstone.body_is_sound(&out));
+        assert_eq!((tombstone.revision, tombstone.created, tombstone.previous), (1234, 1, 3));
+        assert_eq!((tombstone.time_ms, tombstone.record_len()), (5, 80));
+        let record = tombstone.record(Bytes::from(out));
         assert_eq!((&record.key[..], record.attributes.len(), record.value.len()), (&b"/a/b"[..], 0, 0));
     }
 

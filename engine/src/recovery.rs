@@ -15,7 +15,7 @@
 //! Segments before the last were synced before the next was made, so all invalid bytes in them are damage. What
 //! is found and kept is made durable before anybody reads it: after a crash of the process alone it may exist in
 //! memory only. That takes more than a sync: had one failed before, the kernel takes the pages for clean, shows them
-//! to us and has nothing to write. So what no record vouches for is written again, the zeros behind it as well, and
+//! to us and has nothing to write. So what no record shows to be durable is written again, the zeros behind it as well, and
 //! the names of the files are synced like their bytes.
 //!
 //! What the disk cannot read is judged like any damage, except where the log would end with it: the store is not opened
@@ -27,6 +27,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::bloom::BloomScheme;
 use crate::chain;
 use crate::checkpoint;
 use crate::error::OpenError;
@@ -40,7 +41,6 @@ use crate::reclaim;
 use crate::record::{HEAD_BYTES, Head};
 use crate::sabotage;
 use crate::segment::{Found, Segment};
-use crate::signature::Signing;
 use crate::snapshot::Root;
 use crate::types::KEY_BYTES_MAX;
 
@@ -74,7 +74,7 @@ pub(crate) struct Used {
 pub(crate) fn recover(
     storage: &dyn Storage,
     segment_bytes: u64,
-    signing: Signing,
+    bloom_scheme: BloomScheme,
     numbering: Numbering,
 ) -> Result<Recovered, OpenError> {
     let failed = |name: &str, operation| {
@@ -100,11 +100,11 @@ pub(crate) fn recover(
     let mut checkpoints: Vec<u64> = names.iter().filter_map(|name| checkpoint::revision(name)).collect();
     checkpoints.sort_unstable();
 
-    let start = match Start::from_checkpoints(storage, &found, &checkpoints, signing) {
+    let start = match Start::from_checkpoints(storage, &found, &checkpoints, bloom_scheme) {
         Ok(start) => start,
-        Err(witnesses) => Start::from_segments(storage, &found, &witnesses, signing)?,
+        Err(witnesses) => Start::from_segments(storage, &found, &witnesses, bloom_scheme)?,
     };
-    let Start { mut segments, used, mut state, first_to_scan, numbers_given, vouched } = start;
+    let Start { mut segments, used, mut state, first_to_scan, numbers_given, known_durable } = start;
     let numbers_given = numbers_given.max(numbers.last().copied().unwrap_or(0));
     let goes_on = segments.last().is_some_and(|last| last.header.rewritten.is_none());
     let begin = |last: Option<&Arc<Segment>>, number, first_revision| {
@@ -128,7 +128,7 @@ pub(crate) fn recover(
             state.scan_rewritten(storage, segment).map_err(&read_failed)?;
             continue;
         }
-        let known = state.revision.max(vouched);
+        let known = state.revision.max(known_durable);
         let synced = if at < last { u64::MAX } else { last_synced(segment, known).map_err(&read_failed)? };
         state.scan(storage, segment, synced).map_err(&read_failed)?;
         if at == last {
@@ -208,7 +208,7 @@ struct Start {
     first_to_scan: usize,
     numbers_given: u32,
     /// Everything up to this revision was on disk once, whatever is found.
-    vouched: u64,
+    known_durable: u64,
 }
 
 /// What a checkpoint that opening cannot begin with tells all the same: everything up to its revision was on disk.
@@ -227,13 +227,13 @@ impl Start {
         storage: &dyn Storage,
         found: &[Arc<Segment>],
         witnesses: &[Witness],
-        signing: Signing,
+        bloom_scheme: BloomScheme,
     ) -> Result<Start, OpenError> {
         let missing = |number| OpenError::MissingSegment { path: storage.path(&Segment::name(number)) };
         let headers: Vec<_> = found.iter().map(|segment| segment.header).collect();
         let log = chain::from_headers(&headers).map_err(|gap| missing(gap.number))?;
         let is_ours = |witness: &&Witness| headers.iter().all(|header| header.store == witness.store);
-        let mut vouched = 0;
+        let mut known_durable = 0;
         for witness in witnesses.iter().filter(is_ours) {
             // The end of the log is the one thing that no segment tells of another.
             let reaches = |header: &Header| {
@@ -245,11 +245,11 @@ impl Start {
             if !headers.iter().any(reaches) {
                 return Err(missing(witness.last.0));
             }
-            vouched = vouched.max(witness.revision);
+            known_durable = known_durable.max(witness.revision);
         }
         let segments = log.iter().map(|&at| found[at].clone()).collect();
-        let state = Scan { signing, ..Scan::default() };
-        Ok(Start { segments, used: None, state, first_to_scan: 0, numbers_given: 0, vouched })
+        let state = Scan { bloom_scheme, ..Scan::default() };
+        Ok(Start { segments, used: None, state, first_to_scan: 0, numbers_given: 0, known_durable })
     }
 
     /// From the newest of `checkpoints` that is sound and fits the segments; without one, what can be told of them.
@@ -257,11 +257,11 @@ impl Start {
         storage: &dyn Storage,
         found: &[Arc<Segment>],
         checkpoints: &[u64],
-        signing: Signing,
+        bloom_scheme: BloomScheme,
     ) -> Result<Start, Vec<Witness>> {
         let mut witnesses = Vec::new();
         for &revision in checkpoints.iter().rev() {
-            match Start::from_checkpoint(storage, found, revision, signing) {
+            match Start::from_checkpoint(storage, found, revision, bloom_scheme) {
                 Ok(start) => return Ok(start),
                 Err(witness) => witnesses.extend(witness),
             }
@@ -277,7 +277,7 @@ impl Start {
         storage: &dyn Storage,
         found: &[Arc<Segment>],
         revision: u64,
-        signing: Signing,
+        bloom_scheme: BloomScheme,
     ) -> Result<Start, Option<Witness>> {
         let file = storage.open(&checkpoint::name(revision)).map_err(|_| None)?;
         let loading = checkpoint::load(revision, &*file).ok_or(None)?;
@@ -288,7 +288,7 @@ impl Start {
             last: (last.number, last.salt),
             last_holds: revision + u64::from(last.end == RECORDS_START),
         });
-        let start = Start::from_image(found, revision, loading, signing);
+        let start = Start::from_image(found, revision, loading, bloom_scheme);
         start.ok_or(witness.filter(|_| !sabotage::witness_ignored()))
     }
 
@@ -297,7 +297,7 @@ impl Start {
         found: &[Arc<Segment>],
         revision: u64,
         loading: checkpoint::Loading,
-        signing: Signing,
+        bloom_scheme: BloomScheme,
     ) -> Option<Start> {
         let about = loading.about.clone();
         let headers: Vec<_> = found.iter().map(|segment| segment.header).collect();
@@ -314,12 +314,12 @@ impl Start {
         }
         let oldest = oldest(&segments).max(about.oldest).min(revision);
         let bytes = loading.bytes();
-        let (mut tree, is_signed) = loading.tree(oldest, signing.kind)?;
-        if !is_signed && signing.kind != 0 {
+        let (mut tree, has_blooms) = loading.tree(oldest, bloom_scheme.kind)?;
+        if !has_blooms && bloom_scheme.kind != 0 {
             tracing::info!(
-                "the checkpoint has no signatures of this release; the attributes in the log are read"
+                "the checkpoint has no Bloom filters of this release; the attributes in the log are read"
             );
-            signing.sign_all(&mut tree, &segments);
+            bloom_scheme.make_blooms(&mut tree, &segments);
         }
         for (image, segment) in about.segments.into_iter().zip(&segments) {
             segment.advance(image.end);
@@ -327,7 +327,7 @@ impl Start {
         }
         let state = Scan {
             tree,
-            signing,
+            bloom_scheme,
             revision,
             time_ms: about.time_ms,
             lost_revisions: about.lost_revisions,
@@ -336,7 +336,7 @@ impl Start {
         };
         let used = Some(Used { revision, bytes });
         let numbers_given = about.numbers_given;
-        Some(Start { segments, used, state, first_to_scan, numbers_given, vouched: revision })
+        Some(Start { segments, used, state, first_to_scan, numbers_given, known_durable: revision })
     }
 }
 
@@ -359,7 +359,7 @@ fn remove_superseded(
 ) {
     let in_log = |number: u32| log.iter().any(|segment| segment.header.number == number);
     let superseded = found.iter().filter(|segment| !in_log(segment.header.number));
-    // What reclaim wrote may rest on what it wrote before, and leave graves out because of that: the last goes first.
+    // What reclaim wrote may rest on what it wrote before, and leave tombstones out because of that: the last goes first.
     let (rewritten, plain): (Vec<_>, Vec<_>) =
         superseded.partition(|segment| segment.header.rewritten.is_some());
     let mut numbers: Vec<u32> = rewritten.iter().map(|segment| segment.header.number).collect();
@@ -416,7 +416,7 @@ fn last_synced(segment: &Segment, known: u64) -> io::Result<u64> {
     while let Some(found) = walk.next() {
         synced = synced.max(found.head.synced);
     }
-    if sabotage::vouching_ignored() {
+    if sabotage::synced_marks_ignored() {
         return Ok(known.max(segment.header.first_revision - 1));
     }
     Ok(synced)
@@ -438,7 +438,7 @@ fn written_end(segment: &Segment) -> io::Result<u64> {
 #[derive(Default)]
 struct Scan {
     tree: Tree,
-    signing: Signing,
+    bloom_scheme: BloomScheme,
     /// The newest revision accounted for.
     revision: u64,
     /// The highest time of a record.
@@ -531,8 +531,8 @@ impl Scan {
     }
 
     fn add(&mut self, segment: &Arc<Segment>, found: &Found) {
-        let signature = self.signing.of_record(&found.head, &found.bytes);
-        self.tree.push(found.head.key(&found.bytes), found.version(segment.header.number), signature);
+        let bloom = self.bloom_scheme.of_record(&found.head, &found.bytes);
+        self.tree.push(found.head.key(&found.bytes), found.version(segment.header.number), bloom);
         segment.marks().pass(found.head.revision, found.offset);
         segment.advance(found.offset + found.bytes.len() as u64);
         self.revision = found.head.revision;

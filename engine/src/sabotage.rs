@@ -53,7 +53,7 @@ sabotages! {
     RenameBeforeSync rename_before_sync;
     /// The directory is not synced after a segment got its name.
     NoDirSync no_dir_sync;
-    /// Opening keeps records that no sync vouches for and that are torn, as if they were damaged.
+    /// Opening keeps records that no sync shows to be durable and that are torn, as if they were damaged.
     TornTailKept torn_tail_kept;
     /// What follows the end of the log is not overwritten.
     TornTailNotCleared torn_tail_not_cleared;
@@ -64,9 +64,9 @@ sabotages! {
     /// Only the first copy of a segment's header is looked at.
     SecondHeaderIgnored second_header_ignored;
     /// Opening does not look at how far later records say that the log was on disk.
-    VouchingIgnored vouching_ignored;
-    /// A checkpoint's signatures are believed although they are of another kind.
-    SignatureKindIgnored signature_kind_ignored;
+    SyncedMarksIgnored synced_marks_ignored;
+    /// A checkpoint's Bloom filters are believed although they are of another kind.
+    BloomKindIgnored bloom_kind_ignored;
     /// A checkpoint that opening cannot begin with tells nothing of the log's end.
     WitnessIgnored witness_ignored;
     /// History is forgotten in favour of states that are not on disk yet.
@@ -86,7 +86,7 @@ sabotages! {
     /// Superseded segments are removed before there is a checkpoint that does without them.
     RetiredBeforeCheckpoint retired_before_checkpoint;
     /// Nothing is left of a delete whose key has older states elsewhere in the log.
-    GraveDropped grave_dropped;
+    TombstoneDropped tombstone_dropped;
     /// What cannot be read where the log ends is taken for a torn end.
     UnreadableEndCut unreadable_end_cut;
     /// A tail passes over revisions that it cannot read.

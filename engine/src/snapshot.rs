@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::bloom::BloomQuery;
 use crate::error::ReadError;
 use crate::history::Version;
 use crate::index::{self, Cursor, Tree};
 use crate::log::Segments;
 use crate::record::{Head, Record};
 use crate::segment::Segment;
-use crate::signature::Sieve;
 use crate::types::KeyRange;
 
 /// One published state of the store.
@@ -128,32 +128,32 @@ impl Iterator for Scan {
 }
 
 impl Scan {
-    /// Of the same entries those that `sieve` lets through, and perhaps others.
-    pub fn sifted(self, sieve: Sieve) -> Sifted {
-        Sifted { scan: self, sieve }
+    /// Of the same entries those that `query` lets through, and perhaps others.
+    pub fn filtered(self, query: BloomQuery) -> Filtered {
+        Filtered { scan: self, query }
     }
 }
 
 /// Keys passed over before whoever scans hears of it: some tens of microseconds.
 const PASSED_OVER_MAX: usize = 4096;
 
-/// The entries of a range that a sieve lets through, in key order: `Some` for each of them, and `None` now and then when
+/// The entries of a range that a query lets through, in key order: `Some` for each of them, and `None` now and then when
 /// none was found for a while, so that whoever looks for few among many can give way to others.
-pub struct Sifted {
+pub struct Filtered {
     scan: Scan,
-    sieve: Sieve,
+    query: BloomQuery,
 }
 
-impl Iterator for Sifted {
+impl Iterator for Filtered {
     type Item = Option<Entry>;
 
     fn next(&mut self) -> Option<Option<Entry>> {
         let Scan { root, revision, cursor } = &mut self.scan;
         loop {
-            match cursor.next_through(*revision, &self.sieve, PASSED_OVER_MAX)? {
-                index::Sifted::PassedOver => return Some(None),
-                index::Sifted::Through(_, version) if version.is_delete() => {}
-                index::Sifted::Through(key, version) => return root.entry(key, version).map(Some),
+            match cursor.next_through(*revision, &self.query, PASSED_OVER_MAX)? {
+                index::Filtered::PassedOver => return Some(None),
+                index::Filtered::Through(_, version) if version.is_delete() => {}
+                index::Filtered::Through(key, version) => return root.entry(key, version).map(Some),
             }
         }
     }

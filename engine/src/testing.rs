@@ -23,8 +23,8 @@ pub(crate) const REWRITTEN: Header = Header {
         oldest: 250,
         records: 3,
         end: 5_000,
-        grave_bytes: 80,
-        graves_since: 90,
+        tombstone_bytes: 80,
+        tombstones_since: 90,
     }),
     ..HEADER
 };

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::signature::Signing;
+use crate::bloom::BloomScheme;
 use crate::snapshot::Entry;
 
 /// Longest key, in bytes. A name of 253 bytes in a namespace of 63 under a group and resource of 253 each fits
@@ -54,8 +54,8 @@ pub struct Options {
     /// How long what was can still be read and followed: states and events older than this are forgotten in the
     /// background. Zero keeps the present only, `Duration::MAX` everything.
     pub history_retention: Duration,
-    /// How states are signed for filtered scans ([`Scan::sifted`](crate::Scan::sifted)).
-    pub signing: Signing,
+    /// How states are signed for filtered scans ([`Scan::filtered`](crate::Scan::filtered)).
+    pub bloom_scheme: BloomScheme,
     /// Where revisions come from.
     pub role: Role,
 }
@@ -68,7 +68,7 @@ impl Options {
             segment_bytes: SEGMENT_BYTES_DEFAULT,
             durability: Durability::Sync,
             history_retention: Duration::MAX,
-            signing: Signing::default(),
+            bloom_scheme: BloomScheme::default(),
             role: Role::Leader,
         }
     }

@@ -1,9 +1,9 @@
-//! The work behind an open store, and how it ends: the sequencer, and keeper and housekeeper beside it.
+//! The work behind an open store, and how it ends: the sequencer, and keeper and maintenance beside it.
 //!
 //! ```text
 //! Engine ─ queue ─► sequencer ─ wishes ─► keeper
 //!                    ▲ │ └─ the queue is closed and empty ─► tails end, the others end, storage goes,
-//!          chores ───┘ └─ roots ─► housekeeper                "closed" is told
+//!          maintenance steps ───┘ └─ roots ─► maintenance                "closed" is told
 //! ```
 //!
 //! Each worker does its work in turns and sleeps between them. In a server each has a thread; a simulation takes
@@ -15,29 +15,29 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use crate::commit::Sequencer;
-use crate::housekeeping::{Housekeeper, Requests};
 use crate::io::Storage;
 use crate::log::Keeper;
+use crate::maintenance::{Maintenance, Requests};
 use crate::queue::Queue;
 use crate::segment::Segment;
-use crate::vitals::Vitals;
+use crate::status::StoreStatus;
 use crate::watch::Hub;
 
-/// How far the housekeeper stands back when others want the processor: its share is a third of theirs. Far less and it
+/// How far background maintenance stands back when others want the processor: its share is a third of theirs. Far less and it
 /// would fall behind those who give it work.
-const HOUSEKEEPER_NICE: i32 = 5;
+const MAINTENANCE_NICE: i32 = 5;
 
 /// What works for an open store, not yet at work.
 pub(crate) struct Workers {
     pub sequencer: Sequencer,
     pub keeper: Arc<Keeper>,
-    pub housekeeper: Housekeeper,
+    pub maintenance: Maintenance,
     pub requests: Arc<Requests>,
     pub storage: Arc<dyn Storage>,
     pub segment_bytes: u64,
     pub queue: Arc<Queue>,
     pub hub: Arc<Hub>,
-    pub vitals: Arc<Vitals>,
+    pub status: Arc<StoreStatus>,
     /// Hears `true` once nothing works any more and the storage is given free.
     pub closing: tokio::sync::watch::Sender<bool>,
 }
@@ -47,25 +47,24 @@ impl Workers {
     /// of them.
     pub fn start(self) -> io::Result<JoinHandle<()>> {
         let keeper_thread = {
-            let (keeper, storage, vitals) = (self.keeper.clone(), self.storage.clone(), self.vitals.clone());
+            let (keeper, storage, status) = (self.keeper.clone(), self.storage.clone(), self.status.clone());
             let segment_bytes = self.segment_bytes;
             let run = move || {
                 // A failure is noted, and met by the next write.
-                let sync = |segment: &Segment, revision| drop(vitals.sync(segment, revision));
+                let sync = |segment: &Segment, revision| drop(status.sync(segment, revision));
                 or_abort(|| keeper.run(&*storage, segment_bytes, sync));
             };
             std::thread::Builder::new().name("engine-keeper".into()).spawn(run)?
         };
-        let Workers { sequencer, keeper, housekeeper, requests, storage, queue, hub, closing, .. } = self;
+        let Workers { sequencer, keeper, maintenance, requests, storage, queue, hub, closing, .. } = self;
         let keeper_at_failure = keeper.clone();
-        let housekeep = move || {
+        let maintain = move || {
             // On Linux this is about the thread that calls it. Where it is refused, commits wait a little longer.
-            let _ = rustix::process::setpriority_process(None, HOUSEKEEPER_NICE);
-            or_abort(|| housekeeper.run());
+            let _ = rustix::process::setpriority_process(None, MAINTENANCE_NICE);
+            or_abort(|| maintenance.run());
         };
-        let housekeeper_thread =
-            std::thread::Builder::new().name("engine-housekeeper".into()).spawn(housekeep);
-        let housekeeper_thread = housekeeper_thread.inspect_err(|_| keeper_at_failure.stop())?;
+        let maintenance_thread = std::thread::Builder::new().name("engine-maintain".into()).spawn(maintain);
+        let maintenance_thread = maintenance_thread.inspect_err(|_| keeper_at_failure.stop())?;
         let requests_at_failure = requests.clone();
         let run = move || {
             or_abort(|| sequencer.run());
@@ -74,7 +73,7 @@ impl Workers {
             keeper.stop();
             requests.stop();
             let _ = keeper_thread.join();
-            let _ = housekeeper_thread.join();
+            let _ = maintenance_thread.join();
             // The lock goes with the storage, before anybody hears that the store is closed.
             drop(storage);
             let _ = closing.send(true);

@@ -12,7 +12,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use engine::fault::{self, Disk, Stepper};
-use engine::{Change, Engine, Expected, KeyRange, Options, Payload, Sieve, Signature, Signing, Write};
+use engine::{
+    BloomFilter, BloomQuery, BloomScheme, Change, Engine, Expected, KeyRange, Options, Payload, Write,
+};
 
 mod support;
 use support::TempDir;
@@ -69,7 +71,7 @@ fn work(engine: &Engine, stepper: &mut Stepper, revision: Option<u64>) {
     }
     assert!(fault::now(engine.checkpoint()).is_none());
     for _ in 0..200 {
-        while stepper.housekeep() {}
+        while stepper.maintain() {}
         stepper.commit();
     }
 }
@@ -171,17 +173,18 @@ async fn a_store_of_format_version_1_opens_and_every_value_is_read() {
 }
 
 /// Signs by the length of the attributes, which is 0, 3, 4 or 5 in the fixture.
-const SIGNING: Signing = Signing { kind: 7, sign: |attributes| Signature::from_bits(1 << attributes.len()) };
+const SIGNING: BloomScheme =
+    BloomScheme { kind: 7, filter: |attributes| BloomFilter::from_bits(1 << attributes.len()) };
 
 #[tokio::test]
-async fn a_checkpoint_without_signatures_is_opened_and_the_next_one_has_them_behind_its_keys() {
+async fn a_checkpoint_without_blooms_is_opened_and_the_next_one_has_them_behind_its_keys() {
     let temp = TempDir::new();
     unpack(&temp, &read().0);
-    let open = |signing| Engine::open(Options { signing, ..Options::new(temp.path()) }).unwrap();
+    let open = |bloom_scheme| Engine::open(Options { bloom_scheme, ..Options::new(temp.path()) }).unwrap();
     let with_four = |engine: &Engine| {
-        let mut sieve = Sieve::default();
-        sieve.require(vec![Signature::from_bits(1 << 4)]);
-        let found = engine.snapshot().range(KeyRange::all()).sifted(sieve);
+        let mut query = BloomQuery::default();
+        query.require(vec![BloomFilter::from_bits(1 << 4)]);
+        let found = engine.snapshot().range(KeyRange::all()).filtered(query);
         found.flatten().map(|entry| entry.attributes().unwrap().len()).collect::<Vec<_>>()
     };
     let engine = open(SIGNING);
@@ -204,13 +207,13 @@ async fn a_checkpoint_without_signatures_is_opened_and_the_next_one_has_them_beh
     let u64_at = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()) as usize;
     let (kind, keys_end, end) = (u32_at(92), u64_at(80), u64_at(96));
     assert_eq!((kind, u32_at(keys_end + 4) as usize), (7, end - keys_end - 8), "one block");
-    let signatures = bytes[keys_end + 8..end].chunks_exact(16);
-    let lens = signatures.map(|bytes| u128::from_le_bytes(bytes.try_into().unwrap()).checked_ilog2());
+    let blooms = bytes[keys_end + 8..end].chunks_exact(16);
+    let lens = blooms.map(|bytes| u128::from_le_bytes(bytes.try_into().unwrap()).checked_ilog2());
     let lens: Vec<_> = lens.flatten().map(|len| len as usize).collect();
     assert_eq!(lens, keys, "of those that are not deleted, in their order");
 
-    // Who does not know of signatures leaves them out; who does makes them again.
-    open(Signing::default()).close().await;
+    // Who does not know of Bloom filters leaves them out; who does makes them again.
+    open(BloomScheme::default()).close().await;
     let engine = open(SIGNING);
     assert_eq!(with_four(&engine), found);
     engine.close().await;
@@ -221,7 +224,7 @@ fn what_is_written_today_is_of_the_kind_that_the_fixture_is() {
     if std::env::var_os("REWRITE_FIXTURES").is_some() {
         rewrite();
     }
-    // Magic and format version; which bytes follow is also a question of when upkeep does what.
+    // Magic and format version; which bytes follow is also a question of when maintenance does what.
     let kind = |bytes: &[u8]| bytes[..12].to_vec();
     let today: BTreeSet<Vec<u8>> = make().values().map(|bytes| kind(bytes)).collect();
     let then = read().0.into_keys().map(|name| kind(&std::fs::read(fixture().join(name)).unwrap()));

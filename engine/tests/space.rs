@@ -3,7 +3,7 @@
 //!
 //! The hour is a simulated one, at a scale of 1 : 512. A segment has 128 KiB instead of 64 MiB; 8 KiB are written in a
 //! second instead of 4 MiB; a mebibyte is live and two and a half are retained instead of 500 and 1 300. Time is not
-//! scaled: history is kept for 5 minutes of 60. The housekeeper takes eight turns in a second, with which it writes a
+//! scaled: history is kept for 5 minutes of 60. Background maintenance takes eight turns in a second, with which it writes a
 //! segment or two anew: 32 MiB in a second at full scale, twice, is what it allows itself.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -79,7 +79,7 @@ impl Simulated {
     fn pass(&mut self) {
         while self.stepper.keep() {}
         for _ in 0..TURNS_PER_SECOND {
-            if !self.stepper.housekeep() {
+            if !self.stepper.maintain() {
                 self.stepper.commit();
             }
         }
@@ -138,7 +138,7 @@ fn comings_and_goings(store: &mut Simulated) {
     }
 }
 
-/// The same with values so small that a grave is as large as what it is about.
+/// The same with values so small that a tombstone is as large as what it is about.
 fn small_comings_and_goings(store: &mut Simulated) {
     for _ in 0..20 {
         let key = format!("/{}/{}", store.second % 7, store.random.next());

@@ -64,7 +64,7 @@ pub fn engine_model(data: &[u8]) {
                     oldest_allowed = oldest_allowed.max(revision);
                 }
                 for _ in 0..4 * input.below(16) {
-                    if !stepper.housekeep() {
+                    if !stepper.maintain() {
                         stepper.commit();
                     }
                 }

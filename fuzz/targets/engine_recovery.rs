@@ -177,7 +177,7 @@ pub(super) fn looked_after() -> &'static Files {
         let _ = fault::now(engine.compact(engine.revision() - 20));
         for _ in 0..2 {
             for _ in 0..10_000 {
-                if !stepper.housekeep() {
+                if !stepper.maintain() {
                     stepper.commit();
                     disk.pass(Duration::from_millis(10));
                 }

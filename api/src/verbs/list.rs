@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use engine::{KeyRange, Sifted, Snapshot, SnapshotError};
+use engine::{Filtered, KeyRange, Snapshot, SnapshotError};
 use futures_util::Stream;
 use http::StatusCode;
 
@@ -209,8 +209,8 @@ impl Page {
     }
 
     /// The entries of the range that may be selected, in key order; `None` among them: it may be time to give way.
-    pub fn scan(&self) -> Sifted {
-        self.snapshot.range(self.range.clone()).sifted(signature::sieve(&self.selection))
+    pub fn scan(&self) -> Filtered {
+        self.snapshot.range(self.range.clone()).filtered(signature::sieve(&self.selection))
     }
 }
 
@@ -266,7 +266,7 @@ const EXPIRED_TOKEN: &str = "The provided continue parameter is too old to displ
 pub struct ListStream {
     renderer: Renderer,
     /// `None` once the tail was written.
-    scan: Option<Sifted>,
+    scan: Option<Filtered>,
     selection: Selection,
     left: u64,
     buffer: Vec<u8>,

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use engine::{Event, EventKind, Record, Sifted, Tail, TailError};
+use engine::{Event, EventKind, Filtered, Record, Tail, TailError};
 use futures_util::Stream;
 use http::HeaderValue;
 use http::header::CONTENT_TYPE;
@@ -87,7 +87,7 @@ pub async fn watch(call: &mut Call<'_>) -> Result<Response, Status> {
             None
         }
     };
-    let scan = initial.then(|| snapshot.prefix(&prefix).sifted(signature::sieve(&options.selection)));
+    let scan = initial.then(|| snapshot.prefix(&prefix).filtered(signature::sieve(&options.selection)));
     let duration = duration(options.timeout_seconds, call.api.limits.min_request_timeout);
     let schedule = Schedule::new(Instant::now(), duration, options.allow_bookmarks);
     let shutdown = call.api.lifecycle.shutdown();
@@ -165,7 +165,7 @@ struct State {
     renderer: Renderer,
     selection: Selection,
     /// Synthetic initial events still to be sent.
-    scan: Option<Sifted>,
+    scan: Option<Filtered>,
     /// `None` when the start could not be served.
     tail: Option<Tail>,
     /// Changes taken from the tail that are still to be sent.

@@ -80,7 +80,7 @@ fn kind(record: &LogRecord) -> &'static str {
     match record.kind() {
         RecordKind::Put => "put",
         RecordKind::Delete => "delete",
-        RecordKind::Grave => "tombstone",
+        RecordKind::Tombstone => "tombstone",
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::Disk;
 use crate::Engine;
 use crate::error::{ApplyError, CommitError, OpenError};
-use crate::housekeeping::Turn;
+use crate::maintenance::Turn;
 use crate::segment::Segment;
 use crate::types::{Applied, Committed, Options, Write};
 use crate::workers::Workers;
@@ -80,7 +80,7 @@ impl Stepper {
         if let Some(outcome) = now(outcome.as_mut()) {
             return outcome;
         }
-        // Chores have their turn first.
+        // Maintenance steps have their turn first.
         for _ in 0..100 {
             self.commit();
             if let Some(outcome) = now(outcome.as_mut()) {
@@ -92,20 +92,20 @@ impl Stepper {
 
     /// The keeper does one of the things wished of it; false when nothing is.
     pub fn keep(&mut self) -> bool {
-        let vitals = &self.0.vitals;
-        let sync = |segment: &Segment, revision| drop(vitals.sync(segment, revision));
+        let status = &self.0.status;
+        let sync = |segment: &Segment, revision| drop(status.sync(segment, revision));
         self.0.keeper.turn(&*self.0.storage, self.0.segment_bytes, &sync)
     }
 
-    /// The housekeeper does one piece of work; false when there is nothing to do, or a chore that the sequencer has to
+    /// Background maintenance does one piece of work; false when there is nothing to do, or a maintenance step that the sequencer has to
     /// do first.
-    pub fn housekeep(&mut self) -> bool {
-        self.0.housekeeper.turn() == Turn::Worked
+    pub fn maintain(&mut self) -> bool {
+        self.0.maintenance.turn() == Turn::Worked
     }
 
-    /// From now on the housekeeper works as where many write at once: it does not wait for its chores.
+    /// From now on background maintenance works as where many write at once: it does not wait for its maintenance steps.
     pub fn press(&mut self) {
-        self.0.housekeeper.press();
+        self.0.maintenance.press();
     }
 
     /// From now on batches of more than so many bytes are in the file in part while they grow.

@@ -80,8 +80,8 @@ impl Builder {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bloom::BloomFilter;
     use crate::history::{Place, Version};
-    use crate::signature::Signature;
 
     #[test]
     fn a_built_tree_is_like_one_that_grew() {
@@ -92,23 +92,23 @@ mod tests {
                 let place = Place::new(8 * n, 80, n % 5 == 0);
                 let version = Version { revision: n + 1, created: 1, segment: 1, expires_s: 0, place };
                 let key = format!("/key/{n:08}");
-                let signature = Signature::from_bits(n.into());
-                builder.push(key.as_bytes(), Slot { newest: version, older: None, signature });
-                grown.push(key.as_bytes(), version, signature);
+                let bloom = BloomFilter::from_bits(n.into());
+                builder.push(key.as_bytes(), Slot { newest: version, older: None, bloom });
+                grown.push(key.as_bytes(), version, bloom);
             }
             let built = builder.finish();
             assert_eq!((built.live(), built.size()), (grown.live(), grown.size()));
             let walk = |tree: &Tree| {
                 let mut cursor = tree.cursor(b"");
                 std::iter::from_fn(move || cursor.next_slot())
-                    .map(|(key, slot)| (key, slot.newest, slot.signature))
+                    .map(|(key, slot)| (key, slot.newest, slot.bloom))
                     .collect::<Vec<_>>()
             };
             assert_eq!(walk(&built), walk(&grown), "{keys} keys");
             let mut signed = grown.clone();
-            signed.sign(&mut (0..keys).map(|n| Signature::from_bits((2 * n).into())));
-            let resigned = walk(&signed).into_iter().map(|(_, _, signature)| signature.bits() / 2);
-            assert!(resigned.eq(walk(&grown).into_iter().map(|(_, _, signature)| signature.bits())));
+            signed.set_blooms(&mut (0..keys).map(|n| BloomFilter::from_bits((2 * n).into())));
+            let resigned = walk(&signed).into_iter().map(|(_, _, bloom)| bloom.bits() / 2);
+            assert!(resigned.eq(walk(&grown).into_iter().map(|(_, _, bloom)| bloom.bits())));
             for n in (0..keys + 3).step_by(97) {
                 let key = format!("/key/{n:08}");
                 assert_eq!(built.newest(key.as_bytes()), grown.newest(key.as_bytes()));

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::Tree;
 use super::node::{Branch, Child, NODE_LEN_MAX, Node, Slot};
+use crate::bloom::BloomFilter;
 use crate::history::{self, Version};
-use crate::signature::Signature;
 
 /// A node that was split: the shortest key not smaller than any to its left, and the new right half.
 struct Split {
@@ -23,10 +23,10 @@ struct Edited {
 }
 
 impl Tree {
-    /// Makes `version`, signed so, the newest of `key` and returns the one that was. Versions of a key come in ascending
+    /// Makes `version`, with that Bloom filter, the newest of `key` and returns the one that was. Versions of a key come in ascending
     /// order of revision. Nodes that other trees share are copied, all others are changed in place.
-    pub fn push(&mut self, key: &[u8], version: Version, signature: Signature) -> Option<Version> {
-        let edited = push(&mut self.root, key, version, signature);
+    pub fn push(&mut self, key: &[u8], version: Version, bloom: BloomFilter) -> Option<Version> {
+        let edited = push(&mut self.root, key, version, bloom);
         self.live = self.live.wrapping_add_signed(edited.live);
         self.size.versions += 1;
         if edited.previous.is_none() {
@@ -40,28 +40,28 @@ impl Tree {
         edited.previous
     }
 
-    /// Gives each key, in ascending order, the next of `signatures`.
-    pub fn sign(&mut self, signatures: &mut dyn Iterator<Item = Signature>) {
-        sign(&mut self.root, signatures);
+    /// Gives each key, in ascending order, the next of `blooms`.
+    pub fn set_blooms(&mut self, blooms: &mut dyn Iterator<Item = BloomFilter>) {
+        set_blooms(&mut self.root, blooms);
     }
 }
 
-fn sign(node: &mut Arc<Node>, signatures: &mut dyn Iterator<Item = Signature>) {
+fn set_blooms(node: &mut Arc<Node>, blooms: &mut dyn Iterator<Item = BloomFilter>) {
     match Arc::make_mut(node) {
         Node::Leaf(leaf) => {
-            for (slot, signature) in leaf.slots_mut().iter_mut().zip(signatures) {
-                slot.signature = signature;
+            for (slot, bloom) in leaf.slots_mut().iter_mut().zip(blooms) {
+                slot.bloom = bloom;
             }
         }
         Node::Branch(branch) => {
             for at in 0..branch.children().len() {
-                sign(&mut branch.child_mut(at).node, signatures);
+                set_blooms(&mut branch.child_mut(at).node, blooms);
             }
         }
     }
 }
 
-fn push(node: &mut Arc<Node>, key: &[u8], version: Version, signature: Signature) -> Edited {
+fn push(node: &mut Arc<Node>, key: &[u8], version: Version, bloom: BloomFilter) -> Edited {
     // In place when only this tree has the node, else on a copy.
     match Arc::make_mut(node) {
         Node::Leaf(leaf) => {
@@ -69,14 +69,14 @@ fn push(node: &mut Arc<Node>, key: &[u8], version: Version, signature: Signature
                 Ok(at) => {
                     let slot = &mut leaf.slots_mut()[at];
                     let previous = std::mem::replace(&mut slot.newest, version);
-                    slot.signature = signature;
+                    slot.bloom = bloom;
                     history::push(&mut slot.older, previous);
                     let live = i64::from(!version.is_delete()) - i64::from(!previous.is_delete());
                     return Edited { previous: Some(previous), live, split: None };
                 }
                 Err(at) => at,
             };
-            leaf.insert(at, key, Slot { newest: version, older: None, signature });
+            leaf.insert(at, key, Slot { newest: version, older: None, bloom });
             let split = (leaf.slots().len() > NODE_LEN_MAX).then(|| {
                 // Keys often come in ascending order; a full leaf with one key to the right then fills the
                 // pages where an even split would leave them half empty.
@@ -90,7 +90,7 @@ fn push(node: &mut Arc<Node>, key: &[u8], version: Version, signature: Signature
         Node::Branch(branch) => {
             let at = branch.child_for(key);
             let child = branch.child_mut(at);
-            let mut edited = push(&mut child.node, key, version, signature);
+            let mut edited = push(&mut child.node, key, version, bloom);
             child.live = child.live.wrapping_add_signed(edited.live);
             if let Some(split) = edited.split.take() {
                 child.live -= split.right.live;

@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 pub(crate) use build::Builder;
 pub(crate) use node::{Node, Slot};
-pub(crate) use range::{Cursor, Sifted};
+pub(crate) use range::{Cursor, Filtered};
 
 use crate::history::{self, Version};
 

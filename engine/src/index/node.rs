@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::bloom::BloomFilter;
 use crate::history::{Older, Version};
-use crate::signature::Signature;
 
 /// Most keys of a leaf, and most children of a branch. Copying a full leaf of typical keys is a copy of 7 KiB,
 /// and a million keys are three levels.
@@ -134,7 +134,7 @@ pub(crate) struct Slot {
     pub newest: Version,
     pub older: Option<Arc<Older>>,
     /// Of the newest version.
-    pub signature: Signature,
+    pub bloom: BloomFilter,
 }
 
 /// Keys with their slots.

@@ -39,11 +39,11 @@ impl Tree {
         }
         history::iter(&slot.newest, &slot.older).skip(kept).for_each(freed);
         let left: Vec<_> = history::iter(&slot.newest, &slot.older).take(kept).copied().collect();
-        let signature = slot.signature;
+        let bloom = slot.bloom;
         self.size.versions -= (all - kept) as u64;
         match history::from_newest_first(&left) {
             Some((newest, older)) => {
-                replace(&mut self.root, key, &Slot { newest, older, signature });
+                replace(&mut self.root, key, &Slot { newest, older, bloom });
             }
             None => {
                 // Only a delete can be all that is known of a key and yet not be needed: nothing live goes.
@@ -65,7 +65,7 @@ impl Tree {
             left.clear();
             left.extend(history::iter(&slot.newest, &slot.older).take(kept));
             if let Some((newest, older)) = history::from_newest_first(&left) {
-                builder.push(&key, Slot { newest, older, signature: slot.signature });
+                builder.push(&key, Slot { newest, older, bloom: slot.bloom });
             }
         }
         builder.finish()
@@ -84,9 +84,9 @@ impl Tree {
         let mut versions: Vec<_> = history::iter(&slot.newest, &slot.older).copied().collect();
         let Some(version) = versions.iter_mut().find(|version| *version == from) else { return false };
         *version = to;
-        let signature = slot.signature;
+        let bloom = slot.bloom;
         if let Some((newest, older)) = history::from_newest_first(&versions) {
-            replace(&mut self.root, key, &Slot { newest, older, signature });
+            replace(&mut self.root, key, &Slot { newest, older, bloom });
         }
         true
     }
@@ -152,8 +152,8 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+    use crate::bloom::BloomFilter;
     use crate::history::Place;
-    use crate::signature::Signature;
     use crate::testing::Random;
 
     fn version(revision: u64, deleted: bool) -> Version {
@@ -163,7 +163,7 @@ mod tests {
 
     /// Signs each version by its revision.
     fn push(tree: &mut Tree, key: &[u8], version: Version) {
-        tree.push(key, version, Signature::from_bits(version.revision.into()));
+        tree.push(key, version, BloomFilter::from_bits(version.revision.into()));
     }
 
     type Model = BTreeMap<Vec<u8>, Vec<Version>>;
@@ -173,7 +173,7 @@ mod tests {
         let mut cursor = tree.cursor(b"");
         let mut content = Model::new();
         while let Some((key, slot)) = cursor.next_slot() {
-            assert_eq!(slot.signature.bits(), u128::from(slot.newest.revision));
+            assert_eq!(slot.bloom.bits(), u128::from(slot.newest.revision));
             let mut versions: Vec<_> = history::iter(&slot.newest, &slot.older).copied().collect();
             versions.reverse();
             content.insert(key.to_vec(), versions);
@@ -278,7 +278,7 @@ mod tests {
             assert!(!tree.relocate(b"k", &version(revision, false), to), "it is not there any more");
             assert_eq!(tree.exact(b"k", revision), Some(&to));
             assert_eq!(before.exact(b"k", revision), Some(&version(revision, false)));
-            assert_eq!(tree.slot(b"k").map(|slot| slot.signature.bits()), Some(40));
+            assert_eq!(tree.slot(b"k").map(|slot| slot.bloom.bits()), Some(40));
         }
         assert_eq!(tree.exact(b"k", 38), Some(&version(38, false)));
         assert!(!tree.relocate(b"other", &version(1, false), version(1, false)));

@@ -9,8 +9,8 @@ use bytes::Bytes;
 
 use super::Tree;
 use super::node::{Leaf, Node, Slot};
+use crate::bloom::BloomQuery;
 use crate::history::{self, Version};
-use crate::signature::Sieve;
 
 /// A walk in key order. It holds on to the nodes on its path only.
 pub(crate) struct Cursor {
@@ -30,9 +30,9 @@ struct LeafAt {
     stop: usize,
 }
 
-/// What a walk through a sieve came to.
+/// What a walk through a query came to.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) enum Sifted {
+pub(crate) enum Filtered {
     /// A key with its version, which may be a delete.
     Through(Bytes, Version),
     /// As many keys as may be passed over in one go.
@@ -45,19 +45,19 @@ impl Cursor {
         self.next_that(|slot| history::at(&slot.newest, &slot.older, revision).copied())
     }
 
-    /// The next key that `sieve` lets through; of others it passes over at most `most`.
-    pub fn next_through(&mut self, revision: u64, sieve: &Sieve, most: usize) -> Option<Sifted> {
+    /// The next key that `query` lets through; of others it passes over at most `most`.
+    pub fn next_through(&mut self, revision: u64, query: &BloomQuery, most: usize) -> Option<Filtered> {
         let mut left = most;
         let found = self.next_that(|slot| {
             // What is signed is the newest version.
-            if slot.newest.revision > revision || sieve.lets_through(slot.signature) {
+            if slot.newest.revision > revision || query.lets_through(slot.bloom) {
                 return history::at(&slot.newest, &slot.older, revision).map(|&version| Some(version));
             }
             left = left.saturating_sub(1);
             (left == 0).then_some(None)
         });
         let (key, version) = found?;
-        Some(version.map_or(Sifted::PassedOver, |version| Sifted::Through(key, version)))
+        Some(version.map_or(Filtered::PassedOver, |version| Filtered::Through(key, version)))
     }
 
     /// The next key and all its versions.
@@ -165,8 +165,8 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+    use crate::bloom::BloomFilter;
     use crate::history::Place;
-    use crate::signature::Signature;
     use crate::testing::Random;
 
     fn version(revision: u64, deleted: bool) -> Version {
@@ -174,8 +174,8 @@ mod tests {
         Version { revision, created: 1, segment: 0, expires_s: 0, place }
     }
 
-    fn signature(revision: u64) -> Signature {
-        Signature::from_bits(1 << (revision % 8))
+    fn bloom(revision: u64) -> BloomFilter {
+        BloomFilter::from_bits(1 << (revision % 8))
     }
 
     /// Keys of several lengths with long common prefixes, some a prefix of another.
@@ -202,18 +202,18 @@ mod tests {
         std::iter::from_fn(|| cursor.next(at)).map(|(k, v)| (k.to_vec(), v.revision, v.is_delete())).collect()
     }
 
-    /// A walk through a sieve finds all of `expected` that it must, nothing else, and pauses.
+    /// A walk through a query finds all of `expected` that it must, nothing else, and pauses.
     fn sift(tree: &Tree, start: &[u8], end: &[u8], at: u64, expected: &[(Vec<u8>, u64, bool)]) {
-        let mut sieve = Sieve::default();
-        sieve.require(vec![Signature::from_bits(1 << (at % 8)), Signature::from_bits(1)]);
-        let must = expected.iter().filter(|(_, revision, _)| sieve.lets_through(signature(*revision)));
+        let mut query = BloomQuery::default();
+        query.require(vec![BloomFilter::from_bits(1 << (at % 8)), BloomFilter::from_bits(1)]);
+        let must = expected.iter().filter(|(_, revision, _)| query.lets_through(bloom(*revision)));
         let mut must = must.peekable();
         let mut cursor = tree.range(start, Some(Bytes::copy_from_slice(end)));
         let (mut passed, mut last) = (0, None);
-        while let Some(sifted) = cursor.next_through(at, &sieve, 7) {
-            match sifted {
-                Sifted::PassedOver => passed += 7,
-                Sifted::Through(key, version) => {
+        while let Some(filtered) = cursor.next_through(at, &query, 7) {
+            match filtered {
+                Filtered::PassedOver => passed += 7,
+                Filtered::Through(key, version) => {
                     assert!(last < Some(key.clone()));
                     must.next_if(|(k, r, _)| *k == key[..] && *r == version.revision);
                     let found = expected.binary_search_by(|(k, ..)| k[..].cmp(&key));
@@ -238,7 +238,7 @@ mod tests {
                 // The last round inserts in ascending order, which splits differently.
                 let key = if seed == 3 { revision.to_be_bytes().to_vec() } else { key(random.below(keys)) };
                 let deleted = random.below(4) == 0;
-                let previous = tree.push(&key, version(revision, deleted), signature(revision));
+                let previous = tree.push(&key, version(revision, deleted), bloom(revision));
                 let previous = previous.map(|v| v.revision);
                 let versions = model.entry(key).or_default();
                 assert_eq!(previous, versions.last().map(|v| v.0));

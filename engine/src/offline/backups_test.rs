@@ -434,7 +434,7 @@ async fn the_last_write_before_a_store_went_idle_is_known_to_be_on_disk() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn under_full_load_and_upkeep_each_backup_is_exactly_the_state_at_its_revision() {
+async fn under_full_load_and_maintenance_each_backup_is_exactly_the_state_at_its_revision() {
     /// Writers, each with keys of its own.
     const WRITERS: u64 = 64;
     let temp = TempDir::new();

@@ -1,4 +1,4 @@
-//! Whether a checkpoint says what the log says. What its signatures mean is not known here; they are there or damaged.
+//! Whether a checkpoint says what the log says. What its Bloom filters mean is not known here; they are there or damaged.
 
 use crate::chain;
 use crate::checkpoint;
@@ -29,7 +29,7 @@ pub(super) fn check(
     if chain::from_checkpoint(&headers, about.store, &about.segments, about.numbers_given).is_none() {
         return tell(&whole(Problem::Index));
     }
-    if !loading.signatures_are_sound() {
+    if !loading.blooms_are_sound() {
         return tell(&whole(Problem::Checkpoint));
     }
     let is_lost = |revision: u64| lost.iter().any(|range| (range.0..=range.1).contains(&revision));
@@ -78,7 +78,7 @@ pub(super) fn check(
 }
 
 /// Whether the header of a checkpoint is sound and of that revision.
-pub(super) fn vouches_for(revision: u64, file: &ReadFile) -> bool {
+pub(super) fn proves_durable(revision: u64, file: &ReadFile) -> bool {
     let header = file.read(0, checkpoint::HEADER_BYTES);
     header.is_ok_and(|header| {
         crc32fast::hash(&header[..124]) == u32_at(&header, 124) && u64_at(&header, 32) == revision

@@ -244,7 +244,7 @@ pub struct Store {
     /// Images of the index: revision and file.
     checkpoints: Vec<(u64, ReadFile)>,
     /// The highest revision of a checkpoint whose header is sound: the log was synced up to it first.
-    vouched: u64,
+    known_durable: u64,
     /// What is wrong with files as wholes.
     damage: Vec<Damage>,
     oldest: u64,
@@ -315,15 +315,15 @@ impl Store {
         let oldest = rewritten.chain(log.iter().map(|segment| segment.note().oldest)).max().unwrap_or(0);
         checkpoints.sort_unstable_by_key(|(revision, _)| *revision);
         let sound =
-            checkpoints.iter().rev().find(|(revision, file)| checkpoints::vouches_for(*revision, file));
-        let vouched = sound.map_or(0, |(revision, _)| *revision);
+            checkpoints.iter().rev().find(|(revision, file)| checkpoints::proves_durable(*revision, file));
+        let known_durable = sound.map_or(0, |(revision, _)| *revision);
         Ok(Some(Store {
             dir: dir.to_owned(),
             in_use,
             segments: log,
             superseded,
             checkpoints,
-            vouched,
+            known_durable,
             damage,
             oldest,
         }))
@@ -356,7 +356,7 @@ impl Store {
 
     /// The highest revision known to be on disk: the last segment says so, looked at anew, or a checkpoint does.
     fn synced(&self) -> u64 {
-        self.segments.last().map_or(0, records::said_synced).max(self.vouched)
+        self.segments.last().map_or(0, records::said_synced).max(self.known_durable)
     }
 
     /// The files of the log in order, then the superseded ones.

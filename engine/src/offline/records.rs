@@ -50,7 +50,7 @@ pub enum RecordKind {
     /// The key is gone; the record carries its final state.
     Delete,
     /// The key is gone; the final state was reclaimed.
-    Grave,
+    Tombstone,
 }
 
 /// A record where it stands.
@@ -96,10 +96,10 @@ impl LogRecord {
 
     /// What it did.
     pub fn kind(&self) -> RecordKind {
-        match (self.head.kind, self.head.grave) {
+        match (self.head.kind, self.head.tombstone) {
             (EventKind::Put, _) => RecordKind::Put,
             (EventKind::Delete, false) => RecordKind::Delete,
-            (EventKind::Delete, true) => RecordKind::Grave,
+            (EventKind::Delete, true) => RecordKind::Tombstone,
         }
     }
 

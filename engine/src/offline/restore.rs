@@ -149,7 +149,7 @@ fn states(
                             segment: record.into_segment(),
                         },
                     ),
-                    RecordKind::Delete | RecordKind::Grave => states.remove(&key),
+                    RecordKind::Delete | RecordKind::Tombstone => states.remove(&key),
                 };
                 on_progress(records.bytes_done());
             }
@@ -227,8 +227,8 @@ fn write(
             oldest: revision,
             records: count as u32,
             end,
-            grave_bytes: 0,
-            graves_since: 0,
+            tombstone_bytes: 0,
+            tombstones_since: 0,
         };
         let header = Header {
             number,

@@ -164,7 +164,7 @@ impl Survey {
             stored_len: record.stored_len() as u32,
             deleted: record.kind() != RecordKind::Put,
         };
-        if record.kind() == RecordKind::Grave {
+        if record.kind() == RecordKind::Tombstone {
             // It only says that the key is gone.
             self.dead_bytes += len;
             if let Some(before) = self.keys.remove(&record.key()[..]) {

@@ -112,7 +112,7 @@ pub fn check_copy(files: &Files, history: &History, random: &mut Random) -> Chec
         _ => opened(&disk)?,
     };
     let checked = check_served(&engine, history, at_most, random);
-    checked.and_then(|()| check_upkeep(&disk, engine, stepper)).map_err(|violation| {
+    checked.and_then(|()| check_maintenance(&disk, engine, stepper)).map_err(|violation| {
         let what = format!("{}; at most {at_most} were hit in {name}", violation.what);
         Violation { what, ..violation }
     })
@@ -167,7 +167,7 @@ fn states(engine: &Engine) -> BTreeMap<Bytes, (u64, Option<Bytes>)> {
 }
 
 /// Whatever the store does by itself makes nothing worse: what could be read still can, opened again as well.
-fn check_upkeep(disk: &Disk, engine: Engine, mut stepper: Stepper) -> Checked {
+fn check_maintenance(disk: &Disk, engine: Engine, mut stepper: Stepper) -> Checked {
     let before = states(&engine);
     let unchanged = |engine: &Engine, when: &str| {
         let after = states(engine);
@@ -180,16 +180,16 @@ fn check_upkeep(disk: &Disk, engine: Engine, mut stepper: Stepper) -> Checked {
     // No time passes, so that nothing expires.
     let mut idle = 0;
     while idle < 10 {
-        if !stepper.housekeep() {
+        if !stepper.maintain() {
             stepper.commit();
             idle += 1;
         }
     }
-    unchanged(&engine, "after upkeep")?;
+    unchanged(&engine, "after maintenance")?;
     drop((engine, stepper));
     disk.restart();
     let (engine, _stepper) = opened(disk)?;
-    unchanged(&engine, "after upkeep and opening")
+    unchanged(&engine, "after maintenance and opening")
 }
 
 /// What is served is what was written, but for at most `at_most` revisions: those are reported, or their keys show
@@ -445,7 +445,7 @@ fn a_record_in_a_value_is_no_record_and_a_hole_is_told() {
     hole_in_the_log(0).unwrap();
 }
 
-/// A store of two writes whose machine stopped behind the second, all on disk, and nobody vouches for it. The first fills
+/// A store of two writes whose machine stopped behind the second, all on disk, and nobody shows to be durable it. The first fills
 /// a page.
 fn stopped_behind_its_last_write() -> (Disk, u64) {
     let disk = Disk::new(21);
@@ -584,10 +584,10 @@ fn damage_to_the_last_write_of_a_store_that_has_gone_idle_is_no_torn_end() {
         let (engine, mut stepper) = fault::open(&disk, &options()).unwrap();
         write(&engine, &mut stepper, "/one", b"one".to_vec());
         write(&engine, &mut stepper, "/two", b"two".to_vec());
-        while stepper.housekeep() {}
+        while stepper.maintain() {}
         if idle {
             disk.pass(Duration::from_secs(2));
-            while stepper.housekeep() {}
+            while stepper.maintain() {}
         }
         drop((engine, stepper));
         disk.lose_power();

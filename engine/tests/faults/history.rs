@@ -8,8 +8,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use engine::fault::now;
 use engine::{
-    Change, Engine, Entry, Event, EventKind, Expected, KeyRange, Payload, Sieve, Signature, Signing,
-    Snapshot, Tail, TailError,
+    BloomFilter, BloomQuery, BloomScheme, Change, Engine, Entry, Event, EventKind, Expected, KeyRange,
+    Payload, Snapshot, Tail, TailError,
 };
 
 /// What a store promises.
@@ -27,8 +27,8 @@ pub enum Guarantee {
     Resumable,
     /// Opening begins with the newest checkpoint.
     QuickOpen,
-    /// A sieve holds back nothing that is asked for, and most of what is not.
-    Sifted,
+    /// A query holds back nothing that is asked for, and most of what is not.
+    Filtered,
     /// Nothing is there that nobody asked for, that was refused, or that was gone already.
     NoGhost,
 }
@@ -307,20 +307,25 @@ impl History {
         check(Guarantee::ExactVersion, counted == count, || format!("{counted} keys at {at}, not {count}"))
     }
 
-    /// A sieve made for the newest state lets that through, and what is signed like it; where all is signed, nothing else.
-    pub fn check_sifted(&self, snapshot: &Snapshot, signing: Signing, all_signed: bool) -> Checked {
+    /// A query made for the newest state lets that through, and what is signed like it; where all is signed, nothing else.
+    pub fn check_filtered(
+        &self,
+        snapshot: &Snapshot,
+        bloom_scheme: BloomScheme,
+        all_have_blooms: bool,
+    ) -> Checked {
         let at = snapshot.revision();
-        let sign = |happened: &Happened| (signing.sign)(&happened.content.attributes);
-        let Some(wanted) = self.get(at).map(sign) else { return Ok(()) };
-        let mut sieve = Sieve::default();
-        sieve.require(vec![wanted]);
-        let found: Vec<_> = snapshot.range(KeyRange::all()).sifted(sieve).flatten().collect();
+        let filter = |happened: &Happened| (bloom_scheme.filter)(&happened.content.attributes);
+        let Some(wanted) = self.get(at).map(filter) else { return Ok(()) };
+        let mut query = BloomQuery::default();
+        query.require(vec![wanted]);
+        let found: Vec<_> = snapshot.range(KeyRange::all()).filtered(query).flatten().collect();
         for state in self.state(at) {
             let is_found = found.iter().any(|entry| entry.key() == &state.key);
-            let is_wanted = sign(state) == wanted;
-            check(Guarantee::Sifted, is_found || !is_wanted, || format!("{state:?} is held back at {at}"))?;
-            let is_right = !is_found || is_wanted || !all_signed || signing.kind == 0;
-            check(Guarantee::Sifted, is_right, || format!("{state:?} is not signed at {at}"))?;
+            let is_wanted = filter(state) == wanted;
+            check(Guarantee::Filtered, is_found || !is_wanted, || format!("{state:?} is held back at {at}"))?;
+            let is_right = !is_found || is_wanted || !all_have_blooms || bloom_scheme.kind == 0;
+            check(Guarantee::Filtered, is_right, || format!("{state:?} is not signed at {at}"))?;
         }
         Ok(())
     }
@@ -333,13 +338,13 @@ impl History {
 }
 
 /// Signs by the last digit of what [`Content`] has as attributes.
-pub fn signing(kind: u32) -> Signing {
-    let sign: fn(&[u8]) -> Signature = match kind {
-        0 => return Signing::default(),
-        1 => |attributes| Signature::from_bits(1 << (attributes.last().map_or(0, |digit| digit % 10))),
-        _ => |attributes| Signature::from_bits(1 << (attributes.last().map_or(0, |digit| 70 + digit % 10))),
+pub fn bloom_scheme(kind: u32) -> BloomScheme {
+    let filter: fn(&[u8]) -> BloomFilter = match kind {
+        0 => return BloomScheme::default(),
+        1 => |attributes| BloomFilter::from_bits(1 << (attributes.last().map_or(0, |digit| digit % 10))),
+        _ => |attributes| BloomFilter::from_bits(1 << (attributes.last().map_or(0, |digit| 70 + digit % 10))),
     };
-    Signing { kind, sign }
+    BloomScheme { kind, filter }
 }
 
 /// The events of a store after `known`.

@@ -52,7 +52,7 @@ fn forgetful_relaxed(seed: u64) -> Checked {
 
 #[test]
 fn no_protection_can_be_taken_away_unnoticed() {
-    use Guarantee::{Atomic, Durable, ExactVersion, NoGhost, Ordered, QuickOpen, Resumable, Sifted};
+    use Guarantee::{Atomic, Durable, ExactVersion, Filtered, NoGhost, Ordered, QuickOpen, Resumable};
     type World = fn(u64) -> Checked;
     let mutations: &[(Sabotage, World, &[Guarantee])] = &[
         (Sabotage::AckBeforeSync, crashes, &[Durable]),
@@ -69,8 +69,8 @@ fn no_protection_can_be_taken_away_unnoticed() {
         (Sabotage::RecoveryWithoutSync, crashes, &[Durable]),
         (Sabotage::TailNotRewritten, failing_syncs, &[Durable]),
         (Sabotage::SecondHeaderIgnored, damaged, &[Durable]),
-        (Sabotage::VouchingIgnored, damaged, &[Durable]),
-        (Sabotage::SignatureKindIgnored, forgetful, &[Sifted]),
+        (Sabotage::SyncedMarksIgnored, damaged, &[Durable]),
+        (Sabotage::BloomKindIgnored, forgetful, &[Filtered]),
         (Sabotage::WitnessIgnored, damaged, &[Durable]),
         (Sabotage::ForgottenForUnsynced, damaged_relaxed, &[Durable]),
         (Sabotage::ExpiryUnconditional, forgetful, &[NoGhost, ExactVersion, Ordered]),
@@ -80,7 +80,7 @@ fn no_protection_can_be_taken_away_unnoticed() {
         (Sabotage::CheckpointWhileMoving, forgetful, &[QuickOpen]),
         (Sabotage::CheckpointOfUnsynced, forgetful_relaxed, &[Durable]),
         (Sabotage::RetiredBeforeCheckpoint, forgetful, &[QuickOpen]),
-        (Sabotage::GraveDropped, damaged, &[NoGhost, ExactVersion, Durable]),
+        (Sabotage::TombstoneDropped, damaged, &[NoGhost, ExactVersion, Durable]),
         (Sabotage::UnreadableEndCut, damage::unreadable_end, &[Durable]),
         (Sabotage::HolePassedOver, damage::hole_in_the_log, &[Resumable]),
     ];

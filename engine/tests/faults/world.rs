@@ -13,14 +13,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use engine::fault::{self, Disk, Kind, Operation, Random, Stepper, Verdict};
 use engine::{
-    CommitError, Committed, Durability, Engine, Event, Expected, Options, Refusal, Signing, Snapshot,
+    BloomScheme, CommitError, Committed, Durability, Engine, Event, Expected, Options, Refusal, Snapshot,
     SnapshotError,
 };
 
 use crate::damage;
 use crate::history::{
-    Checked, Content, Follower, Guarantee, Happened, History, Proposal, Violation, check, check_entry, news,
-    signing,
+    Checked, Content, Follower, Guarantee, Happened, History, Proposal, Violation, bloom_scheme, check,
+    check_entry, news,
 };
 
 /// What goes wrong beside power losses: each happens to one operation in so many; 0: never.
@@ -67,7 +67,7 @@ pub struct Setup {
     pub again: u64,
     /// Whether states are signed, in one way or another or not at all from one opening to the next.
     pub signs: bool,
-    /// Whether the housekeeper works as where many write at once.
+    /// Whether background maintenance works as where many write at once.
     pub pressed: bool,
     /// Whether batches are handed over in pieces while they grow, as large ones are.
     pub in_pieces: bool,
@@ -114,7 +114,7 @@ pub struct World {
     /// Whether the store is at work; only then may reads fail.
     at_work: Arc<AtomicBool>,
     /// How the store that is open signs.
-    signing: Signing,
+    bloom_scheme: BloomScheme,
     /// How often the store was opened after it had stopped in any way.
     pub cycles: u64,
 }
@@ -135,7 +135,7 @@ impl World {
             proposals: 0,
             checkpoint: 0,
             at_work: Arc::default(),
-            signing: Signing::default(),
+            bloom_scheme: BloomScheme::default(),
             cycles: 0,
         };
         world.plan();
@@ -192,7 +192,7 @@ impl World {
             60..68 => {
                 self.work(Stepper::keep);
             }
-            68..76 => self.keep_house()?,
+            68..76 => self.maintain_for_a_while()?,
             76..80 => self.read()?,
             80..88 => self.follow()?,
             88..91 => {
@@ -251,15 +251,15 @@ impl World {
         }
         self.disk.pass(Duration::from_secs(3_600));
         for _ in 0..50 {
-            while self.housekeep() {}
+            while self.maintain() {}
             self.commit()?;
         }
         let left = self.history.state(self.history.revision()).find(|happened| lives(happened));
         check(Guarantee::ExactVersion, left.is_none(), || format!("{left:?} is still there"))
     }
 
-    /// The housekeeper takes a turn; what is older than the retention may be gone after it.
-    fn housekeep(&mut self) -> bool {
+    /// Background maintenance takes a turn; what is older than the retention may be gone after it.
+    fn maintain(&mut self) -> bool {
         let since = self.disk.time_ms().saturating_sub(self.setup.retention.as_millis() as u64);
         let old = match self.setup.retention {
             Duration::MAX => 0,
@@ -267,7 +267,7 @@ impl World {
             _ => self.history.newest_at(since),
         };
         self.history.forgettable = self.history.forgettable.max(old);
-        self.work(Stepper::housekeep)
+        self.work(Stepper::maintain)
     }
 
     /// What is there at a revision, or that it is forgotten.
@@ -282,8 +282,8 @@ impl World {
         }
     }
 
-    /// The housekeeper works for a while; somebody may ask it to, or time pass.
-    fn keep_house(&mut self) -> Checked {
+    /// Background maintenance works for a while; somebody may ask it to, or time pass.
+    fn maintain_for_a_while(&mut self) -> Checked {
         if self.setup.retention < Duration::MAX {
             let engine = self.engine().clone();
             match self.random.below(8) {
@@ -303,7 +303,7 @@ impl World {
             }
         }
         for _ in 0..self.random.below(20) {
-            if !self.housekeep() || self.random.one_in(4) {
+            if !self.maintain() || self.random.one_in(4) {
                 self.commit()?;
             }
         }
@@ -469,13 +469,13 @@ impl World {
         let revision = self.random.below(self.history.revision() + 1);
         self.check_at(revision)?;
         self.history.check_snapshot(&self.engine().snapshot())?;
-        self.check_sifted()?;
+        self.check_filtered()?;
         self.held.iter().try_for_each(|held| self.history.check_snapshot(held))
     }
 
-    fn check_sifted(&self) -> Checked {
-        let all_signed = self.setup.rates.read_fails == 0;
-        self.history.check_sifted(&self.engine().snapshot(), self.signing, all_signed)
+    fn check_filtered(&self) -> Checked {
+        let all_have_blooms = self.setup.rates.read_fails == 0;
+        self.history.check_filtered(&self.engine().snapshot(), self.bloom_scheme, all_have_blooms)
     }
 
     fn follow(&mut self) -> Checked {
@@ -557,10 +557,10 @@ impl World {
                 self.disk.limit_free_pages(None);
             }
             if self.setup.signs {
-                self.signing = signing([1, 0, 1, 2, 2][self.cycles as usize % 5]);
+                self.bloom_scheme = bloom_scheme([1, 0, 1, 2, 2][self.cycles as usize % 5]);
             }
             let options = Options {
-                signing: self.signing,
+                bloom_scheme: self.bloom_scheme,
                 segment_bytes: self.setup.segment_bytes,
                 durability: self.setup.durability,
                 history_retention: self.setup.retention,
@@ -606,7 +606,7 @@ impl World {
         self.history.refusals = self.is_short_of_space() || self.setup.rates.read_fails > 0;
         self.synced = newest;
         self.history.check_snapshot(&engine.snapshot())?;
-        self.check_sifted()?;
+        self.check_filtered()?;
         let checkpoint = engine.stats().checkpoint;
         // On a full disk room comes before speed; and one that cannot be read is of no use.
         let excused = self.is_short_of_space() || self.setup.rates.read_fails > 0;

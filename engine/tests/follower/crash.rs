@@ -64,7 +64,7 @@ fn run(seed: u64, script: &Script, cut: u64, durability: Durability) -> bool {
             }
             match random.below(6) {
                 0 => _ = stepper.keep(),
-                1 | 2 => _ = stepper.housekeep(),
+                1 | 2 => _ = stepper.maintain(),
                 3 if random.one_in(3) => {
                     let oldest = engine.stats().oldest;
                     let to = oldest + random.below(engine.revision() - oldest + 1);
@@ -76,7 +76,7 @@ fn run(seed: u64, script: &Script, cut: u64, durability: Durability) -> bool {
         }
         if disk.has_power() {
             for _ in 0..50 {
-                stepper.housekeep();
+                stepper.maintain();
                 stepper.commit();
             }
             script.check(&engine, &mut random);

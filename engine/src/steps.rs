@@ -1,7 +1,7 @@
-//! What the sequencer does for the housekeeper between two batches: small, bounded edits of the index and of the
+//! What the sequencer does for background maintenance between two batches: small, bounded edits of the index and of the
 //! list of segments. The disk is not touched here.
 //!
-//! Only the sequencer publishes roots, so whatever changes one goes through it. A chore is carried out in parts of some
+//! Only the sequencer publishes roots, so whatever changes one goes through it. A maintenance step is carried out in parts of some
 //! ten microseconds, and between two of them a batch is committed.
 
 use std::sync::Arc;
@@ -14,17 +14,17 @@ use crate::log::{Log, Segments};
 use crate::reclaim::Move;
 use crate::segment::Segment;
 
-/// Keys or records that one chore may be about.
-pub(crate) const CHORE_KEYS: usize = 256;
-/// The same while batches are large: enough for some of them, so that whoever asks for the next chore need not come after
+/// Keys or records that one maintenance step may be about.
+pub(crate) const STEP_KEYS: usize = 256;
+/// The same while batches are large: enough for some of them, so that whoever asks for the next maintenance step need not come after
 /// each.
-pub(crate) const CHORE_KEYS_MAX: usize = 1024;
+pub(crate) const STEP_KEYS_MAX: usize = 1024;
 /// Keys or records that are dealt with between two batches of one write. A leaf of the index is copied for each, which
 /// takes a microsecond or two, so a lone writer waits for less than it takes to sync.
 const PART_KEYS_MIN: usize = 8;
 /// The same after a batch of many.
 const PART_KEYS_MAX: usize = 256;
-/// How many more for each write in the batch before: upkeep must not fall behind those who give it work.
+/// How many more for each write in the batch before: maintenance must not fall behind those who give it work.
 const PART_KEYS_PER_WRITE: usize = 4;
 
 /// Keys or records to be dealt with after a batch of so many writes.
@@ -33,7 +33,7 @@ pub(crate) fn part_keys(batch_writes: usize) -> usize {
 }
 
 /// One of them.
-pub(crate) enum Chore {
+pub(crate) enum MaintenanceStep {
     /// History before this revision cannot be read any more.
     Forget(u64),
     /// What is forgotten goes from the histories of these keys.
@@ -49,36 +49,36 @@ pub(crate) enum Chore {
     Replace(Arc<Segment>),
 }
 
-/// Carries a part of `chore` out, of about `keys` keys, and returns what is left of it; and the oldest readable revision,
-/// which is `oldest` unless the chore raises it.
+/// Carries a part of `step` out, of about `keys` keys, and returns what is left of it; and the oldest readable revision,
+/// which is `oldest` unless the maintenance step raises it.
 pub(crate) fn carry_out(
-    chore: Chore,
+    step: MaintenanceStep,
     keys: usize,
     tree: &mut Tree,
     log: &mut Log,
     oldest: u64,
-) -> (Option<Chore>, u64) {
+) -> (Option<MaintenanceStep>, u64) {
     let segments = log.segments().clone();
     let mut freed = |version: &Version| {
         if let Some(segment) = segments.get(version.segment) {
             segment.take_live(version.len());
         }
     };
-    let left = match chore {
-        Chore::Forget(revision) => return (None, revision.max(oldest)),
-        Chore::Prune(mut all) => {
+    let left = match step {
+        MaintenanceStep::Forget(revision) => return (None, revision.max(oldest)),
+        MaintenanceStep::Prune(mut all) => {
             part(&mut all, keys).for_each(|key| tree.prune(&key, oldest, &mut freed));
-            (!all.is_empty()).then_some(Chore::Prune(all))
+            (!all.is_empty()).then_some(MaintenanceStep::Prune(all))
         }
-        Chore::PruneFully(mut all) => {
+        MaintenanceStep::PruneFully(mut all) => {
             part(&mut all, keys).for_each(|key| tree.prune_fully(&key, oldest, &mut freed));
-            (!all.is_empty()).then_some(Chore::PruneFully(all))
+            (!all.is_empty()).then_some(MaintenanceStep::PruneFully(all))
         }
-        Chore::Adopt(segment) => {
+        MaintenanceStep::Adopt(segment) => {
             log.set_segments(segments.with_rewritten(segment));
             None
         }
-        Chore::Move(mut all) => {
+        MaintenanceStep::Move(mut all) => {
             for Move { key, from, to } in part(&mut all, keys) {
                 if tree.relocate(&key, &from, to) {
                     freed(&from);
@@ -87,9 +87,9 @@ pub(crate) fn carry_out(
                     }
                 }
             }
-            (!all.is_empty()).then_some(Chore::Move(all))
+            (!all.is_empty()).then_some(MaintenanceStep::Move(all))
         }
-        Chore::Replace(segment) => {
+        MaintenanceStep::Replace(segment) => {
             let replaced = segments.replacing(&segment);
             if nothing_refers_to_what_goes(&segments, &replaced) {
                 log.set_segments(replaced);

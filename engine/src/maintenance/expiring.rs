@@ -37,7 +37,7 @@ impl Expiring {
         self.deletes.retain_mut(|(due, outcome)| match outcome.try_recv() {
             Err(TryRecvError::Empty) => true,
             Ok(Ok(_)) => {
-                tools.vitals.expired.fetch_add(1, Ordering::Relaxed);
+                tools.status.expired.fetch_add(1, Ordering::Relaxed);
                 worked = true;
                 false
             }

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use super::rate::Rate;
 use super::{NAP_MAX, RETRY, Tools, Turn};
-use crate::chores::Chore;
 use crate::compaction;
 use crate::sabotage;
+use crate::steps::MaintenanceStep;
 
 /// How far it is.
 pub(super) struct Forgetting {
@@ -33,9 +33,9 @@ impl Forgetting {
         }
         let root = tools.hub.root();
         if self.pruned < root.oldest {
-            let (keys, next) = compaction::touched(&root, self.pruned, rate.chore_keys());
+            let (keys, next) = compaction::touched(&root, self.pruned, rate.step_keys());
             self.pruned = next.unwrap_or(root.oldest);
-            tools.queue.ask(Chore::Prune(keys));
+            tools.queue.ask(MaintenanceStep::Prune(keys));
             return Turn::Waiting;
         }
         if self.noted < root.oldest && now_ms >= self.next_at_ms {
@@ -43,9 +43,9 @@ impl Forgetting {
                 let written = segment.write_note(0, root.oldest).inspect_err(|error| {
                     tracing::warn!("cannot note that history was forgotten: {error}");
                 });
-                let synced = tools.vitals.synced();
+                let synced = tools.status.synced();
                 // A sync that fails is told there, and nothing is written any more.
-                written.is_ok() && tools.vitals.sync(segment, synced).is_ok()
+                written.is_ok() && tools.status.sync(segment, synced).is_ok()
             });
             if !noted {
                 self.next_at_ms = now_ms + RETRY.as_millis() as u64;
@@ -57,7 +57,7 @@ impl Forgetting {
         }
         let synced = match sabotage::forgotten_for_unsynced() {
             true => root.revision,
-            false => tools.vitals.synced(),
+            false => tools.status.synced(),
         };
         let asked = tools.requests.compact_to().min(synced).min(root.revision);
         let mut target = root.oldest.max(asked);
@@ -68,7 +68,7 @@ impl Forgetting {
             target = target.max(compaction::target(&root, tools.retention, now_ms, synced));
         }
         if target > root.oldest {
-            tools.queue.ask(Chore::Forget(target));
+            tools.queue.ask(MaintenanceStep::Forget(target));
             return Turn::Waiting;
         }
         Turn::Idle(Duration::from_millis(self.next_at_ms.saturating_sub(now_ms).max(1)).min(NAP_MAX))

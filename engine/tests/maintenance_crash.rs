@@ -87,7 +87,7 @@ impl Model {
                     stepper.keep();
                 }
                 5 => drop(stepper.commit()),
-                _ => drop(stepper.housekeep()),
+                _ => drop(stepper.maintain()),
             }
             if !disk.has_power() {
                 return;
@@ -137,9 +137,9 @@ fn run(seed: u64, cut: u64, verdict: Verdict) -> (u64, engine::Stats) {
     (operations, reached)
 }
 
-/// Whoever closes a store finds its upkeep anywhere: with a chore asked for that is not done any more, for example.
+/// Whoever closes a store finds its maintenance anywhere: with a maintenance step asked for that is not done any more, for example.
 #[test]
-fn a_store_may_be_closed_in_the_middle_of_upkeep() {
+fn a_store_may_be_closed_in_the_middle_of_maintenance() {
     for turns in (0..400).step_by(3) {
         let disk = Disk::new(1);
         let mut random = Random::new(1);
@@ -150,13 +150,13 @@ fn a_store_may_be_closed_in_the_middle_of_upkeep() {
         }
         disk.pass(Duration::from_secs(60));
         for turn in 0..turns {
-            if !stepper.housekeep() && turn + 1 < turns {
+            if !stepper.maintain() && turn + 1 < turns {
                 stepper.commit();
             }
         }
         assert!(fault::now(engine.close()).is_none(), "nobody works");
         for _ in 0..5 {
-            assert!(!stepper.housekeep(), "{turns}");
+            assert!(!stepper.maintain(), "{turns}");
         }
         stepper.close();
         drop(engine);
@@ -167,7 +167,7 @@ fn a_store_may_be_closed_in_the_middle_of_upkeep() {
 }
 
 #[test]
-fn no_crash_at_any_operation_of_upkeep_loses_or_brings_back_anything() {
+fn no_crash_at_any_operation_of_maintenance_loses_or_brings_back_anything() {
     let mut rewritten = 0;
     for seed in 0..3 {
         let (operations, reached) = run(seed, u64::MAX, Verdict::Proceed);
@@ -209,7 +209,7 @@ fn a_segment_without_records_goes_with_the_one_behind_it() {
     stepper.write(&engine, put("/b", 100_000)).unwrap();
     stepper.write(&engine, put("/b", 10)).unwrap();
     for _ in 0..100 {
-        stepper.housekeep();
+        stepper.maintain();
         stepper.commit();
     }
     let stats = engine.stats();

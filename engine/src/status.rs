@@ -10,7 +10,7 @@ use crate::segment::Segment;
 use crate::stages::Stages;
 
 /// What others may know about the sequencer's state.
-pub(crate) struct Vitals {
+pub(crate) struct StoreStatus {
     stages: Mutex<Stages>,
     pub batches: AtomicU64,
     pub commits: AtomicU64,
@@ -30,10 +30,10 @@ pub(crate) struct Vitals {
     syncing: Mutex<()>,
 }
 
-impl Vitals {
+impl StoreStatus {
     /// Of a store whose log has come so far, and whose newest record has that time.
-    pub fn new(stages: Stages, time_ms: u64) -> Vitals {
-        Vitals {
+    pub fn new(stages: Stages, time_ms: u64) -> StoreStatus {
+        StoreStatus {
             stages: Mutex::new(stages),
             batches: AtomicU64::new(0),
             commits: AtomicU64::new(0),

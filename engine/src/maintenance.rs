@@ -3,13 +3,13 @@
 //!
 //! ```text
 //!             ┌─ expiring       due keys ──────────────► deletes ─► queue
-//! Housekeeper ┼─ forgetting     oldest, keys ──┐
-//!             ├─ reclaiming     moves, segments ┴──────► chores ──► queue ─► sequencer
+//! Maintenance ┼─ forgetting     oldest, keys ──┐
+//!             ├─ reclaiming     moves, segments ┴──────► maintenance steps ──► queue ─► sequencer
 //!             └─ checkpointing  root ─► file, then superseded segments are removed
 //! ```
 //!
-//! It works in turns, each a bounded piece: a chore asked for, a piece copied, a block written. Nothing
-//! waits for it. There is one chore at a time; where many write, the parts go on with what they do on the disk while the
+//! It works in turns, each a bounded piece: a maintenance step asked for, a piece copied, a block written. Nothing
+//! waits for it. There is one maintenance step at a time; where many write, the parts go on with what they do on the disk while the
 //! sequencer is at it. What fails, for lack of space mostly, is tried again after a while.
 
 mod checkpointing;
@@ -38,24 +38,24 @@ use crate::io::{Clock, Storage};
 use crate::log::Numbers;
 use crate::queue::Queue;
 use crate::recovery::Used;
-use crate::vitals::Vitals;
+use crate::status::StoreStatus;
 use crate::watch::Hub;
 
 /// Longest it sleeps: expiry is told in seconds.
 const NAP_MAX: Duration = Duration::from_secs(1);
-/// How long it waits for a chore before it looks whether there is something else to do.
-const CHORE_PATIENCE: Duration = Duration::from_millis(1);
+/// How long it waits for a maintenance step before it looks whether there is something else to do.
+const STEP_PATIENCE: Duration = Duration::from_millis(1);
 /// How long it leaves alone what failed.
 const RETRY: Duration = Duration::from_secs(5);
 
 /// The parts of the work, each given the time in milliseconds since 1970.
-const PARTS: [fn(&mut Housekeeper, u64) -> Turn; 6] = [
-    Housekeeper::expire,
-    Housekeeper::compact,
-    Housekeeper::reclaim,
-    Housekeeper::checkpoint,
-    Housekeeper::note_idle,
-    Housekeeper::tell_of_failures,
+const PARTS: [fn(&mut Maintenance, u64) -> Turn; 6] = [
+    Maintenance::expire,
+    Maintenance::compact,
+    Maintenance::reclaim,
+    Maintenance::checkpoint,
+    Maintenance::note_idle,
+    Maintenance::tell_of_failures,
 ];
 
 /// What a turn came to.
@@ -63,17 +63,17 @@ const PARTS: [fn(&mut Housekeeper, u64) -> Turn; 6] = [
 pub(crate) enum Turn {
     /// Something was done; there may be more.
     Worked,
-    /// There is more, but a chore has to be done first: one that was just asked for, or that of another part.
+    /// There is more, but a maintenance step has to be done first: one that was just asked for, or that of another part.
     Waiting,
     /// There is nothing to do for so long.
     Idle(Duration),
 }
 
-/// What the housekeeper works with.
+/// What background maintenance works with.
 pub(crate) struct Tools {
     pub queue: Arc<Queue>,
     pub hub: Arc<Hub>,
-    pub vitals: Arc<Vitals>,
+    pub status: Arc<StoreStatus>,
     pub storage: Arc<dyn Storage>,
     pub clock: Arc<dyn Clock>,
     pub numbers: Arc<Numbers>,
@@ -82,16 +82,16 @@ pub(crate) struct Tools {
     pub retention: Duration,
     pub segment_bytes: u64,
     pub lost_revisions: u64,
-    /// Of what kind the index's signatures are.
+    /// Of what kind the index's Bloom filters are.
     pub signed: u32,
 }
 
 /// See the module.
-pub(crate) struct Housekeeper {
+pub(crate) struct Maintenance {
     tools: Tools,
     /// Which part of the work is looked at next.
     next_part: usize,
-    /// The part that asked for the chore which the sequencer is at.
+    /// The part that asked for the maintenance step which the sequencer is at.
     asked: Option<usize>,
     rate: Rate,
     expiring: Expiring,
@@ -102,9 +102,9 @@ pub(crate) struct Housekeeper {
     failing: Failing,
 }
 
-impl Housekeeper {
+impl Maintenance {
     /// Goes on from what recovery found.
-    pub fn new(tools: Tools, checkpoint: Option<Used>) -> Housekeeper {
+    pub fn new(tools: Tools, checkpoint: Option<Used>) -> Maintenance {
         let root = tools.hub.root();
         let covered = checkpoint.as_ref().map_or(0, |used| used.revision);
         tools.requests.progress.send_replace(Progress {
@@ -112,7 +112,7 @@ impl Housekeeper {
             checkpoint: covered,
             rests: 0,
         });
-        Housekeeper {
+        Maintenance {
             next_part: 0,
             asked: None,
             rate: Rate::default(),
@@ -133,7 +133,7 @@ impl Housekeeper {
             let nap = match self.turn() {
                 Turn::Worked => Duration::ZERO,
                 Turn::Waiting => {
-                    self.tools.queue.wait_for_chore(CHORE_PATIENCE);
+                    self.tools.queue.wait_for_step(STEP_PATIENCE);
                     Duration::ZERO
                 }
                 Turn::Idle(nap) => nap,
@@ -156,7 +156,7 @@ impl Housekeeper {
             // What was asked for last may not have been done.
             return Turn::Idle(NAP_MAX);
         }
-        let failed = matches!(*self.tools.vitals.refusal.lock(), Some(Refusal::LogFailed { .. }));
+        let failed = matches!(*self.tools.status.refusal.lock(), Some(Refusal::LogFailed { .. }));
         if failed {
             return Turn::Idle(NAP_MAX);
         }
@@ -226,11 +226,11 @@ impl Housekeeper {
     }
 
     fn look_at_rate(&mut self, now_ms: u64) {
-        let vitals = &self.tools.vitals;
+        let status = &self.tools.status;
         let committed = Tally {
-            bytes: vitals.committed_bytes.load(Ordering::Relaxed),
-            commits: vitals.commits.load(Ordering::Relaxed),
-            batches: vitals.batches.load(Ordering::Relaxed),
+            bytes: status.committed_bytes.load(Ordering::Relaxed),
+            commits: status.commits.load(Ordering::Relaxed),
+            batches: status.batches.load(Ordering::Relaxed),
         };
         self.rate.look(&self.tools.hub.root(), committed, now_ms);
     }
@@ -246,16 +246,16 @@ impl Housekeeper {
             return Turn::Idle(wait);
         }
         let noted = root.segments.in_order().last().is_none_or(|segment| {
-            let vitals = &self.tools.vitals;
-            let is_synced = vitals.synced() >= root.revision;
+            let status = &self.tools.status;
+            let is_synced = status.synced() >= root.revision;
             let note = || {
                 let written = segment.write_note(root.revision, root.oldest);
                 written.inspect_err(|error| tracing::warn!("cannot note that the log is complete: {error}"))
             };
             // On disk before it is said to be: with relaxed durability it may not be yet.
-            (is_synced || vitals.sync(segment, root.revision).is_ok())
+            (is_synced || status.sync(segment, root.revision).is_ok())
                 && note().is_ok()
-                && vitals.sync(segment, root.revision).is_ok()
+                && status.sync(segment, root.revision).is_ok()
         });
         if noted {
             self.idle.noted()

@@ -1,6 +1,6 @@
-//! What others ask of the housekeeper, and how they hear how far it is.
+//! What others ask of background maintenance, and how they hear how far it is.
 //!
-//! `callers → wishes → Requests → Housekeeper → Progress → callers`
+//! `callers → wishes → Requests → Maintenance → Progress → callers`
 //!
 //! A wish is a number that only grows, so that any number of callers can have the same one, and none is forgotten.
 
@@ -9,7 +9,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::watch;
 
-/// What others ask of the housekeeper, and hear from it.
+/// What others ask of background maintenance, and hear from it.
 pub(crate) struct Requests {
     wanted: Mutex<Wanted>,
     woken: Condvar,
@@ -29,7 +29,7 @@ struct Wanted {
     stop: bool,
 }
 
-/// How far the housekeeper is.
+/// How far background maintenance is.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Progress {
     /// History before this revision is forgotten, in the index as well, and that is noted on disk.
@@ -89,7 +89,7 @@ impl Requests {
         });
     }
 
-    /// Ends [`Housekeeper::run`](super::Housekeeper::run).
+    /// Ends [`Maintenance::run`](super::Maintenance::run).
     pub fn stop(&self) {
         self.want(|wanted| wanted.stop = true);
     }

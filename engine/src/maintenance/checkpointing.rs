@@ -15,11 +15,11 @@ use super::reclaiming::Reclaiming;
 use super::{NAP_MAX, RETRY, Tools, Turn};
 use crate::checkpoint::{self, Beside};
 use crate::io::is_disk_full;
-use crate::pace::Pace;
 use crate::recovery::Used;
 use crate::sabotage;
 use crate::segment::Segment;
 use crate::snapshot::Root;
+use crate::throttle::WriteThrottle;
 
 /// How far it is.
 pub(super) struct Checkpointing {
@@ -69,7 +69,7 @@ impl Checkpointing {
     pub fn turn(&mut self, tools: &Tools, reclaiming: &Reclaiming, rate: &mut Rate, now_ms: u64) -> Turn {
         if let Some(segment) = self.superseded.pop() {
             let first = segment.header.first_revision;
-            tools.vitals.advance(|stages| stages.reclaimed = stages.reclaimed.max(first));
+            tools.status.advance(|stages| stages.reclaimed = stages.reclaimed.max(first));
             remove(&Segment::name(segment.header.number), tools);
             return Turn::Worked;
         }
@@ -126,31 +126,31 @@ impl Checkpointing {
             return Ok(Turn::Idle(NAP_MAX));
         }
         let beside = Beside {
-            time_ms: tools.vitals.time_ms.load(Ordering::Acquire),
+            time_ms: tools.status.time_ms.load(Ordering::Acquire),
             lost_revisions: tools.lost_revisions,
             numbers_given: tools.numbers.given(),
             signed: tools.signed,
         };
         self.begun += 1;
         self.log_bytes_then = bytes_before(&root, root.revision);
-        let pace = Pace::new(tools.clock.clone());
-        self.writer = Some(checkpoint::Writer::begin(&*tools.storage, pace, root, beside)?);
+        let throttle = WriteThrottle::new(tools.clock.clone());
+        self.writer = Some(checkpoint::Writer::begin(&*tools.storage, throttle, root, beside)?);
         Ok(Turn::Worked)
     }
 
     fn finish(&mut self, writer: checkpoint::Writer, tools: &Tools) -> io::Result<Turn> {
         let root = writer.root().clone();
-        let vitals = &tools.vitals;
-        if vitals.synced() < root.revision && !sabotage::checkpoint_of_unsynced() {
+        let status = &tools.status;
+        if status.synced() < root.revision && !sabotage::checkpoint_of_unsynced() {
             // It must not speak of what is not on disk. Earlier segments were synced when they were left.
             let last = root.segments.in_order().last();
-            let synced = last.map_or(Ok(()), |last| vitals.sync(last, root.revision));
+            let synced = last.map_or(Ok(()), |last| status.sync(last, root.revision));
             synced.map_err(io::Error::other)?;
         }
         let bytes = writer.end();
         let name = writer.finish(&*tools.storage)?;
         self.newest = Some(Used { revision: root.revision, bytes });
-        vitals.advance(|stages| stages.checkpointed = root.revision);
+        status.advance(|stages| stages.checkpointed = root.revision);
         self.remove_all_but(Some(&name), tools);
         self.remove_retired(self.begun);
         tools.requests.tell(|progress| progress.checkpoint = root.revision);
@@ -167,7 +167,7 @@ impl Checkpointing {
         }
         if kept.is_none() {
             self.newest = None;
-            tools.vitals.advance(|stages| stages.checkpointed = 0);
+            tools.status.advance(|stages| stages.checkpointed = 0);
             // Their names must be gone before the segments are that they speak of.
             let _ = tools.storage.sync_dir();
         }

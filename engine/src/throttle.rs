@@ -24,7 +24,7 @@ const LOOK_MS_MAX: u64 = 24;
 const LOOK_MS_MIN: u64 = 6;
 
 /// Where one such file is; see the module.
-pub(crate) struct Pace {
+pub(crate) struct WriteThrottle {
     clock: Arc<dyn Clock>,
     piece: usize,
     /// Since the size of pieces was looked at.
@@ -32,13 +32,13 @@ pub(crate) struct Pace {
     ms: u64,
 }
 
-impl Pace {
+impl WriteThrottle {
     /// Begins with small pieces.
-    pub fn new(clock: Arc<dyn Clock>) -> Pace {
-        Pace { clock, piece: PIECE_MIN, bytes: 0, ms: 0 }
+    pub fn new(clock: Arc<dyn Clock>) -> WriteThrottle {
+        WriteThrottle { clock, piece: PIECE_MIN, bytes: 0, ms: 0 }
     }
 
-    /// Bytes that are best handed to [`Pace::write`] at once.
+    /// Bytes that are best handed to [`WriteThrottle::write`] at once.
     pub fn piece(&self) -> usize {
         self.piece
     }
@@ -123,10 +123,10 @@ mod tests {
     #[test]
     fn every_piece_is_taken_by_the_disk_and_none_is_small() {
         let disk = Arc::new(Disk::default());
-        let mut pace = Pace::new(disk.clone());
-        pace.write(&*disk, 100, &[0; 3 * PIECE_MIN + 5]).unwrap();
-        pace.write(&*disk, 0, &[0; 7]).unwrap();
-        pace.write(&*disk, 0, &[]).unwrap();
+        let mut throttle = WriteThrottle::new(disk.clone());
+        throttle.write(&*disk, 100, &[0; 3 * PIECE_MIN + 5]).unwrap();
+        throttle.write(&*disk, 0, &[0; 7]).unwrap();
+        throttle.write(&*disk, 0, &[]).unwrap();
         let piece = PIECE_MIN as u64;
         let want = [(100, PIECE_MIN), (100 + piece, PIECE_MIN), (100 + 2 * piece, PIECE_MIN + 5), (0, 7)];
         assert_eq!(*disk.written.lock(), want);
@@ -136,14 +136,14 @@ mod tests {
     #[test]
     fn pieces_are_as_large_as_the_disk_is_slow() {
         let disk = Arc::new(Disk::default());
-        let mut pace = Pace::new(disk.clone());
+        let mut throttle = WriteThrottle::new(disk.clone());
         // On the way down pieces stay larger for longer, so that they do not change all the time.
         for (piece_ms, piece_kib) in [(0, 32), (1, 64), (5, 256), (1_000, 1024), (5, 512), (0, 32)] {
             disk.piece_ms.store(piece_ms, Ordering::Relaxed);
             for _ in 0..8 {
-                pace.write(&*disk, 0, &vec![0; LOOK_BYTES as usize]).unwrap();
+                throttle.write(&*disk, 0, &vec![0; LOOK_BYTES as usize]).unwrap();
             }
-            assert_eq!(pace.piece(), piece_kib * 1024, "{piece_ms} ms");
+            assert_eq!(throttle.piece(), piece_kib * 1024, "{piece_ms} ms");
         }
     }
 }

@@ -7,7 +7,7 @@
 //!                                 is told
 //! ```
 //!
-//! Copying goes on while the sequencer is at a chore, whoever asked for that; what comes behind is chores itself.
+//! Copying goes on while the sequencer is at a maintenance step, whoever asked for that; what comes behind is maintenance steps itself.
 //! Whatever fails leads back to rest: until the sources are replaced they are what counts.
 
 use std::io;
@@ -17,11 +17,11 @@ use std::time::Duration;
 
 use super::rate::Rate;
 use super::{NAP_MAX, RETRY, Tools, Turn};
-use crate::chores::Chore;
-use crate::pace::Pace;
 use crate::reclaim::{self, Candidate, Finished, Rewrite, Step};
 use crate::segment::{Segment, Walk};
 use crate::snapshot::Root;
+use crate::steps::MaintenanceStep;
+use crate::throttle::WriteThrottle;
 
 /// How far it is.
 #[derive(Default)]
@@ -47,7 +47,7 @@ enum Stage {
         finished: Finished,
         walk: Option<Walk>,
     },
-    /// All moves are told and the chore that makes it count is asked for.
+    /// All moves are told and the maintenance step that makes it count is asked for.
     Replacing(Finished),
 }
 
@@ -82,7 +82,7 @@ impl Reclaiming {
         {
             return Turn::Idle(rest);
         }
-        // From there on it goes chore by chore.
+        // From there on it goes maintenance step by maintenance step.
         if !matches!(self.stage, Stage::Resting | Stage::Copying(_)) && !tools.queue.is_free() {
             return Turn::Waiting;
         }
@@ -91,7 +91,7 @@ impl Reclaiming {
             Stage::Copying(rewrite) => self.copy(rewrite, tools, rate, now_ms),
             Stage::Copied(rewrite) => match rewrite.finish(&*tools.storage, &tools.numbers) {
                 Ok(finished) => {
-                    tools.queue.ask(Chore::Adopt(finished.segment.clone()));
+                    tools.queue.ask(MaintenanceStep::Adopt(finished.segment.clone()));
                     self.stage = Stage::Telling { finished, walk: None };
                     Turn::Waiting
                 }
@@ -99,9 +99,9 @@ impl Reclaiming {
             },
             Stage::Telling { mut finished, walk } => {
                 if !finished.unneeded.is_empty() {
-                    let rest = finished.unneeded.split_off(finished.unneeded.len().min(rate.chore_keys()));
+                    let rest = finished.unneeded.split_off(finished.unneeded.len().min(rate.step_keys()));
                     let keys = std::mem::replace(&mut finished.unneeded, rest);
-                    tools.queue.ask(Chore::PruneFully(keys));
+                    tools.queue.ask(MaintenanceStep::PruneFully(keys));
                     self.stage = Stage::Telling { finished, walk };
                     return Turn::Waiting;
                 }
@@ -109,12 +109,12 @@ impl Reclaiming {
                     Ok(walk) => walk,
                     Err(error) => return self.give_up(&error, tools, now_ms),
                 };
-                let moves = finished.moves(&mut walk, rate.chore_keys());
+                let moves = finished.moves(&mut walk, rate.step_keys());
                 if moves.is_empty() {
-                    tools.queue.ask(Chore::Replace(finished.segment.clone()));
+                    tools.queue.ask(MaintenanceStep::Replace(finished.segment.clone()));
                     self.stage = Stage::Replacing(finished);
                 } else {
-                    tools.queue.ask(Chore::Move(moves));
+                    tools.queue.ask(MaintenanceStep::Move(moves));
                     self.stage = Stage::Telling { finished, walk: Some(walk) };
                 }
                 Turn::Waiting
@@ -140,7 +140,7 @@ impl Reclaiming {
         let Some(range) = reclaim::choose(&candidates, tools.segment_bytes) else {
             return Turn::Idle(NAP_MAX);
         };
-        match Rewrite::begin(&*tools.storage, Pace::new(tools.clock.clone()), root, range) {
+        match Rewrite::begin(&*tools.storage, WriteThrottle::new(tools.clock.clone()), root, range) {
             Ok(rewrite) => {
                 self.stage = Stage::Copying(rewrite);
                 Turn::Worked
@@ -153,7 +153,7 @@ impl Reclaiming {
         let before = rewrite.written();
         let step = rewrite.step();
         let written = rewrite.written() - before;
-        tools.vitals.rewritten_bytes.fetch_add(written, Ordering::Relaxed);
+        tools.status.rewritten_bytes.fetch_add(written, Ordering::Relaxed);
         rate.wrote(written, now_ms);
         match step {
             Ok(Step::More) => {

@@ -1,18 +1,18 @@
-//! How fast upkeep uses the disk: little beside what a disk does when there is no hurry, and as fast as it takes not to fall
+//! How fast maintenance uses the disk: little beside what a disk does when there is no hurry, and as fast as it takes not to fall
 //! behind those who write.
 //!
 //! `bytes of the log and live ones, bytes committed → bytes in a second → after each piece, how long to rest`
 //!
 //! A lone writer notices each piece that is written while it waits for the disk; so the parts of the work then wait for
-//! each other's chores, and for each piece. Of many who write at once each waits for a whole batch anyway, and gives more
+//! each other's maintenance steps, and for each piece. Of many who write at once each waits for a whole batch anyway, and gives more
 //! work: then all of them go on side by side.
 
 use std::time::Duration;
 
-use crate::chores::{CHORE_KEYS, CHORE_KEYS_MAX};
 use crate::snapshot::Root;
+use crate::steps::{STEP_KEYS, STEP_KEYS_MAX};
 
-/// Bytes that upkeep writes in a second beside a few commits. In small steps, so that these pass in between.
+/// Bytes that maintenance writes in a second beside a few commits. In small steps, so that these pass in between.
 const QUIET_BYTES_PER_SECOND: u64 = 32 * 1024 * 1024;
 
 /// Commits in a batch from which on they are many.
@@ -87,9 +87,9 @@ impl Rate {
         self.held = true;
     }
 
-    /// Keys or records that a chore is best about.
-    pub fn chore_keys(&self) -> usize {
-        if self.is_pressed() { CHORE_KEYS_MAX } else { CHORE_KEYS }
+    /// Keys or records that a maintenance step is best about.
+    pub fn step_keys(&self) -> usize {
+        if self.is_pressed() { STEP_KEYS_MAX } else { STEP_KEYS }
     }
 
     /// How long nothing is to be written yet.
@@ -106,7 +106,7 @@ impl Rate {
     }
 }
 
-/// Bytes that upkeep may write in a second, when the log has `bytes` bytes of records, `live` of them are live, and `load`
+/// Bytes that maintenance may write in a second, when the log has `bytes` bytes of records, `live` of them are live, and `load`
 /// more are committed in a second: more the more is dead.
 fn bytes_per_second(bytes: u64, live: u64, load: u64) -> u64 {
     // In quarters of what is live.
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn upkeep_keeps_up_with_those_who_write_and_hurries_when_most_is_dead() {
+    fn maintenance_keeps_up_with_those_who_write_and_hurries_when_most_is_dead() {
         let quiet = QUIET_BYTES_PER_SECOND;
         for (bytes, live, load, expected) in [
             (0, 0, 0, 4 * quiet),
@@ -171,7 +171,7 @@ mod tests {
         {
             rate.look(&nothing(), Tally { bytes: 0, commits, batches }, 1_000 * (at as u64 + 1));
             assert_eq!(rate.is_pressed(), pressed, "{commits} in {batches}");
-            assert_eq!(rate.chore_keys(), if pressed { CHORE_KEYS_MAX } else { CHORE_KEYS });
+            assert_eq!(rate.step_keys(), if pressed { STEP_KEYS_MAX } else { STEP_KEYS });
         }
     }
 
