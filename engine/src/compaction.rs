@@ -1,8 +1,8 @@
-//! Forgetting history: what is the oldest revision that must stay readable, and which keys are touched by that.
+//! Compaction decisions: the oldest revision that must stay readable, and the keys that have history to forget.
 //!
-//! History older than the retention is found by the times in the records. The oldest readable revision is raised
-//! first; then the log between the old and the new one is walked, as every key that has something to forget was
-//! written there, and the index forgets it key by key. So a compaction costs what was written, not what is stored.
+//! History older than the retention is found by the times in the records. The oldest readable revision is raised first;
+//! then the log between the old and the new one is walked, as every key with history to forget was written there, and the
+//! index forgets it key by key. So a compaction costs what was written, not what is stored.
 
 use std::time::Duration;
 

@@ -1,8 +1,7 @@
-//! Which keys are to be deleted when.
+//! Expiry queue: the versions that expire, ordered by time, 16 bytes each.
 //!
-//! A version says when its key expires; here they stand in the order of that time, 16 bytes each. A write that
-//! replaces such a version leaves its entry where it is: when it comes due, the version is not the newest any
-//! more, and nothing happens. The delete itself is a write like any other, made by `maintenance.rs`.
+//! A write that replaces such a version leaves its entry in place: when the entry comes due, the version is no longer the
+//! newest, and nothing happens. The delete itself is a write like any other, made by `maintenance/expiring.rs`.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -108,7 +108,7 @@ pub(crate) struct Rewritten {
     pub end: u64,
     /// Bytes of those that are tombstones.
     pub tombstone_bytes: u64,
-    /// No key with a tombstone came to be before this revision; 0 when there are no tombstones, or nothing is known.
+    /// Lowest creation revision of any key with a tombstone; 0 when there is none or it is unknown.
     pub tombstones_since: u64,
 }
 

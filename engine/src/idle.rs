@@ -1,8 +1,8 @@
-//! When a store has gone idle: nothing was committed for a while. Then it is noted in the log how far that is on disk.
+//! Idle detection: when a store has had no commit for a second, its log gets a note that all of it is on disk.
 //!
-//! Each record shows to be durable those before it, and nobody for the last batch: beside a running engine it could not be told
-//! from one that is being written, and after a crash its damage could not be told from a torn end. While writes go on
-//! that is a matter of milliseconds. It would last for as long as a store is idle, so there the note steps in.
+//! Each record makes those before it known durable; the last batch has no later record. Beside a running engine it could
+//! not be told from a batch being written, and after a crash its damage could not be told from a torn end. Under load that
+//! lasts milliseconds; on an idle store it would last as long as the store is idle, so the note takes the record's place.
 
 use std::time::Duration;
 

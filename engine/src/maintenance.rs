@@ -1,16 +1,16 @@
-//! What an open store does by itself: forget history, delete what has expired, give space back, write checkpoints, and
-//! note when it has gone idle (`idle.rs`); and tell what the disk cannot read.
+//! Background maintenance of an open store: compaction, expiry, segment reclamation, checkpoints, idle notes (`idle.rs`)
+//! and reports of unreadable disk pages.
 //!
 //! ```text
 //!             ┌─ expiring       due keys ──────────────► deletes ─► queue
 //! Maintenance ┼─ forgetting     oldest, keys ──┐
-//!             ├─ reclaiming     moves, segments ┴──────► maintenance steps ──► queue ─► sequencer
+//!             ├─ reclaiming     moves, segments ┴──────► steps ───► queue ─► sequencer
 //!             └─ checkpointing  root ─► file, then superseded segments are removed
 //! ```
 //!
-//! It works in turns, each a bounded piece: a maintenance step asked for, a piece copied, a block written. Nothing
-//! waits for it. There is one maintenance step at a time; where many write, the parts go on with what they do on the disk while the
-//! sequencer is at it. What fails, for lack of space mostly, is tried again after a while.
+//! It works in turns, each a bounded piece: a step requested, a piece copied, a block written. No caller waits for it.
+//! There is one maintenance step at a time; under many concurrent writes the parts go on with their own disk work while
+//! the sequencer carries it out. A part that fails, mostly for lack of space, tries again after a while.
 
 mod checkpointing;
 mod expiring;

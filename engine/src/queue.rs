@@ -1,10 +1,10 @@
-//! What waits for the sequencer: proposals of callers, and maintenance steps of background maintenance.
+//! The sequencer's input: proposals of callers, and one maintenance step.
 //!
 //! `callers → room → proposals ─┬─► batch → sequencer`
-//! `maintenance → one step ────┘`
+//! `maintenance → one step ─────┘`
 //!
-//! Callers wait outside when too much is queued, so memory is bounded by bytes and not by callers. There is at most
-//! one maintenance step, and its maker is told when it is done.
+//! Callers wait outside when too much is queued, so memory is bounded by bytes and not by callers. There is at most one
+//! maintenance step, and maintenance is notified when it is done.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -1,15 +1,15 @@
-//! Getting space back: segments that are mostly dead are written anew, without what nobody can ask for.
+//! Segment reclamation: rewrites segments that are mostly dead and drops records no reader can reach.
 //!
 //! ```text
 //! log:  [1 ....][2 ..x.][3 x.xx][4 xxx.][5 ....]      x: needed
 //!                └── choose ──────────┘
-//!                [6 xxxxxx]  copy, sync, rename        then the index is told, record by record, and
+//!                [6 xxxxxx]  copy, sync, rename        then the index is updated, record by record, and
 //! log:  [1 ....][6 xxxxxx][5 ....]                     6 takes the place of 2, 3 and 4
 //! ```
 //!
-//! Only segments whose whole history is forgotten are chosen, so no tail ever reads a rewritten one. What is needed
-//! is decided by one root from beginning to end; what changes meanwhile is at worst kept once too often. Nothing
-//! waits for this: it copies a bounded number of bytes at a time, and old roots keep the old segments.
+//! Only segments whose whole history is compacted are chosen, so no tail ever reads a rewritten one. One root decides from
+//! beginning to end which records are needed; a change meanwhile costs at worst one record kept too long. No caller waits:
+//! each step copies a bounded number of bytes, and old roots keep the old segments.
 
 use std::io;
 use std::ops::Range;

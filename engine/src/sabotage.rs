@@ -1,6 +1,6 @@
-//! The protections that tests can take away, to see that somebody notices (feature `fault`).
+//! Protections that tests can take away, to see that a checker notices (feature `fault`).
 //!
-//! One function for each, asked at the place that it protects. Without the feature every one of them is a constant
+//! One function for each, called at the place that it protects. Without the feature every one of them is a constant
 //! `false`, and nothing of it is left in a server.
 
 macro_rules! sabotages {

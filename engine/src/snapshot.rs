@@ -1,6 +1,6 @@
 //! A read view pinned at a revision, and the entries it hands out.
 //!
-//! A snapshot is a root and a number. It never changes, holds no lock, and delays nobody, however long it
+//! A snapshot is a root and a revision. It never changes, holds no lock and never blocks a writer, however long it
 //! lives; it keeps its root's nodes and the segments they point into.
 
 use std::fmt;
@@ -134,7 +134,7 @@ impl Scan {
     }
 }
 
-/// Keys passed over before whoever scans hears of it: some tens of microseconds.
+/// Keys a scan skips before it yields; about 30 µs of work.
 const PASSED_OVER_MAX: usize = 4096;
 
 /// The entries of a range that a query lets through, in key order: `Some` for each of them, and `None` now and then when

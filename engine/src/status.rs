@@ -1,4 +1,7 @@
-//! What others may know about the sequencer: how far it is, and why it refuses writes if it does.
+//! Store status: the log's stages, counters, and the reason why writes are refused, if they are.
+//!
+//! The sequencer, the keeper and maintenance write it; readers take each value as of some moment. Syncs of the log go
+//! through it one at a time, so that a failed sync is reported once and stops all later ones.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

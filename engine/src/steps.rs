@@ -1,8 +1,7 @@
-//! What the sequencer does for background maintenance between two batches: small, bounded edits of the index and of the
-//! list of segments. The disk is not touched here.
+//! Maintenance steps: small, bounded edits of the index and the segment list that the sequencer makes between batches.
 //!
-//! Only the sequencer publishes roots, so whatever changes one goes through it. A maintenance step is carried out in parts of some
-//! ten microseconds, and between two of them a batch is committed.
+//! Only the sequencer publishes roots, so every change of a root goes through it. It carries a step out in parts of some
+//! ten microseconds and commits a batch between two of them. A step does no I/O.
 
 use std::sync::Arc;
 

@@ -1,11 +1,10 @@
-//! How a file that nobody waits for gets to disk while others wait for theirs.
+//! Write throttle: background files are written in small pieces, so that they delay syncs of the log as little as possible.
 //!
 //! `write a piece → have the disk take it → write a piece → … → sync, once at the end`
 //!
-//! A sync of the log has the disk's cache written out, whoever has filled it, and waits for what the disk is busy with.
-//! So whoever fills it in the background does so a little at a time, and the next commit takes that along: it waits for
-//! one small piece at most. A sync for each piece would do the same with the file system's journal in between, which
-//! commits wait for as well. Where each piece takes its time, however small, the pieces grow.
+//! A sync of the log also flushes the disk's cache, whichever file filled it. With small pieces the next commit waits for
+//! one piece at most. A sync per piece would involve the file system's journal as well, which commits also wait for.
+//! Where each piece takes long however small it is, the pieces grow.
 
 use std::io;
 use std::sync::Arc;

@@ -1,13 +1,13 @@
-//! The work behind an open store, and how it ends: the sequencer, and keeper and maintenance beside it.
+//! The threads of an open store, and how they end: the sequencer, and beside it the keeper and maintenance.
 //!
 //! ```text
 //! Engine ─ queue ─► sequencer ─ wishes ─► keeper
-//!                    ▲ │ └─ the queue is closed and empty ─► tails end, the others end, storage goes,
-//!          maintenance steps ───┘ └─ roots ─► maintenance                "closed" is told
+//!                    ▲ │ └─ the queue is closed and empty ─► tails end, the others end, storage is released,
+//!            steps ──┘ └─ roots ─► maintenance                callers of close are notified
 //! ```
 //!
-//! Each worker does its work in turns and sleeps between them. In a server each has a thread; a simulation takes
-//! the turns itself, so that their order follows from a seed.
+//! Each worker does its work in turns and sleeps between them. In a server each has a thread, and a panic in one ends the
+//! process; a simulation takes the turns itself, so that their order follows from a seed.
 
 use std::io;
 use std::panic::AssertUnwindSafe;

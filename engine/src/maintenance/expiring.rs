@@ -1,4 +1,4 @@
-//! Expiry at work: keys whose time is over are deleted, by writes like those of everybody else.
+//! Expiry: deletes keys whose time to live is over, by conditional writes through the queue.
 
 use std::io;
 use std::sync::atomic::Ordering;

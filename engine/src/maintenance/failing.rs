@@ -1,5 +1,6 @@
-//! What the disk could not read, told to whoever looks after the server. Reading a mapping tells nobody (`mapping.rs`):
-//! the records there merely read as damaged.
+//! Reports unreadable disk pages to the operator: one log line per segment whenever more of its pages fail.
+//!
+//! A read through a mapping reports nothing (`mapping.rs`): records in such pages merely read as damaged.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,11 +1,10 @@
-//! How fast maintenance uses the disk: little beside what a disk does when there is no hurry, and as fast as it takes not to fall
-//! behind those who write.
+//! Maintenance rate: how fast maintenance may use the disk so that writers are not delayed and maintenance keeps up.
 //!
 //! `bytes of the log and live ones, bytes committed → bytes in a second → after each piece, how long to rest`
 //!
 //! A lone writer notices each piece that is written while it waits for the disk; so the parts of the work then wait for
-//! each other's maintenance steps, and for each piece. Of many who write at once each waits for a whole batch anyway, and gives more
-//! work: then all of them go on side by side.
+//! each other's steps, and for each piece. Many concurrent writers each wait for a whole batch anyway and make more work:
+//! then all parts run side by side.
 
 use std::time::Duration;
 

@@ -1,14 +1,14 @@
-//! Reclaim at work, one segment after the other; what it does is in `reclaim.rs`.
+//! Drives segment reclamation, one rewrite after the other; `reclaim.rs` does the rewriting.
 //!
 //! ```text
 //! Resting ─► Copying ─► Copied ─► Telling ─► Replacing ─► Resting
 //!            in small   and on    adopted;    the log does without the sources,
 //!            steps      disk      the index   which are retired
-//!                                 is told
+//!                                 is updated
 //! ```
 //!
-//! Copying goes on while the sequencer is at a maintenance step, whoever asked for that; what comes behind is maintenance steps itself.
-//! Whatever fails leads back to rest: until the sources are replaced they are what counts.
+//! Copying goes on while the sequencer carries out a maintenance step of any part; the later stages are steps themselves.
+//! Every failure leads back to `Resting`: until the sources are replaced, they are the log.
 
 use std::io;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
-//! What others ask of background maintenance, and how they hear how far it is.
+//! Requests of callers to background maintenance, and its progress.
 //!
 //! `callers → wishes → Requests → Maintenance → Progress → callers`
 //!
-//! A wish is a number that only grows, so that any number of callers can have the same one, and none is forgotten.
+//! A wish is a number that only grows, so that any number of callers can share one and none is lost.
 
 use std::time::Duration;
 
