@@ -135,6 +135,9 @@ impl Message {
 
     /// The OpenAPI definition name, as `io.example.api.core.v1.Pod`.
     pub fn full_name(&self, naming: &Naming) -> String {
+        if self.custom {
+            return format!("{}.{}", self.package, self.name); // named after its own group
+        }
         format!("{}.{}.{}", naming.openapi_root, self.package, self.name)
     }
 }
