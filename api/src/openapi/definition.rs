@@ -12,13 +12,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use super::constraints::constrain;
 use super::custom;
 use crate::discovery::catalog::{Catalog, Definition, Gvk, Resource};
 use crate::json::{self, Object, Value};
 use crate::naming::Naming;
 use crate::schema::builtin;
-use crate::schema::decode::plain_number;
-use crate::schema::limits::Limits;
 use crate::schema::table::{Element, Empty, Field, Kind, ListType, Message, Ref, Text, Unknown};
 
 /// Stem of the package of metadata types.
@@ -398,45 +397,6 @@ impl<'a> Definitions<'a> {
     }
 }
 
-/// Says what validation asks of a value beyond its kind.
-fn constrain(schema: &mut Object, limits: Option<&Limits>, empty: Empty, dialect: Dialect) {
-    if empty == Empty::Nullable && dialect == Dialect::V3 {
-        schema.push("nullable", true.into());
-    }
-    let Some(limits) = limits else { return };
-    for (bound, exclusive, limit) in
-        [("minimum", "exclusiveMinimum", limits.min), ("maximum", "exclusiveMaximum", limits.max)]
-    {
-        if let Some((number, is_excluded)) = limit {
-            schema.push(bound, plain_number(number));
-            if is_excluded {
-                schema.push(exclusive, true.into());
-            }
-        }
-    }
-    if let Some(step) = limits.multiple_of {
-        schema.push("multipleOf", plain_number(step));
-    }
-    for (least, most, (min, max)) in [
-        ("minLength", "maxLength", limits.length),
-        ("minItems", "maxItems", limits.items),
-        ("minProperties", "maxProperties", limits.members),
-    ] {
-        for (name, count) in [(least, min), (most, max)] {
-            if let Some(count) = count {
-                schema.push(name, Value::Int(i64::try_from(count).unwrap_or(i64::MAX)));
-            }
-        }
-    }
-    push_text(schema, "pattern", limits.pattern.as_deref().unwrap_or_default());
-    if limits.unique {
-        schema.push("uniqueItems", true.into());
-    }
-    if !limits.enumeration.is_empty() {
-        schema.push("enum", Value::Array(limits.enumeration.clone()));
-    }
-}
-
 /// How apply treats the map or struct of a field, where that is not what its type says already.
 fn map_type(field: &Field) -> Option<&'static str> {
     let (own, by_type) = match &field.kind {
@@ -573,7 +533,7 @@ pub(super) fn gvk_value(gvk: &Gvk) -> Value {
     Object::from_iter(members).into()
 }
 
-fn push_text(schema: &mut Object, name: &'static str, text: &str) {
+pub(super) fn push_text(schema: &mut Object, name: &'static str, text: &str) {
     if !text.is_empty() {
         schema.push(name, text.into());
     }

@@ -16,6 +16,7 @@
 //! the hash of every document: it makes those that are missing one after the other and keeps only the hashes.
 //! This module knows no registry and no requests beyond path, query and headers.
 
+mod constraints;
 mod content;
 mod custom;
 mod definition;

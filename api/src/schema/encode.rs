@@ -220,8 +220,11 @@ fn write_items(items: &[Value], out: &mut Vec<u8>, write: impl Fn(&Value, &mut V
 
 fn write_map(kind: &Kind, members: &Object, out: &mut Vec<u8>) {
     let mut write_all = |members: &mut dyn Iterator<Item = (&str, &Value)>| {
+        out.push(b'{');
         for (at, (name, value)) in members.enumerate() {
-            out.push(if at > 0 { b',' } else { b'{' });
+            if at > 0 {
+                out.push(b',');
+            }
             json::write_string(name, out);
             out.push(b':');
             write_value(kind, false, value, out);

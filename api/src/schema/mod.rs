@@ -15,6 +15,7 @@ mod defaults_aliases;
 mod defaults_rules;
 pub mod encode;
 pub mod handle;
+pub mod kind;
 pub mod limits;
 pub mod make;
 pub mod registry;

@@ -11,7 +11,7 @@ use super::{envelope, transcode};
 use crate::json::{self, Object, Value};
 use crate::naming::{self, CLUSTER, KUBERNETES, Naming};
 use crate::schema::registry::Registry;
-use crate::schema::table::Message;
+use crate::schema::table::{Message, Ref};
 use crate::schema::{builtin, conform};
 use crate::testing::{Random, object_text as text};
 
@@ -30,8 +30,8 @@ fn encoded(message: &Message, object: &Object) -> Vec<u8> {
 }
 
 /// Types that have a protobuf form.
-fn messages(naming: &'static Naming) -> impl Iterator<Item = &'static Message> {
-    let all = builtin::messages(naming).iter().copied();
+fn messages(naming: &'static Naming) -> impl Iterator<Item = Ref<Message>> {
+    let all = builtin::messages(naming).iter().copied().map(Ref::Static);
     all.filter(|message| message.fields.is_empty() || !message.wire.is_empty())
 }
 
@@ -40,7 +40,7 @@ fn every_type_comes_back_from_its_bytes_and_the_bytes_from_it() {
     for naming in naming::ALL {
         let registry = Registry::new(naming);
         let mut compared = 0;
-        for message in messages(naming) {
+        for message in &messages(naming).collect::<Vec<_>>() {
             for seed in 0..6 {
                 let object = generate::object(&mut Random(seed), message, 0);
                 let bytes = encoded(message, &object);
@@ -125,7 +125,7 @@ fn damaged_bytes_are_an_error_or_an_object_that_can_be_stored() {
     let registry = registry();
     let mut random = Random(99);
     let (mut refused, mut read) = (0, 0);
-    for message in messages(&KUBERNETES) {
+    for message in &messages(&KUBERNETES).collect::<Vec<_>>() {
         let whole = encoded(message, &generate::object(&mut random, message, 0));
         for _ in 0..40 {
             let mut bytes = whole.clone();
