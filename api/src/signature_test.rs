@@ -1,4 +1,4 @@
-//! Signatures hold back nothing: lists through a sieve are the lists that reading every body gives.
+//! A list filtered by Bloom filters returns the same objects as one that reads every object.
 
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ fn selectors(random: &mut Random) -> (String, String) {
     (if random.one_in(4) { String::new() } else { label }, field.to_owned())
 }
 
-/// A store of pods that is opened in one way and another.
+/// A store of pods that is opened with different filter schemes.
 struct Cluster {
     directory: std::path::PathBuf,
     registry: Registry,
@@ -105,7 +105,7 @@ impl Cluster {
             let payload = store::payload(self.pods(), &pod);
             let change = match how {
                 0 | 1 => Change::Delete(None),
-                // As a release with other selectable fields wrote it, and one that kept no attributes.
+                // As written by a release with other selectable fields, and by one without attributes.
                 2 => {
                     let attributes = attributes::encode(configs.stored().table, &pod).into();
                     Change::Put(Payload { attributes, ..payload })
@@ -113,12 +113,12 @@ impl Cluster {
                 3 => Change::Put(Payload { attributes: Bytes::new(), ..payload }),
                 _ => Change::Put(payload),
             };
-            // A delete of what is not there is refused, which is as good.
+            // A delete of an absent key is refused, which is fine here.
             let _ = engine.commit(Write { key, expected: Expected::Any, change }).await;
         }
     }
 
-    /// Compares lists; returns how many states were looked at, and how many there are.
+    /// Compares lists; returns how many objects were read, and how many there are.
     fn check(&mut self, snapshot: &Snapshot, when: &str) -> (usize, usize) {
         let (mut looked_at, mut all) = (0, 0);
         for _ in 0..60 {
@@ -151,16 +151,16 @@ impl Cluster {
 }
 
 #[tokio::test]
-async fn a_list_through_signatures_is_the_list_of_what_every_body_says() {
+async fn a_filtered_list_equals_the_list_that_reads_every_object() {
     let other = Signing { kind: KIND + 1, sign: |_| Signature::NONE };
-    // As it is now; a store that was never signed (its checkpoint has no signatures); one that another release signed.
+    // Today's filters; a store without filters in its checkpoint; a store with the filters of another release.
     for (round, before) in [SIGNING, Signing::default(), other].into_iter().enumerate() {
         for retention in [Duration::MAX, Duration::ZERO] {
             let mut cluster = Cluster::new(round as u64);
             let engine = cluster.open(before, retention);
             cluster.write(&engine, 1_500).await;
             engine.checkpoint().await;
-            // Behind the checkpoint, what the log says is signed.
+            // Recovery computes filters for the log behind the checkpoint.
             cluster.write(&engine, 100).await;
             engine.close().await;
             drop(engine);
@@ -190,7 +190,7 @@ async fn a_list_through_signatures_is_the_list_of_what_every_body_says() {
 }
 
 #[test]
-fn few_of_many_objects_are_looked_at_for_nothing() {
+fn few_objects_that_do_not_match_are_read() {
     let registry = Registry::new(&KUBERNETES);
     let pods = registry.resource("", "v1", "pods").unwrap();
     let table = pods.stored().table;
@@ -227,7 +227,7 @@ fn few_of_many_objects_are_looked_at_for_nothing() {
 }
 
 #[test]
-fn whatever_attributes_select_gets_through() {
+fn every_object_that_matches_passes_the_filter() {
     let registry = Registry::new(&KUBERNETES);
     let pods = registry.resource("", "v1", "pods").unwrap();
     let table = pods.stored().table;
