@@ -92,7 +92,7 @@ fn open_store(config: &Config) -> anyhow::Result<Engine> {
     Ok(Engine::open(engine::Options {
         durability,
         history_retention: config.history_retention,
-        signing: api::signature::SIGNING,
+        signing: api::bloom::SCHEME,
         ..engine::Options::new(config.data_dir.join("log"))
     })?)
 }

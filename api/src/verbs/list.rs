@@ -17,12 +17,12 @@ use super::Call;
 use super::continue_token::ContinueToken;
 use super::options::{ListOptions, VersionMatch, version_number};
 use crate::attributes::Selection;
+use crate::bloom;
 use crate::json::Indenter;
 use crate::rendition::{self, ListMeta, ListSize, Renderer, SizeNeeded};
 use crate::response::{Response, respond};
 use crate::schema::registry::Resource;
 use crate::server::{Aborted, Body};
-use crate::signature;
 use crate::status::Status;
 use crate::store;
 
@@ -210,7 +210,7 @@ impl Page {
 
     /// The entries of the range that may be selected, in key order; `None` among them: it may be time to give way.
     pub fn scan(&self) -> Sifted {
-        self.snapshot.range(self.range.clone()).sifted(signature::sieve(&self.selection))
+        self.snapshot.range(self.range.clone()).sifted(bloom::query(&self.selection))
     }
 }
 

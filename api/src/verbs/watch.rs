@@ -24,6 +24,7 @@ use super::list::LOOKED_AT_ONCE;
 use super::options::{ListOptions, version_number};
 use super::schedule::Schedule;
 use crate::attributes::Selection;
+use crate::bloom;
 use crate::metrics::Metrics;
 use crate::negotiate::Encoding;
 use crate::rendition::shared::{self, Seen};
@@ -31,7 +32,6 @@ use crate::rendition::{self, EventType, Renderer};
 use crate::response::Response;
 use crate::server::websocket::{Form, Upgrade};
 use crate::server::{Aborted, Body};
-use crate::signature;
 use crate::status::{Reason, Status};
 use crate::store;
 
@@ -87,7 +87,7 @@ pub async fn watch(call: &mut Call<'_>) -> Result<Response, Status> {
             None
         }
     };
-    let scan = initial.then(|| snapshot.prefix(&prefix).sifted(signature::sieve(&options.selection)));
+    let scan = initial.then(|| snapshot.prefix(&prefix).sifted(bloom::query(&options.selection)));
     let duration = duration(options.timeout_seconds, call.api.limits.min_request_timeout);
     let schedule = Schedule::new(Instant::now(), duration, options.allow_bookmarks);
     let shutdown = call.api.lifecycle.shutdown();

@@ -47,11 +47,8 @@ pub fn run(flags: &Compact, out: &mut impl Write) -> anyhow::Result<Outcome> {
 }
 
 async fn compact(flags: &Compact, options: Options) -> anyhow::Result<Report> {
-    let opened = Engine::open(Options {
-        history_retention: Duration::MAX,
-        signing: api::signature::SIGNING,
-        ..options
-    });
+    let opened =
+        Engine::open(Options { history_retention: Duration::MAX, signing: api::bloom::SCHEME, ..options });
     let engine = opened.map_err(|error| match error {
         OpenError::InUse { dir } => anyhow!(
             "{} is in use: a running server compacts by itself (--history-retention); stop it to do so by hand",

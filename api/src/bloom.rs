@@ -12,18 +12,18 @@
 //! same layout; attributes that are unreadable, or omitted because they were too large, have an unknown filter, which
 //! passes.
 //!
-//! Checkpoints contain the filters: a change of what [`sign`] computes must raise its kind.
+//! Checkpoints contain the filters: a change of what [`filter`] computes must raise its kind.
 
 use engine::{Sieve, Signature, Signing};
 
 use crate::attributes::{Attributes, Selection};
 use crate::selector::label::{Operator, Requirement};
 
-/// Version of the filters that [`sign`] computes.
+/// Version of the filters that [`filter`] computes.
 const KIND: u32 = 1;
 
 /// How the engine computes the Bloom filters of stored objects.
-pub const SIGNING: Signing = Signing { kind: KIND, sign };
+pub const SCHEME: Signing = Signing { kind: KIND, sign: filter };
 
 /// First bit and number of bits of the filter.
 const FILTER_START: u32 = 32;
@@ -44,7 +44,7 @@ enum Element<'a> {
 }
 
 /// The Bloom filter of encoded selector attributes.
-pub fn sign(attributes: &[u8]) -> Signature {
+pub fn filter(attributes: &[u8]) -> Signature {
     let attributes = Attributes::new(attributes);
     let Some(layout) = attributes.layout() else { return Signature::UNKNOWN };
     let mut all = u128::from(layout);
@@ -58,19 +58,19 @@ pub fn sign(attributes: &[u8]) -> Signature {
 }
 
 /// A query that passes every object that `selection` selects.
-pub fn sieve(selection: &Selection) -> Sieve {
-    let mut sieve = Sieve::default();
+pub fn query(selection: &Selection) -> Sieve {
+    let mut query = Sieve::default();
     for requirement in selection.label().requirements() {
         if let Some(any) = required(requirement) {
-            sieve.require(any);
+            query.require(any);
         }
     }
     let layout = Signature::from_bits(selection.layout().into());
     for (slot, text) in selection.field().required_texts().filter(|(_, text)| !text.is_empty()) {
         let bits = Signature::from_bits(bits(Element::Slot(slot, text.as_bytes())));
-        sieve.require_where(LAYOUT, layout, vec![bits]);
+        query.require_where(LAYOUT, layout, vec![bits]);
     }
-    sieve
+    query
 }
 
 /// Alternatives of bits, one of which every matching object has; `None` if the requirement implies no bits.
@@ -119,5 +119,5 @@ fn hash(seed: u8, parts: &[&[u8]]) -> u64 {
 }
 
 #[cfg(test)]
-#[path = "signature_test.rs"]
+#[path = "bloom_test.rs"]
 mod tests;

@@ -75,7 +75,7 @@ impl Drop for Cluster {
 
 impl Cluster {
     fn new(seed: u64) -> Cluster {
-        let directory = std::env::temp_dir().join(format!("signature-{}", crate::names::uid()));
+        let directory = std::env::temp_dir().join(format!("filter-{}", crate::names::uid()));
         Cluster { directory, registry: Registry::new(&KUBERNETES), random: Random(seed) }
     }
 
@@ -83,9 +83,9 @@ impl Cluster {
         self.registry.resource("", "v1", "pods").unwrap()
     }
 
-    fn open(&self, signing: Signing, history_retention: Duration) -> Engine {
+    fn open(&self, scheme: Signing, history_retention: Duration) -> Engine {
         let options = Options {
-            signing,
+            signing: scheme,
             history_retention,
             segment_bytes: engine::SEGMENT_BYTES_MIN,
             durability: engine::Durability::Relaxed,
@@ -128,7 +128,7 @@ impl Cluster {
             let selection = Selection::parse(&label, &field, pods.table, table).unwrap();
             let namespace = ["", "a"][usize::from(label.len() % 2 == 0)];
             let range = KeyRange::prefix(&store::collection(pods, namespace));
-            let scan = snapshot.range(range.clone()).sifted(sieve(&selection)).flatten();
+            let scan = snapshot.range(range.clone()).sifted(query(&selection)).flatten();
             let listed: Vec<_> = scan
                 .inspect(|_| looked_at += 1)
                 .filter(|entry| store::selects(pods, &selection, entry).unwrap())
@@ -154,7 +154,7 @@ impl Cluster {
 async fn a_filtered_list_equals_the_list_that_reads_every_object() {
     let other = Signing { kind: KIND + 1, sign: |_| Signature::NONE };
     // Today's filters; a store without filters in its checkpoint; a store with the filters of another release.
-    for (round, before) in [SIGNING, Signing::default(), other].into_iter().enumerate() {
+    for (round, before) in [SCHEME, Signing::default(), other].into_iter().enumerate() {
         for retention in [Duration::MAX, Duration::ZERO] {
             let mut cluster = Cluster::new(round as u64);
             let engine = cluster.open(before, retention);
@@ -166,7 +166,7 @@ async fn a_filtered_list_equals_the_list_that_reads_every_object() {
             drop(engine);
 
             let when = format!("round {round}, {retention:?}");
-            let engine = cluster.open(SIGNING, retention);
+            let engine = cluster.open(SCHEME, retention);
             let (looked_at, all) = cluster.check(&engine.snapshot(), &format!("{when}, opened"));
             assert!(looked_at < all * 3 / 4, "{when}: {looked_at} of {all} were looked at");
             cluster.write(&engine, 300).await;
@@ -182,7 +182,7 @@ async fn a_filtered_list_equals_the_list_that_reads_every_object() {
             engine.checkpoint().await;
             engine.close().await;
             drop(engine);
-            let engine = cluster.open(SIGNING, retention);
+            let engine = cluster.open(SCHEME, retention);
             cluster.check(&engine.snapshot(), &format!("{when}, opened once more"));
             engine.close().await;
         }
@@ -194,7 +194,7 @@ fn few_objects_that_do_not_match_are_read() {
     let registry = Registry::new(&KUBERNETES);
     let pods = registry.resource("", "v1", "pods").unwrap();
     let table = pods.stored().table;
-    let signatures: Vec<Signature> = (0..10_000)
+    let filters: Vec<Signature> = (0..10_000)
         .map(|n| {
             let pod = object(&format!(
                 r#"{{"metadata":{{"labels":{{"app":"web","component":"frontend","pod-template-hash":"6d4cf56db6","slot":"{}","n":"{n}"}}}},"spec":{{"nodeName":"node-{}","restartPolicy":"Always","schedulerName":"default-scheduler","serviceAccountName":"default"}},"status":{{"phase":"Running","podIP":"10.0.{}.{}"}}}}"#,
@@ -203,7 +203,7 @@ fn few_objects_that_do_not_match_are_read() {
                 n / 250,
                 n % 250
             ));
-            sign(&attributes::encode(table, &pod))
+            filter(&attributes::encode(table, &pod))
         })
         .collect();
     for (label, field, wanted) in [
@@ -214,15 +214,15 @@ fn few_objects_that_do_not_match_are_read() {
         ("", "spec.nodeName=node-3", 20),
         ("n=77", "spec.nodeName=node-77", 1),
     ] {
-        let sieve = sieve(&Selection::parse(label, field, pods.table, table).unwrap());
-        let through = signatures.iter().filter(|signature| sieve.lets_through(**signature)).count();
+        let query = query(&Selection::parse(label, field, pods.table, table).unwrap());
+        let through = filters.iter().filter(|filter| query.lets_through(**filter)).count();
         assert!((wanted..wanted + 1_500).contains(&through), "{label} {field}: {through}");
     }
     for (label, field) in
         [("app!=web", ""), ("!x,app notin (web)", ""), ("", "spec.nodeName!=node-3"), ("", "spec.nodeName=")]
     {
-        let sieve = sieve(&Selection::parse(label, field, pods.table, table).unwrap());
-        assert!(sieve.is_open(), "{label} {field}");
+        let query = query(&Selection::parse(label, field, pods.table, table).unwrap());
+        assert!(query.is_open(), "{label} {field}");
     }
 }
 
@@ -235,7 +235,7 @@ fn every_object_that_matches_passes_the_filter() {
     for _ in 0..300 {
         let (label, field) = selectors(&mut random);
         let selection = Selection::parse(&label, &field, pods.table, table).unwrap();
-        let sieve = sieve(&selection);
+        let query = query(&selection);
         for _ in 0..100 {
             let mut bytes = attributes::encode(table, &pod(&mut random, "a", "pod-7"));
             for _ in 0..random.below(3) {
@@ -249,7 +249,7 @@ fn every_object_that_matches_passes_the_filter() {
             let by_fields = selection.is_outdated(&view) || selection.matches("pod-7", "a", &view);
             let by_labels = selection.label().matches(|key| view.label(key));
             if view.layout().is_none() || by_labels && by_fields {
-                assert!(sieve.lets_through(sign(&bytes)), "{label} {field}: {bytes:?}");
+                assert!(query.lets_through(filter(&bytes)), "{label} {field}: {bytes:?}");
             }
         }
     }
