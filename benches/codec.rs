@@ -1,5 +1,5 @@
-//! Renditions alone, on one core, without a server around them: pods of 3.5 KiB as they are stored (owned fields included)
-//! into every form that is served, and protobuf back. Rates count the bytes that come out, for protobuf bodies those that
+//! Representations alone, on one core, without a server around them: pods of 3.5 KiB as they are stored (owned fields
+//! included) into every form that is served, and protobuf back. Rates count the bytes that come out, for protobuf bodies those that
 //! go in. Beside them stands copying the stored bytes, which is what a plain JSON list does.
 
 use api::codec::{cbor, protobuf, yaml};

@@ -3,7 +3,7 @@
 //! ```text
 //! server ─► pipeline ─► verbs ─┬─► store ─► engine
 //!              │               ├─► schema · patch · selector · validation · strategy · admission
-//!              ▼               └─► rendition · table · convert ─► response
+//!              ▼               └─► representation · table · convert ─► response
 //!        auth · discovery · openapi · health
 //! ```
 //!
@@ -40,7 +40,7 @@ pub mod patch;
 pub mod pipeline;
 pub mod policy;
 pub mod query;
-pub mod rendition;
+pub mod representation;
 pub mod request;
 pub mod response;
 pub mod retry;

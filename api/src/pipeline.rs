@@ -37,7 +37,7 @@ use crate::negotiate::{Formats, Offer, Output};
 use crate::openapi::OpenApi;
 use crate::policy::EnginePolicy;
 use crate::query::Query;
-use crate::rendition::lengths::Lengths;
+use crate::representation::lengths::Lengths;
 use crate::request::{RequestError, RequestInfo};
 use crate::response::{Response, respond_status, respond_text};
 use crate::schema::registry::{Registry, Resource};

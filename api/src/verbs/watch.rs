@@ -6,7 +6,7 @@
 //!
 //! There is no queue per watcher: a client that reads slowly simply asks its tail later. What an event means to a
 //! watcher follows from the attributes before and after the change, so no body is parsed to filter; what it looks like
-//! is made once for all who see it alike (`rendition::shared`).
+//! is made once for all who see it alike (`representation::shared`).
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -27,8 +27,8 @@ use crate::attributes::Selection;
 use crate::bloom;
 use crate::metrics::Metrics;
 use crate::negotiate::Encoding;
-use crate::rendition::shared::{self, Seen};
-use crate::rendition::{self, EventType, Renderer};
+use crate::representation::shared::{self, Seen};
+use crate::representation::{self, EventType, Renderer};
 use crate::response::Response;
 use crate::server::websocket::{Form, Upgrade};
 use crate::server::{Aborted, Body};
@@ -125,7 +125,7 @@ pub async fn watch(call: &mut Call<'_>) -> Result<Response, Status> {
 fn over_websocket(upgrade: Upgrade, mut state: State, encoding: Encoding) -> Response {
     state.chunk_bytes = 1; // so that a chunk is one event
     let form = if encoding == Encoding::Json { Form::Text } else { Form::Binary };
-    let framed = if encoding == Encoding::Protobuf { rendition::FRAME_BYTES } else { 0 };
+    let framed = if encoding == Encoding::Protobuf { representation::FRAME_BYTES } else { 0 };
     let messages = futures_util::StreamExt::map(state.into_stream(), move |chunk| {
         chunk.map(|event| event.slice(framed..))
     });
