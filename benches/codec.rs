@@ -1,6 +1,6 @@
-//! Benchmark of representations, on one core without a server: stored pods of 3.5 KiB (managed fields included) into
-//! every encoding and form, and protobuf decoding. Rates count output bytes, for decoding input bytes. The baseline
-//! is a copy of the stored bytes, which is what a JSON list does.
+//! Representations alone, on one core, without a server around them: pods of 3.5 KiB as they are stored (owned fields
+//! included) into every form that is served, and protobuf back. Rates count the bytes that come out, for protobuf bodies those that
+//! go in. Beside them stands copying the stored bytes, which is what a plain JSON list does.
 
 use api::codec::{cbor, protobuf, yaml};
 use api::json;

@@ -1,4 +1,4 @@
-//! Request bodies as objects: is it the kind this endpoint takes, and what is in it (semantics §5.1 steps 3, 4).
+//! Decodes request bodies to objects and checks that their kind is the endpoint's (docs/api/writes.md#request-body).
 
 use serde::Deserialize;
 
@@ -13,7 +13,7 @@ use crate::schema::table::Message;
 use crate::status::Status;
 use crate::verbs::Call;
 
-/// What an endpoint takes.
+/// The kind of object that an endpoint accepts.
 #[derive(Clone, Copy, Debug)]
 pub struct Expected<'e> {
     /// Kind.
@@ -24,7 +24,7 @@ pub struct Expected<'e> {
     pub message: &'e Message,
 }
 
-/// The two members that say what a body is.
+/// `kind` and `apiVersion` of a request body.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct TypeMeta {
@@ -34,7 +34,7 @@ struct TypeMeta {
 }
 
 impl Expected<'_> {
-    /// Decodes a request body as its `Content-Type` says; kind and apiVersion default to the endpoint's, and must be
+    /// Decodes a request body by its `Content-Type`; kind and apiVersion default to the endpoint's, and must be
     /// it when given.
     pub fn decode(&self, call: &Call<'_>, body: &[u8]) -> Result<Decoded, Status> {
         match call.api.formats.input(call.headers)? {
@@ -50,7 +50,7 @@ impl Expected<'_> {
         self.check(decoded, |error| self.explain(api, body, error))
     }
 
-    /// YAML is JSON written differently; what strict decoding finds in the text comes first.
+    /// YAML is converted to JSON; failures of strict decoding in the text come first.
     fn decode_yaml(&self, api: &Api, body: &[u8]) -> Result<Decoded, Status> {
         let document = yaml::parse(body).map_err(|error| self.unrecognized(body, &error.to_string()))?;
         let duplicates = document.strict_error();
@@ -71,7 +71,7 @@ impl Expected<'_> {
         self.check(conform(self.message, value), |error| self.mismatch(api, &kind, &api_version, error))
     }
 
-    /// Sees to it that a body is what the endpoint takes, and names it.
+    /// Checks that a body has the kind of the endpoint, and sets it.
     fn check(
         &self,
         decoded: Result<Decoded, DecodeError>,
@@ -88,7 +88,7 @@ impl Expected<'_> {
         Ok(decoded)
     }
 
-    /// Protobuf says kind and apiVersion in the envelope, and nothing about fields it does not know.
+    /// Protobuf carries kind and apiVersion in the envelope and does not report unknown fields.
     fn decode_protobuf(&self, api: &Api, body: &[u8]) -> Result<Decoded, Status> {
         let unknown = Unknown::read(body).map_err(|error| self.unrecognized(body, &error.to_string()))?;
         if !self.fits(unknown.kind, unknown.api_version) {
@@ -127,7 +127,7 @@ impl Expected<'_> {
         ))
     }
 
-    /// The 400 for a readable body that is not what the endpoint takes.
+    /// The 400 for a readable body of another kind than the endpoint accepts.
     fn mismatch(&self, api: &Api, kind: &str, api_version: &str, error: &str) -> Status {
         let kind = if kind.is_empty() { self.kind } else { kind };
         let api_version = if api_version.is_empty() { self.api_version } else { api_version };

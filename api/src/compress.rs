@@ -1,12 +1,12 @@
-//! gzip of large responses, made while they are sent (semantics §9.3).
+//! gzip of large responses while they are sent (docs/api/encodings.md#json-and-yaml-output).
 //!
 //! ```text
 //! body ─► gathered up to 128 KiB ─┬─ it ends ──► sent as it is
 //!                                 └─ more ─────► gathered pieces, then the rest, through one encoder
 //! ```
 //!
-//! A compressed list holds a piece and the encoder's window, as little as one that is not compressed. Knows
-//! nothing of what the bytes mean; who asks decides which responses may be compressed at all.
+//! A compressed list holds one piece and the encoder's window, little more than an uncompressed one. This module does
+//! not interpret the bytes; the caller decides which responses may be compressed.
 
 use std::collections::VecDeque;
 use std::io::Write;
@@ -59,7 +59,7 @@ pub async fn gzip(response: Response) -> Response {
                     ready.push_back(piece);
                 }
             }
-            // The transfer breaks off behind what there is.
+            // The transfer is cut after the bytes sent so far.
             Some(Err(Aborted)) => {
                 let pieces = ready.into_iter().map(Ok).chain([Err(Aborted)]);
                 return http::Response::from_parts(head, Body::stream(futures_util::stream::iter(pieces)));

@@ -24,7 +24,7 @@ use crate::naming::Naming;
 use crate::negotiate::Formats;
 use crate::openapi::OpenApi;
 use crate::policy::EnginePolicy;
-use crate::rendition::lengths::Lengths;
+use crate::representation::lengths::Lengths;
 use crate::schema::registry::{Registry, Resource};
 use crate::server::Lifecycle;
 use crate::status::{Reason, Status, Subject};

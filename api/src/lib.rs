@@ -3,7 +3,7 @@
 //! ```text
 //! server ─► pipeline ─► verbs ─┬─► store ─► engine
 //!              │               ├─► schema · patch · selector · validation · strategy · admission
-//!              ▼               └─► rendition · table · convert ─► response
+//!              ▼               └─► representation · table · convert ─► response
 //!        auth · discovery · openapi · health
 //! ```
 //!
@@ -15,6 +15,7 @@ pub mod allocation;
 pub mod apply;
 pub mod attributes;
 pub mod backup;
+pub mod bloom;
 pub mod body;
 pub mod bootstrap;
 pub mod clock;
@@ -40,7 +41,7 @@ pub mod patch;
 pub mod pipeline;
 pub mod policy;
 pub mod query;
-pub mod rendition;
+pub mod representation;
 pub mod request;
 pub mod response;
 pub mod retry;
@@ -48,7 +49,6 @@ pub mod routes;
 pub mod schema;
 pub mod selector;
 pub mod server;
-pub mod signature;
 pub mod startup;
 pub mod status;
 pub mod store;

@@ -6,7 +6,7 @@ use http::{HeaderValue, StatusCode};
 
 use crate::json::{Object, Value};
 use crate::negotiate::Output;
-use crate::rendition::{self, Renderer};
+use crate::representation::{self, Renderer};
 use crate::server::Body;
 use crate::status::Status;
 
@@ -23,7 +23,7 @@ pub fn respond(code: StatusCode, media_type: &'static str, body: impl Into<Bytes
 
 /// A Status that is no error, in the form asked for.
 pub fn respond_success(code: StatusCode, status: &Object, output: &Output) -> Response {
-    respond(code, output.media_type, rendition::status_body(status, output))
+    respond(code, output.media_type, representation::status_body(status, output))
 }
 
 /// One stored object in the form asked for.

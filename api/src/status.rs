@@ -1,4 +1,4 @@
-//! The only maker of `Status` objects: every error of every layer becomes one here (semantics §1).
+//! Builds all `Status` objects: the errors of every layer become a Status here (docs/api/errors.md).
 
 use std::borrow::Borrow;
 use std::fmt::Write;
@@ -8,7 +8,7 @@ use http::StatusCode;
 use crate::field::FieldError;
 use crate::json::{Object, Value};
 
-/// Why a request failed, as clients branch on it. Codes: semantics §1.2.
+/// Why a request failed, as clients branch on it. Codes: docs/api/errors.md#reasons-and-codes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Reason {
     /// No reason given.
@@ -100,13 +100,13 @@ impl Reason {
 pub struct Cause {
     /// Type of the cause; written under the key `reason`.
     pub reason: String,
-    /// What is wrong.
+    /// The description of the failure.
     pub message: String,
     /// Path of the field; empty for none.
     pub field: String,
 }
 
-/// What the error is about. An empty one is still written where the template says so (`"details":{}`).
+/// The subject of the error. An empty one is still written where the template requires it (`"details":{}`).
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Details {
     /// Object name.
@@ -135,7 +135,8 @@ pub struct Status {
     pub message: String,
     /// Details, if the template has any. Boxed: errors travel in every `Result`.
     pub details: Option<Box<Details>>,
-    /// `metadata.continue`: the token that goes on inconsistently after an expired one (semantics §8.4).
+    /// `metadata.continue`: the token that continues inconsistently after an expired one
+    /// (docs/api/lists.md#continue-tokens).
     pub continue_token: Option<String>,
 }
 
@@ -144,7 +145,7 @@ pub fn qualified(resource: &str, group: &str) -> String {
     if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") }
 }
 
-/// What most templates name: an object of a resource (or kind) in a group.
+/// The object that most messages name: a resource (or kind) in a group, with a name.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'a> {
     /// API group, in full.
@@ -219,7 +220,8 @@ impl Status {
         Self::conflict(subject, cause)
     }
 
-    /// 409 for an apply that would take fields from others; details have the causes only (semantics §7.4).
+    /// 409 for an apply that would take fields from others; details have the causes only
+    /// (docs/api/apply.md#apply-conflicts).
     pub fn apply_conflict(message: impl Into<String>, causes: Vec<Cause>) -> Self {
         Self::new(Reason::Conflict, message).with_details(Details { causes, ..Details::default() })
     }
@@ -294,13 +296,13 @@ impl Status {
         Self::new(Reason::RequestEntityTooLarge, format!("Request entity too large: limit is {limit}"))
     }
 
-    /// 406 listing what there is.
+    /// 406 listing the supported media types.
     pub fn not_acceptable<T: Borrow<str>>(accepted: &[T]) -> Self {
         let list = accepted.join(", ");
         Self::new(Reason::NotAcceptable, format!("only the following media types are accepted: {list}"))
     }
 
-    /// 415 listing what there is.
+    /// 415 listing the supported media types.
     pub fn unsupported_media_type(accepted: &[&str]) -> Self {
         let list = accepted.join(", ");
         Self::new(
@@ -311,7 +313,7 @@ impl Status {
         )
     }
 
-    /// 504 for a revision that has not happened yet (semantics §1.3).
+    /// 504 for a revision that has not been reached yet (docs/api/errors.md#messages).
     pub fn too_large_resource_version(asked: u64, current: u64, retry_after_seconds: u32) -> Self {
         let cause = Cause {
             reason: "ResourceVersionTooLarge".to_owned(),
@@ -330,7 +332,7 @@ impl Status {
         Self::new(Reason::Expired, message)
     }
 
-    /// 404 raised by routing, without an object (semantics §1.3, route-level errors).
+    /// 404 raised by routing, without an object (docs/api/errors.md#routing-errors).
     pub fn no_such_route() -> Self {
         Self::new(Reason::NotFound, "the server could not find the requested resource")
             .with_details(Details::default())
@@ -412,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies_are_written_as_semantics_1_says() {
+    fn every_status_is_written_with_its_members() {
         let pod = Subject { group: "", kind: "pods", name: "x" };
         let deployment = Subject { group: "apps", kind: "Deployment", name: "d" };
         for (status, want) in [

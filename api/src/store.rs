@@ -1,7 +1,7 @@
-//! Objects in the engine: keys, bytes, and the proof of permission every access asks for.
+//! Objects in the engine: keys, stored bytes, and the proof of permission that every access requires.
 //!
-//! A key is `/<stored group or "core">/<resource>/[<namespace>/]<name>`; its order is the order of lists. The value
-//! is the stored form, which is the served form; beside it stand the attributes that selectors look at.
+//! A key is `/<stored group or "core">/<resource>/[<namespace>/]<name>`; key order is list order. The value is the
+//! stored form, which is also the served form; the selector attributes are stored beside it.
 
 use bytes::Bytes;
 use engine::{
@@ -24,10 +24,10 @@ pub struct Store<'r> {
     engine: &'r Engine,
 }
 
-/// A stored object: where it is and what it says.
+/// A stored object: its key, revision and content.
 #[derive(Clone, Debug)]
 pub struct Stored {
-    /// Revision and place.
+    /// Revision and key.
     pub entry: Entry,
     /// Key, attributes and value.
     pub record: Record,
@@ -71,7 +71,7 @@ pub fn read(entry: Entry) -> Result<Stored, Status> {
     Ok(Stored { entry, record })
 }
 
-/// Reads an entry's bytes if the object is selected; those of others are not even looked at.
+/// Reads an entry's bytes if the object is selected; the bytes of other objects are not read.
 pub fn read_selected(
     resource: &Resource,
     selection: &Selection,
@@ -80,7 +80,7 @@ pub fn read_selected(
     if selects(resource, selection, &entry)? { read(entry).map(Some) } else { Ok(None) }
 }
 
-/// Whether the object of an entry is selected. Looks at its attributes; at its body only where those were written by a
+/// Whether the object of an entry is selected. Reads its attributes; its value only where those were written by a
 /// release that kept other ones.
 pub fn selects(resource: &Resource, selection: &Selection, entry: &Entry) -> Result<bool, Status> {
     if selection.is_everything() {
@@ -111,12 +111,12 @@ impl Stored {
         decode_stored(resource, &self.record.value)
     }
 
-    /// The same, its parts settled: for whoever makes another object of it that is mostly the same.
+    /// The same with its parts parsed: for callers that make a similar object from it.
     pub fn settled(&self, resource: &Resource) -> Result<Object, Status> {
         decode_settled(&resource.stored().message, &self.record.value).map_err(unreadable)
     }
 
-    /// The same, for the object `new` that is to take its place: what is the same in both is read once.
+    /// The same, for the object `new` that will replace it: equal parts are parsed once.
     pub fn beside(&self, resource: &Resource, new: &mut Object) -> Result<Object, Status> {
         decode_beside(&resource.stored().message, &self.record.value, new).map_err(unreadable)
     }

@@ -92,7 +92,7 @@ fn open_store(config: &Config) -> anyhow::Result<Engine> {
     Ok(Engine::open(engine::Options {
         durability,
         history_retention: config.history_retention,
-        bloom_scheme: api::signature::SIGNING,
+        bloom_scheme: api::bloom::SCHEME,
         ..engine::Options::new(config.data_dir.join("log"))
     })?)
 }

@@ -1,9 +1,9 @@
-//! Which of its forms a discovery document is asked for in: the little of content negotiation that discovery
-//! needs, including the clause for the aggregated form (semantics §2.2, §9.1).
+//! Content negotiation of discovery documents, including the aggregated form
+//! (docs/api/discovery.md#aggregated-discovery, docs/api/encodings.md#accept).
 //!
 //! Clauses are tried by descending `q`, specific ones before wildcards, otherwise in header order. `q=0` does
 //! not exclude. The aggregated form is recognised by its three parameters in any order. Partial wildcards such
-//! as `application/*` match nothing (semantics §20.1).
+//! as `application/*` match nothing.
 
 use http::HeaderMap;
 use http::header::ACCEPT;
@@ -110,7 +110,7 @@ mod tests {
     use http::HeaderValue;
 
     #[test]
-    fn the_accept_header_selects_the_form_semantics_2_2() {
+    fn the_accept_header_selects_the_form() {
         let aggregated = |naming: &Naming, version| {
             let group = naming.group(AGGREGATED_GROUP, true);
             format!("application/json;g={group};v={version};as=APIGroupDiscoveryList")

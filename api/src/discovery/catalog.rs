@@ -1,4 +1,4 @@
-//! What is served, in the words that discovery and OpenAPI share: groups → versions → resources.
+//! The catalog: all served groups, versions and resources, as discovery and OpenAPI read them.
 //!
 //! ```text
 //! registry ──────┐
@@ -6,9 +6,9 @@
 //! other servers ─┘
 //! ```
 //!
-//! Invariants after [`Catalog::new`]: group names are unique; groups stand by descending priority, then name;
+//! Invariants after [`Catalog::new`]: group names are unique; groups are ordered by descending priority, then name;
 //! versions by descending priority, then by [`compare_versions`]; resources by plural, subresources by name.
-//! The catalog is immutable; a change of the served types makes a new one and shares the versions that stay.
+//! A catalog is immutable; a change of the served types makes a new one that shares unchanged versions.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -61,7 +61,7 @@ pub struct Gvk {
     pub kind: Text,
 }
 
-/// What a body looks like, for OpenAPI.
+/// The schema of a request or response body, for OpenAPI.
 #[derive(Clone, Debug)]
 pub enum Definition {
     /// A type known to this server field by field.
@@ -97,7 +97,7 @@ pub struct Resource {
     pub plural: Text,
     /// Lower-case kind.
     pub singular: Text,
-    /// Group, version and kind of the objects; normally those of the version it is listed in.
+    /// Group, version and kind of the objects; normally the group and version it is listed in.
     pub gvk: Gvk,
     /// Kind of lists; empty where there are none.
     pub list_kind: Text,
@@ -238,7 +238,7 @@ impl Subresource {
     }
 }
 
-/// The groups of the registry with the resources for which `served` says yes, ready for [`Catalog::new`].
+/// The groups of the registry with the resources for which `served` returns true, ready for [`Catalog::new`].
 pub fn registry_groups(registry: &Registry, served: impl Fn(&registry::Resource) -> bool) -> Vec<Group> {
     let version = |version: &Arc<registry::Version>| {
         let resources: Vec<Resource> =

@@ -1,6 +1,7 @@
-//! The bodies of the discovery documents (semantics §2.1, §2.2): functions from the catalog to JSON trees.
+//! Builds the JSON trees of the discovery documents from the catalog (docs/api/discovery.md#discovery-documents,
+//! #aggregated-discovery).
 //!
-//! Members stand in the order in which the reference server declares them. This module knows no HTTP.
+//! Members are in the reference server's declaration order. This module does not know HTTP.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -164,7 +165,7 @@ fn aggregated_resource(resource: &Resource, version: &Version) -> Value {
     entry.into()
 }
 
-/// Built-in types leave group and version empty where they are those of the version; custom types name them.
+/// Built-in types leave group and version empty where they equal those of the listing; custom types name them.
 fn response_kind(gvk: &Gvk, parent: &Definition, version: &Version) -> Value {
     let own = gvk.group == version.group && gvk.version == version.version;
     let implied = own && !parent.is_custom();

@@ -1,13 +1,14 @@
-//! Discovery: which groups, versions and resources there are (semantics §2.1, §2.2).
+//! Discovery: serves the lists of groups, versions and resources (docs/api/discovery.md#discovery-documents,
+//! #aggregated-discovery).
 //!
 //! ```text
 //! Catalog ──► /  /api  /apis  /apis/<group>  /api/v1  /apis/<group>/<version>
 //!         └─► the aggregated forms of /api and /apis, with an ETag
 //! ```
 //!
-//! Plain documents are small and rarely read, so they are made for each request. The aggregated ones carry
-//! everything; they are made when first asked for and kept. Making a `Discovery` costs next to nothing.
-//! This module knows no registry, no requests beyond path and headers, and no authorization.
+//! Plain documents are small and rarely read, so each request builds its own. Aggregated documents are built on the
+//! first request and cached. Constructing a `Discovery` is cheap. This module does not know the registry or
+//! authorization; of a request it sees path and headers.
 
 pub(crate) mod accept;
 pub mod catalog;
@@ -46,7 +47,7 @@ struct Aggregated {
 }
 
 impl Discovery {
-    /// Discovery of `catalog`. `server_address` (`host:port`) is what `/api` tells clients to talk to;
+    /// Discovery of `catalog`. `server_address` (`host:port`) is the address that `/api` gives to clients;
     /// `other_paths` are the paths outside the resource API (`/healthz`, `/version` …) that `/` lists too.
     pub fn new(
         catalog: Arc<Catalog>,
@@ -63,7 +64,7 @@ impl Discovery {
         Self::new(catalog, self.naming, self.server_address.clone(), self.other_paths.clone())
     }
 
-    /// What the documents describe.
+    /// The catalog that the documents describe.
     pub fn catalog(&self) -> &Arc<Catalog> {
         &self.catalog
     }
@@ -157,7 +158,8 @@ fn not_acceptable(pretty: bool) -> Response<Bytes> {
     json_response(status.code, &status.to_value(), pretty)
 }
 
-/// `value` as a JSON response; compact bodies end in a newline, indented ones do not (semantics §9.3).
+/// `value` as a JSON response; compact bodies end in a newline, indented ones do not
+/// (docs/api/encodings.md#json-and-yaml-output).
 pub(crate) fn json_response(code: StatusCode, value: &Value, pretty: bool) -> Response<Bytes> {
     let mut response = Response::new(body(value, pretty));
     *response.status_mut() = code;
@@ -273,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_documents_are_those_of_semantics_2_1() {
+    fn plain_documents_list_groups_versions_and_resources() {
         for (path, want) in [
             (
                 "/api",
@@ -323,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn aggregated_documents_are_those_of_semantics_2_2() {
+    fn aggregated_documents_list_all_groups_at_once() {
         let core = get("/api", &aggregated()).unwrap();
         assert_eq!(
             text(&core),
@@ -360,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_served_is_answered_406_with_a_status() {
+    fn an_unsupported_form_is_refused_with_406() {
         for (path, accept) in [("/apis", "text/html"), ("/api/v1", &*aggregated())] {
             let response = get(path, accept).unwrap();
             assert_eq!(response.status(), StatusCode::NOT_ACCEPTABLE);

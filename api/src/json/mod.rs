@@ -2,8 +2,8 @@
 //!
 //! Reads never build one: they move stored bytes. What an object is made of, and why, is said in `object`.
 //!
-//! `text → parse → Value → write → text`. Renditions of stored text, of which there are many and which must be fast, go
-//! over the text itself (`scan`); who reads ordinary text into something typed does so with `compact`. This module knows
+//! `text → parse → Value → write → text`. Representations of stored text, of which there are many and which must be fast,
+//! go over the text itself (`scan`); who reads ordinary text into something typed does so with `compact`. This module knows
 //! JSON only: no schemas, no kinds.
 
 pub mod compact;

@@ -1,4 +1,4 @@
-//! Answers with a finished document: conditional and range requests as a file server answers them (RFC 9110).
+//! Serves a finished document with conditional and range requests (RFC 9110).
 
 use bytes::Bytes;
 use http::header::{
@@ -7,7 +7,7 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
-/// A document and what is said about it.
+/// A document with its media type and validators.
 pub(super) struct Content {
     pub body: Bytes,
     pub content_type: HeaderValue,
@@ -17,7 +17,7 @@ pub(super) struct Content {
     pub modified: HeaderValue,
 }
 
-/// The whole document, a part of it, or word that it did not change.
+/// Responds with the whole document, a range of it, or 304 Not Modified.
 pub(super) fn respond(content: Content, headers: &HeaderMap) -> Response<Bytes> {
     let Content { body, content_type, etag, modified } = content;
     let mut response = Response::new(Bytes::new());

@@ -1,8 +1,8 @@
-//! Schemas of custom types as they are published (semantics §10.7).
+//! Publishes the schemas of custom types (docs/api/openapi.md#published-custom-types).
 //!
-//! The author's schema gets the members that every object has: `apiVersion`, `kind`, `metadata`, and the same in
-//! embedded objects. OpenAPI v2 cannot say everything that v3 can, and its clients refuse fields that a schema
-//! does not list; where v2 would say less than the truth, the type is left open.
+//! The author's schema gets the members that every object has: `apiVersion`, `kind`, `metadata`, also in embedded
+//! objects. OpenAPI v2 is less expressive than v3, and its clients refuse fields that a schema does not list; a type
+//! that v2 cannot describe completely is published without a list of fields.
 
 use super::definition::{Dialect, META, gvk_value};
 use crate::discovery::catalog::{Definition, Gvk, Resource};
@@ -32,7 +32,7 @@ pub(super) fn object(resource: &Resource, naming: &Naming, dialect: Dialect) -> 
         },
         Definition::Type(_) | Definition::Elsewhere => plain_object(),
     };
-    // An object that says nothing about its fields says nothing about metadata either: v2 clients would take
+    // An object schema without fields gets no metadata either: v2 clients would take
     // the list of properties for complete.
     if schema.contains("properties") || dialect == Dialect::V3 {
         if dialect == Dialect::V2 {
@@ -111,7 +111,7 @@ fn embed(schema: &mut Object, naming: &Naming, dialect: Dialect) {
     });
 }
 
-/// Takes out what v2 cannot say.
+/// Removes what v2 cannot express.
 fn lower(schema: &mut Object, naming: &Naming, preserve: &str) {
     for name in ["default", "oneOf", "anyOf", "allOf", "not", "example", "externalDocs"] {
         schema.remove(name);
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn custom_schemas_are_published_as_semantics_10_7_says() {
+    fn custom_schemas_get_the_members_of_every_object() {
         let schema = r#"{"type":"object","properties":{"spec":{"type":"object","properties":{
             "size":{"type":"integer","default":1,"nullable":true},
             "port":{"{x}int-or-string":true,"anyOf":[{"type":"integer"},{"type":"string"}]},

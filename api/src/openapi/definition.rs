@@ -1,4 +1,4 @@
-//! Types → schemas: one definition per message, special scalar and custom type, in either dialect.
+//! Builds schemas from types: one definition per message, special scalar and custom type, in either dialect.
 //!
 //! ```text
 //! operations name bodies ──► Definitions (a work list that follows every reference once)
@@ -6,9 +6,9 @@
 //!                                └─► (name, schema tree) in order of names
 //! ```
 //!
-//! OpenAPI v3 keeps defaults and wraps a decorated reference in `allOf`; v2 knows neither `oneOf` nor defaults
-//! and allows members beside `$ref`. Members of a schema stand in alphabetical order. Lists without a declared
-//! merge behaviour say `atomic`, which is what they are.
+//! OpenAPI v3 keeps defaults and wraps a reference that has siblings in `allOf`; v2 has neither `oneOf` nor defaults
+//! and allows members beside `$ref`. Members of a schema are in alphabetical order. A list without a declared merge
+//! strategy is published as `atomic`.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -34,7 +34,7 @@ pub(super) enum Dialect {
 }
 
 impl Dialect {
-    /// What references to definitions begin with.
+    /// Prefix of references to definitions.
     pub(super) fn reference_prefix(self) -> &'static str {
         match self {
             Dialect::V2 => "#/definitions/",
@@ -112,7 +112,7 @@ fn list_message(resource: &Resource, naming: &Naming) -> Option<Ref<Message>> {
     }
 }
 
-/// What a definition is made of.
+/// The source of a definition.
 enum Source<'a> {
     Message(Ref<Message>),
     Scalar(&'static Scalar),
@@ -397,7 +397,7 @@ impl<'a> Definitions<'a> {
     }
 }
 
-/// How apply treats the map or struct of a field, where that is not what its type says already.
+/// How apply treats the map or struct of a field, where that differs from its type.
 fn map_type(field: &Field) -> Option<&'static str> {
     let (own, by_type) = match &field.kind {
         Kind::Message(message) => (field.atomic, message.atomic),
@@ -422,12 +422,12 @@ struct Scalar {
     description: &'static str,
     kind: &'static str,
     format: &'static str,
-    /// Types between which v3 leaves the choice; v2 says `kind`.
+    /// Alternative types in v3; v2 publishes `kind`.
     one_of: &'static [&'static str],
 }
 
 impl Scalar {
-    /// `None` for kinds that are written in place or are messages.
+    /// `None` for kinds that are written inline or are messages.
     fn of(kind: &Kind) -> Option<&'static Scalar> {
         Some(match kind {
             Kind::Time => &TIME,

@@ -4,7 +4,7 @@
 //! path items ─► (name every definition they need) ─► definitions ─► head, paths, definitions in one buffer
 //! ```
 //!
-//! The parts are trees; only their encoded forms stay, so a document of megabytes needs little more than itself.
+//! Parts are built as trees and only their encoded form is kept, so peak memory is little more than the document.
 
 use super::definition::{Definitions, Dialect};
 use super::gnostic::{self, Section};

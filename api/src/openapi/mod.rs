@@ -1,4 +1,4 @@
-//! OpenAPI documents of everything that is served (semantics §2.3).
+//! OpenAPI documents of all served resources (docs/api/openapi.md#openapi-documents).
 //!
 //! ```text
 //! Catalog ─► operations ─┐
@@ -12,9 +12,9 @@
 //! | `/openapi/v3/api`, `/apis`, `/apis/<g>`, `/version` … | the paths above them |
 //! | `/openapi/v2` | everything at once |
 //!
-//! A document is made when it is first asked for and kept in the encodings that were asked for. The index needs
-//! the hash of every document: it makes those that are missing one after the other and keeps only the hashes.
-//! This module knows no registry and no requests beyond path, query and headers.
+//! A document is built on its first request and cached in each requested encoding. The index needs the hash of every
+//! document: it builds missing documents one at a time and keeps only their hashes.
+//! This module does not know the registry; of a request it sees path, query and headers.
 
 mod constraints;
 mod content;
@@ -79,7 +79,7 @@ struct Document {
     protobuf: OnceLock<Bytes>,
 }
 
-/// What a document describes.
+/// The subject of a document.
 #[derive(Clone, Debug)]
 enum Subject {
     /// All of it, in v2.
@@ -121,7 +121,7 @@ impl OpenApi {
             v3.insert(path, Arc::new(Document::new(subject)));
         };
         for group in catalog.groups() {
-            // Versions of other servers are published by those.
+            // Aggregated API servers publish the documents of their own versions.
             for version in group.versions.iter().filter(|version| version.has_definitions()) {
                 add(version.path(), Subject::Version(version.clone()));
             }
@@ -148,7 +148,7 @@ impl OpenApi {
         }
     }
 
-    /// The documents of another catalog; those of versions that are the same in both are taken over.
+    /// The documents of another catalog; documents of versions that both catalogs share are reused.
     pub fn with_catalog(&self, catalog: Arc<Catalog>) -> Self {
         let others: Vec<String> = OTHERS
             .iter()

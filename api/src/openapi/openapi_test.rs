@@ -1,4 +1,4 @@
-//! The documents of all built-in types, read back: what clients rely on must hold for every one of them.
+//! Reads back the documents of all built-in types and checks the properties that clients rely on.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -235,7 +235,7 @@ fn the_operations_of_a_resource_have_the_names_that_generated_clients_use() {
 }
 
 #[test]
-fn properties_say_what_the_schema_tables_say() {
+fn properties_match_the_schema_tables() {
     let api = everything(&KUBERNETES);
     let core = document(&api, "/openapi/v3/api/v1");
     let property = |message: &str, name: &str| {
@@ -346,7 +346,7 @@ fn custom_types_have_operations_and_definitions_of_their_own() {
 }
 
 #[test]
-fn documents_are_served_as_semantics_2_3_says() {
+fn documents_are_served_with_their_hashes_and_encodings() {
     let api = everything(&CLUSTER);
     let index = document(&api, "/openapi/v3");
     let paths = index.get("paths").unwrap().as_object().unwrap();

@@ -1,16 +1,17 @@
-//! The operations that there are on a resource, in words that fit both dialects (semantics §2.1 verbs, §5.6).
+//! Lists the operations on each resource, independent of the dialect (docs/api/discovery.md#discovery-documents,
+//! docs/api/subresources.md).
 //!
 //! ```text
 //! <base>/                                        available resources
 //! <base>/<plural>                                list (of all namespaces), or the collection when cluster-scoped
 //! <base>/namespaces/{namespace}/<plural>         list, create, deletecollection
 //! …/<plural>/{name}                              read, replace, patch, delete
-//! …/<plural>/{name}/<subresource>[/{path}]       what the subresource can do
-//! <base>/watch/…                                 the old way to watch
+//! …/<plural>/{name}/<subresource>[/{path}]       the verbs of the subresource
+//! <base>/watch/…                                 the deprecated form of watches
 //! ```
 //!
-//! Operation ids follow the reference server's pattern `<action><Group><Version>[…][Namespaced]<Kind>[…]`, by
-//! which generated clients name their methods.
+//! Operation ids follow the reference server's pattern `<action><Group><Version>[…][Namespaced]<Kind>[…]`, from which
+//! client generators derive method names.
 
 use super::definition::Definitions;
 use super::parameter::{self, Parameter};
@@ -44,7 +45,7 @@ impl Method {
     }
 }
 
-/// One path with what can be done there.
+/// One path with its operations.
 #[derive(Debug)]
 pub(super) struct PathItem {
     pub path: String,
@@ -168,7 +169,7 @@ pub(super) fn group_tag(group: &str, naming: &Naming) -> String {
     tag
 }
 
-/// `rbac.authorization` → `RbacAuthorization`; everything that is no letter or digit starts a new word.
+/// `rbac.authorization` → `RbacAuthorization`; any character except letters and digits starts a new word.
 fn camel(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut start = true;
@@ -184,7 +185,7 @@ fn camel(text: &str) -> String {
     out
 }
 
-/// What the names of one version's operations are made of.
+/// The parts of the operation names of one version.
 struct Names {
     /// `AppsV1`.
     id: String,

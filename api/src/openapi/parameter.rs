@@ -1,4 +1,4 @@
-//! Query and path parameters of operations (semantics §4.2), and which operation takes which.
+//! Query and path parameters of operations, and which operation takes which (docs/api/paths-and-verbs.md#options).
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! Operations → path items as trees, in either dialect. Members stand in alphabetical order.
+//! Renders operations as path items, in either dialect. Members are in alphabetical order.
 
 use super::definition::{Dialect, gvk_value};
 use super::operation::{Content, Media, Operation, PathItem};
@@ -6,7 +6,7 @@ use super::parameter::Parameter;
 use crate::json::{Object, Value};
 use crate::naming::Naming;
 
-/// Renders for one dialect and vocabulary.
+/// Renders for one dialect and naming profile.
 #[derive(Clone, Copy)]
 pub(super) struct Renderer {
     pub naming: &'static Naming,

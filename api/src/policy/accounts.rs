@@ -1,4 +1,4 @@
-//! Service accounts and what their tokens are bound to, looked up in the store for every token shown.
+//! Looks up service accounts and the objects their tokens are bound to, for every token presented.
 
 use std::time::SystemTime;
 
@@ -17,7 +17,7 @@ impl EngineAccounts {
         EngineAccounts { engine }
     }
 
-    /// One life of the object at `/core/<resource>/<place>`. An object that cannot be read counts as gone: its
+    /// One incarnation of the object at `/core/<resource>/<place>`. An object that cannot be read counts as gone: its
     /// tokens are refused.
     fn find(&self, resource: &str, place: &str) -> Option<Incarnation> {
         let entry = self.engine.snapshot().get(format!("/core/{resource}/{place}").as_bytes())?;
@@ -31,7 +31,7 @@ impl EngineAccounts {
     }
 }
 
-/// What is read of an object; the rest is skipped without building anything.
+/// The members that are read of an object; the others are skipped.
 #[derive(Deserialize)]
 struct Head {
     metadata: Metadata,

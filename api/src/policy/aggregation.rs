@@ -1,4 +1,4 @@
-//! What the cluster role aggregation controller writes: a function from all cluster roles to changed rules.
+//! Role aggregation: a pure function from all cluster roles to the aggregated roles whose rules changed.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use auth::authz::aggregation::{Candidate, LabelSelector, Requirement, settle};
 use super::rules::{read_rules, write_rule};
 use crate::json::{Object, Value};
 
-/// For each cluster role with an aggregation rule whose `rules` are not what they should be: its position and
+/// For each cluster role with an aggregation rule whose `rules` are out of date: its position and
 /// the `rules` to write. Once they are written, nothing is left to change.
 pub fn aggregated(cluster_roles: &[Value]) -> Vec<(usize, Value)> {
     let mut candidates: Vec<Candidate<'_, Rule>> = cluster_roles
@@ -25,7 +25,7 @@ pub fn aggregated(cluster_roles: &[Value]) -> Vec<(usize, Value)> {
     changed.into_iter().map(|at| (at, rules(at))).collect()
 }
 
-/// What a cluster role is made of; `None` if it is no aggregated one.
+/// The aggregation rule of a cluster role; `None` if it has none.
 pub fn selectors_of(role: &Value) -> Option<Vec<LabelSelector>> {
     let selectors = role.at(&["aggregationRule", "clusterRoleSelectors"]).and_then(Value::as_array)?;
     Some(selectors.iter().map(read_selector).collect())

@@ -1,4 +1,4 @@
-//! The escalation check that every write of a role or binding passes (semantics §14.2).
+//! The privilege escalation check of every write of a role or binding (docs/api/authorization.md#privilege-escalation).
 
 use auth::attributes::Attributes;
 use auth::authz::{Authorizer, Escalation, RoleWrite};
@@ -7,7 +7,7 @@ use super::rules::{read_role_ref, read_rules};
 use crate::json::Value;
 use crate::object::same_but_for_metadata;
 
-/// Checks that writing `new` in place of `existing` grants nothing its writer does not hold.
+/// Checks that replacing `existing` by `new` grants nothing its writer does not hold.
 ///
 /// `asked` are the attributes of the request, for one of `roles`, `clusterroles`, `rolebindings`,
 /// `clusterrolebindings`; objects of other resources pass. Both objects are complete and defaulted. Any change counts,
@@ -15,7 +15,7 @@ use crate::object::same_but_for_metadata;
 /// (owner references and finalizers), because it must be able to take away roles that it does not hold.
 ///
 /// # Errors
-/// What to answer; see [`Escalation`].
+/// The refusal; see [`Escalation`].
 pub async fn confirm_no_escalation(
     authorizer: &Authorizer,
     asked: &Attributes<'_>,
@@ -50,7 +50,7 @@ pub async fn confirm_no_escalation(
     }
 }
 
-/// Whether a write changes nothing but what garbage collection writes, and what the server derives from any write.
+/// Whether a write changes only members that garbage collection writes and those that the server derives.
 fn changes_for_garbage_collection_only(existing: &Value, new: &Value) -> bool {
     const WRITTEN: [&str; 5] =
         ["ownerReferences", "finalizers", "managedFields", "resourceVersion", "generation"];
@@ -102,7 +102,7 @@ mod tests {
 
     #[tokio::test]
     async fn every_change_but_those_of_garbage_collection_is_checked() {
-        // Semantics §14.2: resource, before, after, passes.
+        // docs/api/authorization.md#privilege-escalation: resource, before, after, passes.
         let get = "{'rules':[{'verbs':['get'],'apiGroups':[''],'resources':['pods']}]}";
         let put = "{'rules':[{'verbs':['put'],'apiGroups':[''],'resources':['pods']}]}";
         let put_labelled = "{'metadata':{'labels':{'a':'b'}},'rules':[{'verbs':['put'],'apiGroups':[''],'resources':['pods']}]}";

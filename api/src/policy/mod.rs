@@ -1,4 +1,4 @@
-//! Roles, bindings and accounts as auth wants to see them, over the store.
+//! The authorization rule source and the accounts that auth asks for, read from the store.
 //!
 //! ```text
 //! engine ─ tail on /rbac.authorization/ ─► EnginePolicy (auth::Policy in memory) ─► Authorizer
@@ -6,8 +6,8 @@
 //! ```
 //!
 //! A decision must include every write acknowledged before it, so each read compares the tail's progress with
-//! the store's revision: two atomic loads while nothing about roles was written. When something was, the
-//! reader itself takes the events over, in line, before it decides. There is no task that could lag behind.
+//! the store's revision: two atomic loads while no role or binding was written. After such a write, the reader
+//! applies the events itself before it decides. No background task can lag behind.
 //!
 //! An object that cannot be read (damaged on disk) counts as absent: it grants nothing, and bindings to it are
 //! reported as resolution errors.
@@ -97,10 +97,10 @@ impl State {
                 Poll::Pending => {}
                 Poll::Ready(Err(TailError::Closed)) => return,
                 Poll::Ready(Err(error @ (TailError::Compacted { .. } | TailError::Damaged { .. }))) => {
-                    tracing::warn!(%error, "reading all roles and bindings again");
+                    tracing::warn!(%error, "reloading all roles and bindings");
                     match State::load(engine) {
                         Ok(fresh) => *self = fresh,
-                        // Closed: what is in memory is the last there will be.
+                        // Closed: there will be no further events.
                         Err(_) => return,
                     }
                 }
@@ -137,7 +137,7 @@ fn put(policy: &mut Policy, entry: &Entry) {
     }
 }
 
-/// What a key stands for.
+/// The object that a key names.
 enum Place<'k> {
     ClusterRole(&'k str),
     Role(&'k str, &'k str),

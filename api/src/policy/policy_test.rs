@@ -1,4 +1,4 @@
-//! The policy over a real engine: what was acknowledged counts at once.
+//! Authorization over a real engine: every acknowledged write of a role or binding takes effect at once.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -91,7 +91,7 @@ async fn a_decision_includes_every_write_acknowledged_before_it() {
     assert!(!may("get", "x") && may("put", "ns"));
     write(&engine, "/rbac.authorization/rolebindings/ns/b", None).await;
     assert!(!may("put", "ns"));
-    // What is no role or binding, or none that can be read, does no harm.
+    // Objects of other kinds, and roles and bindings that cannot be read, are ignored.
     write(&engine, "/rbac.authorization/things/x", Some("{}")).await;
     write(&engine, "/rbac.authorization/roles/x", Some("{}")).await;
     write(&engine, "/rbac.authorization/clusterrolebindings/b", Some("{not json")).await;
@@ -186,7 +186,7 @@ async fn accounts_are_looked_up_by_their_uid_and_deletion() {
 
 #[test]
 fn aggregated_roles_settle_in_one_go() {
-    // Semantics §14.2, §17: admin ⊇ edit ⊇ view, by labels.
+    // docs/api/authorization.md#rbac, docs/api/controllers.md#role-aggregation: admin ⊇ edit ⊇ view, by labels.
     let parse = |text: &str| json::parse(text.replace('\'', "\"").as_bytes()).unwrap();
     let selector = |to: &str| {
         format!("'aggregationRule':{{'clusterRoleSelectors':[{{'matchLabels':{{'to':'{to}'}}}}]}}")

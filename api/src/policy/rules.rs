@@ -1,5 +1,6 @@
-//! RBAC objects between their JSON form and auth's. Members of another type than they should have count as
-//! absent: what is stored was validated when it was written.
+//! Converts RBAC objects between their JSON form and auth's types.
+//!
+//! Members of a wrong type count as absent: stored objects were validated when they were written.
 
 use auth::authz::{RoleRef, Rule, Subject};
 

@@ -1,10 +1,9 @@
-//! Response bodies, and reading request bodies within bounds.
+//! Response bodies, and bounded reading of request bodies.
 //!
-//! A [`Body`] is an enum so that the common answers (nothing, or bytes at hand) cost no allocation. Two kinds are
-//! produced while they are sent, each with backpressure: [`Body::stream`] is asked for its next chunk when the
-//! connection has room, and [`Body::channel`] makes its producer wait for that. On HTTP/2 every chunk becomes frames
-//! of its own, so producers of many small pieces should gather about 64 KiB before they hand over; HTTP/1.1 takes
-//! chunks as they come.
+//! A [`Body`] is an enum so that the common responses (empty, or bytes at hand) cost no allocation. Two variants are
+//! produced while they are sent, each with backpressure: [`Body::stream`] is polled for its next chunk when the
+//! connection has room, and [`Body::channel`] makes its producer wait for that. On HTTP/2 every chunk becomes a frame,
+//! so producers of many small pieces should gather about 64 KiB per chunk; HTTP/1.1 writes chunks as they come.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -41,7 +40,7 @@ enum Inner {
     Channel(mpsc::Receiver<Piece>),
 }
 
-/// What goes through a channel. The end is said, not implied by the sender's drop: a producer that panics or is
+/// A message of the channel. The end is explicit, not implied by the sender's drop: a producer that panics or is
 /// cancelled drops its sender too, and that must not look like a complete answer.
 enum Piece {
     Chunk(Bytes),
@@ -219,7 +218,7 @@ pub enum BodyError {
 /// too many. Memory is taken as bytes arrive, not as they are announced. A body of one chunk is not copied.
 ///
 /// # Errors
-/// See [`BodyError`]; what was read is dropped.
+/// See [`BodyError`]; the bytes read so far are dropped.
 pub async fn read_body<B>(mut body: B, bytes_max: usize, timeout: Duration) -> Result<Bytes, BodyError>
 where
     B: hyper::body::Body<Data = Bytes> + Unpin,
@@ -268,7 +267,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn bodies_at_hand_announce_their_size_and_say_what_they_hold() {
+    async fn bodies_in_memory_announce_their_size_and_contents() {
         for (body, want) in [
             (Body::empty(), ""),
             (Body::full(""), ""),
@@ -299,7 +298,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_channel_holds_its_producer_back_and_tells_it_when_nobody_reads() {
+    async fn a_channel_applies_backpressure_and_reports_a_dropped_reader() {
         let (mut sender, body) = Body::channel(1);
         sender.send(Bytes::from("a")).await.unwrap();
         let blocked = tokio::time::timeout(Duration::from_millis(20), sender.send(Bytes::from("b"))).await;
@@ -311,7 +310,7 @@ mod tests {
 
     #[tokio::test]
     async fn reading_stops_at_the_limit_exactly() {
-        // Chunks of a body without announced length, the limit, and what comes out.
+        // Chunks of a body without announced length, the limit, and the result.
         for (chunks, bytes_max, want) in [
             (&[][..], 0, Ok("")),
             (&["abc"][..], 3, Ok("abc")),

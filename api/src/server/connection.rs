@@ -1,7 +1,8 @@
 //! One connection after its handshake: HTTP framing, requests to the handler, and supervision.
 //!
-//! [`Activity`] is written by the socket and by requests as they come and go; [`next`] decides from it, purely,
-//! whether the connection may live on and when to look again; [`drive`] acts on that with a single timer.
+//! [`Activity`] is written by the socket and by requests as they start and finish; [`next`] is a pure function of it
+//! that decides whether the connection is kept and when to look again; [`drive`] acts on the decision with a single
+//! timer.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -25,7 +26,7 @@ use tokio::time::Instant;
 
 use super::{Aborted, Body, ConnectionInfo, Handler, Limits, Request, Response, Shutdown};
 
-/// What a request gets whose handler panicked (semantics §1.5).
+/// The response to a request whose handler panicked (docs/api/errors.md#encoding-of-errors).
 const PANIC_TEXT: &str = "This request caused apiserver to panic. Look in the logs for details.\n";
 
 /// After a graceful close was asked for, how long an idle connection may take to act on it.
@@ -56,7 +57,7 @@ impl Protocols {
     }
 }
 
-/// When what last happened on a connection. Times are milliseconds since its start.
+/// Times of the last events on a connection, in milliseconds since its start.
 pub(super) struct Activity {
     start: Instant,
     requests_in_flight: AtomicU32,
@@ -65,7 +66,7 @@ pub(super) struct Activity {
     idle_since: AtomicU64,
     /// When the head being received began, plus one; 0 for none.
     head_since: AtomicU64,
-    /// The last request had a body of which nobody has seen the end. Says nothing on HTTP/2, where requests overlap.
+    /// The last request had a body that was not read to its end. Meaningless on HTTP/2, where requests overlap.
     body_unread: AtomicBool,
 }
 
@@ -191,7 +192,7 @@ struct Seen {
     requests_in_flight: u32,
 }
 
-/// What to do with a connection.
+/// The decision about a connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Next {
     /// Nothing before this time, in milliseconds since the connection's start.
@@ -250,7 +251,7 @@ where
     }
 }
 
-/// What all connections of a server share once they speak HTTP.
+/// State that all connections of a server share after their handshake.
 pub(super) struct Server<H> {
     pub(super) handler: Arc<H>,
     pub(super) protocols: Protocols,
@@ -280,8 +281,8 @@ where
             async move {
                 let request = request.map(|body| Incoming::new(body, activity.clone()));
                 let mut response = answer(&*handler, request, &info).await;
-                // A body that nobody read to its end stands between this request and the next: hyper closes the
-                // connection then, and a client that was not told would lose a race with its next request.
+                // An unread rest of the body precedes the next request on the wire, so hyper closes the connection.
+                // Without `Connection: close` the client might send its next request into the close.
                 if http1 && (shutdown.is_begun() || activity.body_unread.load(Relaxed)) {
                     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
                 }
@@ -289,7 +290,7 @@ where
             }
         }
     });
-    // Boxed, because a future has room for every place that a value in it is moved through.
+    // Boxed, because a future reserves space for every location that a value in it is moved through.
     if http1 {
         let connection = Box::pin(protocols.http1.serve_connection(io, service).with_upgrades());
         drive(connection, true, &activity, limits, shutdown).await
@@ -311,7 +312,7 @@ async fn drive(
     let begun = async {
         shutdown.begun().await;
         if http1 {
-            // HTTP/2 says which requests it will still answer; HTTP/1.1 cannot, so it waits for stragglers.
+            // HTTP/2 announces which requests it will still answer; HTTP/1.1 cannot, so it waits for late requests.
             tokio::time::sleep(limits.drain_idle_grace).await;
         }
     };
@@ -349,7 +350,7 @@ async fn answer<H: Handler>(handler: &H, request: Request, info: &Arc<Connection
     match AssertUnwindSafe(Box::pin(async { handler.handle(request, info).await })).catch_unwind().await {
         Ok(response) => response,
         Err(_) => {
-            // The panic hook has logged the text and the place; this ties them to a request.
+            // The panic hook has logged message and location; this line names the request.
             tracing::error!(%method, path = uri.path(), remote = %info.remote, "request handler panicked");
             panic_response()
         }
@@ -365,7 +366,7 @@ pub fn panic_response() -> Response {
     response
 }
 
-/// A body that keeps its request in flight until its last byte is out, or nobody wants it any more.
+/// A body that keeps its request in flight until its last byte is sent or the body is dropped.
 pub(super) struct Tracked {
     body: Body,
     _in_flight: InFlight,

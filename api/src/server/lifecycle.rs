@@ -1,7 +1,7 @@
-//! Where the process is in its life, for everybody who must act on it.
+//! The stage of the process's life, shared by all parts that act on it (docs/api/operations.md#shutdown).
 //!
-//! `Starting → Serving → Leaving → Draining → Stopped`, forwards only. Readiness is told from the stage; accept
-//! loops, watches and long requests wait for [`Shutdown::begun`]. Source: semantics §16.4.
+//! `Starting → Serving → Leaving → Draining → Stopped`, forwards only. Readiness follows from the stage; accept
+//! loops, watches and long requests wait for [`Shutdown::begun`].
 
 use std::sync::Arc;
 
@@ -55,7 +55,7 @@ impl Lifecycle {
         let _ = self.0.subscribe().wait_for(|now| *now >= stage).await;
     }
 
-    /// The view of those who only care whether it is time to stop.
+    /// A handle for tasks that only need to know whether shutdown has begun.
     pub fn shutdown(&self) -> Shutdown {
         Shutdown(self.clone())
     }

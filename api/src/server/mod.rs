@@ -7,10 +7,10 @@
 //!                                      └ supervision: head timeout, idle timeout, drain, cut
 //! ```
 //!
-//! Invariants: every wait on a peer has a named bound in [`Limits`]; a panic in the handler is that request's
-//! 500 and nobody else's trouble; a body that its producer did not finish never looks finished to the client.
-//! Knows no resources, no users and no files: certificates are handed in as bytes, and who a client certificate
-//! belongs to is decided later, by the authenticators.
+//! Invariants: every wait on a peer has a named bound in [`Limits`]; a panic in the handler becomes the 500 of that
+//! request and affects no other; a body that its producer did not finish never looks complete to the client. This layer
+//! knows no resources, users or files: certificates are passed as bytes, and the authenticators map a client
+//! certificate to a user later.
 
 mod body;
 mod connection;
@@ -40,7 +40,7 @@ pub type Request = http::Request<Incoming>;
 /// A response as it goes onto the connection.
 pub type Response = http::Response<Body>;
 
-/// What answers requests. One value serves every connection.
+/// Answers requests. One value serves every connection.
 pub trait Handler: Send + Sync + 'static {
     /// Answers one request. The future is dropped when the client goes away, and a panic in it becomes a 500.
     fn handle(
@@ -50,17 +50,17 @@ pub trait Handler: Send + Sync + 'static {
     ) -> impl Future<Output = Response> + Send;
 }
 
-/// What is known about the connection a request came over; shared by all its requests.
+/// The connection that a request arrived on; shared by all its requests.
 ///
-/// The connection counts against [`Limits::connections_max`], and holds up a drain, for as long as somebody keeps
+/// The connection counts against [`Limits::connections_max`], and holds up a drain, for as long as a holder keeps
 /// one of these: a handler that takes the connection over (an upgrade) keeps it until it is done.
 pub struct ConnectionInfo {
     /// The peer.
     pub remote: SocketAddr,
     /// The certificate chain the client sent, its own first; empty when it sent none. Only possession of the
-    /// private key has been checked: whether anybody vouches for the certificate is for authentication to say.
+    /// private key has been checked; authentication checks the issuer.
     pub certificates: Vec<CertificateDer<'static>>,
-    /// Room for what authentication made of `certificates`, so that a chain is verified once per connection.
+    /// Cache for the result of authenticating `certificates`, so that a chain is verified once per connection.
     pub identity: OnceLock<Arc<dyn Any + Send + Sync>>,
     permit: Option<OwnedSemaphorePermit>,
 }
@@ -91,7 +91,7 @@ impl std::fmt::Debug for ConnectionInfo {
     }
 }
 
-/// Bytes of a request body, at most (semantics §3.3).
+/// Bytes of a request body, at most (docs/api/paths-and-verbs.md#timeouts-and-limits).
 pub const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
 
 /// Every bound of the connection layer. The defaults are for production; tests shorten the waits.

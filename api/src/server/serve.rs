@@ -1,4 +1,4 @@
-//! Accepting connections until told to stop, then waiting for those that are left.
+//! Accepts connections until shutdown begins, then waits for the remaining ones.
 
 use std::io;
 use std::net::SocketAddr;
@@ -26,7 +26,7 @@ const CUT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Between two warnings that connections wait for others to end.
 const LIMIT_WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Sent to those who speak plain HTTP to us.
+/// Sent to clients that use plain HTTP on the TLS port.
 const PLAIN_HTTP: &[u8] = b"HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n\
     Client sent an HTTP request to an HTTPS server.\n";
 
@@ -37,7 +37,7 @@ pub struct Drained {
     pub connections_cut: usize,
 }
 
-/// What all connections of a server share.
+/// State that all connections of a server share.
 struct Shared<H> {
     tls: TlsAcceptor,
     server: Server<H>,
@@ -108,7 +108,7 @@ async fn accept_all<H: Handler>(listener: &TcpListener, permits: &Arc<Semaphore>
     }
 }
 
-/// Waits between attempts while the system is out of resources, and says so once per spell.
+/// Waits between attempts while the system is out of resources, and logs each such period once.
 #[derive(Default)]
 struct Backoff(Option<Duration>);
 

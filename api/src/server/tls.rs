@@ -1,9 +1,8 @@
-//! TLS: the certificate we show, and the certificates clients may show us.
+//! TLS configuration: the server's certificate, and the client certificates it accepts.
 //!
-//! A client is asked for a certificate and may answer without one. What it sends is checked for possession of its
-//! key and nothing more: whether anybody vouches for it is decided at authentication, so that a client with an
-//! unknown certificate can still identify itself by a token, and so that a changed CA bundle needs no new
-//! listener. There is one provider of cryptography, named explicitly.
+//! A client certificate is requested but optional. The handshake only proves possession of its key; authentication
+//! checks its issuer. So a client with an unknown certificate can still authenticate with a token, and a changed CA
+//! bundle needs no new listener. The crypto provider is named explicitly.
 
 use std::fmt;
 use std::sync::Arc;

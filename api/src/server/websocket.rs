@@ -1,13 +1,13 @@
-//! WebSocket, as far as a stream of events to a client needs it (RFC 6455): the handshake, frames out, and of what
-//! comes in only pings and the end.
+//! The part of WebSocket that a stream of events to a client needs (RFC 6455): handshake, outgoing messages, ping and
+//! close.
 //!
 //! ```text
 //! request ─Upgrade::asked─► Upgrade ─accept(messages)─► 101 ─► task: messages ──frames──► client
-//!                                                               └─ reads: ping → pong, close → close, data → nothing
+//!                                                               └─ reads: ping → pong, close → close, data → ignored
 //! ```
 //!
-//! The task holds the connection's `ConnectionInfo`, so that it goes on counting as a connection. A client that takes
-//! nothing holds up its own task only, and for a bounded time.
+//! The task holds the connection's `ConnectionInfo`, so it continues to count as a connection. A client that does not
+//! read blocks only its own task, and for a bounded time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,13 +28,13 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::{Aborted, Body, ConnectionInfo, Request, Response};
 
-/// What every server appends to the client's key (RFC 6455 §1.3).
+/// The GUID that every server appends to the client's key (RFC 6455 §1.3).
 const MAGIC: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 /// Longest payload of a ping or a close (RFC 6455 §5.5).
 const CONTROL_BYTES_MAX: usize = 125;
 
-/// How long the client may take nothing of what waits for it; as long as on any other connection.
+/// How long the client may leave queued output unread; the same as on any other connection.
 const WRITE_STALL: Duration = Duration::from_secs(15 * 60);
 
 /// Kinds of frames.
@@ -71,7 +71,7 @@ pub struct Upgrade {
 }
 
 impl Upgrade {
-    /// What the request asks for, if that is WebSocket in the one version there is.
+    /// The upgrade that the request asks for, if it is WebSocket in the supported version.
     pub fn asked(request: &Request, connection: &Arc<ConnectionInfo>) -> Option<Self> {
         if request.version() != Version::HTTP_11 || !is_asked(request.headers()) {
             return None;
@@ -182,7 +182,7 @@ fn close_frame(code: u16) -> Vec<u8> {
     frame(opcode::CLOSE, &code.to_be_bytes())
 }
 
-/// What came from the client.
+/// A frame from the client.
 enum Heard {
     Ping(Vec<u8>),
     Close,
@@ -216,7 +216,7 @@ impl Incoming {
         }
     }
 
-    /// The next frame that matters, of those that arrived whole.
+    /// The next relevant frame among those that arrived completely.
     fn take(&mut self) -> Option<Heard> {
         loop {
             let skipped = self.skip.min(self.buffer.len() as u64);

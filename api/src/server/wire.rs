@@ -1,8 +1,8 @@
-//! The socket under TLS, with the two things a socket does not do by itself.
+//! The TCP socket under TLS, with a write timeout and a graceful close.
 //!
-//! A write the peer does not take fails after a while instead of waiting for ever, and closing waits a moment for
-//! the peer to close too: a socket closed with unread input resets the connection, and a reset may overtake and
-//! destroy the response that was just sent. It also tells the [`Activity`] of its connection when bytes arrive.
+//! A write that the peer does not read fails after a timeout. Closing waits briefly for the peer to close too: a socket
+//! closed with unread input resets the connection, and a reset may overtake and destroy the response that was just
+//! sent. The socket also reports arriving bytes to the [`Activity`] of its connection.
 
 use std::io;
 use std::pin::Pin;

@@ -1,5 +1,7 @@
-//! What texts, numbers and quantities must look like, by the forms that schemas name, with the reference server's
-//! sentences. Nothing is allocated for a value that fits.
+//! Checks of scalar formats (names, IPs, ports, quantities …) that schemas declare, with the reference server's
+//! messages.
+//!
+//! A valid value costs no allocation.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -211,7 +213,7 @@ mod tests {
 
     #[test]
     fn values_fit_their_form_or_it_is_said_how_not() {
-        // Semantics §5.7. (form, what fits, what does not)
+        // docs/api/validation.md. (form, valid, invalid)
         for (form, fitting, others) in [
             (
                 Form::Ip,

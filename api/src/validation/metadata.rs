@@ -1,4 +1,5 @@
-//! Checks of `metadata` that hold for every kind (facts: validation, generic; semantics §5.1 step 9, §5.2 step 7).
+//! Checks of `metadata` that hold for every kind (docs/api/writes.md#preparation-and-validation,
+//! #what-an-update-keeps).
 
 use hashbrown::HashSet;
 
@@ -14,11 +15,11 @@ const ANNOTATION_BYTES_MAX: usize = 256 * 1024;
 const MANAGER_MAX: usize = 128;
 const SUBRESOURCE_MAX: usize = 256;
 
-/// Most faults looked for in one object. A body of a million empty containers has three million faults; nobody reads
-/// them, and their sentences would take more memory than the object.
+/// Most failures collected for one object. A body of a million empty containers has three million failures; no client
+/// reads them, and their messages would take more memory than the object.
 const ERRORS_MAX: usize = 1000;
 
-/// Whether enough is wrong to stop looking. Loops over what clients send ask this before each round.
+/// Whether enough failures are collected to stop. Loops over client input check this before each iteration.
 pub(super) fn is_enough(errors: &[FieldError]) -> bool {
     errors.len() >= ERRORS_MAX
 }
@@ -28,7 +29,7 @@ pub(super) fn refuse(errors: &mut Vec<FieldError>, path: &Path, value: &str, fau
     errors.extend(faults.into_iter().map(|fault| FieldError::invalid(path, &value.into(), fault)));
 }
 
-/// What a new object's metadata must look like. `metadata.name` has been generated already.
+/// Checks the metadata of a new object. `metadata.name` has been generated already.
 pub fn validate_metadata_create(
     name_rule: NameRule,
     scope: Scope,
@@ -57,7 +58,7 @@ pub fn validate_metadata_create(
     validate_common(&root, naming, metadata, errors);
 }
 
-/// What an update may do to metadata.
+/// Checks the changes of an update to metadata.
 pub fn validate_metadata_update(naming: &Naming, new: &Object, old: &Object, errors: &mut Vec<FieldError>) {
     let root = Path::ROOT.child("metadata");
     refuse_new_finalizers(&root, new, old, errors);
@@ -287,7 +288,7 @@ mod tests {
 
     #[test]
     fn an_update_leaves_identity_alone_and_adds_no_finalizers_while_deleting() {
-        // Semantics §5.2 step 7.
+        // docs/api/writes.md#what-an-update-keeps.
         for (old, new, want) in [
             (r#"{"name":"a","uid":"u"}"#, r#"{"name":"a","uid":"u","labels":{"a":"b"}}"#, vec![]),
             (

@@ -1,14 +1,15 @@
-//! Validation: is this object one the server stores? (semantics §5.1 step 9, §5.2 step 7, §5.7)
+//! Validation: the checks that every object passes before it is stored (docs/api/writes.md#preparation-and-validation,
+//! #what-an-update-keeps, docs/api/validation.md).
 //!
 //! ```text
-//! metadata ─► walk: every field beside its schema, and the code that types name ─► on update: what may not change
+//! metadata ─► walk: each field against its schema, then the rules its type names ─► on update: immutable fields
 //! ```
 //!
-//! What a line can say is in the schema files (options `check`, `union`, `immutable`); what looks at several fields is a
-//! function in `rules/`, one file per topic, that a type names there (option `rule`). Everything that is wrong is
-//! collected; nothing stops at the first fault. Objects are in stored form, defaulted, and as the strategy prepared
-//! them. Nothing here reads the store: checks that need other objects are admission's. How deep each kind is covered is
-//! in `docs/validation.md`.
+//! Checks of a single field are declared in the schema files (options `check`, `union`, `immutable`). Checks of several
+//! fields are functions in `rules/`, one file per topic, which a type names in the schema (option `rule`). All failures
+//! are collected; none ends the validation. Objects arrive in stored form, defaulted and prepared by the strategy. This
+//! module does not read the store: checks that need other objects belong to admission. `docs/validation.md` lists the
+//! coverage of each kind.
 
 mod forms;
 mod limits;
@@ -27,7 +28,7 @@ use crate::json::{Object, Value};
 use crate::naming::Naming;
 use crate::schema::table::ResourceTable;
 
-/// One object being judged: what is known about it, and what was found wrong so far.
+/// The state of one validation: the object, its context, and the failures so far.
 pub(crate) struct Validator<'v> {
     naming: &'v Naming,
     /// Kind of the object.
@@ -36,13 +37,13 @@ pub(crate) struct Validator<'v> {
     object: View<'v>,
     /// The stored object, on update.
     old: Option<View<'v>>,
-    /// Only the status is judged, and only by what is asked of statuses.
+    /// Only the status is checked, and only by the rules for statuses.
     is_status: bool,
     errors: Vec<FieldError>,
 }
 
 impl Validator<'_> {
-    /// Whether enough is wrong to stop looking. Loops over what clients send ask this before each round.
+    /// Whether enough failures are collected to stop. Loops over client input check this before each iteration.
     fn has_enough(&self) -> bool {
         metadata::is_enough(&self.errors)
     }
@@ -81,7 +82,7 @@ impl Validator<'_> {
     }
 }
 
-/// Normalises what a kind keeps in another form than it takes (a secret's `stringData`); before validation.
+/// Normalises fields that a kind stores in another form than it accepts (a secret's `stringData`); before validation.
 /// `old` is the stored object on update.
 pub fn prepare(resource: &ResourceTable, object: &mut Object, old: Option<&Object>) {
     if let Some(prepare) = rules::preparation(&resource.message) {
@@ -89,7 +90,7 @@ pub fn prepare(resource: &ResourceTable, object: &mut Object, old: Option<&Objec
     }
 }
 
-/// What is wrong with a new object. Metadata is complete: name, namespace and uid are set.
+/// The failures of a new object. Metadata is complete: name, namespace and uid are set.
 pub fn create(resource: &ResourceTable, naming: &Naming, object: &Object) -> Vec<FieldError> {
     let mut validator = validator(resource, naming, object, None);
     walk::object(&mut validator, &resource.message, object);
@@ -113,12 +114,12 @@ fn validator<'v>(
     Validator { naming, kind: &resource.message.name, object, old, is_status: false, errors: Vec::new() }
 }
 
-/// What is wrong with an update through the resource itself.
+/// The failures of an update through the resource itself.
 pub fn update(resource: &ResourceTable, naming: &Naming, new: &Object, old: &Object) -> Vec<FieldError> {
     update_through("", resource, naming, new, old)
 }
 
-/// What is wrong with an update through a subresource that writes its parent (`status`, `ephemeralcontainers`,
+/// The failures of an update through a subresource that writes its parent (`status`, `ephemeralcontainers`,
 /// `resize`, `binding` …; empty for the resource itself).
 ///
 /// The strategy has already put back what the subresource may not write, so the kind's rules on what an update may

@@ -1,7 +1,7 @@
-//! What names, keys and labels may look like, with the reference server's sentences (facts: validation, generic).
+//! Checks of names, label keys and label values, with the reference server's messages.
 //!
-//! Every check answers with the sentences for what is wrong, none if all is well. Names are checked by hand, not by
-//! regular expressions: they are short, and this runs for every label of every write.
+//! Every check returns the messages for its failures, and none for a valid name. The checks are written by hand instead
+//! of with regular expressions: names are short, and the checks run for every label of every write.
 
 use crate::schema::table::NameRule;
 
@@ -10,13 +10,13 @@ const LABEL_MAX: usize = 63;
 /// Longest RFC 1123 subdomain, and longest key of a config map.
 const SUBDOMAIN_MAX: usize = 253;
 
-/// Sentences for what is wrong.
+/// Messages of the failures.
 pub(crate) type Faults = Vec<String>;
 
 const LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
 const QUALIFIED: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
 
-/// A sentence with examples and the regular expression that says it exactly. The space after each comma but the last
+/// A message with examples and the exact regular expression. The space after each comma but the last
 /// is double, as the reference server has it.
 fn sentence(text: &str, regex: &str, examples: &[&str]) -> String {
     let examples: Vec<String> = examples.iter().map(|example| format!("'{example}', ")).collect();
@@ -137,7 +137,7 @@ pub(crate) fn label_1035(name: &str) -> Faults {
     faults
 }
 
-/// What can stand between two slashes of a URL.
+/// A segment of a URL path.
 pub(crate) fn path_segment(name: &str) -> Faults {
     if matches!(name, "." | "..") {
         return vec![format!("may not be '{name}'")];

@@ -1,4 +1,4 @@
-//! Field paths while a tree is walked: a list on the stack, made into text only for an error.
+//! Field paths of validation errors: a linked list on the stack, formatted only when an error is reported.
 
 use std::fmt::{self, Display, Write};
 
@@ -20,7 +20,7 @@ impl<'p> Path<'p> {
     /// The object itself; it has no name.
     pub(crate) const ROOT: Path<'static> = Path { parent: None, step: Step::Name("") };
 
-    /// What this is a member or element of.
+    /// The path of the containing value.
     pub(crate) fn parent(&self) -> &Path<'p> {
         self.parent.unwrap_or(&Path::ROOT)
     }
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_print_as_semantics_1_4_says() {
+    fn paths_print_members_and_elements() {
         let spec = Path::ROOT.child("spec");
         let containers = spec.child("containers");
         let first = containers.index(0);

@@ -1,5 +1,6 @@
-//! Checks in code, which types name in the schema files (option `rule`), and what single kinds do on update. One topic a
-//! file; what a line in a schema can say is not here.
+//! Validation rules written in code: those that types name in the schema (option `rule`), and update rules per kind.
+//!
+//! One topic per file. Checks that the schema can declare are not here.
 
 mod admission;
 mod autoscaling;
@@ -55,7 +56,7 @@ pub(super) fn of(message: &Message) -> Option<Rule> {
     RULES.get(usize::from(message.rule.checked_sub(1)?)).copied()
 }
 
-/// What is done to objects of a type before validation.
+/// The normalisation of a type's objects before validation.
 pub(super) fn preparation(message: &Message) -> Option<fn(&mut Object, Option<&Object>)> {
     match (&*message.package, &*message.name) {
         ("api.core.v1", "Secret") => Some(config::merge_string_data),
@@ -63,7 +64,7 @@ pub(super) fn preparation(message: &Message) -> Option<fn(&mut Object, Option<&O
     }
 }
 
-/// What updates of a kind through a subresource may not do; through the resource itself when it is empty.
+/// The update rule of a kind for a subresource; for the resource itself when it is empty.
 pub(super) fn on_update(message: &Message, subresource: &str) -> &'static [UpdateRule] {
     if !subresource.is_empty() {
         return match (&*message.package, &*message.name, subresource) {
@@ -101,7 +102,7 @@ pub(super) enum Words {
     Code,
 }
 
-/// Paths among the tables' `immutable` that are not refused in the usual words.
+/// Paths among the tables' `immutable` that are refused with another message than usual.
 pub(super) fn other_words(message: &Message, path: &str) -> Option<Words> {
     Some(match (&*message.name, path) {
         ("StorageClass", "parameters") => Words::Forbidden("updates to parameters are forbidden."),

@@ -1,4 +1,4 @@
-//! Validation as documents: an object, or two, and everything that is wrong with it.
+//! Validation test cases as documents: one object, or two for an update, with all expected failures.
 
 use super::*;
 use crate::naming::{CLUSTER, KUBERNETES};
@@ -39,7 +39,7 @@ fn named(resource: &ResourceTable, members: &str) -> String {
     format!(r#"{{"metadata":{{"name":"x"{namespace}}}{comma}{members}}}"#)
 }
 
-/// What is written in `cases/`: objects, and everything that is wrong with each (the form is in `cases/README.md`).
+/// The files in `cases/`: objects with their expected failures (format: `cases/README.md`).
 struct Case {
     place: String,
     table: &'static ResourceTable,
@@ -50,7 +50,7 @@ struct Case {
     wanted: Vec<String>,
 }
 
-/// The documents as written, between the lines that say what is wanted.
+/// The documents as written, between the lines with the expected failures.
 fn cases(file: &std::path::Path) -> Vec<Case> {
     let text = std::fs::read_to_string(file).unwrap();
     let mut words: Vec<(String, String)> = Vec::new();
@@ -106,7 +106,7 @@ fn case_object(table: &'static ResourceTable, members: &str) -> Object {
 
 #[test]
 fn objects_are_taken_or_everything_wrong_with_them_is_said() {
-    // Semantics §5.7. `BLESS=1` writes what is said into the files, to be reviewed.
+    // docs/api/validation.md. `BLESS=1` writes the actual failures into the files, for review.
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/validation/cases");
     let mut files: Vec<_> = std::fs::read_dir(root).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.retain(|path| path.extension().is_some_and(|extension| extension == "txt"));
@@ -302,9 +302,9 @@ fn files_below(directory: &std::path::Path) -> Vec<std::path::PathBuf> {
     paths.into_iter().flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![path] }).collect()
 }
 
-/// Manifests that run elsewhere are objects, keep what they say, and may be written again as they are.
+/// Real-world manifests are valid, keep their content, and may be written again unchanged.
 ///
-/// They are beside the project, not in it; without them the test says so and passes.
+/// They are not part of the repository; without them the test prints a note and passes.
 #[test]
 fn manifests_of_users_are_valid_and_round_trip() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");

@@ -1,13 +1,12 @@
-//! One walk over an object beside its schema that checks everything a line in the schema can say: presence, closed sets,
-//! forms, ranges, sizes, unions. Where a type names code, the code sees the struct after its members were checked.
+//! The schema walk: visits every field of an object and checks what the schema declares.
 //!
 //! ```text
-//! struct ─► each field in schema order: given? ─► closed set ─► form, range, size ─► what is below ─► union ─► code
+//! struct ─► each field in schema order: presence ─► closed set ─► format, range, size ─► children ─► union ─► rule
 //! ```
 //!
-//! Nothing is allocated for what is right. Metadata and status are not looked at: metadata has rules of its own, and
-//! main writes do not change status. Of a status written through `/status` nothing else is looked at; there presence and
-//! closed sets are not asked for, because the reference server takes its writer's word for them.
+//! A type's rule runs after the checks of its members. A valid object costs no allocation. Metadata and status are
+//! skipped: metadata has rules of its own, and writes of the main resource do not change status. A write through
+//! `/status` walks only the status, without presence and closed-set checks, which the reference server omits as well.
 
 use hashbrown::HashSet;
 
@@ -92,7 +91,7 @@ fn zero_is_absent(field: &Field) -> bool {
 fn refuse_absent(validator: &mut Validator, field: &Field, path: &Path) {
     let is_scalar = matches!(field.kind, Kind::Bool | Kind::Int32 | Kind::Int64 | Kind::Double);
     let by_value = matches!(field.kind, Kind::Message(_)) || (is_scalar && !zero_is_absent(field));
-    // What is held by value is there, with zeros in it.
+    // A struct held by value is present, with zero values.
     if field.pointer || !by_value {
         refuse_missing(validator, field, path);
     }

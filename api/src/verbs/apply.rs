@@ -24,7 +24,7 @@ use crate::json::{self, Object, Value};
 use crate::object::{meta, set_meta};
 use crate::patch::PatchKind;
 use crate::query::{FieldValidation, WriteOptions, invalid_options};
-use crate::rendition::{Renderer, refuse_list_transform};
+use crate::representation::{Renderer, refuse_list_transform};
 use crate::response::{Response, respond_object};
 use crate::retry::{Attempts, Exhausted};
 use crate::schema::decode_form::zero_object;

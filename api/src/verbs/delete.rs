@@ -16,7 +16,7 @@ use crate::field::FieldError;
 use crate::json::{Object, Value};
 use crate::object::{at, finalizers, meta, set_finalizers, set_meta};
 use crate::query::invalid_options;
-use crate::rendition::{Renderer, refuse_list_transform};
+use crate::representation::{Renderer, refuse_list_transform};
 use crate::response::{Response, respond_object, respond_success};
 use crate::retry::{Attempts, Exhausted};
 use crate::schema::registry::Resource;
@@ -156,7 +156,7 @@ pub async fn delete_object(
         };
         let removes = matches!(change, Change::Delete(_));
         if options.dry_run {
-            let as_stored = |payload| crate::rendition::stamped(&payload, stored.entry.revision());
+            let as_stored = |payload| crate::representation::stamped(&payload, stored.entry.revision());
             return Ok(match change {
                 Change::Put(payload) => Outcome::Waiting(as_stored(payload)),
                 Change::Delete(Some(payload)) => Outcome::Removed(as_stored(payload)),
@@ -341,7 +341,7 @@ pub async fn delete_collection(call: &mut Call<'_>, body: &[u8]) -> Result<Respo
     let list_options = ListOptions::from_query(call.query, call.selection()?, false, &meta_group)?;
     let page = Page::find(call, list_options).await?;
     let renderer = Renderer::for_call(call)?;
-    crate::rendition::refuse_object_transform(&call.output, call.resource)?;
+    crate::representation::refuse_object_transform(&call.output, call.resource)?;
     let mut left = page.items;
     for entry in page.scan() {
         if left == 0 {

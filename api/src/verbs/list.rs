@@ -17,12 +17,12 @@ use super::Call;
 use super::continue_token::ContinueToken;
 use super::options::{ListOptions, VersionMatch, version_number};
 use crate::attributes::Selection;
+use crate::bloom;
 use crate::json::Indenter;
-use crate::rendition::{self, ListMeta, ListSize, Renderer, SizeNeeded};
+use crate::representation::{self, ListMeta, ListSize, Renderer, SizeNeeded};
 use crate::response::{Response, respond};
 use crate::schema::registry::Resource;
 use crate::server::{Aborted, Body};
-use crate::signature;
 use crate::status::Status;
 use crate::store;
 
@@ -46,7 +46,7 @@ pub async fn list(call: &mut Call<'_>) -> Result<Response, Status> {
     let options = ListOptions::from_query(call.query, call.selection()?, false, &meta_group)?;
     let page = Page::find(call, options).await?;
     let renderer = Renderer::for_call(call)?;
-    rendition::refuse_object_transform(&call.output, call.resource)?;
+    representation::refuse_object_transform(&call.output, call.resource)?;
     ListStream::respond(renderer, page).await
 }
 
@@ -210,7 +210,7 @@ impl Page {
 
     /// The entries of the range that may be selected, in key order; `None` among them: it may be time to give way.
     pub fn scan(&self) -> Filtered {
-        self.snapshot.range(self.range.clone()).filtered(signature::sieve(&self.selection))
+        self.snapshot.range(self.range.clone()).filtered(bloom::query(&self.selection))
     }
 }
 

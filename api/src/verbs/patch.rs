@@ -15,7 +15,7 @@ use crate::negotiate::{Formats, content_type};
 use crate::object::meta;
 use crate::patch::{Patch, PatchKind, Patched, undecodable};
 use crate::query::{FieldValidation, WriteOptions, invalid_options};
-use crate::rendition::{Renderer, refuse_list_transform};
+use crate::representation::{Renderer, refuse_list_transform};
 use crate::response::{Response, respond_object};
 use crate::schema::conform::conform_changes;
 use crate::schema::defaults;

@@ -4,7 +4,7 @@ use http::StatusCode;
 
 use super::Call;
 use super::options::version_number;
-use crate::rendition::{self, Renderer};
+use crate::representation::{self, Renderer};
 use crate::response::{Response, respond_object};
 use crate::status::Status;
 use crate::store;
@@ -23,6 +23,6 @@ pub async fn get(call: &mut Call<'_>) -> Result<Response, Status> {
         return Err(Status::not_found(call.subject(&call.info.name)));
     };
     let renderer = Renderer::for_call(call)?;
-    rendition::refuse_list_transform(&call.output, call.resource)?;
+    representation::refuse_list_transform(&call.output, call.resource)?;
     respond_object(renderer, StatusCode::OK, &stored.record.value)
 }

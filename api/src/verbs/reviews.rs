@@ -16,7 +16,7 @@ use crate::field::FieldError;
 use crate::json::{Object, Value};
 use crate::object::{at, meta};
 use crate::query::WriteOptions;
-use crate::rendition::Renderer;
+use crate::representation::Renderer;
 use crate::request::Verb;
 use crate::response::Response;
 use crate::schema::encode::encode;

@@ -14,7 +14,7 @@ use crate::json::{Object, Value};
 use crate::object::{at, copy_path, meta, set_meta};
 use crate::patch::PatchKind;
 use crate::query::WriteOptions;
-use crate::rendition::{Renderer, refuse_list_transform};
+use crate::representation::{Renderer, refuse_list_transform};
 use crate::response::Response;
 use crate::schema::table::{Message, SubresourceTable};
 use crate::selector::label::LabelSelector;

@@ -16,7 +16,7 @@ use crate::field::FieldError;
 use crate::json::{Object, Value};
 use crate::object::{at, meta, metadata_mut, set_meta};
 use crate::query::WriteOptions;
-use crate::rendition::Renderer;
+use crate::representation::Renderer;
 use crate::response::Response;
 use crate::schema::table::SubresourceTable;
 use crate::status::{Status, Subject};

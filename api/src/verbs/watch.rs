@@ -6,7 +6,7 @@
 //!
 //! There is no queue per watcher: a client that reads slowly simply asks its tail later. What an event means to a
 //! watcher follows from the attributes before and after the change, so no body is parsed to filter; what it looks like
-//! is made once for all who see it alike (`rendition::shared`).
+//! is made once for all who see it alike (`representation::shared`).
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -24,14 +24,14 @@ use super::list::LOOKED_AT_ONCE;
 use super::options::{ListOptions, version_number};
 use super::schedule::Schedule;
 use crate::attributes::Selection;
+use crate::bloom;
 use crate::metrics::Metrics;
 use crate::negotiate::Encoding;
-use crate::rendition::shared::{self, Seen};
-use crate::rendition::{self, EventType, Renderer};
+use crate::representation::shared::{self, Seen};
+use crate::representation::{self, EventType, Renderer};
 use crate::response::Response;
 use crate::server::websocket::{Form, Upgrade};
 use crate::server::{Aborted, Body};
-use crate::signature;
 use crate::status::{Reason, Status};
 use crate::store;
 
@@ -87,7 +87,7 @@ pub async fn watch(call: &mut Call<'_>) -> Result<Response, Status> {
             None
         }
     };
-    let scan = initial.then(|| snapshot.prefix(&prefix).filtered(signature::sieve(&options.selection)));
+    let scan = initial.then(|| snapshot.prefix(&prefix).filtered(bloom::query(&options.selection)));
     let duration = duration(options.timeout_seconds, call.api.limits.min_request_timeout);
     let schedule = Schedule::new(Instant::now(), duration, options.allow_bookmarks);
     let shutdown = call.api.lifecycle.shutdown();
@@ -125,7 +125,7 @@ pub async fn watch(call: &mut Call<'_>) -> Result<Response, Status> {
 fn over_websocket(upgrade: Upgrade, mut state: State, encoding: Encoding) -> Response {
     state.chunk_bytes = 1; // so that a chunk is one event
     let form = if encoding == Encoding::Json { Form::Text } else { Form::Binary };
-    let framed = if encoding == Encoding::Protobuf { rendition::FRAME_BYTES } else { 0 };
+    let framed = if encoding == Encoding::Protobuf { representation::FRAME_BYTES } else { 0 };
     let messages = futures_util::StreamExt::map(state.into_stream(), move |chunk| {
         chunk.map(|event| event.slice(framed..))
     });

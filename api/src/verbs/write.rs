@@ -20,7 +20,7 @@ use crate::names;
 use crate::object::{finalizers, meta, metadata_mut, set_meta};
 use crate::policy;
 use crate::query::WriteOptions;
-use crate::rendition::{Renderer, refuse_list_transform};
+use crate::representation::{Renderer, refuse_list_transform};
 use crate::request::Verb;
 use crate::response::{Response, respond_object};
 use crate::retry::{Attempts, Exhausted};
@@ -281,7 +281,7 @@ where
             return Ok(stored.record.value);
         }
         if dry_run {
-            return Ok(crate::rendition::stamped(&payload, stored.entry.revision()));
+            return Ok(crate::representation::stamped(&payload, stored.entry.revision()));
         }
         let change = if deletes { Change::Delete(Some(payload)) } else { Change::Put(payload) };
         match call.store().commit(key.clone(), expected, change).await {

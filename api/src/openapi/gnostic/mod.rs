@@ -1,8 +1,8 @@
-//! Trees → protobuf in the layout of `gnostic` (`openapi_v2.proto`, `openapi_v3.proto`), which clients ask for.
+//! Encodes document trees as protobuf in the layout of `gnostic` (`openapi_v2.proto`, `openapi_v3.proto`).
 //!
-//! One small encoder, driven by tables: a table says for each JSON member under which number it goes and in which
-//! form. Members that a table does not list are left out unless they are extensions (`x-…`), which travel as
-//! named YAML text; JSON is YAML. Scalars are always written, also when zero, which every reader accepts.
+//! One small encoder is driven by tables that map each JSON member to a field number and a form. Members that no table
+//! lists are dropped, except extensions (`x-…`), which are sent as named YAML text (JSON is YAML). Scalars are always
+//! written, also when zero; every reader accepts that.
 
 pub(super) mod v2;
 pub(super) mod v3;
@@ -46,7 +46,7 @@ pub(super) enum Form {
     Choice(fn(&Value) -> Option<&'static Form>),
 }
 
-/// Appends the fields of `value` as `layout` says.
+/// Appends the fields of `value` in the given `layout`.
 pub(super) fn message(layout: &Message, value: &Value, out: &mut Vec<u8>) {
     let Some(members) = value.as_object() else { return };
     for (name, value) in members.iter() {
@@ -103,7 +103,7 @@ fn field(number: u32, form: &Form, value: &Value, out: &mut Vec<u8>) {
     }
 }
 
-/// One of the big maps of a document: where its entries go and what they are.
+/// One of the large maps of a document: the field number of its entries and their layout.
 pub(super) struct Section {
     /// Field of the entries inside the section's message.
     pub number: u32,

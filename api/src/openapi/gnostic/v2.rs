@@ -1,4 +1,4 @@
-//! Field numbers of `openapi_v2.proto`, as far as our documents use them.
+//! Field numbers of `openapi_v2.proto` that our documents use.
 
 use super::{Form, Message, Section};
 use crate::json::Value;

@@ -1,4 +1,4 @@
-//! Webhooks and policies that judge requests.
+//! Rules for admission webhooks, admission policies and their bindings.
 
 use hashbrown::HashSet;
 
@@ -152,7 +152,7 @@ pub(super) fn service(validator: &mut Validator, path: &Path, service: View) {
     }
 }
 
-/// What requests a webhook or policy is about.
+/// The requests that a webhook or policy matches.
 pub(super) fn requests(validator: &mut Validator, path: &Path, rule: View) {
     for (list, what) in
         [("operations", "operations"), ("apiGroups", "API groups"), ("apiVersions", "API versions")]
@@ -290,7 +290,7 @@ pub(super) fn parameters(validator: &mut Validator, path: &Path, kind: View) {
     }
 }
 
-/// What happens to what a policy refuses.
+/// The actions of a binding on a failed validation.
 pub(super) fn binding(validator: &mut Validator, path: &Path, spec: View) {
     let place = path.child("validationActions");
     let mut seen = Seen::new();

@@ -1,4 +1,4 @@
-//! Autoscalers: bounds, metrics and their targets, behavior.
+//! Rules for horizontal pod autoscalers: bounds, metrics, targets and scaling behavior.
 
 use super::super::path::Path;
 use super::super::{Validator, names};
@@ -20,7 +20,7 @@ const SOURCES: [(&str, &str); 5] = [
 
 pub(super) fn autoscaler(validator: &mut Validator, path: &Path, spec: View) {
     let (min, max) = (spec.int("minReplicas"), spec.int("maxReplicas").unwrap_or(0));
-    // What was stored when none at all were allowed may stay so.
+    // A stored 0 stays valid.
     let old_min = validator.old.and_then(|old| old.child("spec").int("minReplicas"));
     let least = i64::from(old_min != Some(0));
     if let Some(min) = min.filter(|min| *min < least) {
@@ -119,7 +119,7 @@ fn utilization(validator: &mut Validator, path: &Path, target: View) {
     }
 }
 
-/// What a metric shall be.
+/// The target of a metric.
 pub(super) fn target(validator: &mut Validator, path: &Path, target: View) {
     const TYPES: [&str; 3] = ["AverageValue", "Utilization", "Value"];
     let kind = target.text("type");

@@ -1,4 +1,5 @@
-//! Requests for certificates, and what becomes of them (semantics §13.8).
+//! Rules for certificate signing requests, their approval and their status
+//! (docs/api/authentication.md#certificate-signing-requests).
 
 use super::super::Validator;
 use super::super::path::Path;
@@ -42,12 +43,12 @@ const CERTIFICATE: &[u8] = b"-----BEGIN CERTIFICATE-----";
 /// Conditions that are true or not there.
 const VERDICTS: [&str; 3] = ["Approved", "Denied", "Failed"];
 
-/// `/approval` says yes or no, once.
+/// `/approval` approves or denies, once.
 pub(super) fn approval(validator: &mut Validator, new: View, _old: View) {
     conditions(validator, new.child("status"), true);
 }
 
-/// `/status` says everything else: the certificate, once, or that there will be none.
+/// `/status` sets the certificate, once, or the failure to issue one.
 pub(super) fn status(validator: &mut Validator, path: &Path, status: View) {
     let before = validator.old.map_or(View::from(None), |old| old.child("status"));
     let certificate = status.text("certificate");

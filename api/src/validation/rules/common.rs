@@ -1,4 +1,4 @@
-//! Checks that several topics share.
+//! Checks that rules of several topics share.
 
 use hashbrown::{HashMap, HashSet};
 
@@ -11,7 +11,7 @@ use crate::json::Value;
 /// Longest list that is searched for repetitions without a set.
 const FEW: usize = 16;
 
-/// A reference that must say a name.
+/// A reference that must have a name.
 pub(super) fn named(validator: &mut Validator, path: &Path, reference: View) {
     if reference.text("name").is_empty() {
         validator.required(path.child("name"), "");
@@ -74,7 +74,7 @@ impl<'s> Seen<'s> {
     }
 }
 
-/// Judges each condition of a status: where it is, what it says, and whether one of its type came before.
+/// Calls back for each condition of a status: its path, its content, and whether its type occurred before.
 pub(super) fn each_condition<'v>(
     validator: &mut Validator,
     list: &Path,

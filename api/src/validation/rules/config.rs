@@ -1,4 +1,4 @@
-//! Config maps and secrets (semantics §5.7).
+//! Rules for config maps and secrets (docs/api/validation.md#configuration).
 
 use hashbrown::HashSet;
 
@@ -42,7 +42,7 @@ pub(super) fn config_map_update(validator: &mut Validator, new: View, old: View)
     frozen(validator, new, old, &["data", "binaryData"]);
 }
 
-/// What `immutable: true` freezes, itself included.
+/// The fields that `immutable: true` freezes, itself included.
 fn frozen(validator: &mut Validator, new: View, old: View, fields: &[&str]) {
     const DETAIL: &str = "field is immutable when `immutable` is set";
     if !old.is_true("immutable") {
@@ -58,7 +58,7 @@ fn frozen(validator: &mut Validator, new: View, old: View, fields: &[&str]) {
     }
 }
 
-/// `stringData` is only for writing: its values go over those of `data`.
+/// `stringData` is write-only: its values replace those of `data`.
 pub(super) fn merge_string_data(secret: &mut Object, _: Option<&Object>) {
     let Some(Value::Object(plain)) = secret.remove("stringData") else { return };
     if plain.is_empty() {

@@ -1,4 +1,4 @@
-//! Containers: what each must have, and what it may mount of its pod's volumes.
+//! Rules for containers: their own fields, and their mounts of the pod's volumes.
 
 use hashbrown::{HashMap, HashSet};
 
@@ -12,9 +12,9 @@ use crate::schema::table::Form;
 
 /// The lists of containers, in the order in which names are compared.
 const LISTS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"];
-/// What only a container that runs as long as its pod can have.
+/// Fields that only containers which run alongside the pod may set: regular ones and restartable init containers.
 const FOR_RUNNING: [&str; 4] = ["lifecycle", "livenessProbe", "readinessProbe", "startupProbe"];
-/// What a container that someone adds for a look cannot have.
+/// Fields that ephemeral containers may not set.
 const NOT_FOR_EPHEMERAL: [&str; 8] = [
     "livenessProbe",
     "readinessProbe",
@@ -29,7 +29,7 @@ const NOT_FOR_EPHEMERAL: [&str; 8] = [
 const RESTART_RULES_MAX: usize = 20;
 const EXIT_CODES_MAX: usize = 255;
 
-/// What a container finds around it in its pod.
+/// The parts of a pod that its containers refer to.
 pub(super) struct Surroundings<'v> {
     /// Volumes by name.
     pub(super) volumes: HashMap<&'v str, View<'v>>,
@@ -97,7 +97,7 @@ pub(super) fn http_get(validator: &mut Validator, path: &Path, action: View) {
     }
 }
 
-/// All containers of a pod, in what surrounds them.
+/// All containers of a pod.
 pub(super) fn all(validator: &mut Validator, path: &Path, around: &Surroundings) {
     let spec = around.spec;
     let mut taken = HashSet::new();
@@ -123,7 +123,7 @@ pub(super) fn all(validator: &mut Validator, path: &Path, around: &Surroundings)
     targets(validator, &path.child("ephemeralContainers"), spec);
 }
 
-/// What an ephemeral container looks at must be one of the others.
+/// The target of an ephemeral container is another container of the pod.
 fn targets(validator: &mut Validator, path: &Path, spec: View) {
     let ephemeral = spec.structs("ephemeralContainers");
     if ephemeral.len() == 0 {

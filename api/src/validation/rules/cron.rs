@@ -1,5 +1,6 @@
-//! Schedules of cron jobs: five fields of lists, ranges and steps, or a descriptor such as `@daily`. Only their form is
-//! read; the sentences are those of the reference server's parser.
+//! Syntax of cron schedules: five fields of lists, ranges and steps, or a descriptor such as `@daily`.
+//!
+//! Only the syntax is checked; the messages are those of the reference server's parser.
 
 /// The form of a schedule.
 pub(super) struct Schedule;
@@ -30,7 +31,7 @@ impl Schedule {
     /// Checks the form of a schedule.
     ///
     /// # Errors
-    /// The sentence for what is wrong.
+    /// The message of the failure.
     pub(super) fn check(text: &str) -> Result<(), String> {
         let mut rest = text;
         if rest.starts_with("TZ=") || rest.starts_with("CRON_TZ=") {

@@ -1,4 +1,4 @@
-//! Devices: claims to them, classes and slices of them.
+//! Rules for resource claims, device classes and resource slices.
 
 use hashbrown::HashSet;
 
@@ -24,7 +24,7 @@ fn at_most(validator: &mut Validator, path: &Path, owner: View, list: &str, max:
     }
 }
 
-/// What a claim asks for; each request has its own name.
+/// The requests of a claim; their names are unique.
 pub(super) fn claim(validator: &mut Validator, path: &Path, claim: View) {
     for list in ["requests", "constraints", "config"] {
         at_most(validator, path, claim, list, LIST_MAX);
@@ -46,7 +46,7 @@ pub(super) fn claim(validator: &mut Validator, path: &Path, claim: View) {
     }
 }
 
-/// Whatever is about some requests names those that the claim has.
+/// References to requests name requests of the claim.
 fn requests_named(validator: &mut Validator, path: &Path, one: View, names: &Seen) {
     let list = path.child("requests");
     for (at, request) in one.texts("requests").enumerate() {
@@ -63,7 +63,7 @@ fn request_named(validator: &mut Validator, path: &Path, request: &str, names: &
     }
 }
 
-/// What a claim was given is said once, who uses it only while it has it, and what drivers say of devices only of those.
+/// The allocation is set once; reservations and device statuses need an allocation that they refer to.
 pub(super) fn claim_status(validator: &mut Validator, path: &Path, status: View) {
     let claim = validator.object;
     let before = validator.old.map_or(View::from(None), |old| old.child("status"));
@@ -185,7 +185,7 @@ pub(super) fn amount(validator: &mut Validator, path: &Path, request: View) {
     }
 }
 
-/// What devices must have in common, or must not.
+/// A constraint on the attributes of several devices.
 pub(super) fn constraint(validator: &mut Validator, path: &Path, constraint: View) {
     let (common, distinct) = (constraint.has("matchAttribute"), constraint.has("distinctAttribute"));
     if !common && !distinct {
@@ -205,14 +205,14 @@ pub(super) fn constraint(validator: &mut Validator, path: &Path, constraint: Vie
     }
 }
 
-/// A selector says how it selects.
+/// A device selector has an expression.
 pub(super) fn selector(validator: &mut Validator, path: &Path, selector: View) {
     if !selector.has("cel") {
         validator.required(path.child("cel"), "");
     }
 }
 
-/// A configuration says for which driver.
+/// A device configuration names its driver.
 pub(super) fn configuration(validator: &mut Validator, path: &Path, configuration: View) {
     if !configuration.has("opaque") {
         validator.required(path.child("opaque"), "");

@@ -1,4 +1,4 @@
-//! Endpoints and slices of them.
+//! Rules for endpoints and endpoint slices.
 
 use std::net::IpAddr;
 

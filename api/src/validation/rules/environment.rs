@@ -1,4 +1,4 @@
-//! Environment variables and the files made like them: where their values come from.
+//! Rules for environment variables, `envFrom` sources and downward API files.
 
 use super::super::path::Path;
 use super::super::{Validator, names};
@@ -28,7 +28,7 @@ const RESOURCES: [&str; 6] = [
 ];
 const BYTES: [&str; 13] = ["1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei"];
 
-/// A variable: a value, or one place to take it from.
+/// A variable: a value, or one source of it.
 pub(super) fn variable(validator: &mut Validator, path: &Path, variable: View) {
     let source = variable.child("valueFrom");
     if !source.is_there() {
@@ -58,7 +58,7 @@ pub(super) fn variable(validator: &mut Validator, path: &Path, variable: View) {
     validator.invalid(place, "", detail);
 }
 
-/// A source whose entries all become variables; faults are told of the list.
+/// A source whose entries all become variables; failures name the list.
 pub(super) fn source(validator: &mut Validator, path: &Path, source: View) {
     let detail = match (source.has("configMapRef"), source.has("secretRef")) {
         (false, false) => "must specify one of: `configMapRef` or `secretRef`",
@@ -68,7 +68,7 @@ pub(super) fn source(validator: &mut Validator, path: &Path, source: View) {
     validator.invalid(path.parent(), "", detail);
 }
 
-/// A file with something about the pod in it; faults about its source are told of the volume.
+/// A downward API file; failures of its source name the volume.
 pub(super) fn file(validator: &mut Validator, path: &Path, file: View) {
     let volume = path.parent().parent();
     match (file.has("fieldRef"), file.has("resourceFieldRef")) {
@@ -130,7 +130,7 @@ fn field(validator: &mut Validator, path: &Path, reference: View, known: &[&str]
     }
 }
 
-/// A resource of a container; a file must say of which.
+/// A resource of a container; a file must name the container.
 fn resource(validator: &mut Validator, path: &Path, reference: View, names_container: bool) {
     if !reference.is_there() {
         return;

@@ -1,4 +1,5 @@
-//! What extends the API: custom types and other servers (semantics §10.2, §12).
+//! Rules for custom resource definitions and API services (docs/api/validation.md#custom-resource-definitions,
+//! #api-services).
 
 use hashbrown::HashSet;
 
@@ -204,7 +205,7 @@ fn conversion(validator: &mut Validator, path: &Path, conversion: View) {
     }
 }
 
-/// What an established type cannot change.
+/// Fields that are immutable once a type is established.
 pub(super) fn definition_update(validator: &mut Validator, new: View, old: View) {
     let is_established = old
         .child("status")

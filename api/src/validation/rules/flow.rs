@@ -1,4 +1,4 @@
-//! Flow schemas and priority levels.
+//! Rules for flow schemas and priority level configurations.
 
 use super::super::path::Path;
 use super::super::{Validator, names};
@@ -14,7 +14,7 @@ pub(super) fn rule(validator: &mut Validator, path: &Path, rule: View) {
     }
 }
 
-/// One whose requests are meant, named as its kind says.
+/// A subject whose requests match, named by its kind.
 pub(super) fn subject(validator: &mut Validator, path: &Path, subject: View) {
     let members = [("User", "user"), ("Group", "group"), ("ServiceAccount", "serviceAccount")];
     let kind = subject.text("kind");
@@ -45,7 +45,7 @@ pub(super) fn subject(validator: &mut Validator, path: &Path, subject: View) {
     }
 }
 
-/// What a rule says about resources.
+/// The resource part of a rule.
 pub(super) fn resources(validator: &mut Validator, path: &Path, rule: View) {
     for (list, what) in [("verbs", "verbs"), ("apiGroups", "api groups"), ("resources", "resources")] {
         wildcard_alone(validator, &path.child(list), rule, list, what);
@@ -63,7 +63,7 @@ pub(super) fn resources(validator: &mut Validator, path: &Path, rule: View) {
     }
 }
 
-/// What a rule says about paths.
+/// The non-resource part of a rule.
 pub(super) fn paths(validator: &mut Validator, path: &Path, rule: View) {
     wildcard_alone(validator, &path.child("verbs"), rule, "verbs", "verbs");
     let place = path.child("nonResourceURLs");
@@ -120,7 +120,7 @@ pub(super) fn level(validator: &mut Validator, path: &Path, spec: View) {
     }
 }
 
-/// What becomes of requests above the limit.
+/// The response to requests above the limit.
 pub(super) fn response(validator: &mut Validator, path: &Path, response: View) {
     let place = path.child("queuing");
     match response.text("type") {

@@ -1,4 +1,4 @@
-//! Jobs and cron jobs (semantics §5.7).
+//! Rules for jobs and cron jobs (docs/api/validation.md#workloads).
 
 use hashbrown::HashSet;
 
@@ -55,7 +55,7 @@ pub(super) fn job(validator: &mut Validator, path: &Path, job: View) {
     }
 }
 
-/// What the server generates is found by its labels.
+/// The generated selector matches the generated labels.
 fn generated_selector(validator: &mut Validator, path: &Path, job: View) {
     let metadata = job.child("metadata");
     let template = path.child("template");
@@ -85,7 +85,7 @@ fn generated_selector(validator: &mut Validator, path: &Path, job: View) {
     }
 }
 
-/// What a job does, wherever it is said.
+/// A job specification, in jobs and in job templates.
 pub(super) fn specification(validator: &mut Validator, path: &Path, spec: View) {
     let refuse = |validator: &mut Validator, name: &str, detail: String| {
         validator.invalid(path.child(name), spec.int(name).unwrap_or(0), detail);
@@ -448,7 +448,7 @@ pub(super) fn job_update(validator: &mut Validator, new: View, old: View) {
     }
 }
 
-/// Where pods of a suspended job may go can still be said, and what they need.
+/// Scheduling and resources of the pods of a suspended job are still mutable.
 fn same_but_directives(new: Option<&Value>, old: Option<&Value>) -> bool {
     let strip = |template: Option<&Value>| {
         let mut template = template.cloned().unwrap_or_default();
@@ -520,7 +520,7 @@ fn schedule(validator: &mut Validator, path: &Path, spec: View, old: Option<View
     if !schedule.contains("TZ") {
         return;
     }
-    // What was stored with a zone may keep it.
+    // A stored schedule with a time zone may keep it.
     let may_have_zone = old.is_some_and(|old| old.text("schedule").contains("TZ"));
     if !may_have_zone {
         let detail = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead";

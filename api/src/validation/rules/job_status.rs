@@ -1,7 +1,7 @@
-//! Statuses of jobs: how far they have come is said without contradiction, and the end is the end.
+//! Rules for the status of jobs: counters agree with each other, and a finished job stays finished.
 //!
-//! A rule on members that this update leaves alone is not asked again: a change of the spec may have made them wrong
-//! meanwhile, and their writer must be able to put right one thing after the other.
+//! A rule is checked only if the update changes one of the members it reads. A change of the spec may have made other
+//! members invalid, and the controller must be able to correct them one at a time.
 
 use super::super::Validator;
 use super::super::path::Path;

@@ -1,4 +1,4 @@
-//! Ingresses, network policies, and the addresses that services get (semantics §5.7).
+//! Rules for ingresses, network policies, IP addresses and service CIDRs (docs/api/validation.md#networking-kinds).
 
 use std::net::IpAddr;
 
@@ -120,7 +120,7 @@ pub(super) fn ingress_backend(validator: &mut Validator, path: &Path, backend: V
     }
 }
 
-/// What configures a class, in the cluster or in a namespace.
+/// The parameters of an ingress class, cluster-scoped or namespaced.
 pub(super) fn class_parameters(validator: &mut Validator, path: &Path, parameters: View) {
     let place = path.child("namespace");
     let namespace = parameters.get("namespace").and_then(Value::as_str);
@@ -188,7 +188,7 @@ fn contains(network: IpAddr, length: u8, address: IpAddr) -> bool {
     is_v4 == other_is_v4 && (length == 0 || network & mask == address & mask)
 }
 
-/// What traffic a policy is about.
+/// The types of traffic that a network policy covers.
 pub(super) fn network_policy(validator: &mut Validator, path: &Path, spec: View) {
     const TYPES: [&str; 2] = ["Ingress", "Egress"];
     let list = path.child("policyTypes");

@@ -1,4 +1,4 @@
-//! Where pods go: node selectors, affinity, tolerations, spreading.
+//! Rules for pod scheduling: node selectors, affinity, tolerations and topology spread constraints.
 
 use hashbrown::{HashMap, HashSet};
 
@@ -200,7 +200,7 @@ pub(super) fn spread(validator: &mut Validator, path: &Path, constraint: View) {
     }
 }
 
-/// No two constraints say the same; the earlier one is refused.
+/// Constraints are unique; of two equal ones the earlier is refused.
 pub(super) fn not_repeated(validator: &mut Validator, path: &Path, spec: View) {
     let pair = |constraint: View<'_>| -> (String, String) {
         (constraint.text("topologyKey").to_owned(), constraint.text("whenUnsatisfiable").to_owned())

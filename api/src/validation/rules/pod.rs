@@ -1,5 +1,5 @@
-//! Pods and pod templates: what concerns a pod as a whole, and its containers beside its volumes and claims
-//! (semantics §5.7).
+//! Rules for pods and pod templates: pod-level fields, and containers checked against the pod's volumes and claims
+//! (docs/api/validation.md#pods).
 
 use hashbrown::{HashMap, HashSet};
 
@@ -19,7 +19,7 @@ const NAMESERVERS_MAX: usize = 3;
 const SEARCHES_MAX: usize = 32;
 const SEARCH_BYTES_MAX: usize = 2048;
 
-/// What holds for pods and not for templates of them.
+/// Rules for pods that do not apply to pod templates.
 pub(super) fn pod(validator: &mut Validator, path: &Path, pod: View) {
     let spec = pod.child("spec");
     let root = path.child("spec");
@@ -122,7 +122,7 @@ fn annotations(validator: &mut Validator, path: &Path, metadata: View, spec: Vie
     }
 }
 
-/// A template: its labels and annotations. What is in it is checked as a pod's specification.
+/// A template: its labels and annotations. Its `spec` is checked by the rule of pod specifications.
 pub(super) fn template(validator: &mut Validator, path: &Path, template: View) {
     let metadata = template.child("metadata");
     metadata::labels(&path.child("labels"), metadata.get("labels"), &mut validator.errors);
@@ -136,7 +136,7 @@ pub(super) fn template(validator: &mut Validator, path: &Path, template: View) {
     }
 }
 
-/// A pod's specification: containers beside volumes and claims, and what concerns all of them.
+/// A pod's specification: containers against volumes and claims, and pod-level fields.
 pub(super) fn specification(validator: &mut Validator, path: &Path, spec: View) {
     let mut volumes = HashMap::with_capacity(spec.items("volumes").len());
     let volumes_path = path.child("volumes");
@@ -199,7 +199,7 @@ pub(super) fn resource_claim(validator: &mut Validator, path: &Path, claim: View
     validator.invalid(path, claim.to_value(), detail);
 }
 
-/// What containers ask for together must fit what the pod asks for, and what each may use what the pod may.
+/// The sum of container requests fits the pod's requests, and each container's limits fit the pod's limits.
 fn consistent_resources(validator: &mut Validator, path: &Path, spec: View) {
     let resources = spec.child("resources");
     if resources.has("claims") {
@@ -232,7 +232,7 @@ fn consistent_resources(validator: &mut Validator, path: &Path, spec: View) {
     }
 }
 
-/// Sums of what running containers ask for, or the most that starting them needs (as defaulting has it), by name.
+/// Sum of the requests of running containers, or the maximum during startup (as in defaulting), by resource name.
 fn aggregate_requests(spec: View<'_>) -> Vec<(&str, Quantity)> {
     let mut running: std::collections::BTreeMap<&str, Quantity> = Default::default();
     let mut peak = running.clone();
@@ -269,7 +269,7 @@ fn aggregate_requests(spec: View<'_>) -> Vec<(&str, Quantity)> {
     running.into_iter().collect()
 }
 
-/// What a runtime takes beyond the containers.
+/// The runtime's overhead beyond the containers.
 pub(super) fn overhead<'v>(
     validator: &mut Validator,
     path: &Path,

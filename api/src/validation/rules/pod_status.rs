@@ -1,4 +1,4 @@
-//! Statuses of pods, as nodes write them (semantics §5.6).
+//! Rules for the status of pods, which nodes write (docs/api/subresources.md#status-subresource).
 
 use hashbrown::{HashMap, HashSet};
 
@@ -75,7 +75,7 @@ fn exit_code(status: View) -> Option<i64> {
     ended.is_there().then(|| ended.int("exitCode").unwrap_or(0))
 }
 
-/// What has ended only runs again if it is to be restarted.
+/// A terminated container may run again only if the restart policy allows it.
 fn transitions(
     validator: &mut Validator,
     path: &Path,

@@ -1,5 +1,5 @@
-//! What pods let happen to them through subresources: containers to look into them with, and other amounts of processor
-//! time and memory (semantics §5.6).
+//! Rules for writes of pods through `ephemeralcontainers` and `resize`
+//! (docs/api/subresources.md#changes-of-running-pods).
 
 use hashbrown::HashMap;
 
@@ -8,7 +8,7 @@ use super::super::{Validator, is_same};
 use super::View;
 use crate::strategy::qos_class;
 
-/// What can be resized.
+/// The resources that can be resized.
 const RESIZED: [&str; 2] = ["cpu", "memory"];
 const ONLY: &str = "only cpu and memory resources are mutable";
 
@@ -47,7 +47,7 @@ pub(super) fn ephemeral_containers(validator: &mut Validator, new: View, old: Vi
     }
 }
 
-/// A resize changes amounts, and neither what the pod consists of nor how it is treated.
+/// A resize changes only amounts of resources.
 pub(super) fn resize(validator: &mut Validator, new: View, old: View) {
     if is_static(validator, old) {
         return validator.forbidden("", "static pods cannot be resized");
@@ -136,7 +136,7 @@ fn nothing_removed(validator: &mut Validator, path: &Path, now: View, before: Vi
     }
 }
 
-/// Whether two states of a container differ in nothing but what can be resized.
+/// Whether two versions of a container differ only in resizable resources.
 fn is_resize(now: View, before: View) -> bool {
     let but_resources = |container: View| {
         let mut container = container.object().cloned().unwrap_or_default();
@@ -146,7 +146,7 @@ fn is_resize(now: View, before: View) -> bool {
     but_resources(now) == but_resources(before) && is_same_but_for_amounts(now, before)
 }
 
-/// Whether two resources differ in nothing but amounts of what can be resized.
+/// Whether two resource requirements differ only in amounts of resizable resources.
 fn is_same_but_for_amounts(now: View, before: View) -> bool {
     let (now, before) = (now.child("resources"), before.child("resources"));
     let rest = |resources: View, member: &str| {

@@ -1,6 +1,6 @@
-//! What an update may change about a pod: nearly nothing (semantics §5.7).
+//! Rules for updates of a pod, most of whose fields are immutable (docs/api/validation.md#pods).
 //!
-//! The allowed changes are checked one by one and then taken back; whatever still differs is refused.
+//! Each allowed change is checked and then reverted in a copy; any difference that remains is refused.
 
 use hashbrown::{HashMap, HashSet};
 
@@ -35,7 +35,7 @@ pub(super) fn pod(validator: &mut Validator, new_pod: View, old_pod: View) {
     let mut masked = new_spec.clone();
     take_back(&mut masked, old, was_gated);
     if let Some(field) = first_difference(View::of(&masked), old) {
-        // The reference server follows this by a diff of the two; the field that differs says as much.
+        // The reference server appends a diff of the two; we name only the field that differs.
         validator.forbidden("spec", format!("{DETAIL}\n  spec.{field} differs\n"));
     }
 }

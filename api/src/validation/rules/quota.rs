@@ -1,4 +1,4 @@
-//! Limit ranges and resource quotas.
+//! Rules for limit ranges and resource quotas.
 
 use std::collections::BTreeSet;
 
@@ -134,7 +134,7 @@ fn in_order(validator: &mut Validator, path: &Path, limit: View, name: &str) {
 
 const CONFLICTS: [(&str, &str); 2] = [("BestEffort", "NotBestEffort"), ("Terminating", "NotTerminating")];
 
-/// What a namespace may hold in all.
+/// The totals that a namespace may use.
 pub(super) fn resource_quota(validator: &mut Validator, path: &Path, spec: View) {
     let hard = path.child("hard");
     for (name, amount) in spec.map("hard") {
@@ -184,7 +184,7 @@ fn is_scope(scope: &str) -> bool {
     )
 }
 
-/// Counted resources that a scope says nothing about.
+/// Counted resources to which a scope does not apply.
 fn unfit<'v>(spec: View<'v>, scope: &str) -> impl Iterator<Item = &'v str> + use<'v> {
     let fits: fn(&str) -> bool = match scope {
         "BestEffort" => |name| name == "pods",
@@ -199,7 +199,7 @@ fn unfit<'v>(spec: View<'v>, scope: &str) -> impl Iterator<Item = &'v str> + use
     spec.map("hard").map(|(name, _)| name).filter(move |name| resources::is_quota(name) && !fits(name))
 }
 
-/// What pods take of a quota.
+/// Resources that pods consume from a quota.
 fn is_of_pods(name: &str) -> bool {
     let bare = name.strip_prefix("requests.").or_else(|| name.strip_prefix("limits.")).unwrap_or(name);
     name == "pods" || matches!(bare, "cpu" | "memory" | "ephemeral-storage")

@@ -1,4 +1,4 @@
-//! Roles and bindings (semantics §5.7, §14.2).
+//! Rules for roles and bindings (docs/api/authorization.md#rbac).
 
 use super::super::is_same;
 use super::super::path::Path;
@@ -6,7 +6,7 @@ use super::super::{Validator, names};
 use super::View;
 use crate::json::{Object, Value};
 
-/// One rule of a role. Only cluster roles reach what is no resource.
+/// One rule of a role. Only cluster roles may have non-resource URLs.
 pub(super) fn policy_rule(validator: &mut Validator, path: &Path, rule: View) {
     let is_empty = |name: &str| rule.items(name).is_empty();
     let require = |validator: &mut Validator, name: &str, detail: &str| {
@@ -82,7 +82,7 @@ pub(super) fn subject(validator: &mut Validator, path: &Path, subject: View) {
     }
 }
 
-/// A binding gives what it gave, or is another binding.
+/// The role reference of a binding is immutable.
 pub(super) fn binding_update(validator: &mut Validator, new: View, old: View) {
     let (new, old) = (new.get("roleRef"), old.get("roleRef"));
     if is_same(new, old) {

@@ -1,4 +1,4 @@
-//! Resource names and amounts: what containers ask for and may use, and what quotas and limits count.
+//! Rules for resource names and quantities: requests and limits of containers, and the resources that quotas count.
 
 use super::super::path::Path;
 use super::super::{Validator, names};
@@ -140,7 +140,7 @@ fn pages(validator: &mut Validator, path: &Path, name: &str, value: &Value) {
     }
 }
 
-/// What a container or pod asks for and may use. `claims` are the names of the pod's claims.
+/// Requests and limits of a container or pod. `claims` are the names of the pod's claims.
 pub(super) fn requirements(
     validator: &mut Validator,
     path: &Path,

@@ -1,4 +1,4 @@
-//! Security contexts, of pods and of their containers.
+//! Rules for the security contexts of pods and containers.
 
 use super::super::path::Path;
 use super::super::{Validator, forms};
@@ -85,7 +85,7 @@ pub(super) fn seccomp(validator: &mut Validator, path: &Path, profile: View) {
     }
 }
 
-/// As for seccomp, with other words.
+/// As for seccomp, with other messages.
 pub(super) fn app_armor(validator: &mut Validator, path: &Path, profile: View) {
     const MISSING: &str = "must be set when AppArmor type is Localhost";
     let place = path.child("localhostProfile");
@@ -109,7 +109,7 @@ pub(super) fn app_armor(validator: &mut Validator, path: &Path, profile: View) {
     }
 }
 
-/// Who a container runs as on Windows.
+/// The Windows identity of a container.
 pub(super) fn windows(validator: &mut Validator, path: &Path, options: View) {
     if let Some(credential) = options.get("gmsaCredentialSpec").and_then(Value::as_str) {
         let place = path.child("gmsaCredentialSpec");
@@ -193,7 +193,7 @@ pub(super) fn stop_signal(validator: &mut Validator, path: &Path, lifecycle: Vie
     }
 }
 
-/// What must agree among a pod and its containers.
+/// Fields that must agree between a pod and its containers.
 pub(super) fn whole_pod(validator: &mut Validator, path: &Path, spec: View) {
     let context = spec.child("securityContext");
     let context_path = path.child("securityContext");

@@ -1,4 +1,4 @@
-//! Label selectors inside objects: their own checks, and whether they select given labels.
+//! Label selectors inside objects: their validation, and matching them against labels.
 
 use hashbrown::HashMap;
 

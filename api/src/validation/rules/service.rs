@@ -1,4 +1,4 @@
-//! Services, but for what the allocators of addresses and ports say (semantics §5.7).
+//! Rules for services, except those of the IP and port allocators (docs/api/validation.md#services).
 
 use std::net::IpAddr;
 
@@ -240,7 +240,7 @@ pub(super) fn usable_address(validator: &mut Validator, path: &Path, text: &str)
     }
 }
 
-/// What only services behind a load balancer may say.
+/// Fields that only services of type LoadBalancer may set.
 fn balancing(validator: &mut Validator, path: &Path, spec: View) {
     const DETAIL: &str = "may only be used when `type` is 'LoadBalancer'";
     let is_balanced = spec.text("type") == "LoadBalancer";
@@ -357,7 +357,7 @@ pub(super) fn service_update(validator: &mut Validator, new: View, old: View) {
     }
 }
 
-/// A list of one or two whose first stays; the second goes only with the policy that says so.
+/// A list of one or two: the first is immutable, the second may go only when the IP family policy allows it.
 fn kept(validator: &mut Validator, new: View, old: View, name: &str, one: &str) {
     let (now, before) = (new.texts(name), old.texts(name));
     let value = || new.get(name).cloned().unwrap_or(Value::Array(Vec::new()));

@@ -1,6 +1,6 @@
-//! Statuses, as controllers write them through `/status`: counts that fit each other, and what may not be taken back.
+//! Rules for statuses written through `/status`: counters that must agree, and members that must not change back.
 //!
-//! The walk has checked single numbers. What a status says beyond these rules is its writer's word.
+//! Single numbers were checked by the walk. Anything else in a status is accepted as written.
 
 use hashbrown::HashSet;
 
@@ -349,7 +349,7 @@ pub(super) fn admission_policy(validator: &mut Validator, path: &Path, status: V
     conditions(validator, &path.child("conditions"), status);
 }
 
-/// Whether the new status says of a member what the stored one did.
+/// Whether a member is equal in the new and the stored status.
 pub(super) fn is_kept(validator: &Validator, status: View, name: &str) -> bool {
     let before = validator.old.and_then(|old| old.child("status").get(name));
     is_same(status.get(name), before)

@@ -1,4 +1,4 @@
-//! Persistent volumes and claims on them.
+//! Rules for persistent volumes and persistent volume claims.
 
 use super::super::path::Path;
 use super::super::{Validator, is_same, names};
@@ -200,7 +200,7 @@ fn data_source(validator: &mut Validator, path: &Path, source: View) {
     }
 }
 
-/// A claim stays what it asked for; a bound one may ask for more of it.
+/// A claim is immutable, except that a bound one may request more storage.
 pub(super) fn claim_update(validator: &mut Validator, new_claim: View, old_claim: View) {
     let status = old_claim.child("status");
     let bound = status.text("phase") == "Bound";
@@ -231,7 +231,7 @@ pub(super) fn claim_update(validator: &mut Validator, new_claim: View, old_claim
     }
 }
 
-/// Whether a claim's specification differs in what may not change.
+/// Whether a claim's specification differs in an immutable field.
 fn may_change(new: View, old: View, bound: bool) -> bool {
     let is_free = |name: &str| match name {
         "volumeName" => old.text("volumeName").is_empty(),

@@ -1,4 +1,4 @@
-//! Classes of storage, their drivers, and attachments of volumes to nodes.
+//! Rules for storage classes, CSI drivers and volume attachments.
 
 use hashbrown::HashSet;
 
@@ -69,7 +69,7 @@ pub(super) fn topology(validator: &mut Validator, path: &Path, term: View) {
     }
 }
 
-/// What a volume is attached by, and which.
+/// The source of a volume attachment: an inline volume or the name of a persistent volume, not both.
 pub(super) fn attachment_source(validator: &mut Validator, path: &Path, source: View) {
     const DETAIL: &str = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
     match (source.has("inlineVolumeSpec"), source.has("persistentVolumeName")) {
@@ -150,7 +150,7 @@ pub(super) fn node_drivers(validator: &mut Validator, path: &Path, spec: View) {
     }
 }
 
-/// What a node's driver has said about itself stays.
+/// An entry of a node's driver is immutable once it is reported.
 pub(super) fn node_drivers_update(validator: &mut Validator, new: View, old: View) {
     let now: hashbrown::HashMap<&str, View> =
         new.child("spec").structs("drivers").map(|driver| (driver.text("name"), driver)).collect();

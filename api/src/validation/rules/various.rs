@@ -1,4 +1,4 @@
-//! Kinds with a rule or two each.
+//! Rules for kinds that have only one or two rules each.
 
 use hashbrown::HashSet;
 
@@ -9,7 +9,7 @@ use super::{View, pod};
 /// Highest priority that users may define.
 const USER_PRIORITY_MAX: i64 = 1_000_000_000;
 
-/// An event lies in the namespace of what it is about; what has none has its events in `default`.
+/// An event is in the namespace of its involved object; for cluster-scoped objects in `default`.
 pub(super) fn event(validator: &mut Validator, path: &Path, event: View) {
     let namespace = event.child("involvedObject").text("namespace");
     let own = event.child("metadata").text("namespace");
@@ -83,7 +83,7 @@ pub(super) fn priority_class(validator: &mut Validator, path: &Path, class: View
     }
 }
 
-/// What pods of a class take and where they can run.
+/// The overhead and the scheduling of a runtime class.
 pub(super) fn runtime_class(validator: &mut Validator, path: &Path, class: View) {
     pod::overhead(validator, &path.child("overhead"), class.child("overhead").map("podFixed"));
     let scheduling = path.child("scheduling");

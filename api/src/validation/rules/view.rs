@@ -1,4 +1,4 @@
-//! How rules look at a struct: members by name, absent ones like zero.
+//! Read access to a struct for rules: members by name, with absent members read as their zero value.
 
 use crate::json::{Object, Value};
 use crate::schema::scalars::quantity::Quantity;
@@ -99,7 +99,7 @@ impl<'v> View<'v> {
     }
 }
 
-/// The quantity that a value says.
+/// A value as a quantity.
 pub(crate) fn quantity(value: &Value) -> Option<Quantity> {
     Quantity::parse(value.as_str()?).ok()
 }

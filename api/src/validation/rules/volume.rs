@@ -1,4 +1,4 @@
-//! Volumes of pods, and the sources that persistent volumes share with them.
+//! Rules for the volumes of pods, and for the volume sources that persistent volumes share with them.
 
 use hashbrown::HashSet;
 
@@ -14,7 +14,7 @@ const TOKEN_SECONDS_MAX: i64 = 1 << 32;
 /// Bounds of a pod certificate's life.
 const CERTIFICATE_SECONDS: std::ops::RangeInclusive<i64> = 3600..=7_862_400;
 
-/// A volume: what depends on its name, and on what is around it.
+/// A volume: checks that depend on its name or on the pod.
 pub(super) fn volume(validator: &mut Validator, path: &Path, volume: View) {
     let name = volume.text("name");
     let iscsi = volume.child("iscsi");

@@ -1,4 +1,5 @@
-//! What runs pods from a template for ever: selector and template agree, and updates can go on (semantics §5.7).
+//! Rules for deployments, replica sets, stateful sets and daemon sets: the selector matches the template, and the
+//! update strategy can make progress (docs/api/validation.md#workloads).
 
 use super::super::is_same;
 use super::super::path::Path;
@@ -52,7 +53,7 @@ fn runs_forever(validator: &mut Validator, path: &Path, template: View, kind: &s
     }
 }
 
-/// The reference server's words are those of deployments.
+/// The reference server uses the messages of deployments.
 pub(super) fn replica_set(validator: &mut Validator, path: &Path, spec: View) {
     selected_template(validator, path, spec, ("deployment", "ReplicaSet"));
 }

@@ -1,32 +1,31 @@
-//! How long objects are in a form that says its length before its first byte: remembered, because to find out is to
-//! render them.
+//! Cache of encoded object lengths, for encodings that write a length before the content.
 //!
-//! A revision names one state of one object, so it is all there is to look up by. The memory is a table of a fixed
-//! size in which a newer length replaces an older one: what is forgotten is rendered once more.
+//! The key is the revision, which identifies one version of one object. The cache is a table of fixed size in which a
+//! newer length replaces an older one; a missing length is computed by encoding the object again.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Lengths remembered at most; 8 bytes each, and only as many pages as were touched.
+/// Capacity of the cache, at 8 bytes for each length; untouched pages take no memory.
 const SLOTS: usize = 1 << SLOT_BITS;
 const SLOT_BITS: u32 = 20;
 
-/// Bits of a slot that hold the length; the others hold what the slot's place does not say of the revision.
+/// Bits of a slot that hold the length; the others hold the part of the revision that the slot's index does not.
 const LENGTH_BITS: u32 = 22;
 
-/// Lengths by revision.
+/// Cached lengths by revision.
 #[derive(Debug, Default)]
 pub struct Lengths(OnceLock<Box<[AtomicU64]>>);
 
 impl Lengths {
-    /// The length of the state that was written at `revision`, if it is remembered.
+    /// The length of the version written at `revision`, if it is cached.
     #[inline]
     pub fn get(&self, revision: u64) -> Option<u64> {
         let held = self.0.get()?[place(revision)].load(Relaxed);
         (held != 0 && held >> LENGTH_BITS == revision >> SLOT_BITS).then_some(held & ((1 << LENGTH_BITS) - 1))
     }
 
-    /// Remembers it; lengths of 0 and of 4 MiB or more are not.
+    /// Caches a length, except 0 and lengths of 4 MiB or more.
     pub fn put(&self, revision: u64, bytes: usize) {
         // Revisions end at 2^62, so the rest of one fits.
         let slot = (revision >> SLOT_BITS) << LENGTH_BITS | bytes as u64;
@@ -37,7 +36,7 @@ impl Lengths {
     }
 }
 
-/// Revisions that follow each other, as those of objects made together do, are in slots that follow each other.
+/// Consecutive revisions, as of objects created together, use consecutive slots.
 fn place(revision: u64) -> usize {
     revision as usize % SLOTS
 }

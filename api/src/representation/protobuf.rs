@@ -1,4 +1,5 @@
-//! Protobuf: objects transcoded by schema inside their envelope, or reduced to their metadata (semantics §18).
+//! Protobuf responses: objects transcoded by schema into their envelope, or metadata only
+//! (docs/api/encodings.md#protobuf).
 //!
 //! ```text
 //! document  envelope{ message }
@@ -6,8 +7,8 @@
 //! event     length, 4 bytes big-endian  WatchEvent{ 1 type  2 {1 envelope{ message }} }
 //! ```
 //!
-//! The envelope says how long its content is before the first byte of it, so a list's items must have been
-//! measured. There are no tables: negotiation does not choose protobuf for them.
+//! The envelope starts with the length of its content, so the items of a list are measured first. Negotiation never
+//! chooses protobuf for tables.
 
 use std::sync::Arc;
 
@@ -24,10 +25,10 @@ use crate::status::{Reason, Status};
 use crate::table::metadata_range;
 use crate::verbs::Call;
 
-/// The protobuf of one request's answer.
+/// Encoder of one protobuf response.
 pub(super) struct Protobuf {
     resource: Arc<Resource>,
-    /// `apiVersion` of metadata-only objects, where those are asked for.
+    /// `apiVersion` of metadata-only objects, if the request asked for metadata only.
     partial: Option<String>,
 }
 
@@ -112,7 +113,7 @@ impl Encoding for Protobuf {
     }
 }
 
-/// Length of what stands before each event of a watch and says how long it is.
+/// Size of the length prefix of each watch event.
 pub const FRAME_BYTES: usize = 4;
 
 /// One frame of a watch around the object that `object` appends.
@@ -130,7 +131,7 @@ fn frame(
     Ok(())
 }
 
-/// Runs `write`; what it appended before it failed is taken back.
+/// Runs `write`; on failure, removes what it appended.
 fn whole(
     out: &mut Vec<u8>,
     write: impl FnOnce(&mut Vec<u8>) -> Result<(), EncodeError>,
@@ -142,14 +143,14 @@ fn whole(
     })
 }
 
-/// The document of an object that is not one of the resource's own.
+/// Encodes an object that is not of the request's resource.
 pub(super) fn foreign(message: &Message, object: &Object) -> Result<Bytes, Status> {
     let mut out = Vec::new();
     envelope::wrap_object(message, object, &mut out).map_err(Status::internal)?;
     Ok(out.into())
 }
 
-/// The document of a Status.
+/// Encodes a Status.
 pub(super) fn status(status: &Object) -> Bytes {
     let mut out = Vec::new();
     if let Err(error) = envelope::wrap_object(builtin::STATUS, status, &mut out) {

@@ -1,14 +1,14 @@
-//! Renditions: the forms in which stored bytes are served, as documents, list items and watch events.
+//! Representations: the forms in which stored objects are served, as documents, list items and watch events.
 //!
 //! ```text
-//! stored bytes ─served version─► Renderer ─┬─ json: all of it · table · metadata only ─┬─ yaml: the same
-//!                                          │                                           └─ cbor: the same, no tables
-//!                                          └─ protobuf: all of it · metadata only
+//! stored bytes ─served version─► Renderer ─┬─ json: whole · table · metadata only ─┬─ yaml: the same
+//!                                          │                                       └─ cbor: the same, no tables
+//!                                          └─ protobuf: whole · metadata only
 //! ```
 //!
-//! A [`Renderer`] is one way of showing the objects of one resource; what it shows and how it is written is behind
-//! `Encoding`, one type per encoding. Everything here appends to a buffer. Plain JSON is copied, protobuf, rows and metadata
-//! are made from the stored text; YAML and CBOR go through a tree of one object.
+//! A [`Renderer`] is the representation of one resource's objects that a request negotiated; `Encoding` holds the state
+//! of its encoding, one type per encoding. All functions append to a buffer. Plain JSON is copied; protobuf, table rows
+//! and metadata are built from the stored text; YAML and CBOR go through a tree of one object.
 
 mod cbor;
 mod json;
@@ -40,47 +40,47 @@ use crate::verbs::Call;
 
 use self::lengths::Lengths;
 
-/// What the head of a list says.
+/// The metadata of a list.
 #[derive(Clone, Debug, Default)]
 pub struct ListMeta {
     /// Version of the collection.
     pub revision: u64,
     /// Token of the next chunk; empty on the last.
     pub continue_token: String,
-    /// Items after this chunk, when that is known and told.
+    /// Items after this chunk, if known and reported.
     pub remaining: Option<u64>,
 }
 
-/// How much is in a list, as far as the encoding asked.
+/// Size of a list, as far as the encoding needs it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ListSize {
-    /// How many items.
+    /// Number of items.
     pub items: u64,
-    /// How long they are together, in bytes.
+    /// Their total length in bytes.
     pub bytes: u64,
 }
 
-/// What must be known of a list's items before its first byte can be written.
+/// What an encoding must know of a list's items before it writes the first byte.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum SizeNeeded {
     /// Nothing.
     Nothing,
-    /// How many there are.
+    /// Their number.
     Items,
-    /// How many there are and how long they are together.
+    /// Their number and total length.
     Bytes,
 }
 
 /// Types of watch events.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum EventType {
-    /// Came to be, or into the selection.
+    /// Created, or begins to match the selector.
     Added,
     /// Changed.
     Modified,
-    /// Went, or out of the selection.
+    /// Deleted, or no longer matches the selector.
     Deleted,
-    /// Nothing happened up to a revision.
+    /// All events up to a revision have been sent.
     Bookmark,
     /// The watch ends, with a Status.
     Error,
@@ -101,21 +101,22 @@ impl EventType {
 /// An object to be shown.
 #[derive(Clone, Copy)]
 struct Shown<'b> {
-    /// As it is stored.
+    /// The stored bytes.
     stored: &'b [u8],
-    /// In the version asked for; the same bytes where no conversion lies between.
+    /// In the served version; the same bytes if no conversion is needed.
     served: &'b [u8],
 }
 
-/// How objects are written. What fails appends nothing.
+/// Writes objects in one encoding. A function that fails appends nothing.
 trait Encoding: Send {
     /// A whole document.
     fn document(&mut self, object: Shown<'_>, out: &mut Vec<u8>) -> Result<(), Status>;
 
-    /// The start of a list document, up to its first item. `size` is true as far as [`Renderer::size_needed`] says.
+    /// The start of a list document, up to its first item. Of `size` only the parts that [`Renderer::size_needed`]
+    /// requires are valid.
     fn list_head(&mut self, meta: &ListMeta, size: ListSize, out: &mut Vec<u8>) -> Result<(), Status>;
 
-    /// One item, with what separates it from the one before.
+    /// One item, with the separator before it.
     fn list_item(&mut self, object: Shown<'_>, first: bool, out: &mut Vec<u8>) -> Result<(), Status>;
 
     /// The end of a list document.
@@ -130,19 +131,19 @@ trait Encoding: Send {
     fn error_event(&self, _: &Status, _: &mut Vec<u8>) {}
 }
 
-/// One way of showing the objects of one resource.
+/// The representation of one resource's objects in one response.
 pub struct Renderer {
     resource: Arc<Resource>,
     naming: &'static Naming,
     output: Output,
     encoding: Box<dyn Encoding>,
     metrics: Arc<Metrics>,
-    /// Where lengths of items are remembered, in the one form whose lists ask for them and that all clients share.
+    /// Cache of item lengths, for the one form that needs them and that all clients share.
     lengths: Option<Arc<Lengths>>,
 }
 
 impl Renderer {
-    /// The renderer for a request's answer.
+    /// The renderer for the response to a request.
     pub fn for_call(call: &Call<'_>) -> Result<Self, Status> {
         let (resource, naming, output) = (call.resource, call.api.naming, call.output);
         let encoding: Box<dyn Encoding> = match output.encoding {
@@ -198,8 +199,8 @@ impl Renderer {
         Ok(out.into())
     }
 
-    /// Answers with an object that is not one of the resource's own: a scale, a review. It has no table of its
-    /// resource, so only its plain form is served. `object` names its kind and version.
+    /// Responds with an object that is not of the request's resource: a scale, a review. The resource's table columns
+    /// do not apply to it, so only its plain form is served. `object` names its kind and version.
     pub fn respond_foreign(
         call: &Call<'_>,
         code: StatusCode,
@@ -215,7 +216,7 @@ impl Renderer {
         Ok(respond(code, call.output.media_type, body))
     }
 
-    /// Answers with a list of objects that are not stored.
+    /// Responds with a list of objects that are not stored.
     pub fn respond_foreign_list(call: &Call<'_>, objects: &[Bytes]) -> Result<Response, Status> {
         let mut renderer = Renderer::for_call(call)?;
         let mut items = Vec::new();
@@ -231,7 +232,7 @@ impl Renderer {
         Ok(respond(StatusCode::OK, renderer.media_type(), out))
     }
 
-    /// What [`list_head`](Self::list_head) must be told of the items.
+    /// What [`list_head`](Self::list_head) must know of the items.
     pub fn size_needed(&self) -> SizeNeeded {
         match self.output.encoding {
             negotiate::Encoding::Json | negotiate::Encoding::Yaml => SizeNeeded::Nothing,
@@ -240,12 +241,12 @@ impl Renderer {
         }
     }
 
-    /// How long the item of an object's state at `revision` is in a list, if that is remembered.
+    /// Length of the list item of an object's version at `revision`, if cached.
     pub fn known_item_len(&self, revision: u64) -> Option<u64> {
         self.lengths.as_ref()?.get(revision)
     }
 
-    /// Remembers how long the item is, where anybody will ask.
+    /// Caches the length of the item, if this form needs lengths.
     pub fn remember_item_len(&self, revision: u64, bytes: usize) {
         if let Some(lengths) = &self.lengths {
             lengths.put(revision, bytes);
@@ -257,7 +258,7 @@ impl Renderer {
         self.encoding.list_head(meta, size, out)
     }
 
-    /// One item of a list, with what separates it from the one before.
+    /// One item of a list, with the separator before it.
     pub fn list_item(&mut self, stored: &[u8], first: bool, out: &mut Vec<u8>) -> Result<(), Status> {
         let served = self.served(stored)?;
         self.encoding.list_item(Shown { stored, served: &served }, first, out)
@@ -279,7 +280,8 @@ impl Renderer {
         self.encoding.event(kind, Shown { stored, served: &served }, out)
     }
 
-    /// A bookmark at `revision`; `initial_end` marks the end of the synthetic events (semantics §8.6).
+    /// A bookmark at `revision`; `initial_end` marks the end of the synthetic events
+    /// (docs/api/watches.md#watch-start).
     pub fn bookmark(&mut self, revision: u64, initial_end: bool, out: &mut Vec<u8>) {
         let mut metadata = Object::new();
         metadata.push("resourceVersion", revision.to_string().into());
@@ -297,7 +299,7 @@ impl Renderer {
         encode(&self.resource.table.message, &object, &mut encoded);
         let shown = Shown { stored: &encoded, served: &encoded };
         if let Err(error) = self.encoding.event(EventType::Bookmark, shown, out) {
-            tracing::error!(%error, "a bookmark could not be rendered");
+            tracing::error!(%error, "a bookmark could not be encoded");
         }
     }
 
@@ -307,7 +309,7 @@ impl Renderer {
     }
 }
 
-/// The answer that is no object of a resource: a Status, given as a tree.
+/// The response for a Status, given as a tree.
 pub fn status_body(status: &Object, output: &Output) -> Bytes {
     match output.encoding {
         negotiate::Encoding::Json => json::status(status, output.pretty),
@@ -317,7 +319,7 @@ pub fn status_body(status: &Object, output: &Output) -> Bytes {
     }
 }
 
-/// Where the resourceVersion's digits stand. In the stored form only strings come before it, and a quote inside a
+/// Position of the resourceVersion's digits. In the stored form only strings come before it, and a quote inside a
 /// string is escaped, so its first appearance is the member itself.
 fn revision_range(stored: &[u8]) -> Option<std::ops::Range<usize>> {
     const MEMBER: &[u8] = b"\"resourceVersion\":\"";
@@ -326,7 +328,8 @@ fn revision_range(stored: &[u8]) -> Option<std::ops::Range<usize>> {
     Some(start..start + len)
 }
 
-/// The same object at another revision: how an object that left a selection is shown (semantics §8.7).
+/// The same object at another revision: the event for an object that no longer matches the selector
+/// (docs/api/watches.md#watch-events).
 pub fn with_revision(stored: &Bytes, revision: u64) -> Bytes {
     let Some(range) = revision_range(stored) else { return stored.clone() };
     let mut moved = BytesMut::with_capacity(stored.len() + 20);
@@ -336,7 +339,7 @@ pub fn with_revision(stored: &Bytes, revision: u64) -> Bytes {
     moved.freeze()
 }
 
-/// 406 for a list form asked of a single object.
+/// 406 for a list form requested of a single object.
 pub fn refuse_list_transform(output: &Output, resource: &Resource) -> Result<(), Status> {
     let kind = &resource.table.kind;
     match output.transform {
@@ -351,7 +354,7 @@ pub fn refuse_list_transform(output: &Output, resource: &Resource) -> Result<(),
     }
 }
 
-/// 406 for an object form asked of a list.
+/// 406 for an object form requested of a list.
 pub fn refuse_object_transform(output: &Output, resource: &Resource) -> Result<(), Status> {
     let kind = &resource.table.list_kind;
     match output.transform {
@@ -366,7 +369,7 @@ pub fn refuse_object_transform(output: &Output, resource: &Resource) -> Result<(
     }
 }
 
-/// The bytes a payload would be stored as at `revision`: what a dry run shows.
+/// The bytes that a payload would be stored as at `revision`; the response of a dry run.
 pub fn stamped(payload: &engine::Payload, revision: u64) -> Bytes {
     let Some(at) = payload.stamp_at else { return payload.value.clone() };
     let (head, tail) = payload.value.split_at(at as usize);

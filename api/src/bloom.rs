@@ -1,42 +1,41 @@
-//! Signatures of attributes, and what a selection requires of them: how a list passes over most of a collection without
-//! touching it.
+//! Bloom filters of selector attributes, and the query by which a list skips objects that cannot match.
 //!
 //! ```text
 //! bits 0–31    layout of the slots, as the attributes have it
-//! bits 32–127  a Bloom filter: for each label 2 bits of its key and 3 of key and value, for each slot that has a text
-//!              3 of its place and text
+//! bits 32–127  a Bloom filter: for each label 2 bits of its key and 3 of key and value, for each non-empty slot 3 of
+//!              its index and text
 //! ```
 //!
-//! With the 5 labels and 6 texts of a pod about a third of the filter is set, so of a hundred objects that are not
-//! selected by `key=value` some four are looked at for nothing. What is never held back: an object whose attributes hold
-//! what is required. Conditions that something is *not* so require nothing. Slots mean other fields under another
-//! layout, so what fields require is required only of those with the same layout; attributes that are unreadable, or
-//! left out because they were too large, are signed as unknown.
+//! With the 5 labels and 6 texts of a pod about a third of the bits are set, so for a selector `key=value` about 4 of
+//! 100 objects that do not match are read. Invariant: an object that matches is never skipped. Negative conditions
+//! require no bits. A slot holds another field under another layout, so field conditions apply only to objects with the
+//! same layout; attributes that are unreadable, or omitted because they were too large, have an unknown filter, which
+//! passes.
 //!
-//! Signatures stand in checkpoints: whoever changes what [`sign`] makes of any attributes raises its kind.
+//! Checkpoints contain the filters: a change of what [`filter`] computes must raise its kind.
 
 use engine::{BloomFilter, BloomQuery, BloomScheme};
 
 use crate::attributes::{Attributes, Selection};
 use crate::selector::label::{Operator, Requirement};
 
-/// Names what [`sign`] makes of attributes.
+/// Version of the filters that [`filter`] computes.
 const KIND: u32 = 1;
 
-/// How the engine signs what this crate stores.
-pub const SIGNING: BloomScheme = BloomScheme { kind: KIND, filter: sign };
+/// How the engine computes the Bloom filters of stored objects.
+pub const SCHEME: BloomScheme = BloomScheme { kind: KIND, filter: filter };
 
-/// Where the filter begins, and the bits it has.
+/// First bit and number of bits of the filter.
 const FILTER_START: u32 = 32;
 const FILTER_BITS: u64 = 96;
 
 const LAYOUT: BloomFilter = BloomFilter::from_bits(u32::MAX as u128);
 
-/// Values of one `in` that are looked for one by one. With more of them, having the key is all that is required: each
-/// would be compared with every signature, and together they let through much of what there is.
+/// Most values of an `in` that are tested one by one. With more of them only the key is required: each value would be
+/// compared with every filter, and together they would let most objects pass.
 const VALUES_MAX: usize = 32;
 
-/// What a filter's bits are made of.
+/// An element that sets bits of a filter.
 #[derive(Clone, Copy)]
 enum Element<'a> {
     Key(&'a [u8]),
@@ -44,8 +43,8 @@ enum Element<'a> {
     Slot(usize, &'a [u8]),
 }
 
-/// The signature of encoded attributes.
-pub fn sign(attributes: &[u8]) -> BloomFilter {
+/// The Bloom filter of encoded selector attributes.
+pub fn filter(attributes: &[u8]) -> BloomFilter {
     let attributes = Attributes::new(attributes);
     let Some(layout) = attributes.layout() else { return BloomFilter::UNKNOWN };
     let mut all = u128::from(layout);
@@ -58,23 +57,23 @@ pub fn sign(attributes: &[u8]) -> BloomFilter {
     BloomFilter::from_bits(all)
 }
 
-/// What lets through every object that `selection` selects.
-pub fn sieve(selection: &Selection) -> BloomQuery {
-    let mut sieve = BloomQuery::default();
+/// A query that passes every object that `selection` selects.
+pub fn query(selection: &Selection) -> BloomQuery {
+    let mut query = BloomQuery::default();
     for requirement in selection.label().requirements() {
         if let Some(any) = required(requirement) {
-            sieve.require(any);
+            query.require(any);
         }
     }
     let layout = BloomFilter::from_bits(selection.layout().into());
     for (slot, text) in selection.field().required_texts().filter(|(_, text)| !text.is_empty()) {
         let bits = BloomFilter::from_bits(bits(Element::Slot(slot, text.as_bytes())));
-        sieve.require_where(LAYOUT, layout, vec![bits]);
+        query.require_where(LAYOUT, layout, vec![bits]);
     }
-    sieve
+    query
 }
 
-/// The bits of which an object must have one lot to fulfil the requirement; `None`: it may have any.
+/// Alternatives of bits, one of which every matching object has; `None` if the requirement implies no bits.
 fn required(requirement: &Requirement) -> Option<Vec<BloomFilter>> {
     let key = requirement.key().as_bytes();
     let has_key = bits(Element::Key(key));
@@ -102,13 +101,13 @@ fn bits(element: Element<'_>) -> u128 {
         Element::Label(key, value) => (3, hash(2, &[key, b"=", value])),
         Element::Slot(slot, text) => (3, hash(3, &[&(slot as u32).to_le_bytes(), text])),
     };
-    // Three numbers of 32 bits from different ends of the hash, each brought down to a bit of the filter.
+    // Three 32-bit numbers from different parts of the hash, each reduced to a bit of the filter.
     let numbers = [hash >> 32, hash & 0xffff_ffff, hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32];
     let bit = |number: u64| 1_u128 << (FILTER_START + ((number * FILTER_BITS) >> 32) as u32);
     numbers[..count].iter().fold(0, |bits, &number| bits | bit(number))
 }
 
-/// FNV-1a over the parts, stirred at the end: alone it leaves the high bits of short texts alike.
+/// FNV-1a over the parts with a final mix; without it the high bits of short texts are similar.
 fn hash(seed: u8, parts: &[&[u8]]) -> u64 {
     let bytes = parts.iter().flat_map(|part| part.iter());
     let mut hash = std::iter::once(&seed).chain(bytes).fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
@@ -120,5 +119,5 @@ fn hash(seed: u8, parts: &[&[u8]]) -> u64 {
 }
 
 #[cfg(test)]
-#[path = "signature_test.rs"]
+#[path = "bloom_test.rs"]
 mod tests;

@@ -1,4 +1,4 @@
-//! Signatures hold back nothing: lists through a sieve are the lists that reading every body gives.
+//! A list filtered by Bloom filters returns the same objects as one that reads every object.
 
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ fn selectors(random: &mut Random) -> (String, String) {
     (if random.one_in(4) { String::new() } else { label }, field.to_owned())
 }
 
-/// A store of pods that is opened in one way and another.
+/// A store of pods that is opened with different filter schemes.
 struct Cluster {
     directory: std::path::PathBuf,
     registry: Registry,
@@ -75,7 +75,7 @@ impl Drop for Cluster {
 
 impl Cluster {
     fn new(seed: u64) -> Cluster {
-        let directory = std::env::temp_dir().join(format!("signature-{}", crate::names::uid()));
+        let directory = std::env::temp_dir().join(format!("filter-{}", crate::names::uid()));
         Cluster { directory, registry: Registry::new(&KUBERNETES), random: Random(seed) }
     }
 
@@ -83,9 +83,9 @@ impl Cluster {
         self.registry.resource("", "v1", "pods").unwrap()
     }
 
-    fn open(&self, signing: BloomScheme, history_retention: Duration) -> Engine {
+    fn open(&self, scheme: BloomScheme, history_retention: Duration) -> Engine {
         let options = Options {
-            bloom_scheme: signing,
+            bloom_scheme: scheme,
             history_retention,
             segment_bytes: engine::SEGMENT_BYTES_MIN,
             durability: engine::Durability::Relaxed,
@@ -105,7 +105,7 @@ impl Cluster {
             let payload = store::payload(self.pods(), &pod);
             let change = match how {
                 0 | 1 => Change::Delete(None),
-                // As a release with other selectable fields wrote it, and one that kept no attributes.
+                // As written by a release with other selectable fields, and by one without attributes.
                 2 => {
                     let attributes = attributes::encode(&configs.stored().table, &pod).into();
                     Change::Put(Payload { attributes, ..payload })
@@ -113,12 +113,12 @@ impl Cluster {
                 3 => Change::Put(Payload { attributes: Bytes::new(), ..payload }),
                 _ => Change::Put(payload),
             };
-            // A delete of what is not there is refused, which is as good.
+            // A delete of an absent key is refused, which is fine here.
             let _ = engine.commit(Write { key, expected: Expected::Any, change }).await;
         }
     }
 
-    /// Compares lists; returns how many states were looked at, and how many there are.
+    /// Compares lists; returns how many objects were read, and how many there are.
     fn check(&mut self, snapshot: &Snapshot, when: &str) -> (usize, usize) {
         let (mut looked_at, mut all) = (0, 0);
         for _ in 0..60 {
@@ -128,7 +128,7 @@ impl Cluster {
             let selection = Selection::parse(&label, &field, &pods.table, table).unwrap();
             let namespace = ["", "a"][usize::from(label.len() % 2 == 0)];
             let range = KeyRange::prefix(&store::collection(pods, namespace));
-            let scan = snapshot.range(range.clone()).filtered(sieve(&selection)).flatten();
+            let scan = snapshot.range(range.clone()).filtered(query(&selection)).flatten();
             let listed: Vec<_> = scan
                 .inspect(|_| looked_at += 1)
                 .filter(|entry| store::selects(pods, &selection, entry).unwrap())
@@ -151,22 +151,22 @@ impl Cluster {
 }
 
 #[tokio::test]
-async fn a_list_through_signatures_is_the_list_of_what_every_body_says() {
+async fn a_filtered_list_equals_the_list_that_reads_every_object() {
     let other = BloomScheme { kind: KIND + 1, filter: |_| BloomFilter::NONE };
-    // As it is now; a store that was never signed (its checkpoint has no signatures); one that another release signed.
-    for (round, before) in [SIGNING, BloomScheme::default(), other].into_iter().enumerate() {
+    // Today's filters; a store without filters in its checkpoint; a store with the filters of another release.
+    for (round, before) in [SCHEME, BloomScheme::default(), other].into_iter().enumerate() {
         for retention in [Duration::MAX, Duration::ZERO] {
             let mut cluster = Cluster::new(round as u64);
             let engine = cluster.open(before, retention);
             cluster.write(&engine, 1_500).await;
             engine.checkpoint().await;
-            // Behind the checkpoint, what the log says is signed.
+            // Recovery computes filters for the log behind the checkpoint.
             cluster.write(&engine, 100).await;
             engine.close().await;
             drop(engine);
 
             let when = format!("round {round}, {retention:?}");
-            let engine = cluster.open(SIGNING, retention);
+            let engine = cluster.open(SCHEME, retention);
             let (looked_at, all) = cluster.check(&engine.snapshot(), &format!("{when}, opened"));
             assert!(looked_at < all * 3 / 4, "{when}: {looked_at} of {all} were looked at");
             cluster.write(&engine, 300).await;
@@ -182,7 +182,7 @@ async fn a_list_through_signatures_is_the_list_of_what_every_body_says() {
             engine.checkpoint().await;
             engine.close().await;
             drop(engine);
-            let engine = cluster.open(SIGNING, retention);
+            let engine = cluster.open(SCHEME, retention);
             cluster.check(&engine.snapshot(), &format!("{when}, opened once more"));
             engine.close().await;
         }
@@ -190,11 +190,11 @@ async fn a_list_through_signatures_is_the_list_of_what_every_body_says() {
 }
 
 #[test]
-fn few_of_many_objects_are_looked_at_for_nothing() {
+fn few_objects_that_do_not_match_are_read() {
     let registry = Registry::new(&KUBERNETES);
     let pods = registry.resource("", "v1", "pods").unwrap();
     let table = &pods.stored().table;
-    let signatures: Vec<BloomFilter> = (0..10_000)
+    let filters: Vec<BloomFilter> = (0..10_000)
         .map(|n| {
             let pod = object(&format!(
                 r#"{{"metadata":{{"labels":{{"app":"web","component":"frontend","pod-template-hash":"6d4cf56db6","slot":"{}","n":"{n}"}}}},"spec":{{"nodeName":"node-{}","restartPolicy":"Always","schedulerName":"default-scheduler","serviceAccountName":"default"}},"status":{{"phase":"Running","podIP":"10.0.{}.{}"}}}}"#,
@@ -203,7 +203,7 @@ fn few_of_many_objects_are_looked_at_for_nothing() {
                 n / 250,
                 n % 250
             ));
-            sign(&attributes::encode(table, &pod))
+            filter(&attributes::encode(table, &pod))
         })
         .collect();
     for (label, field, wanted) in [
@@ -214,20 +214,20 @@ fn few_of_many_objects_are_looked_at_for_nothing() {
         ("", "spec.nodeName=node-3", 20),
         ("n=77", "spec.nodeName=node-77", 1),
     ] {
-        let sieve = sieve(&Selection::parse(label, field, &pods.table, table).unwrap());
-        let through = signatures.iter().filter(|signature| sieve.lets_through(**signature)).count();
+        let query = query(&Selection::parse(label, field, &pods.table, table).unwrap());
+        let through = filters.iter().filter(|filter| query.lets_through(**filter)).count();
         assert!((wanted..wanted + 1_500).contains(&through), "{label} {field}: {through}");
     }
     for (label, field) in
         [("app!=web", ""), ("!x,app notin (web)", ""), ("", "spec.nodeName!=node-3"), ("", "spec.nodeName=")]
     {
-        let sieve = sieve(&Selection::parse(label, field, &pods.table, table).unwrap());
-        assert!(sieve.is_open(), "{label} {field}");
+        let query = query(&Selection::parse(label, field, &pods.table, table).unwrap());
+        assert!(query.is_open(), "{label} {field}");
     }
 }
 
 #[test]
-fn whatever_attributes_select_gets_through() {
+fn every_object_that_matches_passes_the_filter() {
     let registry = Registry::new(&KUBERNETES);
     let pods = registry.resource("", "v1", "pods").unwrap();
     let table = &pods.stored().table;
@@ -235,7 +235,7 @@ fn whatever_attributes_select_gets_through() {
     for _ in 0..300 {
         let (label, field) = selectors(&mut random);
         let selection = Selection::parse(&label, &field, &pods.table, table).unwrap();
-        let sieve = sieve(&selection);
+        let query = query(&selection);
         for _ in 0..100 {
             let mut bytes = attributes::encode(table, &pod(&mut random, "a", "pod-7"));
             for _ in 0..random.below(3) {
@@ -249,7 +249,7 @@ fn whatever_attributes_select_gets_through() {
             let by_fields = selection.is_outdated(&view) || selection.matches("pod-7", "a", &view);
             let by_labels = selection.label().matches(|key| view.label(key));
             if view.layout().is_none() || by_labels && by_fields {
-                assert!(sieve.lets_through(sign(&bytes)), "{label} {field}: {bytes:?}");
+                assert!(query.lets_through(filter(&bytes)), "{label} {field}: {bytes:?}");
             }
         }
     }

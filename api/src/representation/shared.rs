@@ -1,13 +1,13 @@
-//! Events rendered once, however many watch them.
+//! Encodes a watch event once for all watchers that want the same representation.
 //!
 //! ```text
-//! event.memo:  slot 0 record now · slot 1 record before · slot 2… one per form, in it one cell per way it is seen
+//! event.memo:  slot 0 new object · slot 1 previous object · slot 2… one per form, with one cell per view of the event
 //! ```
 //!
-//! What a watcher is sent depends on the event, the form it asked for, and what the event means to its selector. Forms
-//! that many watchers share have a slot in the event; the first who needs it renders, the others copy. Tables are
-//! not among them (ages go on), nor are versions other than the stored one and foreign vocabularies: those who ask for
-//! them render for themselves. Nothing here lives longer than the engine keeps the event.
+//! The bytes sent to a watcher depend on the event, the form it asked for, and the meaning of the event to its
+//! selector. Forms that many watchers share have a slot in the event: the first watcher encodes, the others copy. Not
+//! shared are tables (ages advance), versions other than the stored one, and foreign naming profiles; their watchers
+//! encode for themselves. A slot lives no longer than the engine keeps the event.
 
 use std::sync::OnceLock;
 
@@ -27,20 +27,20 @@ const ENCODINGS: u8 = 4;
 const SHAPES: u8 = 2;
 const _: () = assert!((FORMS_SLOT + ENCODINGS * SHAPES) as usize <= MEMO_SLOTS);
 
-/// Longest stored change whose renditions are kept. Longer ones are rare, and copying them costs about as much as
-/// making them again; kept, they would let a watcher that stopped reading hold much memory.
+/// Longest stored change whose encoded events are kept. Longer ones are rare, and copying them costs about as much as
+/// encoding them again; if they were kept, a watcher that stopped reading would hold much memory.
 pub const KEPT_BYTES_MAX: usize = 64 * 1024;
 
-/// What a change means to a watcher (semantics §8.7).
+/// The meaning of a change to a watcher (docs/api/watches.md#watch-events).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Seen {
-    /// The object came to be, or into the selection.
+    /// The object was created, or begins to match the selector.
     Entered,
-    /// It was and is selected.
+    /// The object matched before and still matches.
     Changed,
-    /// It was selected and is deleted.
+    /// The object matched and was deleted.
     Deleted,
-    /// It was selected and is not any more: told as a deletion, in the state that was selected last.
+    /// The object matched and no longer does: sent as a deletion, with the last version that matched.
     Left,
 }
 
@@ -56,16 +56,16 @@ impl Seen {
     }
 }
 
-/// One form of an event, by how it is seen; `None` where rendering failed.
+/// One form of an event, by view; `None` where encoding failed.
 #[derive(Default)]
 struct Form([OnceLock<Option<Bytes>>; Seen::COUNT]);
 
-/// The state after the change, read and checked once for all watchers.
+/// The object after the change, read and checked once for all watchers.
 pub fn current(event: &Event) -> Result<Record, Status> {
     read(event.memo.get_or_make(CURRENT_SLOT, || event.entry.read()).as_ref())
 }
 
-/// The state before the change likewise; `None` if there was none.
+/// The object before the change, likewise; `None` if there was none.
 pub fn previous(event: &Event) -> Result<Option<Record>, Status> {
     let Some(entry) = &event.previous else { return Ok(None) };
     read(event.memo.get_or_make(PREVIOUS_SLOT, || entry.read()).as_ref()).map(Some)
@@ -76,7 +76,7 @@ fn read(found: &Result<Record, ReadError>) -> Result<Record, Status> {
 }
 
 impl Renderer {
-    /// Appends the watch event of a change as it is seen.
+    /// Appends the watch event of a change in the given view.
     pub fn change(&mut self, event: &Event, seen: Seen, out: &mut Vec<u8>) -> Result<(), Status> {
         let kept = event.entry.stored_len() <= KEPT_BYTES_MAX;
         let Some(slot) = self.shared_slot().filter(|_| kept) else { return self.render(event, seen, out) };
@@ -90,7 +90,7 @@ impl Renderer {
                 out.extend_from_slice(bytes);
                 Ok(())
             }
-            // Again, to say why.
+            // Encodes again to return the error.
             None => self.render(event, seen, out),
         }
     }
@@ -98,7 +98,7 @@ impl Renderer {
     fn render(&mut self, event: &Event, seen: Seen, out: &mut Vec<u8>) -> Result<(), Status> {
         let value = match seen {
             Seen::Entered | Seen::Changed => current(event)?.value,
-            // The final state of a deletion is stored with the deletion's revision already.
+            // The last version is stored with the deletion's revision already.
             Seen::Deleted => current(event)?.value,
             Seen::Left => {
                 let last = previous(event)?.map(|record| record.value).unwrap_or_default();
@@ -109,7 +109,7 @@ impl Renderer {
         self.event(seen.event_type(), &value, out)
     }
 
-    /// Where the events of this renderer's form are kept; `None` if they are not.
+    /// The slot of this renderer's form; `None` if its events are not shared.
     fn shared_slot(&self) -> Option<u8> {
         let encoding = match self.output.encoding {
             negotiate::Encoding::Json => 0,

@@ -1,4 +1,4 @@
-//! CBOR: the JSON of the same answer as items, byte fields by schema (semantics §9.6).
+//! CBOR responses: the JSON of the same response as data items, byte fields by schema (docs/api/encodings.md#cbor).
 //!
 //! ```text
 //! document  d9 d9 f7 {…}
@@ -16,11 +16,10 @@ use crate::schema::table::{Message, Ref};
 use crate::status::Status;
 use crate::verbs::Call;
 
-/// The CBOR of one request's answer.
+/// Encoder of one CBOR response.
 pub(super) struct Cbor {
     json: Json,
     message: Ref<Message>,
-    /// What follows the items of the list under way.
     tail: Vec<u8>,
     scratch: Vec<u8>,
 }
@@ -31,7 +30,7 @@ impl Cbor {
         Ok(Cbor { json: Json::for_call(call)?, message, tail: Vec::new(), scratch: Vec::new() })
     }
 
-    /// Appends the object that stands in `scratch` as JSON.
+    /// Appends the object whose JSON is in `scratch`.
     fn transcode(&self, text: &[u8], out: &mut Vec<u8>) -> Result<(), Status> {
         match json::parse(text).map_err(unreadable_json)? {
             Value::Object(object) => cbor::encode(&self.message, &object, out),
@@ -108,14 +107,14 @@ fn event_head(kind: EventType, out: &mut Vec<u8>) {
     cbor::write_text("object", out);
 }
 
-/// The document of an object that is not one of the resource's own.
+/// Encodes an object that is not of the request's resource.
 pub(super) fn foreign(message: &Message, object: &Object) -> Bytes {
     let mut out = cbor::SELF_DESCRIBED.to_vec();
     cbor::encode(message, object, &mut out);
     out.into()
 }
 
-/// The document of a Status.
+/// Encodes a Status.
 pub(super) fn status(status: &Object) -> Bytes {
     let mut out = cbor::SELF_DESCRIBED.to_vec();
     cbor::write(&Value::Object(status.clone()), &mut out);

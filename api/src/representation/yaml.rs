@@ -1,7 +1,7 @@
-//! YAML: the JSON of the same answer, written differently (semantics §9.3).
+//! YAML responses: the JSON of the same response in YAML syntax (docs/api/encodings.md#json-and-yaml-output).
 //!
-//! Members are sorted, so a list is `apiVersion`, its items, `kind`, `metadata`: it streams like any other, item by
-//! item. There is no watch in YAML; negotiation does not choose it for one.
+//! Members are sorted, so a list is `apiVersion`, its items, `kind`, `metadata`, and streams item by item. There is no
+//! watch in YAML; negotiation does not choose it for one.
 
 use std::cmp::Ordering;
 
@@ -17,12 +17,12 @@ use crate::schema::table::Message;
 use crate::status::Status;
 use crate::verbs::Call;
 
-/// The YAML of one request's answer.
+/// Encoder of one YAML response.
 pub(super) struct Yaml {
     json: Json,
     /// The member of a list that holds its items.
     items: &'static str,
-    /// What follows the items of the list under way.
+    /// The end of the current list, written after its items.
     tail: Vec<u8>,
     is_empty: bool,
     scratch: Vec<u8>,
@@ -85,7 +85,7 @@ impl Encoding for Yaml {
     }
 }
 
-/// The document of an object that is not one of the resource's own.
+/// Encodes an object that is not of the request's resource.
 pub(super) fn foreign(message: &Message, object: &Object) -> Result<Bytes, Status> {
     let mut text = Vec::new();
     encode(message, object, &mut text);
@@ -94,7 +94,7 @@ pub(super) fn foreign(message: &Message, object: &Object) -> Result<Bytes, Statu
     Ok(out.into())
 }
 
-/// The document of a Status.
+/// Encodes a Status.
 pub(super) fn status(status: &Object) -> Bytes {
     let mut out = Vec::new();
     yaml::write(&Value::Object(status.clone()), &mut out);

@@ -1,8 +1,8 @@
-//! JSON: stored bytes as they are, as rows of a table, or reduced to their metadata.
+//! JSON responses: the stored bytes unchanged, a table row, or the metadata only.
 //!
 //! The stored form starts with `{"kind":"…","apiVersion":"…",`; a list item is the same bytes without that prefix,
-//! because items of built-in lists carry neither (semantics §8.2). Lists and documents end with a newline, events
-//! are lines.
+//! because items of built-in lists carry neither (docs/api/lists.md). Lists and documents end with a newline; each
+//! event is one line.
 
 use std::sync::Arc;
 
@@ -19,24 +19,24 @@ use crate::status::{Reason, Status};
 use crate::table::{self, Headers, IncludeObject, PartialWriter, RowError, TableFormat, TableWriter};
 use crate::verbs::Call;
 
-/// The JSON of one request's answer.
+/// Encoder of one JSON response.
 pub(super) struct Json {
     resource: Arc<Resource>,
     pretty: bool,
     form: Form,
 }
 
-/// What is shown of an object.
+/// The part of an object that is shown.
 enum Form {
-    /// All of it.
+    /// The whole object.
     Plain,
-    /// A row.
+    /// A table row.
     Table {
         writer: TableWriter,
-        /// Whether the column definitions are still to be sent; in a watch only the first event has them.
+        /// Whether the column definitions are still to be sent; in a watch, only with the first event.
         headers: Headers,
     },
-    /// Its metadata.
+    /// The metadata only.
     Partial(PartialWriter),
 }
 
@@ -60,7 +60,7 @@ impl Json {
         Ok(Json { resource: resource.clone(), pretty, form })
     }
 
-    /// Appends what is shown of one object that stands alone.
+    /// Appends one object that is not part of a list.
     fn show(&mut self, object: Shown<'_>, out: &mut Vec<u8>) -> Result<(), Status> {
         match &mut self.form {
             Form::Plain => out.extend_from_slice(object.served),
@@ -134,7 +134,7 @@ impl Encoding for Json {
 
     fn event(&mut self, kind: EventType, object: Shown<'_>, out: &mut Vec<u8>) -> Result<(), Status> {
         if let Form::Table { writer, .. } = &mut self.form {
-            // A watch lives long: ages are as of the event.
+            // A watch lives long: ages are relative to the time of the event.
             writer.set_now(Timestamp::now());
         }
         let start = out.len();
@@ -164,12 +164,12 @@ fn unreadable(error: RowError) -> Status {
     Status::new(Reason::StorageReadError, error.to_string())
 }
 
-/// What the client hears when JSON that this server wrote does not read back.
+/// The error for stored JSON that cannot be parsed.
 pub(super) fn unreadable_json(error: ParseError) -> Status {
     Status::new(Reason::StorageReadError, error.to_string())
 }
 
-/// The document of an object that is not one of the resource's own.
+/// Encodes an object that is not of the request's resource.
 pub(super) fn foreign(message: &Message, object: &Object, pretty: bool) -> Bytes {
     let mut out = Vec::new();
     encode(message, object, &mut out);
@@ -177,7 +177,7 @@ pub(super) fn foreign(message: &Message, object: &Object, pretty: bool) -> Bytes
     out.into()
 }
 
-/// The document of a Status.
+/// Encodes a Status.
 pub(super) fn status(status: &Object, pretty: bool) -> Bytes {
     let mut out = Vec::new();
     json::write(&Value::Object(status.clone()), &mut out);
@@ -185,7 +185,7 @@ pub(super) fn status(status: &Object, pretty: bool) -> Bytes {
     out.into()
 }
 
-/// Ends a document: indented without a newline, or compact with one (semantics §9.3).
+/// Ends a document: indented without a final newline, or compact with one (docs/api/encodings.md#json-and-yaml-output).
 fn finish_document(out: &mut Vec<u8>, pretty: bool) {
     if pretty {
         let mut indented = Vec::with_capacity(out.len() * 2);
