@@ -284,7 +284,7 @@ impl Selection {
     /// Reads both query forms for `resource`, whose objects are stored as those of `stored`.
     ///
     /// # Errors
-    /// 400, the label selector's first. Source: semantics §4.3.
+    /// 400, the label selector's first. Source: docs/api/selectors.md.
     pub fn parse(
         label: &str,
         field: &str,

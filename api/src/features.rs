@@ -1,5 +1,5 @@
 //! Feature gates: behaviour that is not for everybody yet, or not for ever, switched by `--feature-gates`
-//! (semantics §16.5, spec §9).
+//! (docs/api/operations.md#flags-and-features).
 //!
 //! `Name=true,kube:Other=false` → [`Features::parse`] → [`Features`], and what the operator should know.
 //!

@@ -1,4 +1,4 @@
-//! Random parts of object identity: uids and generated names (semantics §5.1).
+//! Random parts of object identity: uids and generated names (docs/api/writes.md#generated-names).
 
 use std::cell::RefCell;
 

@@ -1,4 +1,5 @@
-//! Content negotiation: `Accept` to an output form, `Content-Type` to an input form (semantics §9.1, §9.2).
+//! Content negotiation: `Accept` to an output form, `Content-Type` to an input form (docs/api/encodings.md#accept,
+//! #content-type).
 //!
 //! ```text
 //! Accept ──route: is any clause one of ours, parameters aside?──► clauses by weight ──► first that can be served
@@ -88,7 +89,8 @@ pub struct Output {
 }
 
 impl Output {
-    /// What errors are written as when nothing that the client accepts can be served (semantics §1.5).
+    /// What errors are written as when nothing that the client accepts can be served
+    /// (docs/api/errors.md#encoding-of-errors).
     pub const FALLBACK: Output = Output { pretty: true, ..Output::JSON };
 
     /// Plain JSON.
@@ -150,7 +152,7 @@ impl Formats {
         streaming.map(|encoding| format!("{};stream=watch", encoding.media_type(self.naming))).collect()
     }
 
-    /// Picks the output form, or 406 (semantics §9.1).
+    /// Picks the output form, or 406 (docs/api/encodings.md#accept).
     pub fn output(self, headers: &HeaderMap, query: &Query, offer: Offer) -> Result<Output, Status> {
         let header =
             headers.get(ACCEPT).map_or(Cow::Borrowed(""), |value| String::from_utf8_lossy(value.as_bytes()));
@@ -159,7 +161,7 @@ impl Formats {
         for clause in clauses(header) {
             let Some((encoding, media_type)) = self.encoding(&clause, offer) else { continue };
             let Some((transform, words)) = clause.transform(self.naming, offer) else { continue };
-            // Tables are text (semantics §9.1).
+            // Tables are text (docs/api/encodings.md#accept).
             let has_form =
                 matches!(encoding, Encoding::Json | Encoding::Yaml) || transform != Transform::Table;
             if !has_form {
@@ -176,7 +178,8 @@ impl Formats {
         Err(Status::not_acceptable(&self.media_types()))
     }
 
-    /// The router's own look at the header: exact media types or `*/*`, whatever their parameters (semantics §20.1).
+    /// The router's own look at the header: exact media types or `*/*`, whatever their parameters
+    /// (docs/api/encodings.md#accept).
     fn check_route(self, header: &str, offer: Offer) -> Result<(), Status> {
         if offer == Offer::Plain {
             return Ok(());
@@ -219,7 +222,7 @@ impl Formats {
         }
     }
 
-    /// The form of a request body; a missing `Content-Type` means JSON (semantics §9.2).
+    /// The form of a request body; a missing `Content-Type` means JSON (docs/api/encodings.md#content-type).
     pub fn input(self, headers: &HeaderMap) -> Result<Input, Status> {
         let given = match content_type(headers) {
             Some("") | None => return Ok(Input::Json),

@@ -1,4 +1,5 @@
-//! Query parameters: decoding, and the typed options of each verb (semantics §4.1, §4.2).
+//! Query parameters: decoding, and the typed options of each verb (docs/api/paths-and-verbs.md#query-parameters,
+//! #options).
 //!
 //! Unknown parameters are ignored; of a repeated scalar the first counts. Booleans never fail.
 
@@ -8,7 +9,7 @@ use crate::field::{FieldError, go_quote};
 use crate::json::Value;
 use crate::status::{Status, Subject};
 
-/// Longest field manager accepted, in bytes (semantics §4.2).
+/// Longest field manager accepted, in bytes (docs/api/paths-and-verbs.md#options).
 pub const FIELD_MANAGER_MAX: usize = 128;
 
 /// The decoded parameters in order.
@@ -86,7 +87,7 @@ pub(crate) fn escapes_are_whole(text: &str) -> bool {
     text.match_indices('%').all(|(at, _)| is_hex(bytes.get(at + 1)) && is_hex(bytes.get(at + 2)))
 }
 
-/// How unknown and duplicate fields of a body are treated (spec §4.6).
+/// How unknown and duplicate fields of a body are treated (docs/api/encodings.md#strict-decoding).
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum FieldValidation {
     /// Dropped silently.
@@ -136,7 +137,7 @@ impl WriteOptions {
     }
 }
 
-/// The 422 for bad options (semantics §4.2).
+/// The 422 for bad options (docs/api/paths-and-verbs.md#options).
 pub fn invalid_options(kind: &str, meta_group: &str, errors: &[FieldError]) -> Status {
     Status::invalid(Subject { group: meta_group, kind, name: "" }, errors)
 }

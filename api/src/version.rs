@@ -1,4 +1,4 @@
-//! `/version`: what this server is, in the form that clients parse (semantics §2.1).
+//! `/version`: what this server is, in the form that clients parse (docs/api/discovery.md#discovery-documents).
 
 use std::sync::OnceLock;
 

@@ -1,4 +1,5 @@
-//! `Warning` headers: `299 - "<text>"`, one for each distinct text, within a total budget (semantics §3.4).
+//! `Warning` headers: `299 - "<text>"`, one for each distinct text, within a total budget
+//! (docs/api/paths-and-verbs.md#warnings).
 
 use http::HeaderValue;
 

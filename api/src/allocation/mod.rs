@@ -1,5 +1,5 @@
 //! What the server itself hands out to services: cluster addresses, node ports and health check ports
-//! (semantics §5.7).
+//! (docs/api/validation.md#services).
 //!
 //! ```text
 //! write of a service ─► begin ─► service (what is asked for, what must be found) ─► pools ─► Reservation

@@ -1,7 +1,7 @@
 //! Ranges that are handed out: networks of addresses, and ports.
 //!
 //! Both have a lower band that is left to those who ask for something particular, so that such wishes seldom meet what
-//! was handed out at random (semantics §5.7).
+//! was handed out at random (docs/api/validation.md#services).
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -1,5 +1,5 @@
 //! What a service asks for, and what must be found for it: address families, cluster addresses, node ports
-//! (semantics §5.7; the order is that of the reference server's allocator).
+//! (docs/api/validation.md#services; the order is that of the reference server's allocator).
 //!
 //! The rules of each field for itself are validation's. Here only those stand without which nothing could be handed
 //! out, and what an update leaves out is filled in from the stored object, so that a client may write back less than

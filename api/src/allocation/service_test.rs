@@ -77,7 +77,7 @@ impl Cluster {
 /// One address and one port are left in the upper bands, so that what is found can be told.
 #[tokio::test]
 async fn a_new_service_gets_what_it_lacks() {
-    // Semantics §5.7 "Service".
+    // docs/api/validation.md#services.
     let single = r#""ipFamilies":["IPv4"],"ipFamilyPolicy":"SingleStack""#;
     let cluster = Cluster::new("10.0.0.0/29", "30000-30001");
     for last in 2..=6 {

@@ -1,5 +1,6 @@
 //! Whether an applied configuration fits its schema: known fields, scalars of the right kind, elements that can be
-//! told apart (semantics §7.4 step 3). All errors are collected, worded as the reference server words them.
+//! told apart (docs/api/apply.md#type-errors-of-a-configuration). All errors are collected, worded as the reference
+//! server words them.
 
 use super::typed::{Primitive, Type, item_element};
 use crate::field::{Element, go_quote};

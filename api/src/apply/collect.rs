@@ -1,4 +1,4 @@
-//! The fields that an applied configuration speaks of (semantics §7.1, the set of an apply).
+//! The fields that an applied configuration speaks of (docs/api/apply.md#field-sets).
 //!
 //! What an applier owns are the leaves of its configuration: scalars, what is atomic, the elements of sets and keyed
 //! lists, members whose names no schema declares, and what it set to nothing. The structs, maps and lists around

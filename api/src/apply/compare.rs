@@ -1,4 +1,4 @@
-//! What one state of an object has and another has not (semantics §7.1, the comparison of updates).
+//! What one state of an object has and another has not (docs/api/apply.md#field-sets).
 //!
 //! ```text
 //! old ─┐

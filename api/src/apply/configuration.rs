@@ -1,4 +1,4 @@
-//! Applying a configuration: the object that comes of it, and who owns what then (semantics §7.4).
+//! Applying a configuration: the object that comes of it, and who owns what then (docs/api/apply.md#apply).
 //!
 //! ```text
 //! configuration ─► check ─► merge into the live object ─► prune ─► conflicts? ─► object and managed fields

@@ -1,4 +1,4 @@
-//! What an apply would take from others against their will, and how that is said (semantics §7.4).
+//! What an apply would take from others against their will, and how that is said (docs/api/apply.md#apply-conflicts).
 
 use std::fmt::Write;
 

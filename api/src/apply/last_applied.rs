@@ -1,4 +1,4 @@
-//! From client-side apply to server-side apply (semantics §7.4 step 11).
+//! From client-side apply to server-side apply (docs/api/apply.md#migration-from-client-side-apply).
 //!
 //! The command-line client used to keep what it applied in an annotation, and to own it as an updater. When it applies
 //! on the server for the first time, it would conflict with its former self: fields that still are as the annotation
@@ -16,7 +16,7 @@ use crate::object::metadata_mut;
 /// The manager that migrates.
 pub const MANAGER: &str = "kubectl";
 
-/// Most bytes of annotations (facts, `annotations_total_bytes`).
+/// Most bytes of annotations (docs/api/writes.md#metadata-rules).
 const ANNOTATIONS_BYTES_MAX: usize = 262_144;
 
 fn annotation(naming: &Naming) -> String {

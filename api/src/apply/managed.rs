@@ -1,4 +1,5 @@
-//! The managed fields of an object: who owns what, since when, and how it is written (semantics §7.2).
+//! The managed fields of an object: who owns what, since when, and how it is written
+//! (docs/api/apply.md#managed-fields).
 //!
 //! ```text
 //! metadata.managedFields ◄─► Managed ─ entries ─ Entry { manager, operation, apiVersion, subresource, time, fields }
@@ -15,7 +16,7 @@ use crate::field::{FieldSet, FieldsV1Error};
 use crate::json::{Key, Object, Value};
 use crate::schema::table::Message;
 
-/// Most entries of updates before the oldest are merged (semantics §7.3 step 5).
+/// Most entries of updates before the oldest are merged (docs/api/apply.md#ownership-of-updates).
 pub const UPDATERS_MAX: usize = 10;
 
 /// Who the merged oldest entries belong to.
@@ -345,7 +346,7 @@ impl<'t> Managed<'t> {
     }
 
     /// Merges the oldest updaters, one bucket for each version, until no more than `UPDATERS_MAX` are left
-    /// (semantics §7.3 step 5).
+    /// (docs/api/apply.md#ownership-of-updates).
     pub fn cap(&mut self) {
         let mut updaters: Vec<Manager<'t>> = Vec::new();
         {

@@ -79,7 +79,7 @@ fn requests_ask_for_nothing_a_reset_or_these() {
 
 #[test]
 fn the_eleventh_updater_makes_the_oldest_two_of_a_version_one() {
-    // Semantics §7.3 step 5. The applied entry does not count.
+    // docs/api/apply.md#ownership-of-updates. The applied entry does not count.
     let mut entries = vec![entry("applied", "Apply", "v1", "00", r#"{"f:z":{}}"#)];
     entries.push(entry("lonely", "Update", "v2", "01", r#"{"f:l":{}}"#));
     for at in 2..12 {

@@ -1,5 +1,5 @@
-//! Two functions on typed values: lay a configuration over an object, and take fields out of it (semantics §7.4
-//! steps 4 and 6).
+//! Two functions on typed values: lay a configuration over an object, and take fields out of it
+//! (docs/api/apply.md#apply steps 4 and 6).
 //!
 //! Merging never removes anything: where both speak of a leaf, the configuration wins; granular structs and maps are
 //! merged member by member, keyed lists and sets element by element. Of a merged list, the elements of the

@@ -1,4 +1,4 @@
-//! Server-side apply and field ownership (semantics §7).
+//! Server-side apply and field ownership (docs/api/apply.md).
 //!
 //! ```text
 //! update, create ─► track ─────────┐                      ┌─► compare ─► typed (the schema's view)

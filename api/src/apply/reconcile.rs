@@ -1,4 +1,4 @@
-//! Field sets after a change of the schema (semantics §7.4 step 13).
+//! Field sets after a change of the schema (docs/api/apply.md#schema-changes).
 //!
 //! A set was written when a struct, map or list was granular, and now it is atomic: whoever owned a part owns the
 //! whole. Or a list was atomic and is granular now: whoever applied the whole owns all there is in it. A struct or map

@@ -1,4 +1,5 @@
-//! Which fields an endpoint never owns: those it does not write, and those that nobody owns (semantics §7.2).
+//! Which fields an endpoint never owns: those it does not write, and those that nobody owns
+//! (docs/api/apply.md#managed-fields).
 
 use std::borrow::Cow;
 use std::sync::LazyLock;

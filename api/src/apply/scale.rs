@@ -1,4 +1,5 @@
-//! The managed fields of a scale: those of its parent, as far as they are about the replica count (semantics §7.2).
+//! The managed fields of a scale: those of its parent, as far as they are about the replica count
+//! (docs/api/apply.md#managed-fields).
 //!
 //! ```text
 //! parent  apps/v1         .spec.replicas and others ──to_scale──►  autoscaling/v1  .spec.replicas

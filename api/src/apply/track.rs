@@ -1,4 +1,5 @@
-//! Ownership after a write that is no apply: create, update, and the other patches (semantics §7.3).
+//! Ownership after a write that is no apply: create, update, and the other patches
+//! (docs/api/apply.md#ownership-of-updates).
 //!
 //! ```text
 //! live ──┐            ┌─ others lose what they owned of removed, modified and added

@@ -1,4 +1,4 @@
-//! Objects in the versions that managers wrote them in (semantics §7.4 step 13).
+//! Objects in the versions that managers wrote them in (docs/api/apply.md#schema-changes).
 //!
 //! A field set means fields of one version. To compare it with an object, the object is brought into that version,
 //! by way of the stored one, as for any client of that version.

@@ -1,4 +1,5 @@
-//! What validation finds: a kind of error at a path, formatted exactly as clients expect (semantics §1.4).
+//! What validation finds: a kind of error at a path, formatted exactly as clients expect
+//! (docs/api/errors.md#invalid-objects).
 
 use std::fmt;
 

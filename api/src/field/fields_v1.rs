@@ -1,4 +1,4 @@
-//! Field sets as text, as objects carry them in their managed fields (semantics §7.1).
+//! Field sets as text, as objects carry them in their managed fields (docs/api/apply.md#field-sets).
 //!
 //! ```text
 //! {"f:metadata":{"f:labels":{".":{},"f:app":{}}},"f:spec":{"f:ports":{"k:{\"port\":80}":{".":{},"f:port":{}}}}}

@@ -1,4 +1,4 @@
-//! One step of a field path, as ownership names it (semantics §7.1).
+//! One step of a field path, as ownership names it (docs/api/apply.md#field-sets).
 //!
 //! ```text
 //! Field  .replicas                              f:replicas

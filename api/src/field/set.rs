@@ -1,4 +1,4 @@
-//! A set of field paths, with its algebra (semantics §7.1).
+//! A set of field paths, with its algebra (docs/api/apply.md#field-sets).
 //!
 //! ```text
 //! FieldSet ─ nodes, ascending ─ Node { element, member, children: FieldSet }

@@ -15,7 +15,7 @@ use super::{Key, Object, Value};
 /// Deepest nesting accepted, as serde_json bounds it.
 pub const DEPTH_MAX: usize = 128;
 
-/// Most duplicate members reported for one document (semantics §9.5).
+/// Most duplicate members reported for one document (docs/api/encodings.md#strict-decoding).
 const REPORTED_MAX: usize = 100;
 
 /// Why a text is not one JSON document.

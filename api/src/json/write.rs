@@ -39,7 +39,8 @@ pub fn write(value: &Value, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends `value` indented by two spaces a level, without a final newline (semantics §9.3).
+/// Appends `value` indented by two spaces a level, without a final newline
+/// (docs/api/encodings.md#json-and-yaml-output).
 pub fn write_pretty(value: &Value, out: &mut Vec<u8>) {
     write_indented(value, 0, out);
 }

@@ -1,4 +1,4 @@
-//! JSON patch (RFC 6902, semantics §6.2 and §20.1): operations carried out one after the other on a tree.
+//! JSON patch (RFC 6902, docs/api/patches.md#json-patch): operations carried out one after the other on a tree.
 //!
 //! Where the reference server leaves the RFC, it is followed: negative indices count from the end, `replace`
 //! of a missing member adds it, `add` without a value adds `null`, a path's text before its first `/` is
@@ -17,10 +17,10 @@ use super::{Status, Value, go_kind};
 use crate::json::{DEPTH_MAX, Object, write};
 use crate::status::Reason;
 
-/// Most operations in a patch (semantics §1.3).
+/// Most operations in a patch (docs/api/patches.md#json-patch).
 const OPERATIONS_MAX: usize = 10_000;
 
-/// Most bytes, as JSON, that all `copy` operations of a patch may add (semantics §6.2).
+/// Most bytes, as JSON, that all `copy` operations of a patch may add (docs/api/patches.md#json-patch).
 const COPIED_BYTES_MAX: usize = 3 * 1024 * 1024;
 
 /// Most nested containers in a result, so that the parser accepts what was stored.

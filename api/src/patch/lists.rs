@@ -1,4 +1,5 @@
-//! Lists that merge: what tells their elements apart, and the order they end up in (semantics §6.4).
+//! Lists that merge: what tells their elements apart, and the order they end up in
+//! (docs/api/patches.md#strategic-merge-patch).
 //!
 //! Knows values only, no schema and no directives. Everything costs the length of the lists: positions are
 //! looked up by hash.

@@ -1,4 +1,4 @@
-//! Merge patch (RFC 7386, semantics §6.3): objects merge, `null` deletes, everything else replaces.
+//! Merge patch (RFC 7386, docs/api/patches.md#merge-patch): objects merge, `null` deletes, everything else replaces.
 //!
 //! Costs the sum of both sizes. The result is never deeper than the deeper of the two, so the parser's bound on
 //! depth bounds the recursion here as well.

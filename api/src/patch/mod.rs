@@ -6,7 +6,7 @@
 //!                              (400, 413)               (400, 422, 500)
 //! ```
 //!
-//! Pure functions on JSON trees (semantics §6). The caller converts the stored object to the requested version
+//! Pure functions on JSON trees (docs/api/patches.md). The caller converts the stored object to the requested version
 //! first and decodes, defaults and validates the result afterwards; server-side apply is recognised here
 //! and carried out elsewhere. A [`Patch`] can be cloned and applied again when the object changed in between.
 
@@ -46,7 +46,7 @@ impl PatchKind {
     /// The kind of patch of a request about a built-in type.
     ///
     /// # Errors
-    /// 415 for a media type that is none, which lists those that are. Source: semantics §6.1.
+    /// 415 for a media type that is none, which lists those that are. Source: docs/api/patches.md#patch-requests.
     pub fn of_request(content_type: &str, cbor: bool) -> Result<PatchKind, Status> {
         let found = Self::from_media_type(content_type).filter(|kind| cbor || *kind != Self::ApplyCbor);
         found.ok_or_else(|| {
@@ -59,7 +59,8 @@ impl PatchKind {
     pub const CUSTOM: [&str; 3] =
         [PatchKind::Json.media_type(), PatchKind::Merge.media_type(), PatchKind::Apply.media_type()];
 
-    /// The kind that a `Content-Type` names: what stands before the first `;`, compared exactly (semantics §6.1).
+    /// The kind that a `Content-Type` names: what stands before the first `;`, compared exactly
+    /// (docs/api/patches.md#patch-requests).
     pub fn from_media_type(content_type: &str) -> Option<PatchKind> {
         let media_type = content_type.split(';').next().unwrap_or("");
         Self::all(true).find(|kind| kind.media_type() == media_type)
@@ -87,7 +88,8 @@ impl PatchKind {
 pub struct Patched {
     /// The result, not yet decoded by the schema.
     pub value: Value,
-    /// Texts about unknown and duplicate members of the patch itself (semantics §6.2, §9.5); at most 100.
+    /// Texts about unknown and duplicate members of the patch itself (docs/api/patches.md#json-patch,
+    /// docs/api/encodings.md#strict-decoding); at most 100.
     pub strict: Vec<String>,
 }
 
@@ -111,7 +113,7 @@ impl Patch {
     ///
     /// # Errors
     /// 400 for a body that is no such patch, 413 for more than 10 000 operations, 415 for
-    /// configurations to be applied. Source: semantics §6.2–6.4.
+    /// configurations to be applied. Source: docs/api/patches.md#json-patch, #merge-patch, #strategic-merge-patch.
     pub fn parse(kind: PatchKind, text: &[u8], strict_reporting: bool) -> Result<Patch, Status> {
         let (value, duplicates) = match read(text, strict_reporting) {
             Ok(read) => read,
@@ -160,7 +162,7 @@ impl Patch {
     }
 }
 
-/// Most unknown and duplicate members reported for one patch (semantics §9.5).
+/// Most unknown and duplicate members reported for one patch (docs/api/encodings.md#strict-decoding).
 const REPORTED_MAX: usize = 100;
 
 /// Reads and applies a patch in one go; see [`Patch::parse`] and [`Patch::apply`].
@@ -175,7 +177,7 @@ pub fn apply(
 }
 
 /// The 422 for a result that does not decode: it shows the patched document (for a strategic merge the patch,
-/// as Go prints maps) and the decoder's text (semantics §6.1).
+/// as Go prints maps) and the decoder's text (docs/api/patches.md#patch-requests).
 pub fn undecodable(kind: PatchKind, patch: &[u8], patched: &Value, error: &str) -> Status {
     let shown = match kind {
         PatchKind::Strategic => parse(patch).map_or_else(|_| String::new(), |value| go_print(&value)),
@@ -274,7 +276,7 @@ fn go_kind(value: &Value) -> &'static str {
     }
 }
 
-/// A failure that upstream does not turn into a Status: 500 without a reason (semantics §1.3).
+/// A failure that upstream does not turn into a Status: 500 without a reason (docs/api/errors.md#messages).
 fn plain_error(text: impl Into<String>) -> Status {
     Status::new(Reason::Unknown, text)
 }

@@ -1,4 +1,5 @@
-//! Strategic merge patch (semantics §6.4): a merge patch that knows which lists merge, and by which key.
+//! Strategic merge patch (docs/api/patches.md#strategic-merge-patch): a merge patch that knows which lists merge, and
+//! by which key.
 //!
 //! ```text
 //! merge an object:  $patch ─► $retainKeys ─► $setElementOrder/… (merge those lists, order them) ─► the other members

@@ -1,5 +1,5 @@
-//! Strategic merge patches of pods, deployments and services (semantics §6.4), on hand-written types that have
-//! the merge keys of the real ones.
+//! Strategic merge patches of pods, deployments and services (docs/api/patches.md#strategic-merge-patch), on
+//! hand-written types that have the merge keys of the real ones.
 
 use super::super::{PatchKind, apply as patch};
 use super::*;

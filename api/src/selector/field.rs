@@ -1,4 +1,5 @@
-//! Field selectors: the query grammar, what a resource lets be selected by, and matching (semantics §4.3).
+//! Field selectors: the query grammar, what a resource lets be selected by, and matching
+//! (docs/api/selectors.md#field-selectors).
 //!
 //! ```text
 //! text ─► FieldTerms (label, =|!=, value) ─► resolve(resource, stored) ─► FieldSelector (name, namespace, slots)
@@ -70,7 +71,7 @@ impl FieldTerms {
     /// Reads the query form; the empty text has no terms.
     ///
     /// # Errors
-    /// 400 with upstream's texts. Source: semantics §4.3.
+    /// 400 with upstream's texts. Source: docs/api/selectors.md#field-selectors.
     pub fn parse(text: &str) -> Result<Self, Status> {
         let mut parts = split_terms(text);
         parts.sort_unstable();
@@ -89,7 +90,8 @@ impl FieldTerms {
     }
 
     /// The value that `label` is required to have, if one is required: what makes a list a read of one key, and
-    /// what authorization takes for the name (semantics §3.2 step 5, §8.2).
+    /// what authorization takes for the name (docs/api/paths-and-verbs.md#request-info,
+    /// docs/api/selectors.md#selectable-fields).
     pub fn exact(&self, label: &str) -> Option<&str> {
         self.0.iter().find(|term| term.equals && term.label == label).map(|term| term.value.as_str())
     }
@@ -97,7 +99,8 @@ impl FieldTerms {
     /// Finds what the labels mean for `resource`, whose objects are stored as those of `stored`.
     ///
     /// # Errors
-    /// 400 for a label that the resource does not have, in one of two wordings (semantics §4.3).
+    /// 400 for a label that the resource does not have, in one of two wordings
+    /// (docs/api/selectors.md#field-selectors).
     pub fn resolve(self, resource: &ResourceTable, stored: &ResourceTable) -> Result<FieldSelector, Status> {
         let condition = |term: Term| Ok(Condition { place: place(&term.label, resource, stored)?, term });
         self.0.into_iter().map(condition).collect::<Result<_, _>>().map(FieldSelector)

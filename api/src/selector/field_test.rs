@@ -1,4 +1,5 @@
-//! The grammar of field selectors, their labels per resource, and their errors (semantics §4.3).
+//! The grammar of field selectors, their labels per resource, and their errors
+//! (docs/api/selectors.md#field-selectors).
 
 use super::*;
 use crate::schema::table::{FieldNames, Message, NameRule};

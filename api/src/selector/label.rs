@@ -1,4 +1,4 @@
-//! Label selectors: the query grammar, the object form, and matching (semantics §4.3).
+//! Label selectors: the query grammar, the object form, and matching (docs/api/selectors.md#label-selectors).
 //!
 //! ```text
 //! selector    = [ requirement { "," requirement } ]
@@ -70,7 +70,7 @@ impl LabelSelector {
     /// Reads the query form; the empty text selects everything.
     ///
     /// # Errors
-    /// 400 with upstream's texts. Source: semantics §4.3.
+    /// 400 with upstream's texts. Source: docs/api/selectors.md#label-selectors.
     pub fn parse(text: &str) -> Result<Self, Status> {
         let mut requirements = Parser::new(text).selector().map_err(Status::bad_request)?;
         requirements.sort_by(|a, b| a.key.cmp(&b.key));

@@ -1,4 +1,4 @@
-//! The grammar of label selectors and its errors (semantics §4.3).
+//! The grammar of label selectors and its errors (docs/api/selectors.md#label-selectors).
 
 use super::*;
 use crate::json::parse as tree;

@@ -1,4 +1,4 @@
-//! What label keys and label values must look like, and how a wrong one is told (semantics §5.1).
+//! What label keys and label values must look like, and how a wrong one is told (docs/api/writes.md#metadata-rules).
 //!
 //! A key is `[prefix/]name`: the prefix a lower-case DNS subdomain of at most 253 bytes, the name at most 63 of
 //! letters, digits, `-`, `_` and `.`, with a letter or digit at both ends. A value is empty or like such a name.

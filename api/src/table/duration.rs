@@ -1,4 +1,5 @@
-//! Durations as people read them in tables: `45s`, `5m30s`, `3h`, `2d4h`, `1y20d` (semantics §9.7, cell conventions).
+//! Durations as people read them in tables: `45s`, `5m30s`, `3h`, `2d4h`, `1y20d`
+//! (docs/api/encodings.md#table-columns).
 
 use std::fmt::Write;
 

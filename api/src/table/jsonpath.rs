@@ -7,8 +7,8 @@
 //! op       = "==" | "!=" | "<" | "<=" | ">" | ">="
 //! ```
 //!
-//! A missing member is no result and no error (relaxed evaluation, semantics §10.7). A backslash makes the next
-//! character part of a name (`.metadata.annotations.example\.com/x`). Results come in document order and are at most
+//! A missing member is no result and no error (relaxed evaluation, docs/api/openapi.md#published-custom-types). A
+//! backslash makes the next character part of a name (`.metadata.annotations.example\.com/x`). Results come in document order and are at most
 //! [`RESULTS_MAX`], so that recursive descent into a large object stays bounded.
 
 use std::cmp::Ordering;

@@ -1,4 +1,5 @@
-//! What the tables of built-in kinds show, kind by kind (semantics §9.7), on the real columns of the schema.
+//! What the tables of built-in kinds show, kind by kind (docs/api/encodings.md#table-columns), on the real columns of
+//! the schema.
 
 use super::*;
 use crate::naming::{CLUSTER, KUBERNETES};

@@ -1,4 +1,4 @@
-//! Server-side tables: what people see of objects, one row each (semantics §9.4, §9.7).
+//! Server-side tables: what people see of objects, one row each (docs/api/encodings.md#tables, #table-columns).
 //!
 //! ```text
 //! ResourceTable.columns ──cells──► Cell (parsed once) ──► TableFormat { cells, what they read, definitions }
@@ -63,7 +63,7 @@ impl IncludeObject {
     /// The value of the query parameter; an empty one is the default.
     ///
     /// # Errors
-    /// 400 for any other word (semantics §4.2).
+    /// 400 for any other word (docs/api/encodings.md#tables).
     pub fn parse(text: &str) -> Result<Self, Status> {
         match text {
             "" | "Metadata" => Ok(IncludeObject::Metadata),
@@ -77,7 +77,7 @@ impl IncludeObject {
     }
 }
 
-/// Whether a table says what its columns are. In a watch only the first one does (semantics §8.8).
+/// Whether a table says what its columns are. In a watch only the first one does (docs/api/encodings.md#tables).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Headers {
     /// `columnDefinitions` is the list.

@@ -1,7 +1,7 @@
 //! Metadata-only renditions: `PartialObjectMetadata` and its list, copied from stored bytes.
 //!
 //! The stored form of an object begins `{"kind":"…","apiVersion":"…","metadata":{…}`, so its metadata is a range of
-//! the stored bytes: found by matching braces, copied, never parsed. Source: semantics §9.1, §9.4.
+//! the stored bytes: found by matching braces, copied, never parsed. Source: docs/api/encodings.md#accept, #tables.
 
 use std::io::Write;
 use std::ops::Range;

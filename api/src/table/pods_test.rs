@@ -1,4 +1,4 @@
-//! The state of a pod in one word, and what else its row says (semantics §9.7).
+//! The state of a pod in one word, and what else its row says (docs/api/encodings.md#table-columns).
 
 use super::kinds_test::cells_in;
 use crate::naming::KUBERNETES;

@@ -1,4 +1,5 @@
-//! Tables as documents: heads, rows, objects, watch events, custom resources (semantics §9.4, §8.8, §10.7).
+//! Tables as documents: heads, rows, objects, watch events, custom resources (docs/api/encodings.md#tables,
+//! docs/api/openapi.md#published-custom-types).
 
 use super::*;
 use crate::naming::{CLUSTER, KUBERNETES};

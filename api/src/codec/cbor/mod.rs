@@ -1,4 +1,5 @@
-//! CBOR: items to trees and trees to items, as the reference server's codec has it (semantics §9.6, RFC 8949).
+//! CBOR: items to trees and trees to items, as the reference server's codec has it (docs/api/encodings.md#cbor, RFC
+//! 8949).
 //!
 //! ```text
 //! body ──decode──► tree ─► schema::conform ─► …          tree + schema ──encode──► d9 d9 f7 item

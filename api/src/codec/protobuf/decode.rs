@@ -40,7 +40,7 @@ const TIME_RANGE: std::ops::RangeInclusive<i64> = -62_167_219_200..=253_402_300_
 ///
 /// # Errors
 /// Bytes that are no such message: truncated, of a wrong wire type, too deep, with more than [`NODES_MAX`]
-/// members, or with text inside that is not what the field takes. Source: semantics §18.
+/// members, or with text inside that is not what the field takes. Source: docs/api/encodings.md#protobuf.
 pub fn decode(registry: &Registry, message: &'static Message, bytes: &[u8]) -> Result<Object, DecodeError> {
     let mut decoder = Decoder { registry, nodes_left: NODES_MAX };
     decoder.object(message, &[bytes], 1)

@@ -1,4 +1,5 @@
-//! Tree to protobuf in the reference server's style, so that equal objects have equal bytes (semantics §18).
+//! Tree to protobuf in the reference server's style, so that equal objects have equal bytes
+//! (docs/api/encodings.md#protobuf).
 //!
 //! Numbers ascend, map entries are sorted by key, nothing is packed. What cannot be absent is written, also when it is
 //! zero: scalars and structs that are no pointers. Pointers, lists, maps and bytes are written when there is something.

@@ -1,4 +1,5 @@
-//! What is around a message: four bytes, and a message `Unknown` that says what kind it is (semantics §18).
+//! What is around a message: four bytes, and a message `Unknown` that says what kind it is
+//! (docs/api/encodings.md#protobuf).
 //!
 //! ```text
 //! 6b 38 73 00 │ 0a typeMeta{0a apiVersion 12 kind} │ 12 raw │ 1a contentEncoding │ 22 contentType

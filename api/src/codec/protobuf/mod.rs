@@ -1,4 +1,5 @@
-//! Protobuf by schema (semantics §18): the tables of `schema::table` are all there is, no message is generated code.
+//! Protobuf by schema (docs/api/encodings.md#protobuf): the tables of `schema::table` are all there is, no message is
+//! generated code.
 //!
 //! ```text
 //! body ─envelope─► kind, raw ─decode─► tree (canonical, as schema::decode makes it) ─► …

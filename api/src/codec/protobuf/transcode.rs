@@ -1,4 +1,5 @@
-//! Stored text straight to protobuf, with no tree in between: how objects are served (semantics §18).
+//! Stored text straight to protobuf, with no tree in between: how objects are served
+//! (docs/api/encodings.md#protobuf).
 //!
 //! ```text
 //! {"name":"c","env":[…],"ports":[…]}    members in JSON's order, each found by its name in the type's plan

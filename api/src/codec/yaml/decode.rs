@@ -16,7 +16,7 @@ use crate::json::{self, DEPTH_MAX, Key, MemberCollector, Object, Value};
 /// holds, so that an alias saves typing and is no way to say more than that.
 const COPIED_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// Most duplicate keys reported for one document (semantics §9.5).
+/// Most duplicate keys reported for one document (docs/api/encodings.md#strict-decoding).
 const DUPLICATES_MAX: usize = 100;
 
 /// One YAML document as a tree.
@@ -39,7 +39,7 @@ const STRICT_PREFIX: &str = "yaml: unmarshal errors:\n  ";
 const SEPARATOR: &str = "\n  ";
 
 /// A sentence of strict decoding as warnings tell it: one for each line of [`Document::strict_error`], any other
-/// sentence as it is (semantics §9.5).
+/// sentence as it is (docs/api/encodings.md#strict-decoding).
 pub fn warnings(sentence: &str) -> impl Iterator<Item = &str> {
     sentence.strip_prefix(STRICT_PREFIX).unwrap_or(sentence).split(SEPARATOR)
 }

@@ -1,5 +1,6 @@
 //! Tree to text, in the form the reference server writes: block style, two spaces a level, lists not indented below
-//! their key, members sorted, strings quoted where YAML 1.1 would read something else (semantics §9.3).
+//! their key, members sorted, strings quoted where YAML 1.1 would read something else
+//! (docs/api/encodings.md#json-and-yaml-output).
 //!
 //! What is written reads back as the same tree, by this house's reader and by others: a string stands unquoted only
 //! if no reader takes it for anything but that string.

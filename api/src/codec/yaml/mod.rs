@@ -1,5 +1,5 @@
 //! YAML: text to tree, as the reference server reads it before it treats it like JSON, and tree to text
-//! (semantics §9.2, §9.3, §9.5).
+//! (docs/api/encodings.md#content-type, #json-and-yaml-output, #strict-decoding).
 //!
 //! ```text
 //! text ──saphyr-parser──► events ──decode──► Document { value, duplicates }
