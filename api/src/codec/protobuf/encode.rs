@@ -1,8 +1,8 @@
 //! Tree to protobuf in the reference server's style, so that equal objects have equal bytes
 //! (docs/api/encodings.md#protobuf).
 //!
-//! Numbers ascend, map entries are sorted by key, nothing is packed. What cannot be absent is written, also when it is
-//! zero: scalars and structs that are no pointers. Pointers, lists, maps and bytes are written when there is something.
+//! Field numbers ascend, map entries are sorted by key, nothing is packed. Scalars and structs that are not pointers
+//! are always written, also when zero; pointers, lists, maps and bytes are written only when present.
 
 use smallvec::SmallVec;
 
@@ -12,19 +12,19 @@ use crate::schema::decode::DecodeError;
 use crate::schema::scalars::{bytes as base64, duration, time};
 use crate::schema::table::{Field, Kind, Message, Place, Shape, WireField};
 
-/// Why there are no bytes for an object.
+/// Why an object cannot be encoded.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum EncodeError {
     /// The type has no protobuf form.
     #[error("type {0} has no protobuf form")]
     NoForm(&'static str),
-    /// The tree is not of the type: a value that its field cannot have.
+    /// The tree does not match the type: a value that its field cannot have.
     #[error("field {field} cannot be written as protobuf")]
     Mismatch {
         /// The field's name.
         field: &'static str,
     },
-    /// The text is not of the type.
+    /// The text does not match the type.
     #[error(transparent)]
     Text(#[from] DecodeError),
 }
@@ -32,7 +32,7 @@ pub enum EncodeError {
 /// Appends the protobuf form of `object`, without envelope; members that the type does not know are not written.
 ///
 /// # Errors
-/// Types without such a form, and trees that `decode` or `conform` did not make. `out` is as before then.
+/// Types without such a form, and trees not made by `decode` or `conform`. `out` is unchanged then.
 pub fn encode(message: &'static Message, object: &Object, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     let start = out.len();
     let written = write_message(message, object, out);
@@ -46,7 +46,7 @@ fn write_message(message: &'static Message, object: &Object, out: &mut Vec<u8>) 
     if message.wire.is_empty() && !message.fields.is_empty() {
         return Err(EncodeError::NoForm(message.name));
     }
-    // Members are nearly always in schema order: then all of them together cost one walk over the fields.
+    // Members are nearly always in schema order, so collecting them costs one walk over the fields.
     let mut values: SmallVec<[Option<&Value>; 24]> = SmallVec::from_elem(None, message.fields.len());
     let mut next = 0;
     for (name, value) in object.iter() {
@@ -78,7 +78,7 @@ fn write_message(message: &'static Message, object: &Object, out: &mut Vec<u8>) 
     Ok(())
 }
 
-/// What is written for a field that was not given.
+/// Appends the encoding of an absent field.
 pub(super) fn write_zero(
     message: &'static Message,
     wire: &WireField,
@@ -154,7 +154,7 @@ fn write_value(
     value: &Value,
     out: &mut Vec<u8>,
 ) -> Result<(), EncodeError> {
-    static NOTHING: Object = Object::new();
+    static EMPTY: Object = Object::new();
     let mismatch = EncodeError::Mismatch { field: field.name };
     match (field.kind, value) {
         (Kind::Bool, Value::Bool(value)) => write_bool(number, *value, out),
@@ -174,7 +174,7 @@ fn write_value(
             write_delimited(number, out, |out| write_message(message, object, out))?;
         }
         (Kind::Message(message), Value::Null) => {
-            write_delimited(number, out, |out| write_message(message, &NOTHING, out))?;
+            write_delimited(number, out, |out| write_message(message, &EMPTY, out))?;
         }
         (Kind::Time | Kind::MicroTime, value) => {
             let moment = match value {
@@ -244,7 +244,7 @@ fn write_value(
     Ok(())
 }
 
-/// A message of nothing but one field 1.
+/// A message with field 1 only.
 fn write_one_bytes(number: u32, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), EncodeError> {
     write_delimited(number, out, |out| {
         write_bytes(1, bytes, out);

@@ -1,17 +1,17 @@
-//! Stored text straight to protobuf, with no tree in between: how objects are served
+//! Stored JSON straight to protobuf, without a tree: the fast path for serving objects
 //! (docs/api/encodings.md#protobuf).
 //!
 //! ```text
-//! {"name":"c","env":[…],"ports":[…]}    members in JSON's order, each found by its name in the type's plan
+//! {"name":"c","env":[…],"ports":[…]}    members in JSON order, each looked up by name in the type's plan
 //!         │
-//! 0a 01 63 │12 00│ 32 … 3a …            fields in the wire's order; what was not given, but cannot be absent, comes
+//! 0a 01 63 │12 00│ 32 … 3a …            fields in wire order; absent fields that must be written are copied
 //!                                       from the plan as one run of bytes between two fields
 //! ```
 //!
-//! Fields are written as their members come. Where JSON's order is another than the wire's, which a struct shows only
-//! when it is over, its fields are moved once. What is written in an unusual way (escaped names, blanks, scalars that
-//! are not canonical, members twice) and the few kinds that are rare are left to the tree, which knows them all and has the
-//! words for what is wrong. So both ways give the same bytes, and the agreement test holds them to it.
+//! Fields are written in the order of their members. If a struct's JSON order differs from its wire order, its fields
+//! are reordered once, at its end. Unusual text (escaped names, white space, scalars that are not canonical, duplicate
+//! members) and a few rare kinds are left to the path through the tree, which handles all kinds and words the errors.
+//! Both paths give the same bytes; the agreement test checks that.
 
 use std::str::from_utf8;
 
@@ -28,7 +28,7 @@ use crate::schema::table::{Field, Kind, Message, Place, Shape};
 /// Appends the protobuf form of an object given as JSON text of type `message`, without envelope.
 ///
 /// # Errors
-/// Text that is not of that type; nothing is appended then.
+/// Text that does not match the type; nothing is appended then.
 pub fn transcode(message: &'static Message, json: &[u8], out: &mut Vec<u8>) -> Result<(), EncodeError> {
     let start = out.len();
     if straight(message, json, out).is_ok() {
@@ -39,11 +39,11 @@ pub fn transcode(message: &'static Message, json: &[u8], out: &mut Vec<u8>) -> R
     encode(message, &decoded.object, out)
 }
 
-/// The text is for the tree.
+/// The text needs the path through the tree.
 #[derive(Debug)]
 pub(super) struct Unusual;
 
-/// Appends the protobuf form of a text without unusual things in it; after an error `out` has some of it.
+/// Appends the protobuf form of a text without unusual parts; after an error `out` holds a partial result.
 pub(super) fn straight(message: &'static Message, json: &[u8], out: &mut Vec<u8>) -> Result<(), Unusual> {
     let plan = PLANS.of(message).as_ref().ok_or(Unusual)?;
     let mut writer = Writer { scan: Scan::new(json), sorted: Vec::new(), depth: 0 };
@@ -51,30 +51,30 @@ pub(super) fn straight(message: &'static Message, json: &[u8], out: &mut Vec<u8>
     if writer.scan.is_at_end() { Ok(()) } else { Err(Unusual) }
 }
 
-/// What is known of a type before any text of it is seen.
+/// The prepared encoding of a type.
 struct Plan {
     message: &'static Message,
     /// By position in `Message::fields`.
     members: Vec<Member>,
-    /// What is written for fields that were not given, in the wire's order.
+    /// The encodings of absent fields, in wire order.
     zeros: Vec<u8>,
-    /// Where in it those of each rank begin; one more at the end.
+    /// Offset in `zeros` of each rank; one more at the end.
     zeros_at: Vec<u32>,
 }
 
-/// What is known of a field.
+/// The prepared encoding of a field.
 struct Member {
     field: &'static Field,
-    /// Place in the wire's order, counted without gaps; [`NOWHERE`] for fields that protobuf has not.
+    /// Position in wire order, counted without gaps; [`NO_RANK`] for fields without a protobuf form.
     rank: u16,
-    /// The struct that protobuf nests it in, with the number of that.
+    /// The struct that protobuf nests it in, with that struct's field number.
     nested_in: Option<(u32, Below<Option<Plan>>)>,
-    /// The type of its values, where that is a struct.
+    /// The type of its values, if a struct.
     below: Option<Below<Option<Plan>>>,
 }
 
-/// A rank that no field has.
-const NOWHERE: u16 = u16::MAX;
+/// The rank of fields that have none.
+const NO_RANK: u16 = u16::MAX;
 
 /// `None` for types without a protobuf form.
 static PLANS: Plans<Option<Plan>> = Plans::new(Plan::make);
@@ -86,7 +86,7 @@ impl Plan {
         }
         let member = |field: &'static Field| Member {
             field,
-            rank: NOWHERE,
+            rank: NO_RANK,
             nested_in: None,
             below: Below::of_kind(field.kind),
         };
@@ -116,7 +116,7 @@ impl Plan {
         self.message.position(name).map(|at| &self.members[usize::from(at)])
     }
 
-    /// What is written for the fields of these ranks when they were not given.
+    /// Appends the encodings of these ranks' fields when absent.
     #[inline]
     fn zeros(&self, from: usize, to: usize) -> &[u8] {
         &self.zeros[self.zeros_at[from] as usize..self.zeros_at[to] as usize]
@@ -128,12 +128,12 @@ impl Plan {
     }
 }
 
-/// A field that was written: its rank, and the range of the output it takes.
+/// A written field: its rank, and its range of the output.
 type Written = (u16, usize, usize);
 
 struct Writer<'t> {
     scan: Scan<'t>,
-    /// Room to put fields in order.
+    /// Buffer for reordering fields.
     sorted: Vec<u8>,
     depth: usize,
 }
@@ -153,7 +153,7 @@ impl Writer<'_> {
         if self.scan.take(b'}') { Ok(()) } else { Err(Unusual) }
     }
 
-    /// Writes members up to the end of the object; of a nested struct's, those that belong to it and stand together.
+    /// Writes members up to the end of the object; of a nested struct, the consecutive members that belong to it.
     fn members(&mut self, plan: &'static Plan, nested: bool, out: &mut Vec<u8>) -> Result<(), Unusual> {
         let begin = out.len();
         let mut written: SmallVec<[Written; 16]> = SmallVec::new();
@@ -161,7 +161,7 @@ impl Writer<'_> {
         loop {
             let before = self.scan;
             let name = self.scan.name().filter(|name| !name.is_escaped).ok_or(Unusual)?;
-            let Some(member) = plan.find(name.raw).filter(|member| member.rank != NOWHERE) else {
+            let Some(member) = plan.find(name.raw).filter(|member| member.rank != NO_RANK) else {
                 if nested {
                     self.scan = before;
                     break;
@@ -184,7 +184,7 @@ impl Writer<'_> {
                     let inner = inner.plan(&PLANS).as_ref().ok_or(Unusual)?;
                     self.scan = before;
                     write_delimited(*number, out, |out| self.members(inner, true, out))?;
-                    // Either there, or at the next member with the comma behind.
+                    // Either at the end, or at the next member after its comma.
                     self.scan.peek() == b'}'
                 }
                 None => {
@@ -210,7 +210,8 @@ impl Writer<'_> {
         self.put_in_order(plan, begin, &mut written, out)
     }
 
-    /// Replaces everything from `begin` on by the fields in `written`, in the wire's order and with zeros between.
+    /// Replaces everything from `begin` on by the fields in `written`, in wire order, with the zeros of absent fields
+    /// between.
     fn put_in_order(
         &mut self,
         plan: &'static Plan,
@@ -236,7 +237,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// The value of a member; `null` was seen to.
+    /// The value of a member; the caller has handled `null`.
     fn field(&mut self, member: &'static Member, out: &mut Vec<u8>) -> Result<(), Unusual> {
         let field = member.field;
         match field.shape {
@@ -316,7 +317,7 @@ impl Writer<'_> {
             Kind::Bytes => {
                 let text = self.plain_text()?;
                 let bytes = base64::decode(text).ok_or(Unusual)?;
-                // Outside of lists and maps there is nothing to say of no bytes.
+                // Outside of lists and maps, empty bytes are not written.
                 if !bytes.is_empty() || member.field.shape != Shape::Single {
                     write_bytes(number, &bytes, out);
                 }
@@ -378,10 +379,10 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// A number, as far as it is written like one of its type.
+    /// A number, if its text parses as its type.
     fn parsed<T: std::str::FromStr>(&mut self) -> Result<T, Unusual> {
         let text = self.scan.number().ok_or(Unusual)?;
-        // Of the zeros, only the one that is written `0` means the same to everybody.
+        // Of the forms of zero, only `0` means the same to all parsers.
         let is_plain = !text.starts_with("-0") && !text.starts_with('+');
         text.parse().ok().filter(|_| is_plain).ok_or(Unusual)
     }
@@ -392,7 +393,7 @@ impl Writer<'_> {
         from_utf8(text.raw).map_err(|_| Unusual)
     }
 
-    /// An object that protobuf has as text.
+    /// An object that protobuf holds as text.
     fn embedded(&mut self) -> Result<&'_ [u8], Unusual> {
         let text = self.scan.value().ok_or(Unusual)?;
         if text.starts_with(b"{") { Ok(text) } else { Err(Unusual) }
@@ -406,7 +407,7 @@ mod tests {
     use crate::schema::builtin;
 
     #[test]
-    fn texts_with_unusual_things_in_them_give_what_the_tree_gives() {
+    fn unusual_texts_give_the_bytes_of_the_path_through_the_tree() {
         let pod = builtin::message(&KUBERNETES, "api.core.v1.Pod").unwrap();
         for (text, is_usual) in [
             (r#"{}"#, true),
@@ -442,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pod_is_an_error_and_leaves_nothing() {
+    fn text_of_another_type_is_an_error_and_appends_nothing() {
         let pod = builtin::message(&KUBERNETES, "api.core.v1.Pod").unwrap();
         let deep = format!("{{\"spec\":{}", "{\"affinity\":".repeat(100_000));
         for text in [
