@@ -1,9 +1,8 @@
-//! The schema as ownership sees it: what a value is made of, and how the elements of a list are told apart.
+//! The schema from the view of field ownership: types of values, and identities of list elements.
 //!
-//! A [`Type`] is a view of the schema tables: a struct with its fields, a map, a list with its way of merging, a
-//! scalar, or something without a schema, whose type is deduced from the value (maps granular, lists atomic).
-//! Structs, maps and lists are granular (owned part by part) or atomic (owned as one). Source:
-//! docs/api/apply.md#field-sets.
+//! A [`Type`] is a view of the schema tables: a struct with its fields, a map, a list with its merge behaviour, a
+//! scalar, or a value without a schema, whose type is deduced from the value (maps granular, lists atomic). Structs,
+//! maps and lists are granular (owned part by part) or atomic (owned as a whole). Source: docs/api/apply.md#field-sets.
 
 use std::borrow::Cow;
 
@@ -11,23 +10,23 @@ use crate::field::{Element, FieldSet, Scalar};
 use crate::json::{self, Object, Value};
 use crate::schema::table::{Field, Kind, ListType, Message, Shape};
 
-/// What a value is made of.
+/// The type of a value.
 #[derive(Clone, Copy, Debug)]
 pub enum Type {
-    /// One value that is owned as one.
+    /// A single value, owned as a whole.
     Scalar(Primitive),
     /// Named fields.
     Struct {
         /// The fields.
         message: &'static Message,
-        /// Owned as one.
+        /// Owned as a whole.
         atomic: bool,
     },
-    /// Any names, one type.
+    /// Any names, one type of values.
     Map {
         /// Type of the values.
         value: MapValue,
-        /// Owned as one.
+        /// Owned as a whole.
         atomic: bool,
     },
     /// A list.
@@ -50,7 +49,7 @@ pub enum MapValue {
     List(Kind),
 }
 
-/// What an applied scalar must be.
+/// The type an applied scalar must have.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Primitive {
     /// A number.
@@ -73,7 +72,7 @@ impl Type {
     pub fn of_field(field: &'static Field) -> Type {
         match field.shape {
             Shape::Single => match Type::of_kind(field.kind) {
-                // The field has the last word on its struct.
+                // The field decides whether its struct is atomic.
                 Type::Struct { message, .. } => Type::Struct { message, atomic: field.atomic },
                 other => other,
             },
@@ -108,7 +107,7 @@ impl Type {
         }
     }
 
-    /// The type without its schema, where it has none, as the value shows it.
+    /// The type; deduced from the value if there is no schema.
     pub fn for_value(self, value: &Value) -> Type {
         match (self, value) {
             (Type::Deduced, Value::Object(_)) => {
@@ -121,7 +120,7 @@ impl Type {
         }
     }
 
-    /// The type one step further in, as far as the schema tells without a value.
+    /// The type after one step, as far as the schema tells without a value.
     pub fn step(self, element: &Element<'_>) -> Option<Type> {
         match (self, element) {
             (Type::Struct { message, .. }, Element::Field(name)) => message.field(name).map(Type::of_field),
@@ -138,16 +137,16 @@ impl Type {
     }
 }
 
-/// Why an element cannot be told from its neighbours.
+/// Why a list element has no identity.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum KeyError {
     /// `null` where keys are needed.
     #[error("associative list with keys may not have a null element")]
     Null,
-    /// No object where keys are needed.
+    /// Not an object where keys are needed.
     #[error("associative list with keys may not have non-map elements")]
     NotAMap,
-    /// None of the keys is there, and none has a default.
+    /// All keys are absent and have no default.
     #[error(
         "associative list with keys has an element that omits all key fields [{}] (and doesn't have default values for any key fields)",
         .keys.iter().map(|key| format!("\"{key}\"")).collect::<Vec<_>>().join(" ")
@@ -172,7 +171,7 @@ pub enum KeyError {
 
 /// The step that leads to an element of a list.
 ///
-/// Keys that the element leaves out are completed from the schema's defaults.
+/// Absent keys are completed from the schema's defaults.
 pub fn item_element<'t>(item: Kind, list: ListType, value: &'t Value) -> Result<Element<'t>, KeyError> {
     match list {
         ListType::Atomic => Err(KeyError::Atomic),
@@ -209,7 +208,7 @@ pub fn item_element<'t>(item: Kind, list: ListType, value: &'t Value) -> Result<
     }
 }
 
-/// Whether two elements of a list lead to the same step; not so where one of them leads to none. Makes no step.
+/// Whether two list elements have the same identity; false if one has none. Allocates no step.
 pub fn same_item(item: Kind, list: ListType, a: &Value, b: &Value) -> bool {
     match list {
         ListType::Atomic => false,
@@ -222,7 +221,7 @@ pub fn same_item(item: Kind, list: ListType, a: &Value, b: &Value) -> bool {
             let mut has_key = false;
             keys.iter().all(|key| {
                 let same = match (a.get(key), b.get(key)) {
-                    (None, None) => return true, // decided below: both have the default, if there is one
+                    (None, None) => return true, // decided below: both have the default, if any
                     (Some(a), Some(b)) => Scalar::of(a) == Scalar::of(b),
                     (Some(given), None) | (None, Some(given)) => {
                         key_default(item, key).is_some_and(|default| default == Scalar::of(given))
@@ -246,7 +245,7 @@ fn key_default(item: Kind, key: &str) -> Option<Scalar<'static>> {
     }
 }
 
-/// The members of a struct in schema order, with their fields; members that the schema does not know are left out.
+/// The members of a struct in schema order, with their fields; undeclared members are left out.
 pub struct Members<'m> {
     message: &'static Message,
     object: &'m Object,
@@ -265,7 +264,7 @@ impl<'m> Members<'m> {
         let mut next = 0;
         let mut ascending = true;
         for (name, value) in self.object.iter() {
-            // Trees are nearly always in schema order, so that the field is found a little further on.
+            // Trees are nearly always in schema order, so the search continues after the last hit.
             let ahead = fields[next..].iter().position(|field| field.name == name).map(|ahead| next + ahead);
             let at = match ahead {
                 Some(at) => at,
@@ -287,7 +286,7 @@ impl<'m> Members<'m> {
     }
 }
 
-/// What of a set lies below `element`, if anything.
+/// The part of a set below `element`, if any.
 pub fn below<'s, 't>(set: Option<&'s FieldSet<'t>>, element: &Element<'_>) -> Option<&'s FieldSet<'t>> {
     set?.get(element).map(|node| &node.children).filter(|children| !children.is_empty())
 }
@@ -300,7 +299,7 @@ mod tests {
     use crate::schema::builtin;
 
     #[test]
-    fn elements_are_told_apart_as_the_list_says() {
+    fn elements_are_identified_as_the_list_declares() {
         let item = |name: &str| {
             Kind::Message(builtin::message(&KUBERNETES, &format!("api.core.v1.{name}")).unwrap())
         };
@@ -336,9 +335,9 @@ mod tests {
             (Kind::String, ListType::Atomic, r#""a""#, "invalid indexing of non-associative list"),
         ] {
             let value = parse(value.as_bytes()).unwrap();
-            let said =
+            let got =
                 item_element(item, list, &value).map_or_else(|error| error.to_string(), |e| e.to_string());
-            assert_eq!(said, want);
+            assert_eq!(got, want);
         }
     }
 }
