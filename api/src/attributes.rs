@@ -1,5 +1,5 @@
-//! Attributes: what selection needs to know about an object, kept beside its stored value, so that lists and
-//! watches never parse a body.
+//! Selector attributes: the labels and selectable fields of an object, encoded beside its stored value, so that lists
+//! and watches never parse the value.
 //!
 //! ```text
 //! 0  version, 1
@@ -10,10 +10,10 @@
 //!    values of the slots, in order: len (varint) ‖ text …
 //! ```
 //!
-//! The view reads any bytes without panicking: what is damaged or cut is absent. Name and namespace are part of the
-//! key and not repeated. A *layout* tells which slots were written: when a resource's selectable fields change
-//! (a release, a custom resource definition), older attributes say so themselves, and whoever selects by field
-//! looks into the body instead ([`Selection::is_outdated`], [`Selection::matches_object`]).
+//! Decoding never panics: damaged or truncated parts count as absent. Name and namespace are part of the key and not
+//! repeated. The *layout* identifies the slots that were written: if a resource's selectable fields change (by a
+//! release or a custom resource definition), older attributes are recognised by their layout, and field selectors are
+//! matched against the value instead ([`Selection::is_outdated`], [`Selection::matches_object`]).
 
 use std::borrow::Cow;
 
@@ -29,11 +29,11 @@ const IS_DELETING: u8 = 2;
 const IS_TOO_LARGE: u8 = 4;
 const HEADER_LEN: usize = 10;
 
-/// Encodes what selection needs of `object`, stored as those of `stored`. Objects whose labels and values exceed
-/// what the engine keeps beside a value get the header only and are always matched by their body.
+/// Encodes the selector attributes of `object`, stored as those of `stored`. Objects whose labels and values exceed the
+/// engine's limit get the header only and are always matched by their value.
 ///
-/// Slot values are the texts that field selectors compare with: strings as they are, integers in decimal,
-/// `true` and `false`, and the field's text for absent ones.
+/// Slot values are the texts that field selectors compare with: strings unchanged, integers in decimal, `true` and
+/// `false`, and the field's default text for absent ones.
 pub fn encode(stored: &ResourceTable, object: &Object) -> Vec<u8> {
     let metadata = object.get("metadata").and_then(Value::as_object);
     let member = |name| metadata.and_then(|metadata| metadata.get(name));
@@ -62,7 +62,7 @@ pub fn encode(stored: &ResourceTable, object: &Object) -> Vec<u8> {
         out.extend(key.as_bytes());
         out.extend(value.as_bytes());
     }
-    // Longer ones than 4 GiB are cut below.
+    // A length above 4 GiB is cut off below.
     let labels_len = u32::try_from(out.len() - HEADER_LEN).unwrap_or(u32::MAX);
     out[6..HEADER_LEN].copy_from_slice(&labels_len.to_le_bytes());
     for slot in slots(stored) {
@@ -78,8 +78,7 @@ pub fn encode(stored: &ResourceTable, object: &Object) -> Vec<u8> {
     out
 }
 
-/// The text of a selectable field: the first of its paths that leads to a scalar which is not empty, or the
-/// text for an absent one.
+/// The text of a selectable field: the first of its paths with a non-empty scalar, or the text for an absent one.
 pub fn select<'o>(field: &Selectable, object: &'o Object) -> Cow<'o, str> {
     field
         .path
@@ -89,7 +88,7 @@ pub fn select<'o>(field: &Selectable, object: &'o Object) -> Cow<'o, str> {
         .unwrap_or_else(|| field.absent.clone())
 }
 
-/// Follows `spec.a`, `status.podIPs[0].ip`.
+/// Resolves `spec.a`, `status.podIPs[0].ip`.
 fn follow<'o>(path: &str, object: &'o Object) -> Option<&'o Value> {
     let mut steps = path.strip_prefix('.').unwrap_or(path).split('.');
     let first = steps.next()?;
@@ -101,7 +100,7 @@ fn follow<'o>(path: &str, object: &'o Object) -> Option<&'o Value> {
     })
 }
 
-/// Follows `[0][1]`.
+/// Resolves `[0][1]`.
 fn pick<'v>(mut value: &'v Value, mut indices: &str) -> Option<&'v Value> {
     while !indices.is_empty() {
         let (index, rest) = indices.strip_prefix('[')?.split_once(']')?;
@@ -137,7 +136,7 @@ pub fn layout(stored: &ResourceTable) -> u32 {
     hash
 }
 
-/// LEB128, as protobuf writes lengths.
+/// LEB128, like protobuf's lengths.
 fn push_len(mut len: usize, out: &mut Vec<u8>) {
     while len >= 0x80 {
         out.push(len as u8 | 0x80);
@@ -146,7 +145,7 @@ fn push_len(mut len: usize, out: &mut Vec<u8>) {
     out.push(len as u8);
 }
 
-/// Takes a length off the front; at most four bytes, which is far more than any key or value has.
+/// Reads a length off the front; at most four bytes, far more than any key or value needs.
 #[inline]
 fn take_len(bytes: &mut &[u8]) -> Option<usize> {
     let (&first, mut rest) = bytes.split_first()?;
@@ -172,7 +171,7 @@ fn take<'b>(bytes: &mut &'b [u8], len: usize) -> Option<&'b [u8]> {
     Some(head)
 }
 
-/// A view of encoded attributes.
+/// A view of encoded selector attributes.
 #[derive(Clone, Copy, Debug)]
 pub struct Attributes<'a> {
     labels: &'a [u8],
@@ -182,20 +181,20 @@ pub struct Attributes<'a> {
 }
 
 impl<'a> Attributes<'a> {
-    /// Looks at `bytes`. Bytes of another version or cut ones have neither labels nor values, and their layout
-    /// is that of no resource.
+    /// A view of `bytes`. Unknown versions and truncated bytes have neither labels nor values, and a layout that
+    /// matches no resource.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Self {
-        const NOTHING: Attributes = Attributes { labels: &[], slots: &[], flags: 0, layout: None };
-        let Some((header, body)) = bytes.split_first_chunk::<HEADER_LEN>() else { return NOTHING };
-        let [VERSION, flags, a, b, c, d, labels_len @ ..] = *header else { return NOTHING };
+        const ABSENT: Attributes = Attributes { labels: &[], slots: &[], flags: 0, layout: None };
+        let Some((header, body)) = bytes.split_first_chunk::<HEADER_LEN>() else { return ABSENT };
+        let [VERSION, flags, a, b, c, d, labels_len @ ..] = *header else { return ABSENT };
         let labels_len = usize::try_from(u32::from_le_bytes(labels_len)).unwrap_or(usize::MAX);
-        let Some((labels, slots)) = body.split_at_checked(labels_len) else { return NOTHING };
+        let Some((labels, slots)) = body.split_at_checked(labels_len) else { return ABSENT };
         let layout = (flags & IS_TOO_LARGE == 0).then_some(u32::from_le_bytes([a, b, c, d]));
         Attributes { labels, slots, flags, layout }
     }
 
-    /// The value of label `key`. Costs a step for each label whose key is shorter.
+    /// The value of label `key`. Costs one step for each label with a shorter key.
     #[inline]
     pub fn label(&self, key: &str) -> Option<&'a str> {
         let mut rest = self.labels;
@@ -220,7 +219,7 @@ impl<'a> Attributes<'a> {
         self.raw_labels().map_while(move |(key, value)| Some((text(key)?, text(value)?)))
     }
 
-    /// The same, with whatever bytes are there.
+    /// The labels as raw bytes.
     pub fn raw_labels(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
         let mut rest = self.labels;
         std::iter::from_fn(move || {
@@ -230,7 +229,7 @@ impl<'a> Attributes<'a> {
         })
     }
 
-    /// The values of the slots, as far as there are any, with whatever bytes are there.
+    /// The values of the slots present, as raw bytes.
     pub fn raw_fields(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let mut rest = self.slots;
         std::iter::from_fn(move || {
@@ -239,7 +238,7 @@ impl<'a> Attributes<'a> {
         })
     }
 
-    /// The value of a slot; empty where there is none.
+    /// The value of a slot; empty if absent.
     #[inline]
     pub fn field(&self, slot: usize) -> &'a str {
         self.raw_fields().nth(slot).and_then(|value| std::str::from_utf8(value).ok()).unwrap_or("")
@@ -255,14 +254,14 @@ impl<'a> Attributes<'a> {
         self.flags & IS_DELETING != 0
     }
 
-    /// Fingerprint of the slots that were written ([`layout`]); `None` where the bytes are no attributes or hold
-    /// nothing because that was too large.
+    /// Fingerprint of the slots that were written ([`layout`]); `None` if the bytes are not attributes or were too
+    /// large to be encoded.
     pub fn layout(&self) -> Option<u32> {
         self.layout
     }
 }
 
-/// What a list, a watch or a collection delete selects: objects that both selectors select.
+/// The selection of a list, a watch or a collection delete: objects that match both selectors.
 #[derive(Clone, Debug)]
 pub struct Selection {
     label: LabelSelector,
@@ -281,10 +280,10 @@ impl Selection {
         Selection { label: LabelSelector::everything(), field: FieldSelector::everything(), layout: 0 }
     }
 
-    /// Reads both query forms for `resource`, whose objects are stored as those of `stored`.
+    /// Parses both query forms for `resource`, whose objects are stored as those of `stored`.
     ///
     /// # Errors
-    /// 400, the label selector's first. Source: semantics §4.3.
+    /// 400; the label selector is checked first. Source: docs/api/selectors.md.
     pub fn parse(
         label: &str,
         field: &str,
@@ -310,18 +309,18 @@ impl Selection {
         &self.field
     }
 
-    /// Fingerprint of the slots that the field selector means.
+    /// Fingerprint of the slots that the field selector refers to.
     pub fn layout(&self) -> u32 {
         self.layout
     }
 
-    /// Whether the attributes have a say in what is selected; if not, name and namespace alone have.
+    /// Whether selection depends on the attributes; otherwise name and namespace suffice.
     pub fn needs_attributes(&self) -> bool {
         !self.label.is_everything() || self.field.needs_slots()
     }
 
-    /// Whether the attributes do not hold what this selection compares, because they were written with other
-    /// slots, are too large or damaged: then [`Selection::matches_object`] decides.
+    /// Whether the attributes lack the values that this selection compares, because they were written with other slots,
+    /// were too large, or are damaged: then [`Selection::matches_object`] decides.
     #[inline]
     pub fn is_outdated(&self, attributes: &Attributes) -> bool {
         match attributes.layout {
@@ -337,7 +336,7 @@ impl Selection {
             && self.field.matches(name, namespace, |slot| attributes.field(slot))
     }
 
-    /// Whether the object is selected, decided by its body; `stored` is what the selection was made for.
+    /// Whether the object is selected, decided by its value; `stored` is the storage of the selection.
     pub fn matches_object(
         &self,
         name: &str,

@@ -1,4 +1,4 @@
-//! Wall-clock time as objects write it.
+//! Wall-clock time in the format of objects.
 
 use jiff::Timestamp;
 

@@ -1,22 +1,21 @@
-//! Feature gates: behaviour that is not for everybody yet, or not for ever, switched by `--feature-gates`
-//! (semantics §16.5, spec §9).
+//! Feature gates: optional behaviour, switched by `--feature-gates` (docs/api/operations.md#flags-and-features).
 //!
-//! `Name=true,kube:Other=false` → [`Features::parse`] → [`Features`], and what the operator should know.
+//! `Name=true,kube:Other=false` → [`Features::parse`] → [`Features`], with warnings for the operator.
 //!
-//! `AllAlpha` and `AllBeta` switch all gates of their stage that are not named themselves, wherever they stand. A gate
-//! that belongs to everybody by now is locked: naming it with its value is allowed and warned of, another value is
-//! not. Knows what gates are called and nothing of what they do.
+//! `AllAlpha` and `AllBeta` switch all gates of their stage that the flag does not name, regardless of order. The gate
+//! of a stable feature may be locked: setting it to its value is allowed with a warning, another value is an error.
+//! Knows the names of gates, not their effects.
 
 use std::fmt;
 
 /// A gate.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Feature {
-    /// gzip for large answers to get and list.
+    /// gzip for large responses to get and list.
     ApiResponseCompression,
-    /// Deletion of objects that cannot be read.
+    /// Deletion of unreadable objects.
     AllowUnsafeMalformedObjectDeletion,
-    /// CBOR bodies and answers.
+    /// CBOR request and response bodies.
     CborServingAndStorage,
     /// Dry runs.
     DryRun,
@@ -26,18 +25,18 @@ pub enum Feature {
     ServerSideFieldValidation,
     /// Lists in chunks.
     ApiListChunking,
-    /// Lists as the beginning of a watch.
+    /// Lists as the initial events of a watch.
     WatchList,
 }
 
-/// How settled the behaviour behind a gate is.
+/// The maturity of the behaviour behind a gate.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Stage {
-    /// Off unless asked for.
+    /// Disabled by default.
     Alpha,
-    /// On unless refused.
+    /// Enabled by default.
     Beta,
-    /// On for everybody.
+    /// Always enabled.
     Stable,
 }
 
@@ -46,7 +45,7 @@ struct Gate {
     name: &'static str,
     stage: Stage,
     default: bool,
-    /// It can be named, but not changed.
+    /// It may be named, but not changed.
     locked: bool,
 }
 
@@ -64,15 +63,15 @@ static GATES: [Gate; 8] = [
     gate(Feature::ServerSideApply, "ServerSideApply", Stage::Stable),
     gate(Feature::ServerSideFieldValidation, "ServerSideFieldValidation", Stage::Stable),
     gate(Feature::ApiListChunking, "APIListChunking", Stage::Stable),
-    // Watches are what every list here could be; there is nothing to switch off.
+    // A watch with initial events needs no mechanism that could be disabled, so the gate is locked.
     Gate { feature: Feature::WatchList, name: "WatchList", stage: Stage::Beta, default: true, locked: true },
 ];
 
-/// Which gates are open.
+/// The set of enabled gates.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Features {
     open: [bool; GATES.len()],
-    /// What naming some of the gates should tell the operator, in order.
+    /// Warnings for the operator about named gates, in order.
     pub warnings: Vec<String>,
 }
 
@@ -83,12 +82,12 @@ impl Default for Features {
 }
 
 impl Features {
-    /// Whether a gate is open.
+    /// Whether a gate is enabled.
     pub fn has(&self, feature: Feature) -> bool {
         GATES.iter().zip(self.open).any(|(gate, open)| gate.feature == feature && open)
     }
 
-    /// The same with a gate opened, for tests and for those who assemble a server themselves.
+    /// The same with a gate enabled, for tests and for embedding.
     #[must_use]
     pub fn with(mut self, feature: Feature) -> Self {
         for (gate, open) in GATES.iter().zip(&mut self.open) {
@@ -97,10 +96,10 @@ impl Features {
         self
     }
 
-    /// Reads the value of the flag. A gate named twice has the last value.
+    /// Parses the value of the flag. The last value of a repeated gate wins.
     ///
     /// # Errors
-    /// A pair that is none, a value that is no boolean, a gate that is unknown or locked to another value.
+    /// A malformed pair, a value that is not a boolean, and a gate that is unknown or locked to another value.
     pub fn parse(text: &str) -> Result<Features, String> {
         let mut named: [Option<bool>; GATES.len()] = [None; GATES.len()];
         let (mut all_alpha, mut all_beta) = (None, None);
@@ -112,7 +111,7 @@ impl Features {
             let (name, value) = (name.trim(), value.trim());
             let open = boolean(value)
                 .ok_or_else(|| format!("invalid value of {name}={value}, err: must be true or false"))?;
-            // Gates may be given per component; this server is the one that upstream's profile calls so.
+            // Gates may be given per component; this server answers to upstream's component name.
             let name = name.strip_prefix(COMPONENT).unwrap_or(name);
             match name {
                 "AllAlpha" => all_alpha = Some(open),
@@ -150,11 +149,11 @@ impl Features {
     }
 }
 
-/// What a gate of this component may begin with.
+/// The component prefix that gates of this server may have.
 const COMPONENT: &str = "kube:";
 
 impl fmt::Display for Features {
-    /// The gates that are not as they would be by themselves.
+    /// The gates that differ from their defaults.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let changed = GATES.iter().zip(self.open).filter(|(gate, open)| gate.default != *open);
         for (at, (gate, open)) in changed.enumerate() {
@@ -164,7 +163,7 @@ impl fmt::Display for Features {
     }
 }
 
-/// A boolean as Go reads one.
+/// A boolean by Go's rules.
 fn boolean(text: &str) -> Option<bool> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
@@ -178,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_gate_is_asked_for_by_itself() {
+    fn a_gate_is_enabled_individually() {
         for gate in &GATES {
             assert_eq!(Features::default().has(gate.feature), gate.default, "{}", gate.name);
             assert!(Features::default().with(gate.feature).has(gate.feature), "{}", gate.name);
@@ -186,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn gates_are_read_as_semantics_16_5_says() {
+    fn gates_are_parsed_as_documented() {
         for (text, want) in [
             ("", Ok("")),
             ("AllowUnsafeMalformedObjectDeletion=true", Ok("AllowUnsafeMalformedObjectDeletion=true")),
@@ -208,12 +207,12 @@ mod tests {
     }
 
     #[test]
-    fn naming_what_is_settled_is_told() {
-        let told = |text: &str| Features::parse(text).unwrap().warnings;
+    fn naming_a_stable_gate_gives_a_warning() {
+        let warnings = |text: &str| Features::parse(text).unwrap().warnings;
         assert_eq!(
-            told("DryRun=true"),
+            warnings("DryRun=true"),
             ["DryRun: setting GA feature gate. It will be removed in a future release."]
         );
-        assert!(told("APIResponseCompression=true").is_empty());
+        assert!(warnings("APIResponseCompression=true").is_empty());
     }
 }

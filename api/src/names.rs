@@ -1,14 +1,14 @@
-//! Random parts of object identity: uids and generated names (semantics §5.1).
+//! Random parts of object identity: UIDs and generated names (docs/api/writes.md#generated-names).
 
 use std::cell::RefCell;
 
 /// Longest base of a generated name; with the suffix it fits a label.
 const GENERATED_BASE_MAX: usize = 58;
 
-/// Letters of the random suffix: no vowels and no look-alikes.
+/// Letters of the random suffix: no vowels and no similar-looking characters.
 const SUFFIX_ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// A random identity, UUID version 4.
+/// A random UUID, version 4.
 pub fn uid() -> String {
     let mut bytes = random::<16>();
     bytes[6] = bytes[6] & 0x0f | 0x40;
@@ -24,23 +24,23 @@ pub fn uid() -> String {
     text
 }
 
-/// `base`, cut where need be, and five random letters.
+/// `base`, truncated if necessary, and five random letters.
 pub fn generated(base: &str) -> String {
     let mut name = String::with_capacity(base.len() + 5);
     let cut =
         base.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|&end| end <= GENERATED_BASE_MAX);
     name.push_str(&base[..cut.last().unwrap_or(0)]);
     for byte in random::<5>() {
-        // 27 letters over 256 values: the bias is below one part in nine and of no consequence here.
+        // 27 letters over 256 values: the bias is below one part in nine and irrelevant here.
         name.push(char::from(SUFFIX_ALPHABET[usize::from(byte) % SUFFIX_ALPHABET.len()]));
     }
     name
 }
 
-/// Random bytes fetched at once: every request needs some, and asking the system each time costs a microsecond.
+/// Random bytes fetched at once: every request needs some, and a system call costs a microsecond.
 const POOL_BYTES: usize = 1024;
 
-/// Random bytes that this thread has not given out yet: the first `left` ones.
+/// Random bytes of this thread; the first `left` ones are unused.
 struct Pool {
     bytes: [u8; POOL_BYTES],
     left: usize,
@@ -50,7 +50,7 @@ thread_local! {
     static POOL: RefCell<Pool> = const { RefCell::new(Pool { bytes: [0; POOL_BYTES], left: 0 }) };
 }
 
-/// Random bytes of the operating system; none are given out twice.
+/// Random bytes of the operating system; none are returned twice.
 pub fn random<const N: usize>() -> [u8; N] {
     const { assert!(N <= POOL_BYTES, "more than the pool holds") };
     POOL.with_borrow_mut(|pool| {
@@ -61,7 +61,7 @@ pub fn random<const N: usize>() -> [u8; N] {
         }
         pool.left -= N;
         let mut bytes = [0; N];
-        // What was given out does not stay behind in memory.
+        // Used bytes are overwritten in the pool.
         bytes.swap_with_slice(&mut pool.bytes[pool.left..pool.left + N]);
         bytes
     })
@@ -81,8 +81,8 @@ mod tests {
     }
 
     #[test]
-    fn random_bytes_do_not_come_twice() {
-        // More than a pool, so that it is filled anew in between.
+    fn random_bytes_do_not_repeat() {
+        // More than a pool, so that it is refilled in between.
         let drawn: std::collections::HashSet<[u8; 16]> = (0..POOL_BYTES / 4).map(|_| random()).collect();
         assert_eq!(drawn.len(), POOL_BYTES / 4);
         assert!(!drawn.contains(&[0; 16]));

@@ -1,14 +1,14 @@
-//! The two vocabularies the server speaks. This is the only place where either is spelled out.
+//! The two naming profiles of the server. No other file spells out names of either.
 //!
-//! Everything else in the code composes names from a [`Naming`] value, so that the same binary speaks as the
-//! specification is written (`cluster`) or as upstream clients expect (`kubernetes`).
+//! All other code composes names from a [`Naming`] value, so that the same binary uses the names of the specification
+//! (`cluster`) or those that upstream clients expect (`kubernetes`).
 
-/// One vocabulary. All members are complete pieces of names; see the accessors for the composed forms.
+/// One naming profile. All members are complete pieces of names; see the accessors for the composed forms.
 #[derive(Debug, Eq, PartialEq)]
 pub struct Naming {
-    /// Profile name, as `--naming` takes it.
+    /// Profile name, the value of `--naming`.
     pub profile: &'static str,
-    /// What follows a suffixed group stem, with the dot: `.cluster.io`.
+    /// Suffix of group stems, with the dot: `.cluster.io`.
     pub group_suffix: &'static str,
     /// Domain of label, annotation and type names: `cluster.io`, as in `cluster.io/metadata.name`.
     pub domain: &'static str,
@@ -20,17 +20,17 @@ pub struct Naming {
     pub protobuf_media_type: &'static str,
     /// First part of OpenAPI definition names: `io.cluster`.
     pub openapi_root: &'static str,
-    /// What the names of schema extensions begin with. Clients read them, so both profiles spell them alike.
+    /// Prefix of schema extensions. Clients read them, so both profiles use the same one.
     pub extension_prefix: &'static str,
     /// Title of the OpenAPI documents.
     pub title: &'static str,
     /// Name of the system's root authority config map.
     pub root_ca_config_map: &'static str,
-    /// A vocabulary whose media types and meta group are understood as well, and answered in its own words.
+    /// Another profile whose media types and meta group are accepted as well; answers use the names of the request.
     pub also_understood: Option<&'static Naming>,
 }
 
-/// As the specification is written; the default.
+/// The names of the specification; the default.
 pub static CLUSTER: Naming = Naming {
     profile: "cluster",
     group_suffix: ".cluster.io",
@@ -42,11 +42,11 @@ pub static CLUSTER: Naming = Naming {
     extension_prefix: "x-kubernetes-",
     title: "Cluster",
     root_ca_config_map: "cluster-root-ca.crt",
-    // The common command line client asks for tables, and sends some bodies, in no other words than its own.
+    // The common command-line client requests tables, and sends some bodies, only under its own names.
     also_understood: Some(&KUBERNETES),
 };
 
-/// As upstream clients speak.
+/// The names of upstream clients.
 pub static KUBERNETES: Naming = Naming {
     profile: "kubernetes",
     group_suffix: ".k8s.io",
@@ -61,11 +61,11 @@ pub static KUBERNETES: Naming = Naming {
     also_understood: None,
 };
 
-/// All vocabularies; the build writes one set of schema tables for each.
+/// All naming profiles; the build writes one set of schema tables for each.
 pub static ALL: [&Naming; 2] = [&CLUSTER, &KUBERNETES];
 
 impl Naming {
-    /// The profile called `name`.
+    /// The profile `name`.
     pub fn by_profile(name: &str) -> Option<&'static Naming> {
         ALL.into_iter().find(|naming| naming.profile == name)
     }
@@ -80,7 +80,7 @@ impl Naming {
         if stem.is_empty() { version.to_owned() } else { format!("{}/{version}", self.group(stem, suffixed)) }
     }
 
-    /// The vocabularies in which a client may ask: this one first.
+    /// The profiles whose names a client may use: this one first.
     pub fn understood(&'static self) -> impl Iterator<Item = &'static Naming> {
         [Some(self), self.also_understood].into_iter().flatten()
     }
@@ -90,7 +90,7 @@ impl Naming {
         self.group("meta", true)
     }
 
-    /// The name of a schema extension: `list-type` becomes the member that clients know.
+    /// The name of a schema extension, with its prefix: `list-type`.
     pub fn extension(&self, name: &str) -> String {
         format!("{}{name}", self.extension_prefix)
     }
@@ -105,7 +105,7 @@ impl Naming {
         format!("{}{name}", self.system_prefix)
     }
 
-    /// Replaces the placeholders of bundled data (bootstrap roles, defaults) by this vocabulary:
+    /// Replaces the placeholders of bundled data (bootstrap roles, defaults) by this profile's names:
     /// `{suffix}` → group suffix with dot, `{domain}` → domain, `{system}` → system prefix, `{word}` → word.
     pub fn fill(&self, text: &str) -> String {
         text.replace("{suffix}", self.group_suffix)

@@ -1,12 +1,13 @@
-//! Content negotiation: `Accept` to an output form, `Content-Type` to an input form (semantics §9.1, §9.2).
+//! Content negotiation: `Accept` to a representation, `Content-Type` to a decoder (docs/api/encodings.md#accept,
+//! #content-type).
 //!
 //! ```text
-//! Accept ──route: is any clause one of ours, parameters aside?──► clauses by weight ──► first that can be served
-//!                 └─ no: 406 with what the route has                      └─ none: 406 with what there is
+//! Accept ──route: does any clause match, parameters aside?──► clauses by weight ──► first that can be served
+//!                 └─ no: 406 with the route's types                     └─ none: 406 with the server's types
 //! ```
 //!
-//! Clauses are tried by weight, then specific before wildcard, then in the order of the header. A weight of
-//! zero does not exclude, and of several headers the first counts, as the reference server has it.
+//! Clauses are tried by weight, then specific before wildcard, then in the order of the header. As in the reference
+//! server, a weight of zero does not exclude, and only the first of several headers counts.
 
 use std::borrow::Cow;
 
@@ -27,10 +28,10 @@ pub const YAML: &str = "application/yaml";
 /// Media type of CBOR.
 pub const CBOR: &str = "application/cbor";
 
-/// Media type of a watch in CBOR: one item after the other.
+/// Media type of a watch in CBOR: a sequence of items.
 pub const CBOR_SEQUENCE: &str = "application/cbor-seq";
 
-/// What the response body shows of an object.
+/// The part of an object in the response body.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Transform {
     /// The object itself.
@@ -44,13 +45,13 @@ pub enum Transform {
     PartialObjectList,
 }
 
-/// In which encoding a response is written.
+/// The encoding of a response.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Encoding {
     /// JSON text.
     #[default]
     Json,
-    /// YAML text; there is no watch in it.
+    /// YAML text; not available for watches.
     Yaml,
     /// Enveloped protobuf messages.
     Protobuf,
@@ -70,25 +71,26 @@ impl Encoding {
     }
 }
 
-/// How the response is written.
+/// The representation of a response.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Output {
-    /// In which encoding.
+    /// The encoding.
     pub encoding: Encoding,
     /// The encoding's media type.
     pub media_type: &'static str,
-    /// What is shown.
+    /// The part of the object.
     pub transform: Transform,
-    /// Version of the meta group in which tables and metadata-only objects are answered.
+    /// Version of the meta group of tables and metadata-only objects.
     pub meta_version: MetaVersion,
-    /// The vocabulary in which those were asked for, and whose meta group they are answered in.
+    /// The naming profile of the request's transform; the response uses its meta group.
     pub words: &'static Naming,
     /// Indented.
     pub pretty: bool,
 }
 
 impl Output {
-    /// What errors are written as when nothing that the client accepts can be served (semantics §1.5).
+    /// The representation of errors if no representation in `Accept` can be served
+    /// (docs/api/errors.md#encoding-of-errors).
     pub const FALLBACK: Output = Output { pretty: true, ..Output::JSON };
 
     /// Plain JSON.
@@ -97,12 +99,12 @@ impl Output {
         media_type: JSON,
         transform: Transform::None,
         meta_version: MetaVersion::V1,
-        words: &CLUSTER, // of no use to what is not transformed
+        words: &CLUSTER, // unused without a transform
         pretty: false,
     };
 }
 
-/// What an endpoint can answer.
+/// The kinds of responses an endpoint has.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Offer {
     /// An object of a resource, in every transform.
@@ -115,12 +117,12 @@ pub enum Offer {
     Plain,
 }
 
-/// The encodings a server speaks.
+/// The encodings of a server.
 #[derive(Clone, Copy, Debug)]
 pub struct Formats {
-    /// In which vocabulary.
+    /// The naming profile.
     pub naming: &'static Naming,
-    /// Whether CBOR is one of them; it is behind a feature gate.
+    /// Whether CBOR is enabled; it is behind a feature gate.
     pub cbor: bool,
 }
 
@@ -144,13 +146,13 @@ impl Formats {
         self.encodings().map(|encoding| encoding.media_type(self.naming)).collect()
     }
 
-    /// The media types of watches likewise.
+    /// The media types of watches, in the same order.
     fn stream_types(self) -> Vec<String> {
         let streaming = self.encodings().filter(|encoding| *encoding != Encoding::Yaml);
         streaming.map(|encoding| format!("{};stream=watch", encoding.media_type(self.naming))).collect()
     }
 
-    /// Picks the output form, or 406 (semantics §9.1).
+    /// Chooses the representation, or 406 (docs/api/encodings.md#accept).
     pub fn output(self, headers: &HeaderMap, query: &Query, offer: Offer) -> Result<Output, Status> {
         let header =
             headers.get(ACCEPT).map_or(Cow::Borrowed(""), |value| String::from_utf8_lossy(value.as_bytes()));
@@ -159,14 +161,14 @@ impl Formats {
         for clause in clauses(header) {
             let Some((encoding, media_type)) = self.encoding(&clause, offer) else { continue };
             let Some((transform, words)) = clause.transform(self.naming, offer) else { continue };
-            // Tables are text (semantics §9.1).
+            // Tables are text (docs/api/encodings.md#accept).
             let has_form =
                 matches!(encoding, Encoding::Json | Encoding::Yaml) || transform != Transform::Table;
             if !has_form {
                 continue;
             }
             if offer == Offer::Watch && encoding == Encoding::Yaml {
-                // The clause is served, but not as a stream; the reference server looks no further.
+                // The clause is served, but not as a stream; the reference server stops here.
                 return Err(Status::not_acceptable(&self.stream_types()));
             }
             let meta_version = clause.parameter("v").and_then(MetaVersion::by_name).unwrap_or_default();
@@ -176,7 +178,8 @@ impl Formats {
         Err(Status::not_acceptable(&self.media_types()))
     }
 
-    /// The router's own look at the header: exact media types or `*/*`, whatever their parameters (semantics §20.1).
+    /// The router's check of the header: exact media types or `*/*`, whatever their parameters
+    /// (docs/api/encodings.md#accept).
     fn check_route(self, header: &str, offer: Offer) -> Result<(), Status> {
         if offer == Offer::Plain {
             return Ok(());
@@ -219,7 +222,7 @@ impl Formats {
         }
     }
 
-    /// The form of a request body; a missing `Content-Type` means JSON (semantics §9.2).
+    /// The form of a request body; a missing `Content-Type` means JSON (docs/api/encodings.md#content-type).
     pub fn input(self, headers: &HeaderMap) -> Result<Input, Status> {
         let given = match content_type(headers) {
             Some("") | None => return Ok(Input::Json),
@@ -240,7 +243,7 @@ impl Formats {
     }
 }
 
-/// Whether the answer is indented: the query says so or not, the clause asks for it, or a person's tool asks.
+/// Whether the response is indented: by the query, by the clause, or by the user agent of an interactive tool.
 fn is_pretty(headers: &HeaderMap, query: &Query, clause: &Clause<'_>) -> bool {
     let by_agent = || {
         let agent = headers.get(USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -254,8 +257,7 @@ impl<'h> Clause<'h> {
         self.parameters.iter().find(|(key, _)| *key == name).map(|(_, value)| *value)
     }
 
-    /// The transform asked for and in whose words, or `None` when the clause asks for something this endpoint
-    /// has not.
+    /// The requested transform and its naming profile, or `None` if this endpoint cannot serve the clause.
     fn transform(&self, naming: &'static Naming, offer: Offer) -> Option<(Transform, &'static Naming)> {
         if self.parameter("stream").is_some_and(|stream| stream != "watch") {
             return None;
@@ -277,7 +279,7 @@ impl<'h> Clause<'h> {
     }
 }
 
-/// The clauses in the order in which they are tried.
+/// The clauses in order of preference.
 fn clauses(header: &str) -> Vec<Clause<'_>> {
     let mut clauses: Vec<Clause> = header
         .split(',')
@@ -299,7 +301,7 @@ fn clauses(header: &str) -> Vec<Clause<'_>> {
     clauses
 }
 
-/// How a request body is written.
+/// The encoding of a request body.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Input {
     /// JSON text.

@@ -1,4 +1,4 @@
-//! Reading and changing the parts of an object that every kind has, and dotted paths into the rest.
+//! Access to the parts of an object that every kind has, and to dotted paths in the rest.
 
 use crate::json::{Object, Value};
 
@@ -7,7 +7,7 @@ pub fn meta<'o>(object: &'o Object, name: &str) -> &'o str {
     object.get("metadata").map_or("", |metadata| metadata.str_at(&[name]))
 }
 
-/// `metadata`, made when absent.
+/// `metadata`, created if absent.
 pub fn metadata_mut(object: &mut Object) -> &mut Object {
     object.object_entry("metadata")
 }
@@ -44,7 +44,7 @@ pub fn at<'o>(object: &'o Object, path: &str) -> Option<&'o Value> {
     if rest.is_empty() { Some(value) } else { at(value.as_object()?, rest) }
 }
 
-/// Makes `path` in `target` what it is in `source`, absent included.
+/// Sets `path` in `target` to its value in `source`, or removes it if absent there.
 pub fn copy_path(target: &mut Object, source: &Object, path: &str) {
     match path.split_once('.') {
         None => match source.members().iter().find(|(name, _)| name == path) {
@@ -65,31 +65,31 @@ pub fn copy_path(target: &mut Object, source: &Object, path: &str) {
     }
 }
 
-/// Whether two objects agree at a dotted path. Absent, `null` and empty containers are the same, as they are
-/// to the semantic comparison of the reference server.
+/// Whether two objects are equal at a dotted path. Absent, `null` and empty containers are equal, as in the semantic
+/// comparison of the reference server.
 pub fn same_at(a: &Object, b: &Object, path: &str) -> bool {
     same(at(a, path), at(b, path))
 }
 
-/// Whether two objects agree, as [`same_at`] means it, in all but their managed fields and version.
+/// Whether two objects are equal as in [`same_at`], except for their managed fields and resourceVersion.
 pub fn same_but_for_managed_fields(a: &Object, b: &Object) -> bool {
     same_but_for_metadata(a, b, &["managedFields", "resourceVersion"])
 }
 
-/// Whether two objects agree, as [`same_at`] means it, in all but the given members of `metadata`.
+/// Whether two objects are equal as in [`same_at`], except for the given members of `metadata`.
 pub fn same_but_for_metadata(a: &Object, b: &Object, ignored: &[&str]) -> bool {
-    static NOTHING: Object = Object::new();
+    static EMPTY: Object = Object::new();
     fn metadata(object: &Object) -> &Object {
-        object.get("metadata").and_then(Value::as_object).unwrap_or(&NOTHING)
+        object.get("metadata").and_then(Value::as_object).unwrap_or(&EMPTY)
     }
     same_members(metadata(a), metadata(b), |name| !ignored.contains(&name))
         && same_members(a, b, |name| name != "metadata")
 }
 
-/// Whether two objects agree in the members that are looked at.
-fn same_members(a: &Object, b: &Object, is_looked_at: impl Fn(&str) -> bool) -> bool {
-    a.iter().all(|(name, value)| !is_looked_at(name) || same(Some(value), b.get(name)))
-        && b.iter().all(|(name, value)| !is_looked_at(name) || a.contains(name) || is_empty(value))
+/// Whether two objects are equal in the compared members.
+fn same_members(a: &Object, b: &Object, is_compared: impl Fn(&str) -> bool) -> bool {
+    a.iter().all(|(name, value)| !is_compared(name) || same(Some(value), b.get(name)))
+        && b.iter().all(|(name, value)| !is_compared(name) || a.contains(name) || is_empty(value))
 }
 
 fn same(a: Option<&Value>, b: Option<&Value>) -> bool {
@@ -97,7 +97,7 @@ fn same(a: Option<&Value>, b: Option<&Value>) -> bool {
         (None, None) => true,
         (Some(Value::Object(a)), Some(Value::Object(b))) if a.is_one_with(b) => true,
         (Some(Value::Object(a)), Some(Value::Object(b))) => {
-            // Mostly both have the same members in the same order, and nothing has to be looked for.
+            // Mostly both have the same members in the same order, and no search is needed.
             if a.len() == b.len() && a.iter().zip(b.iter()).all(|((a, _), (b, _))| a == b) {
                 return a.iter().zip(b.iter()).all(|((_, a), (_, b))| same(Some(a), Some(b)));
             }
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn emptiness_makes_no_difference() {
+    fn absent_and_empty_are_equal() {
         for (a, b, same) in [
             (r#"{"s":{}}"#, "{}", true),
             (r#"{"s":{"l":[],"x":1}}"#, r#"{"s":{"x":1}}"#, true),

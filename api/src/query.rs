@@ -1,6 +1,7 @@
-//! Query parameters: decoding, and the typed options of each verb (semantics §4.1, §4.2).
+//! Query parameters: decoding, and the typed options of each verb (docs/api/paths-and-verbs.md#query-parameters,
+//! #options).
 //!
-//! Unknown parameters are ignored; of a repeated scalar the first counts. Booleans never fail.
+//! Unknown parameters are ignored; the first value of a repeated scalar counts. Booleans never fail.
 
 use percent_encoding::percent_decode_str;
 
@@ -8,7 +9,7 @@ use crate::field::{FieldError, go_quote};
 use crate::json::Value;
 use crate::status::{Status, Subject};
 
-/// Longest field manager accepted, in bytes (semantics §4.2).
+/// Longest field manager accepted, in bytes (docs/api/paths-and-verbs.md#options).
 pub const FIELD_MANAGER_MAX: usize = 128;
 
 /// The decoded parameters in order.
@@ -16,7 +17,7 @@ pub const FIELD_MANAGER_MAX: usize = 128;
 pub struct Query(Vec<(String, String)>);
 
 impl Query {
-    /// Decodes a raw query string. A pair with a broken escape is dropped, as the reference server drops it.
+    /// Decodes a raw query string. A pair with a malformed escape is dropped, as in the reference server.
     pub fn parse(raw: &str) -> Self {
         let pairs = raw.split('&').filter(|pair| !pair.is_empty() && !pair.contains(';'));
         Query(
@@ -44,7 +45,7 @@ impl Query {
         self.optional_flag(name).unwrap_or(false)
     }
 
-    /// As [`Query::flag`], with absence kept apart.
+    /// As [`Query::flag`]; `None` if absent.
     pub fn optional_flag(&self, name: &str) -> Option<bool> {
         self.first(name).map(|value| value != "0" && !value.eq_ignore_ascii_case("false"))
     }
@@ -86,7 +87,7 @@ pub(crate) fn escapes_are_whole(text: &str) -> bool {
     text.match_indices('%').all(|(at, _)| is_hex(bytes.get(at + 1)) && is_hex(bytes.get(at + 2)))
 }
 
-/// How unknown and duplicate fields of a body are treated (spec §4.6).
+/// How unknown and duplicate fields of a body are treated (docs/api/encodings.md#strict-decoding).
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum FieldValidation {
     /// Dropped silently.
@@ -94,7 +95,7 @@ pub enum FieldValidation {
     /// Dropped with a warning each.
     #[default]
     Warn,
-    /// Refused.
+    /// The request is refused.
     Strict,
 }
 
@@ -103,17 +104,17 @@ pub enum FieldValidation {
 pub struct WriteOptions {
     /// Run every stage but storage.
     pub dry_run: bool,
-    /// Who writes, for field ownership; empty = derive from the user agent.
+    /// The field manager; empty = derive from the user agent.
     pub field_manager: String,
     /// Treatment of unknown and duplicate fields.
     pub field_validation: FieldValidation,
-    /// Apply patches only: take over conflicting fields. The patch verb refuses it on other kinds.
+    /// Apply only: take over conflicting fields. The patch verb refuses it for other patches.
     pub force: Option<bool>,
 }
 
 impl WriteOptions {
-    /// Reads and checks the options of `kind` (`CreateOptions`, `UpdateOptions`, `PatchOptions`);
-    /// `meta_group` names the group of the options' kind in errors.
+    /// Parses and checks the options of `kind` (`CreateOptions`, `UpdateOptions`, `PatchOptions`); `meta_group` names
+    /// the group of the options' kind in errors.
     pub fn from_query(query: &Query, kind: &str, meta_group: &str) -> Result<Self, Status> {
         let mut errors = Vec::new();
         let field_manager = query.first("fieldManager").unwrap_or_default().to_owned();
@@ -136,7 +137,7 @@ impl WriteOptions {
     }
 }
 
-/// The 422 for bad options (semantics §4.2).
+/// The 422 for invalid options (docs/api/paths-and-verbs.md#options).
 pub fn invalid_options(kind: &str, meta_group: &str, errors: &[FieldError]) -> Status {
     Status::invalid(Subject { group: meta_group, kind, name: "" }, errors)
 }
@@ -169,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn booleans_follow_semantics_4_1() {
+    fn booleans_are_parsed_as_documented() {
         for (raw, want) in [
             ("", false),
             ("watch", true),
@@ -189,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_say_what_is_wrong_with_them() {
+    fn malformed_integers_are_errors() {
         assert_eq!(Query::parse("limit=500").integer("limit").unwrap(), Some(500));
         assert_eq!(Query::parse("").integer("limit").unwrap(), None);
         for (raw, message) in [
@@ -206,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn write_options_are_checked_as_semantics_4_2_says() {
+    fn write_options_are_checked_as_documented() {
         let long = format!("fieldManager={}", "x".repeat(129));
         for (raw, message) in [
             (

@@ -1,4 +1,4 @@
-//! `/version`: what this server is, in the form that clients parse (semantics §2.1).
+//! `/version`: the identity of this server in the form that clients parse (docs/api/discovery.md#discovery-documents).
 
 use std::sync::OnceLock;
 
@@ -8,24 +8,24 @@ use http::{Response, StatusCode};
 use crate::discovery::json_response;
 use crate::json::{Object, Value};
 
-/// Major number of the API release this server speaks.
+/// Major number of the API release that this server implements.
 pub const MAJOR: &str = "1";
-/// Minor number of the API release this server speaks.
+/// Minor number of the API release that this server implements.
 pub const MINOR: &str = "35";
-/// Oldest minor number that this server can stand in for.
+/// Oldest minor number that this server is compatible with.
 const MINOR_COMPATIBLE: &str = "34";
 
 /// The release as a semantic version: `v1.35.0+cluster-apiserver.<version of this program>`.
 ///
-/// Clients compare the part before `+` with their own version; what follows tells people which server this is.
+/// Clients compare the part before `+` with their own version; the rest identifies this server.
 pub fn git_version() -> &'static str {
     concat!("v1.35.0+cluster-apiserver.", env!("CARGO_PKG_VERSION"))
 }
 
-/// The answer to a GET of `/version`: always indented JSON, whatever the request accepts.
+/// The response to GET `/version`: always indented JSON, whatever the request accepts.
 ///
-/// `gitCommit` and `buildDate` come from the environment of the build (`GIT_COMMIT`, `BUILD_DATE`); a build
-/// that does not set them stays reproducible and says the beginning of time.
+/// `gitCommit` and `buildDate` come from the environment of the build (`GIT_COMMIT`, `BUILD_DATE`); a build without
+/// them stays reproducible and has the epoch as its date.
 pub fn respond() -> Response<Bytes> {
     static DOCUMENT: OnceLock<Response<Bytes>> = OnceLock::new();
     DOCUMENT.get_or_init(|| json_response(StatusCode::OK, &document(), true)).clone()
@@ -50,7 +50,7 @@ fn document() -> Value {
         ("gitCommit", commit),
         ("gitTreeState", if commit.is_empty() { "archive" } else { "clean" }),
         ("buildDate", option_env!("BUILD_DATE").unwrap_or("1970-01-01T00:00:00Z")),
-        // The key is part of the protocol; there is no Go here.
+        // The key is part of the protocol; there is no Go version.
         ("goVersion", ""),
         ("compiler", "rustc"),
         ("platform", &platform),
@@ -65,7 +65,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn the_document_has_the_members_of_semantics_2_1_and_a_version_that_clients_parse() {
+    fn the_document_has_its_members_and_a_version_that_clients_parse() {
         let body = respond().into_body();
         assert!(body.starts_with(b"{\n  \"major\": \"1\",\n  \"minor\": \"35\",\n"));
         let document = json::parse(&body).unwrap();

@@ -1,11 +1,12 @@
-//! `Warning` headers: `299 - "<text>"`, one for each distinct text, within a total budget (semantics §3.4).
+//! `Warning` headers: `299 - "<text>"`, one for each distinct text, within a total budget
+//! (docs/api/paths-and-verbs.md#warnings).
 
 use http::HeaderValue;
 
-/// Characters all texts together may have.
+/// Most characters of all texts together.
 const TOTAL_MAX: usize = 4096;
 
-/// Characters a text keeps once the total is over its budget.
+/// Characters kept of each text once the total exceeds its budget.
 const CUT_MAX: usize = 256;
 
 /// The headers for `texts`; texts with control characters are dropped.
@@ -38,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_become_headers_as_semantics_3_4_says() {
+    fn texts_become_headers() {
         let texts = |list: &[&str]| headers(&list.iter().map(|&text| text.to_owned()).collect::<Vec<_>>());
         let shown = |list: &[&str]| -> Vec<String> {
             texts(list).iter().map(|value| String::from_utf8(value.as_bytes().to_vec()).unwrap()).collect()

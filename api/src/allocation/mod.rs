@@ -1,13 +1,12 @@
-//! What the server itself hands out to services: cluster addresses, node ports and health check ports
-//! (semantics §5.7).
+//! Allocation for services: cluster IPs, node ports and health check ports (docs/api/validation.md#services).
 //!
 //! ```text
-//! write of a service ─► begin ─► service (what is asked for, what must be found) ─► pools ─► Reservation
-//!                                                                                             │ kept until
-//!                                                  validate ─► commit ◄──────────────────────┘ the write is over
+//! write of a service ─► begin ─► service (requested and missing items) ─► pools ─► Reservation
+//!                                                                                     │ kept until
+//!                                           validate ─► commit ◄──────────────────────┘ the write ends
 //! ```
 //!
-//! A write that fails, and a dry run, hand everything back by dropping the [`Reservation`].
+//! A failed write or a dry run returns everything by dropping the [`Reservation`].
 
 mod pools;
 mod range;
@@ -24,20 +23,20 @@ use crate::schema::registry::{Registry, Resource};
 use crate::status::{Status, Subject};
 use crate::store;
 
-/// What may be handed out.
+/// The ranges to allocate from.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Ranges {
-    /// Networks of cluster addresses: one, or one of each family. The first is the default.
+    /// Networks of cluster IPs: one, or one of each family. The first is the default.
     pub networks: Vec<Network>,
     /// Node ports.
     pub ports: Ports,
 }
 
 impl Ranges {
-    /// Reads one network, or two of different families with a comma between them.
+    /// Parses one network, or two of different families separated by a comma.
     ///
     /// # Errors
-    /// A text that is none; none or more than two; two of the same family.
+    /// A malformed network; none or more than two; two of the same family.
     pub fn parse_networks(text: &str) -> Result<Vec<Network>, String> {
         let networks: Vec<Network> =
             text.split(',').map(|network| Network::parse(network.trim())).collect::<Result<_, _>>()?;
@@ -51,19 +50,19 @@ impl Ranges {
 }
 
 impl Default for Ranges {
-    /// Upstream's: `10.0.0.0/24` and 30000–32767.
+    /// Upstream's defaults: `10.0.0.0/24` and 30000–32767.
     fn default() -> Self {
         let networks = Self::parse_networks("10.0.0.0/24").unwrap_or_default();
         Ranges { networks, ports: Ports::DEFAULT }
     }
 }
 
-/// Hands out.
+/// The allocator of one server.
 pub struct Allocations {
     pools: Pools,
 }
 
-/// What one write was given. Dropping it gives back what the store does not say is taken.
+/// The items reserved for one write. Dropping it releases those that were not stored.
 #[must_use]
 pub struct Reservation<'a> {
     pools: &'a Pools,
@@ -79,7 +78,7 @@ impl Drop for Reservation<'_> {
 }
 
 impl Allocations {
-    /// Hands out from `ranges` what the services in `engine` do not have.
+    /// An allocator for `ranges`; items of services stored in `engine` are in use.
     pub fn new(engine: Engine, registry: &Registry, ranges: Ranges) -> Self {
         let services = registry.resource("", "v1", "services");
         let prefix = services.map(|services| store::collection(services, ""));
@@ -87,16 +86,16 @@ impl Allocations {
         Allocations { pools: Pools::new(engine, prefix, ranges.networks, ranges.ports) }
     }
 
-    /// The address of this server's own service: the first of the default network.
+    /// The cluster IP of this server's own service: the first of the default network.
     pub fn own_address(&self) -> Option<std::net::IpAddr> {
         self.pools.networks.first().map(Network::first)
     }
 
-    /// Gives a service about to be stored what it asks for or lacks; `old` is its stored state on an update. Other
-    /// objects are left as they are.
+    /// Allocates the items that a service about to be stored requests or lacks; `old` is its stored form on an update.
+    /// Other objects are left unchanged.
     ///
     /// # Errors
-    /// 422 for what cannot be had, 500 when nothing is left.
+    /// 422 for an unavailable item, 500 if a range is exhausted.
     pub fn begin(
         &self,
         resource: &Resource,

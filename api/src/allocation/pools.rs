@@ -1,4 +1,4 @@
-//! Which addresses and ports are taken: by what the store says, and by writes under way.
+//! The addresses and ports in use: those of stored services, and those of writes in progress.
 //!
 //! ```text
 //! log ─ tail on services ─ caught up at each use ─► holdings ──┐
@@ -6,9 +6,9 @@
 //! writes between their choice and their commit ─► reservations ┘
 //! ```
 //!
-//! The log is the truth: nothing is stored beside the services, so nothing can disagree with them after a crash, and
-//! whatever removes a service gives back what it had. A reservation is made under the lock that also catches up, and
-//! ends when its write is over, which is after the write's event is in the log. So two writers never get the same.
+//! The log is the only source: nothing is stored beside the services, so nothing can contradict them after a crash, and
+//! every removal of a service releases its items. A reservation is made under the lock that also catches up with the
+//! log, and ends after its write, when the write's event is in the log. So two writers never get the same item.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -22,34 +22,34 @@ use serde::Deserialize;
 use super::range::{Family, Network, Ports};
 use crate::names;
 
-/// Most events taken from the tail at once.
+/// Most events read from the tail at once.
 const EVENTS_MAX: usize = 1024;
 
-/// Places tried at random before the range is searched from end to end.
+/// Random positions tried before the range is searched linearly.
 const RANDOM_TRIES: usize = 16;
 
-/// What is handed out once.
+/// An item that at most one service may hold.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(super) enum Item {
     Address(IpAddr),
     Port(u16),
 }
 
-/// Why something cannot be had.
+/// Why an item cannot be reserved.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum Refusal {
-    /// Somebody has it.
+    /// In use.
     Taken,
-    /// It is not ours to hand out.
+    /// Outside the ranges.
     OutOfRange,
-    /// Nothing is left.
+    /// The range is exhausted.
     Full,
 }
 
 /// The pools of one server.
 pub(super) struct Pools {
     engine: Engine,
-    /// Start of the keys of services.
+    /// Key prefix of services.
     prefix: Bytes,
     /// One or two, of different families; the first is the default.
     pub networks: Vec<Network>,
@@ -59,13 +59,13 @@ pub(super) struct Pools {
 
 #[derive(Default)]
 struct State {
-    /// `None`: nothing was read yet, or the log had to be left.
+    /// `None` before the first read, and after the tail was lost.
     tail: Option<Tail>,
-    /// What each service in the store has.
+    /// The items of each stored service.
     holdings: HashMap<Bytes, Vec<Item>>,
-    /// How often each item is held. More than once only if services were made before this server handed out.
+    /// Number of holders of each item. More than one only for services stored before this server allocated items.
     held: HashMap<Item, usize>,
-    /// Items of writes under way.
+    /// Items of writes in progress.
     reserved: HashSet<Item>,
 }
 
@@ -74,7 +74,7 @@ impl Pools {
         Pools { engine, prefix, networks, ports, state: Mutex::default() }
     }
 
-    /// Reserves an item that somebody asked for.
+    /// Reserves a requested item.
     pub fn take(&self, item: Item) -> Result<(), Refusal> {
         let in_range = match item {
             Item::Address(address) => self.networks.iter().any(|network| network.contains(address)),
@@ -91,7 +91,7 @@ impl Pools {
         Ok(())
     }
 
-    /// Reserves any address of a family that has a network.
+    /// Reserves any free address of a family that has a network.
     pub fn take_address(&self, family: Family) -> Result<IpAddr, Refusal> {
         let network = self.networks.iter().find(|network| network.family() == family);
         let network = network.ok_or(Refusal::OutOfRange)?;
@@ -102,7 +102,7 @@ impl Pools {
         }
     }
 
-    /// Reserves any port.
+    /// Reserves any free port.
     pub fn take_port(&self) -> Result<u16, Refusal> {
         let any = |at| Item::Port(self.ports.nth(at as u16));
         match self.take_any(self.ports.count().into(), self.ports.reserved().into(), any)? {
@@ -111,15 +111,15 @@ impl Pools {
         }
     }
 
-    /// Reserves one of `count` items, of the first `reserved` ones only when all others are taken.
+    /// Reserves one of `count` items; one of the first `reserved` only if all others are in use.
     fn take_any(&self, count: u128, reserved: u128, nth: impl Fn(u128) -> Item) -> Result<Item, Refusal> {
         let mut state = self.caught_up();
         let random = || u128::from_le_bytes(names::random());
         let upper = count - reserved;
         let tries = (0..RANDOM_TRIES).map(|_| reserved + random() % upper);
-        // Whoever has to search begins somewhere, so that crowded ranges do not fill from their beginning.
+        // The search starts at a random position, so that crowded ranges are not filled from their start.
         let start = random() % upper;
-        // More than are taken need not be searched: one of them must be free.
+        // Searching one more than are in use is enough: one of them must be free.
         let enough = state.held.len() as u128 + state.reserved.len() as u128 + 1;
         let search = (0..upper.min(enough)).map(|step| reserved + (start + step) % upper);
         let found = tries.chain(search).chain(0..reserved).map(nth).find(|item| !state.is_taken(*item));
@@ -128,7 +128,7 @@ impl Pools {
         Ok(item)
     }
 
-    /// Ends reservations: their write took place or never will.
+    /// Ends reservations after their write has been committed or has failed.
     pub fn end(&self, items: &HashSet<Item>) {
         let mut state = self.state.lock();
         for item in items {
@@ -136,11 +136,12 @@ impl Pools {
         }
     }
 
-    /// The state, with all that is committed by now.
+    /// The state, including everything committed so far.
     fn caught_up(&self) -> parking_lot::MutexGuard<'_, State> {
         let mut state = self.state.lock();
         if state.follow(self.engine.revision()).is_err() {
-            // The log does not reach back to where we were, or a part of it is damaged: the newest state still is there.
+            // The log no longer reaches back to the tail's position, or a part of it is damaged: the newest state is
+            // read instead.
             if let Err(error) = state.begin(&self.engine, &self.prefix) {
                 tracing::error!(%error, "services cannot be followed");
             }
@@ -154,11 +155,11 @@ impl State {
         self.held.contains_key(&item) || self.reserved.contains(&item)
     }
 
-    /// Takes in what was committed up to `revision`; an error when that is not possible.
+    /// Applies the commits up to `revision`; an error if the tail cannot.
     fn follow(&mut self, revision: u64) -> Result<(), Option<TailError>> {
         let mut tail = self.tail.take().ok_or(None)?;
         while tail.progress() < revision {
-            // It only ever waits for what is not committed yet, or to let others run.
+            // The tail only waits for uncommitted events, or to yield.
             let Some(events) = tail.next(EVENTS_MAX).now_or_never() else { continue };
             for event in events? {
                 let items = match event.kind {
@@ -174,7 +175,7 @@ impl State {
         Ok(())
     }
 
-    /// Reads everything anew.
+    /// Reads all services again.
     fn begin(&mut self, engine: &Engine, prefix: &Bytes) -> Result<(), TailError> {
         let snapshot = engine.snapshot();
         self.holdings.clear();
@@ -189,7 +190,7 @@ impl State {
         Ok(())
     }
 
-    /// What the service at `key` has from now on.
+    /// Sets the items of the service at `key`.
     fn set(&mut self, key: Bytes, items: Vec<Item>) {
         for item in &items {
             *self.held.entry(*item).or_default() += 1;
@@ -209,7 +210,7 @@ impl State {
     }
 }
 
-/// What a stored service has, each once.
+/// The items of a stored service, without duplicates.
 fn held_by(value: &[u8]) -> Vec<Item> {
     #[derive(Deserialize)]
     struct Service {

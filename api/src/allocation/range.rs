@@ -1,12 +1,12 @@
-//! Ranges that are handed out: networks of addresses, and ports.
+//! Ranges of allocation: networks of addresses, and ports.
 //!
-//! Both have a lower band that is left to those who ask for something particular, so that such wishes seldom meet what
-//! was handed out at random (semantics §5.7).
+//! Both reserve a lower band for requests of a particular item, so that these rarely collide with random allocations
+//! (docs/api/validation.md#services).
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// An address family, as objects write it.
+/// An address family, named as in objects.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Family {
     /// IP version 4.
@@ -34,7 +34,7 @@ impl Family {
         }
     }
 
-    /// The other one.
+    /// The other family.
     pub fn other(self) -> Family {
         match self {
             Family::V4 => Family::V6,
@@ -43,20 +43,20 @@ impl Family {
     }
 }
 
-/// A network whose addresses are handed out: all but the first, and for IPv4 the last.
+/// A network to allocate from: all addresses but the first, and for IPv4 the last.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Network {
-    /// The first address, without which the others have no network.
+    /// The network address.
     base: u128,
     family: Family,
     prefix: u8,
 }
 
-/// Fewest addresses of a network that can be used (upstream's `--service-cluster-ip-range`).
+/// Fewest addresses of a usable network (upstream's `--service-cluster-ip-range`).
 const ADDRESSES_MIN: u128 = 8;
 
 impl Network {
-    /// Reads `10.0.0.0/24`; bits behind the prefix are ignored.
+    /// Parses `10.0.0.0/24`; bits after the prefix are ignored.
     ///
     /// # Errors
     /// Not an address, a slash and a number of bits; or fewer than eight addresses.
@@ -77,22 +77,22 @@ impl Network {
         Ok(network)
     }
 
-    /// Whose addresses they are.
+    /// The family of its addresses.
     pub fn family(&self) -> Family {
         self.family
     }
 
-    /// The first address that is handed out: the one of this server's own service.
+    /// The first allocatable address: that of this server's own service.
     pub fn first(&self) -> IpAddr {
         address(self.family, self.base + 1)
     }
 
-    /// Whether the address is one that is handed out.
+    /// Whether the address is allocatable.
     pub fn contains(&self, address: IpAddr) -> bool {
         Family::of(address) == self.family && self.offset(address).is_some_and(|offset| offset < self.count())
     }
 
-    /// How many addresses are handed out.
+    /// Number of allocatable addresses.
     pub fn count(&self) -> u128 {
         match self.family {
             Family::V4 => self.size() - 2,
@@ -100,12 +100,12 @@ impl Network {
         }
     }
 
-    /// How many of them, from the first on, are left to those who ask for a particular one.
+    /// Number of addresses, from the first on, reserved for explicit requests.
     pub fn reserved(&self) -> u128 {
         band(self.count(), 16, 256, 16)
     }
 
-    /// The address at a place below [`Network::count`].
+    /// The address at a position below [`Network::count`].
     pub fn nth(&self, at: u128) -> IpAddr {
         address(self.family, self.base + 1 + at)
     }
@@ -125,7 +125,7 @@ impl fmt::Display for Network {
     }
 }
 
-/// Ports that are handed out.
+/// A range of ports to allocate from.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Ports {
     first: u16,
@@ -136,10 +136,10 @@ impl Ports {
     /// Upstream's default.
     pub const DEFAULT: Ports = Ports { first: 30000, last: 32767 };
 
-    /// Reads `30000-32767`, `30000+2767` or a single port.
+    /// Parses `30000-32767`, `30000+2767` or a single port.
     ///
     /// # Errors
-    /// Anything else, a range that ends before it begins, and port 0.
+    /// A malformed range, a range that ends before it begins, and port 0.
     pub fn parse(text: &str) -> Result<Ports, String> {
         let invalid = || format!("unable to parse port range {text:?}");
         let port = |text: &str| text.trim().parse::<u16>().map_err(|_| invalid());
@@ -158,22 +158,22 @@ impl Ports {
         Ok(Ports { first, last })
     }
 
-    /// Whether the port is one that is handed out.
+    /// Whether the port is allocatable.
     pub fn contains(&self, port: i64) -> bool {
         (i64::from(self.first)..=i64::from(self.last)).contains(&port)
     }
 
-    /// How many there are.
+    /// Number of ports.
     pub fn count(&self) -> u16 {
         self.last - self.first + 1
     }
 
-    /// How many of them, from the first on, are left to those who ask for a particular one.
+    /// Number of ports, from the first on, reserved for explicit requests.
     pub fn reserved(&self) -> u16 {
         band(self.count().into(), 16, 128, 32) as u16
     }
 
-    /// The port at a place below [`Ports::count`].
+    /// The port at a position below [`Ports::count`].
     pub fn nth(&self, at: u16) -> u16 {
         self.first + at
     }
@@ -185,7 +185,7 @@ impl fmt::Display for Ports {
     }
 }
 
-/// A part of a range, within bounds; a range that is no larger than the least part has none.
+/// Size of the reserved band of a range, within bounds; 0 for a range no larger than the least size.
 fn band(count: u128, least: u128, most: u128, parts: u128) -> u128 {
     if count <= least { 0 } else { (count / parts).clamp(least, most) }
 }
@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn networks_hand_out_what_lies_inside() {
+    fn networks_allocate_the_addresses_inside() {
         for (text, want) in [
             ("10.0.0.0/24", Ok("10.0.0.0/24 first 10.0.0.1 last 10.0.0.254 reserved 16")),
             ("10.0.0.9/16", Ok("10.0.0.0/16 first 10.0.0.1 last 10.0.255.254 reserved 256")),
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn port_ranges_are_read_as_upstream_reads_them() {
+    fn port_ranges_are_parsed_as_upstream_does() {
         for (text, want) in [
             ("30000-32767", Some(("30000-32767", 86))),
             ("30000+10", Some(("30000-30010", 0))),

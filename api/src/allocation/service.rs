@@ -1,9 +1,8 @@
-//! What a service asks for, and what must be found for it: address families, cluster addresses, node ports
-//! (semantics §5.7; the order is that of the reference server's allocator).
+//! Allocation for one service: address families, cluster IPs and node ports, requested or missing
+//! (docs/api/validation.md#services; the order is that of the reference server's allocator).
 //!
-//! The rules of each field for itself are validation's. Here only those stand without which nothing could be handed
-//! out, and what an update leaves out is filled in from the stored object, so that a client may write back less than
-//! it read.
+//! The rules of single fields belong to validation. Only rules without which nothing could be allocated are here.
+//! Fields that an update omits are filled in from the stored object, so that a client may write back less than it read.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -15,20 +14,20 @@ use crate::field::FieldError;
 use crate::json::{Object, Value};
 use crate::object::{at, same_at};
 
-/// Why a service cannot be given what it needs.
+/// Why allocation for a service failed.
 #[derive(Debug)]
 pub(super) enum Trouble {
-    /// What it asks for cannot be had.
+    /// A requested item is invalid or unavailable.
     Invalid(Vec<FieldError>),
-    /// Nothing is left.
+    /// A range is exhausted.
     Internal(String),
-    /// The same, of health check ports, which upstream words without a frame.
+    /// The same for health check ports, with upstream's text unwrapped.
     Plain(String),
 }
 
 const NONE: &str = "None";
 
-/// Completes a new service.
+/// Allocates for a new service.
 pub(super) fn create(pools: &mut Reservation<'_>, service: &mut Object) -> Result<(), Trouble> {
     if texts(service, "clusterIPs").is_empty() && !text(service, "clusterIP").is_empty() {
         copy_address(service);
@@ -43,9 +42,9 @@ pub(super) fn create(pools: &mut Reservation<'_>, service: &mut Object) -> Resul
     health_check_port(pools, service, None)
 }
 
-/// Completes an updated service.
+/// Allocates for an updated service.
 pub(super) fn update(pools: &mut Reservation<'_>, service: &mut Object, old: &Object) -> Result<(), Trouble> {
-    drop_what_the_type_has_not(service, old);
+    drop_fields_of_other_types(service, old);
     fill_in(service, old);
     synchronise(service, old);
     families(pools, service, Some(old))?;
@@ -92,7 +91,7 @@ fn needs_address(service: &Object) -> bool {
     matches!(kind(service), "" | "ClusterIP" | "NodePort" | "LoadBalancer")
 }
 
-/// Whether ports are opened on nodes unless told which.
+/// Whether node ports are allocated by default.
 fn needs_node_ports(service: &Object) -> bool {
     let allocates = at(service, "spec.allocateLoadBalancerNodePorts").and_then(Value::as_bool);
     kind(service) == "NodePort" || kind(service) == "LoadBalancer" && allocates != Some(false)
@@ -128,8 +127,8 @@ fn node_ports(service: &Object) -> Vec<i64> {
     ports(service).iter().map(|port| number(port, "nodePort")).filter(|port| *port != 0).collect()
 }
 
-/// Takes away what the new type has no use for, if the client only left it as it was.
-fn drop_what_the_type_has_not(service: &mut Object, old: &Object) {
+/// Removes fields that the new type does not use, if the client left them unchanged.
+fn drop_fields_of_other_types(service: &mut Object, old: &Object) {
     if needs_address(old) && !needs_address(service) {
         if same(service, old, "clusterIP") && same(service, old, "clusterIPs") {
             clear(service, "clusterIP");
@@ -163,7 +162,7 @@ fn drop_what_the_type_has_not(service: &mut Object, old: &Object) {
     }
 }
 
-/// Gives a client back what it left out and the server had handed out.
+/// Fills in allocated items that the client omitted.
 fn fill_in(service: &mut Object, old: &Object) {
     if needs_address(old) && needs_address(service) {
         if text(service, "clusterIP").is_empty() && !text(old, "clusterIP").is_empty() {
@@ -183,7 +182,7 @@ fn fill_in(service: &mut Object, old: &Object) {
         for port in ports_mut(service) {
             if port.get("nodePort").and_then(Value::as_i64).unwrap_or(0) == 0 {
                 let name = port.get("name").and_then(Value::as_str).unwrap_or_default();
-                // Not one that the client moved to another port of the service.
+                // Not a node port that the client moved to another port of the service.
                 if let Some(number) = by_name.get(name).filter(|port| **port != 0 && !named.contains(port)) {
                     port.insert("nodePort", Value::Int(*number));
                 }
@@ -201,7 +200,7 @@ fn fill_in(service: &mut Object, old: &Object) {
     }
 }
 
-/// Keeps `clusterIP` and `clusterIPs` together for clients that know only the first.
+/// Keeps `clusterIP` and `clusterIPs` consistent for clients that know only the first.
 fn synchronise(service: &mut Object, old: &Object) {
     let (now, before) = (text(service, "clusterIP").to_owned(), text(old, "clusterIP"));
     let (all, all_before) = (texts(service, "clusterIPs"), texts(old, "clusterIPs"));
@@ -216,7 +215,7 @@ fn synchronise(service: &mut Object, old: &Object) {
     }
 }
 
-/// Settles how many address families the service has, and which.
+/// Decides the number of address families of the service, and which.
 fn families(pools: &Reservation<'_>, service: &mut Object, old: Option<&Object>) -> Result<(), Trouble> {
     if !needs_address(service) {
         return Ok(());
@@ -226,7 +225,7 @@ fn families(pools: &Reservation<'_>, service: &mut Object, old: Option<&Object>)
         needs_address(old) && all.iter().all(|name| same(service, old, name))
     };
     if old.is_some_and(|old| untouched(old) && text(service, "ipFamilyPolicy") == "PreferDualStack") {
-        // It is not made dual or single because the cluster became so.
+        // A change of the cluster's families does not change existing services.
         return Ok(());
     }
     let errors = check_addresses(service);
@@ -243,7 +242,7 @@ fn families(pools: &Reservation<'_>, service: &mut Object, old: Option<&Object>)
     let mut policy = text(service, "ipFamilyPolicy").to_owned();
     let default = pools.pools.networks.first().map_or(Family::V4, |network| network.family());
     if headless && !selects {
-        // Its endpoints are somebody else's affair, in whatever family they have.
+        // Its endpoints are managed outside, in any family.
         if policy.is_empty() {
             policy = if families.len() == 1 { "SingleStack" } else { "RequireDualStack" }.to_owned();
         }
@@ -285,10 +284,10 @@ fn families(pools: &Reservation<'_>, service: &mut Object, old: Option<&Object>)
     if families.is_empty() {
         families.push(default.name().to_owned());
     }
-    for (place, family) in families.iter().enumerate() {
+    for (position, family) in families.iter().enumerate() {
         let known = pools.pools.networks.iter().any(|network| network.family().name() == family);
         if !known {
-            let path = format!("spec.ipFamilies[{place}]");
+            let path = format!("spec.ipFamilies[{position}]");
             let detail = "not configured on this cluster";
             errors.push(FieldError::invalid(path, &family.as_str().into(), detail));
         }
@@ -309,7 +308,7 @@ fn other_family(families: &[String]) -> Option<String> {
     Some(first.other().name().to_owned())
 }
 
-/// A service with two families has one from now on only if its policy says so; what is not said stays.
+/// Removes the second family of a service whose policy no longer has two; without a policy nothing changes.
 fn narrow(service: &mut Object, old: &Object) -> Result<(), Trouble> {
     let (families, before) = (texts(service, "ipFamilies"), texts(old, "ipFamilies"));
     let (addresses, addresses_before) = (texts(service, "clusterIPs"), texts(old, "clusterIPs"));
@@ -343,7 +342,7 @@ fn narrow(service: &mut Object, old: &Object) -> Result<(), Trouble> {
     if errors.is_empty() { Ok(()) } else { Err(Trouble::Invalid(errors)) }
 }
 
-/// Whether the addresses are such that they can be looked for.
+/// Checks that the addresses are well-formed and match the families.
 fn check_addresses(service: &Object) -> Vec<FieldError> {
     const PATH: &str = "spec.clusterIPs";
     let mut errors = Vec::new();
@@ -361,11 +360,11 @@ fn check_addresses(service: &Object) -> Vec<FieldError> {
         }
         _ => {}
     }
-    for (place, family) in families.iter().enumerate() {
-        let path = format!("spec.ipFamilies[{place}]");
+    for (position, family) in families.iter().enumerate() {
+        let path = format!("spec.ipFamilies[{position}]");
         if Family::by_name(family).is_none() {
             errors.push(FieldError::not_supported(path, &family.as_str().into(), &["IPv4", "IPv6"]));
-        } else if families[..place].contains(family) {
+        } else if families[..position].contains(family) {
             errors.push(FieldError::duplicate(path, &family.as_str().into()));
         }
     }
@@ -376,8 +375,8 @@ fn check_addresses(service: &Object) -> Vec<FieldError> {
     }
     let mut unreadable = false;
     let mut parsed = Vec::new();
-    for (place, address) in all.iter().enumerate() {
-        if place == 0 && address == NONE {
+    for (position, address) in all.iter().enumerate() {
+        if position == 0 && address == NONE {
             if all.len() > 1 {
                 unreadable = true;
                 errors.push(FieldError::invalid(PATH, &whole(), "'None' must be the first and only value"));
@@ -390,7 +389,7 @@ fn check_addresses(service: &Object) -> Vec<FieldError> {
                 unreadable = true;
                 let detail = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
                 let value = Value::from(address.as_str());
-                errors.push(FieldError::invalid(format!("{PATH}[{place}]"), &value, detail));
+                errors.push(FieldError::invalid(format!("{PATH}[{position}]"), &value, detail));
             }
         }
     }
@@ -407,27 +406,27 @@ fn check_addresses(service: &Object) -> Vec<FieldError> {
         errors.push(FieldError::invalid(PATH, &whole(), detail));
     }
     if errors.is_empty() {
-        for (place, (address, family)) in parsed.iter().zip(&families).enumerate() {
+        for (position, (address, family)) in parsed.iter().zip(&families).enumerate() {
             if Family::of(*address).name() != family {
-                let detail = format!("expected an {family} value as indicated by `ipFamilies[{place}]`");
+                let detail = format!("expected an {family} value as indicated by `ipFamilies[{position}]`");
                 let value = Value::from(address.to_string());
-                errors.push(FieldError::invalid(format!("{PATH}[{place}]"), &value, detail));
+                errors.push(FieldError::invalid(format!("{PATH}[{position}]"), &value, detail));
             }
         }
     }
     errors
 }
 
-/// Finds an address for each family from place `had` on.
+/// Allocates an address for each family from position `had` on.
 fn addresses(pools: &mut Reservation<'_>, service: &mut Object, had: usize) -> Result<(), Trouble> {
     if text(service, "clusterIP") == NONE {
         return Ok(());
     }
     let families = texts(service, "ipFamilies");
     let mut all = texts(service, "clusterIPs");
-    for (place, family) in families.iter().enumerate().skip(had) {
+    for (position, family) in families.iter().enumerate().skip(had) {
         let Some(family) = Family::by_name(family) else { continue };
-        match all.get(place).filter(|text| !text.is_empty()) {
+        match all.get(position).filter(|text| !text.is_empty()) {
             Some(asked) => {
                 let Ok(address) = asked.parse::<IpAddr>() else { continue };
                 pools.take(Item::Address(address)).map_err(|refusal| {
@@ -461,7 +460,7 @@ fn addresses(pools: &mut Reservation<'_>, service: &mut Object, had: usize) -> R
 
 impl Reservation<'_> {
     fn take(&mut self, item: Item) -> Result<(), Refusal> {
-        // One service may use a port for several protocols.
+        // A service may use a port for several protocols.
         if !self.items.contains(&item) {
             self.pools.take(item)?;
             self.items.insert(item);
@@ -469,10 +468,10 @@ impl Reservation<'_> {
         Ok(())
     }
 
-    /// A node port that is asked for, at a path.
-    fn take_node_port(&mut self, place: usize, port: i64) -> Result<(), Trouble> {
+    /// Reserves a requested node port.
+    fn take_node_port(&mut self, position: usize, port: i64) -> Result<(), Trouble> {
         self.take_port_number(port).map_err(|why| {
-            let path = format!("spec.ports[{place}].nodePort");
+            let path = format!("spec.ports[{position}].nodePort");
             Trouble::Invalid(vec![FieldError::invalid(path, &Value::Int(port), why)])
         })
     }
@@ -501,7 +500,7 @@ impl Reservation<'_> {
     }
 }
 
-/// Node ports of a new service. Ports of the same number share one, whatever their protocols.
+/// Node ports of a new service. Ports of equal number share one across protocols.
 fn new_node_ports(pools: &mut Reservation<'_>, service: &mut Object) -> Result<(), Trouble> {
     let allocates = needs_node_ports(service);
     let asked: Vec<(i64, i64)> =
@@ -512,7 +511,7 @@ fn new_node_ports(pools: &mut Reservation<'_>, service: &mut Object) -> Result<(
     }
     let mut of_port: HashMap<i64, i64> = HashMap::new();
     let mut chosen = Vec::with_capacity(asked.len());
-    for (place, (port, node_port)) in asked.into_iter().enumerate() {
+    for (position, (port, node_port)) in asked.into_iter().enumerate() {
         if node_port == 0 && !allocates {
             chosen.push(0);
             continue;
@@ -520,11 +519,11 @@ fn new_node_ports(pools: &mut Reservation<'_>, service: &mut Object) -> Result<(
         chosen.push(match (of_port.get(&port), wished.get(&port)) {
             (Some(shared), _) if node_port == 0 => *shared,
             (Some(_), _) => {
-                pools.take_node_port(place, node_port)?;
+                pools.take_node_port(position, node_port)?;
                 node_port
             }
             (None, Some(wish)) => {
-                pools.take_node_port(place, *wish)?;
+                pools.take_node_port(position, *wish)?;
                 of_port.insert(port, *wish);
                 *wish
             }
@@ -539,7 +538,7 @@ fn new_node_ports(pools: &mut Reservation<'_>, service: &mut Object) -> Result<(
     Ok(())
 }
 
-/// Node ports of an updated service: those it had stay, new ones are found.
+/// Node ports of an updated service: old ones are kept, new ones allocated.
 fn changed_node_ports(
     pools: &mut Reservation<'_>,
     service: &mut Object,
@@ -549,13 +548,13 @@ fn changed_node_ports(
     let had: HashSet<i64> = node_ports(old).into_iter().collect();
     let asked: Vec<i64> = ports(service).iter().map(|port| number(port, "nodePort")).collect();
     let mut chosen = Vec::with_capacity(asked.len());
-    for (place, port) in asked.into_iter().enumerate() {
+    for (position, port) in asked.into_iter().enumerate() {
         chosen.push(match port {
             0 if !allocates => 0,
             0 => pools.any_node_port()?,
             port => {
                 if !had.contains(&port) {
-                    pools.take_node_port(place, port)?;
+                    pools.take_node_port(position, port)?;
                 }
                 port
             }
@@ -573,7 +572,7 @@ fn set_node_ports(service: &mut Object, chosen: &[i64]) {
     }
 }
 
-/// The port at which nodes say whether they have endpoints of the service.
+/// Allocates the port at which nodes report whether they have endpoints of the service.
 fn health_check_port(
     pools: &mut Reservation<'_>,
     service: &mut Object,

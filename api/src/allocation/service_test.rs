@@ -1,4 +1,4 @@
-//! What services are given, as stories of specs: what is sent, and what is stored or refused.
+//! Tests of allocation for services: a sent spec, and the stored spec or the error.
 
 use engine::{Change, Engine, Expected, Payload, Write};
 
@@ -9,7 +9,7 @@ use crate::naming::KUBERNETES;
 use crate::schema::registry::Registry;
 use crate::testing::object;
 
-/// A store with services in it, and what they get.
+/// A store with services, and an allocator.
 struct Cluster {
     directory: std::path::PathBuf,
     engine: Engine,
@@ -36,7 +36,7 @@ impl Cluster {
         Cluster { directory, engine, registry, allocations }
     }
 
-    /// Begins a write and shows the spec it would store, or why not.
+    /// Begins a write and returns the spec it would store, or the error.
     fn begin(&self, spec: &str, old: Option<&str>) -> Result<(Object, Option<Reservation<'_>>), String> {
         let resource = self.registry.resource("", "v1", "services").unwrap();
         let of = |spec: &str| object(&format!(r#"{{"metadata":{{"name":"s"}},"spec":{spec}}}"#));
@@ -74,10 +74,10 @@ impl Cluster {
     }
 }
 
-/// One address and one port are left in the upper bands, so that what is found can be told.
+/// The upper bands have one address and one port left, so that the result is predictable.
 #[tokio::test]
-async fn a_new_service_gets_what_it_lacks() {
-    // Semantics §5.7 "Service".
+async fn a_new_service_gets_its_missing_items() {
+    // docs/api/validation.md#services.
     let single = r#""ipFamilies":["IPv4"],"ipFamilyPolicy":"SingleStack""#;
     let cluster = Cluster::new("10.0.0.0/29", "30000-30001");
     for last in 2..=6 {
@@ -127,7 +127,7 @@ async fn a_new_service_gets_what_it_lacks() {
                 r#"{{"type":"LoadBalancer","allocateLoadBalancerNodePorts":false,"externalTrafficPolicy":"Local",{single},"clusterIP":"10.0.0.1","clusterIPs":["10.0.0.1"],"healthCheckNodePort":30001}}"#
             ),
         ),
-        // What cannot be had.
+        // Unavailable items.
         (
             r#"{"type":"ClusterIP","clusterIP":"10.0.0.2"}"#,
             r#"spec.clusterIPs: Invalid value: ["10.0.0.2"]: failed to allocate IP 10.0.0.2: provided IP is already allocated"#.to_owned(),
@@ -175,7 +175,7 @@ async fn a_new_service_gets_what_it_lacks() {
             "failed to allocate requested HealthCheck NodePort 30000: provided port is already allocated".to_owned(),
         ),
     ] {
-        // Each story leaves the pools as they were: nothing was committed.
+        // Nothing was committed, so each case leaves the pools unchanged.
         assert_eq!(cluster.shown(spec, None), want, "{spec}");
     }
     cluster.store("1", Some(&object(r#"{"spec":{"clusterIPs":["10.0.0.1"]}}"#))).await;
@@ -183,7 +183,7 @@ async fn a_new_service_gets_what_it_lacks() {
         cluster.shown(r#"{"type":"ClusterIP"}"#, None),
         "Internal error occurred: failed to allocate a serviceIP: range is full"
     );
-    // What goes gives back what it had, and what changes too.
+    // A deleted service releases its items, and so does a change.
     cluster.store("4", None).await;
     let (service, held) = cluster.begin(r#"{"type":"ClusterIP"}"#, None).unwrap();
     assert_eq!(at(&service, "spec.clusterIP").and_then(Value::as_str), Some("10.0.0.4"));
@@ -194,7 +194,7 @@ async fn a_new_service_gets_what_it_lacks() {
 }
 
 #[test]
-fn two_families_are_given_where_they_are_wanted() {
+fn two_families_are_allocated_on_request() {
     let cluster = Cluster::new("10.0.0.0/24,fd00::/120", "30000-32767");
     for (spec, families, policy) in [
         (r#"{"type":"ClusterIP"}"#, "IPv4", "SingleStack"),
@@ -226,7 +226,7 @@ fn two_families_are_given_where_they_are_wanted() {
 }
 
 #[test]
-fn an_update_keeps_what_it_does_not_mention() {
+fn an_update_keeps_omitted_items() {
     let cluster = Cluster::new("10.0.0.0/24,fd00::/120", "30000-32767");
     let address = r#""clusterIP":"10.0.0.5","clusterIPs":["10.0.0.5"]"#;
     let stored = format!(r#"{address},"ipFamilies":["IPv4"],"ipFamilyPolicy":"SingleStack""#);
@@ -246,7 +246,7 @@ fn an_update_keeps_what_it_does_not_mention() {
                 r#"{{"type":"NodePort","ports":[{{"name":"a","port":2,"nodePort":30001}},{{"name":"b","port":3,"nodePort":30002}}],{stored}}}"#
             ),
         ),
-        // A type that needs less drops it, if nobody asked for it anew.
+        // A type that needs less drops items that the client did not change.
         (
             format!(r#"{{"type":"ExternalName","externalName":"x",{stored}}}"#),
             format!(r#"{{"type":"ClusterIP",{stored}}}"#),
@@ -257,7 +257,7 @@ fn an_update_keeps_what_it_does_not_mention() {
             format!(r#"{{"type":"NodePort","ports":[{{"port":1,"nodePort":30001}}],{stored}}}"#),
             format!(r#"{{"type":"ClusterIP","ports":[{{"port":1}}],{stored}}}"#),
         ),
-        // The second family goes only when the policy says so.
+        // The second family is dropped only if the policy changes.
         (
             format!(r#"{{"type":"ClusterIP",{dual},"ipFamilyPolicy":"SingleStack"}}"#),
             format!(r#"{{"type":"ClusterIP",{dual},"ipFamilyPolicy":"RequireDualStack"}}"#),
@@ -282,7 +282,7 @@ fn an_update_keeps_what_it_does_not_mention() {
             None => assert_eq!(got, want, "{spec} after {old}"),
         }
     }
-    // A second family is added when it is asked for, and a type that needs more is given it.
+    // A second family is added on request, and a type that needs more items gets them.
     let (service, _) = cluster
         .begin(
             &format!(r#"{{"type":"ClusterIP",{}}}"#, stored.replace("SingleStack", "PreferDualStack")),
@@ -296,7 +296,7 @@ fn an_update_keeps_what_it_does_not_mention() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_gets_what_another_has_however_many_ask() {
+async fn concurrent_writes_never_get_the_same_item() {
     let cluster = std::sync::Arc::new(Cluster::new("10.0.0.0/26", "30000-30063"));
     let askers = (0..64).map(|asker| {
         let cluster = cluster.clone();

@@ -1,5 +1,5 @@
-//! Whether an applied configuration fits its schema: known fields, scalars of the right kind, elements that can be
-//! told apart (semantics §7.4 step 3). All errors are collected, worded as the reference server words them.
+//! Type checks of an applied configuration: known fields, scalars of the right kind, distinguishable elements
+//! (docs/api/apply.md#type-errors-of-a-configuration). All errors are collected; texts are the reference server's.
 
 use super::typed::{Primitive, Type, item_element};
 use crate::field::{Element, go_quote};
@@ -7,7 +7,7 @@ use crate::json::{Object, Value};
 use crate::patch::go_print;
 use crate::schema::table::{ListType, Message};
 
-/// One thing that does not fit, and where.
+/// One type error and its path.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct TypeError {
     path: String,
@@ -15,12 +15,12 @@ pub struct TypeError {
 }
 
 impl TypeError {
-    /// An error at the place where it is found.
+    /// An error at the current path.
     pub fn new(message: impl Into<String>) -> Self {
         TypeError { path: String::new(), message: message.into() }
     }
 
-    /// The same error, seen from one step further out.
+    /// The same error with one step prepended to its path.
     #[must_use]
     pub fn within(self, element: Element<'_>) -> Self {
         TypeError { path: format!("{element}{}", self.path), ..self }
@@ -37,7 +37,7 @@ impl std::fmt::Display for TypeError {
     }
 }
 
-/// Several errors as one text: alone as it is, otherwise one line each.
+/// Several errors as one text: a single one unchanged, otherwise one per line.
 pub fn join(errors: &[TypeError]) -> String {
     match errors {
         [error] => error.to_string(),
@@ -45,7 +45,7 @@ pub fn join(errors: &[TypeError]) -> String {
     }
 }
 
-/// Everything about `object` that does not fit `message`.
+/// The type errors of `object` against `message`.
 pub fn check(message: &Message, object: &Object) -> Vec<TypeError> {
     let mut errors = Vec::new();
     members(Type::of_message(message), object, &mut errors);
@@ -87,7 +87,7 @@ fn value(of: Type<'_>, value: &Value, errors: &mut Vec<TypeError>) {
     }
 }
 
-/// Elements that come again.
+/// Reports repeated elements.
 fn repeated(mut seen: Vec<Element<'_>>, errors: &mut Vec<TypeError>) {
     seen.sort();
     for pair in seen.windows(2).filter(|pair| pair[0] == pair[1]) {
@@ -100,13 +100,13 @@ fn members(of: Type<'_>, object: &Object, errors: &mut Vec<TypeError>) {
         let element = Element::field(name);
         let Some(of) = of.step(&element) else {
             errors.push(TypeError::new("field not declared in schema").within(element));
-            return; // upstream looks no further in this struct
+            return; // upstream stops at the first error of this struct
         };
         below(&element, errors, |errors| value(of, member, errors));
     }
 }
 
-/// Collects errors one step further in.
+/// Collects errors one level deeper.
 fn below(element: &Element<'_>, errors: &mut Vec<TypeError>, collect: impl FnOnce(&mut Vec<TypeError>)) {
     let mut inner = Vec::new();
     collect(&mut inner);
@@ -137,7 +137,7 @@ fn scalar(primitive: Primitive, value: &Value, errors: &mut Vec<TypeError>) {
     errors.push(TypeError::new(text));
 }
 
-/// A value as Go's `%#v` prints it.
+/// A value in Go's `%#v` format.
 fn go_syntax(value: &Value) -> String {
     match value {
         Value::String(text) => go_quote(text),
@@ -165,7 +165,7 @@ mod tests {
     use crate::schema::builtin;
 
     #[test]
-    fn what_does_not_fit_is_worded_as_semantics_7_4_says() {
+    fn type_errors_have_the_reference_servers_texts() {
         for (config, want) in [
             (r#"{"spec":{"replicas":3,"template":{"spec":{"containers":[]}}}}"#, ""),
             (r#"{"spec":{"foo":1}}"#, ".spec.foo: field not declared in schema"),
@@ -204,8 +204,8 @@ mod tests {
             let message = builtin::message(&KUBERNETES, "api.apps.v1.Deployment").unwrap();
             let config = parse(config.as_bytes()).unwrap();
             let errors = check(message, config.as_object().unwrap());
-            let said = if errors.is_empty() { String::new() } else { join(&errors) };
-            assert_eq!(said, want);
+            let got = if errors.is_empty() { String::new() } else { join(&errors) };
+            assert_eq!(got, want);
         }
     }
 }

@@ -1,15 +1,14 @@
-//! The fields that an applied configuration speaks of (semantics §7.1, the set of an apply).
+//! The field set of an applied configuration (docs/api/apply.md#field-sets).
 //!
-//! What an applier owns are the leaves of its configuration: scalars, what is atomic, the elements of sets and keyed
-//! lists, members whose names no schema declares, and what it set to nothing. The structs, maps and lists around
-//! them belong to nobody.
+//! An applier owns the leaves of its configuration: scalars, atomic values, elements of sets and keyed lists, members
+//! whose names no schema declares, and members set to `null`. The structs, maps and lists around them are not owned.
 
 use super::typed::{Type, item_element};
 use crate::field::{Element, FieldSet, Node};
 use crate::json::{Object, Value};
 use crate::schema::table::{ListType, Message};
 
-/// The fields of `object`, a configuration of type `message`.
+/// The field set of `object`, a configuration of type `message`.
 pub fn field_set<'t>(message: &Message, object: &'t Object) -> FieldSet<'t> {
     members(Type::of_message(message), object)
 }
@@ -41,7 +40,7 @@ fn collect<'t>(of: Type<'_>, value: &'t Value) -> (bool, FieldSet<'t>) {
                 let Ok(element) = item_element(item, list, value) else { continue };
                 nodes.push(Node { element, member: true, children: collect(of, value).1 });
             }
-            // What comes more than once is owned as one, without anything below.
+            // Repeated elements are owned as one, without anything below.
             nodes.sort_by(|a, b| a.element.cmp(&b.element));
             nodes.dedup_by(|later, kept| {
                 let same = later.element == kept.element;
@@ -56,7 +55,7 @@ fn collect<'t>(of: Type<'_>, value: &'t Value) -> (bool, FieldSet<'t>) {
     }
 }
 
-/// What is without a schema stays so below.
+/// Descendants of a value without schema have no schema either.
 fn of_members<'s>(of: Type<'s>, granular: Type<'s>) -> Type<'s> {
     if matches!(of, Type::Deduced) { Type::Deduced } else { granular }
 }
@@ -87,7 +86,7 @@ mod tests {
     use crate::schema::builtin;
 
     #[test]
-    fn an_applied_configuration_owns_its_leaves_as_semantics_7_1_says() {
+    fn an_applied_configuration_owns_its_leaves() {
         for (message, config, want) in [
             ("api.core.v1.ConfigMap", r#"{"data":{"b":"1","a":"2"}}"#, r#"{"f:data":{"f:a":{},"f:b":{}}}"#),
             ("api.core.v1.ConfigMap", r#"{"data":{}}"#, r#"{"f:data":{}}"#),
@@ -101,7 +100,7 @@ mod tests {
                 r#"{"metadata":{"finalizers":["b","a"]}}"#,
                 r#"{"f:metadata":{"f:finalizers":{"v:\"a\"":{},"v:\"b\"":{}}}}"#,
             ),
-            // An empty associative list says nothing; an atomic one is a leaf whatever is in it.
+            // An empty associative list owns nothing; an atomic one is a leaf whatever its content.
             ("api.core.v1.ConfigMap", r#"{"metadata":{"finalizers":[]}}"#, "{}"),
             ("api.core.v1.PodSpec", r#"{"tolerations":[]}"#, r#"{"f:tolerations":{}}"#),
             ("api.core.v1.PodSpec", r#"{"nodeSelector":{"a":"b"}}"#, r#"{"f:nodeSelector":{}}"#),

@@ -1,4 +1,4 @@
-//! What one state of an object has and another has not (semantics §7.1, the comparison of updates).
+//! Compares two versions of an object: removed, modified and added fields (docs/api/apply.md#field-sets).
 //!
 //! ```text
 //! old ─┐
@@ -7,9 +7,9 @@
 //! ```
 //!
 //! A path that only one side has is added or removed, and so is everything below it: structs, maps, lists and their
-//! elements count as paths of their own. Where both sides have a path, only leaves can be modified: scalars, what is
-//! atomic, and what is empty on both sides in different ways. Costs one walk over both trees; equal branches are
-//! compared once and not descended into.
+//! elements count as paths of their own. Where both sides have a path, only leaves can be modified: scalars, atomic
+//! values, and values that are empty on both sides in different ways. Costs one walk over both trees; equal branches
+//! are compared once and not descended into.
 
 use std::cmp::Ordering;
 
@@ -18,26 +18,26 @@ use crate::field::{Element, FieldSet, Node};
 use crate::json::{Object, Value};
 use crate::schema::table::{Kind, ListType, Message, Unknown};
 
-static NOTHING: Value = Value::Null;
+static NULL: Value = Value::Null;
 
-/// How two states differ.
+/// The difference of two versions of an object.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Comparison<'t> {
-    /// Only in the old state.
+    /// Only in the old version.
     pub removed: FieldSet<'t>,
     /// In both, with different values.
     pub modified: FieldSet<'t>,
-    /// Only in the new state.
+    /// Only in the new version.
     pub added: FieldSet<'t>,
 }
 
 impl<'t> Comparison<'t> {
-    /// Whether the states are the same.
+    /// Whether the versions are equal.
     pub fn is_same(&self) -> bool {
         self.removed.is_empty() && self.modified.is_empty() && self.added.is_empty()
     }
 
-    /// The same, free of what it borrowed from.
+    /// The same without borrows.
     pub fn into_owned(self) -> Comparison<'static> {
         Comparison {
             removed: self.removed.into_owned(),
@@ -46,13 +46,13 @@ impl<'t> Comparison<'t> {
         }
     }
 
-    /// What the new state brought: added or modified.
+    /// The fields added or modified.
     pub fn brought(self) -> FieldSet<'t> {
         self.modified.union(self.added)
     }
 }
 
-/// Compares two objects of type `message`, leaving out the paths of `skip` and all below them.
+/// Compares two objects of type `message`, without the paths of `skip` and everything below them.
 pub fn compare<'t>(
     message: &Message,
     old: &'t Object,
@@ -62,7 +62,7 @@ pub fn compare<'t>(
     let mut found = Found::default();
     let skip = Some(skip).filter(|skip| !skip.is_empty());
     if message.atomic {
-        return Comparison::default(); // nobody owns the object as a whole
+        return Comparison::default(); // the object as a whole cannot be owned
     }
     structs(message, Some(old), Some(new), skip, &mut found);
     found.finish()
@@ -76,10 +76,10 @@ struct Found<'t> {
     added: Vec<Node<'t>>,
 }
 
-/// What is to be said about a path itself.
+/// How a path itself differs.
 #[derive(Clone, Copy, Eq, PartialEq)]
 enum Own {
-    Nothing,
+    Same,
     Removed,
     Modified,
     Added,
@@ -94,7 +94,7 @@ impl<'t> Found<'t> {
         }
     }
 
-    /// Adds what was found at `element` and below it.
+    /// Adds the result for `element` and below it.
     fn push(&mut self, element: impl Fn() -> Element<'t>, own: Own, below: Found<'t>) {
         for (level, below, member) in [
             (&mut self.removed, below.removed, own == Own::Removed),
@@ -107,7 +107,7 @@ impl<'t> Found<'t> {
         }
     }
 
-    /// Compares the values at one step, of which at least one is there.
+    /// Compares the values at one step; at least one is present.
     fn step(
         &mut self,
         element: impl Fn() -> Element<'t>,
@@ -138,8 +138,7 @@ impl<'t> Found<'t> {
     }
 }
 
-/// Whether two values say the same: in which order members stand, and with or without a fraction of nothing a number is
-/// written, makes no difference.
+/// Whether two values are equal, regardless of the order of members and of a zero fraction in numbers.
 fn is_same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Object(a), Value::Object(b)) => {
@@ -182,7 +181,7 @@ fn differing<'t>(
     let (old_is, new_is) = (of.for_value(old), of.for_value(new));
     match new_is {
         Type::Scalar(_) => {
-            // Without a schema, what was something else before loses all that was below it.
+            // Without a schema, an old value of another type loses everything below it.
             if let Type::Map { .. } = old_is
                 && matches!(of, Type::Deduced)
             {
@@ -204,7 +203,7 @@ fn differing<'t>(
                 return Own::Modified;
             }
             structs(message, old, new, skip, found);
-            Own::Nothing
+            Own::Same
         }
         Type::Map { .. } | Type::Deduced => {
             let was_leaf = matches!((of, old_is), (Type::Deduced, Type::Scalar(_) | Type::List { .. }));
@@ -217,7 +216,7 @@ fn differing<'t>(
                 _ => Type::Deduced,
             };
             maps(value, old, new, skip, found);
-            if was_leaf { Own::Modified } else { Own::Nothing }
+            if was_leaf { Own::Modified } else { Own::Same }
         }
         Type::List { item, list } => {
             let (old, new) = (old.as_array().unwrap_or_default(), new.as_array().unwrap_or_default());
@@ -225,7 +224,7 @@ fn differing<'t>(
                 return Own::Modified;
             }
             lists(item, list, old, new, skip, found);
-            Own::Nothing
+            Own::Same
         }
     }
 }
@@ -274,7 +273,7 @@ fn maps<'t>(
     });
 }
 
-/// Walks two ascending lists in step.
+/// Merges two ascending lists.
 fn zip<'t, K: Copy + Ord>(
     old: impl Iterator<Item = (K, &'t Value)>,
     new: impl Iterator<Item = (K, &'t Value)>,
@@ -296,8 +295,8 @@ fn zip<'t, K: Copy + Ord>(
     }
 }
 
-/// The elements of a list by their steps, ascending; equal steps keep the order of the list. Elements that have no
-/// step of their own are left out: nobody can own them.
+/// The elements of a list by their steps, ascending; equal steps keep the order of the list. Elements without a step
+/// are left out: they cannot be owned.
 fn indexed<'t>(item: &Kind, list: &ListType, values: &'t [Value]) -> Vec<(Element<'t>, &'t Value)> {
     let mut items: Vec<_> = values
         .iter()
@@ -309,7 +308,7 @@ fn indexed<'t>(item: &Kind, list: &ListType, values: &'t [Value]) -> Vec<(Elemen
     items
 }
 
-/// The first run of equal steps of `items`, taken off.
+/// Splits off the first run of equal steps of `items`.
 fn take_run<'s, 't>(items: &mut &'s [(Element<'t>, &'t Value)]) -> &'s [(Element<'t>, &'t Value)] {
     let len =
         items.first().map_or(0, |(first, _)| items.iter().take_while(|(other, _)| other == first).count());
@@ -344,7 +343,7 @@ fn lists<'t>(
             ([] | [_], [] | [_]) => {
                 found.step(|| element.clone(), of, (one(before), one(after)), skip);
             }
-            // The same element more than once is owned as one, without anything below.
+            // Repeated elements are owned as one, without anything below.
             ([_, _, ..], [_, _, ..]) => {
                 let same = |((_, a), (_, b)): (&(Element<'t>, &Value), &(Element<'t>, &Value))| is_same(a, b);
                 if before.len() != after.len() || !before.iter().zip(after).all(same) {
@@ -401,8 +400,8 @@ fn present<'t>(of: Type<'_>, value: &'t Value, skip: Option<&FieldSet<'_>>) -> V
             while let [(element, value), ..] = rest {
                 match take_run(&mut rest) {
                     [_] => push(element.clone(), Type::of_kind(item), value),
-                    // An element that comes more than once is owned as one.
-                    _ => push(element.clone(), Type::Deduced, &NOTHING),
+                    // A repeated element is owned as one.
+                    _ => push(element.clone(), Type::Deduced, &NULL),
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! What comparisons say, per shape of the schema.
+//! Tests of comparisons, by shape of the schema.
 
 use super::*;
 use crate::naming::KUBERNETES;
@@ -13,7 +13,7 @@ fn compared(message: &str, old: &str, new: &str, skip: &[&'static str]) -> [Stri
 }
 
 #[test]
-fn paths_are_removed_modified_or_added_as_semantics_7_1_says() {
+fn paths_are_removed_modified_or_added() {
     const META: &str = "apimachinery.pkg.apis.meta.v1.ObjectMeta";
     const POD: &str = "api.core.v1.PodSpec";
     const NO: &str = "{}";
@@ -40,7 +40,7 @@ fn paths_are_removed_modified_or_added_as_semantics_7_1_says() {
             NO,
             r#"{"f:finalizers":{"v:\"c\"":{}}}"#,
         ),
-        // Another order is no change.
+        // Another order is not a change.
         (META, r#"{"finalizers":["a","b"]}"#, r#"{"finalizers":["b","a"]}"#, NO, NO, NO),
         // Atomic lists, maps and structs are leaves.
         (
@@ -52,7 +52,7 @@ fn paths_are_removed_modified_or_added_as_semantics_7_1_says() {
             NO,
         ),
         (POD, NO, r#"{"tolerations":[{"key":"a"}]}"#, NO, NO, r#"{"f:tolerations":{}}"#),
-        // They have no order of members, whoever sends them sorted or not.
+        // Their members are unordered, whether a client sends them sorted or not.
         (
             POD,
             r#"{"nodeSelector":{"a":"1","b":"2"},"tolerations":[{"key":"a","effect":"b"}]}"#,
@@ -69,7 +69,7 @@ fn paths_are_removed_modified_or_added_as_semantics_7_1_says() {
             r#"{"f:nodeSelector":{}}"#,
             NO,
         ),
-        // Keyed lists, with what an element is made of.
+        // Keyed lists, with the fields of an element.
         (
             POD,
             r#"{"containers":null}"#,
@@ -86,7 +86,7 @@ fn paths_are_removed_modified_or_added_as_semantics_7_1_says() {
             r#"{"f:containers":{"k:{\"name\":\"a\"}":{"f:image":{}}}}"#,
             NO,
         ),
-        // Elements that come twice are owned as one.
+        // Repeated elements are owned as one.
         (
             POD,
             r#"{"containers":[{"name":"a","image":"x"}]}"#,
@@ -120,7 +120,7 @@ fn paths_are_removed_modified_or_added_as_semantics_7_1_says() {
 }
 
 #[test]
-fn values_without_a_schema_are_compared_as_they_look() {
+fn values_without_a_schema_have_deduced_types() {
     const REVISION: &str = "api.apps.v1.ControllerRevision";
     const NO: &str = "{}";
     for (old, new, removed, modified, added) in [
@@ -153,7 +153,7 @@ fn values_without_a_schema_are_compared_as_they_look() {
 }
 
 #[test]
-fn skipped_paths_are_not_looked_at() {
+fn skipped_paths_are_ignored() {
     const POD: &str = "api.core.v1.Pod";
     let old = r#"{"metadata":{"name":"a"},"status":{"phase":"x"}}"#;
     let new = r#"{"metadata":{"name":"b","labels":{"a":"b"}},"spec":{"nodeName":"n"}}"#;

@@ -1,13 +1,13 @@
-//! Applying a configuration: the object that comes of it, and who owns what then (semantics §7.4).
+//! Applies a configuration: computes the resulting object and its field ownership (docs/api/apply.md#apply).
 //!
 //! ```text
 //! configuration ─► check ─► merge into the live object ─► prune ─► conflicts? ─► object and managed fields
 //!                                                          │
-//!                        what the manager applied last time and nobody wants any more
+//!                        fields the manager applied last time that have no owner now
 //! ```
 //!
-//! A pure function; it knows no requests. Everything happens in the version of the request, in which both objects are
-//! given; the sets of managers who wrote in another version are compared in that one.
+//! A pure function without knowledge of requests. Everything happens in the version of the request, in which both
+//! objects are given; the sets of managers that wrote in another version are compared in that version.
 
 use super::check::{TypeError, check, join};
 use super::collect::{field_set, with_named_fields};
@@ -26,33 +26,33 @@ use crate::schema::decode::DecodeError;
 use crate::schema::decode_raw::CompactError;
 use crate::schema::table::Message;
 
-/// Who owned the fields of an object that nobody had applied before.
+/// Manager of the fields of an object from before its first apply.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 
 /// Why a configuration cannot be applied.
 #[derive(Debug)]
 pub enum ApplyError {
-    /// It does not fit its schema.
+    /// The configuration does not match its schema.
     Configuration(String),
-    /// The live object has elements that cannot be told apart.
+    /// The live object has elements that cannot be distinguished.
     Live(String),
-    /// It would change what others own.
+    /// The configuration would change fields of other managers.
     Conflicts(Conflicts),
 }
 
-/// What comes of an apply.
+/// The result of an apply.
 #[derive(Debug)]
 pub struct Applied {
-    /// The merged object, not yet read by its schema and without managed fields.
+    /// The merged object, not yet decoded by its schema and without managed fields.
     pub object: Object,
     managed: Option<Value>,
-    /// The set of the manager is nested deeper than a text of it may be.
+    /// The manager's set is nested deeper than its text form may be.
     is_too_deep: bool,
 }
 
 impl Applied {
-    /// The object as its type `message` has it, with its managed fields. Of what is in `known`, which conforms already,
-    /// nothing is read again.
+    /// The object in the canonical form of its type `message`, with its managed fields. Parts shared with `known`,
+    /// which conforms already, are not decoded again.
     ///
     /// # Errors
     /// As [`conform`](crate::schema::conform::conform).
@@ -66,8 +66,8 @@ impl Applied {
     }
 }
 
-/// Applies `config` to `live`, both without managed fields in their metadata but for those of `live`, which is the zero
-/// object where there is none.
+/// Applies `config` to `live`. Only `live` may have managed fields in its metadata; it is the zero object if none
+/// exists.
 ///
 /// # Errors
 /// [`ApplyError`]; nothing was done.
@@ -105,7 +105,7 @@ pub fn apply(
     let owned = reset.owned(field_set(message, config));
     let is_too_deep = owned.depth() >= NESTING_MAX;
     text = owned.text();
-    // Most applies speak of just what they spoke of last time, or of more.
+    // Most applies include all fields of the last one.
     let given_up = last.filter(|last| {
         last.manager.api_version != versions.own.api_version
             || last.text() != Some(&*text) && !last.set().is_subset(&owned)
@@ -129,7 +129,7 @@ pub fn apply(
     Ok(Applied { object: merged, managed, is_too_deep })
 }
 
-/// Objects from before the first apply belong to somebody: to whoever wrote them, under one name.
+/// Fields from before the first apply get an owner: one manager for all of them.
 fn before_first_apply(versions: &Versions<'_>, writer: &Writer<'_>, reset: &Reset, live: &Object) -> Object {
     let mut first = live.clone();
     super::track::take_managed_fields(&mut first);
@@ -137,7 +137,7 @@ fn before_first_apply(versions: &Versions<'_>, writer: &Writer<'_>, reset: &Rese
     first
 }
 
-/// What the others own and the apply changes.
+/// The fields of other managers that the apply changes.
 fn conflicts(others: &Managed<'_>, changes: &mut Changes<'_>) -> Option<Conflicts> {
     let conflicts = others.entries().iter().filter_map(|entry| {
         let found = changes.at(&entry.manager.api_version)?;
@@ -151,10 +151,10 @@ fn conflicts(others: &Managed<'_>, changes: &mut Changes<'_>) -> Option<Conflict
     Conflicts::of(conflicts.collect())
 }
 
-/// Takes out of `merged` what the manager applied last time, does not apply now, and nobody else owns.
+/// Removes from `merged` the fields that the manager applied last time, does not apply now, and no other manager owns.
 ///
-/// First everything of the last time goes; then what is owned now comes back, with all that it needs around it; and
-/// of what is still missing, only what was applied last time may stay away.
+/// First all fields of the last apply are removed; then owned fields are restored with their ancestors; of the fields
+/// still missing, only those of the last apply stay removed.
 fn prune(versions: &Versions<'_>, merged: Object, managed: &Managed<'_>, last: &Entry<'_>) -> Object {
     let own = versions.own;
     let Some(at) = versions.at(&last.manager.api_version) else { return merged };
@@ -167,8 +167,8 @@ fn prune(versions: &Versions<'_>, merged: Object, managed: &Managed<'_>, last: &
     let last_named = with_named_fields(of, last_set.into_owned());
     let mut pruned = remove(at.message, &converted, &last_named);
 
-    // Back comes what is owned, version by version; the version of the last time first, because what was pruned may
-    // be needed to convert the rest.
+    // Owned fields are restored version by version; the version of the last apply first, because pruned fields may be
+    // needed to convert the others.
     let mut known: Vec<&str> = vec![at.api_version];
     for entry in managed.entries() {
         if !known.contains(&&*entry.manager.api_version) {
@@ -199,7 +199,7 @@ fn prune(versions: &Versions<'_>, merged: Object, managed: &Managed<'_>, last: &
     versions.convert(result, at, own).unwrap_or(merged)
 }
 
-/// `whole` without what `pruned` lacks and nobody owns.
+/// `whole` without the fields that `pruned` lacks and no manager owns.
 fn add_back(message: &Message, whole: &Object, pruned: &Object, owned: FieldSet<'_>) -> Object {
     let of = Type::of_message(message);
     let kept = with_named_fields(of, field_set(message, pruned)).union(with_named_fields(of, owned));

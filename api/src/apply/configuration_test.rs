@@ -1,7 +1,7 @@
-//! The laws of applying, on random configurations. Stories are told in `tests/it/scenario`.
+//! Property tests of apply on random configurations. Scenarios with requests are in `tests/it/scenario`.
 
 use super::*;
-use crate::apply::scene::{Scene, writer};
+use crate::apply::fixture::{Fixture, writer};
 use crate::apply::updated;
 use crate::codec::protobuf::generate;
 use crate::json::Value;
@@ -9,11 +9,11 @@ use crate::schema::conform::conform;
 use crate::schema::decode_form::zero_object;
 use crate::testing::{Random, object, object_text as text};
 
-/// When everything is written.
+/// The time of all writes.
 const NOW: &str = "2024-01-01T00:00:00Z";
 
-/// A configuration of a deployment with some of what there is: maps, keyed lists, sets, atomics, scalars. Names end
-/// with `suffix`, so that two managers can be kept apart.
+/// A configuration of a deployment with a random subset of fields: maps, keyed lists, sets, atomics, scalars. Names end
+/// with `suffix`, which keeps two managers apart.
 fn config(random: &mut Random, suffix: &str) -> Object {
     let mut text = String::from(r#"{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d""#);
     let some = |random: &mut Random, names: &[&str], make: &dyn Fn(&mut Random, &str) -> String| -> String {
@@ -27,7 +27,7 @@ fn config(random: &mut Random, suffix: &str) -> Object {
     };
     let labels = some(random, &["a", "b", "c"], &|random, name| format!(r#""{name}":"{}""#, random.below(3)));
     if !labels.is_empty() {
-        // An empty map would be a field of its own, the same for all who apply it.
+        // An empty map would be a field of its own, shared by all appliers.
         text.push_str(&format!(r#","labels":{{{labels}}}"#));
     }
     text.push_str(r#","finalizers":["#);
@@ -49,11 +49,11 @@ fn config(random: &mut Random, suffix: &str) -> Object {
     object(&text)
 }
 
-fn deployments() -> Scene {
-    Scene::of("apps", "deployments")
+fn deployments() -> Fixture {
+    Fixture::of("apps", "deployments")
 }
 
-impl Scene {
+impl Fixture {
     fn apply(
         &self,
         live: &Object,
@@ -80,36 +80,36 @@ fn owned(object: &Object, manager: &str) -> FieldSet<'static> {
     entry.map(|entry| entry.set().into_owned().into_owned()).unwrap_or_default()
 }
 
-/// What came of an apply, to be compared.
+/// The result of an apply in comparable form.
 fn outcome(applied: &Result<Object, ApplyError>) -> String {
     applied.as_ref().map_or_else(|error| format!("{error:?}"), text)
 }
 
 #[test]
 fn applying_twice_is_applying_once() {
-    let (scene, mut random) = (deployments(), Random(1));
+    let (fixture, mut random) = (deployments(), Random(1));
     for _ in 0..400 {
         let (first, second) = (config(&mut random, ""), config(&mut random, ""));
-        let live = scene.apply(&scene.nothing(), "one", &first, false).unwrap();
-        let once = scene.apply(&live, "two", &second, true).unwrap();
-        let twice = scene.apply(&once, "two", &second, false).unwrap();
+        let live = fixture.apply(&fixture.nothing(), "one", &first, false).unwrap();
+        let once = fixture.apply(&live, "two", &second, true).unwrap();
+        let twice = fixture.apply(&once, "two", &second, false).unwrap();
         assert_eq!(text(&twice), text(&once), "{} then {}", text(&first), text(&second));
     }
 }
 
 #[test]
 fn a_manager_owns_exactly_what_it_applied_and_others_only_what_it_did_not_change() {
-    let (scene, mut random) = (deployments(), Random(2));
+    let (fixture, mut random) = (deployments(), Random(2));
     for _ in 0..400 {
         let (first, second) = (config(&mut random, ""), config(&mut random, ""));
-        let live = scene.apply(&scene.nothing(), "one", &first, false).unwrap();
-        assert_eq!(owned(&live, "one"), scene.fields(&first));
-        let forced = scene.apply(&live, "two", &second, true).unwrap();
-        assert_eq!(owned(&forced, "two"), scene.fields(&second));
+        let live = fixture.apply(&fixture.nothing(), "one", &first, false).unwrap();
+        assert_eq!(owned(&live, "one"), fixture.fields(&first));
+        let forced = fixture.apply(&live, "two", &second, true).unwrap();
+        assert_eq!(owned(&forced, "two"), fixture.fields(&second));
         let left = owned(&forced, "one");
         assert!(left.clone().difference(&owned(&live, "one")).is_empty(), "nothing is given to others");
-        // Without force it either conflicts about exactly what was taken, or nothing was taken.
-        match scene.apply(&live, "two", &second, false) {
+        // Without force the apply either conflicts about exactly the taken fields, or takes none.
+        match fixture.apply(&live, "two", &second, false) {
             Err(ApplyError::Conflicts(conflicts)) => {
                 assert_eq!(conflicts.fields(), owned(&live, "one").difference(&left));
             }
@@ -121,14 +121,14 @@ fn a_manager_owns_exactly_what_it_applied_and_others_only_what_it_did_not_change
 
 #[test]
 fn disjoint_applies_commute_and_giving_up_everything_leaves_the_other_alone() {
-    let (scene, mut random) = (deployments(), Random(3));
+    let (fixture, mut random) = (deployments(), Random(3));
     for _ in 0..400 {
         let (first, second) = (config(&mut random, "1"), config(&mut random, "2"));
-        let one = scene.apply(&scene.nothing(), "one", &first, false).unwrap();
-        let both = scene.apply(&one, "two", &second, false).unwrap();
-        let two = scene.apply(&scene.nothing(), "two", &second, false).unwrap();
-        let other = scene.apply(&two, "one", &first, false).unwrap();
-        // The order of elements follows who came first; what there is and whose it is does not.
+        let one = fixture.apply(&fixture.nothing(), "one", &first, false).unwrap();
+        let both = fixture.apply(&one, "two", &second, false).unwrap();
+        let two = fixture.apply(&fixture.nothing(), "two", &second, false).unwrap();
+        let other = fixture.apply(&two, "one", &first, false).unwrap();
+        // The order of elements depends on the order of applies; content and ownership do not.
         let sorted = |object: &Object| {
             let mut bytes = text(object).into_bytes();
             bytes.sort_unstable();
@@ -139,17 +139,17 @@ fn disjoint_applies_commute_and_giving_up_everything_leaves_the_other_alone() {
             assert_eq!(owned(&both, manager), owned(&other, manager));
         }
         let bare = object(r#"{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d"}}"#);
-        let left = scene.apply(&both, "two", &bare, false).unwrap();
+        let left = fixture.apply(&both, "two", &bare, false).unwrap();
         assert!(owned(&left, "two").is_empty());
-        assert_eq!(owned(&left, "one"), scene.fields(&first));
-        let alone = scene.apply(&scene.nothing(), "one", &first, false).unwrap();
+        assert_eq!(owned(&left, "one"), fixture.fields(&first));
+        let alone = fixture.apply(&fixture.nothing(), "one", &first, false).unwrap();
         assert_eq!(text(&left), text(&alone), "{} without {}", text(&first), text(&second));
     }
 }
 
-impl Scene {
-    /// An apply as it is described: every set is read and made, everything of the last time is taken out and put back,
-    /// and the whole object is brought into the form of its type.
+impl Fixture {
+    /// An apply without shortcuts: every set is parsed and built, all fields of the last apply are removed and
+    /// restored, and the whole object is decoded.
     fn apply_plainly(
         &self,
         live: &Object,
@@ -199,7 +199,7 @@ impl Scene {
         Ok(conform(message, merged.into()).unwrap().object)
     }
 
-    /// An update by a manager that is no applier.
+    /// An update by a non-applier.
     fn update(&self, live: &Object, manager: &str, mut new: Object) -> Object {
         updated(&self.versions(), &writer(manager, NOW), &self.reset(), live, &mut new);
         new
@@ -207,15 +207,15 @@ impl Scene {
 }
 
 #[test]
-fn what_an_apply_leaves_out_makes_no_difference() {
-    let (scene, mut random, mut made) = (deployments(), Random(4), Random(5));
-    let message = scene.message();
+fn shortcuts_of_an_apply_make_no_difference() {
+    let (fixture, mut random, mut made) = (deployments(), Random(4), Random(5));
+    let message = fixture.message();
     let (mut applied, mut refused, mut updates, mut contended) = (0, 0, 0, 0);
     for _ in 0..200 {
-        let mut live = scene.nothing();
+        let mut live = fixture.nothing();
         for _ in 0..8 {
             let mut wanted = Value::Object(config(&mut random, ""));
-            // Some configurations are odd: they repeat things, set them to nothing, or have nothing to do with it.
+            // Some configurations are odd: repeated elements, null members, or no relation to the object.
             match random.below(8) {
                 0 => wanted = generate::object(&mut made, message, 1).into(),
                 1 | 2 => generate::disturb(&mut made, &mut wanted),
@@ -230,7 +230,7 @@ fn what_an_apply_leaves_out_makes_no_difference() {
             if random.below(4) == 0 {
                 let Ok(new) = merge(message, &live, &wanted) else { continue };
                 let Ok(new) = conform(message, new.into()) else { continue };
-                live = scene.update(&live, manager, new.object);
+                live = fixture.update(&live, manager, new.object);
                 updates += 1;
                 continue;
             }
@@ -240,15 +240,15 @@ fn what_an_apply_leaves_out_makes_no_difference() {
             {
                 continue; // refused by its types
             }
-            let plainly = scene.apply_plainly(&live, manager, &wanted, force);
-            let got = scene.apply(&live, manager, &wanted, force);
+            let plainly = fixture.apply_plainly(&live, manager, &wanted, force);
+            let got = fixture.apply(&live, manager, &wanted, force);
             assert_eq!(outcome(&got), outcome(&plainly), "{} over {}", text(&wanted), text(&live));
             match got {
                 Ok(got) => {
-                    // Who repeats what they said changes nothing, and conflicts only where an empty map was dropped
-                    // because it is the same as none, and is somebody else's.
-                    let again = scene.apply(&got, manager, &wanted, false);
-                    let plainly = scene.apply_plainly(&got, manager, &wanted, false);
+                    // Repeating an apply changes nothing, and conflicts only where an empty map was dropped because it
+                    // equals an absent one and belongs to another manager.
+                    let again = fixture.apply(&got, manager, &wanted, false);
+                    let plainly = fixture.apply_plainly(&got, manager, &wanted, false);
                     assert_eq!(
                         outcome(&again),
                         outcome(&plainly),

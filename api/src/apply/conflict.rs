@@ -1,4 +1,5 @@
-//! What an apply would take from others against their will, and how that is said (semantics §7.4).
+//! Apply conflicts: fields of other managers that an apply would change, and the 409 for them
+//! (docs/api/apply.md#apply-conflicts).
 
 use std::fmt::Write;
 
@@ -9,7 +10,7 @@ use crate::status::{Cause, Status};
 /// Fields of one other manager that an apply would change.
 #[derive(Clone, Debug)]
 pub struct Conflict {
-    /// Who owns them.
+    /// Their owner.
     pub manager: Manager<'static>,
     /// The fields.
     pub fields: FieldSet<'static>,
@@ -20,19 +21,19 @@ pub struct Conflict {
 pub struct Conflicts(Vec<Conflict>);
 
 impl Conflicts {
-    /// These conflicts; `None` if there are none.
+    /// Collects conflicts; `None` if there are none.
     pub fn of(mut conflicts: Vec<Conflict>) -> Option<Self> {
         conflicts.retain(|conflict| !conflict.fields.is_empty());
         conflicts.sort_by_cached_key(|conflict| conflict.manager.identity());
         (!conflicts.is_empty()).then_some(Conflicts(conflicts))
     }
 
-    /// All fields that somebody owns.
+    /// All fields in conflict.
     pub fn fields(&self) -> FieldSet<'static> {
         self.0.iter().fold(FieldSet::new(), |all, conflict| all.union(conflict.fields.clone()))
     }
 
-    /// The conflicts about other fields than these.
+    /// The conflicts without these fields.
     pub fn without(self, allowed: &FieldSet<'_>) -> Option<Self> {
         let left = |conflict: Conflict| Conflict { fields: conflict.fields.difference(allowed), ..conflict };
         Self::of(self.0.into_iter().map(left).collect())
@@ -60,7 +61,7 @@ impl Conflicts {
     }
 }
 
-/// A manager as people read it: `"name" with subresource "status" using apps/v1`.
+/// A manager in messages: `"name" with subresource "status" using apps/v1`.
 fn shown(manager: &Manager<'_>) -> String {
     let mut text = go_quote(&manager.name);
     if !manager.subresource.is_empty() {
@@ -77,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn conflicts_are_said_as_semantics_7_4_says() {
+    fn conflicts_read_as_documented() {
         let conflict =
             |name: &'static str, operation, subresource: &'static str, fields: &'static str| Conflict {
                 manager: Manager {

@@ -1,8 +1,8 @@
-//! From client-side apply to server-side apply (semantics §7.4 step 11).
+//! Migration from client-side apply to server-side apply (docs/api/apply.md#migration-from-client-side-apply).
 //!
-//! The command-line client used to keep what it applied in an annotation, and to own it as an updater. When it applies
-//! on the server for the first time, it would conflict with its former self: fields that still are as the annotation
-//! says are allowed to it. From then on the annotation is kept up to date for clients of the old kind.
+//! Client-side apply by the command-line client kept the applied configuration in an annotation and owned the fields as
+//! an updater. Its first server-side apply would conflict with that updater: fields that still equal the annotation are
+//! exempt. From then on the annotation is kept up to date for clients that still apply on the client side.
 
 use super::check::check;
 use super::collect::field_set;
@@ -13,10 +13,10 @@ use crate::json::{self, Object, Value};
 use crate::naming::Naming;
 use crate::object::metadata_mut;
 
-/// The manager that migrates.
+/// The manager name of the command-line client.
 pub const MANAGER: &str = "kubectl";
 
-/// Most bytes of annotations (facts, `annotations_total_bytes`).
+/// Most bytes of annotations (docs/api/writes.md#metadata-rules).
 const ANNOTATIONS_BYTES_MAX: usize = 262_144;
 
 fn annotation(naming: &Naming) -> String {
@@ -28,7 +28,7 @@ fn last_applied<'o>(naming: &Naming, object: &'o Object) -> Option<&'o str> {
     annotations.get(&annotation(naming))?.as_str().filter(|text| !text.is_empty())
 }
 
-/// The fields of `live` that still are as the client applied them last time; `None` if it did not.
+/// The fields of `live` that still equal the client's last applied configuration; `None` without that annotation.
 pub fn allowed(versions: &Versions<'_>, naming: &Naming, live: &Object) -> Option<FieldSet<'static>> {
     let message = versions.message();
     let Value::Object(last) = json::parse(last_applied(naming, live)?.as_bytes()).ok()? else { return None };
@@ -43,7 +43,7 @@ pub fn allowed(versions: &Versions<'_>, naming: &Naming, live: &Object) -> Optio
     Some(kept.into_owned())
 }
 
-/// Where `object` has the annotation, makes it say what was applied now. One that would be too long goes.
+/// Updates the annotation of `object`, if it has one, to `config`. An annotation that would be too long is removed.
 pub fn refresh(naming: &Naming, object: &mut Object, config: &Object) {
     if last_applied(naming, object).is_none() {
         return;
@@ -67,7 +67,7 @@ pub fn refresh(naming: &Naming, object: &mut Object, config: &Object) {
     }
 }
 
-/// Members by name, as the annotation has always been written.
+/// Members sorted by name, as clients write the annotation.
 fn sorted(value: Value) -> Value {
     match value {
         Value::Object(members) => {

@@ -1,12 +1,13 @@
-//! The managed fields of an object: who owns what, since when, and how it is written (semantics §7.2).
+//! The managed fields of an object: its managers, their fields and times, and the text form
+//! (docs/api/apply.md#managed-fields).
 //!
 //! ```text
 //! metadata.managedFields ◄─► Managed ─ entries ─ Entry { manager, operation, apiVersion, subresource, time, fields }
 //! ```
 //!
-//! Most writes leave most entries alone, so an entry keeps its text and is read as a set only when somebody must
-//! know what is in it. Texts are borrowed from the object. An entry that came with a request is read at once, because
-//! only what can be read may be stored.
+//! Most writes leave most entries unchanged, so an entry keeps its text and is parsed to a set only when the set is
+//! needed. Texts are borrowed from the object. An entry from a request is parsed immediately, because only valid sets
+//! may be stored.
 
 use std::borrow::Cow;
 
@@ -15,13 +16,13 @@ use crate::field::{FieldSet, FieldsV1Error};
 use crate::json::{Key, Object, Value};
 use crate::schema::table::Message;
 
-/// Most entries of updates before the oldest are merged (semantics §7.3 step 5).
+/// Most entries of updates before the oldest are merged (docs/api/apply.md#ownership-of-updates).
 pub const UPDATERS_MAX: usize = 10;
 
-/// Who the merged oldest entries belong to.
+/// Manager of the merged oldest entries.
 const OLDEST: &str = "ancient-changes";
 
-/// The only form of field sets there is.
+/// The only supported form of field sets.
 const FIELDS_TYPE: &str = "FieldsV1";
 
 /// How a manager came to own its fields.
@@ -34,7 +35,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// The operation as it is written.
+    /// The operation's text form.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Apply => "Apply",
@@ -43,7 +44,7 @@ impl Operation {
     }
 }
 
-/// Who writes: what tells one entry from another.
+/// A manager: the identity of an entry.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Manager<'t> {
     /// Name.
@@ -57,7 +58,7 @@ pub struct Manager<'t> {
 }
 
 impl Manager<'_> {
-    /// The same, free of what it borrowed from.
+    /// The same without borrows.
     pub fn into_owned(self) -> Manager<'static> {
         Manager {
             name: self.name.into_owned().into(),
@@ -75,7 +76,7 @@ impl Manager<'_> {
             && (self.operation == Operation::Apply || self.api_version == other.api_version)
     }
 
-    /// The identity as text, which orders managers where nothing else does.
+    /// The identity as text; the last criterion when managers are ordered.
     pub fn identity(&self) -> String {
         let mut identity = Object::new();
         for (name, text) in [
@@ -94,24 +95,24 @@ impl Manager<'_> {
     }
 }
 
-/// What one manager owns.
+/// The fields of one manager.
 #[derive(Clone, Debug)]
 pub struct Entry<'t> {
-    /// Who.
+    /// The manager.
     pub manager: Manager<'t>,
-    /// Since when, in seconds, as RFC 3339; empty for not known.
+    /// Time of the last change, in seconds, as RFC 3339; empty if unknown.
     pub time: Cow<'t, str>,
     fields: Fields<'t>,
 }
 
 #[derive(Clone, Debug)]
 enum Fields<'t> {
-    /// Canonical text that can be read.
+    /// Canonical, valid text.
     Text(&'t str),
     Set(FieldSet<'t>),
 }
 
-/// Why entries are not taken as they are (the rest of them included).
+/// Why entries of a request are refused (all of them).
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum ManagedError {
     /// Not a list of objects.
@@ -126,7 +127,7 @@ pub enum ManagedError {
     /// Another form of field sets.
     #[error("missing or invalid fieldsType in managed fields entry")]
     FieldsType,
-    /// A field set that cannot be read.
+    /// A malformed field set.
     #[error("error decoding set")]
     Fields(#[from] FieldsV1Error),
 }
@@ -142,16 +143,16 @@ impl<'t> Entry<'t> {
         Entry { manager, time, fields: Fields::Text(text) }
     }
 
-    /// What it owns. Reads the text if there is only that.
+    /// The owned fields. Parses the text if the set was not built yet.
     pub fn set(&self) -> Cow<'_, FieldSet<'t>> {
         match &self.fields {
             Fields::Set(set) => Cow::Borrowed(set),
-            // Only text that can be read gets here; damage would mean that nothing is owned.
+            // Only valid text gets here; damaged text owns nothing.
             Fields::Text(text) => Cow::Owned(FieldSet::parse(text).unwrap_or_default()),
         }
     }
 
-    /// Whether it owns nothing. Text that says so is canonical.
+    /// Whether it owns no fields. The text is canonical, so a comparison is enough.
     pub fn is_empty(&self) -> bool {
         match &self.fields {
             Fields::Set(set) => set.is_empty(),
@@ -168,13 +169,13 @@ impl<'t> Entry<'t> {
         common.map_or_else(|| self.set().intersects(set), |common| common > 0)
     }
 
-    /// Whether it surely is as the schema of `message` has it now ([`reconcile`](super::reconcile::reconcile) would leave
-    /// it alone).
+    /// Whether the set certainly matches the current schema of `message`, so that
+    /// [`reconcile`](super::reconcile::reconcile) would not change it.
     pub fn is_current(&self, message: &Message) -> bool {
         self.text().and_then(|text| text::is_current(text, self.manager.operation, message)) == Some(true)
     }
 
-    /// What it owns, if nobody had to know it yet.
+    /// The text of the set, if it has not been parsed.
     pub fn text(&self) -> Option<&'t str> {
         match self.fields {
             Fields::Text(text) => Some(text),
@@ -182,7 +183,7 @@ impl<'t> Entry<'t> {
         }
     }
 
-    /// Replaces what it owns.
+    /// Replaces the owned fields.
     pub fn set_fields(&mut self, fields: FieldSet<'t>) {
         self.fields = Fields::Set(fields);
     }
@@ -243,19 +244,19 @@ pub struct Managed<'t> {
     entries: Vec<Entry<'t>>,
 }
 
-/// What the managed fields of a request ask for.
+/// The managed fields in a request.
 #[derive(Debug)]
 pub enum Requested<'t> {
-    /// Nothing, or nothing readable: the stored ones count.
+    /// Absent or malformed: the stored ones are kept.
     Nothing,
-    /// Forget who owns what.
+    /// Remove all ownership.
     Reset,
-    /// These, from now on.
+    /// Replace the stored ones.
     These(Managed<'t>),
 }
 
 impl<'t> Managed<'t> {
-    /// The stored entries of an object; none if they are damaged.
+    /// The stored entries of an object; empty if they are malformed.
     pub fn stored(object: &'t Object) -> Self {
         let value = object.get("metadata").and_then(|metadata| metadata.get("managedFields"));
         let items = value.and_then(Value::as_array).unwrap_or_default();
@@ -263,8 +264,8 @@ impl<'t> Managed<'t> {
         Managed::read(items, &known).unwrap_or_default()
     }
 
-    /// What a request wants, given as the value of its managed fields. Texts that the object has already, in `stored`,
-    /// are not read again.
+    /// The request's intent, from the value of its managed fields. Texts that also occur in `stored` are not parsed
+    /// again.
     pub fn requested(value: &'t Value, stored: &Managed<'_>) -> Requested<'t> {
         let Value::Array(items) = value else { return Requested::Nothing };
         if let [Value::Object(only)] = items.as_slice()
@@ -294,12 +295,12 @@ impl<'t> Managed<'t> {
         Ok(managed)
     }
 
-    /// Whether nobody owns anything.
+    /// Whether there is no entry.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// The entries, in no order.
+    /// The entries, unordered.
     pub fn entries(&self) -> &[Entry<'t>] {
         &self.entries
     }
@@ -314,13 +315,13 @@ impl<'t> Managed<'t> {
         self.entries.iter().find(|entry| entry.manager.is(manager))
     }
 
-    /// Takes the entry of a manager out.
+    /// Removes the entry of a manager and returns it.
     pub fn take(&mut self, manager: &Manager<'_>) -> Option<Entry<'t>> {
         let at = self.entries.iter().position(|entry| entry.manager.is(manager))?;
         Some(self.entries.swap_remove(at))
     }
 
-    /// Adds an entry, in place of the one its manager had.
+    /// Adds an entry, replacing its manager's old one.
     pub fn put(&mut self, entry: Entry<'t>) {
         match self.entries.iter_mut().find(|other| other.manager.is(&entry.manager)) {
             Some(slot) => *slot = entry,
@@ -328,7 +329,7 @@ impl<'t> Managed<'t> {
         }
     }
 
-    /// Gives `fields` to `manager` on top of what it has, from `time` on.
+    /// Adds `fields` to those of `manager`, with the time `time`.
     pub fn give(&mut self, manager: Manager<'t>, time: Cow<'t, str>, fields: FieldSet<'t>) {
         let fields = match self.take(&manager) {
             Some(had) => fields.union(had.set().into_owned()),
@@ -337,15 +338,15 @@ impl<'t> Managed<'t> {
         self.entries.push(Entry::new(manager, time, fields));
     }
 
-    /// Lets what `manager` has count from `time` on.
+    /// Sets the time of `manager`'s entry.
     pub fn renew(&mut self, manager: &Manager<'_>, time: Cow<'t, str>) {
         if let Some(entry) = self.entries.iter_mut().find(|entry| entry.manager.is(manager)) {
             entry.time = time;
         }
     }
 
-    /// Merges the oldest updaters, one bucket for each version, until no more than `UPDATERS_MAX` are left
-    /// (semantics §7.3 step 5).
+    /// Merges the oldest updaters, into one bucket per version, until no more than `UPDATERS_MAX` are left
+    /// (docs/api/apply.md#ownership-of-updates).
     pub fn cap(&mut self) {
         let mut updaters: Vec<Manager<'t>> = Vec::new();
         {
@@ -358,7 +359,7 @@ impl<'t> Managed<'t> {
             updaters.extend(all.into_iter().map(|entry| entry.manager.clone()));
         }
         let mut left = updaters.len();
-        // The first of each version becomes the bucket as soon as there is a second one.
+        // The first entry of a version becomes its bucket when there is a second one.
         let mut first_of: Vec<Manager<'t>> = Vec::new();
         for manager in updaters {
             if left <= UPDATERS_MAX {
@@ -388,8 +389,8 @@ impl<'t> Managed<'t> {
         }
     }
 
-    /// The value of the managed fields: applied ones first, then by time, name, version and subresource; `None` when
-    /// nobody owns anything. Managers without fields are left out.
+    /// The value of the managed fields: applied ones first, then by time, name, version and subresource; `None` without
+    /// entries. Managers without fields are left out.
     pub fn into_value(mut self) -> Option<Value> {
         self.entries.sort_by(|a, b| {
             let key = |entry: &Entry<'t>| entry.manager.operation;
@@ -406,7 +407,7 @@ impl<'t> Managed<'t> {
     }
 }
 
-/// Whether two values of managed fields say the same but for their times.
+/// Whether two values of managed fields are equal except for their times.
 pub fn is_same_but_for_times(a: Option<&Value>, b: Option<&Value>) -> bool {
     fn items(value: Option<&Value>) -> &[Value] {
         value.and_then(Value::as_array).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! Entries: reading, writing, order, caps.
+//! Tests of managed fields: parsing, writing, order, caps.
 
 use super::*;
 use crate::json::{parse, write};
@@ -28,7 +28,7 @@ fn written(managed: Managed<'_>) -> Vec<String> {
 }
 
 #[test]
-fn entries_are_sorted_as_semantics_7_2_says() {
+fn entries_are_sorted() {
     let entries = [
         entry("z", "Apply", "v1", "09", r#"{"f:a":{}}"#),
         entry("b", "Update", "v1", "", r#"{"f:a":{}}"#),
@@ -48,7 +48,7 @@ fn entries_are_sorted_as_semantics_7_2_says() {
 }
 
 #[test]
-fn requests_ask_for_nothing_a_reset_or_these() {
+fn requests_keep_reset_or_replace_managed_fields() {
     let good = entry("a", "Update", "v1", "01", r#"{"f:a":{}}"#);
     let bad = |from: &str, to: &str| format!("[{good},{}]", good.replace(from, to));
     for (given, want) in [
@@ -56,11 +56,11 @@ fn requests_ask_for_nothing_a_reset_or_these() {
         ("[{}]".to_owned(), "reset"),
         ("[{},{}]".to_owned(), "nothing"),
         (format!("[{good}]"), "1"),
-        // The same manager twice: the later entry counts.
+        // The same manager twice: the later entry wins.
         (format!("[{good},{good}]"), "1"),
         (bad("Update", "Apply"), "2"),
         (bad("v1\"", "v2\""), "2"),
-        // One entry that cannot be read, and none is taken.
+        // One malformed entry invalidates all.
         (bad("Update", "Patch"), "nothing"),
         (bad("\"v1\"", "\"\""), "nothing"),
         (bad("FieldsV1", "FieldsV2"), "nothing"),
@@ -68,18 +68,18 @@ fn requests_ask_for_nothing_a_reset_or_these() {
         (bad(r#"{\"f:a\":{}}"#, "[]"), "nothing"),
     ] {
         let items = value(&given);
-        let said = match Managed::requested(&items, &Managed::default()) {
+        let got = match Managed::requested(&items, &Managed::default()) {
             Requested::Nothing => "nothing".to_owned(),
             Requested::Reset => "reset".to_owned(),
             Requested::These(managed) => managed.entries().len().to_string(),
         };
-        assert_eq!(said, want, "{given}");
+        assert_eq!(got, want, "{given}");
     }
 }
 
 #[test]
 fn the_eleventh_updater_makes_the_oldest_two_of_a_version_one() {
-    // Semantics §7.3 step 5. The applied entry does not count.
+    // docs/api/apply.md#ownership-of-updates. The applied entry does not count.
     let mut entries = vec![entry("applied", "Apply", "v1", "00", r#"{"f:z":{}}"#)];
     entries.push(entry("lonely", "Update", "v2", "01", r#"{"f:l":{}}"#));
     for at in 2..12 {
@@ -101,7 +101,7 @@ fn the_eleventh_updater_makes_the_oldest_two_of_a_version_one() {
     assert_eq!(after[1], entries[1], "alone in its version, it stays");
     assert_eq!(after[2], entry("ancient-changes", "Update", "v1", "03", r#"{"f:m2":{},"f:m3":{}}"#));
     assert_eq!(after[3], entries[4]);
-    // The bucket goes on being filled.
+    // The bucket continues to be filled.
     let mut entries = after;
     entries.push(entry("m12", "Update", "v1", "12", r#"{"f:m12":{}}"#));
     let items = value(&format!("[{}]", entries.join(",")));
@@ -118,7 +118,7 @@ fn the_eleventh_updater_makes_the_oldest_two_of_a_version_one() {
 }
 
 #[test]
-fn times_alone_are_no_difference() {
+fn times_alone_make_no_difference() {
     let at = |time: &str| value(&format!("[{}]", entry("a", "Update", "v1", time, r#"{"f:a":{}}"#)));
     assert!(is_same_but_for_times(Some(&at("01")), Some(&at("02"))));
     assert!(is_same_but_for_times(None, None));

@@ -1,9 +1,8 @@
-//! Two functions on typed values: lay a configuration over an object, and take fields out of it (semantics §7.4
-//! steps 4 and 6).
+//! Merges a configuration into an object, and removes fields from an object (docs/api/apply.md#apply steps 4 and 6).
 //!
-//! Merging never removes anything: where both speak of a leaf, the configuration wins; granular structs and maps are
-//! merged member by member, keyed lists and sets element by element. Of a merged list, the elements of the
-//! configuration keep its order, and the others keep their place among them.
+//! Merging never removes anything: if both have a leaf, the configuration wins; granular structs and maps are merged
+//! member by member, keyed lists and sets element by element. In a merged list, the elements of the configuration keep
+//! its order, and the others keep their positions among them.
 
 use std::borrow::Cow;
 
@@ -15,18 +14,17 @@ use crate::field::{Element, FieldSet};
 use crate::json::{Key, Object, Value};
 use crate::schema::table::{Kind, ListType, Message};
 
-/// Lays `config` over `live`, both of type `message`.
+/// Merges `config` into `live`, both of type `message`.
 ///
 /// # Errors
-/// Elements of lists that cannot be told apart. The configuration was checked before, so it is the object that has
-/// them.
+/// List elements that cannot be distinguished. The configuration was checked before, so they are in the object.
 pub fn merge(message: &Message, live: &Object, config: &Object) -> Result<Object, TypeError> {
     let mut merged = live.clone();
     members(Type::of_message(message), &mut merged, config)?;
     Ok(merged)
 }
 
-/// Lays `config` over one value, in place: what stays as it is is not touched.
+/// Merges `config` into one value in place; unchanged parts are not copied.
 fn lay(of: Type<'_>, live: &mut Value, config: &Value) -> Result<(), TypeError> {
     match of.for_value(config) {
         Type::Scalar(_)
@@ -34,7 +32,7 @@ fn lay(of: Type<'_>, live: &mut Value, config: &Value) -> Result<(), TypeError> 
         | Type::Map { atomic: true, .. }
         | Type::List { list: ListType::Atomic, .. } => replace(live, config),
         Type::Struct { .. } | Type::Map { .. } | Type::Deduced => {
-            if live.as_object().is_some_and(Object::is_settled) && says_nothing_new(of, live, config) {
+            if live.as_object().is_some_and(Object::is_settled) && is_unchanged_by(of, live, config) {
                 return Ok(()); // shared with the live object, and remains so
             }
             let config_members = config.as_object().filter(|members| !members.is_empty());
@@ -66,20 +64,20 @@ fn lay(of: Type<'_>, live: &mut Value, config: &Value) -> Result<(), TypeError> 
     Ok(())
 }
 
-/// Whether the live value is what it would be with `config` laid over it. The answer may be no where it is.
-fn says_nothing_new(of: Type<'_>, live: &Value, config: &Value) -> bool {
+/// Whether merging `config` certainly leaves the live value unchanged; false negatives are possible.
+fn is_unchanged_by(of: Type<'_>, live: &Value, config: &Value) -> bool {
     match (of.for_value(config), live, config) {
         (
             Type::Struct { atomic: false, .. } | Type::Map { atomic: false, .. },
             Value::Object(live),
             Value::Object(config),
         ) => {
-            let mut places = Places::of(live);
+            let mut positions = MemberPositions::of(live);
             config.members().iter().all(|(name, value)| {
-                let Some(at) = places.find(live, name) else { return false };
+                let Some(at) = positions.find(live, name) else { return false };
                 let slot = &live.members()[at].1;
                 match of.step(&Element::field(&**name)) {
-                    Some(below) => says_nothing_new(below, slot, value),
+                    Some(below) => is_unchanged_by(below, slot, value),
                     None => slot == value,
                 }
             })
@@ -90,14 +88,14 @@ fn says_nothing_new(of: Type<'_>, live: &Value, config: &Value) -> bool {
             let of = Type::of_kind(item);
             live.len() == config.len()
                 && live.iter().zip(config).all(|(live, config)| {
-                    same_item(item, list, live, config) && says_nothing_new(of, live, config)
+                    same_item(item, list, live, config) && is_unchanged_by(of, live, config)
                 })
         }
         _ => live == config,
     }
 }
 
-/// Copies nothing where both are the same already.
+/// Replaces a value unless both are equal.
 fn replace(live: &mut Value, config: &Value) {
     if live != config {
         *live = config.clone();
@@ -105,9 +103,9 @@ fn replace(live: &mut Value, config: &Value) {
 }
 
 fn members(of: Type<'_>, live: &mut Object, config: &Object) -> Result<(), TypeError> {
-    let mut places = Places::of(live);
+    let mut positions = MemberPositions::of(live);
     for (name, value) in config.members() {
-        let Some(at) = places.find(live, name) else {
+        let Some(at) = positions.find(live, name) else {
             live.members_mut().push((name.clone(), value.clone()));
             continue;
         };
@@ -120,20 +118,20 @@ fn members(of: Type<'_>, live: &mut Object, config: &Object) -> Result<(), TypeE
     Ok(())
 }
 
-/// Where the members of an object stand. Looks on from the last one found while they are few, hashes when they are
-/// many. Members added later are not among them.
-struct Places {
+/// Positions of an object's members: a forward search from the last hit for few members, a hash index for many. Members
+/// added later are not included.
+struct MemberPositions {
     count: usize,
     next: usize,
     by_name: Option<HashMap<Key, usize>>,
 }
 
-impl Places {
+impl MemberPositions {
     fn of(object: &Object) -> Self {
         const SCAN_MAX: usize = 32;
         let names = || object.members().iter().enumerate().map(|(at, (name, _))| (name.clone(), at));
         let by_name = (object.len() > SCAN_MAX).then(|| names().collect());
-        Places { count: object.len(), next: 0, by_name }
+        MemberPositions { count: object.len(), next: 0, by_name }
     }
 
     fn find(&mut self, object: &Object, name: &str) -> Option<usize> {
@@ -163,14 +161,14 @@ fn indexed<'v>(item: &Kind, list: &ListType, values: &'v [Value]) -> Result<Vec<
         .collect()
 }
 
-/// Where an element of a merged list comes from.
+/// The source of an element of a merged list.
 #[derive(Clone, Copy)]
 enum Source {
-    /// Only the object has it, at this place.
+    /// Only in the object, at this position.
     Live(usize),
-    /// The configuration has it, at this place; the object has not, or more than once.
+    /// In the configuration, at this position; absent from the object, or repeated there.
     Config(usize),
-    /// Both have it.
+    /// In both.
     Both { live: usize, config: usize },
 }
 
@@ -184,7 +182,7 @@ fn items(item: &Kind, list: &ListType, live: &mut Vec<Value>, config: &[Value]) 
         };
         lay(of, live, config).map_err(within)
     };
-    // Mostly both have the same elements in the same order. No element comes twice: the configuration was checked.
+    // Mostly both have the same elements in the same order. No element repeats: the configuration was checked.
     if live.len() == config.len() && live.iter().zip(config).all(|(a, b)| same_item(item, list, a, b)) {
         return live.iter_mut().zip(config).try_for_each(|(live, config)| lay_one(live, config));
     }
@@ -207,13 +205,12 @@ fn items(item: &Kind, list: &ListType, live: &mut Vec<Value>, config: &[Value]) 
 
 /// The order of a merged list.
 ///
-/// Both lists are walked at once. An element that only the object has is taken where it stands; one that both have is
-/// taken where the configuration has it. An element that the object has twice is replaced, not merged, where the
-/// configuration has it.
+/// Both lists are walked at once. An element of the object alone keeps its position; one of both is taken in the
+/// configuration's order. An element that the object repeats is replaced, not merged, at the configuration's position.
 fn plan(live: &[Item<'_>], config: &[Item<'_>]) -> Vec<Source> {
     let in_config = positions(config);
     let in_live = positions(live);
-    // What both have, in the order of the configuration.
+    // The elements of both, in the order of the configuration.
     let mut shared = config.iter().map(|(element, _)| element).filter(|element| in_live.has(element));
     let mut next_shared = shared.next();
     let mut is_merged = vec![false; config.len()];
@@ -236,7 +233,7 @@ fn plan(live: &[Item<'_>], config: &[Item<'_>]) -> Vec<Source> {
                     continue;
                 }
                 if partner.is_some() && next_shared.is_some_and(|next| next != element) {
-                    at_live += 1; // shared, but another one is next
+                    at_live += 1; // in both, but another one is next
                     continue;
                 }
             }
@@ -246,7 +243,7 @@ fn plan(live: &[Item<'_>], config: &[Item<'_>]) -> Vec<Source> {
                     at_live += 1;
                     continue;
                 }
-                // Merged already: not taken twice.
+                // Merged already.
                 Some(at) if is_merged[at] => at_live += 1,
                 Some(_) => {}
             }
@@ -263,7 +260,7 @@ fn plan(live: &[Item<'_>], config: &[Item<'_>]) -> Vec<Source> {
     result
 }
 
-/// Places of the elements of a list, ascending by step.
+/// Positions of the elements of a list, ascending by step.
 struct Positions<'p, 'v> {
     sorted: Vec<(&'p Element<'v>, usize)>,
 }
@@ -289,7 +286,7 @@ impl Positions<'_, '_> {
         self.range(element).first().map(|(_, at)| *at)
     }
 
-    /// The place of an element that comes once.
+    /// The position of an element that occurs once.
     fn only(&self, element: &Element<'_>) -> Option<usize> {
         match self.range(element) {
             [(_, at)] => Some(*at),
@@ -298,7 +295,7 @@ impl Positions<'_, '_> {
     }
 }
 
-/// Takes the members of `fields` out of `object`. Structs, maps and lists of which nothing is left become `null`.
+/// Removes the members of `fields` from `object`. Structs, maps and lists that become empty become `null`.
 pub fn remove(message: &Message, object: &Object, fields: &FieldSet<'_>) -> Object {
     without_members(Type::of_message(message), object, fields).unwrap_or_default()
 }
@@ -316,7 +313,7 @@ fn without(of: Type<'_>, value: &Value, fields: &FieldSet<'_>) -> Value {
                 match item_element(item, list, value).ok().and_then(|element| fields.get(&element)) {
                     Some(node) if node.member => {}
                     Some(node) => kept.push(match without(of, value, &node.children) {
-                        // Still the element with the keys that it has by default.
+                        // The element's keys have default values.
                         Value::Null => Object::new().into(),
                         left => left,
                     }),

@@ -1,4 +1,4 @@
-//! Merging and removing, per shape of the schema.
+//! Tests of merging and removing, by shape of the schema.
 
 use bytes::Bytes;
 
@@ -17,7 +17,7 @@ fn text(object: Object) -> String {
 }
 
 #[test]
-fn a_configuration_is_laid_over_an_object_as_semantics_7_4_says() {
+fn a_configuration_is_merged_into_an_object() {
     for (message, live, config, want) in [
         (
             "core.v1.ConfigMap",
@@ -56,7 +56,7 @@ fn a_configuration_is_laid_over_an_object_as_semantics_7_4_says() {
 }
 
 #[test]
-fn lists_keep_the_order_of_the_configuration_and_the_place_of_the_others() {
+fn lists_keep_the_configurations_order_and_the_other_positions() {
     let message = builtin::message(&KUBERNETES, "apimachinery.pkg.apis.meta.v1.ObjectMeta").unwrap();
     let list = |names: &str| {
         let names: Vec<String> = names.chars().map(|name| format!("\"{name}\"")).collect();
@@ -74,7 +74,7 @@ fn lists_keep_the_order_of_the_configuration_and_the_place_of_the_others() {
         ("xaybz", "ba", "xybza"),
         ("abcd", "dxa", "bcdxa"),
         ("ab", "xy", "abxy"),
-        // What the object has twice is taken once, where the configuration has it.
+        // A repeated element of the object occurs once, at the configuration's position.
         ("aab", "a", "ab"),
         ("aab", "c", "aabc"),
     ] {
@@ -90,7 +90,7 @@ fn lists_keep_the_order_of_the_configuration_and_the_place_of_the_others() {
 }
 
 #[test]
-fn live_elements_without_a_key_are_an_error_with_their_place() {
+fn live_elements_without_a_key_are_an_error_with_their_path() {
     let message = builtin::message(&KUBERNETES, "api.core.v1.Pod").unwrap();
     let live = object(r#"{"spec":{"containers":[null]}}"#);
     let config = object(r#"{"spec":{"containers":[{"name":"a"}]}}"#);
@@ -99,13 +99,13 @@ fn live_elements_without_a_key_are_an_error_with_their_place() {
 }
 
 #[test]
-fn fields_are_taken_out_with_all_below_them() {
+fn fields_are_removed_with_everything_below() {
     let message = builtin::message(&KUBERNETES, "api.core.v1.Pod").unwrap();
     let pod = r#"{"metadata":{"labels":{"a":"1","b":"2"}},"spec":{"nodeSelector":{"x":"y"},"containers":[{"name":"a","image":"i"},{"name":"b"}]}}"#;
     for (fields, want) in [
         ("{}", pod.to_owned()),
         (r#"{"f:metadata":{"f:labels":{"f:a":{}}}}"#, pod.replace(r#""a":"1","#, "")),
-        // What nothing is left of is null, and so is what is atomic and touched inside.
+        // Containers that become empty are null, and so are atomic values with a removed part.
         (r#"{"f:metadata":{"f:labels":{"f:a":{},"f:b":{}}}}"#, pod.replace(r#"{"a":"1","b":"2"}"#, "null")),
         (r#"{"f:spec":{"f:nodeSelector":{"f:x":{}}}}"#, pod.replace(r#"{"x":"y"}"#, "null")),
         (r#"{"f:spec":{"f:containers":{"k:{\"name\":\"b\"}":{}}}}"#, pod.replace(r#",{"name":"b"}"#, "")),
@@ -120,7 +120,7 @@ fn fields_are_taken_out_with_all_below_them() {
     }
 }
 
-/// The merge as it is described: everything is made anew, and nothing is known beforehand.
+/// The merge without shortcuts: everything is rebuilt.
 fn plainly(of: Type, live: Option<&Value>, config: &Value) -> Result<Value, TypeError> {
     let Some(live) = live else { return Ok(config.clone()) };
     let empty = Object::new();
@@ -170,9 +170,9 @@ fn plainly(of: Type, live: Option<&Value>, config: &Value) -> Result<Value, Type
 }
 
 #[test]
-fn merging_in_place_is_merging() {
+fn merging_in_place_equals_rebuilding() {
     let (mut random, mut laid, mut failed, mut shared) = (Random(5), 0, 0, 0);
-    // Nobody asks whether an object as a whole is atomic.
+    // The object as a whole is never atomic.
     for &message in builtin::messages(&KUBERNETES).iter().filter(|message| !message.atomic) {
         for at in 0..24 {
             let live = generate::object(&mut random, message, 0);
@@ -194,7 +194,7 @@ fn merging_in_place_is_merging() {
             failed += usize::from(want.is_err());
             let got = merge(message, &live, &config).map(Value::Object);
             assert_eq!(got, want, "{}: {live:?} and {config:?}", message.name);
-            // The same with parts that are shared, which remain so where nothing new is said of them.
+            // The same with shared parts, which stay shared where the configuration does not change them.
             let mut settled = live.clone();
             for (_, value) in settled.members_mut() {
                 if let Value::Object(part) = value {

@@ -1,4 +1,4 @@
-//! Server-side apply and field ownership (semantics §7).
+//! Server-side apply and field ownership (docs/api/apply.md).
 //!
 //! ```text
 //! update, create ─► track ─────────┐                      ┌─► compare ─► typed (the schema's view)
@@ -6,16 +6,17 @@
 //! apply ─► configuration ─► merge ─┘                      └─► field::FieldSet
 //! ```
 //!
-//! `track` follows writes that say what an object shall be; `configuration` carries out those that say what somebody
-//! wants of it. Everything here is a function from values to values: requests, stores and clocks stay outside. The
-//! sets are of one version each and are compared in that version (`versions`); what an endpoint never owns is said
-//! by `reset`.
+//! `track` handles creates, updates and patches; `configuration` handles applies. All functions are pure: requests,
+//! stores and clocks stay outside. Each set is of one version and is compared in that version (`versions`); `reset`
+//! defines the fields that an endpoint does not own.
 
 mod check;
 mod collect;
 mod compare;
 mod configuration;
 mod conflict;
+#[cfg(test)]
+mod fixture;
 pub mod last_applied;
 mod managed;
 mod merge;
@@ -23,8 +24,6 @@ pub mod reading;
 mod reconcile;
 mod reset;
 pub mod scale;
-#[cfg(test)]
-mod scene;
 mod text;
 mod track;
 mod typed;

@@ -1,13 +1,12 @@
-//! The tree of a configuration, read from JSON as programs write it, with the names that the schema knows borrowed from
-//! the schema.
+//! Parses configurations in compact JSON, with member names borrowed from the schema.
 //!
 //! ```text
-//! compact JSON ──Cursor──► members by their types ─► tree, as it was given: nothing is completed, left out or judged
-//!      └── anything unusual ─► None: whoever reads all of JSON or YAML has the words for it
+//! compact JSON ──Cursor──► members by their types ─► tree of exactly the given members, not validated
+//!      └── anything unusual ─► None: the general JSON or YAML parser reads it and words the errors
 //! ```
 //!
-//! Unusual are blanks between tokens, control characters, names that come twice or that no type declares, escapes in
-//! names of fields, numbers that are no 64-bit integers, and deep nesting.
+//! Unusual are white space between tokens, control characters, repeated or undeclared names, escapes in field names,
+//! numbers that are not 64-bit integers, and deep nesting.
 
 use smallvec::SmallVec;
 
@@ -16,8 +15,8 @@ use crate::json::compact::Cursor;
 use crate::json::{Key, Object, Value};
 use crate::schema::table::Message;
 
-/// The tree of `text`, an object of type `message`, as [`json::parse`](crate::json::parse) reads it; `None` for anything
-/// unusual.
+/// The tree of `text`, an object of type `message`, equal to that of [`json::parse`](crate::json::parse); `None` for
+/// anything unusual.
 pub fn read(message: &Message, text: &[u8]) -> Option<Object> {
     let mut cursor = Cursor::new(text)?;
     let object = fields(&mut cursor, message)?;
@@ -77,7 +76,7 @@ fn items(cursor: &mut Cursor<'_>, of: Type<'_>) -> Option<Vec<Value>> {
     Some(items)
 }
 
-/// A value where one of type `of` should be, whatever it is: the type only says which names there are below.
+/// A value of any type where `of` is expected; `of` only provides the names of members below.
 fn value(cursor: &mut Cursor<'_>, of: Type<'_>) -> Option<Value> {
     Some(match cursor.peek() {
         b'"' => Value::String(cursor.string()?.into_owned()),
@@ -106,7 +105,7 @@ mod tests {
     use crate::schema::builtin;
     use crate::testing::Random;
 
-    /// Reads a text both ways and says whether this one was enough.
+    /// Parses a text both ways and returns whether this parser was enough.
     fn check(message: &Message, text: &[u8]) -> bool {
         let Some(object) = read(message, text) else { return false };
         let (value, duplicates) = parse_reporting_duplicates(text).unwrap();
@@ -115,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_is_what_is_written() {
+    fn generated_objects_read_back_equal() {
         let (mut random, mut made, mut read) = (Random(3), 0, 0);
         for &message in builtin::messages(&KUBERNETES) {
             for at in 0..24 {
@@ -126,9 +125,9 @@ mod tests {
                 let mut text = Vec::new();
                 write(&object, &mut text);
                 if at % 4 == 3 {
-                    // Any byte in any place.
-                    let place = random.below(text.len());
-                    text[place] = random.below(256) as u8;
+                    // Any byte at any position.
+                    let position = random.below(text.len());
+                    text[position] = random.below(256) as u8;
                 }
                 made += 1;
                 read += usize::from(check(message, &text));
@@ -138,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn unusual_texts_are_left_to_others() {
+    fn unusual_texts_are_left_to_the_general_parser() {
         let message = builtin::message(&KUBERNETES, "api.core.v1.ConfigMap").unwrap();
         for (text, is_usual) in [
             (r#"{"metadata":{"name":"a","labels":{"b":"\u003cA\n","a":null}},"immutable":true}"#, true),

@@ -1,9 +1,9 @@
-//! Field sets after a change of the schema (semantics §7.4 step 13).
+//! Adapts field sets to a changed schema (docs/api/apply.md#schema-changes).
 //!
-//! A set was written when a struct, map or list was granular, and now it is atomic: whoever owned a part owns the
-//! whole. Or a list was atomic and is granular now: whoever applied the whole owns all there is in it. A struct or map
-//! that is owned as one cannot be told from one that was applied empty, nor can what updaters own from what they
-//! emptied; these stay as they are.
+//! If a struct, map or list was granular when a set was written and is atomic now, the owner of a part owns the whole.
+//! If a list was atomic and is granular now, the applier of the whole owns all its elements. A struct or map owned as a
+//! whole is indistinguishable from one applied empty, and fields of updaters from those they emptied; these stay
+//! unchanged.
 
 use super::collect::field_set;
 use super::managed::Operation;
@@ -12,7 +12,7 @@ use crate::field::{Element, FieldSet, Node};
 use crate::json::Object;
 use crate::schema::table::{ListType, Message};
 
-/// `set` as the schema of `message` has it now, for an object that looks like `live`.
+/// `set` adapted to the current schema of `message`, for the object `live`.
 pub fn reconcile<'t>(
     message: &Message,
     operation: Operation,
@@ -27,7 +27,7 @@ pub fn reconcile<'t>(
     below(of, operation, &set, Some(&all))
 }
 
-/// Whether something at `node` or below it is owned in a way that the schema no longer has.
+/// Whether `node` or a descendant is owned in a way that the schema no longer allows.
 fn is_outdated(of: Option<Type<'_>>, operation: Operation, node: &Node<'_>) -> bool {
     let Some(of) = of else { return false };
     let mut children = node.children.nodes().iter();
@@ -38,9 +38,9 @@ fn is_outdated(of: Option<Type<'_>>, operation: Operation, node: &Node<'_>) -> b
 #[derive(Clone, Copy, Eq, PartialEq)]
 enum Shape {
     AsItIs,
-    /// Parts are owned of what can only be owned as one.
+    /// Parts of an atomic value are owned.
     Collapse,
-    /// Owned as one, while its parts can be owned.
+    /// A granular value is owned as a whole.
     Expand,
 }
 
@@ -99,22 +99,22 @@ mod tests {
         let message = builtin::message(&KUBERNETES, "api.apps.v1.Deployment").unwrap();
         let live = parse(br#"{"metadata":{"labels":{"a":"1","b":"2"}},"spec":{"selector":{"matchLabels":{"x":"y"}},"template":{"spec":{"containers":[{"name":"c","image":"i"}]}}}}"#).unwrap();
         for (set, want) in [
-            // As it should be: untouched.
+            // Up to date: unchanged.
             (
                 r#"{"f:metadata":{"f:labels":{".":{},"f:a":{}}}}"#,
                 r#"{"f:metadata":{"f:labels":{".":{},"f:a":{}}}}"#,
             ),
             (r#"{"f:spec":{"f:selector":{}}}"#, r#"{"f:spec":{"f:selector":{}}}"#),
-            // Granular once, atomic now.
+            // Formerly granular, now atomic.
             (r#"{"f:spec":{"f:selector":{"f:matchLabels":{"f:x":{}}}}}"#, r#"{"f:spec":{"f:selector":{}}}"#),
-            // What may have been applied empty stays.
+            // Possibly applied empty: unchanged.
             (r#"{"f:metadata":{"f:labels":{}}}"#, r#"{"f:metadata":{"f:labels":{}}}"#),
-            // Atomic once, granular now.
+            // Formerly atomic, now granular.
             (
                 r#"{"f:spec":{"f:template":{"f:spec":{"f:containers":{}}}}}"#,
                 r#"{"f:spec":{"f:template":{"f:spec":{"f:containers":{".":{},"k:{\"name\":\"c\"}":{".":{},"f:image":{},"f:name":{}}}}}}}"#,
             ),
-            // What the schema does not know stays as it was.
+            // Unknown to the schema: unchanged.
             (r#"{"f:old":{"f:x":{}}}"#, r#"{"f:old":{"f:x":{}}}"#),
         ] {
             let set = FieldSet::parse(set).unwrap();

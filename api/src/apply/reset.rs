@@ -1,4 +1,5 @@
-//! Which fields an endpoint never owns: those it does not write, and those that nobody owns (semantics §7.2).
+//! Fields an endpoint must not record in managed fields: those it does not write, and those without owners
+//! (docs/api/apply.md#managed-fields).
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -9,7 +10,7 @@ use crate::schema::registry::Resource;
 use crate::schema::table::Text;
 use crate::strategy::Endpoint;
 
-/// What says which object it is, or what the system keeps about it.
+/// Metadata that identifies the object or is maintained by the system.
 const IDENTITY: [&str; 11] = [
     "apiVersion",
     "kind",
@@ -26,10 +27,10 @@ const IDENTITY: [&str; 11] = [
 
 static OWNED_BY_NOBODY: LazyLock<FieldSet<'static>> = LazyLock::new(|| FieldSet::of_fields(&IDENTITY));
 
-/// Nobody owns all there is about an object.
+/// The metadata that no manager owns.
 static METADATA: LazyLock<FieldSet<'static>> = LazyLock::new(|| FieldSet::of_fields(&["metadata"]));
 
-/// What an update through `/resize` takes; `*` is any element.
+/// The fields that an update through `/resize` writes; `*` is any element.
 const RESIZED: [&[&str]; 4] = [
     &["spec", "containers", "*", "resources"],
     &["spec", "containers", "*", "resizePolicy"],
@@ -37,30 +38,30 @@ const RESIZED: [&[&str]; 4] = [
     &["spec", "initContainers", "*", "resizePolicy"],
 ];
 
-/// What an update through `/ephemeralcontainers` takes.
+/// The fields that an update through `/ephemeralcontainers` writes.
 const EPHEMERAL: [&[&str]; 1] = [&["spec", "ephemeralContainers"]];
 
-/// What the namespace's `/finalize` leaves alone.
+/// The fields that the namespace's `/finalize` does not write.
 const BY_FINALIZE: [&str; 1] = ["status"];
 
-/// What `/approval` leaves alone.
+/// The fields that `/approval` does not write.
 const BY_APPROVAL: [&str; 2] = ["spec", "status.certificate"];
 
-/// The fields of an endpoint that it does not own.
+/// The fields that an endpoint does not own.
 #[derive(Clone, Debug)]
 pub struct Reset {
     skipped: Cow<'static, FieldSet<'static>>,
-    /// Where given, everything else is not owned either.
+    /// If given, the only fields it owns.
     only: Option<&'static [&'static [&'static str]]>,
 }
 
 impl Reset {
-    /// Of the body of a subresource, which owns all it has.
+    /// For the body of a subresource, which owns all its fields.
     pub fn none() -> Reset {
         Reset { skipped: Cow::Borrowed(&OWNED_BY_NOBODY), only: None }
     }
 
-    /// Of `endpoint` of `resource`.
+    /// For `endpoint` of `resource`.
     pub fn of(resource: &Resource, endpoint: Endpoint) -> Reset {
         let status = resource.table.status.as_ref();
         let declared = |paths: &[Text]| {
@@ -83,12 +84,12 @@ impl Reset {
         Reset { skipped, only }
     }
 
-    /// The paths that a comparison need not look at, nor below them.
+    /// The paths that a comparison may skip with everything below.
     pub fn skipped(&self) -> &FieldSet<'static> {
         &self.skipped
     }
 
-    /// What is left of a comparison that left out [`Reset::skipped`].
+    /// Filters a comparison that skipped [`Reset::skipped`].
     pub fn filter<'t>(&self, comparison: Comparison<'t>) -> Comparison<'t> {
         match self.only {
             None => comparison,
@@ -100,14 +101,14 @@ impl Reset {
         }
     }
 
-    /// What of a configuration that is applied here is not taken away again: the fields that the endpoint writes, and
-    /// those that say which object it is.
+    /// The fields of an applied configuration that take effect here: those the endpoint writes, and those that identify
+    /// the object.
     pub fn applied<'t>(&self, set: FieldSet<'t>) -> FieldSet<'t> {
         let identity = set.clone().within(&OWNED_BY_NOBODY);
         self.owned(set).union(identity)
     }
 
-    /// What a configuration that is applied here comes to own.
+    /// The fields of an applied configuration that its manager comes to own here.
     pub fn owned<'t>(&self, set: FieldSet<'t>) -> FieldSet<'t> {
         let set = set.recursive_difference(&self.skipped).difference(&METADATA);
         match self.only {
@@ -117,7 +118,7 @@ impl Reset {
     }
 }
 
-/// The paths that begin as one of `patterns` does, of which `level` steps are gone already.
+/// The paths that match a prefix in `patterns`, of which `level` steps were already matched.
 fn matching<'t>(set: FieldSet<'t>, patterns: &[&[&str]], level: usize) -> FieldSet<'t> {
     let nodes = set.nodes().iter().map(|node| {
         let fits = |pattern: &&&[&str]| match (pattern.get(level), &node.element) {

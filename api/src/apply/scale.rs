@@ -1,11 +1,12 @@
-//! The managed fields of a scale: those of its parent, as far as they are about the replica count (semantics §7.2).
+//! The managed fields of a scale: those of its parent that concern the replica count
+//! (docs/api/apply.md#managed-fields).
 //!
 //! ```text
 //! parent  apps/v1         .spec.replicas and others ──to_scale──►  autoscaling/v1  .spec.replicas
-//!         apps/v1         others, and .spec.replicas ◄─to_parent─  whoever has it now, through `scale`
+//!         apps/v1         others, and .spec.replicas ◄─to_parent─  the new owner, through `scale`
 //! ```
 //!
-//! Entries that come from a scale have no time, as in the reference server.
+//! Entries written through a scale have no time, as in the reference server.
 
 use super::managed::{Entry, Managed, Manager};
 use super::versions::Versions;
@@ -36,8 +37,8 @@ pub fn to_scale(parent: &Object, versions: &Versions<'_>, scale_version: &str) -
     managed.into_value()
 }
 
-/// The managed fields of `parent` after its scale was written, with the managed fields of `scale`. The writer of the
-/// scale was in the version of the request.
+/// The managed fields of `parent` after a write of its scale, from the managed fields of `scale`. The scale was written
+/// in the version of the request.
 pub fn to_parent(parent: &Object, versions: &Versions<'_>, scale: &Object) -> Option<Value> {
     let mut managed = Managed::stored(parent);
     let scaled = Managed::stored(scale);

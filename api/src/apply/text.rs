@@ -1,9 +1,9 @@
-//! Questions to a field set that is still text, answered without making a set of it.
+//! Answers questions about a field set in its text form, without parsing it to a set.
 //!
-//! Most updates change a few fields that their writer owns already, so nearly all that has to be known of the stored
-//! sets is whether a few paths are in them. The text is canonical, as [`FieldSet::text`] writes it, and it is walked
-//! once: what is not asked for is passed over bracket by bracket. `None` is no answer: the text or the question is
-//! unusual, and whoever asks makes a set of it.
+//! Most updates change a few fields that their writer owns already, so usually only the membership of a few paths in
+//! the stored sets is needed. The text is canonical, as [`FieldSet::text`] writes it, and is scanned once; irrelevant
+//! parts are skipped bracket by bracket. `None` means no answer: the text or the question is unusual, and the caller
+//! parses the set.
 
 use std::borrow::Cow;
 
@@ -15,10 +15,10 @@ use crate::field::{Element, FieldSet, NESTING_MAX, Node};
 use crate::json::scan::{Scan, Text};
 use crate::schema::table::{ListType, Message};
 
-/// Most steps of one level that are looked for one by one.
+/// Most steps of one level that are searched linearly.
 const STEPS_MAX: usize = 16;
 
-/// How many members of `set` are members of the set that `text` is.
+/// Number of members that `set` and the set in `text` have in common.
 pub(super) fn common(text: &str, set: &FieldSet<'_>) -> Option<usize> {
     if set.is_empty() {
         return Some(0);
@@ -28,7 +28,7 @@ pub(super) fn common(text: &str, set: &FieldSet<'_>) -> Option<usize> {
     Some(found)
 }
 
-/// A step with what to compare it with.
+/// A step's text for comparison, and its node.
 type Wanted<'n, 't> = (Cow<'n, [u8]>, &'n Node<'t>);
 
 /// Counts the members among `wanted` and below them. Returns whether the path up to here is a member itself.
@@ -56,7 +56,7 @@ fn members(scan: &mut Scan<'_>, wanted: &[Node<'_>], depth: usize, found: &mut u
             scan.value()?;
         }
         if depth == 0 && wanted.is_empty() {
-            return Some(is_member); // what comes after it is of no interest
+            return Some(is_member); // the rest is irrelevant
         }
         if !scan.more(b'}')? {
             break;
@@ -65,7 +65,7 @@ fn members(scan: &mut Scan<'_>, wanted: &[Node<'_>], depth: usize, found: &mut u
     scan.take(b'}').then_some(is_member)
 }
 
-/// What to compare a step with: the name of a field, or any other step as it is written.
+/// The text to compare a step with: the name of a field, or the text form of any other step.
 fn step_text<'n>(element: &'n Element<'_>) -> Cow<'n, [u8]> {
     match element {
         Element::Field(name) => Cow::Borrowed(name.as_bytes()),
@@ -78,7 +78,7 @@ fn step_text<'n>(element: &'n Element<'_>) -> Cow<'n, [u8]> {
     }
 }
 
-/// Whether a step of the text is the one with this [`step_text`].
+/// Whether a step of the text equals this [`step_text`].
 fn names(step: Text<'_>, wanted: &[u8]) -> bool {
     match step.raw.strip_prefix(b"f:") {
         Some(name) if step.is_escaped => {
@@ -89,7 +89,7 @@ fn names(step: Text<'_>, wanted: &[u8]) -> bool {
     }
 }
 
-/// The letter of a step's kind; `None` for kinds that no canonical text has.
+/// The letter of a step's kind; `None` for kinds that canonical text does not have.
 fn step_kind(step: Text<'_>) -> Option<u8> {
     match step.raw {
         [kind @ (b'f' | b'k' | b'v' | b'i'), b':', ..] => Some(*kind),
@@ -97,8 +97,8 @@ fn step_kind(step: Text<'_>) -> Option<u8> {
     }
 }
 
-/// Whether a set stays as it is under [`reconcile`](super::reconcile::reconcile): nothing is owned in part that the
-/// schema of `message` has as one, and no applier owns as one what has parts.
+/// Whether [`reconcile`](super::reconcile::reconcile) would not change the set: no part of an atomic value of the
+/// schema of `message` is owned, and no applier owns a granular list as a whole.
 pub(super) fn is_current(text: &str, operation: Operation, message: &Message) -> Option<bool> {
     parts_are_granular(&mut Scan::new(text.as_bytes()), operation, Type::of_message(message), 0)
 }
@@ -116,13 +116,13 @@ fn parts_are_granular(scan: &mut Scan<'_>, operation: Operation, of: Type<'_>, d
         if step.raw == b"." {
             scan.word("{}").then_some(())?;
         } else {
-            // Nothing is atomic about an object as a whole, because nobody owns that.
+            // An object as a whole is never atomic, because it cannot be owned.
             if depth > 0 && is_atomic(of) {
                 return Some(false);
             }
             let kind = step_kind(step)?;
             let is_leaf = scan.word("{}");
-            // A leaf is as it should be, unless it is a list that an applier owns as one.
+            // A leaf is current, unless it is a list that an applier owns as a whole.
             if !is_leaf || operation == Operation::Apply && !matches!(kind, b'k' | b'v') {
                 match step_type(of, kind, step)? {
                     Some(below) if is_leaf && is_granular_list(below) => return Some(false),
@@ -154,14 +154,14 @@ fn is_atomic(of: Type<'_>) -> bool {
     }
 }
 
-/// The type that a step leads to, if the schema knows it.
+/// The type after a step, if the schema declares it.
 fn step_type<'s>(of: Type<'s>, kind: u8, step: Text<'_>) -> Option<Option<Type<'s>>> {
     let element = match (kind, of) {
         (b'f', Type::Struct { message, .. }) => {
             let name = Text { raw: &step.raw[2..], ..step }.unescaped()?;
             return Some(message.position(&name).map(|at| Type::of_field(&message.fields[usize::from(at)])));
         }
-        // What the name, the keys or the value are makes no difference to the type.
+        // The name, keys or value make no difference to the type.
         (b'f', _) => Element::Field(Cow::Borrowed("")),
         (b'i', _) => Element::Index(0),
         _ => Element::Key(Vec::new()),
@@ -179,7 +179,7 @@ mod tests {
     use crate::schema::builtin;
     use crate::testing::Random;
 
-    /// A field set with some of what there is.
+    /// A random field set.
     fn set(random: &mut Random, depth: usize) -> FieldSet<'static> {
         const NAMES: [&str; 7] = ["a", "b", "a<b", "\"", "é", "", "."];
         let nodes = (0..random.below(4)).map(|_| {
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_common_is_what_the_sets_have_in_common() {
+    fn common_members_are_those_of_the_intersection() {
         let mut random = Random(7);
         let mut met = 0;
         for _ in 0..20_000 {

@@ -1,12 +1,13 @@
-//! Ownership after a write that is no apply: create, update, and the other patches (semantics §7.3).
+//! Field ownership after writes other than apply: create, update, and the other patches
+//! (docs/api/apply.md#ownership-of-updates).
 //!
 //! ```text
 //! live ──┐            ┌─ others lose what they owned of removed, modified and added
 //!        ├─ compare ──┤
-//! new ───┘            └─ the writer owns modified and added, from now on
+//! new ───┘            └─ the writer owns modified and added, with the current time
 //! ```
 //!
-//! Nothing is tracked of an existing object that has no managed fields; a new object is always tracked.
+//! An existing object without managed fields is not tracked; a new object always is.
 
 use super::compare::{Comparison, compare};
 use super::managed::{Entry, Managed, Manager, Operation, Requested};
@@ -17,19 +18,19 @@ use super::versions::{Version, Versions};
 use crate::json::{Object, Value};
 use crate::schema::decode_form::zero_object;
 
-/// Who writes, where, and when.
+/// The writer of a request, its endpoint, and the time.
 #[derive(Clone, Copy, Debug)]
 pub struct Writer<'w> {
     /// Name of the manager.
     pub manager: &'w str,
     /// Subresource written through; empty for the object itself.
     pub subresource: &'w str,
-    /// Now, in seconds, as RFC 3339.
+    /// Current time in seconds, as RFC 3339.
     pub now: &'w str,
 }
 
 impl<'w> Writer<'w> {
-    /// The manager that this writer is.
+    /// The manager of this writer.
     pub fn manager<'t>(&self, operation: Operation, api_version: &'t str) -> Manager<'t>
     where
         'w: 't,
@@ -43,7 +44,7 @@ impl<'w> Writer<'w> {
     }
 }
 
-/// Makes the managed fields of `new`, a new object, which is given in the version of the request.
+/// Sets the managed fields of `new`, a new object in the version of the request.
 pub fn created(versions: &Versions<'_>, writer: &Writer<'_>, reset: &Reset, new: &mut Object) {
     let given = take_managed_fields(new);
     let nothing = zero_object(versions.message());
@@ -57,13 +58,13 @@ pub fn created(versions: &Versions<'_>, writer: &Writer<'_>, reset: &Reset, new:
     put_managed_fields(new, value);
 }
 
-/// Makes the managed fields of `new`, which is to take the place of `live`. Both are in the version of the request.
+/// Sets the managed fields of `new`, which is to replace `live`. Both are in the version of the request.
 pub fn updated(versions: &Versions<'_>, writer: &Writer<'_>, reset: &Reset, live: &Object, new: &mut Object) {
     let given = take_managed_fields(new);
     let value = {
         let stored = Managed::stored(live);
         let base = match Managed::requested(&given, &stored) {
-            // Through a subresource nobody changes managed fields.
+            // Writes through a subresource cannot change managed fields.
             _ if !writer.subresource.is_empty() => stored,
             Requested::Nothing => stored,
             Requested::Reset => Managed::default(),
@@ -74,13 +75,13 @@ pub fn updated(versions: &Versions<'_>, writer: &Writer<'_>, reset: &Reset, live
     put_managed_fields(new, value);
 }
 
-/// Takes the managed fields out of an object.
+/// Removes the managed fields from an object and returns them.
 pub fn take_managed_fields(object: &mut Object) -> Value {
     let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
     metadata.and_then(|metadata| metadata.remove("managedFields")).unwrap_or_default()
 }
 
-/// Puts managed fields into an object that has none.
+/// Sets the managed fields of an object that has none.
 pub fn put_managed_fields(object: &mut Object, value: Option<Value>) {
     if let Some(value) = value {
         crate::object::metadata_mut(object).insert("managedFields", value);
@@ -111,9 +112,8 @@ fn follow<'t>(
     managed.into_value()
 }
 
-/// Whether the writer brings something, and all of it is what it owns already, so that its set stays as it is: giving
-/// back to it what was taken would make the same set of it. Looks at its text only; where that gives no answer, the
-/// answer is no.
+/// Whether the writer changes only fields it owns already, so that its set stays unchanged: removing and restoring them
+/// would give the same set. Reads the text only; returns false if that gives no answer.
 fn owns_all_of_it(managed: &Managed<'_>, writer: &Manager<'_>, changes: &Changes<'_>) -> bool {
     let Comparison { removed, modified, added } = &changes.own;
     if modified.is_empty() && added.is_empty() {
@@ -125,7 +125,7 @@ fn owns_all_of_it(managed: &Managed<'_>, writer: &Manager<'_>, changes: &Changes
         && text::is_current(text, Operation::Update, changes.versions.message()) == Some(true)
 }
 
-/// What changed from one state of an object to another, in every version that somebody asks for.
+/// The changes between two versions of an object, in every API version that is asked for.
 pub(super) struct Changes<'t> {
     versions: Versions<'t>,
     reset: &'t Reset,
@@ -137,13 +137,13 @@ pub(super) struct Changes<'t> {
 }
 
 impl<'t> Changes<'t> {
-    /// The changes from `live` to `new`, both in the version of the request, as far as the endpoint may make them.
+    /// The changes from `live` to `new`, both in the version of the request, limited to those the endpoint may make.
     pub(super) fn new(versions: Versions<'t>, reset: &'t Reset, live: &'t Object, new: &'t Object) -> Self {
         let own = reset.filter(compare(versions.message(), live, new, reset.skipped()));
         Changes { versions, reset, live, new, own, others: Vec::new() }
     }
 
-    /// The changes in `api_version`; `None` when that is not served any more.
+    /// The changes in `api_version`; `None` if that is no longer served.
     pub(super) fn at(&mut self, api_version: &str) -> Option<&Comparison<'t>> {
         let own = self.versions.own;
         if api_version == own.api_version {
@@ -164,8 +164,8 @@ impl<'t> Changes<'t> {
     }
 }
 
-/// Takes from every manager but `writer` what was removed, modified or added. Managers whose version is not served
-/// any more, and those who own nothing any more, are dropped.
+/// Removes the removed, modified and added fields from every manager but `writer`. Managers without fields, or whose
+/// version is no longer served, are dropped.
 pub(super) fn take_back<'t>(
     managed: &mut Managed<'t>,
     changes: &mut Changes<'t>,

@@ -1,12 +1,12 @@
-//! Ownership after updates. Stories with requests are told in `tests/it/scenario`; here is what needs no server.
+//! Tests of ownership after updates that need no server. Scenarios with requests are in `tests/it/scenario`.
 
 use super::*;
-use crate::apply::scene::{Scene, writer};
+use crate::apply::fixture::{Fixture, writer};
 use crate::schema::decode::decode;
 use crate::schema::table::Message;
 use crate::testing::{Random, object};
 
-/// Who owns what: `name operation subresource fields`, one line each.
+/// The owners of an object: `name operation subresource fields`, one line each.
 fn owners(object: &Object) -> Vec<String> {
     let managed = Managed::stored(object).into_value().unwrap_or_default();
     let entries = managed.as_array().unwrap_or_default().iter();
@@ -20,8 +20,8 @@ fn owners(object: &Object) -> Vec<String> {
 
 #[test]
 fn a_writer_owns_what_it_changes_and_others_lose_it() {
-    let scene = Scene::of("", "configmaps");
-    let (versions, reset) = (scene.versions(), scene.reset());
+    let fixture = Fixture::of("", "configmaps");
+    let (versions, reset) = (fixture.versions(), fixture.reset());
     let mut first =
         object(r#"{"kind":"ConfigMap","metadata":{"name":"x","labels":{"l":"1"}},"data":{"a":"1","b":"2"}}"#);
     created(&versions, &writer("one", "t1"), &reset, &mut first);
@@ -40,12 +40,12 @@ fn a_writer_owns_what_it_changes_and_others_lose_it() {
         [r#"one Update t1 {"f:data":{".":{},"f:a":{}}}"#, r#"two Update t2 {"f:data":{"f:b":{},"f:c":{}}}"#]
     );
 
-    // Removing alone changes sets, but no time, and a manager without fields goes.
+    // Removing fields changes sets but no time; a manager without fields is dropped.
     let mut third = object(r#"{"kind":"ConfigMap","metadata":{"name":"x"},"data":{"a":"1"}}"#);
     updated(&versions, &writer("one", "t3"), &reset, &second, &mut third);
     assert_eq!(owners(&third), [r#"one Update t1 {"f:data":{".":{},"f:a":{}}}"#]);
 
-    // A manager of a version that is gone is dropped by the next change.
+    // A manager of a version no longer served is dropped by the next change.
     let mut odd = third.clone();
     let entries = odd.get_mut("metadata").and_then(|value| value.as_object_mut()).unwrap();
     let list = entries.get_mut("managedFields").and_then(Value::as_array_mut).unwrap();
@@ -60,15 +60,15 @@ fn a_writer_owns_what_it_changes_and_others_lose_it() {
 
 #[test]
 fn nothing_is_tracked_of_an_object_without_managed_fields() {
-    let scene = Scene::of("", "configmaps");
-    let (versions, reset) = (scene.versions(), scene.reset());
+    let fixture = Fixture::of("", "configmaps");
+    let (versions, reset) = (fixture.versions(), fixture.reset());
     let live = object(r#"{"metadata":{"name":"x"}}"#);
     let mut new = object(r#"{"metadata":{"name":"x"},"data":{"a":"1"}}"#);
     updated(&versions, &writer("m", "t"), &reset, &live, &mut new);
     assert!(owners(&new).is_empty());
 }
 
-/// A pod of labels and containers, each of them there or not, with values that change.
+/// A pod with random labels and containers, whose values change.
 #[derive(Clone, Default)]
 struct Drawn {
     labels: [u8; 3],
@@ -98,14 +98,14 @@ impl Drawn {
 }
 
 #[test]
-fn what_is_seen_in_texts_is_what_sets_say() {
-    let scene = Scene::of("", "pods");
-    let (versions, reset) = (scene.versions(), scene.reset());
+fn shortcuts_on_texts_agree_with_sets() {
+    let fixture = Fixture::of("", "pods");
+    let (versions, reset) = (fixture.versions(), fixture.reset());
     let mut random = Random(42);
     let mut renewed = 0;
     for _ in 0..300 {
         let mut drawn = Drawn { labels: [1, 1, 0], containers: [1, 1, 0], finalizers: [1, 0] };
-        let mut live = drawn.object(scene.message());
+        let mut live = drawn.object(fixture.message());
         created(&versions, &writer("m0", "t0"), &reset, &mut live);
         for at in 1..12 {
             for _ in 0..random.below(3) {
@@ -118,14 +118,14 @@ fn what_is_seen_in_texts_is_what_sets_say() {
             }
             let (manager, now) = (format!("m{}", random.below(3)), format!("t{at}"));
             let writer = writer(&manager, &now);
-            let mut new = drawn.object(scene.message());
+            let mut new = drawn.object(fixture.message());
             let seen = follow(&versions, &writer, &reset, Managed::stored(&live), &live, &new);
             let mut sets = Managed::stored(&live);
             for entry in sets.entries_mut() {
                 entry.set_fields(entry.set().into_owned());
             }
-            let said = follow(&versions, &writer, &reset, sets, &live, &new);
-            assert_eq!(seen, said);
+            let plainly = follow(&versions, &writer, &reset, sets, &live, &new);
+            assert_eq!(seen, plainly);
             {
                 let stored = Managed::stored(&live);
                 let manager = writer.manager(Operation::Update, "v1");

@@ -1,8 +1,8 @@
-//! The schema as ownership sees it: what a value is made of, and how the elements of a list are told apart.
+//! The schema from the view of field ownership: types of values, and identities of list elements.
 //!
-//! A [`Type`] is a view of a [`Kind`]: a struct with its fields, a map, a list with its way of merging, a scalar, or
-//! something without a schema, whose type is deduced from the value (maps granular, lists atomic).
-//! Structs, maps and lists are granular (owned part by part) or atomic (owned as one). Source: semantics §7.1.
+//! A [`Type`] is a view of the schema tables: a struct with its fields, a map, a list with its merge behaviour, a
+//! scalar, or a value without a schema, whose type is deduced from the value (maps granular, lists atomic). Structs,
+//! maps and lists are granular (owned part by part) or atomic (owned as a whole). Source: docs/api/apply.md#field-sets.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use crate::field::{Element, FieldSet, Scalar};
 use crate::json::{self, Object, Value};
 use crate::schema::table::{Field, Kind, ListType, Message, Slice, Text, Unknown};
 
-/// What a value is made of.
+/// The type of a value.
 #[derive(Clone, Copy, Debug)]
 pub enum Type<'s> {
     /// One value that is owned as one.
@@ -22,7 +22,7 @@ pub enum Type<'s> {
         /// Owned as one.
         atomic: bool,
     },
-    /// Any names, one type.
+    /// Any names, one type of values.
     Map {
         /// Type of the values.
         value: &'s Kind,
@@ -40,7 +40,7 @@ pub enum Type<'s> {
     Deduced,
 }
 
-/// What an applied scalar must be.
+/// The type of a map's values.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Primitive {
     /// A number.
@@ -91,7 +91,7 @@ impl<'s> Type<'s> {
         }
     }
 
-    /// The type without its schema, where it has none, as the value shows it.
+    /// The type of the values of a map.
     pub fn for_value(self, value: &Value) -> Self {
         match (self, value) {
             (Type::Deduced, Value::Object(_)) => Type::Map { value: ANY, atomic: false },
@@ -102,7 +102,7 @@ impl<'s> Type<'s> {
         }
     }
 
-    /// The type one step further in, as far as the schema tells without a value.
+    /// The type after one step, as far as the schema tells without a value.
     pub fn step(self, element: &Element<'_>) -> Option<Self> {
         match (self, element) {
             (Type::Struct { message, .. }, Element::Field(name)) => match message.field(name) {
@@ -122,16 +122,16 @@ impl<'s> Type<'s> {
     }
 }
 
-/// Why an element cannot be told from its neighbours.
+/// Why a list element has no identity.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum KeyError {
     /// `null` where keys are needed.
     #[error("associative list with keys may not have a null element")]
     Null,
-    /// No object where keys are needed.
+    /// Not an object where keys are needed.
     #[error("associative list with keys may not have non-map elements")]
     NotAMap,
-    /// None of the keys is there, and none has a default.
+    /// All keys are absent and have no default.
     #[error(
         "associative list with keys has an element that omits all key fields [{}] (and doesn't have default values for any key fields)",
         .keys.iter().map(|key| format!("\"{key}\"")).collect::<Vec<_>>().join(" ")
@@ -156,7 +156,7 @@ pub enum KeyError {
 
 /// The step that leads to an element of a list.
 ///
-/// Keys that the element leaves out are completed from the schema's defaults.
+/// Absent keys are completed from the schema's defaults.
 pub fn item_element<'t>(item: &Kind, list: &ListType, value: &'t Value) -> Result<Element<'t>, KeyError> {
     match list {
         ListType::Atomic => Err(KeyError::Atomic),
@@ -193,7 +193,7 @@ pub fn item_element<'t>(item: &Kind, list: &ListType, value: &'t Value) -> Resul
     }
 }
 
-/// Whether two elements of a list lead to the same step; not so where one of them leads to none. Makes no step.
+/// Whether two list elements have the same identity; false if one has none. Allocates no step.
 pub fn same_item(item: &Kind, list: &ListType, a: &Value, b: &Value) -> bool {
     match list {
         ListType::Atomic => false,
@@ -206,7 +206,7 @@ pub fn same_item(item: &Kind, list: &ListType, a: &Value, b: &Value) -> bool {
             let mut has_key = false;
             keys.iter().all(|key| {
                 let same = match (a.get(key), b.get(key)) {
-                    (None, None) => return true, // decided below: both have the default, if there is one
+                    (None, None) => return true, // decided below: both have the default, if any
                     (Some(a), Some(b)) => Scalar::of(a) == Scalar::of(b),
                     (Some(given), None) | (None, Some(given)) => {
                         key_default(item, key).is_some_and(|default| default == Scalar::of(given))
@@ -230,7 +230,7 @@ fn key_default(item: &Kind, key: &str) -> Option<Scalar<'static>> {
     }
 }
 
-/// The members of a struct in schema order, with their fields; members that the schema does not know are left out.
+/// The members of a struct in schema order, with their fields; undeclared members are left out.
 pub struct Members<'s, 'm> {
     message: &'s Message,
     object: &'m Object,
@@ -249,7 +249,7 @@ impl<'s, 'm> Members<'s, 'm> {
         let mut next = 0;
         let mut ascending = true;
         for (name, value) in self.object.iter() {
-            // Trees are nearly always in schema order, so that the field is found a little further on.
+            // Trees are nearly always in schema order, so the search continues after the last hit.
             let ahead = fields[next..].iter().position(|field| field.name == name).map(|ahead| next + ahead);
             let at = match ahead {
                 Some(at) => at,
@@ -271,7 +271,7 @@ impl<'s, 'm> Members<'s, 'm> {
     }
 }
 
-/// What of a set lies below `element`, if anything.
+/// The part of a set below `element`, if any.
 pub fn below<'s, 't>(set: Option<&'s FieldSet<'t>>, element: &Element<'_>) -> Option<&'s FieldSet<'t>> {
     set?.get(element).map(|node| &node.children).filter(|children| !children.is_empty())
 }
@@ -284,7 +284,7 @@ mod tests {
     use crate::schema::builtin;
 
     #[test]
-    fn elements_are_told_apart_as_the_list_says() {
+    fn elements_are_identified_as_the_list_declares() {
         let item = |name: &str| {
             Kind::Message(builtin::message(&KUBERNETES, &format!("api.core.v1.{name}")).unwrap().into())
         };

@@ -1,7 +1,7 @@
-//! Objects in the versions that managers wrote them in (semantics §7.4 step 13).
+//! Converts objects to the versions in which managers wrote them (docs/api/apply.md#schema-changes).
 //!
-//! A field set means fields of one version. To compare it with an object, the object is brought into that version,
-//! by way of the stored one, as for any client of that version.
+//! A field set refers to the fields of one version. To compare it with an object, the object is converted to that
+//! version, by way of the stored one, as for any client of that version.
 
 use crate::convert;
 use crate::json::{Object, Value};
@@ -21,7 +21,7 @@ pub struct Version<'r> {
     resource: Option<&'r Resource>,
 }
 
-/// The versions of one kind, seen from the one that a request is in.
+/// The versions of one kind, starting from the version of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Versions<'r> {
     registry: &'r Registry,
@@ -41,7 +41,7 @@ impl<'r> Versions<'r> {
         Versions { registry, naming: registry.naming(), own }
     }
 
-    /// The one version there is of the body of a subresource.
+    /// The only version of a subresource's body.
     pub fn of_body(registry: &'r Registry, api_version: &'r str, message: &'r Message) -> Self {
         let own = Version { api_version, message, resource: None };
         Versions { registry, naming: registry.naming(), own }
@@ -52,7 +52,7 @@ impl<'r> Versions<'r> {
         self.own.message
     }
 
-    /// This kind in `api_version`; `None` when that is not served (any more).
+    /// This kind in `api_version`; `None` if that is not served.
     pub fn at(&self, api_version: &str) -> Option<Version<'r>> {
         if api_version == self.own.api_version {
             return Some(self.own);
@@ -69,7 +69,7 @@ impl<'r> Versions<'r> {
         })
     }
 
-    /// An object from one version to another. In its own version it stays as it is, whatever that is.
+    /// Converts an object from one version to another. In its own version it stays unchanged, even if invalid.
     ///
     /// `None` when the object does not fit its version or cannot be converted.
     pub fn convert(&self, object: Object, from: Version<'_>, to: Version<'_>) -> Option<Object> {

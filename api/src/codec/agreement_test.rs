@@ -1,4 +1,4 @@
-//! Every built-in type comes back from every encoding as it went in.
+//! Round trips of every built-in type through every encoding.
 
 use super::protobuf::generate::object;
 use super::{cbor, yaml};
@@ -36,7 +36,7 @@ fn every_type_comes_back_from_json_yaml_and_cbor() {
                 let from_cbor = conform(message, cbor::parse(&item).unwrap()).unwrap();
                 assert_eq!(from_cbor.object, object, "{shown}: CBOR");
                 assert_eq!(from_cbor.strict, [""; 0], "{shown}");
-                // The same item without the schema: byte fields are text then, and read the same.
+                // The same item without the schema: byte fields are text then and read back equal.
                 let mut plain = Vec::new();
                 cbor::write(&Value::Object(object.clone()), &mut plain);
                 assert_eq!(conform(message, cbor::parse(&plain).unwrap()).unwrap().object, object, "{shown}");

@@ -1,7 +1,7 @@
-//! autoscaling/v1 and v2 HorizontalPodAutoscaler.
+//! Conversion between autoscaling/v1 and v2 HorizontalPodAutoscaler.
 //!
-//! v1 knows one metric, the average CPU utilization. Everything else that v2 has is kept in annotations of the v1
-//! form, as JSON in the shapes that v1 clients have always found there:
+//! v1 has one metric, the average CPU utilization. Everything else of v2 is kept in annotations of the v1 form, as JSON
+//! in the shapes that v1 clients expect:
 //!
 //! ```text
 //! v2                                   v1
@@ -12,16 +12,16 @@
 //! status.conditions                 ◄─► annotation …/conditions
 //! ```
 //!
-//! The annotations exist in v1 only: going to v2 they are read and removed, and an annotation that cannot be read is
-//! as if it were not there. A v1 object without any metric gets the default CPU target on the way. The CPU metric
-//! comes last in v2 when it has been through v1, as in the reference server; order has no meaning among metrics.
+//! The annotations exist in v1 only: conversion to v2 reads and removes them; a malformed annotation counts as absent.
+//! A v1 object without any metric gets the default CPU target. After a conversion through v1 the CPU metric comes last
+//! in v2, as in the reference server; the order of metrics has no meaning.
 
 use crate::json::{self, Object, Value};
 use crate::naming::Naming;
 use crate::schema::builtin;
 use crate::schema::conform::conform;
 
-/// Average CPU utilization, in percent, that an autoscaler without metrics aims at.
+/// Target of the average CPU utilization, in percent, of an autoscaler without metrics.
 const CPU_UTILIZATION_DEFAULT: i64 = 80;
 
 const METRICS: &str = "autoscaling.alpha.{domain}/metrics";
@@ -32,7 +32,7 @@ const CONDITIONS: &str = "autoscaling.alpha.{domain}/conditions";
 /// A flat name in an annotation, and the path of the value in v2.
 type Flat = (&'static str, &'static [&'static str]);
 
-/// Sources of metrics: the member that holds them, and how their members are called in the annotation.
+/// Sources of metrics: the member of the source, and its members' names in the annotation.
 static SPECS: [(&str, &[Flat]); 5] = [
     (
         "object",
@@ -80,7 +80,7 @@ static SPECS: [(&str, &[Flat]); 5] = [
     ),
 ];
 
-/// As [`SPECS`], for the values that were measured.
+/// As [`SPECS`], for measured values.
 static STATUSES: [(&str, &[Flat]); 5] = [
     (
         "object",
@@ -128,13 +128,13 @@ static STATUSES: [(&str, &[Flat]); 5] = [
     ),
 ];
 
-/// The two lists of metrics, which differ in their names only.
+/// The two lists of metrics, which differ only in names.
 #[derive(Clone, Copy)]
 struct List {
     sources: &'static [(&'static str, &'static [Flat]); 5],
     /// Type of an element in v2.
     message: &'static str,
-    /// Member of a source that holds the numbers.
+    /// Member of a source with the numbers.
     numbers: &'static str,
 }
 
@@ -174,7 +174,7 @@ pub(super) fn to_v1(mut object: Object, naming: &Naming) -> Object {
         kept.push((CURRENT_METRICS, Value::Array(flat)));
         kept.push((CONDITIONS, Value::Array(take_list(status, "conditions"))));
     }
-    // What a client put there under these names never was ours.
+    // Annotations with these names in a v2 object come from a client and have no meaning.
     drop_annotations(&mut object, naming);
     kept.retain(|(_, value)| value.as_array().is_none_or(|items| !items.is_empty()));
     if !kept.is_empty() {
@@ -221,7 +221,7 @@ pub(super) fn to_v2(mut object: Object, naming: &Naming) -> Object {
     if let Some(status) = object.get_mut("status").and_then(Value::as_object_mut) {
         let utilization =
             status.remove("currentCPUUtilizationPercentage").filter(|utilization| !utilization.is_null());
-        // The annotation has all metrics, so it wins over the one number.
+        // The annotation has all metrics, so it takes precedence over the number.
         let current =
             current.or_else(|| utilization.map(|utilization| vec![cpu("current", None, utilization)]));
         if let Some(current) = current {
@@ -234,7 +234,7 @@ pub(super) fn to_v2(mut object: Object, naming: &Naming) -> Object {
     object
 }
 
-/// Whether a metric is all that v1's number says, so that the number can stand for it.
+/// Whether v1's number can represent a metric without loss.
 fn is_cpu_utilization(metric: &Value) -> bool {
     let plain = cpu(
         "target",
@@ -262,7 +262,7 @@ fn cpu(numbers: &'static str, kind: Option<&str>, utilization: Value) -> Value {
 }
 
 impl List {
-    /// A metric under flat names. One that would not come back the same keeps its v2 form.
+    /// A metric under flat names; unchanged in its v2 form if the flat form would lose something.
     fn flat(self, metric: Value, naming: &Naming) -> Value {
         let mut flat = Object::new();
         flat.push("type", metric.get("type").cloned().unwrap_or_default());
@@ -280,7 +280,7 @@ impl List {
         if self.nested_one(flat.clone(), naming).as_ref() == Some(&metric) { flat } else { metric }
     }
 
-    /// The metrics of an annotation in v2 form; `None` when it is no such list.
+    /// The metrics of an annotation in v2 form; `None` if it is not a list of metrics.
     fn nested(self, list: Value, naming: &Naming) -> Option<Vec<Value>> {
         elements(list, |metric| self.nested_one(metric, naming))
     }
@@ -289,7 +289,8 @@ impl List {
         let Value::Object(mut metric) = metric else { return None };
         for (source, names) in self.sources {
             let Some(flat) = metric.get_mut(source).and_then(Value::as_object_mut) else { continue };
-            // Which member tells the v2 form depends on the source: one of the two is there and has no flat twin.
+            // Which member marks the v2 form depends on the source: one of the two is present and has no flat
+            // equivalent.
             let own_form = ["metric", self.numbers].iter().any(|own| {
                 flat.get(own).is_some_and(|it| it.as_object().is_some())
                     && !names.iter().any(|(name, _)| name == own)
@@ -303,7 +304,7 @@ impl List {
 
     fn nested_source(self, mut flat: Object, names: &'static [Flat]) -> Object {
         let is_given = |flat: &Object, name: &str| flat.get(name).is_some_and(|value| !value.is_null());
-        // Other writers say 0 where an average is meant and the value is absent; 0 itself is no valid target.
+        // Some writers set 0 and an average for an absent value; 0 itself is not a valid target.
         if self.numbers == "target" && is_given(&flat, "averageValue") {
             let zero = |value: &Value| value.as_str() == Some("0") || value.as_i64() == Some(0);
             if flat.get("targetValue").is_some_and(zero) {
@@ -336,7 +337,7 @@ impl List {
     }
 }
 
-/// Every element through `each`; `None` when this is no list or one of them is not what it should be.
+/// Converts every element with `each`; `None` if this is not a list or an element is malformed.
 fn elements(list: Value, each: impl Fn(Value) -> Option<Value>) -> Option<Vec<Value>> {
     match list {
         Value::Array(items) => items.into_iter().map(each).collect(),
@@ -344,13 +345,13 @@ fn elements(list: Value, each: impl Fn(Value) -> Option<Value>) -> Option<Vec<Va
     }
 }
 
-/// `value` as the type called `message` writes it; `None` when it is not of that type.
+/// `value` in the canonical form of the type `message`; `None` if it does not have that type.
 fn canonical(message: &str, value: Value, naming: &Naming) -> Option<Value> {
     let message = builtin::message(naming, message)?;
     Some(conform(message, value).ok()?.object.into())
 }
 
-/// Takes a list out of an object; an absent one is empty.
+/// Removes a list from an object and returns it; an absent one is empty.
 fn take_list(object: &mut Object, name: &str) -> Vec<Value> {
     match object.remove(name) {
         Some(Value::Array(items)) => items,
@@ -369,7 +370,7 @@ fn drop_annotations(object: &mut Object, naming: &Naming) {
     }
 }
 
-/// A member of the behavior, and what is below it.
+/// A member of the behavior, and its members.
 struct Member(&'static str, &'static [Member]);
 
 static BEHAVIOR_MEMBERS: [Member; 2] = [Member("scaleUp", &RULES), Member("scaleDown", &RULES)];
@@ -381,7 +382,7 @@ static RULES: [Member; 4] = [
 ];
 static POLICY: [Member; 3] = [Member("type", &[]), Member("value", &[]), Member("periodSeconds", &[])];
 
-/// The behavior as the annotation has it: names capitalized, absent members null.
+/// The behavior in the form of the annotation: names capitalized, absent members null.
 fn capitalized(value: &Value, members: &'static [Member]) -> Value {
     match value {
         Value::Array(items) => Value::Array(items.iter().map(|item| capitalized(item, members)).collect()),
@@ -396,7 +397,7 @@ fn capitalized(value: &Value, members: &'static [Member]) -> Value {
     }
 }
 
-/// The reverse: the known members under their own names, however they are capitalized; null ones are absent.
+/// The reverse: known members under their own names, however capitalized; null ones are dropped.
 fn uncapitalized(value: Value, members: &'static [Member]) -> Value {
     match value {
         Value::Array(items) => {

@@ -1,4 +1,4 @@
-//! Conversions there and back, on the real types.
+//! Round-trip tests of conversions, on the real types.
 
 use super::*;
 use crate::naming::{CLUSTER, KUBERNETES};
@@ -46,7 +46,7 @@ fn every_resource_has_a_conversion_to_its_stored_form() {
 }
 
 #[test]
-fn the_stored_version_is_served_as_it_is() {
+fn the_stored_version_is_served_unchanged() {
     let registry = Registry::new(&CLUSTER);
     let pods = served(&registry, "", "pods");
     let given = object(r#"{"z":1,"a":2}"#);
@@ -55,7 +55,7 @@ fn the_stored_version_is_served_as_it_is() {
 }
 
 #[test]
-fn autoscalers_survive_the_way_through_v1() {
+fn autoscalers_survive_a_round_trip_through_v1() {
     let registry = Registry::new(&KUBERNETES);
     let v1 = served(&registry, "autoscaling", "horizontalpodautoscalers");
     let behavior = r#","behavior":{"scaleUp":{"stabilizationWindowSeconds":0,"selectPolicy":"Max","policies":[{"type":"Pods","value":4,"periodSeconds":15}]},"scaleDown":{"policies":[{"type":"Percent","value":100,"periodSeconds":15}],"tolerance":"50m"}}"#;
@@ -65,10 +65,11 @@ fn autoscalers_survive_the_way_through_v1() {
         (vec![MEMORY, CPU], None),
         (vec![PODS, OBJECT, OBJECT_AVERAGE, EXTERNAL, CONTAINER, MEMORY, CPU], None),
         (vec![PODS], None),
-        // One CPU target is the number of v1, the second stays a metric; v1 knows no order, so the number comes last.
+        // One CPU target becomes the number of v1, the second stays a metric; v1 has no order, so the number comes
+        // last.
         (vec![CPU, MEMORY, CPU], Some(vec![MEMORY, CPU, CPU])),
         (vec![CPU, MEMORY], Some(vec![MEMORY, CPU])),
-        // What flat names cannot say keeps its own form.
+        // A metric without a flat form keeps its own form.
         (vec![ODD], None),
     ] {
         let spec = |metrics: &[&str]| format!(r#","metrics":[{}]{behavior}"#, metrics.join(","));
@@ -127,7 +128,7 @@ fn v1_objects_get_metrics_and_their_annotations_are_read_once() {
     for (annotations, spec, want) in [
         (String::new(), "", format!("[{}]", cpu(80))),
         (String::new(), r#","targetCPUUtilizationPercentage":50"#, format!("[{}]", cpu(50))),
-        // Not JSON, no list, no metrics: as if it were not there.
+        // Malformed annotations count as absent.
         (format!(r#""{key}/metrics":"[{{""#), "", format!("[{}]", cpu(80))),
         (format!(r#""{key}/metrics":"{{}}""#), "", format!("[{}]", cpu(80))),
         (format!(r#""{key}/metrics":"[{{\"type\":3}}]""#), "", format!("[{}]", cpu(80))),

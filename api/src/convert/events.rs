@@ -1,4 +1,4 @@
-//! core/v1 Event and the Event of the events group: the same values under other names.
+//! Conversion between the core/v1 Event and the Event of the events group: the same values under other names.
 
 use crate::json::{Key, Object};
 
@@ -13,12 +13,12 @@ static NAMES: [(&str, &str); 7] = [
     ("reportingComponent", "reportingController"),
 ];
 
-/// The core form under the names of the events group.
+/// Converts the core form to the form of the events group.
 pub(super) fn from_core(object: Object) -> Object {
     renamed(object, |name| NAMES.iter().find(|(core, _)| *core == name).map(|(_, events)| *events))
 }
 
-/// The events form under the names of the core group.
+/// Converts the events group's form to the core form.
 pub(super) fn to_core(object: Object) -> Object {
     renamed(object, |name| NAMES.iter().find(|(_, events)| *events == name).map(|(core, _)| *core))
 }

@@ -5,10 +5,10 @@
 //! events v1 Event                        ◄─to_served──  core/v1 Event
 //! ```
 //!
-//! An object is stored in one version and served in each; what a version has no field for is kept in annotations, so
-//! that nothing is lost on the way there and back. Where the served version is the stored one, which is nearly
-//! always, conversion is the identity. The tree that comes out is canonical for its type, whatever order it had.
-//! Nothing here knows requests or bytes.
+//! An object is stored in one version and served in each; values without a field in a version are kept in annotations,
+//! so that a round trip loses nothing. If the served version is the stored one, the usual case, conversion is the
+//! identity. The resulting tree is canonical for its type, whatever order the input had. Nothing here knows requests or
+//! bytes.
 
 mod autoscaling;
 mod events;
@@ -23,12 +23,12 @@ use crate::schema::registry::{Resource, Storage};
 use crate::schema::table::Message;
 use crate::status::Status;
 
-/// How a served version and the stored one differ.
+/// How a served version differs from the stored one.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Rule {
-    /// In nothing.
+    /// No difference.
     Identity,
-    /// In their `apiVersion` only: one type under two names.
+    /// Only the `apiVersion`: one type under two names.
     Rename,
     /// autoscaling/v1 and v2.
     Autoscaler,
@@ -50,11 +50,11 @@ impl Rule {
     }
 }
 
-/// The object in the version of `resource`, made from its stored form.
+/// Converts an object from its stored form to the version of `resource`.
 ///
 /// # Errors
-/// 500 when the object is not of the stored type, or when there is no conversion between the two versions, which is
-/// a slip in the schema that the tests find.
+/// 500 if the object does not have the stored type, or if no conversion between the two versions exists, which is a
+/// mistake in the schema that the tests detect.
 pub fn to_served(resource: &Resource, object: Object, naming: &Naming) -> Result<Object, Status> {
     let Some((rule, _)) = step(resource)? else { return Ok(object) };
     let converted = match rule {
@@ -65,7 +65,7 @@ pub fn to_served(resource: &Resource, object: Object, naming: &Naming) -> Result
     finish(&resource.table.message, &resource.api_version, converted)
 }
 
-/// The stored form of an object in the version of `resource`.
+/// Converts an object in the version of `resource` to its stored form.
 ///
 /// # Errors
 /// As [`to_served`].
@@ -79,7 +79,7 @@ pub fn to_stored(resource: &Resource, object: Object, naming: &Naming) -> Result
     finish(&storage.message, &storage.api_version, converted)
 }
 
-/// The rule between the versions; `None` where there is nothing to do.
+/// The rule between the versions; `None` if there is nothing to do.
 fn step(resource: &Resource) -> Result<Option<(Rule, &Storage)>, Status> {
     match (Rule::of(resource), &resource.storage) {
         (Some(Rule::Identity), _) | (Some(_), None) => Ok(None),
@@ -91,7 +91,7 @@ fn step(resource: &Resource) -> Result<Option<(Rule, &Storage)>, Status> {
     }
 }
 
-/// Names the version and brings the members into the form and order of the type.
+/// Sets the version and brings the members into the form and order of the type.
 fn finish(message: &Message, api_version: &str, mut object: Object) -> Result<Object, Status> {
     object.insert("apiVersion", api_version.into());
     let decoded = conform(message, Value::Object(object)).map_err(Status::internal)?;

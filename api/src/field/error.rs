@@ -1,31 +1,32 @@
-//! What validation finds: a kind of error at a path, formatted exactly as clients expect (semantics §1.4).
+//! Field errors: what validation reports, a kind of error at a field path, formatted as clients expect
+//! (docs/api/errors.md#invalid-objects).
 
 use std::fmt;
 
 use crate::json::{self, Value};
 
-/// The kinds of field errors; each has a type for causes and a leading text.
+/// The kinds of field errors; each has a cause type and a leading text.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum FieldErrorKind {
-    /// Nothing there, something needed.
+    /// A required value is absent.
     Required,
-    /// Not of the right form.
+    /// A malformed value.
     Invalid,
-    /// Not of the right JSON type.
+    /// A value of the wrong JSON type.
     TypeInvalid,
-    /// Not one of a closed set.
+    /// A value outside a closed set.
     NotSupported,
-    /// A reference to something that is not there.
+    /// A reference to an absent object or element.
     NotFound,
-    /// The same twice where each may come once.
+    /// A repeated value that must be unique.
     Duplicate,
-    /// May not be set or changed.
+    /// A value that may not be set or changed.
     Forbidden,
     /// Too many bytes or characters.
     TooLong,
     /// Too many elements.
     TooMany,
-    /// Our own failure.
+    /// A failure of the server.
     Internal,
 }
 
@@ -61,16 +62,16 @@ impl FieldErrorKind {
     }
 }
 
-/// One thing wrong with one field.
+/// One error of one field.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FieldError {
-    /// What is wrong.
+    /// The kind of error.
     pub kind: FieldErrorKind,
     /// `spec.containers[0].name`, `metadata.labels[app]`; empty prints `<nil>`.
     pub path: String,
-    /// The value as it is printed; `None` for kinds that print none.
+    /// The value in the message; `None` for kinds that show none.
     pub value: Option<String>,
-    /// What would be right; may be empty.
+    /// An explanation; may be empty.
     pub detail: String,
 }
 
@@ -128,7 +129,7 @@ impl FieldError {
         Self::new(FieldErrorKind::TooMany, path, Some(count.to_string()), detail)
     }
 
-    /// The message of the cause: everything but the path.
+    /// The message of the cause: the error without the path.
     pub fn body(&self) -> String {
         let mut text = self.kind.text().to_owned();
         for part in self.value.iter().chain((!self.detail.is_empty()).then_some(&self.detail)) {
@@ -141,14 +142,14 @@ impl FieldError {
 
 impl fmt::Display for FieldError {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        // Only an object as a whole is too long without being some field; its path is empty, but it has one.
+        // Only "too long" applies to the object as a whole; its path is empty but printed.
         let no_path = self.path.is_empty() && self.kind != FieldErrorKind::TooLong;
         let path = if no_path { "<nil>" } else { &self.path };
         write!(f, "{path}: {}", self.body())
     }
 }
 
-/// A value as error messages print it: strings quoted as Go does, everything else as JSON.
+/// A value in an error message: strings quoted as in Go, everything else as JSON.
 fn print(value: &Value) -> String {
     match value {
         Value::String(text) => go_quote(text),
@@ -201,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_read_as_semantics_1_4_says() {
+    fn errors_read_as_documented() {
         for (error, text) in [
             (FieldError::required("spec.a", ""), "spec.a: Required value"),
             (FieldError::invalid("spec.b", &"q\"".into(), "bad"), r#"spec.b: Invalid value: "q\"": bad"#),

@@ -1,12 +1,12 @@
-//! Field sets as text, as objects carry them in their managed fields (semantics §7.1).
+//! Field sets as text, as objects carry them in their managed fields (docs/api/apply.md#field-sets).
 //!
 //! ```text
 //! {"f:metadata":{"f:labels":{".":{},"f:app":{}}},"f:spec":{"f:ports":{"k:{\"port\":80}":{".":{},"f:port":{}}}}}
 //! ```
 //!
-//! Each step is a member name; `{}` is a member without anything below, `".":{}` says that a step with something
-//! below is a member itself. Reading borrows names from the text and forgives what the reference server forgives:
-//! any order, unknown kinds of steps, anything as the value of `"."`. The text that comes out is canonical.
+//! Each step is a member name; `{}` is a member without members below it, `".":{}` marks a step with members below it
+//! as a member itself. Parsing borrows names from the text and accepts what the reference server accepts: any order,
+//! unknown kinds of steps, any value of `"."`. The written text is canonical.
 
 use std::borrow::Cow;
 
@@ -14,26 +14,26 @@ use super::path::{Element, Scalar};
 use super::set::{FieldSet, Node};
 use crate::json::{self, Value};
 
-/// Deepest nesting that is read, so that a hostile text is an error and not a deep recursion. It leaves room for the
-/// object around the set within what JSON parsers accept ([`json::DEPTH_MAX`]).
+/// Deepest nesting that is parsed, so that a hostile text is an error and not a deep recursion. Leaves room for the
+/// object around the set within the limit of JSON parsers ([`json::DEPTH_MAX`]).
 pub const NESTING_MAX: usize = json::DEPTH_MAX - 28;
 
-/// Why a text is no field set.
+/// Why a text is not a field set.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum FieldsV1Error {
-    /// Not the JSON it should be, found at this byte.
+    /// Malformed JSON at this byte.
     #[error("unexpected text at byte {at}")]
     Syntax {
         /// Offset in the text.
         at: usize,
     },
-    /// A step too short to say its kind, or without the colon after it.
+    /// A step too short to have a kind, or without the colon after it.
     #[error("missing colon in path element {step:?}")]
     Step {
         /// The step.
         step: String,
     },
-    /// A step whose value is not the JSON it should be.
+    /// A step whose value is malformed.
     #[error("unreadable path element {step:?}")]
     Unreadable {
         /// The step.
@@ -48,7 +48,7 @@ impl<'t> FieldSet<'t> {
     /// Reads the text form.
     ///
     /// # Errors
-    /// Text that is no JSON object of objects, and steps that cannot be read.
+    /// Text that is not a JSON object of objects, and malformed steps.
     pub fn parse(text: &'t str) -> Result<FieldSet<'t>, FieldsV1Error> {
         let mut reader = Reader { text, at: 0 };
         let (set, _) = reader.set(0)?;
@@ -127,7 +127,7 @@ fn write_prefixed(prefix: &[u8], inner: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// Reads one step; `None` for a kind of step that is not known.
+/// Parses one step; `None` for an unknown kind of step.
 fn read_step<'t>(step: Cow<'t, str>) -> Result<Option<Element<'t>>, FieldsV1Error> {
     let bytes = step.as_bytes();
     if bytes.len() < 2 || bytes[1] != b':' {
@@ -162,7 +162,7 @@ fn read_step<'t>(step: Cow<'t, str>) -> Result<Option<Element<'t>>, FieldsV1Erro
     }))
 }
 
-/// A reader of just the JSON that field sets are written in.
+/// A reader of the subset of JSON that field sets use.
 struct Reader<'t> {
     text: &'t str,
     at: usize,
@@ -178,7 +178,7 @@ impl<'t> Reader<'t> {
         self.at += rest.iter().take_while(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r')).count();
     }
 
-    /// The next byte that is not white space, passed over if it is `wanted`.
+    /// The next byte after white space, consumed if it equals `wanted`.
     fn takes(&mut self, wanted: u8) -> bool {
         self.skip_space();
         let found = self.text.as_bytes().get(self.at) == Some(&wanted);
@@ -190,7 +190,7 @@ impl<'t> Reader<'t> {
         if self.takes(wanted) { Ok(()) } else { Err(self.syntax()) }
     }
 
-    /// The members of one object, and whether they say (or mean, when there are none) that it is a member itself.
+    /// The members of one object, and whether it is a member itself (by `"."`, or by being empty).
     fn set(&mut self, depth: usize) -> Result<(FieldSet<'t>, bool), FieldsV1Error> {
         if depth >= NESTING_MAX {
             return Err(FieldsV1Error::Depth);
@@ -231,7 +231,7 @@ impl<'t> Reader<'t> {
         Ok((FieldSet::from_nodes(nodes), is_member))
     }
 
-    /// A string; borrowed where nothing in it is escaped.
+    /// A string; borrowed if it has no escapes.
     fn string(&mut self) -> Result<Cow<'t, str>, FieldsV1Error> {
         let start = self.at;
         if self.text.as_bytes().get(start) != Some(&b'"') {
@@ -259,7 +259,7 @@ impl<'t> Reader<'t> {
         read.map(Cow::Owned).map_err(|_| FieldsV1Error::Syntax { at: start })
     }
 
-    /// Passes over one JSON value of any kind.
+    /// Skips one JSON value of any kind.
     fn skip_value(&mut self) -> Result<(), FieldsV1Error> {
         let mut values =
             serde_json::Deserializer::from_str(&self.text[self.at..]).into_iter::<serde::de::IgnoredAny>();
@@ -278,7 +278,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_read_and_written_as_semantics_7_1_says() {
+    fn texts_are_read_and_written_as_documented() {
         for (text, canonical, members) in [
             ("{}", "{}", 0),
             (r#"{"f:a":{}}"#, r#"{"f:a":{}}"#, 1),
@@ -299,7 +299,7 @@ mod tests {
             ),
             (r#"{"f:a\u003cb":{},"f:\"":{}}"#, r#"{"f:\"":{},"f:a\u003cb":{}}"#, 2),
             (r#"{"k:{\"n\":\"\u003c\"}":{}}"#, r#"{"k:{\"n\":\"\\u003c\"}":{}}"#, 1),
-            // Steps of a kind that is not known are passed over with all below them.
+            // Steps of unknown kinds are skipped with everything below them.
             (r#"{"x:new":{"f:a":[{}]},"f:b":{"y:":{}}}"#, r#"{"f:b":{}}"#, 1),
             (r#"{"f:":{}}"#, r#"{"f:":{}}"#, 1),
         ] {
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_that_are_no_field_sets_are_refused() {
+    fn malformed_field_sets_are_refused() {
         let deep = format!("{}{}", r#"{"f:a":"#.repeat(100_000), "}".repeat(100_000));
         for text in [
             "",

@@ -1,10 +1,10 @@
-//! Fields of objects: what is wrong with one, and which ones somebody means.
+//! Fields of objects: field errors, field paths and field sets.
 //!
 //! ```text
 //! error      one finding of validation, with the path as validation writes it
-//! path       one step into an object, as ownership names it: member, keyed element, element of a set
+//! path       one step into an object in field ownership: member, keyed element, element of a set
 //! set        a set of such paths, with its algebra
-//! fields_v1  the text form of a set, as objects carry it in their managed fields
+//! fields_v1  the text form of a set in managed fields
 //! ```
 
 mod error;

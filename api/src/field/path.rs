@@ -1,4 +1,4 @@
-//! One step of a field path, as ownership names it (semantics §7.1).
+//! One step of a field path, as field ownership uses it (docs/api/apply.md#field-sets).
 //!
 //! ```text
 //! Field  .replicas                              f:replicas
@@ -7,8 +7,8 @@
 //! Index  [3]                                    i:3
 //! ```
 //!
-//! Steps are ordered: members by name, then keyed elements key by key, then values, then indices. Texts are borrowed
-//! wherever they can be: from the schema tables, from the object, or from the text a set was read from.
+//! Order of steps: members by name, then keyed elements key by key, then values, then indices. Texts are borrowed where
+//! possible: from the schema tables, the object, or the text of a set.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -22,11 +22,11 @@ use crate::json::{self, Value};
 pub enum Element<'t> {
     /// A member of a struct or map.
     Field(Cow<'t, str>),
-    /// The element of a list that has these keys; sorted by name.
+    /// The element of a list with these keys, sorted by key name.
     Key(Vec<(Cow<'t, str>, Scalar<'t>)>),
-    /// The element of a set that has this value.
+    /// The element of a set with this value.
     Value(Scalar<'t>),
-    /// The element at this place. No schema of ours asks for one, but stored sets may have them.
+    /// The element at this position. No schema produces one, but stored sets may have them.
     Index(i64),
 }
 
@@ -41,7 +41,7 @@ pub enum Scalar<'t> {
     Text(Cow<'t, str>),
     /// A boolean.
     Bool(bool),
-    /// Anything else. It cannot come from a schema, but stored sets may have it.
+    /// Any other value. Schemas produce none, but stored sets may have them.
     Other(Box<Value>),
 }
 
@@ -51,7 +51,7 @@ impl<'t> Element<'t> {
         Element::Field(name.into())
     }
 
-    /// The same step, free of what it borrowed from.
+    /// The same step without borrows.
     pub fn into_owned(self) -> Element<'static> {
         match self {
             Element::Field(name) => Element::Field(Cow::Owned(name.into_owned())),
@@ -67,7 +67,7 @@ impl<'t> Element<'t> {
 }
 
 impl<'t> Scalar<'t> {
-    /// The scalar that a value is.
+    /// The scalar of a value.
     pub fn of(value: &'t Value) -> Self {
         match value {
             Value::Int(n) => Scalar::Int(*n),
@@ -78,7 +78,7 @@ impl<'t> Scalar<'t> {
         }
     }
 
-    /// The scalar that a value is, without borrowing from it.
+    /// The scalar of an owned value.
     pub(super) fn from_value(value: Value) -> Self {
         match value {
             Value::Int(n) => Scalar::Int(n),
@@ -110,7 +110,7 @@ impl<'t> Scalar<'t> {
         }
     }
 
-    /// Numbers come first, then strings, booleans, and the rest.
+    /// Order of types: numbers, strings, booleans, others.
     fn rank(&self) -> u8 {
         match self {
             Scalar::Int(_) | Scalar::Float(_) => 0,
@@ -185,7 +185,7 @@ macro_rules! equality_by_order {
 equality_by_order! { Scalar Element }
 
 impl Display for Scalar<'_> {
-    /// As conflicts print it: strings quoted, everything else as JSON.
+    /// As in conflict messages: strings quoted, everything else as JSON.
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self {
             Scalar::Text(text) => f.write_str(&go_quote(text)),
@@ -213,7 +213,7 @@ impl Display for Element<'_> {
     }
 }
 
-/// A path as conflicts print it: `.spec.containers[name="web"].image`.
+/// A path as in conflict messages: `.spec.containers[name="web"].image`.
 pub fn display(path: &[&Element<'_>]) -> String {
     path.iter().fold(String::new(), |mut text, element| {
         write!(text, "{element}").expect("writing to memory cannot fail");
@@ -226,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps_are_ordered_and_printed_as_semantics_7_1_says() {
+    fn steps_are_ordered_and_printed_as_documented() {
         let key = |pairs: &[(&'static str, Scalar<'static>)]| {
             Element::Key(pairs.iter().map(|(name, value)| (Cow::Borrowed(*name), value.clone())).collect())
         };

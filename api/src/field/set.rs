@@ -1,12 +1,12 @@
-//! A set of field paths, with its algebra (semantics §7.1).
+//! A set of field paths, with its algebra (docs/api/apply.md#field-sets).
 //!
 //! ```text
 //! FieldSet ─ nodes, ascending ─ Node { element, member, children: FieldSet }
 //! ```
 //!
-//! A node is there because its path is a member, or because something below it is; never for neither. Membership of
-//! a path says nothing about what is below it: `{.a}` and `{.a.b}` have nothing in common.
-//! Operations take what they can by value, so that unchanged branches are moved and never copied.
+//! A node exists because its path is a member, because a path below it is, or both. Membership of a path does not
+//! include paths below it: `{.a}` and `{.a.b}` are disjoint. Operations consume their input where they can, so that
+//! unchanged branches are moved and not copied.
 
 use std::cmp::Ordering;
 
@@ -18,7 +18,7 @@ pub struct FieldSet<'t> {
     nodes: Vec<Node<'t>>,
 }
 
-/// One step that leads to members.
+/// One step on the way to members.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Node<'t> {
     /// The step.
@@ -35,7 +35,7 @@ impl<'t> FieldSet<'t> {
         FieldSet { nodes: Vec::new() }
     }
 
-    /// The set of these nodes, which may come in any order; of equal ones the union is taken, empty ones go.
+    /// The set of these nodes, in any order; equal ones are united, empty ones dropped.
     pub fn from_nodes(mut nodes: Vec<Node<'t>>) -> Self {
         nodes.retain(|node| node.member || !node.children.is_empty());
         if !nodes.is_sorted_by(|a, b| a.element < b.element) {
@@ -83,8 +83,7 @@ impl<'t> FieldSet<'t> {
         &self.nodes
     }
 
-    /// Each first step with whether it is a member itself, and what lies below it. Who takes members away must not leave
-    /// a step without any.
+    /// Each first step with its membership and the set below it. The caller must not leave a step without any member.
     pub fn steps_mut(&mut self) -> impl Iterator<Item = (&Element<'t>, &mut bool, &mut FieldSet<'t>)> {
         self.nodes.iter_mut().map(|node| (&node.element, &mut node.member, &mut node.children))
     }
@@ -94,7 +93,7 @@ impl<'t> FieldSet<'t> {
         self.nodes.binary_search_by(|node| node.element.cmp(element)).ok().map(|at| &self.nodes[at])
     }
 
-    /// Adds a path; the empty path means the whole object, which nobody owns, and adds nothing.
+    /// Adds a path; the empty path, the whole object, cannot be owned and adds nothing.
     pub fn insert(&mut self, path: &[Element<'t>]) {
         let Some((first, rest)) = path.split_first() else { return };
         let at = match self.nodes.binary_search_by(|node| node.element.cmp(first)) {
@@ -206,7 +205,7 @@ impl<'t> FieldSet<'t> {
         FieldSet { nodes: nodes.collect() }
     }
 
-    /// Calls `visit` with every path: those that end here first, then those that lead on, each ascending.
+    /// Calls `visit` with every path: those that end at a level before those that go deeper, each ascending.
     pub fn for_each<'s>(&'s self, visit: &mut impl FnMut(&[&'s Element<'t>])) {
         self.visit(&mut Vec::new(), visit);
     }
@@ -224,7 +223,7 @@ impl<'t> FieldSet<'t> {
         }
     }
 
-    /// The same set, free of what it borrowed from.
+    /// The same set without borrows.
     pub fn into_owned(self) -> FieldSet<'static> {
         let nodes = self.nodes.into_iter().map(|node| Node {
             element: node.element.into_owned(),
@@ -234,7 +233,7 @@ impl<'t> FieldSet<'t> {
         FieldSet { nodes: nodes.collect() }
     }
 
-    /// Changes the nodes that the other set has too, and keeps or drops those that it has not.
+    /// Combines the nodes of equal elements; keeps or drops the others.
     fn combine(
         self,
         other: &FieldSet<'_>,
@@ -258,7 +257,7 @@ impl<'t> FieldSet<'t> {
     }
 }
 
-/// Both lists in step: equal elements together, others alone, ascending.
+/// Merges two sorted lists: equal elements as a pair, others alone, ascending.
 fn pairs<'s, 'a, 'b>(
     a: &'s [Node<'a>],
     b: &'s [Node<'b>],

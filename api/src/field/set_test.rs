@@ -1,4 +1,4 @@
-//! The algebra of field sets: tables for what each operation means, and laws on random sets.
+//! Tests of the algebra of field sets: a table per operation, and laws on random sets.
 
 use std::collections::BTreeSet;
 
@@ -30,7 +30,7 @@ fn operations_work_path_by_path() {
     for (a, b, union, difference, recursive, intersection, within) in [
         ("a b", "b c", "a b c", "a", "a", "b", "b"),
         ("a.x a.y", "a.y a.z", "a.x a.y a.z", "a.x", "a.x", "a.y", "a.y"),
-        // A member says nothing about what is below it; only the recursive difference and `within` look down.
+        // Membership does not include paths below; only the recursive difference and `within` do.
         ("a a.x", "a", "a a.x", "a.x", "", "a", "a a.x"),
         ("a.x", "a", "a a.x", "a.x", "", "", "a.x"),
         ("a", "a.x", "a a.x", "a", "a", "", ""),
@@ -55,7 +55,7 @@ fn leaves_are_members_without_members_below() {
 }
 
 #[test]
-fn paths_that_end_come_before_paths_that_lead_on() {
+fn paths_that_end_come_before_deeper_paths() {
     let mut order = Vec::new();
     set("b a.x c.y.z c a.w").for_each(&mut |path| order.push(display(path)));
     assert_eq!(order, [".b", ".c", ".a.w", ".a.x", ".c.y.z"]);
@@ -90,7 +90,7 @@ fn the_laws_of_sets_hold_for_random_sets() {
         let (inside, outside): (BTreeSet<_>, BTreeSet<_>) = model(&a).into_iter().partition(below);
         assert_eq!(model(&a.clone().within(&b)), inside);
         assert_eq!(model(&a.clone().recursive_difference(&b)), outside);
-        // Equal sets have equal structure, whatever they were made by.
+        // Equal sets have equal structure, however they were built.
         assert_eq!(a.clone().union(b.clone()), b.clone().union(a.clone()));
         assert_eq!(a.clone().union(b.clone()).union(c.clone()), a.clone().union(b.clone().union(c.clone())));
         assert_eq!(a.clone().difference(&b).union(a.clone().intersection(&b)), a);

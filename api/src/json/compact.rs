@@ -1,41 +1,43 @@
-//! Reading compact JSON of anybody into something that has a type, without a tokenizer in between.
+//! A cursor that reads compact JSON into typed values without a tokenizer.
 //!
 //! ```text
-//! bytes ── UTF-8, no control characters ──► Cursor ── enter, name, string, integer … more ──► what the reader makes of it
-//!                                             └── anything unusual ─► None: the reader that knows all of JSON is asked
+//! bytes ── UTF-8, no control characters ──► Cursor ── enter, name, string, integer … more ──► a typed value
+//!                                             └── anything unusual ─► None: the caller uses the general parser
 //! ```
 //!
-//! Where [`Scan`] follows text that is known to be good, this holds texts to the grammar as far as the reader looks at
-//! them: a comma stands between two members and nowhere else, integers are written as JSON writes them, strings mean
-//! something, and nesting has a bound. Unusual are blanks between tokens and escapes in the names of fields, too. What is
-//! passed over whole ([`Cursor::raw`]) is for the reader to judge.
+//! Unlike [`Scan`], which trusts its input, the cursor checks the grammar of everything it reads: commas separate
+//! members, integers have JSON's form, strings are well-formed, and nesting is bounded. It returns `None` for white
+//! space between tokens and for escapes in field names. The text of values skipped with [`Cursor::raw`] is not checked;
+//! the caller does that.
 
 use std::borrow::Cow;
 
 use super::scan::{Scan, Text};
 
-/// Deepest nesting that is usual. Objects of built-in types, but for schemas, stay below thirty.
+/// Deepest nesting the cursor reads. Objects of built-in types except schemas stay below thirty levels.
 const DEPTH_MAX: usize = 64;
 
-/// A place in a text. Every `None` is the end of reading: where the cursor stands then means nothing.
+/// A position in a text. After a method has returned `None`, the position is unspecified.
 #[derive(Debug)]
 pub struct Cursor<'t> {
     text: &'t str,
     scan: Scan<'t>,
-    /// Brackets that are open.
+    /// Number of open brackets.
     depth: usize,
 }
 
 impl<'t> Cursor<'t> {
-    /// The start of `text`, which may end with white space; `None` if it is no UTF-8 or has other control characters.
+    /// A cursor at the start of `text`, which may end with white space; `None` if it is not UTF-8 or has other control
+    /// characters.
     pub fn new(text: &'t [u8]) -> Option<Self> {
         let text = std::str::from_utf8(text).ok()?.trim_ascii_end();
-        // No string has one unescaped, and between tokens they are blanks. A fold looks at many bytes at once.
+        // JSON strings cannot hold unescaped control characters; between tokens they are white space. The fold is
+        // vectorized.
         let has_control = text.bytes().fold(false, |found, byte| found | (byte < b' '));
         (!has_control).then(|| Cursor::at_start(text))
     }
 
-    /// The start of a text which a checksum says is as this server wrote it; `None` if it is no UTF-8.
+    /// A cursor at the start of a stored text whose checksum was verified; `None` if it is not UTF-8.
     pub fn of_server(text: &'t [u8]) -> Option<Self> {
         std::str::from_utf8(text).ok().map(Cursor::at_start)
     }
@@ -44,47 +46,47 @@ impl<'t> Cursor<'t> {
         Cursor { text, scan: Scan::new(text.as_bytes()), depth: 0 }
     }
 
-    /// Bytes that were passed over.
+    /// Number of bytes read.
     #[inline]
     pub fn position(&self) -> usize {
         self.scan.position()
     }
 
-    /// Brackets that are open.
+    /// Number of open brackets.
     #[inline]
     pub fn depth(&self) -> usize {
         self.depth
     }
 
-    /// Levels that may still be entered.
+    /// Number of further levels that may be entered.
     pub fn levels_left(&self) -> usize {
         DEPTH_MAX - self.depth
     }
 
-    /// Whether everything was passed over.
+    /// Whether the whole text was read.
     pub fn is_at_end(&self) -> bool {
         self.scan.is_at_end()
     }
 
-    /// The next byte, which is not passed over; 0 at the end.
+    /// The next byte, without reading it; 0 at the end.
     #[inline]
     pub fn peek(&self) -> u8 {
         self.scan.peek()
     }
 
-    /// Passes over `word`, if it comes next.
+    /// Skips `word`, if it comes next.
     #[inline]
     pub fn word(&mut self, word: &str) -> bool {
         self.scan.word(word)
     }
 
-    /// Passes over `len` bytes that somebody knows.
+    /// Skips `len` bytes that the caller has already examined.
     pub fn skip(&mut self, len: usize) {
         self.scan.skip(len);
     }
 
-    /// Passes over the bracket that begins an object or array, and over `end`, which closes it, if nothing is in it.
-    /// Returns whether something is.
+    /// Skips an opening bracket, and also `end`, its closing bracket, if the container is empty. Returns whether it has
+    /// members or elements.
     #[inline]
     pub fn enter(&mut self, begin: u8, end: u8) -> Option<bool> {
         if self.depth == DEPTH_MAX || !self.scan.take(begin) {
@@ -95,8 +97,8 @@ impl<'t> Cursor<'t> {
         Some(!is_empty)
     }
 
-    /// Passes over the comma behind a member or element, or over `end`, which closes what has been entered. Returns
-    /// whether another one follows.
+    /// Skips the comma after a member or element, or `end`, the closing bracket. Returns whether another member or
+    /// element follows.
     #[inline]
     pub fn more(&mut self, end: u8) -> Option<bool> {
         if self.scan.take(b',') {
@@ -106,20 +108,20 @@ impl<'t> Cursor<'t> {
         self.scan.take(end).then_some(false)
     }
 
-    /// Passes over the name of a field and its colon. The name is as it is meant.
+    /// Reads a field name without escapes, and its colon.
     #[inline]
     pub fn field_name(&mut self) -> Option<&'t [u8]> {
         self.scan.name().filter(|name| !name.is_escaped).map(|name| name.raw)
     }
 
-    /// Passes over a name that somebody chose, and its colon.
+    /// Reads a member name, which may have escapes, and its colon.
     #[inline]
     pub fn name(&mut self) -> Option<Cow<'t, str>> {
         let name = self.string()?;
         self.scan.take(b':').then_some(name)
     }
 
-    /// Passes over a string and returns what it means.
+    /// Reads a string and returns it unescaped.
     #[inline]
     pub fn string(&mut self) -> Option<Cow<'t, str>> {
         let string = self.scan.string()?;
@@ -130,7 +132,7 @@ impl<'t> Cursor<'t> {
         self.text.get(end - string.raw.len()..end).map(Cow::Borrowed)
     }
 
-    /// Passes over a number without fraction or exponent, as JSON writes it, that fits 64 bits.
+    /// Reads a number without fraction or exponent that fits 64 bits.
     pub fn integer(&mut self) -> Option<i64> {
         let text = self.scan.number()?;
         let is_plain = match text.strip_prefix('-').unwrap_or(text).as_bytes() {
@@ -141,7 +143,7 @@ impl<'t> Cursor<'t> {
         text.parse().ok().filter(|_| is_plain)
     }
 
-    /// Passes over a value, whatever it is, and returns its text, which is balanced and not looked at otherwise.
+    /// Skips a value of any kind and returns its text; only the balance of its brackets is checked.
     pub fn raw(&mut self) -> Option<&'t str> {
         let start = self.scan.position();
         self.scan.value()?;
@@ -158,7 +160,7 @@ mod tests {
     use super::*;
     use crate::json::{Key, Value, parse_reporting_duplicates};
 
-    /// All of a text, as the simplest reader would read it.
+    /// Reads a whole text in the simplest way.
     fn read(text: &[u8]) -> Option<Value> {
         let mut cursor = Cursor::new(text)?;
         let value = value(&mut cursor)?;
@@ -195,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_is_what_the_other_reader_says() {
+    fn reads_the_same_values_as_the_general_parser() {
         for text in [
             "{}",
             "[]",
@@ -213,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn unusual_and_hostile_texts_are_not_read() {
+    fn refuses_unusual_and_hostile_texts() {
         for (what, texts) in [
             ("half a value", r#"{ [ " - nul tru {"a" {"a": {"a":1 [1 [1, "a "a\ "a\" "#),
             ("more than a value", r#"{}{} [[]]] {"a":1}} 1,2 truefalse """" {}, {}: {}["#),
@@ -236,10 +238,10 @@ mod tests {
         }
         for control in b'\0'..b' ' {
             for around in ["\"ab\"", "[1,2]", "{\"a\":1}"] {
-                for place in 0..around.len() {
+                for position in 0..around.len() {
                     let mut text = around.as_bytes().to_vec();
-                    text.insert(place, control);
-                    assert_eq!(read(&text), None, "{control} at {place} of {around}");
+                    text.insert(position, control);
+                    assert_eq!(read(&text), None, "{control} at {position} of {around}");
                 }
             }
         }
@@ -260,16 +262,16 @@ mod tests {
             assert_eq!(read(text.as_bytes()).is_some(), is_read, "{levels} objects");
             assert_eq!(read("[".repeat(levels).as_bytes()), None, "{levels} arrays that do not end");
         }
-        // What is passed over whole has no bound, and costs no stack.
+        // Skipped values have no depth limit and use no stack.
         let text = format!("{}{}", "[".repeat(1 << 20), "]".repeat(1 << 20));
         assert_eq!(Cursor::new(text.as_bytes()).unwrap().raw(), Some(&*text));
-        // What is closed makes room.
+        // Closed brackets do not count towards the depth.
         let wide = format!("[{}[]]", "[[]],".repeat(1000));
         assert!(read(wide.as_bytes()).is_some());
     }
 
     #[test]
-    fn names_of_fields_are_not_escaped_and_others_may_be() {
+    fn field_names_have_no_escapes_and_member_names_may() {
         for (text, field, name) in [
             (r#""a":1"#, Some("a"), Some("a")),
             (r#""":1"#, Some(""), Some("")),
@@ -286,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_passed_over_whole_and_what_is_known_by_its_length() {
+    fn skips_whole_values_and_lengths() {
         let text = r#"{"a":{"b":"}é"},"c":2}"#;
         let mut cursor = Cursor::of_server(text.as_bytes()).unwrap();
         assert_eq!(cursor.enter(b'{', b'}'), Some(true));
@@ -295,7 +297,7 @@ mod tests {
         cursor.skip(r#""c":2"#.len());
         assert_eq!((cursor.more(b'}'), cursor.depth(), cursor.position()), (Some(false), 0, text.len()));
         assert!(cursor.is_at_end());
-        // Nothing comes of going on where the text is over.
+        // Reading beyond the end returns nothing.
         assert_eq!((cursor.peek(), cursor.raw(), cursor.string(), cursor.integer()), (0, None, None, None));
         for text in ["", ",", "}", "[", "[\"", "{\"a\":[}"] {
             assert_eq!(Cursor::of_server(text.as_bytes()).unwrap().raw(), None, "{text}");

@@ -1,47 +1,47 @@
-//! Compact text to indented text, chunk by chunk: how a list of any size is served indented without being held.
+//! Indents compact JSON chunk by chunk, so that a list of any size is served indented without being buffered.
 //!
-//! Works on bytes: what lies inside strings is copied, white space outside of them is dropped, and structure is
-//! laid out with two spaces a level. The input is trusted to be JSON that we wrote.
+//! Works on bytes: strings are copied, white space outside of them is dropped, and structure is indented by two spaces
+//! per level. The input must be valid JSON; it is not checked.
 
-/// Where the text stands.
+/// Where the indenter is in the input.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-enum Place {
+enum Position {
     /// Outside of strings.
     #[default]
     Between,
     /// In a string.
     String,
-    /// In a string, behind a backslash.
+    /// In a string, after a backslash.
     Escape,
 }
 
-/// Lays out one document.
+/// Indents one document.
 #[derive(Debug, Default)]
 pub struct Indenter {
-    place: Place,
+    position: Position,
     depth: usize,
-    /// A container was opened and nothing stands in it yet.
+    /// A container was just opened and has no content yet.
     opened: bool,
 }
 
 impl Indenter {
-    /// Appends the next part of the document, laid out. No newline follows the end of the document.
+    /// Appends the next part of the document, indented. No newline follows the end of the document.
     pub fn push(&mut self, text: &[u8], out: &mut Vec<u8>) {
         for &byte in text {
-            match self.place {
-                Place::String => {
+            match self.position {
+                Position::String => {
                     out.push(byte);
-                    self.place = match byte {
-                        b'\\' => Place::Escape,
-                        b'"' => Place::Between,
-                        _ => Place::String,
+                    self.position = match byte {
+                        b'\\' => Position::Escape,
+                        b'"' => Position::Between,
+                        _ => Position::String,
                     };
                 }
-                Place::Escape => {
+                Position::Escape => {
                     out.push(byte);
-                    self.place = Place::String;
+                    self.position = Position::String;
                 }
-                Place::Between => self.structure(byte, out),
+                Position::Between => self.structure(byte, out),
             }
         }
     }
@@ -54,7 +54,7 @@ impl Indenter {
         if closes {
             self.depth = self.depth.saturating_sub(1);
         }
-        // An empty container stays on its line; anything else stands on lines of its own.
+        // An empty container stays on one line; elements and members each get a line of their own.
         if std::mem::take(&mut self.opened) != closes {
             self.new_line(out);
         }
@@ -66,7 +66,7 @@ impl Indenter {
             }
             b',' => self.new_line(out),
             b':' => out.push(b' '),
-            b'"' => self.place = Place::String,
+            b'"' => self.position = Position::String,
             _ => {}
         }
     }

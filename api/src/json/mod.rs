@@ -1,10 +1,9 @@
-//! The tree form of a JSON document, used where a write must look inside an object.
+//! JSON documents as trees, for code that must look inside an object.
 //!
-//! Reads never build one: they move stored bytes. What an object is made of, and why, is said in `object`.
+//! Reads build no tree; they copy stored bytes. `object` explains how members are held.
 //!
-//! `text → parse → Value → write → text`. Representations of stored text, of which there are many and which must be fast,
-//! go over the text itself (`scan`); who reads ordinary text into something typed does so with `compact`. This module knows
-//! JSON only: no schemas, no kinds.
+//! `text → parse → Value → write → text`. Representations of stored text are made from the text itself with `scan`;
+//! ordinary text is read into typed values with `compact`. This module knows JSON only: no schemas, no kinds.
 
 pub mod compact;
 mod indent;

@@ -1,8 +1,6 @@
-//! A fixed set of member names, and the one of them that a text may be: one multiplication and one comparison, however
-//! many names there are.
+//! Perfect hash tables for fixed sets of member names: a lookup costs one multiplication and one comparison.
 //!
-//! The table has room for several times as many names as it holds, and the multiplier is one under which no two of them
-//! meet.
+//! A table is several times larger than its number of names, and its multiplier is chosen so that no two names collide.
 
 /// Names by their hash.
 #[derive(Clone, Debug)]
@@ -15,14 +13,14 @@ pub struct Names {
 
 const VACANT: u16 = u16::MAX;
 
-/// Multipliers tried before the table is made larger; nearly always one of the first dozens will do.
+/// Multipliers tried before the table is enlarged; one of the first few dozen nearly always works.
 const TRIES: u64 = 512;
 
-/// Largest table; only names that are the same, or that the key does not tell apart, need more.
+/// Largest table; only duplicate names, or names with equal keys, need more.
 const SLOTS_MAX: usize = 1 << 16;
 
 impl Names {
-    /// The set of `names`, each known by its position; `None` when some cannot be told apart.
+    /// The table of `names`, each identified by its position; `None` if some have equal keys.
     pub fn new<'n>(names: impl Iterator<Item = &'n str> + Clone) -> Option<Self> {
         let count = names.clone().count();
         let mut slots = (count * 4).next_power_of_two().max(2);
@@ -51,7 +49,7 @@ impl Names {
         was_vacant
     }
 
-    /// The only position whose name `name` can be. The caller compares.
+    /// The only position whose name can equal `name`. The caller compares.
     #[inline]
     pub fn candidate(&self, name: &[u8]) -> Option<u16> {
         let at = self.slots[self.slot(name)];
@@ -97,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_the_same_have_no_table_and_no_names_have_no_candidates() {
+    fn duplicate_names_have_no_table_and_an_empty_set_has_no_candidates() {
         assert!(Names::new(["a", "b", "a"].into_iter()).is_none());
         let none = Names::new(std::iter::empty()).unwrap();
         assert_eq!(none.candidate(b""), None);

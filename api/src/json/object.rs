@@ -1,15 +1,16 @@
 //! JSON objects: members in the order in which they will be written.
 //!
-//! A vector of pairs, because members are few, order matters on the wire, and it costs one allocation where a map costs
-//! many. Keys that a schema knows are borrowed from its static tables.
+//! A vector of pairs, because objects have few members, order matters on the wire, and it costs one allocation where a
+//! map costs many. Names that a schema declares are borrowed from its static tables.
 //!
-//! An object that was read from where it is stored may be *settled*: shared between trees, with the text it was read
-//! from. Most of what an update leaves alone is settled, so it is neither copied, nor compared, nor written anew. The
-//! first change of a settled object makes a copy that is like any other object; nothing else tells them apart.
+//! An object read from storage may be *settled*: shared between trees, together with the text it was read from. Most
+//! parts that an update leaves unchanged are settled, so they are neither copied, nor compared, nor serialized again.
+//! The first change of a settled object copies it to an ordinary one; otherwise the two behave alike.
 //!
 //! ```text
 //! Object ─┬─ its own members
-//!         └─ Arc ─► members + canonical text          the same in the old tree and in the new one
+//!         └─ Arc ─► members + canonical text          shared by the old tree and the new one
+//! ```
 //! ```
 
 use std::borrow::Cow;
@@ -32,11 +33,11 @@ enum Form {
     Settled(Arc<Settled>),
 }
 
-/// An object as it is stored.
+/// A shared object with its stored text.
 #[derive(Debug)]
 struct Settled {
     members: Vec<(Key, Value)>,
-    /// What its schema writes it as.
+    /// The canonical text by its schema.
     text: Bytes,
 }
 
@@ -51,9 +52,9 @@ impl Object {
         Object(Form::Own(Vec::with_capacity(members)))
     }
 
-    /// Settles the object, whose canonical text is `text`; copies cost nothing from now on, until they are changed.
+    /// Settles the object, whose canonical text is `text`; until it is changed, copies share it.
     ///
-    /// Whoever settles an object vouches for its being as its schema would read `text`.
+    /// The caller guarantees that the object is what its schema reads from `text`.
     pub fn settle(&mut self, text: Bytes) {
         let members = std::mem::take(self).into_members();
         self.0 = Form::Settled(Arc::new(Settled { members, text }));
@@ -72,12 +73,12 @@ impl Object {
         matches!(self.0, Form::Settled(_))
     }
 
-    /// Whether both are one settled object.
+    /// Whether both share one settled object.
     pub fn is_one_with(&self, other: &Object) -> bool {
         matches!((&self.0, &other.0), (Form::Settled(a), Form::Settled(b)) if Arc::ptr_eq(a, b))
     }
 
-    /// The members in order, with their names as they are kept.
+    /// The members in order, with their names as held.
     #[inline]
     pub fn members(&self) -> &[(Key, Value)] {
         match &self.0 {
@@ -111,7 +112,7 @@ impl Object {
         self.get(name).is_some()
     }
 
-    /// Sets member `name`, in its old place if it was there and at the end otherwise; returns the old value.
+    /// Sets member `name`, at its old position if it was there and at the end otherwise; returns the old value.
     pub fn insert(&mut self, name: impl Into<Key>, value: Value) -> Option<Value> {
         let name = name.into();
         match self.get_mut(&name) {
@@ -123,7 +124,7 @@ impl Object {
         }
     }
 
-    /// Appends a member that is known to be absent, without looking for it.
+    /// Appends a member that the caller knows to be absent, without a search.
     pub fn push(&mut self, name: impl Into<Key>, value: Value) {
         let name = name.into();
         debug_assert!(!self.contains(&name), "member {name} is there already");
@@ -150,7 +151,7 @@ impl Object {
         &mut members[at].1
     }
 
-    /// The object at member `name`, made (or made anew from anything that is no object) when need be.
+    /// The object at member `name`; replaces an absent member or one of another type by an empty object.
     pub fn object_entry(&mut self, name: impl Into<Key>) -> &mut Object {
         let slot = self.entry(name);
         if !matches!(slot, Value::Object(_)) {
@@ -172,12 +173,12 @@ impl Object {
         self.members_mut().iter_mut().map(|member| (&*member.0, &mut member.1))
     }
 
-    /// Keeps the members for which `keep` says so.
+    /// Keeps the members for which `keep` returns true.
     pub fn retain(&mut self, mut keep: impl FnMut(&str, &mut Value) -> bool) {
         self.members_mut().retain_mut(|(key, value)| keep(key, value));
     }
 
-    /// The members as their vector, for those who reorder or sort them.
+    /// The members as a vector, for reordering and sorting.
     pub fn members_mut(&mut self) -> &mut Vec<(Key, Value)> {
         if let Form::Settled(_) = self.0 {
             let members = std::mem::take(self).into_members();
@@ -189,7 +190,7 @@ impl Object {
         }
     }
 
-    /// The members, taken out.
+    /// The members, moved out.
     pub fn into_members(self) -> Vec<(Key, Value)> {
         match self.0 {
             Form::Own(members) => members,
@@ -214,7 +215,7 @@ impl PartialEq for Object {
 }
 
 impl FromIterator<(Key, Value)> for Object {
-    /// Collects members; the caller sees to it that no name comes twice.
+    /// Collects members; the caller must pass each name at most once.
     fn from_iter<T: IntoIterator<Item = (Key, Value)>>(members: T) -> Self {
         Object(Form::Own(members.into_iter().collect()))
     }
@@ -226,7 +227,7 @@ mod tests {
     use crate::testing::object;
 
     #[test]
-    fn a_settled_object_is_as_any_other_until_it_is_changed() {
+    fn a_settled_object_behaves_like_any_other_until_it_is_changed() {
         const TEXT: &str = r#"{"a":{"b":1},"c":2}"#;
         let mut settled = object(TEXT);
         settled.settle(Bytes::from_static(TEXT.as_bytes()));

@@ -1,8 +1,7 @@
 //! Text to tree, on serde_json's tokenizer.
 //!
-//! Of a duplicated member the last value stays, as the reference server does it; the strict form also says
-//! which members came twice. Depth is bounded by serde_json itself, so hostile nesting is an error and not a
-//! stack overflow.
+//! The last of several members with equal names wins, as in the reference server; strict parsing also reports which
+//! names occurred twice. serde_json bounds the depth, so hostile nesting is an error and not a stack overflow.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -15,7 +14,7 @@ use super::{Key, Object, Value};
 /// Deepest nesting accepted, as serde_json bounds it.
 pub const DEPTH_MAX: usize = 128;
 
-/// Most duplicate members reported for one document (semantics §9.5).
+/// Most duplicate members reported for one document (docs/api/encodings.md#strict-decoding).
 const REPORTED_MAX: usize = 100;
 
 /// Why a text is not one JSON document.
@@ -85,11 +84,11 @@ pub struct MemberCollector {
     by_name: Option<HashMap<Key, usize>>,
 }
 
-/// From how many members on names are looked up by hash.
+/// Number of members from which on names are looked up by hash.
 const SCAN_MAX: usize = 32;
 
 impl MemberCollector {
-    /// Where member `name` stands, if it was set.
+    /// The position of member `name`, if it was set.
     pub fn find(&self, name: &str) -> Option<usize> {
         match &self.by_name {
             Some(by_name) => by_name.get(name).copied(),
@@ -97,7 +96,7 @@ impl MemberCollector {
         }
     }
 
-    /// Sets `name`, in its first place if it was set before; returns whether it was.
+    /// Sets `name`, at its first position if it was set before; returns whether it was.
     pub fn set(&mut self, name: Key, value: Value) -> bool {
         if let Some(at) = self.find(&name) {
             self.members[at].1 = value;
@@ -119,7 +118,7 @@ impl MemberCollector {
     }
 }
 
-/// Reads any value to a tree, as a part of whatever is being read.
+/// Reads any value to a tree, also inside a larger deserialization.
 #[derive(Clone, Copy)]
 pub struct Tree<'w> {
     watch: Option<&'w Duplicates>,
@@ -127,7 +126,7 @@ pub struct Tree<'w> {
 }
 
 impl Tree<'static> {
-    /// A reader that makes of numbers with a fraction or an exponent what `float` does.
+    /// A reader that converts numbers with a fraction or an exponent by `float`.
     pub const fn with_floats(float: fn(f64) -> Value) -> Self {
         Tree { watch: None, float }
     }
@@ -229,7 +228,7 @@ mod tests {
             (r#"{"b":1,"a":{"c":[]}}"#, r#"{"b":1,"a":{"c":[]}}"#),
             (r#""<&>\u2028\n""#, r#""\u003c\u0026\u003e\u2028\n""#),
             ("18446744073709551615", "18446744073709552000"),
-            // The nearest double, not a neighbour: otherwise numbers would drift at every reading and writing.
+            // The nearest double, not a neighbour: otherwise numbers would drift each time they are read and written.
             ("1.7976931348623157416294033786585", "1.7976931348623157"),
             (r#"{"a":1,"a":2}"#, r#"{"a":2}"#),
         ] {
@@ -245,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_of_many_members_keeps_the_last_of_equal_names_in_the_first_place() {
+    fn an_object_of_many_members_keeps_the_last_of_equal_names_at_the_first_position() {
         let text: Vec<String> = (0..300).map(|n| format!("\"k{}\":{n}", n % 100)).collect();
         let value = parse(format!("{{{}}}", text.join(",")).as_bytes()).unwrap();
         let members = value.as_object().unwrap();

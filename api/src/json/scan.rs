@@ -1,24 +1,24 @@
-//! Reading JSON as this server writes it, without a tree: no blanks, no surprises, each byte looked at once.
+//! A cursor over stored JSON, without a tree: canonical text is scanned once, byte by byte.
 //!
-//! For text whose checksum says that it is what was written: lengths and nesting are followed, and nothing is
-//! validated beyond what that takes. Whoever meets something else gets `None` and reads the text some slower way that
-//! knows what to say about it. No text makes it panic, loop or recurse.
+//! For text whose checksum was verified: lengths and nesting are followed, and nothing else is validated. On anything
+//! unusual a method returns `None`, and the caller uses a slower parser that can report the error. No input causes a
+//! panic, an endless loop or recursion.
 
 use std::borrow::Cow;
 
-/// A place in a text.
+/// A position in a text.
 #[derive(Clone, Copy, Debug)]
 pub struct Scan<'t> {
     text: &'t [u8],
     at: usize,
 }
 
-/// What stands between the quotes of a string.
+/// The content between the quotes of a string.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Text<'t> {
-    /// As it is written.
+    /// The text with its escapes.
     pub raw: &'t [u8],
-    /// Whether some of it is written differently than it is meant.
+    /// Whether it has escapes.
     pub is_escaped: bool,
 }
 
@@ -28,24 +28,24 @@ impl<'t> Scan<'t> {
         Scan { text, at: 0 }
     }
 
-    /// How much was passed over.
+    /// Number of bytes read.
     #[inline]
     pub fn position(&self) -> usize {
         self.at
     }
 
-    /// The next byte, which is not passed over; 0 at the end.
+    /// The next byte, without reading it; 0 at the end.
     #[inline]
     pub fn peek(&self) -> u8 {
         self.text.get(self.at).copied().unwrap_or(0)
     }
 
-    /// Whether everything was passed over.
+    /// Whether the whole text was read.
     pub fn is_at_end(&self) -> bool {
         self.at >= self.text.len()
     }
 
-    /// Passes over `byte`, if it comes next.
+    /// Skips `byte`, if it comes next.
     #[inline]
     pub fn take(&mut self, byte: u8) -> bool {
         let found = self.peek() == byte;
@@ -53,21 +53,21 @@ impl<'t> Scan<'t> {
         found
     }
 
-    /// Passes over the comma after a member or element; `false` before the bracket that ends them.
+    /// Skips the comma after a member or element; `false` before the closing bracket.
     #[inline]
     pub fn more(&mut self, end: u8) -> Option<bool> {
         let is_more = self.take(b',');
         (is_more || self.peek() == end).then_some(is_more)
     }
 
-    /// Passes over a member's name and its colon.
+    /// Reads a member's name and its colon.
     #[inline]
     pub fn name(&mut self) -> Option<Text<'t>> {
         let name = self.string()?;
         self.take(b':').then_some(name)
     }
 
-    /// Passes over a string.
+    /// Reads a string.
     #[inline]
     pub fn string(&mut self) -> Option<Text<'t>> {
         if !self.take(b'"') {
@@ -86,7 +86,7 @@ impl<'t> Scan<'t> {
         }
     }
 
-    /// Passes over a number and returns its text.
+    /// Reads a number and returns its text.
     #[inline]
     pub fn number(&mut self) -> Option<&'t str> {
         let rest = self.text.get(self.at..)?;
@@ -96,7 +96,7 @@ impl<'t> Scan<'t> {
         std::str::from_utf8(&rest[..len]).ok().filter(|text| !text.is_empty())
     }
 
-    /// Passes over `word`, if it comes next.
+    /// Skips `word`, if it comes next.
     #[inline]
     pub fn word(&mut self, word: &str) -> bool {
         let found = self.text.get(self.at..).is_some_and(|rest| rest.starts_with(word.as_bytes()));
@@ -104,12 +104,12 @@ impl<'t> Scan<'t> {
         found
     }
 
-    /// Passes over `len` bytes that somebody knows.
+    /// Skips `len` bytes that the caller has already examined.
     pub fn skip(&mut self, len: usize) {
         self.at += len;
     }
 
-    /// Passes over a value, whatever it is, and returns its text.
+    /// Skips a value of any kind and returns its text.
     pub fn value(&mut self) -> Option<&'t [u8]> {
         let start = self.at;
         match self.peek() {
@@ -124,7 +124,7 @@ impl<'t> Scan<'t> {
         (self.at > start).then(|| &self.text[start..self.at])
     }
 
-    /// Passes over an object or array by counting brackets.
+    /// Skips an object or array by counting brackets.
     fn nested(&mut self) -> Option<()> {
         let mut depth = 0_usize;
         loop {
@@ -146,7 +146,7 @@ impl<'t> Scan<'t> {
 }
 
 impl<'t> Text<'t> {
-    /// What is meant; `None` for escapes that are none.
+    /// The string unescaped; `None` for invalid escapes.
     pub fn unescaped(self) -> Option<Cow<'t, [u8]>> {
         if !self.is_escaped {
             return Some(Cow::Borrowed(self.raw));
@@ -192,8 +192,8 @@ fn code_unit(rest: &mut &[u8]) -> Option<u16> {
     digits.iter().try_fold(0, |unit, &digit| Some(unit << 4 | char::from(digit).to_digit(16)? as u16))
 }
 
-/// The first quote or backslash from `at` on. Eight bytes at a time, because most strings are short; the rest of a
-/// long one goes to a search that is faster once it has begun.
+/// Position of the first quote or backslash from `at` on. Compares eight bytes at a time, because most strings are
+/// short; the rest of a long string goes to a vectorized search, which has a higher fixed cost.
 #[inline]
 fn find_quote_or_backslash(text: &[u8], at: usize) -> Option<usize> {
     const LONG: usize = 48;
@@ -204,7 +204,7 @@ fn find_quote_or_backslash(text: &[u8], at: usize) -> Option<usize> {
         && let Some(bytes) = text.get(at..).and_then(|rest| rest.first_chunk::<8>())
     {
         let bytes = u64::from_le_bytes(*bytes);
-        // The lowest bit set is that of the first byte that is zero; those above it may be wrong.
+        // The lowest bit set marks the first zero byte; higher bits may be wrong.
         let zero = |bytes: u64| bytes.wrapping_sub(ONES) & !bytes & (ONES << 7);
         let found = zero(bytes ^ (ONES * b'"' as u64)) | zero(bytes ^ (ONES * b'\\' as u64));
         if found != 0 {
@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_passed_over_whole() {
+    fn whole_values_are_skipped() {
         for (text, value) in [
             (r#""abc",1"#, r#""abc""#),
             (r#""a\"b\\",1"#, r#""a\"b\\""#),
@@ -246,11 +246,11 @@ mod tests {
     }
 
     #[test]
-    fn quotes_and_backslashes_are_found_wherever_they_stand() {
+    fn quotes_and_backslashes_are_found_at_every_position() {
         for len in 0..80 {
             for at in 0..len {
                 for wanted in [b'"', b'\\'] {
-                    // Bytes that differ from the wanted ones in one bit, and such with the highest bit set.
+                    // Bytes that differ from the wanted ones in one bit, and bytes with the highest bit set.
                     let mut text: Vec<u8> =
                         (0..len).map(|at| [b'#', b']', 0xa2, 0xdc, 0x21][at % 5]).collect();
                     text[at] = wanted;
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_mean_what_another_reader_says() {
+    fn strings_unescape_as_in_the_general_parser() {
         for text in [
             r#""""#,
             r#""plain""#,

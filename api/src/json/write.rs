@@ -1,5 +1,6 @@
-//! Tree to text, byte for byte as the reference server's encoder writes it: compact, `<`, `>`, `&` and the two
-//! line separators escaped, doubles in their shortest form.
+//! Tree to text, byte for byte as the reference server's encoder writes it.
+//!
+//! Output is compact; `<`, `>`, `&` and the two line separators are escaped; doubles have their shortest form.
 
 use std::io::Write;
 
@@ -39,7 +40,8 @@ pub fn write(value: &Value, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends `value` indented by two spaces a level, without a final newline (semantics §9.3).
+/// Appends `value` indented by two spaces a level, without a final newline
+/// (docs/api/encodings.md#json-and-yaml-output).
 pub fn write_pretty(value: &Value, out: &mut Vec<u8>) {
     write_indented(value, 0, out);
 }
@@ -87,7 +89,7 @@ pub fn write_string(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// Appends what stands between the quotes of `text` as a JSON string.
+/// Appends the content between the quotes of `text` as a JSON string.
 pub fn write_escaped(text: &str, out: &mut Vec<u8>) {
     let bytes = text.as_bytes();
     if is_plain(bytes) {
@@ -132,7 +134,7 @@ pub fn write_escaped(text: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(&bytes[plain_from..]);
 }
 
-/// Whether a text is surely written as it is. Looks at many bytes in one step, the last ones twice.
+/// Whether a text certainly needs no escapes. Compares many bytes per step; the last step overlaps the one before.
 fn is_plain(bytes: &[u8]) -> bool {
     match bytes.len() {
         16.. => {
@@ -147,7 +149,7 @@ fn is_plain(bytes: &[u8]) -> bool {
     }
 }
 
-/// Whether a byte may have to be escaped, or begins what may have to be. Without branches, so that it is one step.
+/// Whether a byte may need an escape or begin a sequence that does. Free of branches, so that the check is vectorized.
 #[inline]
 fn any_special(bytes: &[u8]) -> bool {
     bytes.iter().fold(false, |found, &byte| {
@@ -162,11 +164,11 @@ fn any_special(bytes: &[u8]) -> bool {
     })
 }
 
-/// Shortest digits that read back the same; exponents below 1e-6 and from 1e21 on, as Go and ECMAScript do.
+/// The shortest digits that read back the same; exponents below 1e-6 and from 1e21 on, as Go and ECMAScript do.
 fn write_double(n: f64, out: &mut Vec<u8>) {
     let size = n.abs();
     if !n.is_finite() {
-        out.extend_from_slice(b"null"); // no decoder of ours makes one
+        out.extend_from_slice(b"null"); // not finite; our decoders never produce it
     } else if size != 0.0 && !(1e-6..1e21).contains(&size) {
         let text = format!("{n:e}");
         match text.split_once('e') {
@@ -191,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_to_be_escaped_is_found_wherever_it_stands() {
+    fn bytes_to_escape_are_found_at_every_position() {
         for len in 1..40 {
             for at in 0..len {
                 for (special, escaped) in

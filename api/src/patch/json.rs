@@ -1,13 +1,12 @@
-//! JSON patch (RFC 6902, semantics §6.2 and §20.1): operations carried out one after the other on a tree.
+//! JSON patch (RFC 6902, docs/api/patches.md#json-patch): operations applied in sequence to a tree.
 //!
-//! Where the reference server leaves the RFC, it is followed: negative indices count from the end, `replace`
-//! of a missing member adds it, `add` without a value adds `null`, a path's text before its first `/` is
-//! ignored, and a missing member tests equal to `null`. Every failing operation has the same answer (422), so
-//! failures carry no text.
+//! Where the reference server deviates from the RFC, so does this: negative indices count from the end, `replace` of a
+//! missing member adds it, `add` without a value adds `null`, a path's text before its first `/` is ignored, and a
+//! missing member tests equal to `null`. Every failing operation has the same answer (422), so failures carry no text.
 //!
-//! Four things are bounded, because ten thousand operations can do more harm than their bytes suggest: their
-//! number, the bytes that `copy` makes, the depth of the result (copying into oneself doubles it), and the
-//! members and elements that have to be passed over or moved.
+//! Four things are bounded, because ten thousand operations can cost more than their bytes suggest: their number, the
+//! bytes that `copy` makes, the depth of the result (copying a value into itself doubles it), and the members and
+//! elements that have to be visited or moved.
 
 use std::borrow::Cow;
 
@@ -17,20 +16,20 @@ use super::{Status, Value, go_kind};
 use crate::json::{DEPTH_MAX, Object, write};
 use crate::status::Reason;
 
-/// Most operations in a patch (semantics §1.3).
+/// Most operations in a patch (docs/api/patches.md#json-patch).
 const OPERATIONS_MAX: usize = 10_000;
 
-/// Most bytes, as JSON, that all `copy` operations of a patch may add (semantics §6.2).
+/// Most bytes, as JSON, that all `copy` operations of a patch may add (docs/api/patches.md#json-patch).
 const COPIED_BYTES_MAX: usize = 3 * 1024 * 1024;
 
-/// Most nested containers in a result, so that the parser accepts what was stored.
+/// Most nested containers in a result, so that the parser accepts the stored text.
 const NESTING_MAX: usize = DEPTH_MAX - 1;
 
-/// Most members passed over and elements moved by one patch: about a third of a second. Ten thousand
-/// operations in an object of ten thousand members stay below it.
+/// Most members visited and elements moved by one patch: about a third of a second. Ten thousand operations in an
+/// object of ten thousand members stay below it.
 const EFFORT_MAX: usize = 100_000_000;
 
-/// One operation as it was sent; what is missing shows when it is carried out.
+/// One operation as the client sent it; missing members are detected when it is applied.
 #[derive(Clone, Debug)]
 pub(super) struct Operation {
     verb: Verb,
@@ -55,12 +54,12 @@ enum Failure {
     /// An operation does not apply: 422.
     Inapplicable,
     /// `EFFORT_MAX` is used up: 413.
-    TooMuchWork,
+    EffortExceeded,
 }
 
 type Outcome<T> = Result<T, Failure>;
 
-/// Whether an operation concerns the member at `path`, something in it, or something that it is in.
+/// Whether an operation affects the member at `path`, a descendant or an ancestor of it.
 pub(super) fn touch(operations: &[Operation], path: &[&str]) -> bool {
     let concerns = |pointer: &Option<String>| {
         let steps = pointer.iter().flat_map(|pointer| pointer.split('/').skip(1));
@@ -70,8 +69,8 @@ pub(super) fn touch(operations: &[Operation], path: &[&str]) -> bool {
     operations.iter().any(|operation| concerns(&operation.path) || concerns(&operation.from))
 }
 
-/// Reads operations. With `strict_reporting` members of the wrong type are errors here (otherwise when the
-/// operation is carried out), and unknown ones are added to `reports`.
+/// Parses operations. With `strict_reporting` members of the wrong type are errors here (otherwise when the operation
+/// is applied), and unknown ones are added to `reports`.
 pub(super) fn parse(
     patch: Value,
     strict_reporting: bool,
@@ -157,7 +156,7 @@ impl Verb {
     }
 }
 
-/// 400 in the words of the reference's decoder.
+/// 400 in the words of the reference server's decoder.
 fn wrong_type(value: &Value, target: &str, strict_reporting: bool) -> Status {
     let prefix = if strict_reporting { "error decoding patch: " } else { "" };
     Status::bad_request(format!("{prefix}json: cannot unmarshal {} into Go {target}", go_kind(value)))
@@ -171,7 +170,7 @@ pub(super) fn apply(operations: Vec<Operation>, original: Value) -> Result<Value
     for operation in operations {
         run.carry_out(operation).map_err(|failure| match failure {
             Failure::Inapplicable => Status::unprocessable(),
-            Failure::TooMuchWork => Status::new(
+            Failure::EffortExceeded => Status::new(
                 Reason::RequestEntityTooLarge,
                 "Request entity too large: the JSON patch passes over and moves too many members and elements",
             ),
@@ -185,9 +184,9 @@ struct Run {
     document: Value,
     /// Upper bound of the document's nesting; kept only when there is a `move` or `copy`.
     nesting: usize,
-    /// Members passed over and elements moved so far.
+    /// Members visited and elements moved so far.
     effort: usize,
-    /// What `copy` made so far, as JSON: its length is what counts.
+    /// The copied values as JSON; only the length matters.
     copied: Vec<u8>,
 }
 
@@ -211,7 +210,7 @@ impl Run {
             }
             Verb::Copy => {
                 let from = from()?;
-                let Place { parent, key, .. } = locate(&mut self.document, from, &mut self.effort)?;
+                let Target { parent, key, .. } = locate(&mut self.document, from, &mut self.effort)?;
                 // A missing member of an object copies as null, as it does upstream.
                 let value = find(parent, &key, &mut self.effort)?.cloned().unwrap_or_default();
                 write(&value, &mut self.copied);
@@ -226,7 +225,7 @@ impl Run {
                 let same = if path.is_empty() {
                     equal(&self.document, &want)
                 } else {
-                    let Place { parent, key, .. } = locate(&mut self.document, &path, &mut self.effort)?;
+                    let Target { parent, key, .. } = locate(&mut self.document, &path, &mut self.effort)?;
                     equal(find(parent, &key, &mut self.effort)?.unwrap_or(&Value::Null), &want)
                 };
                 if same { Ok(()) } else { Err(Failure::Inapplicable) }
@@ -235,7 +234,7 @@ impl Run {
         }
     }
 
-    /// Adds `value`, nested as deeply as said, at `path`, or replaces what is there.
+    /// Adds `value`, whose nesting is given, at `path`, or replaces the value there.
     fn put(&mut self, path: &str, value: Value, nesting: usize, replace: bool) -> Outcome<()> {
         if path.is_empty() {
             // Only a container can be a document.
@@ -246,7 +245,7 @@ impl Run {
             self.nesting = self.nesting.max(nesting);
             return Ok(());
         }
-        let Place { parent, key, containers } = locate(&mut self.document, path, &mut self.effort)?;
+        let Target { parent, key, containers } = locate(&mut self.document, path, &mut self.effort)?;
         if containers + nesting > NESTING_MAX {
             return Err(Failure::Inapplicable);
         }
@@ -271,9 +270,9 @@ impl Run {
         Ok(())
     }
 
-    /// Removes and returns what is at `path`, which must exist.
+    /// Removes and returns the value at `path`, which must exist.
     fn take(&mut self, path: &str) -> Outcome<Value> {
-        let Place { parent, key, .. } = locate(&mut self.document, path, &mut self.effort)?;
+        let Target { parent, key, .. } = locate(&mut self.document, path, &mut self.effort)?;
         match parent {
             Value::Object(members) => {
                 charge(&mut self.effort, members.len())?;
@@ -288,8 +287,8 @@ impl Run {
         }
     }
 
-    /// An upper bound of the nesting of `value`, which was at `from`: cheap as long as it cannot become too
-    /// deep at `path`, exact otherwise.
+    /// An upper bound of the nesting of `value`, which was at `from`: cheap as long as the limit cannot be exceeded at
+    /// `path`, exact otherwise.
     fn nesting_below(&mut self, from: &str, path: &str, value: &Value) -> Outcome<usize> {
         let steps = |path: &str| path.bytes().filter(|byte| *byte == b'/').count();
         let bound = self.nesting.saturating_sub(steps(from));
@@ -301,16 +300,16 @@ impl Run {
     }
 }
 
-/// Where a path leads: the container, and which of its members or elements.
-struct Place<'v, 'p> {
+/// The target of a path: the container, and the key of one of its members or elements.
+struct Target<'v, 'p> {
     parent: &'v mut Value,
     key: Cow<'p, str>,
-    /// How many containers there are from the document to the parent, both counted.
+    /// Number of containers from the document to the parent, both included.
     containers: usize,
 }
 
-/// Follows `path` up to its last step. Everything on the way must exist and be a container.
-fn locate<'v, 'p>(document: &'v mut Value, path: &'p str, effort: &mut usize) -> Outcome<Place<'v, 'p>> {
+/// Follows `path` up to its last step. Every value on the way must be a container.
+fn locate<'v, 'p>(document: &'v mut Value, path: &'p str, effort: &mut usize) -> Outcome<Target<'v, 'p>> {
     let (_, mut rest) = path.split_once('/').ok_or(Failure::Inapplicable)?;
     let mut parent = document;
     let mut containers = 1;
@@ -329,10 +328,10 @@ fn locate<'v, 'p>(document: &'v mut Value, path: &'p str, effort: &mut usize) ->
         containers += 1;
         rest = tail;
     }
-    Ok(Place { parent, key: unescape(rest), containers })
+    Ok(Target { parent, key: unescape(rest), containers })
 }
 
-/// What a container has under `key`; `None` for a member that is not there, a failure for such an element.
+/// The value of a container at `key`; `None` for an absent member, a failure for an absent element.
 fn find<'v>(parent: &'v Value, key: &str, effort: &mut usize) -> Outcome<Option<&'v Value>> {
     match parent {
         Value::Object(members) => {
@@ -349,15 +348,15 @@ fn find<'v>(parent: &'v Value, key: &str, effort: &mut usize) -> Outcome<Option<
 
 fn charge(effort: &mut usize, steps: usize) -> Outcome<()> {
     *effort += steps;
-    if *effort > EFFORT_MAX { Err(Failure::TooMuchWork) } else { Ok(()) }
+    if *effort > EFFORT_MAX { Err(Failure::EffortExceeded) } else { Ok(()) }
 }
 
-/// One step of a JSON pointer: `~1` is `/`, `~0` is `~`, anything else is itself.
+/// One step of a JSON pointer with `~1` as `/` and `~0` as `~`.
 fn unescape(step: &str) -> Cow<'_, str> {
     if step.contains('~') { step.replace("~1", "/").replace("~0", "~").into() } else { step.into() }
 }
 
-/// The position that `text` names among `count`: decimal without leading zeros; negative counts from the end.
+/// The position that `text` denotes among `count`: decimal without leading zeros; negative counts from the end.
 fn index(text: &str, count: usize) -> Option<usize> {
     let (negative, digits) = text.strip_prefix('-').map_or((false, text), |digits| (true, digits));
     let plain =
@@ -369,7 +368,7 @@ fn index(text: &str, count: usize) -> Option<usize> {
     }
 }
 
-/// Whether two values are the same by RFC 6902 §4.6: numbers by value, objects whatever their order.
+/// Whether two values are equal by RFC 6902 §4.6: numbers by value, objects regardless of order.
 fn equal(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Int(a), Value::Float(b)) | (Value::Float(b), Value::Int(a)) => same_number(*a, *b),
@@ -379,7 +378,7 @@ fn equal(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// Members mostly stand in the same order; from the first that does not on, the others are found by hash.
+/// Members mostly have the same order; from the first difference on, the others are found by hash.
 fn equal_members(a: &Object, b: &Object) -> bool {
     let same_names = a.iter().zip(b.iter()).take_while(|((a, _), (b, _))| a == b).count();
     let by_name: HashMap<&str, &Value> = b.iter().skip(same_names).collect();
@@ -395,7 +394,7 @@ fn same_number(a: i64, b: f64) -> bool {
     (-(2f64.powi(63))..2f64.powi(63)).contains(&b) && b.fract() == 0.0 && b as i64 == a
 }
 
-/// How many containers are nested in `value`, itself counted; 0 for a scalar.
+/// Levels of nested containers in `value`, including itself; 0 for a scalar.
 fn nesting(value: &Value) -> usize {
     match value {
         Value::Array(items) => 1 + items.iter().map(nesting).max().unwrap_or(0),
@@ -404,7 +403,7 @@ fn nesting(value: &Value) -> usize {
     }
 }
 
-/// How many values there are in `value`, itself counted.
+/// Number of values in `value`, including itself.
 fn size(value: &Value) -> usize {
     match value {
         Value::Array(items) => 1 + items.iter().map(size).sum::<usize>(),

@@ -1,6 +1,7 @@
-//! Lists that merge: what tells their elements apart, and the order they end up in (semantics §6.4).
+//! Merging of lists: identification of elements, and the order of the result
+//! (docs/api/patches.md#strategic-merge-patch).
 //!
-//! Knows values only, no schema and no directives. Everything costs the length of the lists: positions are
+//! Knows values only, no schema and no directives. All costs are linear in the lengths of the lists: positions are
 //! looked up by hash.
 
 use std::hash::{Hash, Hasher};
@@ -10,17 +11,17 @@ use hashbrown::HashMap;
 use super::strategic::{Failure, Outcome};
 use super::{Value, go_print};
 
-/// By what elements of a list are told apart.
+/// How elements of a list are identified.
 #[derive(Clone, Copy)]
 pub(super) enum Key {
-    /// By themselves: scalars.
+    /// By their value: scalars.
     Element,
-    /// By a member: objects.
+    /// By a member's value: objects.
     Member(&'static str),
 }
 
 impl Key {
-    /// How a list with elements of `class` and this merge key is merged: objects need one.
+    /// How a list with elements of `class` is merged; objects need a merge key.
     pub fn of(class: Option<Class>, merge_key: Option<&'static str>) -> Outcome<Self> {
         match (merge_key, class) {
             (Some(name), _) => Ok(Key::Member(name)),
@@ -31,7 +32,7 @@ impl Key {
         }
     }
 
-    /// What tells `item` from the others.
+    /// The identity of `item`.
     pub fn scalar(self, item: &Value) -> Outcome<Scalar> {
         match self {
             Key::Element => Scalar::of(item).ok_or(Failure::Unprocessable),
@@ -45,7 +46,7 @@ impl Key {
         }
     }
 
-    /// Where each key stands first.
+    /// The first position of each key.
     pub fn positions(self, items: &[Value]) -> Outcome<HashMap<Scalar, usize>> {
         let mut positions = HashMap::with_capacity(items.len());
         for (at, item) in items.iter().enumerate() {
@@ -54,9 +55,9 @@ impl Key {
         Ok(positions)
     }
 
-    /// Brings a merged list into order: the elements that the patch names in the patch's order, the others in
-    /// the order they had; the two interleave so that one of the others comes first only where it came
-    /// first before. An element new to the list therefore stands before those the patch does not name.
+    /// Orders a merged list: the elements that the patch names in the patch's order, the others in their old order.
+    /// When the two are interleaved, one of the others comes first only if it preceded the named element before. A new
+    /// element therefore precedes those the patch does not name.
     pub fn order(
         self,
         merged: Vec<Value>,
@@ -89,18 +90,18 @@ impl Key {
     }
 }
 
-/// An element on its way to its place.
+/// An element to be sorted.
 struct Ranked {
-    /// What it is sorted by.
+    /// The sort key.
     rank: Option<usize>,
-    /// Where it was in the list before the merge.
+    /// Its position in the list before the merge.
     had: Option<usize>,
     item: Value,
 }
 
-/// Sorts by rank, stable. Elements without one occur only when a patch adds to a list for which it asks an empty
-/// order. Upstream then compares them as smaller than everything, which is no order at all; for the
-/// few elements for which its result can be foretold (an insertion sort) it is the same here.
+/// Sorts by rank, stable. Elements without one occur only when a patch adds to a list for which it requests an empty
+/// order. Upstream then compares them as smaller than everything, which is not an order; where its result is
+/// predictable (an insertion sort of few elements), this function gives the same.
 fn sort_by_rank(items: &mut [Ranked]) {
     const FORESEEABLE_MAX: usize = 20;
     if items.iter().all(|item| item.rank.is_some()) || items.len() > FORESEEABLE_MAX {
@@ -123,7 +124,7 @@ fn sort_by_rank(items: &mut [Ranked]) {
     }
 }
 
-/// A scalar as Go compares them: of the same type and equal.
+/// A scalar with Go's equality: same type and same value.
 #[derive(Clone, Debug)]
 pub(super) enum Scalar {
     Null,
@@ -134,7 +135,7 @@ pub(super) enum Scalar {
 }
 
 impl Scalar {
-    /// The scalar that `value` is.
+    /// The scalar of `value`, if it is one.
     pub fn of(value: &Value) -> Option<Scalar> {
         match value {
             Value::Null => Some(Scalar::Null),
@@ -175,7 +176,7 @@ impl Hash for Scalar {
     }
 }
 
-/// The type that all elements of a list must share.
+/// The type shared by all elements of a list.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Class {
     Bool,
@@ -185,7 +186,7 @@ pub(super) enum Class {
     Object,
 }
 
-/// The common type of all elements; `None` when there is no element.
+/// The common type of all elements; `None` for empty lists.
 pub(super) fn element_class(a: &[Value], b: &[Value]) -> Outcome<Option<Class>> {
     let mut common = None;
     for item in a.iter().chain(b) {
@@ -195,7 +196,7 @@ pub(super) fn element_class(a: &[Value], b: &[Value]) -> Outcome<Option<Class>> 
             Value::Float(_) => Class::Float,
             Value::String(_) => Class::Text,
             Value::Object(_) => Class::Object,
-            // Lists of lists do not merge.
+            // Lists of lists cannot be merged.
             Value::Array(_) if common.is_none() => return Err(Failure::Unprocessable),
             Value::Array(_) | Value::Null => return Err(mixed(a, b)),
         };
@@ -212,7 +213,7 @@ fn mixed(a: &[Value], b: &[Value]) -> Failure {
     Failure::Other(format!("list element types are not identical: [{a} {b}]"))
 }
 
-/// 500 in the words of the reference, which names the types of its own language.
+/// 500 in the words of the reference server, which names Go types.
 pub(super) fn bad_type(expected: &str, value: &Value) -> Failure {
     let received = match value {
         Value::Null => "%!s(<nil>)",

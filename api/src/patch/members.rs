@@ -1,19 +1,19 @@
-//! The members of one object while a patch changes them.
+//! The members of one object during a patch.
 //!
-//! `Object` → `Members` → changes by name → `Object`. Order is kept: a changed member stays where it was, a new
-//! one comes last, a removed one leaves no trace. Small objects are searched by scanning; an object and a
-//! patch that are both large get a hash index, so that merging costs the sum of their sizes and not the product.
+//! `Object` → `Members` → changes by name → `Object`. Order is kept: a changed member keeps its position, a new one is
+//! appended, a removed one leaves no gap. Small objects are searched linearly; if an object and its patch are both
+//! large, a hash index makes the cost of merging the sum of their sizes instead of the product.
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 use std::hash::BuildHasher;
 
 use crate::json::{Key, Object, Value};
 
-/// From how many members on an index pays, given that there are many look-ups.
+/// Number of members from which on an index pays, given many look-ups.
 const SCAN_MAX: usize = 32;
 
-/// From how many look-ups on an index pays, given that there are many members: building one costs about as
-/// much as this many scans.
+/// Number of look-ups from which on an index pays, given many members: building one costs about as much as this many
+/// scans.
 const LOOKUPS_MIN: usize = 8;
 
 /// An object opened for many changes by name.
@@ -47,7 +47,7 @@ impl Members {
         self.slots[at].take().map(|(_, value)| value)
     }
 
-    /// Sets the member `name`: in its place if it is there, at the end otherwise.
+    /// Sets the member `name`: at its position if it exists, at the end otherwise.
     pub fn set(&mut self, name: Key, value: Value) {
         if let Some(slot) = self.get_mut(&name) {
             *slot = value;
@@ -62,7 +62,7 @@ impl Members {
         self.index_if_large();
     }
 
-    /// Removes the members that `keep` does not want.
+    /// Removes the members for which `keep` returns false.
     pub fn retain(&mut self, mut keep: impl FnMut(&str) -> bool) {
         for slot in &mut self.slots {
             if slot.as_ref().is_some_and(|(key, _)| !keep(key)) {
@@ -76,7 +76,7 @@ impl Members {
         self.slots.iter().flatten().map(|(key, value)| (&**key, value))
     }
 
-    /// The members, taken out.
+    /// The members, moved out.
     pub fn into_members(self) -> impl Iterator<Item = (Key, Value)> {
         self.slots.into_iter().flatten()
     }
@@ -109,7 +109,7 @@ impl Members {
     }
 }
 
-/// Hash of a member's name. A removed member no longer has one; any value does, because nothing matches it.
+/// Hash of a member's name. A removed member has none; any value will do, because nothing matches it.
 fn hash_slot(hasher: &DefaultHashBuilder, slot: &Option<(Key, Value)>) -> u64 {
     slot.as_ref().map_or(0, |(key, _)| hasher.hash_one(&**key))
 }

@@ -1,4 +1,4 @@
-//! Merge patch (RFC 7386, semantics §6.3): objects merge, `null` deletes, everything else replaces.
+//! Merge patch (RFC 7386, docs/api/patches.md#merge-patch): objects merge, `null` deletes, everything else replaces.
 //!
 //! Costs the sum of both sizes. The result is never deeper than the deeper of the two, so the parser's bound on
 //! depth bounds the recursion here as well.
@@ -7,11 +7,11 @@ use super::members::Members;
 use super::{Status, Value, go_kind};
 use crate::json::Object;
 
-/// The text for what is no patch.
+/// The error text for anything that is not a patch.
 pub(super) const INVALID: &str = "Invalid JSON Patch";
 
-/// Accepts what may be a merge patch: an object, and without strict reporting an array, which replaces the
-/// whole document (and is then refused by the decoder).
+/// Accepts a possible merge patch: an object, and without strict reporting an array, which replaces the whole document
+/// (and is then refused by the decoder).
 pub(super) fn check(patch: Value, strict_reporting: bool) -> Result<Value, Status> {
     match patch {
         Value::Object(_) => Ok(patch),
@@ -54,9 +54,9 @@ mod tests {
     use crate::json::parse;
     use crate::testing::{Random, text};
 
-    /// RFC 7386 appendix A, without the documents that are no objects (an object of ours always is one).
+    /// RFC 7386 appendix A, except for documents that are not objects.
     #[test]
-    fn the_examples_of_rfc_7386_come_out_as_printed() {
+    fn the_examples_of_rfc_7386_hold() {
         for (original, patch, want) in [
             (r#"{"a":"b"}"#, r#"{"a":"c"}"#, r#"{"a":"c"}"#),
             (r#"{"a":"b"}"#, r#"{"b":"c"}"#, r#"{"a":"b","b":"c"}"#),
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_patch_is_400_as_semantics_6_3_says() {
+    fn a_body_that_is_not_a_patch_is_400() {
         let decoding = "error decoding patch: json: cannot unmarshal";
         let target = "into Go value of type map[string]interface {}";
         for (patch, strict, want) in [
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn two_large_objects_merge_in_the_sum_of_their_sizes() {
+    fn two_large_objects_merge_in_linear_time() {
         let big = |offset: i64| -> Value {
             let members = (0..60_000).map(|n| (format!("key-{:08}", n + offset).into(), Value::Int(offset)));
             members.collect::<Object>().into()

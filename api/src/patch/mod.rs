@@ -6,9 +6,9 @@
 //!                              (400, 413)               (400, 422, 500)
 //! ```
 //!
-//! Pure functions on JSON trees (semantics §6). The caller converts the stored object to the requested version
-//! first and decodes, defaults and validates the result afterwards; server-side apply is recognised here
-//! and carried out elsewhere. A [`Patch`] can be cloned and applied again when the object changed in between.
+//! Pure functions on JSON trees (docs/api/patches.md). The caller converts the stored object to the requested version
+//! first, and decodes, defaults and validates the result; server-side apply is recognised here and implemented in
+//! `apply`. A [`Patch`] can be cloned and applied again if the object has changed in between.
 
 mod json;
 mod lists;
@@ -21,32 +21,32 @@ use crate::json::{ParseError, Value, parse, parse_reporting_duplicates, write};
 use crate::schema::table::Message;
 use crate::status::{Reason, Status, Subject};
 
-/// What a patch body is, by its media type.
+/// The kind of a patch, by its media type.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum PatchKind {
     /// Operations (RFC 6902).
     Json,
     /// A partial document (RFC 7386).
     Merge,
-    /// A partial document with directives, merged as the schema says.
+    /// A partial document with directives, merged by the schema.
     Strategic,
-    /// Server-side apply of a configuration in YAML; recognised, not carried out by this module.
+    /// Server-side apply of a configuration in YAML; recognised, but not implemented by this module.
     Apply,
     /// The same in CBOR, which is behind a feature gate.
     ApplyCbor,
 }
 
 impl PatchKind {
-    /// The kinds, in the order in which a 415 lists them; with `cbor` where its gate is open.
+    /// The kinds, in the order in which a 415 lists them; with `cbor` if its feature gate is enabled.
     fn all(cbor: bool) -> impl Iterator<Item = PatchKind> {
         let gated = cbor.then_some(Self::ApplyCbor);
         [Self::Json, Self::Merge, Self::Strategic, Self::Apply].into_iter().chain(gated)
     }
 
-    /// The kind of patch of a request about a built-in type.
+    /// The kind of patch of a request for a built-in type.
     ///
     /// # Errors
-    /// 415 for a media type that is none, which lists those that are. Source: semantics §6.1.
+    /// 415 for any other media type; the message lists the accepted ones. Source: docs/api/patches.md#patch-requests.
     pub fn of_request(content_type: &str, cbor: bool) -> Result<PatchKind, Status> {
         let found = Self::from_media_type(content_type).filter(|kind| cbor || *kind != Self::ApplyCbor);
         found.ok_or_else(|| {
@@ -59,7 +59,8 @@ impl PatchKind {
     pub const CUSTOM: [&str; 3] =
         [PatchKind::Json.media_type(), PatchKind::Merge.media_type(), PatchKind::Apply.media_type()];
 
-    /// The kind that a `Content-Type` names: what stands before the first `;`, compared exactly (semantics §6.1).
+    /// The kind of a `Content-Type`: the text before the first `;`, compared exactly
+    /// (docs/api/patches.md#patch-requests).
     pub fn from_media_type(content_type: &str) -> Option<PatchKind> {
         let media_type = content_type.split(';').next().unwrap_or("");
         Self::all(true).find(|kind| kind.media_type() == media_type)
@@ -87,11 +88,12 @@ impl PatchKind {
 pub struct Patched {
     /// The result, not yet decoded by the schema.
     pub value: Value,
-    /// Texts about unknown and duplicate members of the patch itself (semantics §6.2, §9.5); at most 100.
+    /// Texts about unknown and duplicate members of the patch itself (docs/api/patches.md#json-patch,
+    /// docs/api/encodings.md#strict-decoding); at most 100.
     pub strict: Vec<String>,
 }
 
-/// A patch that was read and can be applied.
+/// A parsed patch.
 #[derive(Clone, Debug)]
 pub struct Patch {
     body: Body,
@@ -106,12 +108,12 @@ enum Body {
 }
 
 impl Patch {
-    /// Reads a patch. With `strict_reporting` (field validation `Warn` or `Strict`) unknown and duplicate
+    /// Parses a patch. With `strict_reporting` (field validation `Warn` or `Strict`) unknown and duplicate
     /// members are collected and the texts of errors follow the stricter decoder.
     ///
     /// # Errors
-    /// 400 for a body that is no such patch, 413 for more than 10 000 operations, 415 for
-    /// configurations to be applied. Source: semantics §6.2–6.4.
+    /// 400 for a malformed body, 413 for more than 10 000 operations, 415 for configurations to be applied. Source:
+    /// docs/api/patches.md#json-patch, #merge-patch, #strategic-merge-patch.
     pub fn parse(kind: PatchKind, text: &[u8], strict_reporting: bool) -> Result<Patch, Status> {
         let (value, duplicates) = match read(text, strict_reporting) {
             Ok(read) => read,
@@ -133,8 +135,7 @@ impl Patch {
         Ok(Patch { body, strict })
     }
 
-    /// Whether the patch has anything to do with `metadata.managedFields`. A patch that has not may be applied to an
-    /// object without them.
+    /// Whether the patch affects `metadata.managedFields`. If not, it may be applied to an object without them.
     pub fn touches_managed_fields(&self) -> bool {
         match &self.body {
             Body::Json(operations) => json::touch(operations, &["metadata", "managedFields"]),
@@ -144,12 +145,12 @@ impl Patch {
         }
     }
 
-    /// Applies the patch to `original`. `message` is the type of the object; `None` for custom resources, for
-    /// which a strategic merge patch is refused.
+    /// Applies the patch to `original`. `message` is the type of the object; `None` for custom resources, for which a
+    /// strategic merge patch is refused.
     ///
     /// # Errors
-    /// 422 where an operation fails, 400, 422 or 500 where a strategic merge cannot be carried out, 413
-    /// where a JSON patch would take more work than any useful one.
+    /// 422 where an operation fails, 400, 422 or 500 where a strategic merge fails, 413 where a JSON patch exceeds its
+    /// effort limit.
     pub fn apply(self, message: Option<&Message>, original: Value) -> Result<Patched, Status> {
         let value = match self.body {
             Body::Json(operations) => json::apply(operations, original)?,
@@ -160,10 +161,10 @@ impl Patch {
     }
 }
 
-/// Most unknown and duplicate members reported for one patch (semantics §9.5).
+/// Most unknown and duplicate members reported for one patch (docs/api/encodings.md#strict-decoding).
 const REPORTED_MAX: usize = 100;
 
-/// Reads and applies a patch in one go; see [`Patch::parse`] and [`Patch::apply`].
+/// Parses and applies a patch; see [`Patch::parse`] and [`Patch::apply`].
 pub fn apply(
     kind: PatchKind,
     message: Option<&Message>,
@@ -175,7 +176,7 @@ pub fn apply(
 }
 
 /// The 422 for a result that does not decode: it shows the patched document (for a strategic merge the patch,
-/// as Go prints maps) and the decoder's text (semantics §6.1).
+/// as Go prints maps) and the decoder's text (docs/api/patches.md#patch-requests).
 pub fn undecodable(kind: PatchKind, patch: &[u8], patched: &Value, error: &str) -> Status {
     let shown = match kind {
         PatchKind::Strategic => parse(patch).map_or_else(|_| String::new(), |value| go_print(&value)),
@@ -185,11 +186,11 @@ pub fn undecodable(kind: PatchKind, patch: &[u8], patched: &Value, error: &str) 
             String::from_utf8_lossy(&text).into_owned()
         }
     };
-    let nobody = Subject { group: "", kind: "", name: "" };
-    Status::invalid(nobody, &[FieldError::invalid("patch", &shown.into(), error)])
+    let unnamed = Subject { group: "", kind: "", name: "" };
+    Status::invalid(unnamed, &[FieldError::invalid("patch", &shown.into(), error)])
 }
 
-/// A value as Go's `%v` prints it: `map[a:1 b:[x y] c:<nil>]`, maps sorted by key, strings bare.
+/// A value in Go's `%v` format: `map[a:1 b:[x y] c:<nil>]`, maps sorted by key, strings unquoted.
 pub fn go_print(value: &Value) -> String {
     let mut out = String::new();
     print_into(value, &mut out);
@@ -250,7 +251,7 @@ fn read(text: &[u8], strict_reporting: bool) -> Result<(Value, Vec<String>), Par
     if strict_reporting { parse_reporting_duplicates(text) } else { Ok((parse(text)?, Vec::new())) }
 }
 
-/// 400 for a body that is no JSON.
+/// 400 for a body that is not JSON.
 fn unreadable(kind: PatchKind, error: &ParseError, strict_reporting: bool) -> Status {
     match kind {
         PatchKind::Strategic | PatchKind::Apply | PatchKind::ApplyCbor => {
@@ -262,7 +263,7 @@ fn unreadable(kind: PatchKind, error: &ParseError, strict_reporting: bool) -> St
     }
 }
 
-/// What Go's decoder calls a JSON value that does not fit.
+/// Go's name for the type of a JSON value.
 fn go_kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -274,7 +275,7 @@ fn go_kind(value: &Value) -> &'static str {
     }
 }
 
-/// A failure that upstream does not turn into a Status: 500 without a reason (semantics §1.3).
+/// A failure that upstream does not convert to a Status: 500 without a reason (docs/api/errors.md#messages).
 fn plain_error(text: impl Into<String>) -> Status {
     Status::new(Reason::Unknown, text)
 }
@@ -288,7 +289,7 @@ mod tests {
     use crate::testing::Random;
 
     #[test]
-    fn kinds_are_named_by_media_type_as_semantics_6_1_says() {
+    fn kinds_follow_from_the_media_type() {
         for (content_type, kind) in [
             ("application/json-patch+json", Some(PatchKind::Json)),
             ("application/merge-patch+json; charset=utf-8", Some(PatchKind::Merge)),
@@ -303,7 +304,7 @@ mod tests {
             assert_eq!(PatchKind::from_media_type(content_type), kind, "{content_type}");
         }
         assert_eq!(Patch::parse(PatchKind::Apply, b"{}", true).unwrap_err().code, 415);
-        // What is behind a gate is not there while that is closed, nor listed among what there is.
+        // A media type behind a disabled feature gate is neither accepted nor listed.
         for (cbor, accepted) in [(false, 4), (true, 5)] {
             let gated = PatchKind::of_request("application/apply-patch+cbor", cbor);
             assert_eq!(gated.ok(), cbor.then_some(PatchKind::ApplyCbor));
@@ -316,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn an_undecodable_result_is_422_with_the_patch_as_semantics_6_1_says() {
+    fn an_undecodable_result_is_422_with_the_patch() {
         let patched = parse(br#"{"a":"<"}"#).unwrap();
         let status = undecodable(PatchKind::Merge, b"", &patched, "no such luck");
         assert_eq!(status.code, 422);

@@ -1,15 +1,16 @@
-//! Strategic merge patch (semantics §6.4): a merge patch that knows which lists merge, and by which key.
+//! Strategic merge patch (docs/api/patches.md#strategic-merge-patch): a merge patch that merges lists by key, as the
+//! schema declares.
 //!
 //! ```text
 //! merge an object:  $patch ─► $retainKeys ─► $setElementOrder/… (merge those lists, order them) ─► the other members
 //! merge a list:     $patch elements ─► merge by key, or join as a set ─► order: see `lists`
 //! ```
 //!
-//! What a list is comes from `Field::patch`; below what the schema does not know, objects merge and lists are
-//! replaced. Directives inside values that are new to the object are not carried out: values that say
-//! `$patch` are dropped, others stay for the decoder to report, as upstream has it. Merging costs the sum of both
-//! sizes; equal merge keys and set members are found by hash. A merge key is a scalar; anything else counts
-//! as missing. The result is never deeper than the deeper of the two documents.
+//! Whether a list merges comes from `Field::patch`; below fields that the schema does not declare, objects merge and
+//! lists are replaced. Directives inside values that are new to the object are not carried out: objects with `$patch`
+//! are dropped, other directives stay for the decoder to report, as upstream does. Merging costs the sum of both sizes;
+//! equal merge keys and set members are found by hash. A merge key is a scalar; any other value counts as missing. The
+//! result is never deeper than the deeper of the two documents.
 
 use hashbrown::HashSet;
 
@@ -24,7 +25,7 @@ const RETAIN_KEYS: &str = "$retainKeys";
 const DELETE_PREFIX: &str = "$deleteFromPrimitiveList";
 const ORDER_PREFIX: &str = "$setElementOrder";
 
-/// Why a patch cannot be merged, by what it answers.
+/// Why a patch cannot be merged, by status code.
 #[derive(Debug)]
 pub(super) enum Failure {
     /// 400 with this text.
@@ -47,7 +48,7 @@ impl From<Failure> for Status {
     }
 }
 
-/// Accepts what may be a strategic merge patch: an object, or `null`, which changes nothing.
+/// Accepts a possible strategic merge patch: an object, or `null`, which changes nothing.
 pub(super) fn check(patch: Value) -> Result<Value, Status> {
     match patch {
         Value::Object(_) | Value::Null => Ok(patch),
@@ -72,7 +73,7 @@ pub(super) fn apply(message: Option<&Message>, original: Value, patch: Value) ->
     }
 }
 
-/// What the schema knows about a value.
+/// The schema of a value.
 #[derive(Clone, Copy)]
 enum Type<'s> {
     /// A struct.
@@ -94,7 +95,7 @@ impl<'s> Type<'s> {
         }
     }
 
-    /// The type of member `name`, for a list that of its elements, and how it merges.
+    /// The type of member `name` (of a list, that of its elements), and its merge strategy.
     fn member(self, name: &str) -> (Self, PatchStrategy) {
         match self {
             Type::Struct(message) => match message.field(name) {
@@ -114,7 +115,7 @@ impl<'s> Type<'s> {
         }
     }
 
-    /// Like [`Type::member`] for a list that the patch says to order: the schema must know it.
+    /// Like [`Type::member`] for a list that the patch orders: the schema must declare it.
     fn ordered_member(self, name: &str) -> Outcome<(Self, PatchStrategy)> {
         if let Type::Struct(message) = self {
             match message.field(name) {
@@ -192,8 +193,8 @@ fn merge_object(original: Object, mut patch: Object, kind: Type<'_>) -> Outcome<
     Ok(members.close())
 }
 
-/// A value the object has nothing to merge with: without `null` members, and without anything that carries a
-/// `$patch`; `None` when it is itself such a thing.
+/// A value without counterpart in the object: without `null` members, and without anything that has a `$patch`; `None`
+/// if it has a `$patch` itself.
 fn new_value(mut value: Value) -> Option<Value> {
     match &mut value {
         Value::Null => return None,
@@ -230,7 +231,7 @@ fn without_directives(value: Value) -> Option<Value> {
     }
 }
 
-/// `$retainKeys`: members that it does not list go; what the patch sets must be listed.
+/// `$retainKeys`: removes members that it does not list; the members set by the patch must be listed.
 fn retain_keys(members: &mut Members, patch: &mut Members) -> Outcome<()> {
     const MALFORMED: Failure = Failure::Malformed("invalid patch format of retainKeys");
     let Some(listed) = patch.take(RETAIN_KEYS) else { return Ok(()) };
@@ -246,7 +247,7 @@ fn retain_keys(members: &mut Members, patch: &mut Members) -> Outcome<()> {
     Ok(())
 }
 
-/// `$deleteFromPrimitiveList/<name>`: these scalars leave the list.
+/// `$deleteFromPrimitiveList/<name>`: removes these scalars from the list.
 fn delete_from_set(members: &mut Members, directive: &str, gone: Value) -> Outcome<()> {
     const MALFORMED: Failure = Failure::Malformed("invalid patch format of primitive list");
     let name = target(directive, DELETE_PREFIX).ok_or(MALFORMED)?;
@@ -260,12 +261,12 @@ fn delete_from_set(members: &mut Members, directive: &str, gone: Value) -> Outco
     Ok(())
 }
 
-/// What follows the directive's slash: `$setElementOrder/ports` is about `ports`.
+/// The text after the directive's slash: `ports` for `$setElementOrder/ports`.
 fn target<'d>(directive: &'d str, prefix: &str) -> Option<&'d str> {
     directive.strip_prefix(prefix)?.strip_prefix('/')
 }
 
-/// Every `$setElementOrder/<name>`: merges the list, brings it into order, and takes both out of the patch.
+/// Every `$setElementOrder/<name>`: merges and orders the list, and removes both from the patch.
 fn order_lists(members: &mut Members, patch: &mut Members, kind: Type<'_>) -> Outcome<()> {
     let directives = patch.iter().map(|(name, _)| name).filter(|name| name.starts_with(ORDER_PREFIX));
     let directives: Vec<String> = directives.map(str::to_owned).collect();
@@ -297,7 +298,7 @@ fn order_lists(members: &mut Members, patch: &mut Members, kind: Type<'_>) -> Ou
     Ok(())
 }
 
-/// The elements of a list that may be missing.
+/// The elements of an optional list.
 fn list(value: Option<Value>) -> Outcome<Option<Vec<Value>>> {
     match value {
         None => Ok(None),
@@ -306,7 +307,7 @@ fn list(value: Option<Value>) -> Outcome<Option<Vec<Value>>> {
     }
 }
 
-/// The elements of a patch must come in the order that the patch asks for: they are a subsequence of it.
+/// Checks that the elements of a patch are a subsequence of the order it requests.
 fn check_order(change: &[Value], order: &[Value], merge_key: Option<&'static str>) -> Outcome<()> {
     if change.is_empty() || order.is_empty() {
         return Ok(());
@@ -336,7 +337,7 @@ fn check_order(change: &[Value], order: &[Value], merge_key: Option<&'static str
     Ok(())
 }
 
-/// Merges two lists of a field whose lists merge.
+/// Merges two lists of a field with a merge strategy.
 fn merge_list(
     mut current: Vec<Value>,
     change: Vec<Value>,
@@ -363,8 +364,8 @@ fn merge_list(
     }
 }
 
-/// Elements that carry a `$patch`: `delete` removes what has the same key, `replace` makes the others of the
-/// patch the whole list. Returns the current elements and those of the patch that are left to merge.
+/// Elements with a `$patch`: `delete` removes the element with the same key, `replace` makes the other elements of the
+/// patch the whole list. Returns the current elements and the remaining ones of the patch.
 fn carry_out_directives(
     mut current: Vec<Value>,
     change: Vec<Value>,
@@ -398,7 +399,7 @@ fn carry_out_directives(
     Ok((current, rest))
 }
 
-/// Merges each element into the one with the same key, or appends it as it is.
+/// Merges each element into the one with the same key, or appends it.
 fn merge_elements(
     mut merged: Vec<Value>,
     change: Vec<Value>,

@@ -1,5 +1,5 @@
-//! Strategic merge patches of pods, deployments and services (semantics §6.4), on hand-written types that have
-//! the merge keys of the real ones.
+//! Tests of strategic merge patches of pods, deployments and services (docs/api/patches.md#strategic-merge-patch), on
+//! hand-written types with the merge keys of the real ones.
 
 use std::sync::LazyLock;
 
@@ -181,7 +181,7 @@ fn objects_merge_and_null_deletes() {
 }
 
 #[test]
-fn directives_of_objects_do_what_semantics_6_4_says() {
+fn directives_of_objects_are_carried_out() {
     check_all(
         &OBJECT,
         &[
@@ -249,7 +249,7 @@ fn lists_merge_by_key_and_keep_their_order() {
                 r#"{"containers":[{"name":"a","image":"1"},{"name":"b","image":"2"}]}"#,
             ),
             (
-                "a new element stands before those the patch does not name",
+                "a new element precedes those the patch does not name",
                 r#"{"containers":[{"name":"a"},{"name":"b"}]}"#,
                 r#"{"containers":[{"name":"c"}]}"#,
                 r#"{"containers":[{"name":"c"},{"name":"a"},{"name":"b"}]}"#,
@@ -372,7 +372,7 @@ fn set_element_order_decides_the_order() {
                 r#"{"containers":[{"name":"c"},{"name":"b"},{"name":"a"}]}"#,
             ),
             (
-                "an injected element keeps its place behind what it followed",
+                "an injected element stays after its predecessor",
                 r#"{"containers":[{"name":"a"},{"name":"sidecar"},{"name":"b"}]}"#,
                 r#"{"$setElementOrder/containers":[{"name":"a"},{"name":"b"}],"containers":[{"name":"b","image":"2"}]}"#,
                 r#"{"containers":[{"name":"a"},{"name":"sidecar"},{"name":"b","image":"2"}]}"#,
@@ -508,7 +508,7 @@ fn sets_of_scalars_are_joined() {
 /// What `kubectl apply` sends for a change of an image, a new variable, a removed port, a removed label and another
 /// update strategy.
 #[test]
-fn a_client_side_apply_of_a_deployment_comes_out_as_upstream_has_it() {
+fn a_client_side_apply_of_a_deployment_gives_upstreams_result() {
     let live = r#"{
       "metadata": {"annotations": {"deployment/revision": "1", "last-applied": "old"}, "labels": {"app": "web", "tier": "x"}},
       "spec": {"replicas": 3,
@@ -548,7 +548,7 @@ fn a_client_side_apply_of_a_deployment_comes_out_as_upstream_has_it() {
 }
 
 #[test]
-fn what_is_no_patch_is_refused() {
+fn malformed_patches_are_refused() {
     let original = || parse(b"{}").unwrap();
     let status = patch(PatchKind::Strategic, None, original(), b"{}", true).unwrap_err();
     assert_eq!(
@@ -564,7 +564,7 @@ fn what_is_no_patch_is_refused() {
 }
 
 #[test]
-fn long_lists_merge_in_the_sum_of_their_lengths() {
+fn long_lists_merge_in_linear_time() {
     let begin = std::time::Instant::now();
     let items = |from: usize| -> String {
         let items: Vec<String> = (from..from + 30_000).map(|n| format!(r#"{{"name":"c{n}"}}"#)).collect();

@@ -1,12 +1,13 @@
-//! Field selectors: the query grammar, what a resource lets be selected by, and matching (semantics §4.3).
+//! Field selectors: the query grammar, the selectable fields of a resource, and matching
+//! (docs/api/selectors.md#field-selectors).
 //!
 //! ```text
 //! text ─► FieldTerms (label, =|!=, value) ─► resolve(resource, stored) ─► FieldSelector (name, namespace, slots)
 //!          exact("metadata.name") for routing                          matches(name, namespace, value of slot)
 //! ```
 //!
-//! A *slot* is the place of a selectable value among an object's attributes: see [`slots`]. Several labels, and
-//! several resources that share one storage, can mean the same slot, because a slot is a path in the stored form.
+//! A *slot* is the position of a selectable value among an object's selector attributes: see [`slots`]. Several labels,
+//! and several resources that share one storage, can map to the same slot, because a slot is a path in the stored form.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -18,10 +19,10 @@ use crate::status::Status;
 /// The label every resource has.
 pub const NAME: &str = "metadata.name";
 
-/// The label that namespaced resources have, and those without an own list.
+/// The label of namespaced resources and of those without a list of their own.
 pub const NAMESPACE: &str = "metadata.namespace";
 
-/// A parsed field selector whose labels were not looked at yet; terms in upstream's order.
+/// A parsed field selector with unresolved labels; terms in upstream's order.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct FieldTerms(Vec<Term>);
 
@@ -36,25 +37,25 @@ pub struct Term {
     pub value: String,
 }
 
-/// Which objects, by their fields.
+/// A resolved field selector: conditions on name, namespace and slots.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct FieldSelector(Vec<Condition>);
 
 #[derive(Clone, Debug, Eq, PartialEq)]
 struct Condition {
-    place: Place,
+    source: Source,
     term: Term,
 }
 
-/// Where the value of a condition comes from.
+/// The source of a condition's value.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Place {
+enum Source {
     Name,
     Namespace,
-    /// A slot of the attributes.
+    /// A slot of the selector attributes.
     Slot(usize),
     /// A label that is accepted and always empty.
-    Nowhere,
+    Empty,
 }
 
 /// The distinct paths among a resource's selectable fields, in table order: the slots of its attributes.
@@ -67,10 +68,10 @@ pub fn slots(stored: &ResourceTable) -> impl Iterator<Item = &Selectable> {
 }
 
 impl FieldTerms {
-    /// Reads the query form; the empty text has no terms.
+    /// Parses the query form; the empty text has no terms.
     ///
     /// # Errors
-    /// 400 with upstream's texts. Source: semantics §4.3.
+    /// 400 with upstream's texts. Source: docs/api/selectors.md#field-selectors.
     pub fn parse(text: &str) -> Result<Self, Status> {
         let mut parts = split_terms(text);
         parts.sort_unstable();
@@ -88,18 +89,20 @@ impl FieldTerms {
         &self.0
     }
 
-    /// The value that `label` is required to have, if one is required: what makes a list a read of one key, and
-    /// what authorization takes for the name (semantics §3.2 step 5, §8.2).
+    /// The value that `label` must equal, if the terms require one. With it a list reads a single key, and
+    /// authorization takes it as the name (docs/api/paths-and-verbs.md#request-info,
+    /// docs/api/selectors.md#selectable-fields).
     pub fn exact(&self, label: &str) -> Option<&str> {
         self.0.iter().find(|term| term.equals && term.label == label).map(|term| term.value.as_str())
     }
 
-    /// Finds what the labels mean for `resource`, whose objects are stored as those of `stored`.
+    /// Resolves the labels for `resource`, whose objects are stored as those of `stored`.
     ///
     /// # Errors
-    /// 400 for a label that the resource does not have, in one of two wordings (semantics §4.3).
+    /// 400 for a label that the resource does not have, in one of two wordings
+    /// (docs/api/selectors.md#field-selectors).
     pub fn resolve(self, resource: &ResourceTable, stored: &ResourceTable) -> Result<FieldSelector, Status> {
-        let condition = |term: Term| Ok(Condition { place: place(&term.label, resource, stored)?, term });
+        let condition = |term: Term| Ok(Condition { source: source(&term.label, resource, stored)?, term });
         self.0.into_iter().map(condition).collect::<Result<_, _>>().map(FieldSelector)
     }
 }
@@ -128,7 +131,7 @@ impl FieldSelector {
         FieldSelector(Vec::new())
     }
 
-    /// Reads the query form for `resource`, whose objects are stored as those of `stored`.
+    /// Parses and resolves the query form for `resource`, whose objects are stored as those of `stored`.
     ///
     /// # Errors
     /// As [`FieldTerms::parse`] and [`FieldTerms::resolve`].
@@ -143,72 +146,72 @@ impl FieldSelector {
 
     /// Whether values other than name and namespace are compared.
     pub fn needs_slots(&self) -> bool {
-        self.0.iter().any(|condition| matches!(condition.place, Place::Slot(_)))
+        self.0.iter().any(|condition| matches!(condition.source, Source::Slot(_)))
     }
 
-    /// The texts that slots must have.
+    /// The slots with their required texts.
     pub fn required_texts(&self) -> impl Iterator<Item = (usize, &str)> {
         self.0.iter().filter(|condition| condition.term.equals).filter_map(|condition| {
-            match condition.place {
-                Place::Slot(slot) => Some((slot, condition.term.value.as_str())),
-                Place::Name | Place::Namespace | Place::Nowhere => None,
+            match condition.source {
+                Source::Slot(slot) => Some((slot, condition.term.value.as_str())),
+                Source::Name | Source::Namespace | Source::Empty => None,
             }
         })
     }
 
-    /// The name that objects must have, if one is required.
+    /// The name that objects must have, if the selector requires one.
     pub fn exact_name(&self) -> Option<&str> {
-        self.exact(Place::Name)
+        self.exact(Source::Name)
     }
 
-    /// The namespace that objects must be in, if one is required.
+    /// The namespace that objects must be in, if the selector requires one.
     pub fn exact_namespace(&self) -> Option<&str> {
-        self.exact(Place::Namespace)
+        self.exact(Source::Namespace)
     }
 
-    /// Whether the object with this name and namespace is selected, whose other values `slot` looks up.
+    /// Whether the object with this name and namespace is selected; `slot` looks up its other values.
     pub fn matches<'s>(&self, name: &str, namespace: &str, slot: impl Fn(usize) -> &'s str) -> bool {
         self.0.iter().all(|condition| condition.holds(name, namespace, &slot))
     }
 
-    /// Whether an object with this name and namespace may be selected, whatever its other values are.
+    /// Whether an object with this name and namespace may be selected, depending on its other values.
     pub fn may_match(&self, name: &str, namespace: &str) -> bool {
-        let mut known = self.0.iter().filter(|condition| !matches!(condition.place, Place::Slot(_)));
+        let mut known = self.0.iter().filter(|condition| !matches!(condition.source, Source::Slot(_)));
         known.all(|condition| condition.holds(name, namespace, |_| ""))
     }
 
-    fn exact(&self, place: Place) -> Option<&str> {
+    fn exact(&self, source: Source) -> Option<&str> {
         let mut conditions = self.0.iter();
         conditions
-            .find(|condition| condition.place == place && condition.term.equals)
+            .find(|condition| condition.source == source && condition.term.equals)
             .map(|condition| condition.term.value.as_str())
     }
 }
 
 impl Condition {
     fn holds<'s>(&self, name: &str, namespace: &str, slot: impl Fn(usize) -> &'s str) -> bool {
-        let value = match self.place {
-            Place::Name => name,
-            Place::Namespace => namespace,
-            Place::Slot(at) => slot(at),
-            Place::Nowhere => "",
+        let value = match self.source {
+            Source::Name => name,
+            Source::Namespace => namespace,
+            Source::Slot(at) => slot(at),
+            Source::Empty => "",
         };
         (value == self.term.value) == self.term.equals
     }
 }
 
-/// What `label` means, if the resource has it.
-fn place(label: &str, resource: &ResourceTable, stored: &ResourceTable) -> Result<Place, Status> {
+/// The source of `label`'s value, if the resource has that label.
+fn source(label: &str, resource: &ResourceTable, stored: &ResourceTable) -> Result<Source, Status> {
     if label == NAME {
-        return Ok(Place::Name);
+        return Ok(Source::Name);
     }
-    // Kinds without an own list take the namespace even where there is none; it is always empty there.
+    // Kinds without a list of their own accept the namespace even if cluster-scoped; it is always empty there.
     if label == NAMESPACE && (!resource.selectable_explicit || resource.scope == Scope::Namespaced) {
-        return Ok(Place::Namespace);
+        return Ok(Source::Namespace);
     }
     match resource.selectable.iter().find(|field| field.label == label) {
         Some(field) => {
-            Ok(slots(stored).position(|slot| slot.path == field.path).map_or(Place::Nowhere, Place::Slot))
+            Ok(slots(stored).position(|slot| slot.path == field.path).map_or(Source::Empty, Source::Slot))
         }
         None if resource.selectable_explicit => {
             Err(Status::bad_request(format!("field label not supported: {label}")))
@@ -220,7 +223,7 @@ fn place(label: &str, resource: &ResourceTable, stored: &ResourceTable) -> Resul
     }
 }
 
-/// The text between commas that no backslash escapes.
+/// The text split at commas that are not escaped by a backslash.
 fn split_terms(text: &str) -> Vec<&str> {
     let mut terms = Vec::new();
     let (mut start, mut escaped) = (0, false);
@@ -239,7 +242,7 @@ fn split_terms(text: &str) -> Vec<&str> {
     terms
 }
 
-/// Label, whether it is `=`, and the raw value: split at the first operator.
+/// Label, whether the operator is equality, and the raw value: split at the first operator.
 fn split_operator(term: &str) -> Option<(&str, bool, &str)> {
     let at = term
         .bytes()
@@ -250,7 +253,7 @@ fn split_operator(term: &str) -> Option<(&str, bool, &str)> {
     operators.into_iter().find_map(|(operator, equals)| Some((label, equals, rest.strip_prefix(operator)?)))
 }
 
-/// Resolves `\\`, `\,` and `\=`; the characters must not stand bare.
+/// Resolves `\\`, `\,` and `\=`; unescaped `,` and `=` are errors.
 fn unescape(value: &str) -> Result<Cow<'_, str>, Status> {
     if !value.contains(['\\', ',', '=']) {
         return Ok(value.into());

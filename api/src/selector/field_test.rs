@@ -1,4 +1,5 @@
-//! The grammar of field selectors, their labels per resource, and their errors (semantics §4.3).
+//! Tests of field selectors: grammar, labels per resource, and errors
+//! (docs/api/selectors.md#field-selectors).
 
 use std::sync::LazyLock;
 
@@ -54,7 +55,7 @@ fn canonical(text: &str) -> String {
 }
 
 #[test]
-fn the_grammar_is_read_as_semantics_4_3_says() {
+fn the_grammar_is_read_as_documented() {
     for (text, want) in [
         ("", ""),
         (",", ""),
@@ -141,13 +142,13 @@ fn matching_compares_texts() {
         let selector = FieldSelector::parse(text, &PODS, &PODS).unwrap();
         assert_eq!(selector.matches("a", "default", slot), want, "{text}");
     }
-    // Where there is no namespace it is empty.
+    // Outside of namespaces it is empty.
     let selector = FieldSelector::parse("metadata.namespace=x", &STORAGE_CLASSES, &STORAGE_CLASSES).unwrap();
     assert!(!selector.matches("a", "", |_| ""));
 }
 
 #[test]
-fn an_exact_name_is_found_as_semantics_3_2_says() {
+fn an_exact_name_is_found() {
     for (text, name, namespace) in [
         ("", None, None),
         ("metadata.name=a", Some("a"), None),
@@ -166,7 +167,7 @@ fn an_exact_name_is_found_as_semantics_3_2_says() {
 }
 
 #[test]
-fn random_text_never_panics_and_what_is_read_is_written_alike() {
+fn random_text_never_panics_and_survives_a_round_trip() {
     let mut random = Random(44);
     let pieces = ["a", "=", "==", "!", "!=", ",", "\\", "\\\\", "\\,", "ä", "\0", " ", "metadata.name"];
     let mut read = 0;
@@ -174,7 +175,7 @@ fn random_text_never_panics_and_what_is_read_is_written_alike() {
         let text: String = (0..random.below(8)).map(|_| random.pick(&pieces)).collect();
         if let Ok(terms) = FieldTerms::parse(&text) {
             read += 1;
-            // Order follows the text as it was written; what is selected does not depend on it.
+            // The order follows the text; the selected objects do not depend on it.
             let sorted = |FieldTerms(mut terms)| {
                 terms.sort_by(|a: &Term, b: &Term| {
                     (&a.label, a.equals, &a.value).cmp(&(&b.label, b.equals, &b.value))
@@ -190,7 +191,7 @@ fn random_text_never_panics_and_what_is_read_is_written_alike() {
 }
 
 #[test]
-fn built_in_resources_take_the_labels_of_semantics_4_3() {
+fn built_in_resources_accept_the_documented_labels() {
     use crate::naming::KUBERNETES;
     use crate::schema::registry::Registry;
 
@@ -241,7 +242,7 @@ fn built_in_resources_take_the_labels_of_semantics_4_3() {
         let error = FieldSelector::parse("metadata.namespace=x", resource, resource).unwrap_err();
         assert_eq!(error.message, "field label not supported: metadata.namespace");
     }
-    // Both groups' events are stored as the core ones; every label but always empty ones has a slot there.
+    // The events of both groups are stored as core events; every label that is not always empty has a slot there.
     let stored = &registry.resource("", "v1", "events").unwrap().table;
     for group in ["", "events{suffix}"] {
         let resource = &registry.resource(&KUBERNETES.fill(group), "v1", "events").unwrap().table;

@@ -1,4 +1,4 @@
-//! Label selectors: the query grammar, the object form, and matching (semantics §4.3).
+//! Label selectors: the query grammar, the object form, and matching (docs/api/selectors.md#label-selectors).
 //!
 //! ```text
 //! selector    = [ requirement { "," requirement } ]
@@ -15,11 +15,11 @@ use crate::field::{FieldError, go_quote};
 use crate::json::Value;
 use crate::status::Status;
 
-/// Which objects, by their labels.
+/// A label selector: requirements that must all hold.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct LabelSelector {
     requirements: Vec<Requirement>,
-    /// Selects no object at all, whatever the requirements; the object form's `null`.
+    /// Selects no object, whatever the requirements; the object form's `null`.
     nothing: bool,
 }
 
@@ -42,7 +42,7 @@ pub enum Operator {
     DoesNotExist,
     /// `key=value`.
     Equals,
-    /// `key==value`; differs from `Equals` in how it is written only.
+    /// `key==value`; differs from `Equals` only in its text form.
     DoubleEquals,
     /// `key!=value`; also true without the label.
     NotEquals,
@@ -67,21 +67,21 @@ impl LabelSelector {
         LabelSelector { requirements: Vec::new(), nothing: true }
     }
 
-    /// Reads the query form; the empty text selects everything.
+    /// Parses the query form; the empty text selects everything.
     ///
     /// # Errors
-    /// 400 with upstream's texts. Source: semantics §4.3.
+    /// 400 with upstream's texts. Source: docs/api/selectors.md#label-selectors.
     pub fn parse(text: &str) -> Result<Self, Status> {
         let mut requirements = Parser::new(text).selector().map_err(Status::bad_request)?;
         requirements.sort_by(|a, b| a.key.cmp(&b.key));
         Ok(LabelSelector { requirements, nothing: false })
     }
 
-    /// Reads the object form, `{matchLabels, matchExpressions}`: absent or `null` selects nothing, empty
+    /// Parses the object form, `{matchLabels, matchExpressions}`: absent or `null` selects nothing, empty
     /// selects everything.
     ///
     /// # Errors
-    /// 400 for operators, keys and values that no selector may have, and for members of the wrong type.
+    /// 400 for invalid operators, keys and values, and for members of the wrong type.
     pub fn from_object(selector: Option<&Value>) -> Result<Self, Status> {
         let Some(members) = selector.and_then(Value::as_object) else {
             return Ok(Self::nothing());
@@ -139,7 +139,7 @@ impl LabelSelector {
         &self.requirements
     }
 
-    /// Whether the object whose labels `label` looks up is selected.
+    /// Whether the object is selected; `label` looks up its labels.
     pub fn matches<'l>(&self, label: impl Fn(&str) -> Option<&'l str>) -> bool {
         !self.nothing
             && self.requirements.iter().all(|requirement| requirement.matches(label(&requirement.key)))
@@ -161,7 +161,7 @@ impl Requirement {
     /// A checked requirement.
     ///
     /// # Errors
-    /// 400 for a bad key, a bad value, or a number of values that the operator does not take.
+    /// 400 for an invalid key, an invalid value, or a number of values that the operator does not accept.
     pub fn new(key: &str, operator: Operator, values: Vec<String>) -> Result<Self, Status> {
         Self::build(key, operator, values).map_err(Status::bad_request)
     }
@@ -176,12 +176,12 @@ impl Requirement {
         self.operator
     }
 
-    /// What it compares with, sorted and unique.
+    /// The values to compare with, sorted and unique.
     pub fn values(&self) -> &[String] {
         &self.values
     }
 
-    /// Whether a label with this value (`None`: no such label) fulfils the requirement.
+    /// Whether a label with this value (`None`: no such label) satisfies the requirement.
     pub fn matches(&self, value: Option<&str>) -> bool {
         match (self.operator, value) {
             (Operator::Exists, value) => value.is_some(),
@@ -286,10 +286,10 @@ fn bad_key(path: &str, key: &str) -> Option<FieldError> {
     (!texts.is_empty()).then(|| FieldError::invalid(path, &key.into(), texts.join("; ")))
 }
 
-/// Most bad values told about: an address of a megabyte could otherwise be answered with a hundred.
+/// Most invalid values reported: without a bound the answer could be a hundred times as long as a URL of a megabyte.
 const ERRORS_MAX: usize = 100;
 
-/// Several errors as one text: equal ones once, in brackets when there is more than one.
+/// Several errors as one text: without duplicates, in brackets when there is more than one.
 fn aggregate(errors: &[FieldError]) -> String {
     let mut lines: Vec<String> = Vec::new();
     for error in errors {
@@ -301,18 +301,18 @@ fn aggregate(errors: &[FieldError]) -> String {
     if let [line] = lines.as_mut_slice() { std::mem::take(line) } else { format!("[{}]", lines.join(", ")) }
 }
 
-/// A piece of the query form.
+/// A token of the query form.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Token<'t> {
     End,
     /// One of `! = == != < > ( ) ,`.
     Symbol(&'t str),
-    /// Anything else between white space and symbols; `in` and `notin` are words too.
+    /// A word between white space and symbols; `in` and `notin` are words too.
     Word(&'t str),
 }
 
 impl<'t> Token<'t> {
-    /// As errors show it.
+    /// The token's text in errors.
     fn text(self) -> &'t str {
         match self {
             Token::End => "",
@@ -321,7 +321,7 @@ impl<'t> Token<'t> {
     }
 }
 
-/// Reads the query form with one token of look-ahead.
+/// Parses the query form with one token of look-ahead.
 struct Parser<'t> {
     rest: &'t str,
     next: Token<'t>,
@@ -420,7 +420,7 @@ impl<'t> Parser<'t> {
         Requirement::build(key, operator, values)
     }
 
-    /// The value after a comparison; none at all is the empty one.
+    /// The value after a comparison; empty if absent.
     fn value(&mut self) -> Result<&'t str, String> {
         if matches!(self.next, Token::End | Token::Symbol(",")) {
             return Ok("");
@@ -431,7 +431,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// The values in parentheses, sorted and unique; where there is none between two commas, the empty one.
+    /// The values in parentheses, sorted and unique; an omitted value between commas is the empty one.
     fn values(&mut self) -> Result<Vec<String>, String> {
         match self.take() {
             Token::Symbol("(") => {}

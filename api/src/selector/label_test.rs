@@ -1,4 +1,4 @@
-//! The grammar of label selectors and its errors (semantics §4.3).
+//! Tests of the grammar of label selectors and its errors (docs/api/selectors.md#label-selectors).
 
 use super::*;
 use crate::json::parse as tree;
@@ -40,7 +40,7 @@ fn every_form_is_read_and_written_in_the_canonical_form() {
         ("a in (b,)", "a in (,b)"),
         ("a in (b,,c)", "a in (,b,c)"),
         ("a in (,)", "a in ()"),
-        // The keywords are words wherever no operator is expected.
+        // Keywords are plain words wherever no operator is expected.
         ("in", "in"),
         ("in in (in,notin)", "in in (in,notin)"),
         ("notin=in", "notin=in"),
@@ -53,7 +53,7 @@ fn every_form_is_read_and_written_in_the_canonical_form() {
 }
 
 #[test]
-fn errors_read_as_semantics_4_3_says() {
+fn errors_read_as_documented() {
     let parse = "unable to parse requirement:";
     for (text, want) in [
         (",", "found ',', expected: !, identifier, or 'end of string'".to_owned()),
@@ -109,7 +109,7 @@ fn errors_read_as_semantics_4_3_says() {
 }
 
 #[test]
-fn matching_follows_semantics_4_3() {
+fn matching_compares_labels() {
     let labels = [("app", "web"), ("n", "7"), ("empty", "")];
     let matches = |text: &str| {
         let selector = LabelSelector::parse(text).unwrap();
@@ -190,7 +190,7 @@ fn the_object_form_means_the_same() {
 }
 
 #[test]
-fn random_text_never_panics_and_what_is_read_is_written_alike() {
+fn random_text_never_panics_and_survives_a_round_trip() {
     let mut random = Random(43);
     let pieces = [
         "a", "b", "in", "notin", " ", "=", "==", "!", "!=", "(", ")", ",", "<", ">", "1", "ä", "\0", "x/",
@@ -210,7 +210,7 @@ fn random_text_never_panics_and_what_is_read_is_written_alike() {
 }
 
 #[test]
-fn long_selectors_are_read_in_the_time_of_their_length() {
+fn long_selectors_are_parsed_in_linear_time() {
     let begin = std::time::Instant::now();
     let values: Vec<String> = (0..100_000).map(|n| format!("v{n}")).collect();
     let selector = LabelSelector::parse(&format!("a in ({})", values.join(","))).unwrap();

@@ -1,7 +1,7 @@
-//! Selectors: which objects of a collection a list, a watch or a collection delete is about.
+//! Selectors: conditions that restrict a list, a watch or a collection delete to some objects.
 //!
-//! `label` parses and matches label selectors, `field` field selectors, `rules` says what label keys and values
-//! look like. Neither looks at objects: values come from closures, in practice from `attributes`.
+//! `label` parses and matches label selectors, `field` field selectors; `rules` validates label keys and values. None
+//! of them accesses objects: values come from closures, in practice from `attributes`.
 
 pub mod field;
 pub mod label;

@@ -1,7 +1,7 @@
-//! What label keys and label values must look like, and how a wrong one is told (semantics §5.1).
+//! Validation of label keys and label values, with the error texts (docs/api/writes.md#metadata-rules).
 //!
-//! A key is `[prefix/]name`: the prefix a lower-case DNS subdomain of at most 253 bytes, the name at most 63 of
-//! letters, digits, `-`, `_` and `.`, with a letter or digit at both ends. A value is empty or like such a name.
+//! A key is `[prefix/]name`: the prefix a lower-case DNS subdomain of at most 253 bytes, the name at most 63 letters,
+//! digits, `-`, `_` and `.`, with a letter or digit at both ends. A value is empty or has the form of a name.
 
 const NAME_BYTES_MAX: usize = 63;
 const SUBDOMAIN_BYTES_MAX: usize = 253;
@@ -18,7 +18,7 @@ const SUBDOMAIN_TEXT: &str = "a lowercase RFC 1123 subdomain must consist of low
                               regex used for validation is \
                               '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
 
-/// What is wrong with a label key; nothing if it is valid.
+/// The errors of a label key; empty if it is valid.
 pub fn label_key_errors(key: &str) -> Vec<String> {
     let mut errors = Vec::new();
     let name = match key.split_once('/') {
@@ -49,7 +49,7 @@ pub fn label_key_errors(key: &str) -> Vec<String> {
     errors
 }
 
-/// What is wrong with a label value; nothing if it is valid.
+/// The errors of a label value; empty if it is valid.
 pub fn label_value_errors(value: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if value.len() > NAME_BYTES_MAX {
@@ -61,7 +61,7 @@ pub fn label_value_errors(value: &str) -> Vec<String> {
     errors
 }
 
-/// What is wrong with a DNS subdomain (RFC 1123); nothing if it is valid.
+/// The errors of a DNS subdomain (RFC 1123); empty if it is valid.
 pub fn subdomain_errors(name: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if name.len() > SUBDOMAIN_BYTES_MAX {
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_and_values_are_judged_as_semantics_5_1_says() {
+    fn keys_and_values_are_validated() {
         let long = |n| "a".repeat(n);
         for (key, errors) in [
             ("app".to_owned(), 0),

@@ -1,4 +1,4 @@
-//! The cell language: how one table cell is made from an object, as a small expression that is parsed once.
+//! The cell language: small expressions, parsed once, that compute a table cell from an object.
 //!
 //! ```text
 //! expr     = choice [ "if" path [ "set" | "nonempty" ] "else" expr ]
@@ -14,16 +14,16 @@
 //!            paths inside it is empty
 //! ```
 //!
-//! A name without dots that is a function is called without arguments (`podStatusReason`). What a column's text in
-//! the schema says in prose is given in this language by `cells`. Nothing here knows a kind.
+//! A function name without dots is a call without arguments (`podStatusReason`). `cells` translates column texts that
+//! are prose into this language. Nothing here knows a kind.
 
 use super::functions::{self, Function};
 use super::reads::Reads;
 
-/// How a cell is made.
+/// The expression of a cell.
 #[derive(Clone, Debug)]
 pub enum Cell {
-    /// A text, with what is to be filled in.
+    /// A text with placeholders.
     Text(Template),
     /// An integer.
     Int(i64),
@@ -37,22 +37,22 @@ pub enum Cell {
     Condition {
         /// Type of the condition.
         kind: String,
-        /// Its member that is the cell.
+        /// The member shown.
         member: String,
     },
     /// Two numbers, as `2/3`.
     Ratio(Path, Path),
     /// The sum of numbers.
     Sum(Vec<Cell>),
-    /// The first that is set.
+    /// The first cell that is set.
     FirstOf(Vec<Cell>),
-    /// One or the other.
+    /// A choice between two cells.
     If {
-        /// Decides: set and not empty.
+        /// The condition: set and not empty.
         given: Path,
-        /// When it is.
+        /// Shown if the condition holds.
         then: Box<Cell>,
-        /// When it is not.
+        /// Shown otherwise.
         otherwise: Box<Cell>,
     },
     /// A function with its arguments.
@@ -73,28 +73,28 @@ pub enum Step {
 /// Steps from an object to a value in it.
 pub type Path = Vec<Step>;
 
-/// A text with parts that are filled in.
+/// A text with placeholders.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Template(pub Vec<Part>);
 
 /// One part of a [`Template`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Part {
-    /// As it stands.
+    /// Literal text.
     Literal(String),
     /// The value at a path.
     Fill {
-        /// Where the value is.
+        /// Path of the value.
         path: Path,
         /// In lower case.
         lower: bool,
     },
-    /// Left out when a value to fill in is empty.
+    /// Omitted if a value in it is empty.
     Optional(Vec<Part>),
 }
 
 impl Template {
-    /// The text, when nothing is to be filled in.
+    /// The text, if it has no placeholders.
     pub fn literal(&self) -> Option<&str> {
         match self.0.as_slice() {
             [] => Some(""),
@@ -104,19 +104,20 @@ impl Template {
     }
 }
 
-/// Why a text is no cell.
+/// Why a text is not a cell.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("cell `{text}`: {what} at byte {at}")]
 pub struct CellError {
     /// The whole text.
     pub text: String,
-    /// What is wrong.
+    /// The error.
     pub what: &'static str,
-    /// Where, in bytes from the start.
+    /// Offset of the error in bytes.
     pub at: usize,
 }
 
-/// Deepest nesting of expressions; cells are part of the program, so this only keeps a slip from being a crash.
+/// Deepest nesting of expressions. Cells are part of the program; the bound turns a mistake into an error instead of a
+/// stack overflow.
 const DEPTH_MAX: usize = 32;
 
 impl Cell {
@@ -134,7 +135,7 @@ impl Cell {
         Ok(cell)
     }
 
-    /// Adds what the cell reads to `reads`.
+    /// Adds the parts of the object that the cell reads to `reads`.
     pub fn add_reads(&self, reads: &mut Reads) {
         match self {
             Cell::Text(template) => template_reads(&[], &template.0, reads),
@@ -157,7 +158,7 @@ impl Cell {
             }
             Cell::Sum(cells) | Cell::FirstOf(cells) => cells.iter().for_each(|cell| cell.add_reads(reads)),
             Cell::If { given, then, otherwise } => {
-                // A condition may be a string, which has no shape; those are short.
+                // A condition may be a string, which has no shape; such strings are short.
                 add_path(&[], given, false, reads);
                 then.add_reads(reads);
                 otherwise.add_reads(reads);
@@ -181,7 +182,7 @@ impl Cell {
         }
     }
 
-    /// The text, if this is nothing else.
+    /// The text, if the cell is a literal.
     pub fn literal(&self) -> Option<&str> {
         match self {
             Cell::Text(template) => template.literal(),
@@ -228,7 +229,7 @@ impl<'t> Parser<'t> {
         self.at += rest.len() - rest.trim_start().len();
     }
 
-    /// Skips space and takes `token` if it comes next.
+    /// Skips space and consumes `token` if it comes next.
     fn take(&mut self, token: &str) -> bool {
         self.space();
         let found = self.rest().starts_with(token);
@@ -238,7 +239,7 @@ impl<'t> Parser<'t> {
         found
     }
 
-    /// Takes `word` if it comes next and ends there.
+    /// Consumes `word` if it comes next as a whole word.
     fn take_word(&mut self, word: &str) -> bool {
         self.space();
         let ends = |rest: &str| !rest.starts_with(is_name_char);
@@ -277,7 +278,7 @@ impl<'t> Parser<'t> {
         self.list("+", Self::term, Cell::Sum)
     }
 
-    /// One, or several with `separator` between them.
+    /// One item, or several separated by `separator`.
     fn list(
         &mut self,
         separator: &str,
@@ -437,7 +438,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_outside_the_language_are_refused_with_the_place() {
+    fn texts_outside_the_language_are_refused_with_the_offset() {
         for (text, what, at) in [
             ("", "no name", 0),
             ("a.", "no name after the dot", 1),

@@ -1,9 +1,9 @@
-//! Column texts of the schema that are prose, given in the cell language.
+//! Translations of the schema's prose column texts into the cell language.
 //!
-//! The schema says of each column in words how its cell is made. Most of those texts are the cell language already;
-//! the others stand here, each with its translation. The text decides and not the kind or the column, so that equal
-//! words always mean the same. Placeholders of the naming (`{domain}`) stand on both sides and are filled in before
-//! the cell is parsed.
+//! The schema describes how each cell is computed. Most of those texts are in the cell language already; the others are
+//! listed here with their translations. The translation depends on the text alone, not on the kind or the column, so
+//! that equal texts always have equal meaning. Placeholders of the naming profile (`{domain}`) occur on both sides and
+//! are filled in before the cell is parsed.
 
 use super::cell::{Cell, CellError};
 use crate::naming::Naming;
@@ -142,12 +142,12 @@ static PROSE: &[(&str, &str)] = &[
     ("rfc3339(metadata.creationTimestamp) UTC", "rfc3339(metadata.creationTimestamp)"),
 ];
 
-/// The cell that a column's text in the schema describes; the text is as the vocabulary of `naming` writes it.
+/// The cell that a column's text in the schema describes; the text uses the names of `naming`.
 ///
 /// # Errors
-/// The text is neither in the cell language nor among those that are translated here.
+/// The text is neither in the cell language nor translated here.
 pub fn parse(text: &str, naming: &Naming) -> Result<Cell, CellError> {
-    // Only for the first table of a resource, so filling in all the texts costs nothing that matters.
+    // Done once per resource, for its first table, so the cost of filling in all texts is irrelevant.
     let translated = PROSE.iter().find(|(prose, _)| naming.fill(prose) == text);
     match translated {
         Some((_, expression)) => Cell::parse(&naming.fill(expression)),
@@ -161,7 +161,7 @@ mod tests {
     use crate::naming::CLUSTER;
 
     #[test]
-    fn every_translation_is_in_the_language_and_translates_one_text() {
+    fn every_translation_parses_and_every_text_is_unique() {
         for (at, (prose, expression)) in PROSE.iter().enumerate() {
             parse(&CLUSTER.fill(prose), &CLUSTER).unwrap_or_else(|error| panic!("{prose}: {error}"));
             assert!(!PROSE[..at].iter().any(|(other, _)| other == prose), "{prose} twice");

@@ -1,4 +1,4 @@
-//! Cells of nodes, volumes, policies, certificates, roles, quotas, device claims and events.
+//! Cell functions of nodes, volumes, admission policies, certificates, roles, quotas, device claims and events.
 
 use super::cell::Cell;
 use super::duration::UNKNOWN;
@@ -6,7 +6,7 @@ use super::eval::{Output, Row, text_of};
 use super::functions::{Function, label_selector, text};
 use crate::json::Value;
 
-/// Functions of everything that is neither workload nor network.
+/// Functions of all kinds except workloads and networking.
 pub static FUNCTIONS: &[Function] = &[
     Function::reading("nodeStatus", "spec.unschedulable,status.conditions{type,status}", node_status),
     Function::reading("nodeRoles", "metadata.labels", node_roles),
@@ -49,7 +49,7 @@ pub static FUNCTIONS: &[Function] = &[
 
 const EVENT_TIMES: &str = "series.lastObservedTime,firstTimestamp,lastTimestamp,eventTime";
 
-/// Ready or not, and whether pods may be put there.
+/// Ready or not, and whether pods may be scheduled there.
 fn node_status<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     let word = match row.condition("Ready") {
         Some(ready) if ready.str_at(&["status"]) == "True" => "Ready",
@@ -63,7 +63,8 @@ fn node_status<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     }
 }
 
-/// `nodeRoles("prefix of role labels", "label whose value is a role")`: sorted, each once; unset for none.
+/// `nodeRoles("prefix of role labels", "label whose value is a role")`: sorted, without duplicates; unset if there is
+/// none.
 fn node_roles<'r>(row: &Row<'r>, arguments: &'r [Cell]) -> Output<'r> {
     let (prefix, label) = (text(row, arguments, 0), text(row, arguments, 1));
     let labels = row.at(&["metadata", "labels"]).and_then(Value::as_object);
@@ -102,7 +103,7 @@ fn node_kernel<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     }
 }
 
-/// `nameIfDefault("annotation", …)`: the name, marked when one of the annotations says that this is the default.
+/// `nameIfDefault("annotation", …)`: the name, marked if one of the annotations makes the object the default.
 fn name_if_default<'r>(row: &Row<'r>, arguments: &'r [Cell]) -> Output<'r> {
     let name = row.str(&["metadata", "name"]);
     let marks = |annotation: &str| row.str(&["metadata", "annotations", annotation]) == "true";
@@ -120,14 +121,14 @@ fn csr_condition<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     if row.condition("Failed").is_some() {
         text.push_str(",Failed");
     }
-    // Only whether there is a certificate is read, and an empty one is not stored.
+    // Only the presence of a certificate is read, and an empty one is not stored.
     if row.at(&["status", "certificate"]).is_some() {
         text.push_str(",Issued");
     }
     Output::text(text)
 }
 
-/// The last condition whose type is among the arguments; unset when there is none.
+/// The last condition whose type is among the arguments; unset if there is none.
 fn last_condition<'r>(row: &Row<'r>, names: &'r [Cell], only_true: bool) -> Output<'r> {
     let listed = |kind: &str| names.iter().filter_map(Cell::literal).any(|name| name == kind);
     let conditions = row.list(&["status", "conditions"]).iter().rev();
@@ -138,7 +139,7 @@ fn last_condition<'r>(row: &Row<'r>, names: &'r [Cell], only_true: bool) -> Outp
         .map_or(Output::Unset, Output::text)
 }
 
-/// `True`, or what the condition says and why.
+/// `True`, or the condition's status and reason.
 fn available<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     let Some(condition) = row.condition("Available") else { return Output::text("Unknown") };
     let (status, reason) = (condition.str_at(&["status"]), condition.str_at(&["reason"]));
@@ -164,7 +165,7 @@ fn subjects<'r>(row: &Row<'r>, arguments: &'r [Cell]) -> Output<'r> {
     Output::text(names.join(", "))
 }
 
-/// `pods: 3/10` for each limit of one of the two sorts, sorted by name.
+/// `pods: 3/10` for each limit (`limits`) or request, sorted by name.
 fn quota_list<'r>(row: &Row<'r>, limits: bool) -> Output<'r> {
     let hard = row.at(&["status", "hard"]).and_then(Value::as_object);
     let mut lines: Vec<(&str, String)> = hard
@@ -201,7 +202,7 @@ fn param_ref<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     }
 }
 
-/// Words for deletion, allocation and reservation.
+/// The states of deletion, allocation and reservation.
 fn claim_state<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     let allocated = row.at(&["status", "allocation"]).is_some_and(|it| !it.is_null());
     let reserved = !row.list(&["status", "reservedFor"]).is_empty();
@@ -215,7 +216,7 @@ fn claim_state<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     })
 }
 
-/// Whether the group has its place, or why it loses it.
+/// Whether the group is scheduled, or why it is disrupted.
 fn pod_group_status<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     if let Some(disruption) = row.condition("DisruptionTarget") {
         return Output::text(disruption.str_at(&["reason"]));
@@ -243,7 +244,7 @@ fn pool_request_status<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     }
 }
 
-/// The pools of a request, when they have been counted.
+/// The pools of a request, if counted.
 fn pools<'r>(row: &Row<'r>) -> Option<&'r [Value]> {
     let known =
         row.at(&["status"]).is_some_and(|status| !status.is_null()) && !row.condition_is_true("Failed");
@@ -261,7 +262,7 @@ fn pool_devices<'r>(row: &Row<'r>, arguments: &'r [Cell]) -> Output<'r> {
     Output::text(sum.to_string())
 }
 
-/// How many pools could not be counted.
+/// Number of pools that could not be counted.
 fn pool_errors<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     let Some(pools) = pools(row) else { return Output::text("-") };
     let failed = pools.iter().filter(|pool| !pool.str_at(&["validationError"]).is_empty()).count();
@@ -273,7 +274,7 @@ fn event_first_seen(row: &Row) -> String {
     times.iter().find_map(|name| row.age(row.str(&[name]))).unwrap_or_else(|| UNKNOWN.to_owned())
 }
 
-/// When the series was last observed, else the last time, else the first.
+/// The time of the series' last observation, else the last time, else the first.
 fn event_last_seen<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     if row.at(&["series"]).is_some_and(|series| !series.is_null()) {
         let last = row.age(row.str(&["series", "lastObservedTime"]));
@@ -282,7 +283,7 @@ fn event_last_seen<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     Output::text(row.age(row.str(&["lastTimestamp"])).unwrap_or_else(|| event_first_seen(row)))
 }
 
-/// How often it happened; an event that does not say happened once.
+/// Number of occurrences; 1 if the event has none.
 fn event_count<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     match row.at(&["series"]).filter(|series| !series.is_null()) {
         Some(_) => Output::Int(row.int(&["series", "count"])),

@@ -1,6 +1,6 @@
-//! One sentence about each column, for clients that show them. Equal names mean the same thing in every table.
+//! Descriptions of table columns, one sentence each. Equal names mean the same in every table.
 
-/// The sentence for the column called `name`; empty for a column nobody described.
+/// The sentence for the column `name`; empty if there is none.
 pub fn description(name: &str) -> &'static str {
     let found = DESCRIPTIONS.binary_search_by(|(known, _)| (*known).cmp(name));
     found.map_or("", |at| DESCRIPTIONS[at].1)

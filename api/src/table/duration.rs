@@ -1,4 +1,4 @@
-//! Durations as people read them in tables: `45s`, `5m30s`, `3h`, `2d4h`, `1y20d` (semantics §9.7, cell conventions).
+//! Human-readable durations in tables: `45s`, `5m30s`, `3h`, `2d4h`, `1y20d` (docs/api/encodings.md#table-columns).
 
 use std::fmt::Write;
 
@@ -7,14 +7,14 @@ use jiff::Timestamp;
 const MINUTE: i64 = 60;
 const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
-/// A year is 365 days here, leap years or not.
+/// A year counts 365 days.
 const YEAR: i64 = 365 * DAY;
 
-/// The text for what is not a time.
+/// The text for values that are not a time.
 pub const UNKNOWN: &str = "<unknown>";
 
-/// A duration of `seconds`, rounded down to the units that matter at its size. Up to a second below zero is `0s`,
-/// because clocks differ a little; more is `<invalid>`.
+/// A duration of `seconds`, rounded down to its one or two most significant units. Up to a second below zero is `0s`,
+/// because clocks differ slightly; less is `<invalid>`.
 pub fn human(seconds: i64) -> String {
     let s = seconds;
     let mut text = String::with_capacity(8);
@@ -34,7 +34,7 @@ pub fn human(seconds: i64) -> String {
     text
 }
 
-/// The larger unit, then the smaller one unless there is none of it.
+/// The larger unit, then the smaller one unless it is zero.
 fn two(text: &mut String, large: (i64, &str), small: (i64, &str)) {
     let _ = write!(text, "{}{}", large.0, large.1); // writing to memory cannot fail
     if small.0 > 0 {
@@ -42,10 +42,10 @@ fn two(text: &mut String, large: (i64, &str), small: (i64, &str)) {
     }
 }
 
-/// The time in `text`; `None` for what is empty, no RFC 3339 time, or the zero time.
+/// The time in `text`; `None` if it is empty, not RFC 3339, or the zero time.
 pub fn time(text: &str) -> Option<Timestamp> {
     let time: Timestamp = text.parse().ok()?;
-    // The year 1 is how the reference server writes a time that was never set.
+    // The reference server writes a time that was never set as the year 1.
     (text.as_bytes().first_chunk() != Some(b"0001")).then_some(time)
 }
 
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_read_as_semantics_9_7_says() {
+    fn durations_read_as_documented() {
         for (seconds, want) in [
             (-100, "<invalid>"),
             (-2, "<invalid>"),
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn times_that_were_never_set_are_no_times() {
+    fn unset_times_are_not_times() {
         assert!(time("2026-01-02T03:04:05Z").is_some());
         assert!(time("2026-01-02T03:04:05.123456Z").is_some());
         for text in ["", "0001-01-01T00:00:00Z", "yesterday", "2026-13-01T00:00:00Z"] {

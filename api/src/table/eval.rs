@@ -1,7 +1,7 @@
-//! Evaluating a cell on one object.
+//! Evaluates a cell on one object.
 //!
-//! The object is the tree of what the table reads ([`super::reads`]), so nothing here may look at a path that the
-//! cell did not announce. Evaluation cannot fail: an object of an unexpected form gives unset cells.
+//! The object is the tree of the parts that the table reads ([`super::reads`]), so evaluation must only access paths
+//! the cell has declared. Evaluation cannot fail: an object of an unexpected form gives unset cells.
 
 use std::borrow::Cow;
 
@@ -11,40 +11,40 @@ use smallvec::SmallVec;
 use super::cell::{Cell, Part, Step, Template};
 use crate::json::{self, Value};
 
-/// One object on its way into a row.
+/// The object of a row.
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'r> {
     /// The parts of the object that the table reads.
     pub object: &'r Value,
-    /// Ages are as of this time.
+    /// The time to which ages refer.
     pub now: Timestamp,
 }
 
-/// What a cell evaluates to.
+/// The result of a cell.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Output<'r> {
-    /// Nothing: the column's zero value.
+    /// No value: shown as the column's zero value.
     Unset,
     /// A text.
     Text(Cow<'r, str>),
-    /// A value of the object as it stands; a text column shows it as text.
+    /// A value of the object; a text column shows it as text.
     Value(&'r Value),
-    /// An integer, in a text column too.
+    /// An integer, also in a text column.
     Int(i64),
-    /// A boolean, in a text column too.
+    /// A boolean, also in a text column.
     Bool(bool),
 }
 
-/// Most paths give one value.
+/// The values of a path; most paths give one.
 pub type Values<'r> = SmallVec<[&'r Value; 4]>;
 
 impl<'r> Output<'r> {
-    /// A text made for this cell.
+    /// A text computed for this cell.
     pub fn text(text: impl Into<Cow<'r, str>>) -> Self {
         Output::Text(text.into())
     }
 
-    /// Nothing, null and the empty text are not set.
+    /// Whether the cell is set: neither absent, null nor the empty text.
     pub fn is_set(&self) -> bool {
         match self {
             Output::Unset | Output::Value(Value::Null) => false,
@@ -54,7 +54,7 @@ impl<'r> Output<'r> {
         }
     }
 
-    /// The text that people read.
+    /// The displayed text.
     pub fn into_text(self) -> Cow<'r, str> {
         match self {
             Output::Unset => Cow::Borrowed(""),
@@ -75,7 +75,7 @@ impl<'r> Output<'r> {
     }
 }
 
-/// A value as text: strings as they are, everything else as JSON, null as nothing.
+/// A value as text: strings unquoted, null as the empty text, everything else as JSON.
 pub fn text_of(value: &Value) -> Cow<'_, str> {
     match value {
         Value::Null => Cow::Borrowed(""),
@@ -91,22 +91,22 @@ pub fn text_of(value: &Value) -> Cow<'_, str> {
 }
 
 impl<'r> Row<'r> {
-    /// The value at member names from the root.
+    /// The value at a path of member names.
     pub fn at(&self, path: &[&str]) -> Option<&'r Value> {
         self.object.at(path)
     }
 
-    /// The string there, or the empty one.
+    /// The string at a path, or the empty one.
     pub fn str(&self, path: &[&str]) -> &'r str {
         self.object.str_at(path)
     }
 
-    /// The integer there, or 0.
+    /// The integer at a path, or 0.
     pub fn int(&self, path: &[&str]) -> i64 {
         self.at(path).and_then(Value::as_i64).unwrap_or(0)
     }
 
-    /// The list there, or an empty one.
+    /// The list at a path, or an empty one.
     pub fn list(&self, path: &[&str]) -> &'r [Value] {
         self.at(path).and_then(Value::as_array).unwrap_or_default()
     }
@@ -116,7 +116,7 @@ impl<'r> Row<'r> {
         self.at(&["metadata", "deletionTimestamp"]).is_some_and(|time| !time.is_null())
     }
 
-    /// The condition of type `kind`; component statuses have theirs at the top.
+    /// The condition of type `kind`; component statuses have theirs at the top level.
     pub fn condition(&self, kind: &str) -> Option<&'r Value> {
         let mut list = self.list(&["status", "conditions"]);
         if list.is_empty() {
@@ -125,18 +125,18 @@ impl<'r> Row<'r> {
         list.iter().find(|condition| condition.str_at(&["type"]) == kind)
     }
 
-    /// Whether the condition of type `kind` is there and true.
+    /// Whether the condition of type `kind` exists and is true.
     pub fn condition_is_true(&self, kind: &str) -> bool {
         self.condition(kind).is_some_and(|condition| condition.str_at(&["status"]) == "True")
     }
 
-    /// How long ago the time in `text` was; `None` when it is no time.
+    /// The age of the time in `text`; `None` if it is not a time.
     pub fn age(&self, text: &str) -> Option<String> {
         let since = super::duration::time(text)?;
         Some(super::duration::human(super::duration::seconds_between(since, self.now)))
     }
 
-    /// What `cell` shows.
+    /// Evaluates `cell`.
     pub fn evaluate(&self, cell: &'r Cell) -> Output<'r> {
         match cell {
             Cell::Text(template) => match template.literal() {
@@ -175,7 +175,7 @@ impl<'r> Row<'r> {
         }
     }
 
-    /// The texts that `cell` stands for where a list is meant: of each value at a path, or of one other cell.
+    /// The texts of `cell` in a list argument: one per value of a path, or that of any other cell.
     pub fn texts(&self, cell: &'r Cell) -> Vec<Cow<'r, str>> {
         match cell {
             Cell::Path(path) => elements(self.object, path).into_iter().map(text_of).collect(),
@@ -188,7 +188,7 @@ impl<'r> Row<'r> {
     }
 }
 
-/// Whether a value decides an `if`: anything but null, the empty text, an empty list, false.
+/// Whether a value fulfils an `if`: neither null, the empty text, an empty list, nor false.
 fn is_given(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => false,
@@ -211,7 +211,7 @@ pub fn values<'r>(root: &'r Value, path: &[Step]) -> Values<'r> {
     current
 }
 
-/// As [`values`], with a list at the end opened.
+/// As [`values`], with the elements of a list at the end.
 fn elements<'r>(root: &'r Value, path: &[Step]) -> Values<'r> {
     let found = values(root, path);
     match found.as_slice() {
@@ -227,7 +227,7 @@ pub fn fill(template: &Template, base: &Value) -> String {
     text
 }
 
-/// Appends the parts; returns whether every value to fill in was there.
+/// Appends the parts; returns whether all placeholders had values.
 fn fill_parts(parts: &[Part], base: &Value, text: &mut String) -> bool {
     let mut complete = true;
     for part in parts {
@@ -260,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_language_means_what_its_grammar_says() {
+    fn cells_evaluate_as_their_grammar_says() {
         let text =
             br#"{"metadata":{"name":"n","annotations":{"a.b/c":"x"}},"type":"T","data":{"k":"1","l":"2"},
             "spec":{"replicas":3,"on":true,"empty":"","ref":{"kind":"Pod","name":"p"},"half":{"kind":"Pod"},

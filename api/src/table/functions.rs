@@ -1,7 +1,7 @@
-//! The functions of the cell language: the general ones, and the list of all of them.
+//! The functions of the cell language: the general ones, and the list of all.
 //!
-//! A function is data (its name and what it reads of the object, so that the reader can skip the rest) and a plain
-//! Rust function. Those that know a kind live in [`super::pods`], [`super::workloads`], [`super::network`] and
+//! A function is a name, a declaration of what it reads of the object (so that the reader can skip the rest) and a Rust
+//! function. Those of particular kinds are in [`super::pods`], [`super::workloads`], [`super::network`] and
 //! [`super::cluster`].
 
 use std::borrow::Cow;
@@ -17,13 +17,13 @@ use crate::json::Value;
 pub struct Function {
     /// Name in the cell language.
     pub name: &'static str,
-    /// What it reads beyond its arguments, in the notation of [`super::reads`].
+    /// The parts it reads besides its arguments, in the notation of [`super::reads`].
     pub reads: &'static str,
-    /// It reads the members of this object that its text arguments name.
+    /// It reads the members of this object that are named by its text arguments.
     pub reads_member_of: Option<&'static [&'static str]>,
-    /// Of an argument that is a path it needs only the number of elements.
+    /// Of a path argument it needs only the number of elements.
     pub shape_only: bool,
-    /// The cell.
+    /// Computes the cell.
     pub run: for<'r> fn(&Row<'r>, &'r [Cell]) -> Output<'r>,
 }
 
@@ -33,7 +33,7 @@ impl Function {
         Function { name, reads: "", reads_member_of: None, shape_only: false, run }
     }
 
-    /// A function that knows where to look.
+    /// A function that reads fixed parts of the object.
     pub const fn reading(
         name: &'static str,
         reads: &'static str,
@@ -42,7 +42,7 @@ impl Function {
         Function { name, reads, reads_member_of: None, shape_only: false, run }
     }
 
-    /// As [`Function::reading`], and the annotations that the arguments name.
+    /// As [`Function::reading`], plus the annotations named by the arguments.
     pub const fn reading_annotations(
         name: &'static str,
         reads: &'static str,
@@ -83,12 +83,12 @@ pub fn find(name: &str) -> Option<&'static Function> {
         .find(|function| function.name == name)
 }
 
-/// The first three joined by commas, then how many more there are.
+/// The first three joined by commas, then the number of further ones.
 pub fn first_three(texts: &[Cow<str>]) -> String {
     first_of(texts, 3, ",")
 }
 
-/// The first `max` joined by `separator`, then how many more there are.
+/// The first `max` joined by `separator`, then the number of further ones.
 pub fn first_of(texts: &[Cow<str>], max: usize, separator: &str) -> String {
     let mut text = texts[..texts.len().min(max)].join(separator);
     if texts.len() > max {
@@ -97,7 +97,7 @@ pub fn first_of(texts: &[Cow<str>], max: usize, separator: &str) -> String {
     text
 }
 
-/// The value of the argument at `at`, when it is a path to something that is not null.
+/// The value of the argument at `at`, if it is a path to a value other than null.
 fn value<'r>(row: &Row<'r>, arguments: &'r [Cell], at: usize) -> Option<&'r Value> {
     match arguments.get(at)? {
         Cell::Path(path) => values(row.object, path).first().copied().filter(|value| !value.is_null()),
@@ -132,7 +132,7 @@ fn top3<'r>(row: &Row<'r>, arguments: &'r [Cell]) -> Output<'r> {
     if texts.is_empty() { Output::text("<unset>") } else { Output::text(first_three(&texts)) }
 }
 
-/// `age(time)`: how long ago; unset when there is no such time.
+/// `age(time)`: the age of a time; unset without a time.
 fn age<'r>(row: &Row<'r>, arguments: &'r [Cell]) -> Output<'r> {
     row.age(&text(row, arguments, 0)).map_or(Output::Unset, Output::text)
 }
@@ -143,23 +143,23 @@ fn human_duration<'r>(row: &Row<'r>, arguments: &'r [Cell]) -> Output<'r> {
     seconds.map_or(Output::Unset, |seconds| Output::text(duration::human(seconds)))
 }
 
-/// `rfc3339(time)`: as stored, which is UTC; the zero time when there is none.
+/// `rfc3339(time)`: as stored, in UTC; the zero time if absent.
 fn rfc3339<'r>(row: &Row<'r>, arguments: &'r [Cell]) -> Output<'r> {
     let time = text(row, arguments, 0);
     if time.is_empty() { Output::text("0001-01-01T00:00:00Z") } else { Output::Text(time) }
 }
 
-/// `int(path)`: an integer also in a column of texts.
+/// `int(path)`: an integer, also in a text column.
 fn int<'r>(row: &Row<'r>, arguments: &'r [Cell]) -> Output<'r> {
     value(row, arguments, 0).and_then(Value::as_i64).map_or(Output::Unset, Output::Int)
 }
 
-/// `bool(path)`: a boolean also in a column of texts.
+/// `bool(path)`: a boolean, also in a text column.
 fn bool<'r>(row: &Row<'r>, arguments: &'r [Cell]) -> Output<'r> {
     value(row, arguments, 0).and_then(Value::as_bool).map_or(Output::Unset, Output::Bool)
 }
 
-/// `either(value, "wanted", then, otherwise)`; unset when the value is.
+/// `either(value, "wanted", then, otherwise)`; unset if the value is unset.
 fn either<'r>(row: &Row<'r>, arguments: &'r [Cell]) -> Output<'r> {
     let Some(given) = arguments.first().map(|cell| row.evaluate(cell)).filter(Output::is_set) else {
         return Output::Unset;
@@ -176,7 +176,7 @@ fn trim<'r>(row: &Row<'r>, arguments: &'r [Cell]) -> Output<'r> {
     }
 }
 
-/// `annotation("name", …)`: the first that is there.
+/// `annotation("name", …)`: the first that exists.
 fn annotation<'r>(row: &Row<'r>, arguments: &'r [Cell]) -> Output<'r> {
     let found = arguments
         .iter()
@@ -208,7 +208,7 @@ fn label_selector_string<'r>(row: &Row<'r>, arguments: &'r [Cell]) -> Output<'r>
     }
 }
 
-/// A label selector as the query string would say it, requirements sorted by key; `None` when it is none.
+/// A label selector in its query form, requirements sorted by key; `None` if it is malformed.
 pub fn label_selector(selector: &Value) -> Option<String> {
     let mut requirements: Vec<(&str, String)> = Vec::new();
     if let Some(labels) = selector.get("matchLabels").and_then(Value::as_object) {
@@ -254,7 +254,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn selectors_are_written_as_a_query_would_say_them() {
+    fn selectors_are_shown_in_their_query_form() {
         for (selector, want) in [
             ("{}", Some("")),
             (r#"{"matchLabels":{"b":"2","a":"1"}}"#, Some("a=1,b=2")),

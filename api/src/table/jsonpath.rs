@@ -1,4 +1,4 @@
-//! The JSONPath that printer columns of custom resources are written in.
+//! The JSONPath dialect of printer columns of custom resources.
 //!
 //! ```text
 //! path     = [ "{" ] { "." name | ".*" | ".." name | "[" selector "]" } [ "}" ]
@@ -7,9 +7,9 @@
 //! op       = "==" | "!=" | "<" | "<=" | ">" | ">="
 //! ```
 //!
-//! A missing member is no result and no error (relaxed evaluation, semantics §10.7). A backslash makes the next
-//! character part of a name (`.metadata.annotations.example\.com/x`). Results come in document order and are at most
-//! [`RESULTS_MAX`], so that recursive descent into a large object stays bounded.
+//! A missing member gives no result and no error (relaxed evaluation, docs/api/openapi.md#published-custom-types). A
+//! backslash makes the next character part of a name (`.metadata.annotations.example\.com/x`). Results come in document
+//! order, at most [`RESULTS_MAX`], so that recursive descent into a large object stays bounded.
 
 use std::cmp::Ordering;
 
@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 
 use crate::json::Value;
 
-/// Most values that one step may lead to; a column shows the first only.
+/// Most values that one step may yield; a column shows only the first.
 pub const RESULTS_MAX: usize = 10_000;
 
 /// Deepest filter in a filter.
@@ -53,13 +53,13 @@ enum Comparison {
     GreaterOrEqual,
 }
 
-/// Why a text is no path.
+/// Why a text is not a path.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{what} at byte {at}")]
 pub struct JsonPathError {
-    /// What is wrong.
+    /// The error.
     pub what: &'static str,
-    /// Where, in bytes from the start.
+    /// Offset of the error in bytes.
     pub at: usize,
 }
 
@@ -83,7 +83,7 @@ impl JsonPath {
         Ok(path)
     }
 
-    /// The plain member names that the path starts with: what is read of the object.
+    /// The plain member names at the start of the path: the part of the object to be read.
     pub fn leading_names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map_while(|segment| match segment {
             Segment::Member(name) => Some(name.as_str()),
@@ -91,7 +91,7 @@ impl JsonPath {
         })
     }
 
-    /// The first value that the path leads to.
+    /// The first value at the path.
     pub fn first<'v>(&self, root: &'v Value) -> Option<&'v Value> {
         self.find(root).first().copied()
     }
@@ -150,7 +150,7 @@ fn descend<'v>(name: &str, value: &'v Value, found: &mut Found<'v>) {
     if found.len() >= RESULTS_MAX {
         return;
     }
-    // Depth is bounded by the JSON reader.
+    // The JSON parser bounds the depth.
     match value {
         Value::Object(members) => {
             found.extend(members.get(name));
@@ -252,7 +252,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// Up to the next character that means something; a backslash takes that away.
+    /// The name up to the next special character; a backslash escapes one.
     fn name(&mut self) -> Result<String, JsonPathError> {
         let mut name = String::new();
         let mut chars = self.rest().chars();
@@ -393,7 +393,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn paths_lead_where_the_grammar_says() {
+    fn paths_select_values_as_their_grammar_says() {
         let text = br#"{"a":{"b":[{"n":"x","v":1},{"n":"y","v":2.5,"on":true},{"n":"z","v":7}],"c.d":"e"},
             "deep":{"er":{"target":5}},"conditions":[{"type":"Ready","status":"True"}]}"#;
         let value = json::parse(text).unwrap();

@@ -1,4 +1,4 @@
-//! What the tables of built-in kinds show, kind by kind (semantics §9.7), on the real columns of the schema.
+//! Tests of the tables of built-in kinds (docs/api/encodings.md#table-columns), on the real columns of the schema.
 
 use super::*;
 use crate::naming::{CLUSTER, KUBERNETES};
@@ -54,7 +54,7 @@ fn check_rest(kind: &str, cases: &[(&str, &str)]) {
 }
 
 #[test]
-fn every_table_of_the_schema_has_its_cells_in_both_vocabularies() {
+fn every_table_of_the_schema_has_its_cells_in_both_naming_profiles() {
     for naming in [&CLUSTER, &KUBERNETES] {
         let mut columns = 0;
         for group in builtin::groups(naming) {
@@ -78,7 +78,7 @@ fn every_table_of_the_schema_has_its_cells_in_both_vocabularies() {
 }
 
 #[test]
-fn every_column_of_the_facts_has_an_evaluator() {
+fn every_column_of_the_reference_data_has_an_evaluator() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let facts = ["../shared/facts", "../../shared/facts"]
         .iter()
@@ -94,7 +94,7 @@ fn every_column_of_the_facts_has_an_evaluator() {
             let (name, text) = (column.str_at(&["name"]), column.str_at(&["cell"]));
             let cell = cells::parse(text, &KUBERNETES)
                 .unwrap_or_else(|error| panic!("{} {name}: {error}", kind.str_at(&["kind"])));
-            // A word that is neither a function nor a member of the kind would be a path to nothing.
+            // A word that is neither a function nor a member of the kind would be a path without a value.
             if let (Cell::Path(path), "integer" | "boolean" | "string") = (&cell, column.str_at(&["type"])) {
                 assert!(!path.is_empty(), "{text}");
             }
@@ -105,7 +105,7 @@ fn every_column_of_the_facts_has_an_evaluator() {
     assert!(columns > 340, "{columns}");
     for helper in facts.get("helpers").and_then(Value::as_array).unwrap() {
         let name = helper.str_at(&["name"]);
-        // Rules that are no functions, and functions that cells name differently.
+        // Rules that are not functions, and functions with another name in cells.
         let known = match name {
             "a|b" | "custom resources" | "server side" => continue,
             "readyContainers/totalContainers" => "podReady",
@@ -117,7 +117,7 @@ fn every_column_of_the_facts_has_an_evaluator() {
 }
 
 #[test]
-fn services_show_where_they_are_reached() {
+fn services_show_their_addresses() {
     let ports = "'ports':[{'port':80,'protocol':'TCP'},{'port':443,'nodePort':30443,'protocol':'TCP'}],'selector':{'b':'2','a':'1'}";
     check_rest(
         "Service",
@@ -356,7 +356,7 @@ fn nodes_show_readiness_and_roles() {
             ),
         ],
     );
-    // The same object in the other vocabulary has the labels of that one.
+    // The same object in the other naming profile has that profile's labels.
     let labels = format!("'node-role.{{domain}}/worker':'','node-role.{}':''", KUBERNETES.label("x"));
     let object = format!("{}}}", meta(&labels));
     assert!(cells_in(&CLUSTER, "Node", &object).starts_with("'n','Unknown','worker',"));
@@ -446,7 +446,7 @@ fn events_show_when_and_how_often() {
 }
 
 #[test]
-fn everything_else_shows_what_it_is_for() {
+fn other_kinds_show_their_columns() {
     check_rest(
         "ConfigMap",
         &[("'data':{'a':'1','b':'2'},'binaryData':{'c':'eA=='}", "3,'60m'"), ("", "0,'60m'")],

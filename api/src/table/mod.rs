@@ -1,4 +1,4 @@
-//! Server-side tables: what people see of objects, one row each (semantics §9.4, §9.7).
+//! Server-side tables: one row of cells per object (docs/api/encodings.md#tables, #table-columns).
 //!
 //! ```text
 //! ResourceTable.columns ──cells──► Cell (parsed once) ──► TableFormat { cells, what they read, definitions }
@@ -6,9 +6,9 @@
 //! stored bytes ──reads──► tree of what the cells need ──eval──►│──► {"cells":[…],"object":…}  bytes, row by row
 //! ```
 //!
-//! A table is written as it goes: head, rows, tail; nothing of it is kept. Cells are made from the *stored* form of
-//! an object, whatever version was asked for, so that every version shows the same table. The object of a row is a
-//! range of stored bytes, never encoded again. Nothing here knows where objects come from.
+//! A table is streamed: head, rows, tail; nothing is buffered. Cells are computed from the *stored* form of an object,
+//! so that every requested version shows the same table. The object of a row is a range of stored bytes and is not
+//! encoded again. Nothing here knows where objects come from.
 
 pub mod cell;
 mod cells;
@@ -46,23 +46,23 @@ use crate::naming::Naming;
 use crate::schema::table::{Column, ResourceTable};
 use crate::status::Status;
 
-/// What a row says of its object besides the cells: the query parameter `includeObject`.
+/// The object in a row besides the cells: the query parameter `includeObject`.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum IncludeObject {
-    /// Nothing.
+    /// No object.
     None,
     /// Its metadata.
     #[default]
     Metadata,
-    /// All of it.
+    /// The whole object.
     Object,
 }
 
 impl IncludeObject {
-    /// The value of the query parameter; an empty one is the default.
+    /// Parses the query parameter; the empty value is the default.
     ///
     /// # Errors
-    /// 400 for any other word (semantics §4.2).
+    /// 400 for any other value (docs/api/encodings.md#tables).
     pub fn parse(text: &str) -> Result<Self, Status> {
         match text {
             "" | "Metadata" => Ok(IncludeObject::Metadata),
@@ -76,7 +76,7 @@ impl IncludeObject {
     }
 }
 
-/// Whether a table says what its columns are. In a watch only the first one does (semantics §8.8).
+/// Whether a table includes its column definitions. In a watch only the first one does (docs/api/encodings.md#tables).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Headers {
     /// `columnDefinitions` is the list.
@@ -91,7 +91,7 @@ pub enum RowError {
     /// The bytes are not JSON.
     #[error("object is not JSON")]
     NotJson(#[from] ParseError),
-    /// The bytes are no object with metadata.
+    /// The bytes are not an object with metadata.
     #[error("object has no metadata")]
     NoMetadata,
 }
@@ -103,16 +103,17 @@ pub struct PrinterColumn<'c> {
     pub name: &'c str,
     /// `string`, `integer`, `number`, `boolean`, `date`.
     pub kind: &'c str,
-    /// Further format, for clients.
+    /// The format hint for clients.
     pub format: &'c str,
     /// One sentence.
     pub description: &'c str,
     /// 0 = always shown.
     pub priority: i64,
-    /// Where the cell's value is.
+    /// Path of the cell's value.
     pub json_path: &'c str,
 }
 
+/// How the objects of one resource become rows. Immutable; created once per resource and shared.
 impl<'c> PrinterColumn<'c> {
     fn of(column: &'c Column) -> Self {
         PrinterColumn {
@@ -133,7 +134,7 @@ pub struct TableFormat {
     /// `columnDefinitions` as JSON.
     definitions: Vec<u8>,
     reads: Reads,
-    /// Rows of finished objects say so (pods).
+    /// Rows of finished objects are marked (pods).
     marks_finished: bool,
 }
 
@@ -143,7 +144,7 @@ struct CompiledColumn {
     source: Source,
 }
 
-/// Where a cell comes from.
+/// The source of a cell.
 #[derive(Debug)]
 enum Source {
     /// A cell of a built-in type.
@@ -152,7 +153,7 @@ enum Source {
     Path(JsonPath),
 }
 
-/// What a column's values are.
+/// The type of a column.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum ColumnKind {
     Text,
@@ -183,7 +184,7 @@ const NAME: Column = Column {
     cell: B("metadata.name"),
 };
 
-/// Columns of a type that declares none.
+/// Columns of a type without declared ones.
 static DEFAULT_COLUMNS: [Column; 2] = [
     NAME,
     Column {
@@ -196,7 +197,8 @@ static DEFAULT_COLUMNS: [Column; 2] = [
     },
 ];
 
-/// Why a resource has no table: a column's text is not understood.
+/// Formats of the built-in resources, by the address of their columns and the naming profile; both are static, so the
+/// map is bounded by the program.
 #[derive(Debug, thiserror::Error)]
 pub enum FormatError {
     /// That of a built-in type; a slip in the schema, which the tests find.
@@ -254,10 +256,10 @@ impl TableFormat {
         Ok(format)
     }
 
-    /// The format of a custom resource: its name, then the declared columns, or the age where none are declared.
+    /// The format of a custom resource: its name, then the declared columns, or the age if none are declared.
     ///
     /// # Errors
-    /// A column's path is not in the language of [`jsonpath`].
+    /// A column's path is not in the grammar of [`jsonpath`].
     pub fn for_custom(columns: &[PrinterColumn]) -> Result<Self, JsonPathError> {
         let name = PrinterColumn {
             name: "Name",
@@ -312,7 +314,7 @@ impl TableFormat {
         out.extend_from_slice(format!(",\"priority\":{priority}}}").as_bytes());
     }
 
-    /// A writer of tables in this format, in the meta group of `words`; ages are as of `now`.
+    /// A writer of tables in this format, in the meta group of `words`; ages refer to `now`.
     pub fn writer(
         self: &Arc<Self>,
         version: MetaVersion,
@@ -343,7 +345,7 @@ pub struct TableWriter {
 }
 
 impl TableWriter {
-    /// Moves the time that ages are as of: a watch lasts longer than a request.
+    /// Sets the time to which ages refer: a watch lasts longer than one moment.
     pub fn set_now(&mut self, now: Timestamp) {
         self.now = now;
     }
@@ -362,11 +364,11 @@ impl TableWriter {
         out.extend_from_slice(b",\"rows\":[");
     }
 
-    /// Appends the row of one object. `stored` is its stored form, which the cells are made from; `shown` its form
-    /// in the version asked for, which the row includes (the same bytes, where no conversion lies between).
+    /// Appends the row of one object. `stored` is its stored form, from which the cells are computed; `shown` its form
+    /// in the requested version, which the row includes (the same bytes without a conversion).
     ///
     /// # Errors
-    /// `stored` cannot be read; nothing was written.
+    /// `stored` cannot be parsed; nothing was written.
     pub fn row(&mut self, stored: &[u8], shown: &[u8], out: &mut Vec<u8>) -> Result<(), RowError> {
         let object = self.format.reads.read(stored)?;
         self.write_row(&object, shown, out)
@@ -377,7 +379,7 @@ impl TableWriter {
         out.extend_from_slice(b"]}\n");
     }
 
-    /// Appends a whole table of one object, without a newline: the answer to a get or a write, or the object of a
+    /// Appends a whole table of one object, without a newline: the response to a get or a write, or the object of a
     /// watch event (bookmarks too). Its metadata has the object's resourceVersion.
     ///
     /// # Errors
@@ -443,7 +445,7 @@ impl TableWriter {
     }
 }
 
-/// Clients may leave finished pods out of what they show.
+/// The row conditions of finished pods, which clients may hide.
 fn finished_conditions(phase: &str) -> &'static str {
     match phase {
         "Succeeded" => {
@@ -456,8 +458,8 @@ fn finished_conditions(phase: &str) -> &'static str {
     }
 }
 
-/// A cell of a built-in type. Numbers of the object are texts in a column of texts; what is unset is the column's
-/// zero value, because the stored form leaves zeros out.
+/// Writes a cell of a built-in type. Numbers are written as texts in text columns; an unset cell is the column's zero
+/// value, because the stored form leaves zeros out.
 fn write_cell(kind: ColumnKind, output: Output, out: &mut Vec<u8>) {
     match (kind, output) {
         (ColumnKind::Integer | ColumnKind::Number, Output::Unset) => out.push(b'0'),
@@ -471,7 +473,7 @@ fn write_cell(kind: ColumnKind, output: Output, out: &mut Vec<u8>) {
     }
 }
 
-/// A cell of a custom resource: a value of the column's type, or null.
+/// Writes a cell of a custom resource: a value of the column's type, or null.
 fn write_custom_cell(kind: ColumnKind, value: Option<&Value>, row: &Row, out: &mut Vec<u8>) {
     let value = value.unwrap_or(&Value::Null);
     match (kind, value) {

@@ -1,4 +1,4 @@
-//! Cells of services, endpoints and ingresses.
+//! Cell functions of services, endpoints and ingresses.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -25,7 +25,7 @@ pub static FUNCTIONS: &[Function] = &[
     Function::reading("sliceEndpoints", "endpoints.addresses", slice_endpoints),
 ];
 
-/// Addresses of the load balancer, sorted, each once.
+/// Addresses of the load balancer, sorted, without duplicates.
 fn load_balancer_addresses<'r>(row: &Row<'r>) -> Vec<&'r str> {
     let points = row.list(&["status", "loadBalancer", "ingress"]).iter();
     let mut addresses: Vec<&str> = points
@@ -40,7 +40,7 @@ fn load_balancer_addresses<'r>(row: &Row<'r>) -> Vec<&'r str> {
     addresses
 }
 
-/// Where a service can be reached from outside; what that means depends on its type.
+/// The addresses at which a service is reachable from outside, depending on its type.
 fn service_external_ip<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     let external = row.list(&["spec", "externalIPs"]).iter().filter_map(Value::as_str);
     let (addresses, none) = match row.str(&["spec", "type"]) {
@@ -73,7 +73,7 @@ fn service_ports<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     Output::text(text)
 }
 
-/// Up to three hosts; `*` when no rule names one.
+/// Up to three hosts; `*` if no rule has one.
 fn ingress_hosts<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     const SHOWN_MAX: usize = 3;
     let rules = row.list(&["spec", "rules"]);
@@ -83,7 +83,7 @@ fn ingress_hosts<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
         return Output::text("*");
     }
     let mut text = named[..named.len().min(SHOWN_MAX)].join(",");
-    // More rules than shown, whether they name a host or not, once three hosts are shown.
+    // Once three hosts are shown, all rules count as further ones, with or without a host.
     if named.len() >= SHOWN_MAX && rules.len() > SHOWN_MAX {
         let third = rules.iter().enumerate().filter(|(_, rule)| !rule.str_at(&["host"]).is_empty()).nth(2);
         if third.is_some_and(|(at, _)| at + 1 < rules.len()) {
@@ -93,7 +93,7 @@ fn ingress_hosts<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     Output::text(text)
 }
 
-/// Up to three of `ip:port`, port by port; addresses alone where a subset has no ports.
+/// Up to three `ip:port`, port by port; addresses alone for subsets without ports.
 fn endpoints_list<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     const SHOWN_MAX: usize = 3;
     let subsets = row.list(&["subsets"]);
@@ -128,7 +128,7 @@ fn endpoints_list<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     Output::text(text)
 }
 
-/// Port numbers; a port without a number is all ports of its name, or all ports.
+/// Port numbers; a port without a number stands for all ports with its name, or all ports.
 fn slice_ports<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     let ports = row.list(&["ports"]).iter().map(|port| {
         let given = |name| port.get(name).filter(|value| !value.is_null());

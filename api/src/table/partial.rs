@@ -1,7 +1,7 @@
 //! Metadata-only representations: `PartialObjectMetadata` and its list, copied from stored bytes.
 //!
-//! The stored form of an object begins `{"kind":"…","apiVersion":"…","metadata":{…}`, so its metadata is a range of
-//! the stored bytes: found by matching braces, copied, never parsed. Source: semantics §9.1, §9.4.
+//! The stored form of an object begins `{"kind":"…","apiVersion":"…","metadata":{…}`, so its metadata is a range of the
+//! stored bytes: found by matching braces and copied without parsing. Source: docs/api/encodings.md#accept, #tables.
 
 use std::io::Write;
 use std::ops::Range;
@@ -10,18 +10,18 @@ use crate::json::scan::Scan;
 use crate::json::write_string;
 use crate::naming::Naming;
 
-/// Version of the meta group that tables and metadata-only objects are asked for in.
+/// Version of the meta group in which tables and metadata-only objects are requested.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum MetaVersion {
     /// `v1`.
     #[default]
     V1,
-    /// `v1beta1`, the same in everything but its name.
+    /// `v1beta1`, identical except for its name.
     V1beta1,
 }
 
 impl MetaVersion {
-    /// The version as it is written.
+    /// The version's text form.
     pub fn as_str(self) -> &'static str {
         match self {
             MetaVersion::V1 => "v1",
@@ -45,9 +45,9 @@ impl MetaVersion {
 pub struct ListMeta<'m> {
     /// Revision of the collection.
     pub resource_version: &'m str,
-    /// Where the next chunk begins.
+    /// Start of the next chunk.
     pub continue_token: &'m str,
-    /// How many objects follow this chunk.
+    /// Number of objects after this chunk.
     pub remaining: Option<u64>,
 }
 
@@ -139,8 +139,8 @@ impl PartialWriter {
     }
 }
 
-/// Where the value of the top-level member `metadata` stands in an object's compact JSON, braces included. `None`
-/// when the bytes are no such object. One pass up to the end of the metadata; nothing after it is looked at.
+/// Range of the top-level member `metadata` in an object's compact JSON, braces included. `None` if the bytes are not
+/// such an object. One pass up to the end of the metadata; the rest is not read.
 pub fn metadata_range(stored: &[u8]) -> Option<Range<usize>> {
     let mut scan = Scan::new(stored);
     if !scan.take(b'{') {

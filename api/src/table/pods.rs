@@ -1,7 +1,7 @@
-//! What people want to know about a pod at a glance: ready containers, the one word for its state, restarts.
+//! Cell functions of pods: ready containers, status reason, restarts.
 //!
-//! A pod first runs its init containers one after another; those with restart policy `Always` stay on beside the
-//! containers. While one of the others has not finished the pod *initializes*, and only init containers count.
+//! A pod first runs its init containers in sequence; those with restart policy `Always` keep running beside the
+//! containers. Until the others have finished, the pod is *initializing*, and only init containers are considered.
 
 use std::borrow::Cow;
 
@@ -35,7 +35,7 @@ pub static FUNCTIONS: &[Function] = &[
     ),
 ];
 
-/// What the cells of a pod are made from.
+/// The summary from which the cells of a pod are made.
 struct Summary<'r> {
     ready: usize,
     total: usize,
@@ -43,7 +43,7 @@ struct Summary<'r> {
     restarts: Restarts,
 }
 
-/// How often containers were started again, and when the last one had stopped.
+/// Number of restarts, and when the last restarted container had stopped.
 #[derive(Clone, Copy, Default)]
 struct Restarts {
     count: i64,
@@ -58,15 +58,15 @@ impl Restarts {
     }
 }
 
-/// How far the init containers are.
+/// The progress of the init containers.
 struct Init<'r> {
-    /// What the pod is waiting for; `None` once all are done.
+    /// The reason the pod is waiting; `None` once all are done.
     pending: Option<Cow<'r, str>>,
-    /// Restartable ones that are ready.
+    /// Number of restartable ones that are ready.
     ready: usize,
-    /// Of all, up to the one that is pending.
+    /// Restarts of all, up to the pending one.
     restarts: Restarts,
-    /// Of the restartable ones among them.
+    /// Restarts of the restartable ones among them.
     restartable_restarts: Restarts,
 }
 
@@ -100,7 +100,7 @@ impl<'r> Summary<'r> {
             if let Some(word) = containers.reason {
                 reason = word;
             }
-            // A pod is not over while a container still runs, and one that failed says more than those that ended well.
+            // A pod is not complete while a container runs, and a failure takes precedence over completions.
             if reason == "Completed" {
                 if containers.ready > 0 && row.condition_is_true("Ready") {
                     reason = Cow::Borrowed("Running");
@@ -157,13 +157,13 @@ impl<'r> Init<'r> {
     }
 }
 
-/// What the containers say.
+/// The summary of the containers' statuses.
 struct Containers<'r> {
     /// Ready and running.
     ready: usize,
-    /// The word of the first container that has one.
+    /// The first reason of a container.
     reason: Option<Cow<'r, str>>,
-    /// The word of the first container that ended with an error.
+    /// The first reason of a container that failed.
     failure: Option<Cow<'r, str>>,
 }
 
@@ -189,7 +189,7 @@ impl<'r> Containers<'r> {
     }
 }
 
-/// The word for how a container ended.
+/// The reason of a terminated container.
 fn end_of(terminated: &Value) -> Cow<'_, str> {
     let reason = terminated.str_at(&["reason"]);
     let signal = int(terminated, &["signal"]);
@@ -214,7 +214,7 @@ fn restarts<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     }
 }
 
-/// How many of the pod's readiness gates are true; unset without gates.
+/// Number of the pod's readiness gates that are true; unset without gates.
 fn readiness_gates<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     let gates = row.list(&["spec", "readinessGates"]);
     if gates.is_empty() {

@@ -1,4 +1,4 @@
-//! The state of a pod in one word, and what else its row says (semantics §9.7).
+//! Tests of a pod's row: its status reason and the other cells (docs/api/encodings.md#table-columns).
 
 use super::kinds_test::cells_in;
 use crate::naming::KUBERNETES;
@@ -12,7 +12,7 @@ fn pod(spec: &str, status: &str, meta: &str) -> String {
 }
 
 #[test]
-fn pods_show_their_state_in_one_word() {
+fn pods_show_their_status_reason() {
     let running =
         "{'name':'c','ready':true,'restartCount':0,'state':{'running':{'startedAt':'2026-01-10T11:56:00Z'}}}";
     let init = ",'initContainers':[{'name':'i1'},{'name':'i2'}]";

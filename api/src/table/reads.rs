@@ -1,31 +1,31 @@
-//! Which parts of an object a table needs, and the reader that builds a tree of exactly those.
+//! Selections of the parts of an object that a table needs, and the reader that builds a tree of exactly those.
 //!
 //! ```text
 //! metadata{name,creationTimestamp},spec.containers?,status{phase,conditions{type,status}}
 //! ```
 //!
-//! A *selection* is a comma-separated list of dotted paths; braces group what follows a common path, lists are
-//! transparent (a selection below a list holds for each element), and `?` at the end asks for the shape only: whether
-//! it is there and how many elements or members it has. Everything not selected is passed over, which is what makes a
-//! table row cost a fraction of parsing the object.
+//! A *selection* is a comma-separated list of dotted paths; braces group paths with a common prefix, lists are
+//! transparent (a selection below a list applies to each element), and `?` at the end selects the shape only: presence
+//! and number of elements or members. Everything else is skipped, so a table row costs a fraction of parsing the
+//! object.
 
 use crate::json::scan::Scan;
 use crate::json::{self, DEPTH_MAX, Key, Object, ParseError, Value};
 
-/// What is wanted of one value and of what is below it.
+/// The selected parts of one value.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reads {
-    /// All of it.
+    /// The whole value.
     whole: bool,
-    /// How many members or elements there are.
+    /// The number of its members or elements.
     shape: bool,
     /// These members (of each element, for a list).
     members: Vec<(Key, Reads)>,
 }
 
 impl Reads {
-    /// Adds a selection written in the module's notation. Selections are part of the program, so a malformed one
-    /// is read as far as it goes instead of being an error; the tests of the helpers would show it.
+    /// Adds a selection in the module's notation. Selections are part of the program, so a malformed one is parsed up
+    /// to the error instead of being refused; the tests of the helpers detect it.
     pub fn select(&mut self, selection: &'static str) {
         let mut rest = selection;
         self.select_group(&mut rest);
@@ -70,7 +70,7 @@ impl Reads {
         }
     }
 
-    /// Adds one path; of its end only the shape when `shape` says so.
+    /// Adds one path; only its shape if `shape` is set.
     pub fn path<'k>(&mut self, names: impl IntoIterator<Item = &'k str>, shape: bool) {
         let node = names.into_iter().fold(self, |node, name| node.member(Key::Owned(name.to_owned())));
         if shape {
@@ -91,8 +91,8 @@ impl Reads {
         &mut self.members[at].1
     }
 
-    /// The selected parts of the object in `stored`. Members that only count towards a shape have empty names and
-    /// null values; texts that nobody asked for are null. What is not selected is passed over and not judged.
+    /// The selected parts of the object in `stored`. Members that only count towards a shape have empty names and null
+    /// values; unselected texts are null. Unselected parts are skipped without validation.
     ///
     /// # Errors
     /// `stored` is not one JSON document.
@@ -100,7 +100,7 @@ impl Reads {
         if let Some(value) = self.select_from(stored) {
             return Ok(value);
         }
-        // Written in another way than this server writes; written once more, it is not.
+        // Not in canonical form; rewriting it makes it so.
         let mut usual = Vec::with_capacity(stored.len());
         json::write(&json::parse(stored)?, &mut usual);
         Ok(self.select_from(&usual).unwrap_or_default())
@@ -119,7 +119,7 @@ impl Reads {
             b'[' => self.array(scan, depth + 1),
             b'"' => {
                 let text = scan.string()?;
-                // Where only a shape or members are wanted, it could be a megabyte that nobody looks at.
+                // If only its shape or members are selected, a text could be a megabyte without use.
                 if !self.whole {
                     return Some(Value::Null);
                 }
@@ -160,7 +160,7 @@ impl Reads {
     }
 
     fn array(&self, scan: &mut Scan<'_>, depth: usize) -> Option<Value> {
-        // A list's shape says nothing about its elements.
+        // A list's shape does not depend on its elements.
         let is_skipped = self.members.is_empty();
         let mut items = Vec::new();
         scan.take(b'[');
@@ -188,7 +188,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn only_what_is_selected_is_read() {
+    fn only_selected_parts_are_read() {
         let text =
             br#"{"a":{"b":1,"c":[{"x":"y","z":2},{"z":3}]},"d":{"e":"long","f":{}},"g":[1,2,3],"h":"s"}"#;
         for (selection, want) in [

@@ -1,4 +1,5 @@
-//! Tables as documents: heads, rows, objects, watch events, custom resources (semantics §9.4, §8.8, §10.7).
+//! Tests of tables as documents: heads, rows, objects, watch events, custom resources (docs/api/encodings.md#tables,
+//! docs/api/openapi.md#published-custom-types).
 
 use super::*;
 use crate::naming::{CLUSTER, KUBERNETES};
@@ -22,7 +23,7 @@ const POD: &str = r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","res
 const CELLS: &str = r#"{"cells":["a","0/0","Running","0","\u003cunknown\u003e","\u003cnone\u003e","\u003cnone\u003e","\u003cnone\u003e","\u003cnone\u003e"]"#;
 
 #[test]
-fn rows_include_what_was_asked_for() {
+fn rows_include_the_requested_part_of_the_object() {
     for (include, object) in [
         (IncludeObject::None, "null".to_owned()),
         (IncludeObject::Object, POD.to_owned()),
@@ -39,7 +40,7 @@ fn rows_include_what_was_asked_for() {
 }
 
 #[test]
-fn a_list_is_one_document_and_says_what_its_columns_are() {
+fn a_list_is_one_document_with_column_definitions() {
     let mut writer = pods(&KUBERNETES).writer(MetaVersion::V1beta1, &KUBERNETES, IncludeObject::None, now());
     let mut out = Vec::new();
     let meta = ListMeta { resource_version: "9", continue_token: "t", remaining: Some(4) };
@@ -84,7 +85,7 @@ fn later_events_of_a_watch_leave_the_definitions_out() {
 }
 
 #[test]
-fn finished_pods_say_so_in_their_row() {
+fn rows_of_finished_pods_are_marked() {
     let mut writer = pods(&CLUSTER).writer(MetaVersion::V1, &CLUSTER, IncludeObject::None, now());
     for (phase, reason) in [("Succeeded", Some("Succeeded")), ("Failed", Some("Failed")), ("Running", None)] {
         let pod = POD.replace("Running", phase);
@@ -103,7 +104,7 @@ fn finished_pods_say_so_in_their_row() {
 }
 
 #[test]
-fn cells_come_from_the_stored_form_and_the_object_from_the_one_asked_for() {
+fn cells_come_from_the_stored_form_and_the_object_from_the_requested_one() {
     let mut writer = pods(&CLUSTER).writer(MetaVersion::V1, &CLUSTER, IncludeObject::Object, now());
     let mut out = Vec::new();
     writer.row(POD.as_bytes(), b"{\"other\":1}\n", &mut out).unwrap();
@@ -122,7 +123,7 @@ fn unreadable_objects_are_errors_that_write_nothing() {
 }
 
 #[test]
-fn include_object_takes_three_words() {
+fn include_object_has_three_values() {
     for (text, want) in [
         ("", Some(IncludeObject::Metadata)),
         ("Metadata", Some(IncludeObject::Metadata)),

@@ -1,4 +1,4 @@
-//! Cells of what runs pods: jobs, autoscalers, revisions.
+//! Cell functions of workloads: jobs, autoscalers, revisions.
 
 use std::borrow::Cow;
 
@@ -21,7 +21,7 @@ pub static FUNCTIONS: &[Function] = &[
     ),
 ];
 
-/// The first of the job's states that applies.
+/// The first applicable state of a job.
 fn job_status<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     for ended in ["Complete", "Failed"] {
         if row.condition_is_true(ended) {
@@ -35,7 +35,7 @@ fn job_status<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     Output::text(underway.into_iter().find(|kind| row.condition_is_true(kind)).unwrap_or("Running"))
 }
 
-/// Succeeded pods of those wanted; a job without a number of completions wants one of its parallel pods to succeed.
+/// Succeeded and desired pods; a job without a number of completions needs one of its parallel pods to succeed.
 fn job_completions<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     let succeeded = row.int(&["status", "succeeded"]);
     let parallelism = row.int(&["spec", "parallelism"]);
@@ -65,9 +65,9 @@ fn hpa_targets<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     Output::text(first_of(&texts, 2, ", "))
 }
 
-/// One metric: where it stands and where it should.
+/// One metric: its current value and its target.
 fn metric_target<'r>(metric: &'r Value, status: Option<&'r Value>) -> Cow<'r, str> {
-    // Statuses stand at the place of their metric; one of another type belongs to an older specification.
+    // A status has the position of its metric; one of another type belongs to an older spec.
     let source = match metric.str_at(&["type"]) {
         "Resource" => "resource",
         "ContainerResource" => "containerResource",
@@ -112,7 +112,7 @@ fn quantity(value: Option<&Value>) -> Option<Cow<'_, str>> {
     value.filter(|value| !value.is_null()).map(text_of)
 }
 
-/// `deployment.apps/web` of the owner that controls the object.
+/// `deployment.apps/web`: the controlling owner of the object.
 fn controller_owner<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     let owners = row.list(&["metadata", "ownerReferences"]);
     let controls = |owner: &&Value| owner.get("controller").and_then(Value::as_bool) == Some(true);

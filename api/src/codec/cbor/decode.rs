@@ -1,7 +1,7 @@
-//! One item to a tree, within limits.
+//! CBOR to tree: one item, within limits.
 //!
-//! Lengths are believed only as far as bytes follow, so a forged head reserves nothing. Names may be text or byte
-//! strings; of equal names in one map the second is an error, because no later stage could tell.
+//! A length reserves no more memory than the bytes that follow it, so a forged head is harmless. Names may be text or
+//! byte strings; a repeated name in one map is an error, because no later stage could detect it.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,7 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use super::{SELF_DESCRIBED, major, tag};
 use crate::json::{DEPTH_MAX, Key, MemberCollector, Value};
 
-/// Why bytes are not one CBOR item that JSON can say.
+/// Why bytes are not one CBOR item that JSON can represent.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum CborError {
     /// The bytes end inside the item.
@@ -20,21 +20,21 @@ pub enum CborError {
     /// Something follows the item.
     #[error("cbor: {extra} bytes of extraneous data starting at index {at}")]
     Trailing {
-        /// Bytes behind the item.
+        /// Number of bytes after the item.
         extra: usize,
-        /// Where they begin.
+        /// Their offset.
         at: usize,
     },
     /// Nested deeper than [`DEPTH_MAX`].
     #[error("cbor: exceeded max nested level {DEPTH_MAX}")]
     Depth,
-    /// A name twice in one map.
+    /// A name occurs twice in one map.
     #[error("cbor: found duplicate map key {0:?}")]
     Duplicate(String),
-    /// A string that is no UTF-8.
+    /// A string that is not UTF-8.
     #[error("cbor: invalid UTF-8 string")]
     NotUnicode,
-    /// Well-formed, but nothing that JSON can say, or not well-formed.
+    /// Not well-formed, or well-formed without a JSON equivalent.
     #[error("cbor: {0}")]
     Unsupported(&'static str),
 }
@@ -60,7 +60,7 @@ struct Reader<'b> {
     at: usize,
 }
 
-/// The first byte of an item and what belongs to it.
+/// The first byte of an item and its argument.
 #[derive(Clone, Copy)]
 struct Head {
     major: u8,
@@ -149,7 +149,7 @@ impl<'b> Reader<'b> {
         }
     }
 
-    /// The bytes of a string whose head was read, its pieces joined.
+    /// The bytes of a string whose head was read; chunks are concatenated.
     fn raw(&mut self, head: Head) -> Result<Vec<u8>, CborError> {
         let length = |number: u64| usize::try_from(number).map_err(|_| CborError::Truncated);
         if let Some(number) = head.argument {
@@ -172,7 +172,7 @@ impl<'b> Reader<'b> {
         String::from_utf8(self.raw(head)?).map_err(|_| CborError::NotUnicode)
     }
 
-    /// Tagged content: bytes that JSON would have as text of a base, times; other tags say nothing to us.
+    /// Tagged content: byte strings expected as base64 or base16 text, and times; other tags are ignored.
     fn tagged(&mut self, number: u64, depth: usize) -> Result<Value, CborError> {
         match number {
             tag::POSITIVE_BIGNUM | tag::NEGATIVE_BIGNUM => {
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn items_are_read_as_semantics_9_6_says() {
+    fn items_are_read_as_documented() {
         for (hex, json) in [
             ("d9d9f7 a1 41 61 01", r#"{"a":1}"#),
             ("a1 61 61 01", r#"{"a":1}"#), // a text string as the name
@@ -273,7 +273,7 @@ mod tests {
             ("d7 42 00ff", r#""00ff""#), // tag 23
             ("d5 42 fbff", r#""-_8""#),  // tag 21
             ("c0 54 323030312d30312d30315430303a30303a30305a", r#""2001-01-01T00:00:00Z""#),
-            ("d8 64 01", "1"), // a tag nobody knows
+            ("d8 64 01", "1"), // an unknown tag
         ] {
             assert_eq!(
                 parse(&bytes(hex)).as_ref(),
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_json_cannot_say_is_refused() {
+    fn items_without_a_json_equivalent_are_refused() {
         for (hex, want) in [
             ("", "unexpected EOF"),
             ("a1 41 61", "unexpected EOF"),

@@ -1,5 +1,6 @@
-//! A tree to one item, deterministically: shortest heads and floats, names in the order of their bytes, no indefinite
-//! lengths (RFC 8949 §4.2.1).
+//! Tree to CBOR, deterministically (RFC 8949 §4.2.1).
+//!
+//! Heads and floats are as short as possible, names are in the order of their encoded bytes, lengths are definite.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -8,7 +9,8 @@ use super::{major, tag};
 use crate::json::{Object, Value};
 use crate::schema::table::{Kind, Message};
 
-/// Appends an object of type `message`; members that the type has not are written as they are. No self-described tag.
+/// Appends an object of type `message`, without the self-described tag. Members that the type does not declare are
+/// written by their JSON type.
 pub fn encode(message: &Message, object: &Object, out: &mut Vec<u8>) {
     write_map_head(object.len(), out);
     for (name, value) in sorted(object) {
@@ -129,7 +131,7 @@ fn write_head(major: u8, argument: u64, out: &mut Vec<u8>) {
     }
 }
 
-/// The shortest float that says the same.
+/// Appends the shortest float of equal value.
 fn write_float(number: f64, out: &mut Vec<u8>) {
     let single = number as f32;
     if f64::from(single) != number {
@@ -144,7 +146,7 @@ fn write_float(number: f64, out: &mut Vec<u8>) {
     }
 }
 
-/// A single-precision number as half-precision bits, where nothing is lost.
+/// A single-precision number as half-precision bits, if that is lossless.
 fn half(number: f32) -> Option<u16> {
     let bits = number.to_bits();
     let sign = (bits >> 16) as u16 & 0x8000;
@@ -155,7 +157,7 @@ fn half(number: f32) -> Option<u16> {
     if (-14..=15).contains(&exponent) && fraction & 0x1fff == 0 {
         return Some(sign | ((exponent + 15) as u16) << 10 | (fraction >> 13) as u16);
     }
-    // Subnormal: the fraction, with its hidden bit, in units of 2^-24.
+    // Subnormal: the fraction, with its implicit bit, in units of 2^-24.
     let shift = u32::try_from(-1 - exponent).ok().filter(|_| (-24..-14).contains(&exponent))?;
     let whole = fraction | 0x80_0000;
     (whole.trailing_zeros() >= shift).then(|| sign | (whole >> shift) as u16)
@@ -174,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn trees_are_written_as_short_as_they_can_be() {
+    fn trees_are_written_in_their_shortest_form() {
         for (text, want) in [
             ("0", "00"),
             ("23", "17"),
@@ -199,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_back_the_same() {
+    fn written_trees_read_back_equal() {
         let text = br#"{"a":[1,-1,1.5,3.4e38,-0.0,1e-310,"\u0000\u20ac",[],{}],"b":{"":null}}"#;
         let value = json::parse(text).unwrap();
         let mut out = super::super::SELF_DESCRIBED.to_vec();

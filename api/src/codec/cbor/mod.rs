@@ -1,12 +1,12 @@
-//! CBOR: items to trees and trees to items, as the reference server's codec has it (semantics §9.6, RFC 8949).
+//! CBOR: items to trees and trees to items, as in the reference server's codec (docs/api/encodings.md#cbor, RFC 8949).
 //!
 //! ```text
-//! body ──decode──► tree ─► schema::conform ─► …          tree + schema ──encode──► d9 d9 f7 item
+//! request body ──decode──► tree ─► schema::conform ─► …          tree + schema ──encode──► d9 d9 f7 item
 //! ```
 //!
-//! Strings and names are written as *byte* strings, byte fields as byte strings under tag 22 (base64 expected
-//! later), so that a reader that knows no schema gets the text JSON would have had. The primitives are our own: a head
-//! is a dozen lines, and no crate reads byte strings as names.
+//! Strings and names are written as *byte* strings, byte fields as byte strings under tag 22 (base64 expected later),
+//! so that a reader without the schema gets the text JSON would have. The primitives are our own: a head takes a dozen
+//! lines, and no available crate reads byte strings as names.
 
 mod decode;
 mod encode;
@@ -14,7 +14,7 @@ mod encode;
 pub use decode::{CborError, parse};
 pub use encode::{encode, write, write_array_head, write_map_head, write_text};
 
-/// The tag that says "this is CBOR" and nothing else; the first three bytes of every document.
+/// The self-described tag (RFC 8949); the first three bytes of every document.
 pub const SELF_DESCRIBED: [u8; 3] = [0xd9, 0xd9, 0xf7];
 
 /// Major types, in the upper three bits of a head.
@@ -29,7 +29,7 @@ mod major {
     pub(super) const SIMPLE: u8 = 7;
 }
 
-/// Tags with a meaning here.
+/// The tags that are interpreted.
 mod tag {
     pub(super) const TIME_TEXT: u64 = 0;
     pub(super) const POSITIVE_BIGNUM: u64 = 2;

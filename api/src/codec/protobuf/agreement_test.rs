@@ -1,5 +1,5 @@
-//! The codec against itself, against the JSON codec and against another implementation of protobuf, over every
-//! built-in type; then bytes checked by hand, and hostile ones.
+//! Tests of the protobuf codec over every built-in type: against itself, the JSON codec and another implementation;
+//! then samples encoded by hand, and hostile bytes.
 
 use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor, Value as Other};
 
@@ -36,7 +36,7 @@ fn messages(naming: &'static Naming) -> impl Iterator<Item = Ref<Message>> {
 }
 
 #[test]
-fn every_type_comes_back_from_its_bytes_and_the_bytes_from_it() {
+fn every_type_and_its_bytes_survive_a_round_trip() {
     for naming in naming::ALL {
         let registry = Registry::new(naming);
         let mut compared = 0;
@@ -62,7 +62,7 @@ fn every_type_comes_back_from_its_bytes_and_the_bytes_from_it() {
     }
 }
 
-/// Descriptors of the same schema files, for an implementation that is not ours.
+/// Descriptors of the same schema files, for the other implementation.
 fn pool() -> DescriptorPool {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/schema");
     let files = std::fs::read_dir(root).unwrap().map(|file| file.unwrap().path());
@@ -110,7 +110,7 @@ fn another_implementation_reads_and_writes_the_same() {
             let theirs = DynamicMessage::decode(descriptor.clone(), &bytes[..])
                 .unwrap_or_else(|error| panic!("{} {seed}: {error}", message.name));
             assert!(!has_unknown(&theirs), "{} {seed}", message.name);
-            // It leaves zeros out and orders maps as it likes: absence must read as zero.
+            // It omits zeros and does not order maps: absence must read as zero.
             let back = decode(&registry, message, &theirs.encode_to_vec())
                 .unwrap_or_else(|error| panic!("{} {seed}: {error} at {}", message.name, error.path));
             assert_eq!(text(&back), text(&object), "{} {seed}", message.name);
@@ -170,7 +170,7 @@ fn damaged_bytes_are_an_error_or_an_object_that_can_be_stored() {
     assert!(refused > 1000 && read > 1000, "{refused} {read}");
 }
 
-/// Reads the hexadecimal of a sample; spaces and the text behind `#` are for people.
+/// Decodes the hexadecimal of a sample; spaces and comments after `#` are ignored.
 fn sample(lines: &str) -> Vec<u8> {
     let digits: String =
         lines.lines().flat_map(|line| line.split('#').next().unwrap().split_whitespace()).collect();
@@ -178,7 +178,7 @@ fn sample(lines: &str) -> Vec<u8> {
     pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
 }
 
-/// Metadata of an object of which only the name is known: every scalar is there, and an empty creation time.
+/// Metadata of an object with a name only: every scalar is present, and an empty creation time.
 const METADATA_A: &str = "
     0a 01 61   # name: a
     12 00      # generateName
@@ -236,13 +236,13 @@ fn bytes_are_what_the_reference_server_writes() {
             "0a 01 2f 12 09 08 01 10 00 1a 03 77 65 62 1a 00 22 00".to_owned(),
         ),
         (
-            // A struct that JSON shows in its parent is a message of its own.
+            // A struct that JSON inlines into its parent is a separate message.
             "api.core.v1.Volume",
             r#"{"name":"v","emptyDir":{}}"#,
             "0a 01 76 12 04 12 02 0a 00".to_owned(),
         ),
         (
-            // And one that is inside another such struct.
+            // The same, nested in another such struct.
             "api.admissionregistration.v1.NamedRuleWithOperations",
             r#"{"resourceNames":["r"],"operations":["*"],"apiGroups":[""],"resources":["pods"]}"#,
             "0a 01 72 12 0d 0a 01 2a 12 08 0a 00 1a 04 70 6f 64 73".to_owned(),
@@ -282,7 +282,7 @@ fn bytes_are_what_the_reference_server_writes() {
     }
 }
 
-/// Only what is no pointer is there besides what was given.
+/// Only non-pointer fields are present besides the given ones.
 const SCHEMA: &str = "
     0a 00 12 00 22 00 2a 00 32 00 3a 00         # id $schema description type format title
     42 09 0a 07 7b 22 61 22 3a 31 7d            # default
@@ -299,7 +299,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn a_pod_of_real_life_is_read_and_written() {
+fn a_realistic_pod_is_read_and_written() {
     let given = br#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web","labels":{"app":"web"}},"spec":{"containers":[
         {"name":"c","image":"i:1","ports":[{"containerPort":8080,"protocol":"TCP"}],
          "resources":{"requests":{"cpu":"100m"}},"livenessProbe":{"httpGet":{"path":"/","port":8080}}}],
@@ -316,7 +316,7 @@ fn a_pod_of_real_life_is_read_and_written() {
 }
 
 #[test]
-fn what_protobuf_says_of_repeated_and_unknown_fields_holds() {
+fn repeated_fields_merge_and_unknown_fields_are_dropped() {
     let pod = message("api.core.v1.Pod");
     let metadata =
         |field: &str| encoded(pod, &json::parse(field.as_bytes()).unwrap().as_object().unwrap().clone());
@@ -367,7 +367,7 @@ fn embedded_objects_may_be_json_or_enveloped() {
 }
 
 #[test]
-fn errors_say_what_and_where() {
+fn errors_name_the_cause_and_the_field() {
     let pod = message("api.core.v1.Pod");
     for (bytes, message, path) in [
         ("08 01", "proto: wrong wireType = 0 for field Metadata", "metadata"),
@@ -418,7 +418,7 @@ fn depth_and_number_are_bounded() {
     assert_eq!(nested(json::DEPTH_MAX).unwrap_err().message, "exceeded max depth");
     assert_eq!(nested(100_000).unwrap_err().message, "exceeded max depth");
 
-    // Raw JSON counts on from where it stands.
+    // Raw JSON continues the depth of the message around it.
     let revision = message("api.apps.v1.ControllerRevision");
     let raw = |levels: usize| {
         let text = format!("{}{}", "[".repeat(levels), "]".repeat(levels));
@@ -432,7 +432,7 @@ fn depth_and_number_are_bounded() {
     crate::schema::decode::decode(revision, text(&deepest).as_bytes()).unwrap();
     assert_eq!(raw(json::DEPTH_MAX - 1).unwrap_err().message, "exceeded max depth");
 
-    // Two bytes for a container that has members although nothing is said of it.
+    // Two bytes for a container, which JSON shows with members that are always present.
     let spec = message("api.core.v1.PodSpec");
     let containers = [0x12, 0].repeat(NODES_MAX / 2);
     assert_eq!(
@@ -442,7 +442,7 @@ fn depth_and_number_are_bounded() {
 }
 
 #[test]
-fn types_without_a_form_say_so() {
+fn types_without_a_protobuf_form_are_refused() {
     let table = builtin::TABLE;
     assert_eq!(encode(table, &Object::new(), &mut Vec::new()), Err(EncodeError::NoForm("Table".into())));
     let mut out = vec![1];

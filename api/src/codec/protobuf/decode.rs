@@ -1,14 +1,14 @@
-//! Protobuf to tree: what comes out is canonical, exactly as `schema::decode` makes it of the same object's JSON.
+//! Protobuf to tree: the result is canonical, equal to what `schema::decode` makes of the same object's JSON.
 //!
 //! ```text
-//! bytes ──Reader──► slots, one per field ──► members in schema order, zeros dropped or written as JSON does it
+//! bytes ──Reader──► slots, one per field ──► members in schema order, zeros dropped or written as in JSON
 //! ```
 //!
-//! A field that occurs twice means what protobuf says: the last scalar stays, lists go on, structs are merged. To
-//! merge, a struct's bytes are only collected while its parent is read and decoded once, as if they were
-//! concatenated. Unknown fields are dropped. Hostile input is bounded three ways: by slices instead of copies, by
-//! the depth that stored JSON may have, and by a budget of members, because two bytes of protobuf can stand for a
-//! whole struct of fields that JSON always writes.
+//! A repeated occurrence of a field follows protobuf's rules: the last scalar wins, lists are concatenated, structs are
+//! merged. To merge, the bytes of a struct are collected while its parent is read, and decoded once, as if
+//! concatenated. Unknown fields are dropped. Hostile input is bounded in three ways: by slices instead of copies, by
+//! the depth of stored JSON, and by a budget of members, because two bytes of protobuf can expand to a whole struct of
+//! fields that JSON always shows.
 
 use smallvec::SmallVec;
 
@@ -23,14 +23,14 @@ use crate::schema::registry::Registry;
 use crate::schema::scalars::{bytes as base64, duration, quantity, time};
 use crate::schema::table::{Field, Kind, Message, Place, Shape};
 
-/// Most members and elements of one object, near 100 MB of tree. Their JSON would be larger than what the store
-/// takes in all but contrived cases.
+/// Most members and elements of one object, about 100 MB of tree. Except in contrived cases, larger objects would
+/// exceed the size limit of stored JSON.
 pub const NODES_MAX: usize = 1 << 20;
 
-/// Most levels of nesting, in JSON's count: one less than the reader of stored JSON gives up at.
+/// Most levels of nesting, counted as in JSON: one less than the limit of the reader of stored JSON.
 const LEVELS_MAX: usize = DEPTH_MAX - 1;
 
-/// Years that the text form of a time can hold, as seconds since the epoch.
+/// Years that the text form of a time can represent, as seconds since the epoch.
 const TIME_RANGE: std::ops::RangeInclusive<i64> = -62_167_219_200..=253_402_300_799;
 
 /// Reads the protobuf form of an object of type `message`, without envelope.
@@ -40,7 +40,7 @@ const TIME_RANGE: std::ops::RangeInclusive<i64> = -62_167_219_200..=253_402_300_
 ///
 /// # Errors
 /// Bytes that are no such message: truncated, of a wrong wire type, too deep, with more than [`NODES_MAX`]
-/// members, or with text inside that is not what the field takes. Source: semantics §18.
+/// members, or with text inside that is not what the field takes. Source: docs/api/encodings.md#protobuf.
 pub fn decode(registry: &Registry, message: &Message, bytes: &[u8]) -> Result<Object, DecodeError> {
     let mut decoder = Decoder { registry, nodes_left: NODES_MAX };
     decoder.object(message, &[bytes], 1)
@@ -51,7 +51,7 @@ struct Decoder<'r> {
     nodes_left: usize,
 }
 
-/// What was found of a field so far.
+/// The occurrences of a field so far.
 enum Slot<'b> {
     Value(Value),
     /// Bytes of a message, which may come in several pieces.
@@ -124,7 +124,7 @@ impl Decoder<'_> {
         self.members(message, slots, level)
     }
 
-    /// The members that JSON has of what was found, in schema order.
+    /// The JSON members of the slots, in schema order.
     fn members<'b>(
         &mut self,
         message: &Message,
@@ -191,7 +191,7 @@ impl Decoder<'_> {
         finite(slot)
     }
 
-    /// Numbers of a list back to back: nobody here writes them so, but readers of protobuf must know it.
+    /// A packed list of numbers; the reference server writes none, but protobuf readers must accept them.
     fn packed(
         &mut self,
         field: &Field,
@@ -279,11 +279,11 @@ impl Decoder<'_> {
             Kind::IntOrString => int_or_string(parts),
             Kind::FieldsV1 => {
                 let raw = std::str::from_utf8(last_bytes(parts)?.unwrap_or_default()).map_err(fail)?;
-                // Anything but an object is no field set.
+                // A field set is an object.
                 if !raw.starts_with('{') {
                     return Ok(Value::Null);
                 }
-                // Compact is not the same as valid: what comes from outside is read once.
+                // Compact JSON may still be invalid; untrusted text is parsed once.
                 self.any(raw.as_bytes(), level)?;
                 let text = compact(raw).map_err(fail)?;
                 Ok(Value::String(text))
@@ -299,7 +299,7 @@ impl Decoder<'_> {
                 self.schema_or(kind, message, parts, level)
             }
             Kind::Bool | Kind::Int32 | Kind::Int64 | Kind::Double | Kind::String | Kind::Bytes => {
-                unreachable!("scalars are read where they stand")
+                unreachable!("scalars are read by `scalar`")
             }
             Kind::List(_) | Kind::Map(_) => Err(fail("lists of lists have no protobuf form")),
         }
@@ -395,7 +395,7 @@ fn scalar(kind: &Kind, data: Data<'_>) -> Result<Option<Value>, WireError> {
     Ok(Some(value))
 }
 
-/// The wire type of kinds that may stand back to back in a list.
+/// The wire type of kinds that may be packed in a list.
 fn packable(kind: &Kind) -> Option<u8> {
     match kind {
         Kind::Bool | Kind::Int32 | Kind::Int64 => Some(0),
@@ -404,7 +404,7 @@ fn packable(kind: &Kind) -> Option<u8> {
     }
 }
 
-/// Refuses doubles that JSON has no text for.
+/// Refuses doubles without a JSON text.
 fn finite(slot: &Slot<'_>) -> Result<(), DecodeError> {
     let last = match slot {
         Slot::Value(Value::Array(items)) => items.last(),
@@ -419,7 +419,7 @@ fn finite(slot: &Slot<'_>) -> Result<(), DecodeError> {
     }
 }
 
-/// A point in time: {1 seconds, 2 nanos}; no bytes at all are the zero time.
+/// A point in time: {1 seconds, 2 nanos}; an empty message is the zero time.
 fn moment(kind: &Kind, parts: &[&[u8]]) -> Result<Value, DecodeError> {
     if parts.iter().all(|part| part.is_empty()) {
         return Ok(Value::Null);
@@ -436,7 +436,7 @@ fn moment(kind: &Kind, parts: &[&[u8]]) -> Result<Value, DecodeError> {
     if matches!(kind, Kind::Time) {
         nanos = 0; // whole seconds, as JSON has them
     }
-    // Microseconds are cut towards zero before anything is carried into the seconds.
+    // Microseconds are truncated before the carry into seconds.
     let micros = nanos / 1000;
     let seconds = seconds.saturating_add(i64::from(micros.div_euclid(1_000_000)));
     let micros = micros.rem_euclid(1_000_000).unsigned_abs();
@@ -504,7 +504,7 @@ fn each(
     Ok(())
 }
 
-/// Maps by key, of equal keys the last.
+/// Maps sorted by key; the last of equal keys wins.
 fn sorted(shape: Shape, value: Value) -> Value {
     let Value::Object(mut object) = value else { return value };
     if matches!(shape, Shape::Map | Shape::MapOfLists) {
@@ -519,7 +519,7 @@ fn sorted(shape: Shape, value: Value) -> Value {
     object.into()
 }
 
-/// How many members and elements there are below.
+/// Number of members and elements in a tree.
 fn nodes(value: &Value) -> usize {
     match value {
         Value::Array(items) => items.iter().map(|item| 1 + nodes(item)).sum(),
@@ -528,7 +528,7 @@ fn nodes(value: &Value) -> usize {
     }
 }
 
-/// How many levels of nesting there are, 0 for scalars.
+/// Levels of nesting, 0 for scalars.
 fn depth(value: &Value) -> usize {
     match value {
         Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
@@ -555,7 +555,7 @@ fn capitalized(name: &str) -> String {
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// The error, one step further out.
+/// The error with `step` prepended to its path.
 fn within(step: &str, mut error: DecodeError) -> DecodeError {
     let dot = if error.path.is_empty() || error.path.starts_with('[') { "" } else { "." };
     error.path = format!("{step}{dot}{}", error.path);

@@ -1,7 +1,8 @@
-//! Tree to protobuf in the reference server's style, so that equal objects have equal bytes (semantics §18).
+//! Tree to protobuf in the reference server's style, so that equal objects have equal bytes
+//! (docs/api/encodings.md#protobuf).
 //!
-//! Numbers ascend, map entries are sorted by key, nothing is packed. What cannot be absent is written, also when it is
-//! zero: scalars and structs that are no pointers. Pointers, lists, maps and bytes are written when there is something.
+//! Field numbers ascend, map entries are sorted by key, nothing is packed. Scalars and structs that are not pointers
+//! are always written, also when zero; pointers, lists, maps and bytes are written only when present.
 
 use smallvec::SmallVec;
 
@@ -11,7 +12,7 @@ use crate::schema::decode::DecodeError;
 use crate::schema::scalars::{bytes as base64, duration, time};
 use crate::schema::table::{Field, Kind, Message, Place, Shape, Text, WireField};
 
-/// Why there are no bytes for an object.
+/// Why an object cannot be encoded.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum EncodeError {
     /// The type has no protobuf form.
@@ -23,7 +24,7 @@ pub enum EncodeError {
         /// The field's name.
         field: Text,
     },
-    /// The text is not of the type.
+    /// The text does not match the type.
     #[error(transparent)]
     Text(#[from] DecodeError),
 }
@@ -31,7 +32,7 @@ pub enum EncodeError {
 /// Appends the protobuf form of `object`, without envelope; members that the type does not know are not written.
 ///
 /// # Errors
-/// Types without such a form, and trees that `decode` or `conform` did not make. `out` is as before then.
+/// Types without such a form, and trees not made by `decode` or `conform`. `out` is unchanged then.
 pub fn encode(message: &Message, object: &Object, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     let start = out.len();
     let written = write_message(message, object, out);
@@ -45,7 +46,7 @@ fn write_message(message: &Message, object: &Object, out: &mut Vec<u8>) -> Resul
     if message.wire.is_empty() && !message.fields.is_empty() {
         return Err(EncodeError::NoForm(message.name.clone()));
     }
-    // Members are nearly always in schema order: then all of them together cost one walk over the fields.
+    // Members are nearly always in schema order, so collecting them costs one walk over the fields.
     let mut values: SmallVec<[Option<&Value>; 24]> = SmallVec::from_elem(None, message.fields.len());
     let mut next = 0;
     for (name, value) in object.iter() {
@@ -77,7 +78,7 @@ fn write_message(message: &Message, object: &Object, out: &mut Vec<u8>) -> Resul
     Ok(())
 }
 
-/// What is written for a field that was not given.
+/// Appends the encoding of an absent field.
 pub(super) fn write_zero(message: &Message, wire: &WireField, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     match wire.place {
         Place::Field(at) => write_field(&message.fields[usize::from(at)], None, out),
@@ -139,7 +140,7 @@ fn write_strings(field: &Field, number: u32, list: &Value, out: &mut Vec<u8>) ->
 
 /// One value under `number`; `null` is the zero value.
 fn write_value(field: &Field, number: u32, value: &Value, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-    static NOTHING: Object = Object::new();
+    static EMPTY: Object = Object::new();
     match (field.element(), value) {
         (Kind::Bool, Value::Bool(value)) => write_bool(number, *value, out),
         (Kind::Bool, Value::Null) => write_bool(number, false, out),
@@ -158,7 +159,7 @@ fn write_value(field: &Field, number: u32, value: &Value, out: &mut Vec<u8>) -> 
             write_delimited(number, out, |out| write_message(message, object, out))?;
         }
         (Kind::Message(message), Value::Null) => {
-            write_delimited(number, out, |out| write_message(message, &NOTHING, out))?;
+            write_delimited(number, out, |out| write_message(message, &EMPTY, out))?;
         }
         (Kind::Time | Kind::MicroTime, value) => {
             let moment = match value {
@@ -228,7 +229,7 @@ fn write_value(field: &Field, number: u32, value: &Value, out: &mut Vec<u8>) -> 
     Ok(())
 }
 
-/// The value is not what the field takes.
+/// A message with field 1 only.
 fn mismatch(field: &Field) -> EncodeError {
     EncodeError::Mismatch { field: field.name.clone() }
 }

@@ -1,10 +1,11 @@
-//! What is around a message: four bytes, and a message `Unknown` that says what kind it is (semantics §18).
+//! The envelope of protobuf objects: a four-byte prefix and a message `Unknown` that names the kind
+//! (docs/api/encodings.md#protobuf).
 //!
 //! ```text
 //! 6b 38 73 00 │ 0a typeMeta{0a apiVersion 12 kind} │ 12 raw │ 1a contentEncoding │ 22 contentType
 //! ```
 //!
-//! All four fields are always written, the last two empty. Of a list, the length of `raw` must be known before its
+//! All four fields are always written, the last two empty. For a list, the length of `raw` must be known before its
 //! first item is written; [`head`] takes it as a number.
 
 use super::wire::{Reader, WireError, write_bytes, write_delimited, write_varint};
@@ -19,22 +20,22 @@ pub const PREFIX: [u8; 4] = *b"\x6b\x38\x73\x00";
 /// What follows `raw`: contentEncoding and contentType, both empty.
 pub const TAIL: [u8; 4] = *b"\x1a\x00\x22\x00";
 
-/// Why bytes are no enveloped message.
+/// Why bytes are not an enveloped message.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum EnvelopeError {
-    /// Nothing at all.
+    /// No bytes.
     #[error("empty data")]
     Empty,
-    /// Something else.
+    /// A different prefix.
     #[error("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")]
     NoPrefix,
-    /// The prefix and nothing behind it.
+    /// The prefix only.
     #[error("empty body")]
     NoBody,
     /// The message `Unknown` cannot be read.
     #[error(transparent)]
     Wire(#[from] WireError),
-    /// An encoding of the content, of which there is none.
+    /// A content encoding; none is supported.
     #[error("the content of the protobuf message is encoded, which is not supported")]
     Encoded,
 }
@@ -46,7 +47,7 @@ pub struct Unknown<'b> {
     pub api_version: &'b str,
     /// Kind as written; may be empty.
     pub kind: &'b str,
-    /// The message, or whatever `content_type` says.
+    /// The message, encoded as `content_type` says.
     pub raw: &'b [u8],
     /// Empty for protobuf.
     pub content_type: &'b str,
@@ -90,7 +91,7 @@ impl<'b> Unknown<'b> {
         self.content_type == crate::negotiate::JSON
     }
 
-    /// Gives a decoded object its `kind` and `apiVersion`, in front as JSON has them.
+    /// Sets `kind` and `apiVersion` of a decoded object, as its first members.
     pub fn name(&self, object: &mut Object) {
         let members = [("kind", self.kind), ("apiVersion", self.api_version)];
         let members = members.map(|(name, text)| (name.into(), Value::from(text)));
@@ -98,7 +99,7 @@ impl<'b> Unknown<'b> {
     }
 }
 
-/// Appends everything in front of the `raw_len` bytes of `raw`. [`TAIL`] follows them.
+/// Appends everything before the `raw_len` bytes of `raw`. [`TAIL`] follows them.
 pub fn head(api_version: &str, kind: &str, raw_len: u64, out: &mut Vec<u8>) {
     before_raw(api_version, kind, out);
     write_varint(2 << 3 | 2, out);
@@ -162,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_envelope_is_refused_with_the_texts_of_semantics_18() {
+    fn other_bytes_are_refused_with_the_texts_of_the_reference_server() {
         let no_prefix =
             "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]";
         for (body, want) in [

@@ -1,15 +1,15 @@
-//! Objects of any type, made from its table and a seed: what tests of codecs and of ownership feed on. They are as
-//! protobuf has them, without the `kind` and `apiVersion` that only JSON knows.
+//! Generates objects of any type from its table and a seed, for tests of codecs and of ownership. They have the
+//! protobuf form, without `kind` and `apiVersion`, which only JSON has.
 
 use crate::json::{Object, Value};
 use crate::schema::decode_form::{is_always_written, zero_field};
 use crate::schema::table::{Field, Kind, Message, Shape};
 use crate::testing::Random;
 
-/// Levels below which only what must be there is made.
+/// Depth below which only required members are generated.
 const LEVELS_MAX: usize = 5;
 
-/// A canonical object: every field as often there as not, zeros and extremes more often than by chance.
+/// A canonical object: every field present with probability one half; zeros and extremes are frequent.
 pub fn object(random: &mut Random, message: &Message, level: usize) -> Object {
     let mut object = Object::new();
     for field in &*message.fields {
@@ -43,8 +43,8 @@ pub fn thin(random: &mut Random, value: &mut Value) {
     }
 }
 
-/// Changes one thing somewhere in a tree, as a patch might: a member or an element goes, moves, comes twice or under
-/// another name, or something becomes something else.
+/// Makes one random change in a tree, as a patch might: removes, moves, duplicates or renames a member or an element,
+/// or replaces a value by one of another type.
 pub fn disturb(random: &mut Random, value: &mut Value) {
     let choice = random.below(8);
     match value {

@@ -1,12 +1,14 @@
-//! Protobuf by schema (semantics §18): the tables of `schema::table` are all there is, no message is generated code.
+//! Protobuf by schema (docs/api/encodings.md#protobuf), driven by the tables of `schema::table`; there is no generated
+//! code.
 //!
 //! ```text
-//! body ─envelope─► kind, raw ─decode─► tree (canonical, as schema::decode makes it) ─► …
+//! request body ─envelope─► kind, raw ─decode─► tree (canonical, as schema::decode makes it) ─► …
 //! stored JSON ─transcode─► raw ─envelope─► response
 //!      └─ unusual ─schema::decode─► tree ─encode─► raw
 //! ```
 //!
-//! `wire` knows tags and lengths, `decode`, `encode` and `transcode` know messages, `envelope` knows what is around them.
+//! `wire` knows tags and lengths; `decode`, `encode` and `transcode` know messages; `envelope` knows the message around
+//! them.
 
 pub mod decode;
 pub mod encode;

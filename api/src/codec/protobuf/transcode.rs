@@ -1,16 +1,17 @@
-//! Stored text straight to protobuf, with no tree in between: how objects are served (semantics §18).
+//! Stored JSON straight to protobuf, without a tree: the fast path for serving objects
+//! (docs/api/encodings.md#protobuf).
 //!
 //! ```text
-//! {"name":"c","env":[…],"ports":[…]}    members in JSON's order, each found by its name in the type
+//! {"name":"c","env":[…],"ports":[…]}    members in JSON order, each looked up by name in the type's plan
 //!         │
-//! 0a 01 63 │12 00│ 32 … 3a …            fields in the wire's order; what was not given, but cannot be absent, comes
+//! 0a 01 63 │12 00│ 32 … 3a …            fields in wire order; absent fields that must be written are copied
 //!                                       from the plan as one run of bytes between two fields
 //! ```
 //!
-//! Fields are written as their members come. Where JSON's order is another than the wire's, which a struct shows only
-//! when it is over, its fields are moved once. What is written in an unusual way (escaped names, blanks, scalars that
-//! are not canonical, members twice) and the few kinds that are rare are left to the tree, which knows them all and has the
-//! words for what is wrong. So both ways give the same bytes, and the agreement test holds them to it.
+//! Fields are written in the order of their members. If a struct's JSON order differs from its wire order, its fields
+//! are reordered once, at its end. Unusual text (escaped names, white space, scalars that are not canonical, duplicate
+//! members) and a few rare kinds are left to the path through the tree, which handles all kinds and words the errors.
+//! Both paths give the same bytes; the agreement test checks that.
 
 use std::str::from_utf8;
 
@@ -27,7 +28,7 @@ use crate::schema::table::{Field, Kind, Message, Place, Shape};
 /// Appends the protobuf form of an object given as JSON text of type `message`, without envelope.
 ///
 /// # Errors
-/// Text that is not of that type; nothing is appended then.
+/// Text that does not match the type; nothing is appended then.
 pub fn transcode(message: &Message, json: &[u8], out: &mut Vec<u8>) -> Result<(), EncodeError> {
     let start = out.len();
     if straight(message, json, out).is_ok() {
@@ -38,27 +39,28 @@ pub fn transcode(message: &Message, json: &[u8], out: &mut Vec<u8>) -> Result<()
     encode(message, &decoded.object, out)
 }
 
-/// The text is for the tree.
+/// The text needs the path through the tree.
 #[derive(Debug)]
 pub(super) struct Unusual;
 
-/// Appends the protobuf form of a text without unusual things in it; after an error `out` has some of it.
+/// Appends the protobuf form of a text without unusual parts; after an error `out` holds a partial result.
 pub(super) fn straight(message: &Message, json: &[u8], out: &mut Vec<u8>) -> Result<(), Unusual> {
     let mut writer = Writer { scan: Scan::new(json), sorted: Vec::new(), depth: 0 };
     writer.object(Plan::of(message)?, out)?;
     if writer.scan.is_at_end() { Ok(()) } else { Err(Unusual) }
 }
 
-/// A type with what is known of it before any text of it is seen.
+/// The prepared encoding of a type.
 #[derive(Clone, Copy)]
 struct Plan<'m> {
     message: &'m Message,
     wire: &'m Wire,
 }
 
-/// A rank that no field has.
-const NOWHERE: u16 = u16::MAX;
+/// The rank of fields that have none.
+const NO_RANK: u16 = u16::MAX;
 
+/// `None` for types without a protobuf form.
 impl<'m> Plan<'m> {
     /// An error for types without a protobuf form.
     #[inline]
@@ -74,7 +76,7 @@ impl<'m> Plan<'m> {
         Some((&self.message.fields[at], &self.wire.members[at]))
     }
 
-    /// What is written for the fields of these ranks when they were not given.
+    /// Appends the encodings of these ranks' fields when absent.
     #[inline]
     fn zeros(self, from: usize, to: usize) -> &'m [u8] {
         &self.wire.zeros[self.wire.zeros_at[from] as usize..self.wire.zeros_at[to] as usize]
@@ -86,11 +88,12 @@ impl<'m> Plan<'m> {
     }
 }
 
+/// A written field: its rank, and its range of the output.
 fn make(message: &Message) -> Option<Wire> {
     if message.wire.is_empty() && !message.fields.is_empty() {
         return None;
     }
-    let member = |_| WireMember { rank: NOWHERE, nested_in: None };
+    let member = |_| WireMember { rank: NO_RANK, nested_in: None };
     let mut members: Vec<WireMember> = message.fields.iter().map(member).collect();
     let (mut zeros, mut zeros_at) = (Vec::new(), Vec::with_capacity(message.wire.len() + 1));
     for (rank, wire) in message.wire.iter().enumerate() {
@@ -117,7 +120,7 @@ type Written = (u16, usize, usize);
 
 struct Writer<'t> {
     scan: Scan<'t>,
-    /// Room to put fields in order.
+    /// Buffer for reordering fields.
     sorted: Vec<u8>,
     depth: usize,
 }
@@ -137,7 +140,7 @@ impl Writer<'_> {
         if self.scan.take(b'}') { Ok(()) } else { Err(Unusual) }
     }
 
-    /// Writes members up to the end of the object; of a nested struct's, those that belong to it and stand together.
+    /// Writes members up to the end of the object; of a nested struct, the consecutive members that belong to it.
     fn members(&mut self, plan: Plan<'_>, nested: bool, out: &mut Vec<u8>) -> Result<(), Unusual> {
         let begin = out.len();
         let mut written: SmallVec<[Written; 16]> = SmallVec::new();
@@ -145,7 +148,7 @@ impl Writer<'_> {
         loop {
             let before = self.scan;
             let name = self.scan.name().filter(|name| !name.is_escaped).ok_or(Unusual)?;
-            let found = plan.find(name.raw).filter(|(_, member)| member.rank != NOWHERE);
+            let found = plan.find(name.raw).filter(|(_, member)| member.rank != NO_RANK);
             let Some((field, member)) = found else {
                 if nested {
                     self.scan = before;
@@ -195,7 +198,8 @@ impl Writer<'_> {
         self.put_in_order(plan, begin, &mut written, out)
     }
 
-    /// Replaces everything from `begin` on by the fields in `written`, in the wire's order and with zeros between.
+    /// Replaces everything from `begin` on by the fields in `written`, in wire order, with the zeros of absent fields
+    /// between.
     fn put_in_order(
         &mut self,
         plan: Plan<'_>,
@@ -221,7 +225,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// The value of a member; `null` was seen to.
+    /// The value of a member; the caller has handled `null`.
     fn field(&mut self, field: &Field, out: &mut Vec<u8>) -> Result<(), Unusual> {
         match field.shape() {
             Shape::Single => self.value(field, field.number, out),
@@ -299,7 +303,7 @@ impl Writer<'_> {
             Kind::Bytes => {
                 let text = self.plain_text()?;
                 let bytes = base64::decode(text).ok_or(Unusual)?;
-                // Outside of lists and maps there is nothing to say of no bytes.
+                // Outside of lists and maps, empty bytes are not written.
                 if !bytes.is_empty() || field.shape() != Shape::Single {
                     write_bytes(number, &bytes, out);
                 }
@@ -362,10 +366,10 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// A number, as far as it is written like one of its type.
+    /// A number, if its text parses as its type.
     fn parsed<T: std::str::FromStr>(&mut self) -> Result<T, Unusual> {
         let text = self.scan.number().ok_or(Unusual)?;
-        // Of the zeros, only the one that is written `0` means the same to everybody.
+        // Of the forms of zero, only `0` means the same to all parsers.
         let is_plain = !text.starts_with("-0") && !text.starts_with('+');
         text.parse().ok().filter(|_| is_plain).ok_or(Unusual)
     }
@@ -376,7 +380,7 @@ impl Writer<'_> {
         from_utf8(text.raw).map_err(|_| Unusual)
     }
 
-    /// An object that protobuf has as text.
+    /// An object that protobuf holds as text.
     fn embedded(&mut self) -> Result<&'_ [u8], Unusual> {
         let text = self.scan.value().ok_or(Unusual)?;
         if text.starts_with(b"{") { Ok(text) } else { Err(Unusual) }
@@ -390,7 +394,7 @@ mod tests {
     use crate::schema::builtin;
 
     #[test]
-    fn texts_with_unusual_things_in_them_give_what_the_tree_gives() {
+    fn unusual_texts_give_the_bytes_of_the_path_through_the_tree() {
         let pod = builtin::message(&KUBERNETES, "api.core.v1.Pod").unwrap();
         for (text, is_usual) in [
             (r#"{}"#, true),
@@ -426,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pod_is_an_error_and_leaves_nothing() {
+    fn text_of_another_type_is_an_error_and_appends_nothing() {
         let pod = builtin::message(&KUBERNETES, "api.core.v1.Pod").unwrap();
         let deep = format!("{{\"spec\":{}", "{\"affinity\":".repeat(100_000));
         for text in [

@@ -1,12 +1,12 @@
-//! The wire: tags, variable-length integers, lengths. Knows no messages.
+//! The protobuf wire format: tags, variable-length integers, lengths. Knows no messages.
 //!
 //! Reading never copies and never allocates: a field's bytes are a slice of the input. Writing a length before the
-//! bytes it counts would take a pass of its own; instead one byte is left free and the bytes are moved once in the
-//! rarer case that the length needs more.
+//! bytes it counts would need an extra pass; instead one byte is reserved, and the bytes are moved in the rarer case
+//! that the length needs more.
 
 use prost::encoding::{encode_varint, encoded_len_varint};
 
-/// Why bytes are no sequence of fields. Texts as the reference server words them.
+/// Why bytes are not a sequence of fields. Texts as in the reference server.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum WireError {
     /// The input ends inside a field, or a length goes beyond its end.
@@ -15,7 +15,7 @@ pub enum WireError {
     /// An integer of more than 64 bits.
     #[error("proto: integer overflow")]
     Overflow,
-    /// Field number zero or beyond what there can be.
+    /// A field number of zero or out of range.
     #[error("proto: illegal tag {number} (wire type {wire})")]
     IllegalTag {
         /// Number as given.
@@ -23,21 +23,21 @@ pub enum WireError {
         /// Wire type as given.
         wire: u8,
     },
-    /// A wire type that there is not.
+    /// An undefined wire type.
     #[error("proto: illegal wireType {0}")]
     IllegalWire(u8),
-    /// The end of a group that did not begin.
+    /// The end of a group that was not begun.
     #[error("proto: unexpected end of group")]
     EndOfGroup,
-    /// The field is known, and of another type.
+    /// The field is known, but has another type.
     #[error("proto: wrong wireType = {0}")]
     WrongWire(u8),
-    /// Strings are UTF-8.
+    /// A string that is not UTF-8.
     #[error("proto: string field contains invalid UTF-8")]
     Utf8,
 }
 
-/// The value of a field as it stands on the wire.
+/// The value of a field on the wire.
 #[derive(Clone, Copy, Debug)]
 pub enum Data<'b> {
     /// Wire type 0.
@@ -119,7 +119,7 @@ impl<'b> Reader<'b> {
         Ok(Some((number, data)))
     }
 
-    /// The next value of wire type `wire` in bytes that hold nothing else.
+    /// The next value of wire type `wire` in a packed list.
     pub fn packed(&mut self, wire: u8) -> Result<Option<Data<'b>>, WireError> {
         if self.rest.is_empty() { Ok(None) } else { self.data(wire).map(Some) }
     }
@@ -155,7 +155,7 @@ impl<'b> Reader<'b> {
         }
     }
 
-    /// Reads over a group, and the groups in it, with a counter instead of recursion.
+    /// Skips a group and its nested groups, with a counter instead of recursion.
     fn skip_group(&mut self) -> Result<(), WireError> {
         let mut open = 1usize;
         while open > 0 {
@@ -205,7 +205,7 @@ pub fn write_varint(value: u64, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends the tag of an integer field, and the integer. Negative ones take ten bytes, of 32 bits as of 64.
+/// Appends the tag of an integer field, and the integer. Negative values take ten bytes, also those of 32 bits.
 pub fn write_int(number: u32, value: i64, out: &mut Vec<u8>) {
     write_varint(u64::from(number) << 3, out);
     write_varint(value as u64, out);
@@ -229,7 +229,7 @@ pub fn write_bytes(number: u32, value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(value);
 }
 
-/// Appends a field that has a length and whose bytes `body` appends.
+/// Appends a length-delimited field whose bytes `body` appends.
 pub fn write_delimited<E>(
     number: u32,
     out: &mut Vec<u8>,
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_read_as_they_stand() {
+    fn fields_are_read_in_order() {
         for (bytes, want) in [
             (&b"\x08\x96\x01"[..], Some((1, "Varint(150)"))),
             (b"\x12\x02hi", Some((2, "Bytes([104, 105])"))),
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_bytes_are_named() {
+    fn hostile_bytes_give_their_errors() {
         for (bytes, want) in [
             (&b"\x08"[..], WireError::Truncated),
             (b"\x08\x80", WireError::Truncated),
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_of_every_width_are_put_in_front() {
+    fn lengths_of_every_width_are_written() {
         for len in [0, 1, 127, 128, 16_383, 16_384, 2_097_151, 2_097_152] {
             let mut out = vec![9];
             write_delimited(5, &mut out, |out| {

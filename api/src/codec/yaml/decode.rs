@@ -1,8 +1,8 @@
-//! Events to a tree, one document, within limits.
+//! YAML events to a tree: one document, within limits.
 //!
-//! Containers under construction stand on a stack of our own, so nesting costs no call stack. An alias is a copy of
-//! what it names: copies are counted, and a document whose aliases would unfold to more than a body may say itself
-//! is refused before they do. Keys become strings, as JSON needs them.
+//! Open containers are on a heap-allocated stack, so nesting uses no call stack. An alias copies its anchor's node:
+//! copies are counted, and a document whose aliases would expand beyond the size of a request body is refused before
+//! they do. Keys become strings, as JSON requires.
 
 use std::borrow::Cow;
 
@@ -12,11 +12,11 @@ use saphyr_parser::{Event, Parser, ScalarStyle, ScanError};
 use super::scalar::{self, Scalar, Tag};
 use crate::json::{self, DEPTH_MAX, Key, MemberCollector, Object, Value};
 
-/// Most memory that anchors and aliases may add to a document, in bytes: a little more than the largest body
-/// holds, so that an alias saves typing and is no way to say more than that.
+/// Most memory that anchors and aliases may add to a document, in bytes: a little more than the largest request body,
+/// so that aliases cannot express more than a body without them.
 const COPIED_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// Most duplicate keys reported for one document (semantics §9.5).
+/// Most duplicate keys reported for one document (docs/api/encodings.md#strict-decoding).
 const DUPLICATES_MAX: usize = 100;
 
 /// One YAML document as a tree.
@@ -29,7 +29,7 @@ pub struct Document {
 }
 
 impl Document {
-    /// What strict decoding says of the duplicates, in one sentence; `None` if there are none.
+    /// The error of strict decoding for the duplicates, in one text; `None` if there are none.
     pub fn strict_error(&self) -> Option<String> {
         (!self.duplicates.is_empty()).then(|| format!("{STRICT_PREFIX}{}", self.duplicates.join(SEPARATOR)))
     }
@@ -38,27 +38,27 @@ impl Document {
 const STRICT_PREFIX: &str = "yaml: unmarshal errors:\n  ";
 const SEPARATOR: &str = "\n  ";
 
-/// A sentence of strict decoding as warnings tell it: one for each line of [`Document::strict_error`], any other
-/// sentence as it is (semantics §9.5).
+/// The warnings for an error of strict decoding: one for each line of [`Document::strict_error`], any other text
+/// unchanged (docs/api/encodings.md#strict-decoding).
 pub fn warnings(sentence: &str) -> impl Iterator<Item = &str> {
     sentence.strip_prefix(STRICT_PREFIX).unwrap_or(sentence).split(SEPARATOR)
 }
 
-/// Why a text is not one YAML document that JSON can say.
+/// Why a text is not one YAML document that JSON can represent.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum YamlError {
-    /// The text is no YAML, or means nothing.
+    /// Not YAML, or not resolvable.
     #[error("yaml: line {line}: {what}")]
     Syntax {
         /// Line of the text, from 1.
         line: usize,
-        /// What is wrong there.
+        /// The error there.
         what: String,
     },
     /// Not UTF-8.
     #[error("yaml: invalid Unicode")]
     NotUnicode,
-    /// Anchors and aliases unfold to more than a body may hold.
+    /// Anchors and aliases expand beyond the size of a request body.
     #[error("yaml: document contains excessive aliasing")]
     Aliasing,
     /// Nested deeper than [`DEPTH_MAX`].
@@ -67,7 +67,7 @@ pub enum YamlError {
     /// More than one document.
     #[error("yaml: expected a single document")]
     SeveralDocuments,
-    /// A number that JSON cannot say.
+    /// A number without a JSON form.
     #[error("json: unsupported value: {0}")]
     Unsupported(&'static str),
 }
@@ -83,7 +83,7 @@ impl From<ScanError> for YamlError {
 /// Costs time in proportion to the text, and memory in proportion to it and to a constant for aliases.
 ///
 /// # Errors
-/// See [`YamlError`]. Duplicate keys are none; they are told beside the tree.
+/// See [`YamlError`]. Duplicate keys are no error; they are returned beside the tree.
 pub fn parse(text: &[u8]) -> Result<Document, YamlError> {
     let text = std::str::from_utf8(text).map_err(|_| YamlError::NotUnicode)?;
     let mut parser = Parser::new_from_str(text);
@@ -107,32 +107,32 @@ pub fn parse(text: &[u8]) -> Result<Document, YamlError> {
     Ok(Document { value: document.unwrap_or_default(), duplicates: builder.duplicates })
 }
 
-/// A container that is not complete, and the line on which it begins.
+/// An open container, and the line on which it begins.
 enum Frame {
     Sequence { items: Vec<Value>, anchor: usize, line: usize },
-    Mapping { members: MemberCollector, place: Place, merged: Vec<Object>, anchor: usize, line: usize },
+    Mapping { members: MemberCollector, expect: Expect, merged: Vec<Object>, anchor: usize, line: usize },
 }
 
-/// What comes next in a mapping.
-enum Place {
+/// What a mapping expects next.
+enum Expect {
     Key,
-    /// The value of this key, given as this text in messages.
+    /// The value of this key, whose text in messages is the second.
     Value(String, Cow<'static, str>),
-    /// The mappings that belong into this one.
+    /// The mappings to merge into this one.
     Merge,
 }
 
-/// What an anchor names.
+/// The node of an anchor.
 struct Anchored {
     value: Value,
     cost: Cost,
 }
 
-/// What copying a tree takes.
+/// The size of a tree's copy.
 #[derive(Clone, Copy)]
 struct Cost {
     bytes: usize,
-    /// Levels of containers, the tree itself included.
+    /// Levels of containers, including the tree itself.
     depth: usize,
 }
 
@@ -156,7 +156,7 @@ impl Builder {
             Event::MappingStart(anchor, _) => {
                 let members = MemberCollector::default();
                 self.open(
-                    Frame::Mapping { members, place: Place::Key, merged: Vec::new(), anchor, line },
+                    Frame::Mapping { members, expect: Expect::Key, merged: Vec::new(), anchor, line },
                     line,
                 )
             }
@@ -166,7 +166,7 @@ impl Builder {
             },
             Event::MappingEnd => match self.stack.pop() {
                 Some(Frame::Mapping { mut members, merged, anchor, line, .. }) => {
-                    // What stands in the mapping itself counts more than what is merged into it.
+                    // The mapping's own members take precedence over merged ones.
                     for (name, value) in merged.into_iter().flat_map(Object::into_members) {
                         if members.find(&name).is_none() {
                             members.set(name, value);
@@ -204,7 +204,7 @@ impl Builder {
     }
 
     fn open(&mut self, frame: Frame, line: usize) -> Result<(), YamlError> {
-        if matches!(self.stack.last(), Some(Frame::Mapping { place: Place::Key, .. })) {
+        if matches!(self.stack.last(), Some(Frame::Mapping { expect: Expect::Key, .. })) {
             return Err(YamlError::Syntax { line, what: "invalid map key".to_owned() });
         }
         if self.stack.len() >= DEPTH_MAX {
@@ -214,12 +214,12 @@ impl Builder {
         Ok(())
     }
 
-    /// A scalar, which may be a key.
+    /// A scalar; in key position it becomes the key.
     fn scalar(&mut self, scalar: Scalar, text: &str, anchor: usize, line: usize) -> Result<(), YamlError> {
-        if let Some(Frame::Mapping { place: place @ Place::Key, .. }) = self.stack.last_mut() {
-            *place = match &scalar {
-                Scalar::Merge => Place::Merge,
-                Scalar::NotFinite(_) => Place::Value(text.to_ascii_lowercase(), text.to_owned().into()),
+        if let Some(Frame::Mapping { expect: expect @ Expect::Key, .. }) = self.stack.last_mut() {
+            *expect = match &scalar {
+                Scalar::Merge => Expect::Merge,
+                Scalar::NotFinite(_) => Expect::Value(text.to_ascii_lowercase(), text.to_owned().into()),
                 Scalar::Value(value) => key(value, line)?,
             };
             if anchor > 0
@@ -237,7 +237,7 @@ impl Builder {
         self.put(value, anchor, line)
     }
 
-    /// A complete node, to where it belongs.
+    /// Adds a complete node to its parent.
     fn put(&mut self, value: Value, anchor: usize, line: usize) -> Result<(), YamlError> {
         if anchor > 0 {
             self.anchor(anchor, &value)?;
@@ -245,12 +245,12 @@ impl Builder {
         match self.stack.last_mut() {
             None => self.root = Some(value),
             Some(Frame::Sequence { items, .. }) => items.push(value),
-            Some(Frame::Mapping { members, place, merged, .. }) => {
-                match std::mem::replace(place, Place::Key) {
+            Some(Frame::Mapping { members, expect, merged, .. }) => {
+                match std::mem::replace(expect, Expect::Key) {
                     // An alias as a key.
-                    Place::Key => *place = key(&value, line)?,
-                    Place::Merge => merge(value, merged, line)?,
-                    Place::Value(name, shown) => {
+                    Expect::Key => *expect = key(&value, line)?,
+                    Expect::Merge => merge(value, merged, line)?,
+                    Expect::Value(name, shown) => {
                         if members.set(Key::Owned(name), value) && self.duplicates.len() < DUPLICATES_MAX {
                             self.duplicates.push(format!("line {line}: key {shown} already set in map"));
                         }
@@ -276,11 +276,11 @@ fn charge(copied_bytes: &mut usize, cost: &Cost) -> Result<(), YamlError> {
     if *copied_bytes > COPIED_BYTES_MAX { Err(YamlError::Aliasing) } else { Ok(()) }
 }
 
-/// A scalar as a key: its JSON name, and as messages show it.
-fn key(value: &Value, line: usize) -> Result<Place, YamlError> {
+/// A scalar as a key: its JSON name, and its text in messages.
+fn key(value: &Value, line: usize) -> Result<Expect, YamlError> {
     let name = match value {
         Value::String(text) => {
-            return Ok(Place::Value(text.clone(), crate::field::go_quote(text).into()));
+            return Ok(Expect::Value(text.clone(), crate::field::go_quote(text).into()));
         }
         Value::Bool(true) => "true".to_owned(),
         Value::Bool(false) => "false".to_owned(),
@@ -293,10 +293,10 @@ fn key(value: &Value, line: usize) -> Result<Place, YamlError> {
             return Err(YamlError::Syntax { line, what: "invalid map key".to_owned() });
         }
     };
-    Ok(Place::Value(name.clone(), name.into()))
+    Ok(Expect::Value(name.clone(), name.into()))
 }
 
-/// The mappings behind a `<<` key, the earlier of a list before the later.
+/// The mappings of a `<<` key; earlier ones of a list take precedence.
 fn merge(value: Value, merged: &mut Vec<Object>, line: usize) -> Result<(), YamlError> {
     let wanted = || {
         let what = "map merge requires map or sequence of maps as the value".to_owned();

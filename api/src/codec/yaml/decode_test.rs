@@ -1,4 +1,4 @@
-//! What is a document, what it says, and what is refused.
+//! Tests of YAML decoding: document boundaries, values, and refused input.
 
 use super::{Document, YamlError, parse};
 use crate::json;
@@ -10,7 +10,7 @@ fn text(document: &Document) -> String {
 }
 
 #[test]
-fn documents_become_the_trees_that_their_json_would() {
+fn documents_become_the_trees_of_the_same_json() {
     for (yaml, want) in [
         ("", "null"),
         ("# nothing\n", "null"),
@@ -41,7 +41,7 @@ fn documents_become_the_trees_that_their_json_would() {
 }
 
 #[test]
-fn duplicate_keys_are_told_with_the_line_of_their_value() {
+fn duplicate_keys_are_reported_with_the_line_of_their_value() {
     let yaml = "a: 1\nb:\n  c: 1\n  d: 2\n  c: 3\na: 4\n1: x\n1: y\ne: {<<: {f: 1}, f: 2}\nb:\n  c: 1\n\n";
     let document = parse(yaml.as_bytes()).unwrap();
     assert_eq!(
@@ -66,7 +66,7 @@ fn duplicate_keys_are_told_with_the_line_of_their_value() {
 }
 
 #[test]
-fn what_json_cannot_say_is_refused() {
+fn documents_without_a_json_equivalent_are_refused() {
     let deep = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
     let bomb = {
         let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();

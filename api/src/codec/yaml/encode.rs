@@ -1,8 +1,10 @@
-//! Tree to text, in the form the reference server writes: block style, two spaces a level, lists not indented below
-//! their key, members sorted, strings quoted where YAML 1.1 would read something else (semantics §9.3).
+//! Tree to YAML, in the form of the reference server (docs/api/encodings.md#json-and-yaml-output).
 //!
-//! What is written reads back as the same tree, by this house's reader and by others: a string stands unquoted only
-//! if no reader takes it for anything but that string.
+//! Block style, two spaces per level, lists not indented below their key, members sorted, strings quoted where YAML 1.1
+//! would read another type.
+//!
+//! Output reads back as the same tree in our reader and in others: a string is unquoted only if every reader takes it
+//! for that string.
 
 use std::cmp::Ordering;
 use std::io::Write;
@@ -10,7 +12,7 @@ use std::io::Write;
 use super::scalar::{self, Scalar};
 use crate::json::{self, Object, Value};
 
-/// Longest key that stands before its colon on one line; readers look no further for the colon.
+/// Longest key written before its colon on one line; readers search no further for the colon.
 const KEY_BYTES_MAX: usize = 128;
 
 /// Appends `value` as a document, with a final newline.
@@ -25,21 +27,21 @@ pub fn write(value: &Value, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends the members of an object in their order, one below the other, at the left edge. Several calls make one
+/// Appends the members of an object in their order, one below the other, without indentation. Several calls make one
 /// mapping.
 pub fn write_member(name: &str, value: &Value, out: &mut Vec<u8>) {
     member(name, value, 0, out);
 }
 
-/// Appends one item of a list that stands at the left edge, below its key.
+/// Appends one item of a list without indentation, below its key.
 pub fn write_item(value: &Value, out: &mut Vec<u8>) {
     item(value, 0, out);
 }
 
-/// The order of members: by letter, numbers in names by their size, so that `a2` comes before `a10`.
+/// The order of members: alphabetic, with numbers in names by value, so that `a2` comes before `a10`.
 pub fn compare_names(a: &str, b: &str) -> Ordering {
     let (mut left, mut right) = (a.chars().peekable(), b.chars().peekable());
-    // Whether the common start ends in a number that is not zero.
+    // Whether the common prefix ends in a number that is not zero.
     let mut in_number = false;
     while let (Some(&x), Some(&y)) = (left.peek(), right.peek()) {
         if x == y {
@@ -49,7 +51,7 @@ pub fn compare_names(a: &str, b: &str) -> Ordering {
             continue;
         }
         if x.is_alphabetic() != y.is_alphabetic() {
-            // What is no letter comes first.
+            // Non-letters come first.
             return x.is_alphabetic().cmp(&y.is_alphabetic());
         }
         if x.is_alphabetic() || !(x.is_ascii_digit() || y.is_ascii_digit()) {
@@ -83,7 +85,7 @@ fn sorted(members: &Object) -> Vec<(&str, &Value)> {
     sorted
 }
 
-/// One member, where the line is indented already; ends its line.
+/// One member; the caller has indented the line. Ends its line.
 fn member(name: &str, value: &Value, level: usize, out: &mut Vec<u8>) {
     if name.len() > KEY_BYTES_MAX {
         out.extend_from_slice(b"? ");
@@ -115,7 +117,7 @@ fn member(name: &str, value: &Value, level: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// One item, where the line is indented already; ends its line.
+/// One item; the caller has indented the line. Ends its line.
 fn item(value: &Value, level: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(b"- ");
     match value {
@@ -139,21 +141,21 @@ fn indent(level: usize, out: &mut Vec<u8>) {
     (0..level).for_each(|_| out.extend_from_slice(b"  "));
 }
 
-/// A scalar or an empty container, of which only a literal block has more than one line.
+/// A scalar or an empty container; only a literal block takes more than one line.
 fn write_flat(value: &Value, level: usize, out: &mut Vec<u8>) {
     match value {
         Value::Array(_) => out.extend_from_slice(b"[]"),
         Value::Object(_) => out.extend_from_slice(b"{}"),
         Value::String(text) if is_literal(text) => write_literal(text, level, out),
         Value::String(text) => write_quotable(text, out),
-        // Without a fraction it would be an integer, and those know no such zero.
+        // Without a fraction it would read as an integer, and integers have no negative zero.
         Value::Float(zero) if *zero == 0.0 && zero.is_sign_negative() => out.extend_from_slice(b"-0.0"),
         scalar => json::write(scalar, out),
     }
 }
 
-/// Whether a text of several lines is kept as it looks. Blanks at the ends of lines, a blank start and control
-/// characters would not survive it or not be seen.
+/// Whether a multi-line text becomes a literal block. White space at the ends of lines, leading white space and control
+/// characters would be lost or invisible there.
 fn is_literal(text: &str) -> bool {
     text.contains('\n')
         && !text.starts_with(char::is_whitespace)
@@ -162,7 +164,7 @@ fn is_literal(text: &str) -> bool {
 }
 
 fn write_literal(text: &str, level: usize, out: &mut Vec<u8>) {
-    // How many newlines end the text: one of its own is what a block has, more are kept, none is said.
+    // The chomping indicator: a block ends in one newline by default, `+` keeps more, `-` means none.
     let (lines, chomp) = match text.strip_suffix('\n') {
         None => (text, "-"),
         Some(lines) if lines.ends_with('\n') => (lines, "+"),
@@ -179,7 +181,7 @@ fn write_literal(text: &str, level: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// A string on one line, quoted as far as need be.
+/// A string on one line, quoted if necessary.
 fn write_quotable(text: &str, out: &mut Vec<u8>) {
     if !text.chars().all(is_printable) {
         return write_escaped(text, out);
@@ -198,12 +200,12 @@ fn write_quotable(text: &str, out: &mut Vec<u8>) {
     }
 }
 
-/// Whether a character stands for itself on a line.
+/// Whether a character may be written unescaped.
 fn is_printable(c: char) -> bool {
     !c.is_control() && !matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
 }
 
-/// Whether no character of the text has a meaning of its own where it stands.
+/// Whether the text is a plain scalar: none of its characters is special at its position.
 fn is_plain(text: &str) -> bool {
     let starts_well = |text: &str| {
         let mut chars = text.chars();
@@ -221,7 +223,7 @@ fn is_plain(text: &str) -> bool {
         && !text.starts_with("...")
 }
 
-/// Numbers to the base of sixty, `1:30:00.5`, which some readers of YAML 1.1 know.
+/// Base-60 numbers, `1:30:00.5`, which some readers of YAML 1.1 accept.
 fn is_sexagesimal(text: &str) -> bool {
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
     let (whole, fraction) = unsigned.split_once('.').unwrap_or((unsigned, ""));
@@ -234,7 +236,7 @@ fn is_sexagesimal(text: &str) -> bool {
     first && !rest.is_empty() && rest.iter().all(in_base) && digits(fraction)
 }
 
-/// Dates and times, which some readers make something else of: `2001-01-01`, `2001-1-1T0:0:0Z`.
+/// Dates and times, which some readers convert: `2001-01-01`, `2001-1-1T0:0:0Z`.
 fn is_date(text: &str) -> bool {
     let mut parts = text.splitn(3, '-');
     let number = |part: &str, lens: std::ops::RangeInclusive<usize>| {
@@ -310,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_are_quoted_where_they_would_be_read_as_something_else() {
+    fn strings_are_quoted_where_they_would_read_as_another_type() {
         for (string, want) in [
             ("plain text", "plain text"),
             ("", "\"\""),
@@ -358,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_back_the_same() {
+    fn written_trees_read_back_equal() {
         let long = "k".repeat(5000);
         let strings = [
             "",

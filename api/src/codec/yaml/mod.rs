@@ -1,15 +1,15 @@
-//! YAML: text to tree, as the reference server reads it before it treats it like JSON, and tree to text
-//! (semantics §9.2, §9.3, §9.5).
+//! YAML: text to tree, as the reference server reads it before it continues as with JSON, and tree to text
+//! (docs/api/encodings.md#content-type, #json-and-yaml-output, #strict-decoding).
 //!
 //! ```text
 //! text ──saphyr-parser──► events ──decode──► Document { value, duplicates }
 //!                                    │
-//!                                    └─ scalar: what an unquoted word means (YAML 1.1: yes, 0644, 1_000)
+//!                                    └─ scalar: the value of an unquoted word (YAML 1.1: yes, 0644, 1_000)
 //! tree ──encode──► text, sorted, quoted where `scalar` says so
 //! ```
 //!
-//! The tree then takes the path of a JSON tree: `schema::conform` for bodies, the apply verb for apply bodies. Knows
-//! no schemas and no kinds.
+//! The tree is then handled like one from JSON: by `schema::conform`, or by the apply verb for configurations. Knows no
+//! schemas and no kinds.
 
 mod decode;
 mod encode;

@@ -1,8 +1,7 @@
-//! What a scalar means: YAML 1.1 as the reference server's library resolves it.
+//! Resolves YAML scalars: YAML 1.1 as in the reference server's library.
 //!
-//! `yes`, `on` and `y` are booleans; `0644`, `0o644`, `0x1f` and `0b1` are integers, with underscores anywhere;
-//! `1:30` is a string, and so are dates, whose text is what clients mean. Quoted and tagged scalars are what they
-//! say they are.
+//! `yes`, `on` and `y` are booleans; `0644`, `0o644`, `0x1f` and `0b1` are integers, with underscores anywhere; `1:30`
+//! and dates are strings. Quoted scalars are strings; tagged scalars have the type of their tag.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -13,15 +12,15 @@ use crate::schema::decode::plain_number;
 /// A scalar of a document.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Scalar {
-    /// A value that JSON has.
+    /// A value with a JSON form.
     Value(Value),
-    /// `<<` where it was neither quoted nor tagged: as a key, the values of other mappings belong here.
+    /// An unquoted, untagged `<<`: as a key, it merges other mappings into this one.
     Merge,
-    /// `.inf`, `-.inf` and `.nan`, which no JSON number says; as Go writes them.
+    /// `.inf`, `-.inf` and `.nan`, which have no JSON form; spelled as Go does.
     NotFinite(&'static str),
 }
 
-/// The tags of the core schema, by the part after `!!`; `None` for tags of one's own, which make strings.
+/// The tags of the core schema, by the part after `!!`; `None` for application tags, which make strings.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Tag {
     Str,
@@ -34,7 +33,7 @@ pub(super) enum Tag {
 }
 
 impl Tag {
-    /// The tag called `!!name`.
+    /// The tag `!!name`.
     pub(super) fn by_name(name: &str) -> Self {
         match name {
             "int" => Tag::Int,
@@ -67,7 +66,7 @@ pub(super) fn resolve(text: &str) -> Scalar {
     Scalar::Value(value)
 }
 
-/// The value of a scalar under a tag; the error names what the text is instead.
+/// The value of a scalar under a tag; the error names the type of the text.
 pub(super) fn resolve_tagged(tag: Tag, text: &str) -> Result<Scalar, String> {
     let wanted = match tag {
         Tag::Str | Tag::Other => return Ok(Scalar::Value(text.into())),
@@ -92,14 +91,14 @@ pub(super) fn resolve_tagged(tag: Tag, text: &str) -> Result<Scalar, String> {
         Scalar::Value(Value::Null) => "null",
         Scalar::Value(_) => "str",
     };
-    // Whole doubles are integers here already.
+    // Doubles without fraction were resolved as integers.
     if found == wanted || (wanted, found) == ("float", "int") {
         return Ok(resolved);
     }
     Err(format!("cannot decode !!{found} `{text}` as a !!{wanted}"))
 }
 
-/// The number an unquoted scalar writes, if it writes one.
+/// The number of an unquoted scalar, if it is one.
 fn number(text: &str) -> Option<Value> {
     if text.starts_with('.') {
         return decimal(text);
@@ -111,7 +110,7 @@ fn number(text: &str) -> Option<Value> {
     integer(&plain).or_else(|| decimal(&plain))
 }
 
-/// An integer with its base in its prefix; a leading zero alone means octal.
+/// An integer whose prefix gives its base; a leading zero alone means octal.
 fn integer(text: &str) -> Option<Value> {
     let (negative, digits) = match text.as_bytes().first()? {
         b'-' => (true, &text[1..]),
@@ -166,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unquoted_words_mean_what_yaml_1_1_says() {
+    fn unquoted_words_resolve_as_in_yaml_1_1() {
         use Value::{Bool, Float, Int, Null};
         for (text, want) in [
             ("", Null),
@@ -184,7 +183,7 @@ mod tests {
             ("0o644", Int(420)),
             ("-0x1F", Int(-31)),
             ("0b101", Int(5)),
-            ("08", Int(8)), // no octal number, but a decimal one
+            ("08", Int(8)), // not octal, so decimal
             ("9223372036854775807", Int(i64::MAX)),
             ("-9223372036854775808", Int(i64::MIN)),
             ("9223372036854775808", Float(9_223_372_036_854_775_808.0)),
@@ -215,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_say_what_a_text_is_or_that_it_is_not() {
+    fn tags_decide_the_type_or_refuse_the_text() {
         for (name, text, want) in [
             ("str", "1", Ok(Value::from("1"))),
             ("int", "1", Ok(Value::Int(1))),

@@ -1,4 +1,4 @@
-//! What tests of ownership have around them: the built-in types, one of their resources, and a writer.
+//! Fixture of tests of ownership: the built-in types, one resource and a writer.
 
 use super::{Reset, Versions, Writer};
 use crate::naming::KUBERNETES;
@@ -6,17 +6,17 @@ use crate::schema::registry::{Registry, Resource};
 use crate::schema::table::Message;
 use crate::strategy::Endpoint;
 
-/// A resource among the others.
-pub struct Scene {
+/// The registry and one of its resources.
+pub struct Fixture {
     registry: Registry,
     group: &'static str,
     plural: &'static str,
 }
 
-impl Scene {
+impl Fixture {
     /// Version `v1` of the resource `plural` of `group`.
     pub fn of(group: &'static str, plural: &'static str) -> Self {
-        Scene { registry: Registry::new(&KUBERNETES), group, plural }
+        Fixture { registry: Registry::new(&KUBERNETES), group, plural }
     }
 
     fn resource(&self) -> &Resource {
@@ -31,13 +31,13 @@ impl Scene {
         Versions::of(&self.registry, self.resource())
     }
 
-    /// Of the resource itself, not of one of its subresources.
+    /// For the resource itself, not a subresource.
     pub fn reset(&self) -> Reset {
         Reset::of(self.resource(), Endpoint::Main)
     }
 }
 
-/// Who writes the resource itself.
+/// A writer of the resource itself.
 pub fn writer<'w>(manager: &'w str, now: &'w str) -> Writer<'w> {
     Writer { manager, subresource: "", now }
 }
