@@ -2,8 +2,8 @@
 
 use std::fmt;
 
+use crate::go::Quoted;
 use crate::identity::User;
-use crate::quote::Quoted;
 
 /// One question to the authorizers. Absent parts are empty strings.
 #[derive(Clone, Copy, Debug)]

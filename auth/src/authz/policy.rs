@@ -14,8 +14,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
+use crate::go::Quoted;
 use crate::identity::{User, service_account_user};
-use crate::quote::Quoted;
 
 /// What may be done: every combination of the listed values. All lists are as the object has them.
 #[derive(Clone, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]

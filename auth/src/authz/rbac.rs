@@ -8,8 +8,8 @@ use std::sync::Arc;
 use super::policy::{Binding, Policy, PolicySource, Rule, Rules};
 use crate::attributes::Attributes;
 use crate::decision::{Decision, Reason};
+use crate::go::Quoted;
 use crate::identity::User;
-use crate::quote::Quoted;
 
 /// Most resolution errors kept for one question, so that a policy full of dangling bindings cannot make an
 /// answer of megabytes.
