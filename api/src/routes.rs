@@ -8,6 +8,7 @@
 //!
 //! Knows which verbs a resource has, and not what they do.
 
+use auth::go::duration;
 use bytes::Bytes;
 use http::header::WARNING;
 use http::request::Parts as Head;
@@ -20,7 +21,7 @@ use crate::features::Feature;
 use crate::health;
 use crate::naming::Naming;
 use crate::negotiate::Offer;
-use crate::pipeline::{Permitted, parse_duration};
+use crate::pipeline::Permitted;
 use crate::request::{RequestInfo, Verb};
 use crate::response::{Response, respond_status, respond_text};
 use crate::schema::registry::Resource;
@@ -43,12 +44,10 @@ pub async fn serve(request: Permitted<'_>) -> Result<Response, Status> {
 async fn serve_resource(request: Permitted<'_>) -> Result<Response, Status> {
     let Permitted { context, head, query, info, proof, incoming, errors, .. } = request;
     if let Some(text) = query.first("timeout")
-        && parse_duration(text).is_none()
+        && let Err(error) = duration::parse(text)
     {
-        let quoted = crate::field::go_quote(text);
-        return Err(Status::bad_request(format!(
-            "invalid timeout specified in the request URL - time: invalid duration {quoted}"
-        )));
+        let message = format!("invalid timeout specified in the request URL - {error}");
+        return Err(Status::bad_request(message));
     }
     let Some(resource) = context.registry.resource(&info.group, &info.version, &info.resource) else {
         if context.registry.version(&info.group, &info.version).is_none() {

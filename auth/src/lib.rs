@@ -14,8 +14,8 @@ pub mod attributes;
 pub mod authn;
 pub mod authz;
 pub mod decision;
+pub mod go;
 pub mod identity;
-mod quote;
 
 pub use attributes::Attributes;
 pub use authn::{Authenticated, Authenticator, AuthnError, Credentials};

@@ -5,62 +5,21 @@
 
 use std::time::Duration;
 
-/// Parses a duration.
+use auth::go::duration::{self as go, DurationError};
+
+/// Reads a duration.
 ///
 /// # Errors
 /// A fragment that describes the problem.
 pub fn parse(text: &str) -> Result<Duration, String> {
-    if text.starts_with('-') {
-        return Err("must not be negative".to_owned());
-    }
-    let invalid = || "not a duration such as 90s or 1h30m".to_owned();
-    let mut rest = text.strip_prefix('+').unwrap_or(text);
-    if rest == "0" {
-        return Ok(Duration::ZERO);
-    }
-    if rest.is_empty() {
-        return Err(invalid());
-    }
-    let mut total_ns = 0u128;
-    while !rest.is_empty() {
-        let number_len = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(|| {
-            if rest.bytes().any(|byte| byte.is_ascii_digit()) {
-                "missing its unit".to_owned()
-            } else {
-                invalid()
-            }
-        })?;
-        let (number, tail) = rest.split_at(number_len);
-        let unit_len = tail.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(tail.len());
-        let (unit, tail) = tail.split_at(unit_len);
-        let unit_ns: u128 = match unit {
-            "ns" => 1,
-            "us" | "µs" | "μs" => 1_000,
-            "ms" => 1_000_000,
-            "s" => 1_000_000_000,
-            "m" => 60_000_000_000,
-            "h" => 3_600_000_000_000,
-            _ => return Err(invalid()),
-        };
-        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-        if whole.is_empty() && fraction.is_empty() || fraction.contains('.') {
-            return Err(invalid());
+    let nanos = go::parse(text).map_err(|error| match error {
+        DurationError::Invalid(_) | DurationError::UnknownUnit { .. } => {
+            "not a duration such as 90s or 1h30m"
         }
-        let too_long = || "too long".to_owned();
-        let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().map_err(|_| too_long())? };
-        total_ns += u128::from(whole) * unit_ns;
-        // Digits below a nanosecond of an hour change nothing; dropping them keeps the scale in range.
-        let fraction = &fraction[..fraction.len().min(15)];
-        if !fraction.is_empty() {
-            let digits: u64 = fraction.parse().map_err(|_| invalid())?;
-            total_ns += u128::from(digits) * unit_ns / 10u128.pow(fraction.len() as u32);
-        }
-        if total_ns > i64::MAX as u128 {
-            return Err(too_long());
-        }
-        rest = tail;
-    }
-    Ok(Duration::from_nanos(total_ns as u64))
+        DurationError::MissingUnit(_) => "missing its unit",
+        DurationError::TooLong(_) => "too long",
+    })?;
+    u64::try_from(nanos).map(Duration::from_nanos).map_err(|_| "must not be negative".to_owned())
 }
 
 #[cfg(test)]

@@ -3,6 +3,8 @@
 
 use std::fmt;
 
+use auth::go::quote as go_quote;
+
 use crate::json::{self, Value};
 
 /// The kinds of field errors; each has a cause type and a leading text.
@@ -159,32 +161,6 @@ fn print(value: &Value) -> String {
             String::from_utf8_lossy(&out).into_owned()
         }
     }
-}
-
-/// Quotes text as Go's `%q` does.
-pub fn go_quote(text: &str) -> String {
-    use fmt::Write;
-    let mut out = String::with_capacity(text.len() + 2);
-    out.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\u{7}' => out.push_str("\\a"),
-            '\u{8}' => out.push_str("\\b"),
-            '\u{b}' => out.push_str("\\v"),
-            '\u{c}' => out.push_str("\\f"),
-            c if (c as u32) < 0x20 || c as u32 == 0x7f => {
-                let _ = write!(out, "\\x{:02x}", c as u32);
-            }
-            c => out.push(c),
-        }
-    }
-    out.push('"');
-    out
 }
 
 /// Steps from a path to one of its members: `spec` + `containers` → `spec.containers`.

@@ -12,7 +12,8 @@ mod fields_v1;
 mod path;
 mod set;
 
-pub use error::{FieldError, FieldErrorKind, child, go_quote, index};
+pub use auth::go::quote as go_quote;
+pub use error::{FieldError, FieldErrorKind, child, index};
 pub use fields_v1::{FieldsV1Error, NESTING_MAX};
 pub use path::{Element, Scalar, display};
 pub use set::{FieldSet, Node};

@@ -19,8 +19,8 @@ use serde_json::json;
 
 use super::signing::{Unsound, unverified_claims, verified_claims};
 use super::{Cause, NameDomains, SigningKey, TokenAuthenticator, VerificationKey, sha256};
+use crate::go::QuotedList;
 use crate::identity::{User, service_account_groups, service_account_user};
-use crate::quote::QuotedList;
 
 /// Tolerated clock difference, and how long the tokens of a deleted object stay valid.
 const LEEWAY: Duration = Duration::from_secs(60);

@@ -2,85 +2,16 @@
 
 use std::borrow::Cow;
 
+pub use auth::go::duration::parse;
+
 /// The canonical form of `text`.
 ///
 /// # Errors
 /// The sentence for text that is no duration, or one that does not fit 64 bits of nanoseconds.
 pub fn canonical(text: &str) -> Result<Cow<'_, str>, String> {
-    let nanos = parse(text)?;
+    let nanos = parse(text).map_err(|error| error.to_string())?;
     let kept = format(nanos);
     Ok(if kept == text { Cow::Borrowed(text) } else { Cow::Owned(kept) })
-}
-
-/// Nanoseconds that `text` stands for.
-///
-/// # Errors
-/// As [`canonical`].
-pub fn parse(text: &str) -> Result<i64, String> {
-    let invalid = || format!("time: invalid duration {}", crate::field::go_quote(text));
-    let (negative, mut rest) = match text.as_bytes().first() {
-        Some(b'-') => (true, &text[1..]),
-        Some(b'+') => (false, &text[1..]),
-        _ => (false, text),
-    };
-    if rest == "0" {
-        return Ok(0);
-    }
-    if rest.is_empty() {
-        return Err(invalid());
-    }
-    let mut total: u64 = 0;
-    while !rest.is_empty() {
-        let whole_len = rest.bytes().take_while(u8::is_ascii_digit).count();
-        let whole = &rest[..whole_len];
-        rest = &rest[whole_len..];
-        let mut fraction = "";
-        if let Some(after) = rest.strip_prefix('.') {
-            let len = after.bytes().take_while(u8::is_ascii_digit).count();
-            fraction = &after[..len];
-            rest = &after[len..];
-        }
-        if whole.is_empty() && fraction.is_empty() {
-            return Err(invalid());
-        }
-        let unit_len = rest.find(|c: char| c == '.' || c.is_ascii_digit()).unwrap_or(rest.len());
-        let (unit, after) = rest.split_at(unit_len);
-        let scale: u64 = match unit {
-            "" => {
-                return Err(format!("time: missing unit in duration {}", crate::field::go_quote(text)));
-            }
-            "ns" => 1,
-            "us" | "µs" | "μs" => 1_000,
-            "ms" => 1_000_000,
-            "s" => 1_000_000_000,
-            "m" => 60_000_000_000,
-            "h" => 3_600_000_000_000,
-            other => {
-                return Err(format!(
-                    "time: unknown unit {} in duration {}",
-                    crate::field::go_quote(other),
-                    crate::field::go_quote(text)
-                ));
-            }
-        };
-        rest = after;
-        let mut part = match whole {
-            "" => 0,
-            digits => digits.parse::<u64>().ok().and_then(|n| n.checked_mul(scale)).ok_or_else(invalid)?,
-        };
-        // Digits below a nanosecond are cut; eighteen of them are more than any unit can use.
-        let mut place = scale;
-        for digit in fraction.bytes().take(18) {
-            place /= 10;
-            part = part.checked_add(u64::from(digit - b'0') * place).ok_or_else(invalid)?;
-        }
-        total = total.checked_add(part).filter(|&sum| sum <= 1 << 63).ok_or_else(invalid)?;
-    }
-    match (negative, i64::try_from(total)) {
-        (true, _) => Ok((total as i64).wrapping_neg()),
-        (false, Ok(nanos)) => Ok(nanos),
-        (false, Err(_)) => Err(invalid()),
-    }
 }
 
 /// The canonical text of so many nanoseconds.
@@ -135,6 +66,8 @@ mod tests {
             ("-2m", Ok("-2m0s")),
             (".5m", Ok("30s")),
             ("1.0000000009s", Ok("1s")),
+            ("0.3333333333333333333h", Ok("20m0s")),
+            ("-9223372036854775808ns", Ok("-2562047h47m16.854775808s")),
             ("9223372036854775807ns", Ok("2562047h47m16.854775807s")),
             ("", Err("time: invalid duration \"\"")),
             ("x", Err("time: invalid duration \"x\"")),

@@ -2,6 +2,8 @@
 //!
 //! Only the syntax is checked; the messages are those of the reference server's parser.
 
+use auth::go::duration;
+
 /// The form of a schedule.
 pub(super) struct Schedule;
 
@@ -53,12 +55,9 @@ impl Schedule {
 
 fn descriptor(text: &str) -> Result<(), String> {
     if let Some(every) = text.strip_prefix("@every ") {
-        let is_duration = crate::schema::scalars::duration::parse(every).is_ok();
-        return if is_duration {
-            Ok(())
-        } else {
-            let quoted = crate::field::go_quote(every);
-            Err(format!("failed to parse duration {text}: time: invalid duration {quoted}"))
+        return match duration::parse(every) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(format!("failed to parse duration {text}: {error}")),
         };
     }
     if DESCRIPTORS.contains(&text) { Ok(()) } else { Err(format!("unrecognized descriptor: {text}")) }
@@ -156,6 +155,7 @@ mod tests {
             ("x * * * *", "failed to parse int from x: strconv.Atoi: parsing \"x\": invalid syntax"),
             ("-1 * * * *", "failed to parse int from : strconv.Atoi: parsing \"\": invalid syntax"),
             ("@often", "unrecognized descriptor: @often"),
+            ("@every 5", "failed to parse duration @every 5: time: missing unit in duration \"5\""),
             ("@every x", "failed to parse duration @every x: time: invalid duration \"x\""),
         ] {
             assert_eq!(Schedule::check(schedule), Err(fault.to_owned()), "{schedule}");

@@ -1,9 +1,10 @@
-//! Quotes names in messages as kube-apiserver does.
+//! Strings in double quotes, as Go's `%q` writes them (`strconv.Quote`).
 
 use std::fmt::{self, Write};
 
 /// Shows a string in double quotes; quotes, backslashes and characters that do not print are escaped.
-pub(crate) struct Quoted<'s>(pub(crate) &'s str);
+#[derive(Clone, Copy, Debug)]
+pub struct Quoted<'s>(pub &'s str);
 
 impl fmt::Display for Quoted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -19,20 +20,27 @@ impl fmt::Display for Quoted<'_> {
                 '\t' => f.write_str("\\t")?,
                 '\u{b}' => f.write_str("\\v")?,
                 '\0'..='\u{1f}' | '\u{7f}' => write!(f, "\\x{:02x}", u32::from(c))?,
-                // Separators and format characters that could rearrange the line the name is in.
-                '\u{80}'..='\u{a0}'
-                | '\u{ad}'
-                | '\u{200b}'..='\u{200f}'
-                | '\u{2028}'..='\u{202f}'
-                | '\u{2060}'..='\u{206f}'
-                | '\u{feff}' => {
-                    write!(f, "\\u{:04x}", u32::from(c))?;
-                }
-                _ => f.write_char(c)?,
+                _ if is_printable(c) => f.write_char(c)?,
+                '\u{80}'..='\u{ffff}' => write!(f, "\\u{:04x}", u32::from(c))?,
+                _ => write!(f, "\\U{:08x}", u32::from(c))?,
             }
         }
         f.write_char('"')
     }
+}
+
+/// Whether `c` is a letter, mark, number, punctuation, symbol or the ASCII space, as `strconv.IsPrint` decides.
+fn is_printable(c: char) -> bool {
+    if c.is_ascii() {
+        return (' '..='~').contains(&c);
+    }
+    // `str::escape_debug` escapes by the same Unicode categories, and marks that combine only at the start of a text.
+    String::from_iter(['a', c]).escape_debug().count() == 2
+}
+
+/// `text` in double quotes, as [`Quoted`] shows it.
+pub fn quote(text: &str) -> String {
+    Quoted(text).to_string()
 }
 
 /// Shows a list of strings as `["a" "b"]`.
@@ -55,12 +63,18 @@ mod tests {
     #[test]
     fn names_are_quoted_and_cannot_break_out() {
         for (text, quoted) in [
+            ("", r#""""#),
             ("jane", r#""jane""#),
             (r#"a"b\c"#, r#""a\"b\\c""#),
             ("a\nb\u{1}", r#""a\nb\x01""#),
+            ("\u{7}\u{8}\u{c}\r\t\u{b}\u{7f}", r#""\a\b\f\r\t\v\x7f""#),
             ("é\u{202e}", "\"é\\u202e\""),
+            // A mark that combines and a symbol print; separators, controls, private and unassigned characters do not.
+            ("\u{301}e\u{301}☺\u{1f600}\u{fffd}", "\"\u{301}e\u{301}☺\u{1f600}\u{fffd}\""),
+            ("\u{85}\u{a0}\u{ad}\u{2003}\u{2028}\u{feff}", r#""\u0085\u00a0\u00ad\u2003\u2028\ufeff""#),
+            ("\u{e000}\u{ffff}\u{e0001}\u{10ffff}", r#""\ue000\uffff\U000e0001\U0010ffff""#),
         ] {
-            assert_eq!(Quoted(text).to_string(), quoted);
+            assert_eq!(quote(text), quoted);
         }
     }
 }
