@@ -20,7 +20,7 @@ use http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, HeaderName, WAR
 use http::request::Parts as Head;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
-use crate::admission::namespace_lifecycle::Creations;
+use crate::admission::{self, namespace_lifecycle::Creations};
 use crate::allocation::{Allocations, Ranges};
 use crate::backup::{self, Backups};
 use crate::bootstrap;
@@ -106,6 +106,8 @@ pub struct Api {
     pub lengths: Arc<Lengths>,
     /// The resource every namespaced write looks at.
     pub namespaces: Arc<Resource>,
+    /// The plugins that every write passes.
+    pub admission: admission::Chain,
     /// Creations under way, for whoever must know that none is left that saw an older state.
     pub creations: Creations,
     /// PEM of the certificates by which clients inside know the server; every namespace has a copy.
@@ -191,6 +193,7 @@ impl Api {
             authorizer,
             lifecycle,
             limits,
+            admission: admission::Chain::default(),
             creations: Creations::default(),
             root_ca,
         })

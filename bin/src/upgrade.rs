@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Context;
-use api::older;
+use api::backfill;
 use api::pipeline::Api;
 
 use crate::files;
@@ -17,12 +17,12 @@ const DEFAULTS_FILE: &str = "defaults";
 /// The store or the file cannot be read or written.
 pub async fn bring_up(data_dir: &Path, api: &Api) -> anyhow::Result<()> {
     let path = data_dir.join(DEFAULTS_FILE);
-    let mark = format!("{:016x}\n", older::MARK);
+    let mark = format!("{:016x}\n", backfill::MARK);
     if files::read_if_there(&path)?.is_some_and(|bytes| bytes == mark.as_bytes()) {
         return Ok(());
     }
     let outcome =
-        older::apply_defaults(api).await.context("cannot bring stored objects up to this release")?;
+        backfill::apply_defaults(api).await.context("cannot bring stored objects up to this release")?;
     if outcome.seen > 0 {
         tracing::info!(
             seen = outcome.seen,

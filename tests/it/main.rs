@@ -4,6 +4,7 @@ mod place;
 mod support;
 
 mod auth;
+mod backfill;
 mod backups;
 mod basics;
 mod cbor;
@@ -27,7 +28,7 @@ mod memory;
 mod namespaces;
 mod naming;
 mod network_backups;
-mod older;
+
 mod process;
 mod protobuf;
 mod python;
