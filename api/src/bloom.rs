@@ -23,7 +23,7 @@ use crate::selector::label::{Operator, Requirement};
 const KIND: u32 = 1;
 
 /// How the engine computes the Bloom filters of stored objects.
-pub const SCHEME: BloomScheme = BloomScheme { kind: KIND, filter: filter };
+pub const SCHEME: BloomScheme = BloomScheme { kind: KIND, filter };
 
 /// First bit and number of bits of the filter.
 const FILTER_START: u32 = 32;

@@ -11,7 +11,7 @@ use auth::authz::Mode;
 use auth::{Attributes, Authenticator, Authorized, Authorizer};
 use engine::{CommitError, Engine};
 
-use crate::admission::namespace_lifecycle::Creations;
+use crate::admission::{self, namespace_lifecycle::Creations};
 use crate::allocation::{Allocations, Ranges};
 use crate::backup::Backups;
 use crate::controllers;
@@ -87,6 +87,8 @@ pub struct Context {
     pub lengths: Arc<Lengths>,
     /// The resource every namespaced write looks at.
     pub namespaces: Arc<Resource>,
+    /// The plugins that every write passes.
+    pub admission: admission::Chain,
     /// Creations under way, for whoever must know that none is left that saw an older state.
     pub creations: Creations,
     /// PEM of the certificates by which clients inside know the server; every namespace has a copy.
@@ -172,6 +174,7 @@ impl Context {
             authorizer,
             lifecycle,
             limits,
+            admission: admission::Chain::default(),
             creations: Creations::default(),
             root_ca,
         })

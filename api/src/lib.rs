@@ -2,18 +2,21 @@
 //!
 //! ```text
 //! server ─► pipeline ─► verbs ─┬─► store ─► engine
-//!              │               ├─► schema · patch · selector · validation · strategy · admission
+//!              │               ├─► write: admission · strategy · allocation · validation ─► store
+//!              │               ├─► schema · patch · selector
 //!              ▼               └─► representation · table · convert ─► response
 //!        auth · discovery · openapi · health
 //! ```
 //!
-//! Start reading at [`pipeline`]; [`verbs`] says what each verb means, [`schema::table`] what is known about types.
+//! Start reading at [`pipeline`]; [`verbs`] says what each verb means, [`write`] how an object
+//! gets into the store, [`schema::table`] what is known about types.
 //! This crate knows HTTP, encodings and schemas, and neither files nor flags.
 
 pub mod admission;
 pub mod allocation;
 pub mod apply;
 pub mod attributes;
+pub mod backfill;
 pub mod backup;
 pub mod bloom;
 pub mod body;
@@ -35,7 +38,6 @@ pub mod names;
 pub mod naming;
 pub mod negotiate;
 pub mod object;
-pub mod older;
 pub mod openapi;
 pub mod patch;
 pub mod pipeline;
@@ -60,3 +62,4 @@ pub mod validation;
 pub mod verbs;
 pub mod version;
 pub mod warning;
+pub mod write;

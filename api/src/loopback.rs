@@ -1,29 +1,28 @@
 //! Writes that the server makes on its own behalf: the objects every cluster starts with, and what controllers do.
 //!
-//! They pass defaulting, preparation and validation like any other write, under the server's own identity; no
-//! request stands behind them, so there is no admission.
+//! They take the write path like any other write, under the server's own identity, and leave out what is for requests
+//! only: admission, the comparison with a version in the object, and the question what the writer may grant.
 
 use auth::{Attributes, Authorized, User};
-use engine::{Change, CommitError, Expected};
 
 use crate::admission::namespace_lifecycle::{State as NamespaceState, state as namespace_state};
-use crate::allocation::Reservation;
+use crate::admission::{Operation, Options};
 use crate::apply::{Reset, Versions, Writer, apply, take_managed_fields};
 use crate::bootstrap::{ObjectStore, Target, Written};
 use crate::context::Context as Api;
 use crate::convert;
 use crate::json::{Object, Value};
 use crate::names;
-use crate::object::{meta, metadata_mut, set_meta};
-use crate::retry::{Attempts, Exhausted};
-use crate::schema::defaults;
 use crate::schema::registry::Resource;
-use crate::status::{Status, Subject};
+use crate::status::{Reason, Status};
 use crate::store::{self, Store, Stored};
-use crate::strategy::{self, Endpoint};
-use crate::validation;
-use crate::verbs::ownership::{Owners, Tracking, keep_times_of_no_change};
-use crate::verbs::write::{completes_deletion, is_same};
+use crate::strategy::Endpoint;
+use crate::verbs::delete::delete_object;
+use crate::verbs::options::DeleteOptions;
+use crate::write::intent::{BACKFILL, BY_SERVER, BY_SERVER_APPLIED, DELETION_BY_SERVER};
+use crate::write::{
+    Caller, Current, InServedForm, InStoredForm, Intent, Outcome, Presence, Source, Wanted, write,
+};
 
 /// The server as a client of itself.
 #[derive(Clone)]
@@ -75,54 +74,34 @@ impl<'a> Loopback<'a> {
             .ok_or_else(|| Status::internal(format!("{target:?} is not served")))
     }
 
-    fn tracking<'t>(&'t self, resource: &'t Resource, endpoint: Endpoint) -> Tracking<'t> {
-        Tracking { registry: &self.api.registry, resource, endpoint, manager: &self.manager }
+    /// A write of the server of one object that is there.
+    fn intent<'s>(&'s self, resource: &'s Resource, (namespace, name): (&'s str, &'s str)) -> Intent<'s> {
+        Intent {
+            api: self.api,
+            store: self.store(),
+            user: &self.user,
+            permission: None,
+            operation: Operation::Update,
+            options: Options::None,
+            resource,
+            endpoint: Endpoint::Main,
+            namespace,
+            name,
+            presence: Presence::IfThere,
+            seen: None,
+            manager: &self.manager,
+            dry_run: false,
+            leaves_out: BY_SERVER,
+        }
     }
 
-    /// The object as it is written: complete, prepared and checked. What it was given is its own once it is stored.
-    fn complete(
-        &self,
-        resource: &Resource,
-        object: Value,
-        old: Option<&Object>,
-        owners: Owners,
-    ) -> Result<(Object, Option<Reservation<'a>>), Status> {
-        let Value::Object(mut object) = object else { return Err(Status::internal("not an object")) };
-        let naming = self.api.naming;
-        let tracked = owners == Owners::Writer;
-        if tracked {
-            // Callers say what an object shall be, not who owns it.
-            take_managed_fields(&mut object);
-        }
-        defaults::apply(&resource.table.message, &mut object, naming);
-        validation::prepare(&resource.table, &mut object, old);
-        if old.is_none() && tracked {
-            self.tracking(resource, Endpoint::Main).create(&mut object);
-        }
-        let mut object = convert::to_stored(resource, object, naming)?;
-        if let Some(old) = old.filter(|_| tracked) {
-            self.tracking(resource, Endpoint::Main).update(old, &mut object)?;
-        }
-        let allocated = self.api.allocations.begin(resource, &mut object, old)?;
-        let errors = match old {
-            None => {
-                set_meta(&mut object, "creationTimestamp", Some(crate::clock::now().into()));
-                metadata_mut(&mut object).insert("uid", names::uid().into());
-                strategy::prepare_create(resource, &mut object, &self.user, naming);
-                validation::create(&resource.stored().table, naming, &object)
-            }
-            Some(old) => {
-                strategy::prepare_update(resource, Endpoint::Main, &mut object, old);
-                keep_times_of_no_change(old, &mut object);
-                validation::update(&resource.stored().table, naming, &object, old)
-            }
-        };
-        if errors.is_empty() {
-            return Ok((object, allocated));
-        }
-        let name = meta(&object, "name").to_owned();
-        let subject = Subject { group: &resource.group, kind: &resource.table.kind, name: &name };
-        Err(Status::invalid(subject, &errors))
+    async fn write<'s>(
+        &'s self,
+        intent: &Intent<'_>,
+        source: &mut impl Source<&'s Loopback<'a>>,
+    ) -> Result<Outcome, Status> {
+        let mut caller = self;
+        write(&mut caller, intent, source).await
     }
 
     /// Changes the newest state of an object to what `make` says, through `endpoint`, beginning again when it
@@ -137,7 +116,7 @@ impl<'a> Loopback<'a> {
         resource: &Resource,
         (namespace, name): (&str, &str),
         endpoint: Endpoint,
-        mut make: impl FnMut(&Object) -> Option<Object>,
+        mut make: impl FnMut(&Object) -> Option<Object> + Send + Sync,
     ) -> Result<(), Status> {
         self.change_reporting(resource, (namespace, name), endpoint, |_, old| make(old)).await.map(drop)
     }
@@ -150,42 +129,27 @@ impl<'a> Loopback<'a> {
     pub async fn change_reporting(
         &self,
         resource: &Resource,
-        (namespace, name): (&str, &str),
+        at: (&str, &str),
         endpoint: Endpoint,
-        mut make: impl FnMut(&Stored, &Object) -> Option<Object>,
+        mut make: impl FnMut(&Stored, &Object) -> Option<Object> + Send + Sync,
     ) -> Result<Option<u64>, Status> {
-        let key = store::key(resource, namespace, name);
-        let mut attempts = Attempts::new();
-        loop {
-            let Some(stored) = self.store().get(&key)? else { return Ok(None) };
-            let old = stored.object(resource)?;
-            let Some(mut new) = make(&stored, &old) else { return Ok(None) };
-            validation::prepare(&resource.stored().table, &mut new, Some(&old));
-            self.tracking(resource, endpoint).update(&old, &mut new)?;
-            strategy::prepare_update(resource, endpoint, &mut new, &old);
-            keep_times_of_no_change(&old, &mut new);
-            let table = &resource.stored().table;
-            let errors =
-                validation::update_through(endpoint.subresource(), table, self.api.naming, &new, &old);
-            if !errors.is_empty() {
-                let subject = Subject { group: &resource.group, kind: &resource.table.kind, name };
-                return Err(Status::invalid(subject, &errors));
-            }
-            let payload = store::payload(resource, &new);
-            let removes = completes_deletion(resource, &new, &old);
-            if !removes && is_same(&payload, &stored) {
-                return Ok(Some(stored.entry.revision()));
-            }
-            let change = if removes { Change::Delete(Some(payload)) } else { Change::Put(payload) };
-            let expected = Expected::Revision(stored.entry.revision());
-            match self.store().commit(key.clone(), expected, change).await {
-                Ok(committed) => return Ok((!removes).then_some(committed.revision)),
-                Err(CommitError::Conflict { .. }) => {}
-                Err(error) => return Err(self.api.commit_failed(&error)),
-            }
-            let subject = Subject { group: &resource.group, kind: &resource.table.plural, name };
-            attempts.again().await.map_err(|Exhausted| Status::stale(subject))?;
-        }
+        let mut intent = self.intent(resource, at);
+        intent.endpoint = endpoint;
+        let mut is_left = false;
+        let mut source = InStoredForm(|_: &mut &Loopback<'_>, current: Option<&mut Current>| {
+            let Some(current) = current else { return Ok(Wanted::AsItIs) };
+            let old = current.take(resource)?;
+            let wanted = make(&current.stored, &old);
+            is_left = wanted.is_none();
+            current.put_back(old);
+            Ok(wanted.map_or(Wanted::AsItIs, Wanted::Object))
+        });
+        let outcome = self.write(&intent, &mut source).await?;
+        Ok(match outcome {
+            Outcome::Created(written) | Outcome::Updated(written) => Some(written.revision),
+            Outcome::Unchanged(written) if !is_left => Some(written.revision),
+            Outcome::Unchanged(_) | Outcome::Removed(_) | Outcome::Missing | Outcome::Changed => None,
+        })
     }
 
     /// Applies `config` by force, as `manager`, to an object that was seen at revision `seen`; one that is not there or
@@ -196,30 +160,60 @@ impl<'a> Loopback<'a> {
     pub async fn apply(
         &self,
         resource: &Resource,
-        (namespace, name): (&str, &str),
+        at: (&str, &str),
         seen: u64,
         manager: &str,
         config: &Object,
     ) -> Result<Written, Status> {
-        let key = store::key(resource, namespace, name);
-        let stored = self.store().get(&key)?.filter(|stored| stored.entry.revision() == seen);
-        let Some(stored) = stored else { return Ok(Written::Conflict) };
-        let old = stored.object(resource)?;
-        let naming = self.api.naming;
-        let live = convert::to_served(resource, old.clone(), naming)?;
+        let mut intent = self.intent(resource, at);
+        (intent.seen, intent.leaves_out) = (Some(seen), BY_SERVER_APPLIED);
         let (versions, reset) =
             (Versions::of(&self.api.registry, resource), Reset::of(resource, Endpoint::Main));
-        let now = crate::clock::now();
-        let writer = Writer { manager, subresource: "", now: &now };
-        let applied = apply(&versions, &writer, &reset, &live, config, true)
-            .map_err(|error| Status::internal(format!("{error:?}")))?;
-        let object = applied.conformed(versions.message(), &live).map_err(Status::internal)?;
-        let (object, _allocated) = self.complete(resource, object.into(), Some(&old), Owners::AsGiven)?;
-        let payload = store::payload(resource, &object);
-        if is_same(&payload, &stored) {
-            return Ok(Written::Done);
-        }
-        self.commit(key, Expected::Revision(seen), Change::Put(payload)).await
+        let mut source = InServedForm(|_: &mut &Loopback<'_>, current: Option<&mut Current>| {
+            let Some(current) = current else { return Ok(Wanted::AsItIs) };
+            let live = convert::to_served(resource, current.object(resource)?.clone(), self.api.naming)?;
+            let now = crate::clock::now();
+            let writer = Writer { manager, subresource: "", now: &now };
+            let applied = apply(&versions, &writer, &reset, &live, config, true)
+                .map_err(|error| Status::internal(format!("{error:?}")))?;
+            let object = applied.conformed(versions.message(), &live).map_err(Status::internal)?;
+            Ok(Wanted::Object(object))
+        });
+        self.write(&intent, &mut source).await.map(as_written)
+    }
+
+    /// Gives an object that was seen at revision `seen` the defaults of this release; says whether it lacked one. An
+    /// object that changed since has them.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn backfill(&self, resource: &Resource, at: (&str, &str), seen: u64) -> Result<bool, Status> {
+        let mut intent = self.intent(resource, at);
+        (intent.seen, intent.leaves_out) = (Some(seen), BACKFILL);
+        let mut source = InStoredForm(|_: &mut &Loopback<'_>, current: Option<&mut Current>| {
+            let Some(current) = current else { return Ok(Wanted::AsItIs) };
+            // An object that cannot be read is passed over: it is served as an error anyway.
+            let Ok(object) = current.take(resource) else { return Ok(Wanted::AsItIs) };
+            Ok(Wanted::Marked(object))
+        });
+        Ok(matches!(self.write(&intent, &mut source).await?, Outcome::Updated(_)))
+    }
+
+    /// Deletes an object, or marks it as deleted where something holds it.
+    ///
+    /// # Errors
+    /// 404 if there is none, 409 if it is not the one that the options mean, or the store failed.
+    pub async fn delete_object(
+        &self,
+        resource: &Resource,
+        at: (&str, &str),
+        options: &DeleteOptions,
+    ) -> Result<(), Status> {
+        let mut intent = self.intent(resource, at);
+        intent.operation = Operation::Delete;
+        (intent.presence, intent.leaves_out) = (Presence::Existing, DELETION_BY_SERVER);
+        let mut caller = self;
+        delete_object(&mut caller, &intent, options).await.map(drop)
     }
 
     /// Warns of something about an object with an event in `namespace`. Where nothing can be created any more, it is
@@ -267,14 +261,6 @@ impl<'a> Loopback<'a> {
         let target = Target { group: "", version: "v1", resource: "events", namespace, name };
         self.create(&target, event.into()).await.map(drop)
     }
-
-    async fn commit(&self, key: bytes::Bytes, expected: Expected, change: Change) -> Result<Written, Status> {
-        match self.store().commit(key, expected, change).await {
-            Ok(_) => Ok(Written::Done),
-            Err(CommitError::Conflict { .. }) => Ok(Written::Conflict),
-            Err(error) => Err(self.api.commit_failed(&error)),
-        }
-    }
 }
 
 /// What an event warns of.
@@ -304,25 +290,66 @@ impl ObjectStore for Loopback<'_> {
 
     async fn create(&self, target: &Target, object: Value) -> Result<Written, Status> {
         let resource = self.resource(target)?;
-        let (object, _allocated) = self.complete(resource, object, None, Owners::Writer)?;
-        let key = store::key(resource, &target.namespace, &target.name);
-        self.commit(key, Expected::Absent, Change::Put(store::payload(resource, &object))).await
+        let mut object = given(object)?;
+        let mut intent = self.intent(resource, (&target.namespace, &target.name));
+        (intent.operation, intent.presence) = (Operation::Create, Presence::New);
+        let mut source = InServedForm(|_: &mut &Loopback<'_>, _: Option<&mut Current>| {
+            Ok(Wanted::Object(std::mem::take(&mut object)))
+        });
+        match self.write(&intent, &mut source).await {
+            Ok(outcome) => Ok(as_written(outcome)),
+            Err(status) if status.reason == Reason::AlreadyExists => Ok(Written::Conflict),
+            Err(status) => Err(status),
+        }
     }
 
     async fn update(&self, target: &Target, object: Value) -> Result<Written, Status> {
         let resource = self.resource(target)?;
-        let expected = Expected::Revision(revision_of(&object)?);
-        let key = store::key(resource, &target.namespace, &target.name);
-        let Some(stored) = self.store().get(&key)? else { return Ok(Written::Conflict) };
-        let old = stored.object(resource)?;
-        let (object, _allocated) = self.complete(resource, object, Some(&old), Owners::Writer)?;
-        self.commit(key, expected, Change::Put(store::payload(resource, &object))).await
+        let mut intent = self.intent(resource, (&target.namespace, &target.name));
+        intent.seen = Some(revision_of(&object)?);
+        let mut object = given(object)?;
+        let mut source = InServedForm(|_: &mut &Loopback<'_>, _: Option<&mut Current>| {
+            Ok(Wanted::Object(std::mem::take(&mut object)))
+        });
+        self.write(&intent, &mut source).await.map(as_written)
     }
 
     async fn delete(&self, target: &Target, existing: &Value) -> Result<Written, Status> {
         let resource = self.resource(target)?;
-        let expected = Expected::Revision(revision_of(existing)?);
-        self.commit(store::key(resource, &target.namespace, &target.name), expected, Change::Delete(None))
-            .await
+        let mut intent = self.intent(resource, (&target.namespace, &target.name));
+        intent.operation = Operation::Delete;
+        (intent.seen, intent.leaves_out) = (Some(revision_of(existing)?), DELETION_BY_SERVER);
+        let mut source = InStoredForm(|_: &mut &Loopback<'_>, current: Option<&mut Current>| {
+            let Some(current) = current else { return Ok(Wanted::AsItIs) };
+            current.take(resource).map(Wanted::GoneAsStored)
+        });
+        self.write(&intent, &mut source).await.map(as_written)
+    }
+}
+
+/// The object that a controller wants. Controllers say what an object shall be, not who owns it.
+fn given(object: Value) -> Result<Object, Status> {
+    let Value::Object(mut object) = object else { return Err(Status::internal("not an object")) };
+    take_managed_fields(&mut object);
+    Ok(object)
+}
+
+fn as_written(outcome: Outcome) -> Written {
+    match outcome {
+        Outcome::Created(_) | Outcome::Updated(_) | Outcome::Unchanged(_) | Outcome::Removed(_) => {
+            Written::Done
+        }
+        Outcome::Missing | Outcome::Changed => Written::Conflict,
+    }
+}
+
+/// The server hears no warnings, and may create whatever it writes.
+impl Caller for &Loopback<'_> {
+    fn warnings(&mut self) -> Option<&mut Vec<String>> {
+        None
+    }
+
+    async fn confirm_create(&self) -> Result<(), Status> {
+        Ok(())
     }
 }

@@ -4,8 +4,8 @@
 use std::path::Path;
 
 use anyhow::Context;
+use api::backfill;
 use api::context::Context as Api;
-use api::older;
 
 use crate::files;
 
@@ -18,12 +18,13 @@ const DEFAULTS_FILE: &str = "defaults";
 /// The store or the file cannot be read or written.
 pub async fn bring_up(data_dir: &Path, api: &Api) -> anyhow::Result<()> {
     let path = data_dir.join(DEFAULTS_FILE);
-    let mark = format!("{:016x}\n", older::MARK);
+    let mark = format!("{:016x}\n", backfill::MARK);
     if files::read_if_there(&path)?.is_some_and(|bytes| bytes == mark.as_bytes()) {
         return Ok(());
     }
-    let outcome =
-        older::apply_defaults(api).await.context("cannot add this release's defaults to stored objects")?;
+    let outcome = backfill::apply_defaults(api)
+        .await
+        .context("cannot add this release's defaults to stored objects")?;
     if outcome.seen > 0 {
         tracing::info!(
             seen = outcome.seen,

@@ -1,23 +1,24 @@
-//! NamespaceLifecycle: namespaced objects need a namespace that exists and is not going away; the system's own
-//! namespaces cannot be deleted (semantics §5.4).
+//! The plugin NamespaceLifecycle: namespaced objects need a namespace that exists and is not going away; the system's
+//! own namespaces cannot be deleted.
 //!
 //! The namespace is looked up in the newest state, which is always at hand here, so there is nothing to wait for.
 //!
 //! Between that look and the commit the namespace may begin to go away. So creations are counted from before the
-//! look until after the commit ([`Creations`]), and whoever empties a namespace first lets those finish that may
-//! have seen it alive; all later ones see that it is not.
+//! look until after the commit ([`Creations`]). The namespace controller first lets those finish that may have seen
+//! the namespace alive; all later ones see that it is not.
 
 use std::collections::BTreeSet;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use super::{Operation, Record};
 use crate::context::Context as Api;
 use crate::json::Object;
 use crate::object::meta;
+use crate::schema::registry::Resource;
 use crate::status::{Cause, Status, Subject};
 use crate::store::{self, Store};
-use crate::verbs::Call;
 
 /// What a namespace can be to a write.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -79,20 +80,32 @@ impl Drop for Creation<'_> {
     }
 }
 
-/// Refuses creation in a namespace that is missing (404) or terminating (403).
-pub fn create(call: &Call<'_>, object: &Object) -> Result<(), Status> {
-    let namespace = call.info.namespace.as_str();
-    if !call.resource.namespaced() || namespace.is_empty() || is_review(call) {
+/// Refuses what the state of a namespace forbids: a creation in one that is missing (404) or terminating (403), an
+/// update in one that is missing (404), and the deletion of those in which the system lives (403).
+pub fn admit(record: &Record<'_, &mut Object>) -> Result<(), Status> {
+    match record.operation {
+        Operation::Create => create(record),
+        Operation::Update => missing_namespace(record)?.map_or(Ok(()), Err),
+        Operation::Delete => delete(record),
+        Operation::Connect => Ok(()),
+    }
+}
+
+fn create(record: &Record<'_, &mut Object>) -> Result<(), Status> {
+    let namespace = record.namespace;
+    // A subresource belongs to an object that is there, or is missing itself.
+    if !is_namespaced(record) || is_review(record.resource) || !record.subresource.is_empty() {
         return Ok(());
     }
-    match state(call.api, &call.store(), namespace)? {
+    match state(record.api, &record.store, namespace)? {
         State::Active => Ok(()),
         State::Absent => Err(missing(namespace)),
         State::Terminating => {
             let why = format!(
                 "unable to create new content in namespace {namespace} because it is being terminated"
             );
-            let mut status = Status::forbidden(call.subject(meta(object, "name")), &why);
+            let name = record.new.as_ref().map_or("", |new| meta(new, "name"));
+            let mut status = Status::forbidden(subject(record.resource, name), &why);
             if let Some(details) = &mut status.details {
                 details.causes.push(Cause {
                     reason: "NamespaceTerminating".to_owned(),
@@ -105,32 +118,39 @@ pub fn create(call: &Call<'_>, object: &Object) -> Result<(), Status> {
     }
 }
 
-/// Refuses an update in a missing namespace; in a terminating one updates go on.
-pub fn update(call: &Call<'_>) -> Result<(), Status> {
-    let namespace = call.info.namespace.as_str();
-    if !call.resource.namespaced() || namespace.is_empty() {
-        return Ok(());
+/// The 404 for the namespace of a write, if there is none. In a terminating one updates go on.
+///
+/// # Errors
+/// The namespace cannot be read.
+pub fn missing_namespace<N>(record: &Record<'_, N>) -> Result<Option<Status>, Status> {
+    if !is_namespaced(record) {
+        return Ok(None);
     }
-    match state(call.api, &call.store(), namespace)? {
-        State::Absent => Err(missing(namespace)),
-        State::Active | State::Terminating => Ok(()),
-    }
+    let is_absent = state(record.api, &record.store, record.namespace)? == State::Absent;
+    Ok(is_absent.then(|| missing(record.namespace)))
 }
 
-/// Refuses to delete the namespaces the system lives in.
-pub fn delete(call: &Call<'_>, name: &str) -> Result<(), Status> {
-    let naming = call.api.naming;
-    let is_namespace = call.resource.group.is_empty() && call.resource.table.kind == "Namespace";
+fn delete<N>(record: &Record<'_, N>) -> Result<(), Status> {
+    let (naming, name) = (record.api.naming, record.name);
+    let is_namespace = record.resource.group.is_empty() && record.resource.table.kind == "Namespace";
     let immortal = name == "default" || name == naming.system("system") || name == naming.system("public");
     if is_namespace && immortal {
-        return Err(Status::forbidden(call.subject(name), "this namespace may not be deleted"));
+        return Err(Status::forbidden(subject(record.resource, name), "this namespace may not be deleted"));
     }
     Ok(())
 }
 
+fn is_namespaced<N>(record: &Record<'_, N>) -> bool {
+    record.resource.namespaced() && !record.namespace.is_empty()
+}
+
 /// Asking whether one may act in a namespace must be possible before it exists.
-fn is_review(call: &Call<'_>) -> bool {
-    call.resource.table.kind == "LocalSubjectAccessReview"
+fn is_review(resource: &Resource) -> bool {
+    resource.table.kind == "LocalSubjectAccessReview"
+}
+
+fn subject<'s>(resource: &'s Resource, name: &'s str) -> Subject<'s> {
+    Subject { group: &resource.group, kind: &resource.table.plural, name }
 }
 
 fn missing(namespace: &str) -> Status {

@@ -38,7 +38,6 @@ use crate::schema::registry::Resource;
 use crate::status::Status;
 use crate::store;
 use crate::strategy::Endpoint;
-use crate::verbs::delete::{Deletion, delete_object};
 use crate::verbs::options::{DeleteOptions, Propagation};
 
 /// Namespaces swept at the same time, as many as upstream's workers; the others wait for their turn.
@@ -226,15 +225,15 @@ fn content(api: &Api) -> impl Iterator<Item = &Resource> {
 async fn delete_all(api: &Api, resource: &Resource, namespace: &str, again: bool, failures: &mut Failures) {
     let snapshot = api.engine.snapshot();
     let options = DeleteOptions { propagation: Some(Propagation::Background), ..DeleteOptions::default() };
-    let on = Deletion { api, store: Loopback::new(api).store(), resource };
-    let (on, options) = (&on, &options);
+    let loopback = Loopback::new(api);
+    let (loopback, options) = (&loopback, &options);
     let deletions = snapshot.prefix(&store::collection(resource, namespace)).map(|entry| async move {
         let stored = store::read(entry)?;
         if again && Attributes::new(&stored.record.attributes).is_deleting() {
             return Ok(());
         }
         let (namespace, name) = store::identity(resource, &stored.record.key);
-        match delete_object(on, namespace, name, options).await {
+        match loopback.delete_object(resource, (namespace, name), options).await {
             Err(error) if error.code != StatusCode::NOT_FOUND => Err(error),
             _ => Ok(()),
         }

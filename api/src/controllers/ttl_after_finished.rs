@@ -24,7 +24,6 @@ use crate::loopback::Loopback;
 use crate::schema::registry::Resource;
 use crate::status::Status;
 use crate::store;
-use crate::verbs::delete::{Deletion, delete_object};
 use crate::verbs::options::{DeleteOptions, Propagation};
 
 /// Longest sleep before the clock is looked at again: it may have been set meanwhile.
@@ -92,8 +91,7 @@ async fn end(loopback: &Loopback<'_>, jobs: &Resource, key: Bytes) -> Result<Opt
         ..DeleteOptions::default()
     };
     let (namespace, name) = store::identity(jobs, &key);
-    let on = Deletion { api: loopback.api(), store: loopback.store(), resource: jobs };
-    match delete_object(&on, namespace, name, &options).await {
+    match loopback.delete_object(jobs, (namespace, name), &options).await {
         Err(error) if !matches!(error.code, StatusCode::NOT_FOUND | StatusCode::CONFLICT) => Err(error),
         _ => Ok(None),
     }

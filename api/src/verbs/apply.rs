@@ -1,20 +1,18 @@
-//! apply: PATCH with a configuration, on items and on subresources that write their parent (semantics §7.4).
+//! apply: PATCH with a configuration, on items and on subresources that write their parent.
 //!
 //! ```text
-//! body ─► configuration ─┬─ object there: live in the request's version ─► apply::apply ─► the update path
-//!                        └─ not there:    nothing                      ─► apply::apply ─► the create path
+//! body ─► configuration ─┬─ object there: live in the request's version ─► apply::apply ─┬─► the write path
+//!                        └─ not there:    nothing                      ─► apply::apply ─┘
 //! ```
 //!
-//! What applying means is in [`crate::apply`]; here it gets a body, a store and answers.
+//! What applying means is in [`crate::apply`]; here it gets a body and live objects.
 
 use std::borrow::Cow;
 
-use http::StatusCode;
-
 use super::Call;
 use super::options::decimal;
-use super::ownership::Owners;
-use super::write::{check_identity, create_object, dedup_owners, scope_to_request, update_owned};
+use super::write::{as_new, check_identity, dedup_owners, intent, respond_written, scope_to_request};
+use crate::admission::Options;
 use crate::apply::{ApplyError, Reset, Versions, Writer, last_applied, reading};
 use crate::clock;
 use crate::codec::{cbor, yaml};
@@ -24,15 +22,14 @@ use crate::json::{self, Object, Value};
 use crate::object::{meta, set_meta};
 use crate::patch::PatchKind;
 use crate::query::{FieldValidation, WriteOptions, invalid_options};
-use crate::representation::{Renderer, refuse_list_transform};
-use crate::response::{Response, respond_object};
-use crate::retry::{Attempts, Exhausted};
+use crate::representation::refuse_list_transform;
+use crate::response::Response;
 use crate::schema::decode_form::zero_object;
-use crate::schema::defaults;
 use crate::schema::table::Message;
 use crate::status::{Reason, Status};
-use crate::store;
 use crate::strategy::Endpoint;
+use crate::write::intent::OWNED_BY_SOURCE;
+use crate::write::{self, Current, InServedForm, Presence, Wanted};
 
 /// PATCH of a configuration.
 pub async fn apply(
@@ -45,54 +42,36 @@ pub async fn apply(
     let api_version = call.resource.api_version.clone();
     let table = &call.resource.table;
     let config = configuration(body, (&api_version, &table.kind), &table.message)?;
-    let key = store::key(call.resource, call.info.namespace_of(call.resource), &call.info.name);
-    let mut attempts = Attempts::new();
-    loop {
-        if endpoint == Endpoint::Main && call.store().get(&key)?.is_none() {
-            call.api.authorize_create(call.proof).await?;
-            match create(call, &config, &options).await {
-                // Somebody was faster: there is an object to apply to now.
-                Err(status) if status.reason == Reason::AlreadyExists => {}
-                created => return respond_object(Renderer::for_call(call)?, StatusCode::CREATED, &created?),
-            }
-            attempts.again().await.map_err(|Exhausted| Status::stale(call.subject(&call.info.name)))?;
-            continue;
-        }
-        let updated = update_owned(call, endpoint, options.dry_run, Owners::AsGiven, |call, stored, old| {
-            let live = if call.resource.is_stored_form() {
-                Cow::Borrowed(old)
-            } else {
-                Cow::Owned(convert::to_served(call.resource, old.clone(), call.api.naming)?)
-            };
-            let mut object = merged(call, endpoint, &live, &config, &options)?;
-            // Unless the configuration names a version, the apply goes on top of whatever there is.
-            if decimal(meta(&object, "resourceVersion")) == Some(stored.entry.revision()) {
-                set_meta(&mut object, "resourceVersion", None);
-            }
-            dedup_owners(call, &mut object);
-            defaults::apply(&call.resource.table.message, &mut object, call.api.naming);
-            convert::to_stored(call.resource, object, call.api.naming)
-        });
-        match updated.await {
-            // The object went away in between and is created. Other things can be missing too, such as the role of a
-            // binding: that answer stands.
-            Err(status)
-                if status.code == StatusCode::NOT_FOUND
-                    && endpoint == Endpoint::Main
-                    && call.store().get(&key)?.is_none() => {}
-            updated => return respond_object(Renderer::for_call(call)?, StatusCode::OK, &updated?),
-        }
-        attempts.again().await.map_err(|Exhausted| Status::stale(call.subject(&call.info.name)))?;
+    let mut intent = intent(call, endpoint, Options::Patch(&options), "");
+    intent.leaves_out = OWNED_BY_SOURCE;
+    if endpoint == Endpoint::Main {
+        intent.presence = Presence::Either;
     }
+    let mut source = InServedForm(|call: &mut Call<'_>, current: Option<&mut Current>| {
+        let Some(current) = current else { return create(call, &config, &options).map(Wanted::Object) };
+        let revision = current.revision();
+        let old = current.live(call.api, call.resource)?;
+        let live = if call.resource.is_stored_form() {
+            Cow::Borrowed(old)
+        } else {
+            Cow::Owned(convert::to_served(call.resource, old.clone(), call.api.naming)?)
+        };
+        let mut object = merged(call, endpoint, &live, &config, &options)?;
+        // Unless the configuration names a version, the apply goes on top of whatever there is.
+        if decimal(meta(&object, "resourceVersion")) == Some(revision) {
+            set_meta(&mut object, "resourceVersion", None);
+        }
+        dedup_owners(call, &mut object);
+        Ok(Wanted::Object(object))
+    });
+    let outcome = write::write(call, &intent, &mut source).await?;
+    respond_written(call, outcome)
 }
 
-async fn create(
-    call: &mut Call<'_>,
-    config: &Configuration,
-    options: &WriteOptions,
-) -> Result<bytes::Bytes, Status> {
+/// The object that an apply creates.
+fn create(call: &mut Call<'_>, config: &Configuration, options: &WriteOptions) -> Result<Object, Status> {
     let nothing = zero_object(&call.resource.table.message);
-    let object = merged(call, Endpoint::Main, &nothing, config, options)?;
+    let mut object = merged(call, Endpoint::Main, &nothing, config, options)?;
     let uid = meta(&object, "uid");
     if !uid.is_empty() {
         let cause = format!(
@@ -100,7 +79,8 @@ async fn create(
         );
         return Err(Status::conflict(call.subject(&call.info.name), &cause));
     }
-    create_object(call, object, options, Owners::AsGiven).await
+    as_new(call, &mut object)?;
+    Ok(object)
 }
 
 /// The options of an apply.

@@ -1,16 +1,13 @@
-//! delete and deletecollection: two phases where something holds the object, one otherwise (spec §3.1,
-//! semantics §5.3).
+//! delete and deletecollection: two phases where something holds the object, one otherwise.
 
-use bytes::Bytes;
-use engine::{Change, CommitError, Expected};
 use http::StatusCode;
 
 use super::list::{ListStream, Page};
 use super::options::{DeleteOptions, ListOptions, Propagation};
-use super::{Call, force_delete};
-use crate::admission;
+use super::write::intent;
+use super::{Call, admit, force_delete};
+use crate::admission::Options;
 use crate::clock;
-use crate::context::Context as Api;
 use crate::features::Feature;
 use crate::field::FieldError;
 use crate::json::{Object, Value};
@@ -18,10 +15,12 @@ use crate::object::{at, finalizers, meta, set_finalizers, set_meta};
 use crate::query::invalid_options;
 use crate::representation::{Renderer, refuse_list_transform};
 use crate::response::{Response, respond_object, respond_success};
-use crate::retry::{Attempts, Exhausted};
 use crate::schema::registry::Resource;
 use crate::status::{Details, Status, Subject};
-use crate::store::{self, Store, Stored};
+use crate::store::{self, Stored};
+use crate::strategy::Endpoint;
+use crate::write::intent::DELETION;
+use crate::write::{self, Caller, Current, InStoredForm, Intent, Outcome, Wanted};
 
 /// Finalizer that keeps an owner until its dependents lost it.
 pub const ORPHAN: &str = "orphan";
@@ -29,59 +28,30 @@ pub const ORPHAN: &str = "orphan";
 /// Finalizer that keeps an owner until its dependents are gone.
 pub const FOREGROUND: &str = "foregroundDeletion";
 
-/// Where an object is deleted, and by which permission: what a request and a controller have in common.
-#[derive(Clone, Copy)]
-pub struct Deletion<'r> {
-    /// The server.
-    pub api: &'r Api,
-    /// The store, opened by a permission.
-    pub store: Store<'r>,
-    /// The object's resource.
-    pub resource: &'r Resource,
-}
-
-impl Deletion<'_> {
-    /// The object as errors name it: by plural resource.
-    fn subject<'s>(&'s self, name: &'s str) -> Subject<'s> {
-        Subject { group: &self.resource.group, kind: &self.resource.table.plural, name }
-    }
-}
-
-/// What a delete came to.
-pub enum Outcome {
-    /// Gone; the final state.
-    Removed(Bytes),
-    /// Still there, waiting for finalizers or its grace period; the new state.
-    Waiting(Bytes),
-}
-
 /// DELETE of an item.
 pub async fn delete(call: &mut Call<'_>, body: &[u8]) -> Result<Response, Status> {
     let options = DeleteOptions::read(call, body)?;
     refuse_list_transform(&call.output, call.resource)?;
     if options.ignore_store_read_error && call.api.features.has(Feature::AllowUnsafeMalformedObjectDeletion) {
         force_delete::check_options(&options, &call.api.naming.meta_group())?;
-        return force_delete::delete(call).await;
+        return force_delete::delete(call, &options).await;
     }
     let name = call.info.name.clone();
-    let namespace = call.info.namespace_of(call.resource).to_owned();
     if call.resource.stored().table.orphans_by_default
         && call.resource.table.kind == "Job"
         && chooses_nothing(&options)
     {
         call.warnings.push(JOB_WARNING.to_owned());
     }
-    match delete_admitted(call, &namespace, &name, &options).await? {
-        Outcome::Waiting(stored) => {
-            let code =
-                if options.orphan_dependents == Some(false) { StatusCode::ACCEPTED } else { StatusCode::OK };
-            respond_object(Renderer::for_call(call)?, code, &stored)
+    admit::deletion(call, Options::Delete(&options)).await?;
+    let mut intent = intent(call, Endpoint::Main, Options::Delete(&options), "");
+    intent.leaves_out = DELETION;
+    match delete_object(call, &intent, &options).await? {
+        Outcome::Removed(written) if call.resource.table.delete_returns_object => {
+            respond_object(Renderer::for_call(call)?, StatusCode::OK, &written.value)
         }
-        Outcome::Removed(stored) if call.resource.table.delete_returns_object => {
-            respond_object(Renderer::for_call(call)?, StatusCode::OK, &stored)
-        }
-        Outcome::Removed(stored) => {
-            let object = store::decode_stored(call.resource, &stored)?;
+        Outcome::Removed(written) => {
+            let object = store::decode_stored(call.resource, &written.value)?;
             let details = Details {
                 name,
                 group: call.resource.group.clone(),
@@ -90,6 +60,13 @@ pub async fn delete(call: &mut Call<'_>, body: &[u8]) -> Result<Response, Status
                 ..Details::default()
             };
             Ok(respond_success(StatusCode::OK, &success(&details, None), &call.output))
+        }
+        // Still there, waiting for finalizers or its grace period.
+        waiting => {
+            let code =
+                if options.orphan_dependents == Some(false) { StatusCode::ACCEPTED } else { StatusCode::OK };
+            let written = waiting.written().ok_or_else(|| Status::not_found(call.subject(&name)))?;
+            respond_object(Renderer::for_call(call)?, code, &written.value)
         }
     }
 }
@@ -117,62 +94,27 @@ fn chooses_nothing(options: &DeleteOptions) -> bool {
     options.propagation.is_none() && options.orphan_dependents.is_none()
 }
 
-/// Deletes one object for a request.
-async fn delete_admitted(
-    call: &Call<'_>,
-    namespace: &str,
-    name: &str,
-    options: &DeleteOptions,
-) -> Result<Outcome, Status> {
-    admission::delete(call, name)?;
-    let deletion = Deletion { api: call.api, store: call.store(), resource: call.resource };
-    delete_object(&deletion, namespace, name, options).await
-}
-
-/// Deletes one object, beginning again when it changes meanwhile. Admission is the caller's affair.
+/// Deletes one object, or marks it as deleted where something holds it. Its mutating admission is the caller's affair.
 ///
 /// # Errors
-/// 404 if there is none, 409 if it is not the one that the options mean, or the store's error.
-pub async fn delete_object(
-    on: &Deletion<'_>,
-    namespace: &str,
-    name: &str,
+/// 404 if there is none, 409 if it is not the one that the options mean, or what the write path refuses.
+pub async fn delete_object<C: Caller>(
+    caller: &mut C,
+    intent: &Intent<'_>,
     options: &DeleteOptions,
 ) -> Result<Outcome, Status> {
-    let key = store::key(on.resource, namespace, name);
-    let mut attempts = Attempts::new();
-    loop {
-        let Some(stored) = on.store.get(&key)? else {
-            return Err(Status::not_found(on.subject(name)));
-        };
-        let mut object = stored.object(on.resource)?;
-        check_preconditions(on.resource, name, options, &object, &stored)?;
-        let expected = Expected::Revision(stored.entry.revision());
-        let change = match first_phase(on, &mut object, options) {
-            Phase::Pending => return Ok(Outcome::Waiting(stored.record.value)),
-            Phase::Wait => Change::Put(store::payload(on.resource, &object)),
-            Phase::RemoveAs => Change::Delete(Some(store::payload(on.resource, &object))),
-            Phase::Remove => Change::Delete(None),
-        };
-        let removes = matches!(change, Change::Delete(_));
-        if options.dry_run {
-            let as_stored = |payload| crate::representation::stamped(&payload, stored.entry.revision());
-            return Ok(match change {
-                Change::Put(payload) => Outcome::Waiting(as_stored(payload)),
-                Change::Delete(Some(payload)) => Outcome::Removed(as_stored(payload)),
-                Change::Delete(None) => Outcome::Removed(stored.record.value),
-            });
-        }
-        match on.store.commit(key.clone(), expected, change).await {
-            Ok(committed) => {
-                let value = store::read(committed.entry)?.record.value;
-                return Ok(if removes { Outcome::Removed(value) } else { Outcome::Waiting(value) });
-            }
-            Err(CommitError::Conflict { .. }) => {}
-            Err(error) => return Err(on.api.commit_failed(&error)),
-        }
-        attempts.again().await.map_err(|Exhausted| Status::stale(on.subject(name)))?;
-    }
+    let mut source = InStoredForm(|_: &mut C, current: Option<&mut Current>| {
+        let Some(current) = current else { return Ok(Wanted::AsItIs) };
+        let mut object = current.take(intent.resource)?;
+        check_preconditions(intent.resource, intent.name, options, &object, &current.stored)?;
+        Ok(match first_phase(intent, &mut object, options) {
+            Phase::Pending => Wanted::AsItIs,
+            Phase::Wait => Wanted::Marked(object),
+            Phase::RemoveAs => Wanted::Gone(object),
+            Phase::Remove => Wanted::GoneAsStored(object),
+        })
+    });
+    write::write(caller, intent, &mut source).await
 }
 
 /// What a delete does to an object now.
@@ -187,8 +129,8 @@ enum Phase {
     Pending,
 }
 
-/// Decides the phase and marks `object` accordingly (semantics §5.3 steps 2–5).
-fn first_phase(on: &Deletion<'_>, object: &mut Object, options: &DeleteOptions) -> Phase {
+/// Decides the phase and marks `object` accordingly.
+fn first_phase(on: &Intent<'_>, object: &mut Object, options: &DeleteOptions) -> Phase {
     let deleted_at = clock::parse_seconds(meta(object, "deletionTimestamp"));
     let graceful = on.resource.table.graceful_delete;
     let mut changed = false;
@@ -211,7 +153,7 @@ fn first_phase(on: &Deletion<'_>, object: &mut Object, options: &DeleteOptions) 
     if is_namespace(on)
         && at(object, "spec.finalizers").and_then(Value::as_array).is_some_and(|list| !list.is_empty())
     {
-        // A namespace waits for its content, whatever its own finalizers say (§5.4).
+        // A namespace waits for its content, whatever its own finalizers say.
         if deleted_at.is_some() {
             return if changed { Phase::Wait } else { Phase::Pending };
         }
@@ -237,7 +179,7 @@ fn first_phase(on: &Deletion<'_>, object: &mut Object, options: &DeleteOptions) 
     }
 }
 
-fn is_namespace(on: &Deletion<'_>) -> bool {
+fn is_namespace(on: &Intent<'_>) -> bool {
     on.resource.group.is_empty() && on.resource.table.kind == "Namespace"
 }
 
@@ -267,7 +209,7 @@ fn grace_period(object: &Object, options: &DeleteOptions) -> i64 {
 
 /// Sets the two garbage-collection finalizers as the options and the kind's default want them; returns whether
 /// anything changed.
-fn mark_finalizers(on: &Deletion<'_>, object: &mut Object, options: &DeleteOptions) -> bool {
+fn mark_finalizers(on: &Intent<'_>, object: &mut Object, options: &DeleteOptions) -> bool {
     let existing: Vec<String> = finalizers(object).into_iter().map(str::to_owned).collect();
     let has = |name: &str| existing.iter().any(|finalizer| finalizer == name);
     let nothing_chosen = chooses_nothing(options);
@@ -300,7 +242,7 @@ fn mark_finalizers(on: &Deletion<'_>, object: &mut Object, options: &DeleteOptio
     true
 }
 
-/// 409 unless the object is the one the caller means (semantics §1.3).
+/// 409 unless the object is the one the caller means.
 pub fn check_preconditions(
     resource: &Resource,
     name: &str,
@@ -342,6 +284,7 @@ pub async fn delete_collection(call: &mut Call<'_>, body: &[u8]) -> Result<Respo
     let page = Page::find(call, list_options).await?;
     let renderer = Renderer::for_call(call)?;
     crate::representation::refuse_object_transform(&call.output, call.resource)?;
+    admit::deletion(call, Options::Delete(&options)).await?;
     let mut left = page.items;
     for entry in page.scan() {
         if left == 0 {
@@ -357,7 +300,9 @@ pub async fn delete_collection(call: &mut Call<'_>, body: &[u8]) -> Result<Respo
         }
         left -= 1;
         let (namespace, name) = store::identity(call.resource, &stored.record.key);
-        match delete_admitted(call, namespace, name, &options).await {
+        let mut intent = intent(call, Endpoint::Main, Options::Delete(&options), "");
+        (intent.leaves_out, intent.namespace, intent.name) = (DELETION, namespace, name);
+        match delete_object(call, &intent, &options).await {
             Ok(_) => {}
             Err(status) if status.code == StatusCode::NOT_FOUND => {}
             Err(status) => return Err(status),

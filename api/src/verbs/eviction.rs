@@ -1,4 +1,4 @@
-//! `/eviction` of pods: a deletion that disruption budgets may refuse (semantics §5.6, §20.1).
+//! `/eviction` of pods: a deletion that disruption budgets may refuse.
 //!
 //! ```text
 //! pod ─ ends or has not begun ──────────────────────────────┐
@@ -11,10 +11,12 @@
 
 use http::StatusCode;
 
-use super::Call;
-use super::delete::{Deletion, check_preconditions, delete_object, success};
+use super::delete::{check_preconditions, delete_object, success};
 use super::options::DeleteOptions;
 use super::subresource::{decode_own, put_condition};
+use super::write::intent;
+use super::{Call, admit};
+use crate::admission::Options;
 use crate::bootstrap::Target;
 use crate::clock;
 use crate::json::{Object, Value};
@@ -28,6 +30,7 @@ use crate::selector::label::LabelSelector;
 use crate::status::{Cause, Details, Reason, Status, Subject};
 use crate::store::{self, Stored};
 use crate::strategy::Endpoint;
+use crate::write::intent::DELETION_BY_SERVER;
 
 /// Most evictions that a budget's controller may have yet to notice.
 const DISRUPTED_PODS_MAX: usize = 2000;
@@ -38,7 +41,8 @@ const VIOLATION: &str = "Cannot evict pod as it would violate the pod's disrupti
 pub async fn evict(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -> Result<Response, Status> {
     let meta_group = call.api.naming.meta_group();
     let options = WriteOptions::from_query(call.query, "CreateOptions", &meta_group)?;
-    let eviction = decode_own(call, table, body, &options)?;
+    let mut eviction = decode_own(call, table, body, &options)?;
+    admit::command(call, Options::Create(&options), &mut eviction).await?;
     let name = call.info.name.clone();
     if meta(&eviction, "name") != name {
         return Err(Status::bad_request("name in URL does not match name in Eviction object"));
@@ -147,7 +151,7 @@ fn budgets(namespace: &str, name: &str) -> Target {
 /// The budget that counts the pod.
 ///
 /// # Errors
-/// 500 when there are several (§20.1).
+/// 500 when there are several.
 fn budget_of(call: &Call<'_>, pod: &Stored) -> Result<Option<Object>, Status> {
     let labels = crate::attributes::Attributes::new(&pod.record.attributes);
     if labels.labels().next().is_none() {
@@ -305,9 +309,8 @@ fn violation(cause: String, retry_after_seconds: u32) -> Status {
 }
 
 /// Says in the pod why it goes, and deletes it.
-async fn delete(call: &Call<'_>, name: &str, options: &DeleteOptions) -> Result<(), Status> {
+async fn delete(call: &mut Call<'_>, name: &str, options: &DeleteOptions) -> Result<(), Status> {
     let namespace = call.info.namespace_of(call.resource);
-    let on = Deletion { api: call.api, store: call.store(), resource: call.resource };
     let mut options = options.clone();
     if !options.dry_run {
         let told = say_why(call, namespace, name, &options).await?;
@@ -316,7 +319,9 @@ async fn delete(call: &Call<'_>, name: &str, options: &DeleteOptions) -> Result<
             *wanted = told;
         }
     }
-    delete_object(&on, namespace, name, &options).await.map(drop)
+    let mut intent = intent(call, Endpoint::Main, Options::Delete(&options), "");
+    intent.leaves_out = DELETION_BY_SERVER;
+    delete_object(call, &intent, &options).await.map(drop)
 }
 
 /// Writes the condition, if the pod still is the one that is meant; returns its version afterwards.

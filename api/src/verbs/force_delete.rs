@@ -1,17 +1,18 @@
-//! Deletion of an object that cannot be read (spec §3.1, gate `AllowUnsafeMalformedObjectDeletion`).
+//! Deletion of an object that cannot be read (gate `AllowUnsafeMalformedObjectDeletion`).
 //!
 //! An object whose bytes are damaged, or are no object of its kind, can be neither shown nor updated, and so not
-//! deleted the ordinary way either. Whoever may do what that breaks may have it removed: finalizers, preconditions and
-//! whatever hangs on the object are passed over, because nobody can read them. Objects that can be read are refused.
+//! deleted through the write path either. A caller with a second permission may have it removed: finalizers,
+//! preconditions and dependents are passed over, because none of them can be read. Objects that can be read are
+//! refused.
 
 use auth::Attributes;
-use engine::{Change, CommitError, Expected};
+use engine::{Change, Expected};
 use http::StatusCode;
 
-use super::Call;
 use super::delete::success;
 use super::options::DeleteOptions;
-use crate::admission;
+use super::{Call, admit};
+use crate::admission::Options;
 use crate::field::FieldError;
 use crate::json::Object;
 use crate::object::set_meta;
@@ -20,6 +21,7 @@ use crate::response::{Response, respond_success};
 use crate::retry::{Attempts, Exhausted};
 use crate::status::{Details, Reason, Status};
 use crate::store;
+use crate::write::commit::{Attempt, commit};
 
 /// The option, as errors name it.
 const OPTION: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
@@ -53,9 +55,9 @@ pub fn check_options(options: &DeleteOptions, meta_group: &str) -> Result<(), St
 ///
 /// # Errors
 /// 403 without the second permission, 422 for an object that can be read or is not there, or the store's error.
-pub async fn delete(call: &Call<'_>) -> Result<Response, Status> {
+pub async fn delete(call: &mut Call<'_>, options: &DeleteOptions) -> Result<Response, Status> {
     let name = call.info.name.as_str();
-    admission::delete(call, name)?;
+    admit::deletion(call, Options::Delete(options)).await?;
     let attributes = Attributes { verb: VERB, ..*call.proof.attributes() };
     if let Err(denied) = call.api.authorizer.authorize(&attributes).await {
         let why = format!("not permitted to do \"{VERB}\", reason: {}", denied.message);
@@ -74,10 +76,10 @@ pub async fn delete(call: &Call<'_>) -> Result<Response, Status> {
         }
         // The log needs a final state, which watchers are shown: all that is known of the object is where it was.
         let change = Change::Delete(Some(store::payload(call.resource, &remains(call, namespace, name))));
-        match call.store().commit(key.clone(), Expected::Revision(revision), change).await {
-            Ok(_) => break,
-            Err(CommitError::Conflict { .. }) => {}
-            Err(error) => return Err(call.api.commit_failed(&error)),
+        let expected = Expected::Revision(revision);
+        match commit((call.api, call.store()), key.clone(), expected, change).await? {
+            Attempt::Committed(_) => break,
+            Attempt::Conflict(_) => {}
         }
         attempts.again().await.map_err(|Exhausted| Status::stale(call.subject(name)))?;
     }

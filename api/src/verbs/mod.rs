@@ -2,12 +2,13 @@
 //!
 //! ```text
 //! pipeline ──► Call ──► read · list · watch        (stored bytes out)
-//!                  └──► write · patch · delete     (decode → default → prepare → validate → commit)
+//!                  └──► write · patch · delete     (what a request means; then the write path, crate::write)
 //! ```
 //!
 //! A [`Call`] exists only for a request that was authenticated and allowed. The verbs know no connection and no
 //! authentication; errors are `Status` values.
 
+mod admit;
 pub mod apply;
 pub mod continue_token;
 pub mod delete;
@@ -16,7 +17,6 @@ mod force_delete;
 pub mod list;
 mod node;
 pub mod options;
-pub mod ownership;
 pub mod patch;
 pub mod read;
 pub mod reviews;
@@ -42,6 +42,7 @@ use crate::schema::registry::Resource;
 use crate::server::websocket::Upgrade;
 use crate::status::{Status, Subject};
 use crate::store::Store;
+use crate::write::Caller;
 
 /// One permitted request about a resource.
 pub struct Call<'r> {
@@ -123,5 +124,16 @@ impl<'r> Call<'r> {
             }
             FieldValidation::Strict => Err(refuse(format!("strict decoding error: {}", found.join(", ")))),
         }
+    }
+}
+
+/// A request hears warnings, and creates by a permission of its own.
+impl Caller for Call<'_> {
+    fn warnings(&mut self) -> Option<&mut Vec<String>> {
+        Some(&mut self.warnings)
+    }
+
+    async fn confirm_create(&self) -> Result<(), Status> {
+        self.api.authorize_create(self.proof).await
     }
 }

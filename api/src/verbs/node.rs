@@ -5,7 +5,7 @@
 use bytes::Bytes;
 use http::StatusCode;
 
-use super::Call;
+use super::{Call, admit};
 use crate::json::{Object, Value};
 use crate::object::{at, meta};
 use crate::request::Verb;
@@ -17,12 +17,15 @@ use crate::store;
 ///
 /// # Errors
 /// Always one, but for the log of a pod that nobody runs, which is empty.
-pub async fn connect(call: &Call<'_>) -> Result<Response, Status> {
-    let name = &call.info.name;
-    let subresource = call.info.subresource.as_str();
+pub async fn connect(call: &mut Call<'_>) -> Result<Response, Status> {
+    let info = call.info;
+    let (name, subresource) = (&info.name, info.subresource.as_str());
     if matches!(subresource, "exec" | "attach" | "portforward") && call.info.verb != Verb::Create {
-        // Whoever may look at a pod may not yet act in it, whatever method opens the connection.
+        // The permission to look at a pod is none to act in it, whatever method opens the connection.
         call.api.authorize_create(call.proof).await?;
+    }
+    if subresource != "log" {
+        admit::connect(call).await?;
     }
     let key = store::key(call.resource, call.info.namespace_of(call.resource), name);
     let Some(stored) = call.store().get(&key)? else {

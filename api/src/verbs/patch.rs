@@ -1,27 +1,27 @@
-//! patch: JSON Patch, merge patch and strategic merge patch on items and their subresources (semantics §6).
+//! patch: JSON Patch, merge patch and strategic merge patch on items and their subresources.
 //!
 //! The patch is applied to the requested version of the object as JSON; the result is then treated like the body
 //! of an update, so that a patch can do nothing that a PUT could not.
 
-use http::StatusCode;
-
 use super::Call;
-use super::write::{dedup_owners, scope_to_request, update_object};
+use super::write::{dedup_owners, intent, respond_written, scope_to_request};
+use crate::admission::Options;
 use crate::apply::{put_managed_fields, take_managed_fields};
 use crate::convert;
 use crate::field::FieldError;
 use crate::json::{Object, Value};
 use crate::negotiate::{Formats, content_type};
-use crate::object::meta;
+use crate::object::{meta, set_meta};
 use crate::patch::{Patch, PatchKind, Patched, undecodable};
 use crate::query::{FieldValidation, WriteOptions, invalid_options};
-use crate::representation::{Renderer, refuse_list_transform};
-use crate::response::{Response, respond_object};
+use crate::representation::refuse_list_transform;
+use crate::response::Response;
 use crate::schema::conform::conform_changes;
-use crate::schema::defaults;
 use crate::schema::table::Message;
 use crate::status::Status;
 use crate::strategy::Endpoint;
+use crate::write::ownership::manager;
+use crate::write::{self, Current, InServedForm, Wanted};
 
 /// The kind of patch the request carries, or 415.
 pub fn kind_of(formats: Formats, headers: &http::HeaderMap) -> Result<PatchKind, Status> {
@@ -49,23 +49,26 @@ pub async fn patch(call: &mut Call<'_>, body: &[u8], endpoint: Endpoint) -> Resu
     refuse_list_transform(&call.output, call.resource)?;
     let reading = Reading::new(kind, body, options.field_validation)?;
     let message = &call.resource.table.message;
-    let stored = update_object(call, endpoint, options.dry_run, |call, stored, old| {
-        let mut current = convert::to_served(call.resource, old.clone(), call.api.naming)?;
-        let revision = stored.entry.revision().to_string();
-        crate::object::set_meta(&mut current, "resourceVersion", Some(revision.as_str().into()));
-        let mut object = patched(call, &reading, message, current)?;
+    let manager = manager(call.query, call.headers);
+    let intent = intent(call, endpoint, Options::Patch(&options), &manager);
+    let mut source = InServedForm(|call: &mut Call<'_>, current: Option<&mut Current>| {
+        let Some(current) = current else { return Ok(Wanted::AsItIs) };
+        let revision = current.revision().to_string();
+        let live = current.live(call.api, call.resource)?;
+        let mut given = convert::to_served(call.resource, live.clone(), call.api.naming)?;
+        set_meta(&mut given, "resourceVersion", Some(revision.as_str().into()));
+        let mut object = patched(call, &reading, message, given)?;
         check_identity(call, &object)?;
         // The patch did not make the write conditional unless it set another version than it was given.
         if meta(&object, "resourceVersion") == revision {
-            crate::object::set_meta(&mut object, "resourceVersion", None);
+            set_meta(&mut object, "resourceVersion", None);
         }
         scope_to_request(call, &mut object)?;
         dedup_owners(call, &mut object);
-        defaults::apply(message, &mut object, call.api.naming);
-        convert::to_stored(call.resource, object, call.api.naming)
-    })
-    .await?;
-    respond_object(Renderer::for_call(call)?, StatusCode::OK, &stored)
+        Ok(Wanted::Object(object))
+    });
+    let outcome = write::write(call, &intent, &mut source).await?;
+    respond_written(call, outcome)
 }
 
 /// A patch that was read once and may be applied to several states in turn.
@@ -132,7 +135,7 @@ fn readable(mut managed: Value) -> Option<Value> {
     Some(managed)
 }
 
-/// A patch changes neither kind nor name nor namespace (semantics §6.1 step 3).
+/// A patch changes neither kind nor name nor namespace.
 fn check_identity(call: &Call<'_>, object: &Object) -> Result<(), Status> {
     let text = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default();
     let (kind, api_version) = (text("kind"), text("apiVersion"));

@@ -10,8 +10,8 @@ use http::StatusCode;
 
 use super::options::ListOptions;
 use super::write::{decode_body, scope_to_request};
-use super::{Call, subresource};
-use crate::admission;
+use super::{Call, admit, subresource};
+use crate::admission::Options;
 use crate::field::FieldError;
 use crate::json::{Object, Value};
 use crate::object::{at, meta};
@@ -37,9 +37,9 @@ async fn review(call: &mut Call<'_>, body: &Bytes) -> Result<Response, Status> {
     let options = WriteOptions::from_query(call.query, "CreateOptions", &call.api.naming.meta_group())?;
     let mut object = decode_body(call, body, &options)?;
     scope_to_request(call, &mut object)?;
-    admission::create(call, &object)?;
-    let kind = &*call.resource.table.kind;
-    let status = match kind {
+    admit::command(call, Options::Create(&options), &mut object).await?;
+    let kind = &call.resource.table.kind;
+    let status = match &**kind {
         "SelfSubjectReview" => {
             let mut status = Object::new();
             status.push("userInfo", user_info(call.user).into());

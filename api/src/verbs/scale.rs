@@ -1,15 +1,17 @@
-//! `/scale`: the replica count of a scalable object, through the one shape that autoscalers know
-//! (semantics §5.6).
+//! `/scale`: the replica count of a scalable object, through the one shape that autoscalers know.
+
+use std::borrow::Cow;
 
 use http::StatusCode;
 
 use super::Call;
-use super::ownership::manager;
 use super::patch::{Reading, kind_of, options as patch_options, patched};
-use super::write::update_object;
+use super::write::intent;
+use crate::admission::Options;
 use crate::apply::scale::{to_parent, to_scale};
 use crate::apply::{Reset, Versions, Writer, put_managed_fields, take_managed_fields, updated};
 use crate::body::Expected;
+use crate::field::FieldError;
 use crate::json::{Object, Value};
 use crate::object::{at, copy_path, meta, set_meta};
 use crate::patch::PatchKind;
@@ -18,9 +20,12 @@ use crate::representation::{Renderer, refuse_list_transform};
 use crate::response::Response;
 use crate::schema::table::{Message, SubresourceTable};
 use crate::selector::label::LabelSelector;
-use crate::status::Status;
+use crate::status::{Status, Subject};
 use crate::store;
 use crate::strategy::Endpoint;
+use crate::write::intent::OWNED_BY_SOURCE;
+use crate::write::ownership::manager;
+use crate::write::{Current, Form, Intent, Source, Wanted};
 
 /// Through what the fields of a scale are owned.
 const SUBRESOURCE: &str = "scale";
@@ -67,7 +72,7 @@ impl<'t> View<'t> {
     /// Gives what `new` changes of `live` to the manager of the request.
     fn track(&self, call: &Call<'_>, live: &Object, new: &mut Object) {
         let versions = Versions::of_body(&call.api.registry, &self.api_version, self.message);
-        let (manager, now) = (manager(call), crate::clock::now());
+        let (manager, now) = (manager(call.query, call.headers), crate::clock::now());
         let writer = Writer { manager: &manager, subresource: SUBRESOURCE, now: &now };
         updated(&versions, &writer, &Reset::none(), live, new);
     }
@@ -126,7 +131,7 @@ pub async fn update(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) 
             call.info.name
         )));
     }
-    write(call, &view, options.dry_run, |call, live| {
+    write(call, &view, Options::Update(&options), |call, live| {
         let mut new = scale.clone();
         view.track(call, &live, &mut new);
         Ok(new)
@@ -145,7 +150,7 @@ pub async fn patch(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -
     refuse_list_transform(&call.output, call.resource)?;
     let reading = Reading::new(kind, body, options.field_validation)?;
     let message = view.message;
-    write(call, &view, options.dry_run, |call, current| {
+    write(call, &view, Options::Patch(&options), |call, current| {
         let revision = meta(&current, "resourceVersion").to_owned();
         let mut scale = patched(call, &reading, message, current.clone())?;
         if meta(&scale, "resourceVersion") == revision {
@@ -162,7 +167,7 @@ async fn apply(call: &mut Call<'_>, view: &View<'_>, body: (PatchKind, &[u8])) -
     let options = super::apply::options(call)?;
     refuse_list_transform(&call.output, call.resource)?;
     let config = super::apply::configuration(body, (&view.api_version, view.kind), view.message)?;
-    write(call, view, options.dry_run, |call, live| {
+    write(call, view, Options::Patch(&options), |call, live| {
         let revision = meta(&live, "resourceVersion").to_owned();
         let versions = Versions::of_body(&call.api.registry, &view.api_version, view.message);
         // The view was made by hand: nothing of it is known to be as its type has it.
@@ -179,45 +184,87 @@ async fn apply(call: &mut Call<'_>, view: &View<'_>, body: (PatchKind, &[u8])) -
 }
 
 /// Writes the replica count that `make` wants into the parent.
-async fn write(
+async fn write<F>(
     call: &mut Call<'_>,
     view: &View<'_>,
-    dry_run: bool,
-    mut make: impl FnMut(&mut Call<'_>, Object) -> Result<Object, Status>,
-) -> Result<Response, Status> {
-    let unconditional = |parent: &mut Object, scale: &Object| {
-        for name in ["resourceVersion", "uid"] {
-            let value = meta(scale, name);
-            set_meta(parent, name, (!value.is_empty()).then(|| value.into()));
-        }
-    };
-    let stored = update_object(call, Endpoint::Scale, dry_run, |call, stored, old| {
+    options: Options<'_>,
+    make: F,
+) -> Result<Response, Status>
+where
+    F: FnMut(&mut Call<'_>, Object) -> Result<Object, Status> + Send + Sync,
+{
+    let mut intent = intent(call, Endpoint::Scale, options, "");
+    intent.leaves_out = OWNED_BY_SOURCE;
+    let outcome = crate::write::write(call, &intent, &mut Scaled { view, make }).await?;
+    let written = outcome.written().ok_or_else(|| Status::not_found(call.subject(&call.info.name)))?;
+    let object = store::decode_stored(call.resource, &written.value)?;
+    let revision = meta(&object, "resourceVersion").parse().unwrap_or(0);
+    view.respond(call, &view.of(&object, revision))
+}
+
+/// A scale as a source: plugins see the scale, the store gets the parent.
+struct Scaled<'v, 't, F> {
+    view: &'v View<'t>,
+    make: F,
+}
+
+impl<F> Source<Call<'_>> for Scaled<'_, '_, F>
+where
+    F: FnMut(&mut Call<'_>, Object) -> Result<Object, Status> + Send + Sync,
+{
+    fn form(&self) -> Form {
+        Form::Foreign
+    }
+
+    fn decode(&mut self, call: &mut Call<'_>, current: Option<&mut Current>) -> Result<Wanted, Status> {
+        let Some(current) = current else { return Ok(Wanted::AsItIs) };
+        let revision = current.revision();
         let versions = Versions::of(&call.api.registry, call.resource);
-        let mut live = view.of(old, stored.entry.revision());
-        put_managed_fields(&mut live, to_scale(old, &versions, &view.api_version));
-        let scale = make(call, live)?;
+        let old = current.live(call.api, call.resource)?;
+        let mut live = self.view.of(old, revision);
+        put_managed_fields(&mut live, to_scale(old, &versions, &self.view.api_version));
+        (self.make)(call, live).map(Wanted::Object)
+    }
+
+    /// The parent with the version, the identity and the replica count of the scale; those not given are not
+    /// conditions.
+    fn to_stored(
+        &mut self,
+        intent: &Intent<'_>,
+        scale: Object,
+        current: Option<&mut Current>,
+    ) -> Result<Object, Status> {
+        let Some(current) = current else { return Ok(scale) };
         let replicas = at(&scale, "spec.replicas").and_then(Value::as_i64).unwrap_or(0);
         if replicas < 0 {
-            let error = crate::field::FieldError::invalid(
+            let error = FieldError::invalid(
                 "spec.replicas",
                 &Value::Int(replicas),
                 "must be greater than or equal to 0",
             );
-            return Err(Status::invalid(
-                crate::status::Subject { group: "autoscaling", kind: "Scale", name: &call.info.name },
-                &[error],
-            ));
+            let subject = Subject { group: "autoscaling", kind: "Scale", name: intent.name };
+            return Err(Status::invalid(subject, &[error]));
         }
+        let versions = Versions::of(&intent.api.registry, intent.resource);
+        let old = current.live(intent.api, intent.resource)?;
         let mut parent = old.clone();
-        unconditional(&mut parent, &scale);
+        for name in ["resourceVersion", "uid"] {
+            let value = meta(&scale, name);
+            set_meta(&mut parent, name, (!value.is_empty()).then(|| value.into()));
+        }
         take_managed_fields(&mut parent);
         put_managed_fields(&mut parent, to_parent(old, &versions, &scale));
         copy_path(&mut parent, &scale, "spec.replicas");
         parent.object_entry("spec").insert("replicas", Value::Int(replicas));
         Ok(parent)
-    })
-    .await?;
-    let object = store::decode_stored(call.resource, &stored)?;
-    let revision = meta(&object, "resourceVersion").parse().unwrap_or(0);
-    view.respond(call, &view.of(&object, revision))
+    }
+
+    fn shown<'o>(
+        &self,
+        _intent: &Intent<'_>,
+        object: &'o Object,
+        revision: u64,
+    ) -> Result<Cow<'o, Object>, Status> {
+        Ok(Cow::Owned(self.view.of(object, revision)))
+    }
 }

@@ -1,11 +1,11 @@
-//! Subresources: which verb of which subresource does what (semantics §5.6).
+//! Subresources: which verb of which subresource does what.
 
 use bytes::Bytes;
 use http::StatusCode;
 
 use super::delete::success;
-use super::write::update_object;
-use super::{Call, eviction, node, patch, read, scale, token, write};
+use super::{Call, admit, eviction, node, patch, read, scale, token, write};
+use crate::admission::Options;
 use crate::body::Expected;
 use crate::json::{Object, Value};
 use crate::object::{at, meta, set_meta};
@@ -15,6 +15,8 @@ use crate::response::{Response, respond_success};
 use crate::schema::table::SubresourceTable;
 use crate::status::{Details, Status};
 use crate::strategy::Endpoint;
+use crate::write::intent::BINDING;
+use crate::write::{Current, InStoredForm, Wanted};
 
 /// Runs a permitted request on a subresource.
 pub async fn serve(call: &mut Call<'_>, body: &Bytes) -> Result<Response, Status> {
@@ -70,7 +72,7 @@ async fn bind(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -> Res
             "the name of the object ({given}) does not match the name on the URL ({name})"
         )));
     }
-    bind_pod(call, binding, &name, options.dry_run).await
+    bind_pod(call, binding, &name, &options).await
 }
 
 /// POST of a Binding on the collection: the same, with the pod named in the body.
@@ -85,7 +87,12 @@ pub async fn bind_from_collection(call: &mut Call<'_>, body: &[u8]) -> Result<Re
         return Err(Status::no_such_route());
     };
     // The permission to create bindings is the permission to bind; the pod is reached through it.
-    let info = crate::request::RequestInfo { name: name.clone(), verb: Verb::Create, ..call.info.clone() };
+    let info = crate::request::RequestInfo {
+        name: name.clone(),
+        verb: Verb::Create,
+        subresource: "binding".to_owned(),
+        ..call.info.clone()
+    };
     let mut on_pod = Call {
         api: call.api,
         proof: call.proof,
@@ -98,18 +105,19 @@ pub async fn bind_from_collection(call: &mut Call<'_>, body: &[u8]) -> Result<Re
         upgrade: None,
         warnings: Vec::new(),
     };
-    let response = bind_pod(&mut on_pod, binding, &name, options.dry_run).await;
+    let response = bind_pod(&mut on_pod, binding, &name, &options).await;
     call.warnings.extend(on_pod.warnings);
     response
 }
 
-/// Gives a pod its node, once (semantics §5.6).
+/// Gives a pod its node, once.
 async fn bind_pod(
     call: &mut Call<'_>,
-    binding: Object,
+    mut binding: Object,
     name: &str,
-    dry_run: bool,
+    options: &WriteOptions,
 ) -> Result<Response, Status> {
+    admit::command(call, Options::Create(options), &mut binding).await?;
     let text = |path: &str| at(&binding, path).and_then(Value::as_str).unwrap_or_default().to_owned();
     let (target, target_kind) = (text("target.name"), text("target.kind"));
     let mut errors = Vec::new();
@@ -124,7 +132,11 @@ async fn bind_pod(
         let subject = crate::status::Subject { group: "", kind: "Binding", name };
         return Err(Status::invalid(subject, &errors));
     }
-    update_object(call, Endpoint::Binding, dry_run, |call, _, old| {
+    let mut intent = write::intent(call, Endpoint::Binding, Options::Create(options), "");
+    intent.leaves_out = BINDING;
+    let mut source = InStoredForm(|call: &mut Call<'_>, current: Option<&mut Current>| {
+        let Some(current) = current else { return Ok(Wanted::AsItIs) };
+        let old = current.live(call.api, call.resource)?;
         let refuse = |why: &str| {
             Err(Status::conflict(
                 crate::status::Subject { group: "", kind: "pods/binding", name: &call.info.name },
@@ -160,9 +172,9 @@ async fn bind_pod(
         let status = pod.object_entry("status");
         status.remove("nominatedNodeName");
         set_condition(status, "PodScheduled", "True");
-        Ok(pod)
-    })
-    .await?;
+        Ok(Wanted::Object(pod))
+    });
+    crate::write::write(call, &intent, &mut source).await?;
     let code = StatusCode::CREATED;
     Ok(respond_success(code, &success(&Details::default(), Some(code)), &call.output))
 }

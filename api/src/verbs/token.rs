@@ -8,8 +8,9 @@ use std::time::{Duration, SystemTime};
 use auth::authn::service_account::{Reference, TokenIssuer, TokenSpec};
 use http::StatusCode;
 
-use super::Call;
 use super::subresource::decode_own;
+use super::{Call, admit};
+use crate::admission::Options;
 use crate::clock;
 use crate::context::Context as Api;
 use crate::field::FieldError;
@@ -48,6 +49,7 @@ pub struct Tokens {
 pub async fn request(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -> Result<Response, Status> {
     let options = WriteOptions::from_query(call.query, "CreateOptions", &call.api.naming.meta_group())?;
     let mut request = decode_own(call, table, body, &options)?;
+    admit::command(call, Options::Create(&options), &mut request).await?;
     crate::schema::defaults::apply(&table.message, &mut request, call.api.naming);
     let tokens = &call.api.tokens;
     let (name, namespace) = (call.info.name.clone(), call.info.namespace.clone());

@@ -14,7 +14,7 @@ use crate::schema::registry::Resource;
 use crate::status::Status;
 use crate::store;
 use crate::strategy::Endpoint;
-use crate::verbs::delete::{Deletion, FOREGROUND, ORPHAN, delete_object};
+use crate::verbs::delete::{FOREGROUND, ORPHAN};
 use crate::verbs::options::{DeleteOptions, Propagation};
 
 /// Where an object is.
@@ -143,8 +143,7 @@ async fn delete(
         resource_version: Some(revision.to_string()),
         ..DeleteOptions::default()
     };
-    let on = Deletion { api: loopback.api(), store: loopback.store(), resource: place.resource };
-    match delete_object(&on, &place.namespace, &place.name, &options).await {
+    match loopback.delete_object(place.resource, (&place.namespace, &place.name), &options).await {
         Ok(_) => Ok(Outcome::Done),
         Err(error) if error.code == StatusCode::NOT_FOUND => Ok(Outcome::Done),
         Err(error) if error.code == StatusCode::CONFLICT => Ok(Outcome::Changed),
@@ -157,7 +156,7 @@ async fn change(
     loopback: &Loopback<'_>,
     place: &Place<'_>,
     uid: &str,
-    make: impl Fn(&mut Object) -> bool,
+    make: impl Fn(&mut Object) -> bool + Sync,
 ) -> Result<(), Status> {
     change_any(loopback, place, |object| meta(object, "uid") == uid && make(object)).await
 }
@@ -166,7 +165,7 @@ async fn change(
 async fn change_any(
     loopback: &Loopback<'_>,
     place: &Place<'_>,
-    make: impl Fn(&mut Object) -> bool,
+    make: impl Fn(&mut Object) -> bool + Sync,
 ) -> Result<(), Status> {
     let make = |old: &Object| {
         let mut new = old.clone();

@@ -1,14 +1,13 @@
-//! Who owns the fields of what a request writes: the manager of the request, and its place in the write path
-//! (semantics §7.2, §7.3).
+//! Ownership of fields: the manager of a request, and what it owns of what it writes.
 //!
-//! Ownership is computed on the object as the request means it, in the request's version, before the system completes
-//! it: what a strategy, an allocator or a default of storage adds belongs to nobody.
+//! Ownership is computed on the object as the request means it, before the system completes it: what a strategy, an
+//! allocator or a default of storage adds belongs to no manager. How field sets are kept is in [`crate::apply`].
 
 use std::borrow::Cow;
 
+use http::HeaderMap;
 use http::header::USER_AGENT;
 
-use super::Call;
 use crate::apply::{
     Reset, Versions, Writer, created, is_same_but_for_times, put_managed_fields, take_managed_fields, updated,
 };
@@ -17,26 +16,17 @@ use crate::convert;
 use crate::json::Object;
 use crate::naming::Naming;
 use crate::object::{at, same_but_for_managed_fields};
-use crate::query::FIELD_MANAGER_MAX;
+use crate::query::{FIELD_MANAGER_MAX, Query};
 use crate::schema::registry::{Registry, Resource};
 use crate::status::Status;
 use crate::strategy::Endpoint;
 
-/// Whose the changed fields become.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Owners {
-    /// The manager's that writes.
-    Writer,
-    /// As the managed fields of the object say: somebody computed them already.
-    AsGiven,
-}
-
 /// The manager of a request: its `fieldManager`, else the first word of its user agent.
-pub fn manager<'c>(call: &'c Call<'_>) -> Cow<'c, str> {
-    match call.query.first("fieldManager") {
+pub fn manager<'q>(query: &'q Query, headers: &HeaderMap) -> Cow<'q, str> {
+    match query.first("fieldManager") {
         Some(manager) if !manager.is_empty() => manager.into(),
         _ => {
-            let agent = call.headers.get(USER_AGENT).map(|value| String::from_utf8_lossy(value.as_bytes()));
+            let agent = headers.get(USER_AGENT).map(|value| String::from_utf8_lossy(value.as_bytes()));
             first_word(&agent.unwrap_or_default()).into()
         }
     }
@@ -105,7 +95,7 @@ impl Tracking<'_> {
     }
 }
 
-/// Puts the old times back when nothing but times changed, so that the write is none (semantics §5.2 step 8).
+/// Puts the old times back when nothing but times changed, so that the write is none.
 pub fn keep_times_of_no_change(old: &Object, new: &mut Object) {
     let (before, after) = (at(old, "metadata.managedFields"), at(new, "metadata.managedFields"));
     if before != after && is_same_but_for_times(before, after) && same_but_for_managed_fields(old, new) {

@@ -1,20 +1,19 @@
-//! Objects that an older release stored, brought up to this release's defaults.
+//! Backfill: objects that an older release stored get the defaults of this release.
 //!
 //! ```text
-//! store of another mark ─► each stored kind ─► each object ─► defaults ─► the same? ─► else one ordinary write
+//! store of another mark ─► each stored kind ─► each object ─► defaults ─► the same? ─► else one write
 //! ```
 //!
 //! The stored form is the served form, so a default that a release adds is missing from what was stored before. Reads
 //! must not look for that, so it is done once, when a release meets a store whose defaults bear another mark
-//! (`docs/decisions/0008-older-objects-get-new-defaults-once.md`). Whoever watches sees the change like any other. What
-//! cannot be read is passed over: it is served as an error anyway.
+//! (`docs/decisions/0008-older-objects-get-new-defaults-once.md`). Watchers see the change like any other. An object
+//! that cannot be read is passed over: it is served as an error anyway.
 
-use engine::{Change, CommitError, Entry, Expected};
+use engine::Entry;
 use futures_util::{StreamExt, TryStreamExt, stream};
 
 use crate::context::Context as Api;
 use crate::loopback::Loopback;
-use crate::object::set_meta;
 use crate::schema::defaults;
 pub use crate::schema::defaults::MARK;
 use crate::schema::registry::Resource;
@@ -58,7 +57,7 @@ pub async fn apply_defaults(api: &Api) -> Result<Outcome, Status> {
     Ok(outcome)
 }
 
-/// Writes one object if it lacks a default.
+/// Writes one object if it lacks a default. The others are looked at here, so that only a difference costs a write.
 async fn complete(loopback: &Loopback<'_>, resource: &Resource, entry: Entry) -> Result<bool, Status> {
     let revision = entry.revision();
     let Ok(stored) = store::read(entry) else { return Ok(false) };
@@ -68,12 +67,5 @@ async fn complete(loopback: &Loopback<'_>, resource: &Resource, entry: Entry) ->
     if object == before {
         return Ok(false);
     }
-    set_meta(&mut object, "resourceVersion", None);
-    let change = Change::Put(store::payload(resource, &object));
-    match loopback.store().commit(stored.record.key, Expected::Revision(revision), change).await {
-        Ok(_) => Ok(true),
-        // Somebody was faster, with the defaults of this release.
-        Err(CommitError::Conflict { .. }) => Ok(false),
-        Err(error) => Err(loopback.api().commit_failed(&error)),
-    }
+    loopback.backfill(resource, store::identity(resource, &stored.record.key), revision).await
 }

@@ -1,0 +1,208 @@
+//! Both points of admission, shown by a plugin that notes what it is asked.
+
+use parking_lot::Mutex;
+
+use super::*;
+use crate::admission::Plugin;
+use crate::json::Value;
+use crate::object::{meta, metadata_mut};
+use crate::write::server_fixture::Server;
+
+/// Notes what it is asked, labels what it may change, and refuses objects of one name.
+#[derive(Default)]
+pub struct Probe {
+    asked: Mutex<Vec<String>>,
+}
+
+impl Probe {
+    pub(super) async fn mutate(
+        &self,
+        record: &mut Record<'_, &mut Object>,
+        review: &mut Review,
+    ) -> Result<(), Status> {
+        // Plugins may wait: a webhook does.
+        tokio::task::yield_now().await;
+        let new = record.new.as_deref().map(text);
+        self.note("mutate", record, new);
+        if let Some(new) = &mut record.new {
+            metadata_mut(new).object_entry("labels").insert("probed", "yes".into());
+        }
+        review.warnings.push("seen by the probe".to_owned());
+        review.annotations.push(("probe".to_owned(), "mutated".to_owned()));
+        Ok(())
+    }
+
+    pub(super) async fn validate(
+        &self,
+        record: &Record<'_, &Object>,
+        _review: &mut Review,
+    ) -> Result<(), Status> {
+        tokio::task::yield_now().await;
+        self.note("validate", record, record.new.map(text));
+        if record.new.is_some_and(|new| meta(new, "name") == "refused") {
+            return Err(Status::bad_request("the probe refuses it"));
+        }
+        Ok(())
+    }
+
+    fn note<N>(&self, point: &str, record: &Record<'_, N>, new: Option<String>) {
+        let old = record.old.map(text);
+        let shown = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+        self.asked.lock().push(format!(
+            "{point} {:?}{} {}/{} {} by {}: {} => {}",
+            record.operation,
+            if record.dry_run { " (dry run)" } else { "" },
+            record.resource.table.plural,
+            record.subresource,
+            record.name,
+            record.user.name,
+            shown(old),
+            shown(new),
+        ));
+    }
+}
+
+/// Version and kind of an object, and what the tests change.
+fn text(object: &Object) -> String {
+    let member = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let labelled =
+        object.get("metadata").is_some_and(|metadata| metadata.at(&["labels", "probed"]).is_some());
+    let spec = object.get("spec").and_then(|spec| spec.get("maxReplicas").or_else(|| spec.get("replicas")));
+    let spec = spec.and_then(Value::as_i64).map(|count| format!(" {count}")).unwrap_or_default();
+    format!("{} {}{spec}{}", member("apiVersion"), member("kind"), if labelled { " labelled" } else { "" })
+}
+
+/// A server whose chain has the probe after its own plugins.
+async fn probed() -> (Server, std::sync::Arc<Probe>) {
+    let mut server = Server::start();
+    server.ask("POST /api/v1/namespaces", r#"{"metadata":{"name":"n"}}"#).await;
+    let probe = std::sync::Arc::<Probe>::default();
+    server.api.admission = Chain::new(vec![Plugin::NamespaceLifecycle, Plugin::Probe(probe.clone())]);
+    (server, probe)
+}
+
+#[tokio::test]
+async fn a_plugin_sees_every_operation_in_the_version_of_the_request() {
+    let (server, probe) = probed().await;
+    let maps = "/api/v1/namespaces/n/configmaps";
+    let scalers = "/apis/autoscaling/v1/namespaces/n/horizontalpodautoscalers";
+    let scaler = |max: u32| {
+        format!(
+            r#"{{"metadata":{{"name":"h"}},"spec":{{"maxReplicas":{max},"scaleTargetRef":{{"kind":"X","name":"x"}}}}}}"#
+        )
+    };
+    for (request, body, code, want) in [
+        (
+            format!("POST {maps}"),
+            r#"{"metadata":{"name":"m"}}"#.to_owned(),
+            201,
+            &[
+                "mutate Create configmaps/ m by system:anonymous: - => v1 ConfigMap",
+                "validate Create configmaps/ m by system:anonymous: - => v1 ConfigMap labelled",
+            ][..],
+        ),
+        (
+            format!("POST {maps}?dryRun=All"),
+            r#"{"metadata":{"name":"refused"}}"#.to_owned(),
+            400,
+            &[
+                "mutate Create (dry run) configmaps/ refused by system:anonymous: - => v1 ConfigMap",
+                "validate Create (dry run) configmaps/ refused by system:anonymous: - => v1 ConfigMap labelled",
+            ],
+        ),
+        (
+            format!("POST {scalers}"),
+            scaler(1),
+            201,
+            &[
+                "mutate Create horizontalpodautoscalers/ h by system:anonymous: - => autoscaling/v1 \
+                 HorizontalPodAutoscaler 1",
+                "validate Create horizontalpodautoscalers/ h by system:anonymous: - => autoscaling/v1 \
+                 HorizontalPodAutoscaler 1 labelled",
+            ],
+        ),
+        (
+            format!("PUT {scalers}/h"),
+            scaler(2),
+            200,
+            &[
+                "mutate Update horizontalpodautoscalers/ h by system:anonymous: autoscaling/v1 \
+                 HorizontalPodAutoscaler 1 labelled => autoscaling/v1 HorizontalPodAutoscaler 2",
+                "validate Update horizontalpodautoscalers/ h by system:anonymous: autoscaling/v1 \
+                 HorizontalPodAutoscaler 1 labelled => autoscaling/v1 HorizontalPodAutoscaler 2 labelled",
+            ],
+        ),
+        (
+            format!("DELETE {maps}/m"),
+            String::new(),
+            200,
+            &[
+                "mutate Delete configmaps/ m by system:anonymous: - => -",
+                "validate Delete configmaps/ m by system:anonymous: v1 ConfigMap labelled => -",
+            ],
+        ),
+        (
+            format!("APPLY {maps}/a?fieldManager=t"),
+            r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}"#.to_owned(),
+            201,
+            &[
+                "mutate Create configmaps/ a by system:anonymous: - => v1 ConfigMap",
+                "validate Create configmaps/ a by system:anonymous: - => v1 ConfigMap labelled",
+            ],
+        ),
+        (
+            format!("DELETE {maps}"),
+            String::new(),
+            200,
+            &[
+                "mutate Delete configmaps/  by system:anonymous: - => -",
+                "validate Delete configmaps/ a by system:anonymous: v1 ConfigMap labelled => -",
+            ],
+        ),
+    ] {
+        let (got, warnings, answer) = server.ask(&request, &body).await;
+        assert_eq!(got, code, "{request}: {answer:?}");
+        assert_eq!(std::mem::take(&mut *probe.asked.lock()), want, "{request}");
+        assert_eq!(warnings, [r#"299 - "seen by the probe""#], "{request}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_plugin_adds_is_owned_by_the_manager_of_the_request() {
+    let (server, _) = probed().await;
+    let maps = "/api/v1/namespaces/n/configmaps";
+    let (_, _, made) =
+        server.ask(&format!("POST {maps}?fieldManager=t"), r#"{"metadata":{"name":"m"}}"#).await;
+    assert_eq!(made.str_at(&["metadata", "labels", "probed"]), "yes");
+    let owned = made.at(&["metadata", "managedFields"]).and_then(Value::as_array).unwrap();
+    assert_eq!(owned[0].str_at(&["manager"]), "t");
+    assert!(owned[0].at(&["fieldsV1", "f:metadata", "f:labels", "f:probed"]).is_some(), "{owned:?}");
+}
+
+#[tokio::test]
+async fn commands_and_connections_pass_both_points() {
+    let (server, probe) = probed().await;
+    let pods = "/api/v1/namespaces/n/pods";
+    let pod = r#"{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i"}]}}"#;
+    server.ask(&format!("POST {pods}"), pod).await;
+    probe.asked.lock().clear();
+    for (request, body, want) in [
+        ("POST PODS/p/exec?command=ls", "", "Connect pods/exec p by system:anonymous: - => -"),
+        (
+            "POST PODS/p/binding",
+            r#"{"metadata":{"name":"p"},"target":{"name":"x"}}"#,
+            "Create pods/binding p by system:anonymous: - => v1 Binding",
+        ),
+        (
+            "POST PODS/p/eviction",
+            r#"{"metadata":{"name":"p"}}"#,
+            "Create pods/eviction p by system:anonymous: - => policy/v1 Eviction",
+        ),
+    ] {
+        let (code, _, answer) = server.ask(&request.replace("PODS", pods), body).await;
+        let asked = std::mem::take(&mut *probe.asked.lock());
+        let labelled = if want.ends_with('-') { "" } else { " labelled" };
+        let want = [format!("mutate {want}"), format!("validate {want}{labelled}")];
+        assert_eq!(asked, want, "{request}: {code} {answer:?}");
+    }
+}

@@ -1,0 +1,80 @@
+//! The end of a write: what to store, whether that is a change at all, and the conditional commit.
+//!
+//! A commit holds on condition that the object still is what the write was made from. When it is not, the caller
+//! begins another round, counted by [`crate::retry::Attempts`].
+
+use bytes::Bytes;
+use engine::{Change, CommitError, Committed, Entry, Expected, Payload};
+
+use crate::apply::take_managed_fields;
+use crate::context::Context as Api;
+use crate::json::{Object, Value};
+use crate::object::{at, finalizers, meta};
+use crate::schema::encode::encode;
+use crate::schema::registry::Resource;
+use crate::status::Status;
+use crate::store::{self, Store, Stored};
+
+/// How one conditional commit ended.
+pub enum Attempt {
+    /// It is stored.
+    Committed(Committed),
+    /// The condition did not hold; the newest state.
+    Conflict(Option<Entry>),
+}
+
+/// Commits on condition.
+///
+/// # Errors
+/// Every failure but that of the condition.
+pub async fn commit(
+    (api, store): (&Api, Store<'_>),
+    key: Bytes,
+    expected: Expected,
+    change: Change,
+) -> Result<Attempt, Status> {
+    match store.commit(key, expected, change).await {
+        Ok(committed) => Ok(Attempt::Committed(committed)),
+        Err(CommitError::Conflict { current }) => Ok(Attempt::Conflict(current)),
+        Err(error) => Err(api.commit_failed(&error)),
+    }
+}
+
+/// Encodes an object for storage. One that would be too large only because of managed fields that nobody asked for is
+/// stored without them.
+pub(super) fn fitting_payload(resource: &Resource, object: &mut Object) -> Payload {
+    let payload = store::payload(resource, object);
+    if payload.value.len() <= engine::VALUE_BYTES_MAX {
+        return payload;
+    }
+    take_managed_fields(object);
+    store::payload(resource, object)
+}
+
+/// The bytes that show a new object of a dry run: it has no version.
+pub(super) fn unversioned(resource: &Resource, object: &Object) -> Bytes {
+    let mut out = Vec::new();
+    encode(&resource.stored().message, object, &mut out);
+    out.into()
+}
+
+/// Whether this update takes away the last thing that kept a deleted object.
+pub(super) fn completes_deletion(resource: &Resource, new: &Object, old: &Object) -> bool {
+    let grace = old.get("metadata").and_then(|metadata| metadata.get("deletionGracePeriodSeconds"));
+    let namespace_content = resource.group.is_empty()
+        && resource.table.kind == "Namespace"
+        && at(new, "spec.finalizers").and_then(Value::as_array).is_some_and(|list| !list.is_empty());
+    !meta(old, "deletionTimestamp").is_empty()
+        && finalizers(new).is_empty()
+        && grace.and_then(Value::as_i64).unwrap_or(0) == 0
+        && !namespace_content
+}
+
+/// Whether the payload, stamped with the stored revision, is what is stored.
+pub(super) fn is_same(payload: &Payload, stored: &Stored) -> bool {
+    let value = &stored.record.value;
+    let at = payload.stamp_at.unwrap_or(0) as usize;
+    let digits = value.len().checked_sub(payload.value.len());
+    let (Some(digits), Some(head)) = (digits, value.get(..at)) else { return false };
+    digits > 0 && head == &payload.value[..at] && value.get(at + digits..) == payload.value.get(at..)
+}

@@ -1,0 +1,439 @@
+//! What a caller of the write path says: which object it writes, what it expects of the store, and which stages it
+//! leaves out.
+//!
+//! ```text
+//! Caller   who is told warnings, and may have to show a permission to create
+//! Intent   which object, by whom, through which endpoint, what is left out
+//! Source   makes the wanted object from the newest state, in every round of the loop
+//! Outcome  what came of it
+//! ```
+
+use std::borrow::Cow;
+use std::future::Future;
+
+use auth::{Attributes, User};
+use bytes::Bytes;
+
+use crate::admission::{self, Operation, Review};
+use crate::context::Context as Api;
+use crate::convert;
+use crate::json::Object;
+use crate::object::meta;
+use crate::schema::registry::Resource;
+use crate::schema::table::Message;
+use crate::server;
+use crate::status::{Status, Subject};
+use crate::store::{Store, Stored};
+use crate::strategy::Endpoint;
+
+/// The stages of the write path that a caller can leave out, in the order in which a write passes them.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum Stage {
+    /// The source makes the wanted object from the newest state. Never left out.
+    Decode,
+    /// Values that the writer left open are filled in.
+    Default,
+    /// The mutating point of admission.
+    Mutate,
+    /// The version and the identity that the writer saw are compared with the stored ones. Updates only.
+    Compare,
+    /// Changed fields are given to the writing manager. Left out, the object says who owns its fields.
+    Own,
+    /// Addresses and ports are handed out. Only writes of the resource itself.
+    Allocate,
+    /// The strategy of the endpoint: which parts may be written, and what the server derives.
+    Prepare,
+    /// The rules of the kind.
+    Validate,
+    /// A role or a binding grants nothing that its writer does not hold.
+    Escalate,
+    /// The validating point of admission.
+    Admit,
+    /// The bytes to store; a write that changes nothing ends here. Never left out.
+    Encode,
+    /// The conditional write to the store. Left out by a dry run.
+    Commit,
+}
+
+/// What the server's own writes leave out: admission, the comparison (they say what they saw in [`Intent::seen`]),
+/// and the question what they may grant.
+pub const BY_SERVER: &[Stage] = &[Stage::Mutate, Stage::Compare, Stage::Escalate, Stage::Admit];
+
+/// [`BY_SERVER`] for an object whose managed fields were computed before.
+pub const BY_SERVER_APPLIED: &[Stage] =
+    &[Stage::Mutate, Stage::Compare, Stage::Own, Stage::Escalate, Stage::Admit];
+
+/// What the backfill of defaults leaves out: everything but the defaults, as it repairs what was valid when it was
+/// stored.
+pub const BACKFILL: &[Stage] = &[
+    Stage::Mutate,
+    Stage::Compare,
+    Stage::Own,
+    Stage::Allocate,
+    Stage::Prepare,
+    Stage::Validate,
+    Stage::Escalate,
+    Stage::Admit,
+];
+
+/// What a deletion leaves out: it writes nothing but its marks, and its mutating point comes before the object is
+/// looked for.
+pub const DELETION: &[Stage] = &[
+    Stage::Default,
+    Stage::Mutate,
+    Stage::Compare,
+    Stage::Own,
+    Stage::Allocate,
+    Stage::Prepare,
+    Stage::Validate,
+    Stage::Escalate,
+];
+
+/// [`DELETION`] by the server itself, or as the end of an eviction that was admitted.
+pub const DELETION_BY_SERVER: &[Stage] = &[
+    Stage::Default,
+    Stage::Mutate,
+    Stage::Compare,
+    Stage::Own,
+    Stage::Allocate,
+    Stage::Prepare,
+    Stage::Validate,
+    Stage::Escalate,
+    Stage::Admit,
+];
+
+/// What a request leaves out whose source computes the managed fields itself: an apply, or a scale.
+pub const OWNED_BY_SOURCE: &[Stage] = &[Stage::Own];
+
+/// What a binding leaves out: the Binding was admitted before, and the change that it makes of the pod has no owner.
+pub const BINDING: &[Stage] = &[Stage::Default, Stage::Mutate, Stage::Own, Stage::Admit];
+
+/// What must be in the store for a write to go on.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Presence {
+    /// No object of the name; one is 409.
+    New,
+    /// The object; none is 404.
+    Existing,
+    /// The object or none; a caller that creates it needs the permission to create.
+    Either,
+    /// The object; none is [`Outcome::Missing`].
+    IfThere,
+}
+
+/// What one write is about.
+#[derive(Clone, Copy)]
+pub struct Intent<'w> {
+    /// The server.
+    pub api: &'w Api,
+    /// The store, opened by a permission.
+    pub store: Store<'w>,
+    /// The writer.
+    pub user: &'w User,
+    /// The permission of the request; none for the server's own writes.
+    pub permission: Option<&'w Attributes<'w>>,
+    /// The operation that admission is asked about.
+    pub operation: Operation,
+    /// The options of the request.
+    pub options: admission::Options<'w>,
+    /// The resource, in the version of the request.
+    pub resource: &'w Resource,
+    /// The way it is written.
+    pub endpoint: Endpoint,
+    /// Namespace; empty for cluster-scoped resources.
+    pub namespace: &'w str,
+    /// Name; empty where the object of a creation says it or asks for a generated one.
+    pub name: &'w str,
+    /// What must be in the store.
+    pub presence: Presence,
+    /// The only revision that may be replaced: another is [`Outcome::Changed`], and not tried again.
+    pub seen: Option<u64>,
+    /// The name under which the writer owns fields.
+    pub manager: &'w str,
+    /// Whether everything but the commit happens.
+    pub dry_run: bool,
+    /// The stages that this write leaves out.
+    pub leaves_out: &'static [Stage],
+}
+
+impl<'w> Intent<'w> {
+    /// Whether this write passes `stage`.
+    pub fn passes(&self, stage: Stage) -> bool {
+        let passes = !self.leaves_out.contains(&stage);
+        #[cfg(test)]
+        if passes {
+            super::trace::note(stage);
+        }
+        passes
+    }
+
+    /// The object as errors name it: by plural resource.
+    pub fn subject<'s>(&'s self, name: &'s str) -> Subject<'s> {
+        Subject { group: &self.resource.group, kind: &self.resource.table.plural, name }
+    }
+
+    /// The same by kind, as 422 errors name it.
+    pub fn subject_by_kind<'s>(&'s self, name: &'s str) -> Subject<'s> {
+        Subject { group: &self.resource.group, kind: &self.resource.table.kind, name }
+    }
+
+    /// What admission is told of this write.
+    pub fn record<'r, N>(&'r self, old: Option<&'r Object>, new: Option<N>) -> admission::Record<'r, N> {
+        admission::Record {
+            api: self.api,
+            store: self.store,
+            user: self.user,
+            operation: self.operation,
+            dry_run: self.dry_run,
+            options: self.options,
+            resource: self.resource,
+            subresource: self.endpoint.subresource(),
+            namespace: self.namespace,
+            name: self.name,
+            old,
+            new,
+        }
+    }
+}
+
+/// Who calls the write path: a request, or the server itself.
+pub trait Caller: Send {
+    /// Texts for the client, in order; a round of the loop that is not the last takes its own back. `None`: there is
+    /// no client.
+    fn warnings(&mut self) -> Option<&mut Vec<String>>;
+
+    /// Whether an object may be created where the request was allowed to write an existing one.
+    ///
+    /// # Errors
+    /// 403.
+    fn confirm_create(&self) -> impl Future<Output = Result<(), Status>> + Send;
+
+    /// Takes what the plugins of admission had to say beyond their decision.
+    fn take_review(&mut self, review: Review) {
+        for (key, value) in review.annotations {
+            tracing::debug!(key, value, "audit annotation");
+        }
+        if let Some(warnings) = self.warnings() {
+            warnings.extend(review.warnings);
+        }
+    }
+}
+
+/// The newest state of the object that is written.
+pub struct Current {
+    /// As it is stored.
+    pub stored: Stored,
+    object: Option<Object>,
+}
+
+impl Current {
+    pub(super) fn new(stored: Stored) -> Current {
+        Current { stored, object: None }
+    }
+
+    /// The revision.
+    pub fn revision(&self) -> u64 {
+        self.stored.entry.revision()
+    }
+
+    /// The object in the stored version.
+    ///
+    /// # Errors
+    /// 500 for an object that cannot be read.
+    pub fn object(&mut self, resource: &Resource) -> Result<&Object, Status> {
+        self.read(|stored| stored.object(resource))
+    }
+
+    /// [`Current::object`] for a source whose object is mostly the same: parts that both share are read once.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn live(&mut self, api: &Api, resource: &Resource) -> Result<&Object, Status> {
+        // While the server comes up, what is stored may still lack defaults of this release, and parts of another
+        // version are not parts of the one that is patched.
+        let is_complete = api.lifecycle.stage() == server::Stage::Serving;
+        if is_complete && resource.is_stored_form() {
+            return self.read(|stored| stored.settled(resource));
+        }
+        self.object(resource)
+    }
+
+    /// [`Current::object`], given away.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn take(&mut self, resource: &Resource) -> Result<Object, Status> {
+        self.object.take().map_or_else(|| self.stored.object(resource), Ok)
+    }
+
+    /// Gives back what was taken, so that it is not read again.
+    pub fn put_back(&mut self, object: Object) {
+        self.object = Some(object);
+    }
+
+    fn read(&mut self, read: impl FnOnce(&Stored) -> Result<Object, Status>) -> Result<&Object, Status> {
+        match &mut self.object {
+            Some(object) => Ok(object),
+            none => Ok(none.insert(read(&self.stored)?)),
+        }
+    }
+
+    /// The object for `new`, which is to take its place, both in the stored version.
+    pub(super) fn beside(&mut self, resource: &Resource, new: &mut Object) -> Result<Object, Status> {
+        self.object.take().map_or_else(|| self.stored.beside(resource, new), Ok)
+    }
+}
+
+/// What a source wants of the newest state.
+pub enum Wanted {
+    /// It stays as it is.
+    AsItIs,
+    /// This object. It goes if that takes away the last thing that kept a deleted object.
+    Object(Object),
+    /// This object, which stays.
+    Marked(Object),
+    /// It goes, in this final state.
+    Gone(Object),
+    /// It goes as it is stored; this is what is stored.
+    GoneAsStored(Object),
+}
+
+/// In which form a source gives its object.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Form {
+    /// In the version of the request.
+    Served,
+    /// In the stored version.
+    Stored,
+    /// As an object of another kind, which stands for a part of it; defaults are not for it.
+    Foreign,
+}
+
+/// Makes the wanted object. A source is asked anew in every round, because the newest state is another one.
+pub trait Source<C>: Send + Sync {
+    /// The form of what [`Source::decode`] gives.
+    fn form(&self) -> Form;
+
+    /// The wanted object; `current` is the newest state, `None` where there is none.
+    ///
+    /// # Errors
+    /// What to answer.
+    fn decode(&mut self, caller: &mut C, current: Option<&mut Current>) -> Result<Wanted, Status>;
+
+    /// The object in the stored version, after defaults and plugins.
+    ///
+    /// # Errors
+    /// It cannot be converted.
+    fn to_stored(
+        &mut self,
+        intent: &Intent<'_>,
+        object: Object,
+        _current: Option<&mut Current>,
+    ) -> Result<Object, Status> {
+        match self.form() {
+            Form::Served => convert::to_stored(intent.resource, object, intent.api.naming),
+            Form::Stored | Form::Foreign => Ok(object),
+        }
+    }
+
+    /// A stored object in the form in which plugins are shown it: the version of the request.
+    ///
+    /// # Errors
+    /// It cannot be converted.
+    fn shown<'o>(
+        &self,
+        intent: &Intent<'_>,
+        object: &'o Object,
+        _revision: u64,
+    ) -> Result<Cow<'o, Object>, Status> {
+        if intent.resource.is_stored_form() {
+            return Ok(Cow::Borrowed(object));
+        }
+        convert::to_served(intent.resource, object.clone(), intent.api.naming).map(Cow::Owned)
+    }
+
+    /// The type by which defaults are filled in; `None` for none.
+    fn message<'i>(&self, intent: &'i Intent<'_>) -> Option<&'i Message> {
+        match self.form() {
+            Form::Served => Some(&intent.resource.table.message),
+            Form::Stored => Some(&intent.resource.stored().message),
+            Form::Foreign => None,
+        }
+    }
+}
+
+/// A source that is a function, giving the object in the version of the request.
+pub struct InServedForm<F>(pub F);
+
+/// A source that is a function, giving the object in the stored version.
+pub struct InStoredForm<F>(pub F);
+
+impl<C, F> Source<C> for InServedForm<F>
+where
+    F: FnMut(&mut C, Option<&mut Current>) -> Result<Wanted, Status> + Send + Sync,
+{
+    fn form(&self) -> Form {
+        Form::Served
+    }
+
+    fn decode(&mut self, caller: &mut C, current: Option<&mut Current>) -> Result<Wanted, Status> {
+        (self.0)(caller, current)
+    }
+}
+
+impl<C, F> Source<C> for InStoredForm<F>
+where
+    F: FnMut(&mut C, Option<&mut Current>) -> Result<Wanted, Status> + Send + Sync,
+{
+    fn form(&self) -> Form {
+        Form::Stored
+    }
+
+    fn decode(&mut self, caller: &mut C, current: Option<&mut Current>) -> Result<Wanted, Status> {
+        (self.0)(caller, current)
+    }
+}
+
+/// What the store has after a write.
+#[derive(Clone, Debug)]
+pub struct Written {
+    /// The bytes; of a dry run those that would be stored.
+    pub value: Bytes,
+    /// The revision; of a dry run the one that it would replace, zero for a new object.
+    pub revision: u64,
+}
+
+/// What came of a write.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// The object is new.
+    Created(Written),
+    /// The object changed.
+    Updated(Written),
+    /// The object is as it was, because the source or the comparison of bytes said so.
+    Unchanged(Written),
+    /// The object is gone; its final state.
+    Removed(Written),
+    /// There was none, and [`Presence::IfThere`] asked for one.
+    Missing,
+    /// It is not at the revision in [`Intent::seen`].
+    Changed,
+}
+
+impl Outcome {
+    /// What is stored, for callers that need no difference; `None` when nothing is.
+    pub fn written(self) -> Option<Written> {
+        match self {
+            Outcome::Created(written)
+            | Outcome::Updated(written)
+            | Outcome::Unchanged(written)
+            | Outcome::Removed(written) => Some(written),
+            Outcome::Missing | Outcome::Changed => None,
+        }
+    }
+}
+
+/// The name that an object asks for, as long as it has none.
+pub(super) fn generate_name(object: &Object) -> &str {
+    if meta(object, "name").is_empty() { meta(object, "generateName") } else { "" }
+}

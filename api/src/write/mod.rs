@@ -1,0 +1,28 @@
+//! The write path: the one way by which an object gets into the store.
+//!
+//! ```text
+//! verbs (requests) ──┐                         ┌─► admission (two points)
+//! controllers ───────┼─► Intent + Source ─► path ─► ownership · allocation · strategy · validation
+//! bootstrap, backfill┘                         └─► commit ─► store
+//! ```
+//!
+//! Read `path` first: its one function is the list of the stages. The path knows no HTTP; what a request means is in
+//! [`crate::verbs`], what the server writes by itself in [`crate::loopback`].
+
+pub mod commit;
+pub mod intent;
+pub mod ownership;
+mod path;
+#[cfg(test)]
+pub(crate) mod server_fixture;
+mod stages;
+#[cfg(test)]
+mod table_test;
+#[cfg(test)]
+pub(crate) mod trace;
+
+pub use intent::{
+    Caller, Current, Form, InServedForm, InStoredForm, Intent, Outcome, Presence, Source, Stage, Wanted,
+    Written,
+};
+pub use path::write;

@@ -1,0 +1,203 @@
+//! The stages of a write, in order, and the one loop around them.
+//!
+//! ```text
+//! locate ─► decode ─► default ─► mutating admission ─► (own a new object) ─► convert ─► compare ─► own a change
+//!    ▲                                                                                                  │
+//!    │ conflict        commit ◄─ encode ◄─ validating admission ◄─ escalate ◄─ validate ◄─ prepare ◄─ allocate
+//!    └───────────────────┘
+//! ```
+//!
+//! Why this order and no other:
+//! - Ownership comes before what the server adds (allocation, strategy), because what the server adds belongs to no
+//!   manager; and after mutating admission, because what a plugin adds belongs to the manager of the request.
+//! - A new object is owned as it was sent, in the version of the request; of an update the two stored states are
+//!   compared, so its ownership comes after the conversion.
+//! - The creation is registered before mutating admission looks at the namespace, and until the commit is over: the
+//!   namespace controller waits for the creations that may have seen the namespace alive.
+//! - What was allocated is held until the commit is over, whatever becomes of it.
+//!
+//! A round that finds the object changed begins again at the top, a bounded number of times. Nothing of a round
+//! survives it but what the source keeps.
+
+use engine::{Change, Expected};
+
+use super::commit::Attempt;
+use super::intent::{Caller, Current, Intent, Outcome, Presence, Source, Written};
+use super::stages::{self, Encoded};
+use crate::attributes::Attributes;
+use crate::json::Object;
+use crate::object::meta;
+use crate::retry::{Attempts, Exhausted};
+use crate::status::Status;
+use crate::store::{self, Stored};
+
+/// How often a taken generated name is tried anew.
+const GENERATE_ATTEMPTS: u32 = 8;
+
+/// Writes what `source` wants, on the conditions of `intent`.
+///
+/// Costs one read of the object where there is one, and one commit; waits for the store's sync.
+///
+/// # Errors
+/// What a stage refused, as it is to be answered. Nothing is stored then.
+pub async fn write<C: Caller, S: Source<C>>(
+    caller: &mut C,
+    intent: &Intent<'_>,
+    source: &mut S,
+) -> Result<Outcome, Status> {
+    let warned = caller.warnings().map_or(0, |warnings| warnings.len());
+    let mut attempts = Attempts::new();
+    let mut names_tried = 0;
+    loop {
+        if let Some(warnings) = caller.warnings() {
+            warnings.truncate(warned);
+        }
+        let mut current = match locate(caller, intent).await? {
+            Located::At(current) => current,
+            Located::Out(outcome) => return Ok(outcome),
+        };
+        let wanted = stages::decode(caller, intent, source, current.as_mut())?;
+        let Some((mut object, fate)) = wanted else { return Ok(unchanged(current.as_ref())) };
+        stages::default(intent, source, &mut object);
+        let _creation = current.is_none().then(|| intent.api.creations.begin());
+        stages::mutate(caller, intent, source, current.as_mut(), &mut object).await?;
+        if current.is_none() {
+            stages::own_new(intent, &mut object);
+        }
+        let (mut new, old) = stages::convert(intent, source, object, current.as_mut())?;
+        let generated_from = match &current {
+            None => stages::identify(intent, &mut new)?,
+            Some(current) => stages::compare(intent, &mut new, old.as_ref(), current).map(|()| None)?,
+        };
+        if let Some(old) = &old {
+            stages::own_change(intent, &mut new, old)?;
+        }
+        let _allocated = stages::allocate(intent, &mut new, old.as_ref())?;
+        stages::prepare(intent, &mut new, old.as_ref());
+        stages::validate(intent, &new, old.as_ref())?;
+        stages::escalate(intent, &new, old.as_ref()).await?;
+        stages::admit(caller, intent, source, (&new, fate), old.as_ref(), current.as_mut()).await?;
+        let encoded = stages::encode(intent, &mut new, fate, old.as_ref(), current.as_ref());
+        let name = if intent.name.is_empty() { meta(&new, "name") } else { intent.name };
+        let taken = match store(intent, name, encoded, &new, current.as_ref()).await? {
+            Ended::Stored(outcome) => return Ok(outcome),
+            Ended::Conflict(taken) => taken,
+        };
+
+        if intent.seen.is_some() {
+            return Ok(Outcome::Changed);
+        }
+        if intent.presence == Presence::New {
+            let Some(base) = generated_from else { return Err(already_exists(intent, name, taken.as_ref())) };
+            names_tried += 1;
+            if names_tried == GENERATE_ATTEMPTS {
+                return Err(Status::generated_name_taken(intent.subject(&base)));
+            }
+        }
+        attempts.again().await.map_err(|Exhausted| Status::stale(intent.subject(name)))?;
+    }
+}
+
+/// What a round begins with.
+enum Located {
+    /// The newest state; `None` for an object that is to be created.
+    At(Option<Current>),
+    /// Nothing to write.
+    Out(Outcome),
+}
+
+async fn locate<C: Caller>(caller: &C, intent: &Intent<'_>) -> Result<Located, Status> {
+    if intent.presence == Presence::New {
+        // The commit finds out whether there is one.
+        return Ok(Located::At(None));
+    }
+    let key = store::key(intent.resource, intent.namespace, intent.name);
+    match (intent.store.get(&key)?, intent.presence) {
+        (Some(stored), _) if intent.seen.is_some_and(|seen| seen != stored.entry.revision()) => {
+            Ok(Located::Out(Outcome::Changed))
+        }
+        (Some(stored), _) => Ok(Located::At(Some(Current::new(stored)))),
+        (None, Presence::IfThere) => Ok(Located::Out(Outcome::Missing)),
+        (None, Presence::Either) => {
+            caller.confirm_create().await?;
+            Ok(Located::At(None))
+        }
+        (None, Presence::Existing | Presence::New) => Err(stages::not_found(intent)?),
+    }
+}
+
+/// How a round ends.
+enum Ended {
+    /// It is stored, or would be, or was before.
+    Stored(Outcome),
+    /// The object is not the one that the round began with; it is this one where that matters.
+    Conflict(Option<Stored>),
+}
+
+async fn store(
+    intent: &Intent<'_>,
+    name: &str,
+    encoded: Encoded,
+    new: &Object,
+    current: Option<&Current>,
+) -> Result<Ended, Status> {
+    let change = match encoded {
+        Encoded::Same => return Ok(Ended::Stored(unchanged(current))),
+        Encoded::Change(change) => change,
+    };
+    let key = store::key(intent.resource, intent.namespace, name);
+    let expected = match current {
+        Some(current) if intent.dry_run => return Ok(Ended::Stored(dry(change, current))),
+        None if intent.dry_run => {
+            let taken = intent.store.get(&key)?;
+            return Ok(match taken {
+                None => Ended::Stored(Outcome::Created(stages::shown_new(intent, new))),
+                taken => Ended::Conflict(taken),
+            });
+        }
+        Some(current) => Expected::Revision(current.revision()),
+        None => Expected::Absent,
+    };
+    let removes = matches!(change, Change::Delete(_));
+    match stages::commit(intent, key, expected, change).await? {
+        Attempt::Committed(committed) => {
+            let revision = committed.revision;
+            let written = Written { value: store::read(committed.entry)?.record.value, revision };
+            Ok(Ended::Stored(match current {
+                None => Outcome::Created(written),
+                Some(_) if removes => Outcome::Removed(written),
+                Some(_) => Outcome::Updated(written),
+            }))
+        }
+        // Only the refusal of a creation says something of what is there.
+        Attempt::Conflict(taken) if intent.presence == Presence::New => {
+            Ok(Ended::Conflict(taken.map(store::read).transpose()?))
+        }
+        Attempt::Conflict(_) => Ok(Ended::Conflict(None)),
+    }
+}
+
+fn unchanged(current: Option<&Current>) -> Outcome {
+    current.map_or(Outcome::Missing, |current| {
+        let revision = current.revision();
+        Outcome::Unchanged(Written { value: current.stored.record.value.clone(), revision })
+    })
+}
+
+/// What a dry run of a change shows: the object as it would be stored, at the revision that it would replace.
+fn dry(change: Change, current: &Current) -> Outcome {
+    let revision = current.revision();
+    let as_stored = |payload| Written { value: crate::representation::stamped(&payload, revision), revision };
+    match change {
+        Change::Put(payload) => Outcome::Updated(as_stored(payload)),
+        Change::Delete(Some(payload)) => Outcome::Removed(as_stored(payload)),
+        Change::Delete(None) => {
+            Outcome::Removed(Written { value: current.stored.record.value.clone(), revision })
+        }
+    }
+}
+
+fn already_exists(intent: &Intent<'_>, name: &str, taken: Option<&Stored>) -> Status {
+    let deleting = taken.is_some_and(|stored| Attributes::new(&stored.record.attributes).is_deleting());
+    Status::already_exists(intent.subject(name), deleting)
+}

@@ -1,0 +1,93 @@
+//! A whole server without sockets and controllers, in one thread, for tests of the write path: the request pipeline
+//! over an engine in a directory of its own.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use auth::Authenticator;
+use auth::authn::service_account::TokenIssuer;
+use auth::authn::{NameDomains, SigningKey};
+use auth::authz::Mode;
+use bytes::Bytes;
+use engine::{Durability, Engine, Options};
+use http_body_util::BodyExt;
+
+use crate::allocation::Ranges;
+use crate::context::{Context as Api, Limits, Parts};
+use crate::controllers::Selection;
+use crate::features::Features;
+use crate::json::{Value, parse};
+use crate::naming::KUBERNETES;
+use crate::server::{ConnectionInfo, Handler, Incoming, Lifecycle, Stage};
+use crate::verbs::token::Tokens;
+
+/// A key made for tests and used nowhere else.
+const KEY: &[u8] = include_bytes!("../../../fuzz/tokens.key");
+
+/// The server; its store goes with it.
+pub(crate) struct Server {
+    pub(crate) api: Api,
+    connection: Arc<ConnectionInfo>,
+    directory: PathBuf,
+}
+
+impl Server {
+    /// A server that allows everything to every caller, with nothing in its store.
+    pub(crate) fn start() -> Server {
+        let directory = std::env::temp_dir().join(format!("write-path-{}", crate::names::uid()));
+        let options = Options { durability: Durability::Relaxed, ..Options::new(&directory) };
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
+        let issuer = TokenIssuer::new(
+            "issuer",
+            SigningKey::from_pem(KEY).unwrap(),
+            NameDomains::new(KUBERNETES.domain),
+        );
+        let parts = Parts {
+            metrics: Arc::default(),
+            naming: &KUBERNETES,
+            engine: Engine::open(options).unwrap(),
+            authenticator: Authenticator::new().with_anonymous(),
+            lifecycle: Lifecycle::new(),
+            limits: Limits::default(),
+            address,
+            root_ca: String::new(),
+            ranges: Ranges::default(),
+            tokens: Tokens { issuer, audiences: vec!["here".to_owned()], lifetime_max: None, extends: false },
+            features: Features::default(),
+            advertised: None,
+            collects_garbage: true,
+            controllers: Selection::default(),
+        };
+        let api = Api::assemble(parts, &[Mode::AlwaysAllow]).unwrap();
+        api.lifecycle.advance(Stage::Serving);
+        let connection = Arc::new(ConnectionInfo::detached(address, Vec::new()));
+        Server { api, connection, directory }
+    }
+
+    /// Sends one request; returns the code, the warnings and the body as a tree.
+    pub(crate) async fn ask(&self, request: &str, body: &str) -> (u16, Vec<String>, Value) {
+        let (method, path) = request.split_once(' ').unwrap();
+        let (method, content_type) = match method {
+            "APPLY" => ("PATCH", "application/apply-patch+yaml"),
+            "JSON" => ("PATCH", "application/json-patch+json"),
+            "MERGE" => ("PATCH", "application/merge-patch+json"),
+            "STRATEGIC" => ("PATCH", "application/strategic-merge-patch+json"),
+            method => (method, "application/json"),
+        };
+        let request = http::Request::builder().method(method).uri(path).header("content-type", content_type);
+        let body = Incoming::detached(Bytes::copy_from_slice(body.as_bytes()));
+        let response = self.api.handle(request.body(body).unwrap(), &self.connection).await;
+        let code = response.status().as_u16();
+        let warnings = response.headers().get_all("warning").iter();
+        let warnings = warnings.map(|warning| warning.to_str().unwrap().to_owned()).collect();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        (code, warnings, parse(&body).unwrap_or_default())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}

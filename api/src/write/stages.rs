@@ -1,0 +1,378 @@
+//! Each stage of the write path, as a function of what the caller intends and of the object on its way.
+//!
+//! The order is in `path`; a stage knows nothing of the others. A stage that the caller leaves out does nothing.
+
+use auth::authz::Escalation;
+use bytes::Bytes;
+use engine::{Change, Expected, Payload};
+
+use super::commit::{Attempt, completes_deletion, fitting_payload, is_same, unversioned};
+use super::intent::{Caller, Current, Intent, Source, Stage, Wanted, Written, generate_name};
+use super::ownership::{Tracking, keep_times_of_no_change};
+use crate::admission::namespace_lifecycle;
+use crate::admission::{self, Operation, Record};
+use crate::allocation::Reservation;
+use crate::clock;
+use crate::field::FieldError;
+use crate::json::{Object, Value};
+use crate::names;
+use crate::object::{meta, metadata_mut, set_meta};
+use crate::policy;
+use crate::schema::defaults;
+use crate::status::{Reason, Status, Subject};
+use crate::store;
+use crate::strategy::{self, Endpoint};
+use crate::validation;
+use crate::verbs::options::decimal;
+
+/// What becomes of the object when the write is done.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Fate {
+    /// It stays, unless the write takes away the last thing that kept a deleted object.
+    Derived,
+    /// It stays.
+    Stays,
+    /// It goes, in this final state.
+    Goes,
+    /// It goes as it is stored.
+    GoesAsStored,
+}
+
+/// The wanted object and its fate; `None` when it stays as it is.
+pub(super) fn decode<C, S: Source<C>>(
+    caller: &mut C,
+    intent: &Intent<'_>,
+    source: &mut S,
+    current: Option<&mut Current>,
+) -> Result<Option<(Object, Fate)>, Status> {
+    let _ = intent.passes(Stage::Decode);
+    Ok(match source.decode(caller, current)? {
+        Wanted::AsItIs => None,
+        Wanted::Object(object) => Some((object, Fate::Derived)),
+        Wanted::Marked(object) => Some((object, Fate::Stays)),
+        Wanted::Gone(object) => Some((object, Fate::Goes)),
+        Wanted::GoneAsStored(object) => Some((object, Fate::GoesAsStored)),
+    })
+}
+
+/// Fills in what the writer left open.
+pub(super) fn default<C, S: Source<C>>(intent: &Intent<'_>, source: &S, object: &mut Object) {
+    if let Some(message) = source.message(intent)
+        && intent.passes(Stage::Default)
+    {
+        defaults::apply(message, object, intent.api.naming);
+    }
+}
+
+/// The mutating point of admission. The plugins see the object in the version of the request and may change it.
+pub(super) async fn mutate<C: Caller, S: Source<C>>(
+    caller: &mut C,
+    intent: &Intent<'_>,
+    source: &S,
+    current: Option<&mut Current>,
+    object: &mut Object,
+) -> Result<(), Status> {
+    let chain = &intent.api.admission;
+    if !intent.passes(Stage::Mutate) {
+        return Ok(());
+    }
+    let is_new = current.is_none();
+    let old = match current {
+        Some(current) if chain.reads_objects() => {
+            let revision = current.revision();
+            let old = current.object(intent.resource)?;
+            Some(source.shown(intent, old, revision)?)
+        }
+        _ => None,
+    };
+    let record = as_creation(intent.record(old.as_deref(), Some(object)), is_new);
+    caller.take_review(chain.mutate(record).await?);
+    Ok(())
+}
+
+/// A PUT or an apply that creates is a creation to admission.
+fn as_creation<N>(mut record: Record<'_, N>, is_new: bool) -> Record<'_, N> {
+    if is_new {
+        record.operation = Operation::Create;
+    }
+    record
+}
+
+/// Gives the fields of a new object, as the request means it, to the writer.
+pub(super) fn own_new(intent: &Intent<'_>, object: &mut Object) {
+    if intent.passes(Stage::Prepare) {
+        validation::prepare(&intent.resource.table, object, None);
+    }
+    if intent.passes(Stage::Own) {
+        tracking(intent).create(object);
+    }
+}
+
+/// The object in the stored version, and the state that it is to replace where a later stage looks at it.
+pub(super) fn convert<C, S: Source<C>>(
+    intent: &Intent<'_>,
+    source: &mut S,
+    object: Object,
+    mut current: Option<&mut Current>,
+) -> Result<(Object, Option<Object>), Status> {
+    let mut new = source.to_stored(intent, object, current.as_deref_mut())?;
+    let old = match current {
+        Some(current) if !intent.leaves_out.contains(&Stage::Prepare) => {
+            Some(current.beside(intent.resource, &mut new)?)
+        }
+        _ => None,
+    };
+    Ok((new, old))
+}
+
+/// Gives a new object its time of creation, its identity, and a name if it asks for a generated one; returns what that
+/// was generated from.
+pub(super) fn identify(intent: &Intent<'_>, object: &mut Object) -> Result<Option<String>, Status> {
+    set_meta(object, "creationTimestamp", Some(clock::now().into()));
+    let base = generate_name(object).to_owned();
+    if base.is_empty() && meta(object, "name").is_empty() {
+        let error = FieldError::required("metadata.name", "name or generateName is required");
+        return Err(Status::invalid(intent.subject_by_kind(""), &[error]));
+    }
+    let generated_from = (!base.is_empty()).then_some(base);
+    if let Some(base) = &generated_from {
+        metadata_mut(object).insert("name", names::generated(base).into());
+    }
+    metadata_mut(object).insert("uid", names::uid().into());
+    Ok(generated_from)
+}
+
+/// Compares the version and the identity that the writer saw with the stored ones.
+pub(super) fn compare(
+    intent: &Intent<'_>,
+    new: &mut Object,
+    old: Option<&Object>,
+    current: &Current,
+) -> Result<(), Status> {
+    let Some(old) = old.filter(|_| intent.passes(Stage::Compare)) else { return Ok(()) };
+    let is_patch = matches!(intent.options, admission::Options::Patch(_));
+    let (uid, stored_uid) = (meta(new, "uid"), meta(old, "uid"));
+    // Only the body of a PUT says which object it means; a patch that changes it is refused by validation.
+    if !uid.is_empty() && uid != stored_uid && !is_patch {
+        let key = String::from_utf8_lossy(&current.stored.record.key).into_owned();
+        let cause = format!(
+            "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: \
+             Precondition failed: UID in precondition: {uid}, UID in object meta: {stored_uid}"
+        );
+        return Err(Status::conflict(intent.subject(intent.name), &cause));
+    }
+    match meta(new, "resourceVersion") {
+        "" | "0" if intent.resource.table.unconditional_update || is_patch => {}
+        "" | "0" => {
+            let error = FieldError::invalid(
+                "metadata.resourceVersion",
+                &Value::Int(0),
+                "must be specified for an update",
+            );
+            return Err(Status::invalid(intent.subject_by_kind(intent.name), &[error]));
+        }
+        text => match decimal(text) {
+            Some(seen) if seen == current.revision() => {}
+            Some(_) => return Err(Status::stale(intent.subject(intent.name))),
+            None => {
+                let quoted = crate::field::go_quote(text);
+                let message = format!("strconv.ParseUint: parsing {quoted}: invalid syntax");
+                return Err(Status::new(Reason::Unknown, message));
+            }
+        },
+    }
+    set_meta(new, "resourceVersion", None);
+    Ok(())
+}
+
+/// Gives what an update changes to the writer.
+pub(super) fn own_change(intent: &Intent<'_>, new: &mut Object, old: &Object) -> Result<(), Status> {
+    if intent.passes(Stage::Prepare) {
+        validation::prepare(&intent.resource.stored().table, new, Some(old));
+    }
+    if intent.passes(Stage::Own) {
+        tracking(intent).update(old, new)?;
+    }
+    Ok(())
+}
+
+fn tracking<'i>(intent: &'i Intent<'_>) -> Tracking<'i> {
+    let (resource, endpoint, manager) = (intent.resource, intent.endpoint, intent.manager);
+    Tracking { registry: &intent.api.registry, resource, endpoint, manager }
+}
+
+/// Hands out addresses and ports. Keep what is returned until the write is over.
+pub(super) fn allocate<'w>(
+    intent: &Intent<'w>,
+    new: &mut Object,
+    old: Option<&Object>,
+) -> Result<Option<Reservation<'w>>, Status> {
+    if intent.endpoint != Endpoint::Main || !intent.passes(Stage::Allocate) {
+        return Ok(None);
+    }
+    let api = intent.api;
+    api.allocations.begin(intent.resource, new, old)
+}
+
+/// What the endpoint lets through, and what the server derives.
+pub(super) fn prepare(intent: &Intent<'_>, new: &mut Object, old: Option<&Object>) {
+    if !intent.passes(Stage::Prepare) {
+        return;
+    }
+    let naming = intent.api.naming;
+    let Some(old) = old else { return strategy::prepare_create(intent.resource, new, intent.user, naming) };
+    strategy::prepare_update(intent.resource, intent.endpoint, new, old);
+    if intent.endpoint != Endpoint::Main {
+        // Defaults of what was written may follow from what is only now beside it again.
+        defaults::apply(&intent.resource.stored().message, new, naming);
+    }
+    keep_times_of_no_change(old, new);
+}
+
+/// The rules of the kind.
+pub(super) fn validate(intent: &Intent<'_>, new: &Object, old: Option<&Object>) -> Result<(), Status> {
+    if !intent.passes(Stage::Validate) {
+        return Ok(());
+    }
+    let (table, naming) = (&intent.resource.stored().table, intent.api.naming);
+    let errors = match old {
+        None => validation::create(table, naming, new),
+        Some(old) => validation::update_through(intent.endpoint.subresource(), table, naming, new, old),
+    };
+    if errors.is_empty() {
+        return Ok(());
+    }
+    let name = if old.is_none() { meta(new, "name") } else { intent.name };
+    Err(Status::invalid(intent.subject_by_kind(name), &errors))
+}
+
+/// A role or a binding grants nothing that its writer does not hold: 403, or 404 when a binding's role is missing.
+pub(super) async fn escalate(intent: &Intent<'_>, new: &Object, old: Option<&Object>) -> Result<(), Status> {
+    let authorizer = &intent.api.authorizer;
+    let Some(asked) = intent.permission.filter(|_| intent.passes(Stage::Escalate)) else { return Ok(()) };
+    if asked.group != authorizer.rbac().group() {
+        return Ok(());
+    }
+    let old = old.cloned().map(Value::Object);
+    let new = Value::Object(new.clone());
+    let confirmed = policy::confirm_no_escalation(authorizer, asked, old.as_ref(), &new).await;
+    confirmed.map_err(|error| match error {
+        Escalation::RoleNotFound { resource, group, name } => {
+            // Authorization knows roles by their singular names; errors name the plural resource.
+            let plural = format!("{resource}s");
+            Status::not_found(Subject { group: &group, kind: &plural, name: &name })
+        }
+        Escalation::Forbidden(why) => {
+            Status::forbidden(intent.subject(new.str_at(&["metadata", "name"])), &why)
+        }
+    })
+}
+
+/// The validating point of admission. The plugins see the object as it will be stored, in the version of the request.
+pub(super) async fn admit<C: Caller, S: Source<C>>(
+    caller: &mut C,
+    intent: &Intent<'_>,
+    source: &S,
+    (new, fate): (&Object, Fate),
+    old: Option<&Object>,
+    current: Option<&mut Current>,
+) -> Result<(), Status> {
+    let chain = &intent.api.admission;
+    if !intent.passes(Stage::Admit) {
+        return Ok(());
+    }
+    let is_new = current.is_none();
+    let review = match current {
+        _ if !chain.reads_objects() => {
+            chain.validate(as_creation(intent.record(None, Some(new)), is_new)).await?
+        }
+        None => {
+            let new = source.shown(intent, new, 0)?;
+            chain.validate(as_creation(intent.record(None, Some(&*new)), is_new)).await?
+        }
+        Some(current) => {
+            let revision = current.revision();
+            let old = match old {
+                Some(old) => old,
+                None => current.object(intent.resource)?,
+            };
+            let old = source.shown(intent, old, revision)?;
+            let stays =
+                !matches!(fate, Fate::Goes | Fate::GoesAsStored) && intent.operation != Operation::Delete;
+            let new = if stays { Some(source.shown(intent, new, revision)?) } else { None };
+            chain.validate(intent.record(Some(&*old), new.as_deref())).await?
+        }
+    };
+    caller.take_review(review);
+    Ok(())
+}
+
+/// What is to be stored.
+pub(super) enum Encoded {
+    /// What is stored already.
+    Same,
+    /// This.
+    Change(Change),
+}
+
+/// The bytes to store. A write that changes nothing is none.
+pub(super) fn encode(
+    intent: &Intent<'_>,
+    new: &mut Object,
+    fate: Fate,
+    old: Option<&Object>,
+    current: Option<&Current>,
+) -> Encoded {
+    let _ = intent.passes(Stage::Encode);
+    if fate == Fate::GoesAsStored {
+        return Encoded::Change(Change::Delete(None));
+    }
+    let payload = payload(intent, new);
+    let goes = match fate {
+        Fate::Derived => old.is_some_and(|old| completes_deletion(intent.resource, new, old)),
+        Fate::Stays | Fate::GoesAsStored => false,
+        Fate::Goes => true,
+    };
+    if goes {
+        return Encoded::Change(Change::Delete(Some(payload)));
+    }
+    if current.is_some_and(|current| is_same(&payload, &current.stored)) {
+        return Encoded::Same;
+    }
+    Encoded::Change(Change::Put(payload))
+}
+
+fn payload(intent: &Intent<'_>, object: &mut Object) -> Payload {
+    if intent.leaves_out.contains(&Stage::Own) {
+        // The managed fields were asked for: without them the write would mean something else.
+        return store::payload(intent.resource, object);
+    }
+    fitting_payload(intent.resource, object)
+}
+
+/// The conditional write.
+pub(super) async fn commit(
+    intent: &Intent<'_>,
+    key: Bytes,
+    expected: Expected,
+    change: Change,
+) -> Result<Attempt, Status> {
+    let _ = intent.passes(Stage::Commit);
+    super::commit::commit((intent.api, intent.store), key, expected, change).await
+}
+
+/// What a dry run of a creation shows.
+pub(super) fn shown_new(intent: &Intent<'_>, object: &Object) -> Written {
+    Written { value: unversioned(intent.resource, object), revision: 0 }
+}
+
+/// 404 for the namespace if that is what is missing, otherwise for the object.
+pub(super) fn not_found(intent: &Intent<'_>) -> Result<Status, Status> {
+    let is_admitted = !intent.leaves_out.contains(&Stage::Compare);
+    if is_admitted
+        && let Some(status) = namespace_lifecycle::missing_namespace(&intent.record::<()>(None, None))?
+    {
+        return Ok(status);
+    }
+    Ok(Status::not_found(intent.subject(intent.name)))
+}

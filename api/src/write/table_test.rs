@@ -1,0 +1,271 @@
+//! The stage table: every entry of the write path, and the stages that it passes.
+
+use std::fmt::Write as _;
+
+use super::server_fixture::Server;
+use super::{Stage, trace};
+use crate::bootstrap::{ObjectStore, Target};
+use crate::json::{Object, Value, parse};
+use crate::loopback::Loopback;
+use crate::schema::registry::Resource;
+use crate::store;
+use crate::strategy::Endpoint;
+use crate::testing::object;
+use crate::verbs::options::DeleteOptions;
+
+/// The columns, in the order of the path.
+const STAGES: [Stage; 12] = [
+    Stage::Decode,
+    Stage::Default,
+    Stage::Mutate,
+    Stage::Compare,
+    Stage::Own,
+    Stage::Allocate,
+    Stage::Prepare,
+    Stage::Validate,
+    Stage::Escalate,
+    Stage::Admit,
+    Stage::Encode,
+    Stage::Commit,
+];
+
+/// What every entry passes; a dot is a stage that it does not.
+///
+/// An entry of several writes shows them together: an eviction marks the pod as the server and then deletes it. What a
+/// command says (a binding, an eviction, a request for a token) passes both points of admission, the write that comes
+/// of it does not pass them again.
+const TABLE: &str = r"
+                           decode default mutate compare own allocate prepare validate escalate admit encode commit
+POST                       x      x       x      .       x   x        x       x        x        x     x      x
+POST, generated name       x      x       x      .       x   x        x       x        x        x     x      x
+POST, dry run              x      x       x      .       x   x        x       x        x        x     x      .
+PUT                        x      x       x      x       x   x        x       x        x        x     x      x
+PUT, no change             x      x       x      x       x   x        x       x        x        x     x      .
+PUT, creating              x      x       x      .       x   x        x       x        x        x     x      x
+JSON patch                 x      x       x      x       x   x        x       x        x        x     x      x
+merge patch                x      x       x      x       x   x        x       x        x        x     x      x
+strategic merge patch      x      x       x      x       x   x        x       x        x        x     x      x
+apply, creating            x      x       x      .       .   x        x       x        x        x     x      x
+apply                      x      x       x      x       .   x        x       x        x        x     x      x
+review                     .      .       x      .       .   .        .       .        .        x     .      .
+PUT status                 x      x       x      x       x   .        x       x        x        x     x      x
+PATCH status               x      x       x      x       x   .        x       x        x        x     x      x
+apply status               x      x       x      x       .   .        x       x        x        x     x      x
+PUT scale                  x      .       x      x       .   .        x       x        x        x     x      x
+PATCH scale                x      .       x      x       .   .        x       x        x        x     x      x
+apply scale                x      .       x      x       .   .        x       x        x        x     x      x
+binding                    x      .       x      x       .   .        x       x        x        x     x      x
+resize                     x      x       x      x       x   .        x       x        x        x     x      x
+ephemeralcontainers        x      x       x      x       x   .        x       x        x        x     x      x
+connect                    .      .       x      .       .   .        .       .        .        x     .      .
+eviction                   x      x       x      .       x   .        x       x        .        x     x      x
+token                      .      .       x      .       .   .        .       .        .        x     .      .
+finalize                   x      x       x      x       x   .        x       x        x        x     x      x
+approval                   x      x       x      x       x   .        x       x        x        x     x      x
+DELETE                     x      .       x      .       .   .        .       .        .        x     x      x
+DELETE, first phase        x      .       x      .       .   .        .       .        .        x     x      x
+PATCH, last finalizer      x      x       x      x       x   x        x       x        x        x     x      x
+DELETE of a collection     x      .       x      .       .   .        .       .        .        x     x      x
+bootstrap                  x      x       .      .       x   x        x       x        .        .     x      x
+server: create             x      x       .      .       x   x        x       x        .        .     x      x
+server: update             x      x       .      .       x   x        x       x        .        .     x      x
+server: apply              x      x       .      .       .   x        x       x        .        .     x      x
+controller: change         x      x       .      .       x   x        x       x        .        .     x      x
+controller: change status  x      x       .      .       x   .        x       x        .        .     x      x
+backfill, no change        x      x       .      .       .   .        .       .        .        .     x      .
+controller: delete         x      .       .      .       .   .        .       .        .        .     x      x
+";
+
+/// The rows so far.
+struct Table {
+    server: Server,
+    text: String,
+}
+
+impl Table {
+    /// Adds the row of what was done since the last one.
+    fn row(&mut self, name: &str) {
+        let passed = trace::take();
+        let mut line = format!("{name:<26}");
+        for stage in STAGES {
+            let title = format!("{stage:?}").to_lowercase();
+            let mark = if passed.contains(&stage) { "x" } else { "." };
+            let _ = write!(line, " {mark:<0$}", title.len());
+        }
+        self.text.push_str(line.trim_end());
+        self.text.push('\n');
+    }
+
+    /// Makes what a row needs; no row of its own.
+    async fn given(&self, path: &str, body: &str) {
+        let (code, _, answer) = self.server.ask(&format!("POST {path}"), body).await;
+        assert_eq!(code, 201, "{path}: {answer:?}");
+        trace::take();
+    }
+
+    /// Sends a request that succeeds, and adds its row.
+    async fn request(&mut self, name: &str, request: &str, body: &str) {
+        let (code, _, answer) = self.server.ask(request, body).await;
+        assert!((200..300).contains(&code), "{request}: {code} {answer:?}");
+        self.row(name);
+    }
+}
+
+const POD: &str = r#"{"metadata":{"name":"NAME"},"spec":{"containers":[{"name":"c","image":"i","resources":{"requests":{"cpu":"1"}}}]}}"#;
+
+const DEPLOYMENT: &str = r#"{"metadata":{"name":"d"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":
+    {"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}"#;
+
+const SIGNING_REQUEST: &str = r#"{"metadata":{"name":"s"},"spec":{"request":"LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlJQgotLS0tLUVORCBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0K","signerName":"example.com/s","usages":["client auth"]}}"#;
+
+#[tokio::test]
+async fn every_entry_passes_the_stages_it_should() {
+    let mut table = Table { server: Server::start(), text: String::new() };
+    requests(&mut table).await;
+    subresources(&mut table).await;
+    deletions(&mut table).await;
+    by_the_server(&mut table).await;
+    let header: Vec<String> = STAGES.iter().map(|stage| format!("{stage:?}").to_lowercase()).collect();
+    let text = format!("\n{:<26} {}\n{}", "", header.join(" "), table.text);
+    assert_eq!(text, TABLE, "{text}");
+}
+
+async fn requests(table: &mut Table) {
+    table.given("/api/v1/namespaces", r#"{"metadata":{"name":"n"}}"#).await;
+    let maps = "/api/v1/namespaces/n/configmaps";
+    let map = r#"{"metadata":{"name":"m"}}"#;
+    table.request("POST", &format!("POST {maps}"), map).await;
+    table
+        .request("POST, generated name", &format!("POST {maps}"), r#"{"metadata":{"generateName":"m-"}}"#)
+        .await;
+    let dry = format!("POST {maps}?dryRun=All");
+    table.request("POST, dry run", &dry, r#"{"metadata":{"name":"dry"}}"#).await;
+    let changed = r#"{"metadata":{"name":"m"},"data":{"a":"b"}}"#;
+    table.request("PUT", &format!("PUT {maps}/m"), changed).await;
+    table.request("PUT, no change", &format!("PUT {maps}/m"), changed).await;
+    let roles = "/apis/rbac.authorization.k8s.io/v1/namespaces/n/roles";
+    table.request("PUT, creating", &format!("PUT {roles}/r"), r#"{"metadata":{"name":"r"}}"#).await;
+    let add = r#"[{"op":"add","path":"/data/c","value":"d"}]"#;
+    table.request("JSON patch", &format!("JSON {maps}/m"), add).await;
+    table.request("merge patch", &format!("MERGE {maps}/m"), r#"{"data":{"c":"e"}}"#).await;
+    table.request("strategic merge patch", &format!("STRATEGIC {maps}/m"), r#"{"data":{"c":"f"}}"#).await;
+    let config = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"applied"}}"#;
+    table.request("apply, creating", &format!("APPLY {maps}/applied?fieldManager=t"), config).await;
+    let config = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"applied"},"data":{"a":"b"}}"#;
+    table.request("apply", &format!("APPLY {maps}/applied?fieldManager=t"), config).await;
+    let review = "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+    table.request("review", review, r#"{"spec":{"nonResourceAttributes":{"path":"/","verb":"get"}}}"#).await;
+}
+
+async fn subresources(table: &mut Table) {
+    let deployments = "/apis/apps/v1/namespaces/n/deployments";
+    table.given(deployments, DEPLOYMENT).await;
+    let body = DEPLOYMENT.replacen("}}}}", "}}},\"status\":{\"replicas\":1}}", 1);
+    table.request("PUT status", &format!("PUT {deployments}/d/status"), &body).await;
+    let body = r#"{"status":{"replicas":2}}"#;
+    table.request("PATCH status", &format!("MERGE {deployments}/d/status"), body).await;
+    let body = r#"{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d"},"status":{"readyReplicas":1}}"#;
+    table.request("apply status", &format!("APPLY {deployments}/d/status?fieldManager=t"), body).await;
+    let body = r#"{"metadata":{"name":"d"},"spec":{"replicas":2}}"#;
+    table.request("PUT scale", &format!("PUT {deployments}/d/scale"), body).await;
+    table.request("PATCH scale", &format!("MERGE {deployments}/d/scale"), r#"{"spec":{"replicas":3}}"#).await;
+    let body =
+        r#"{"apiVersion":"autoscaling/v1","kind":"Scale","metadata":{"name":"d"},"spec":{"replicas":3}}"#;
+    table.request("apply scale", &format!("APPLY {deployments}/d/scale?fieldManager=t"), body).await;
+
+    let pods = "/api/v1/namespaces/n/pods";
+    table.given(pods, &POD.replace("NAME", "p")).await;
+    let body = r#"{"metadata":{"name":"p"},"target":{"name":"node"}}"#;
+    table.request("binding", &format!("POST {pods}/p/binding"), body).await;
+    let body = r#"{"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"2"}}}]}}"#;
+    table.request("resize", &format!("STRATEGIC {pods}/p/resize"), body).await;
+    let body = r#"{"spec":{"ephemeralContainers":[{"name":"e","image":"i"}]}}"#;
+    table.request("ephemeralcontainers", &format!("STRATEGIC {pods}/p/ephemeralcontainers"), body).await;
+    // There is no node to connect to; the answer comes after admission.
+    table.server.ask(&format!("POST {pods}/p/exec?command=ls"), "").await;
+    table.row("connect");
+    table.given(pods, &POD.replace("NAME", "q")).await;
+    table.request("eviction", &format!("POST {pods}/q/eviction"), r#"{"metadata":{"name":"q"}}"#).await;
+
+    table.given("/api/v1/namespaces/n/serviceaccounts", r#"{"metadata":{"name":"a"}}"#).await;
+    table.request("token", "POST /api/v1/namespaces/n/serviceaccounts/a/token", r#"{"spec":{}}"#).await;
+    let body = r#"{"metadata":{"name":"n"},"spec":{"finalizers":["kubernetes","x.io/y"]}}"#;
+    table.request("finalize", "PUT /api/v1/namespaces/n/finalize", body).await;
+    let requests = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+    table.given(requests, SIGNING_REQUEST).await;
+    let body =
+        r#"{"status":{"conditions":[{"type":"Approved","status":"True","reason":"r","message":"m"}]}}"#;
+    table.request("approval", &format!("MERGE {requests}/s/approval"), body).await;
+}
+
+async fn deletions(table: &mut Table) {
+    let maps = "/api/v1/namespaces/n/configmaps";
+    table.given(maps, r#"{"metadata":{"name":"held","finalizers":["x.io/y"]}}"#).await;
+    table.request("DELETE", &format!("DELETE {maps}/m"), "").await;
+    table.request("DELETE, first phase", &format!("DELETE {maps}/held"), "").await;
+    let release = r#"{"metadata":{"finalizers":null}}"#;
+    table.request("PATCH, last finalizer", &format!("MERGE {maps}/held"), release).await;
+    table.request("DELETE of a collection", &format!("DELETE {maps}"), "").await;
+}
+
+async fn by_the_server(table: &mut Table) {
+    crate::startup::prepare(&table.server.api).await.unwrap();
+    table.row("bootstrap");
+    let Table { server, .. } = &*table;
+    let loopback = Loopback::new(&server.api);
+    let target = Target {
+        group: "",
+        version: "v1",
+        resource: "configmaps",
+        namespace: "n".to_owned(),
+        name: "own".to_owned(),
+    };
+    let map = |text: &str| {
+        let text = format!(
+            r#"{{"kind":"ConfigMap","apiVersion":"v1","metadata":{{"name":"own","namespace":"n"}}{text}}}"#
+        );
+        parse(text.as_bytes()).unwrap()
+    };
+    let mut rows = Vec::new();
+    let mut row = |name: &'static str| rows.push((name, trace::take()));
+    loopback.create(&target, map("")).await.unwrap();
+    row("server: create");
+    let mut wanted = loopback.get(&target).unwrap().unwrap();
+    wanted.as_object_mut().unwrap().insert("data", Value::Object(object(r#"{"a":"b"}"#)));
+    loopback.update(&target, wanted).await.unwrap();
+    row("server: update");
+    let resource = loopback.resource(&target).unwrap();
+    let at = ("n", "own");
+    let seen = revision(&loopback, resource, at);
+    let config = map(r#","data":{"c":"d"}"#).as_object().unwrap().clone();
+    loopback.apply(resource, at, seen, "t", &config).await.unwrap();
+    row("server: apply");
+    let data = |old: &Object| {
+        let mut new = old.clone();
+        new.insert("data", Value::Object(object(r#"{"e":"f"}"#)));
+        Some(new)
+    };
+    loopback.change(resource, at, Endpoint::Main, data).await.unwrap();
+    row("controller: change");
+    let namespaces = &server.api.namespaces;
+    let told = |old: &Object| {
+        let mut new = old.clone();
+        let condition = object(r#"{"type":"NamespaceContentRemaining","status":"False"}"#);
+        new.object_entry("status").insert("conditions", Value::Array(vec![condition.into()]));
+        Some(new)
+    };
+    loopback.change(namespaces, ("", "n"), Endpoint::Status, told).await.unwrap();
+    row("controller: change status");
+    assert!(!loopback.backfill(resource, at, revision(&loopback, resource, at)).await.unwrap());
+    row("backfill, no change");
+    loopback.delete_object(resource, at, &DeleteOptions::default()).await.unwrap();
+    row("controller: delete");
+    for (name, passed) in rows {
+        passed.into_iter().for_each(trace::note);
+        table.row(name);
+    }
+}
+
+fn revision(loopback: &Loopback<'_>, resource: &Resource, (namespace, name): (&str, &str)) -> u64 {
+    loopback.store().get(&store::key(resource, namespace, name)).unwrap().unwrap().entry.revision()
+}
