@@ -30,7 +30,7 @@ use crate::server::Lifecycle;
 use crate::status::{Reason, Status, Subject};
 use crate::verbs::token::Tokens;
 
-/// How long a read waits for a revision that has not happened (semantics §8.2).
+/// How long a read waits for a revision that has not happened (docs/api/lists.md#read-consistency).
 const FRESHNESS_WAIT: Duration = Duration::from_secs(3);
 
 /// Bounds that an operator may set.

@@ -1,4 +1,4 @@
-//! Health endpoints: `/livez`, `/readyz`, `/healthz` and their single checks (spec §4.9, semantics §16.1).
+//! Health endpoints: `/livez`, `/readyz`, `/healthz` and their single checks (docs/api/operations.md#health).
 //!
 //! Checks tell the truth about this process: whether start-up finished, whether the store takes writes, and
 //! whether it is on its way out.

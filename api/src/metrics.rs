@@ -1,5 +1,5 @@
-//! What the server counts and what its store is like, and `/metrics`, where it says so (semantics §16.2): Prometheus
-//! text, version 0.0.4.
+//! What the server counts and what its store is like, and `/metrics`, where it says so
+//! (docs/api/operations.md#metrics): Prometheus text, version 0.0.4.
 //!
 //! One list of counters, and one of the store's numbers; what is in neither does not exist. Counting is one relaxed
 //! addition, and the store is asked when somebody wants to know.

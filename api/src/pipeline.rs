@@ -294,7 +294,8 @@ fn refuse_impersonation(headers: &HeaderMap) -> Result<(), Status> {
     Err(Status::forbidden(subject, "impersonation is not available on this server"))
 }
 
-/// The 504 of the request timeout: a bare encoding without kind and apiVersion (semantics §1.5).
+/// The 504 of the request timeout: a bare encoding without kind and apiVersion
+/// (docs/api/errors.md#encoding-of-errors).
 fn timed_out() -> Response {
     const BODY: &str = "{\"metadata\":{},\"status\":\"Failure\",\"message\":\"Timeout: request did not complete \
         within the allotted timeout\",\"reason\":\"Timeout\",\"details\":{},\"code\":504}\n";

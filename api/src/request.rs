@@ -1,7 +1,7 @@
 //! What a URL and a method ask for: the attributes that authorization, routing and handlers share.
 //!
-//! The rules are those of semantics §3.2, including the odd ones (a named namespace is in itself; a field
-//! selector on `metadata.name` gives a list a name). Nothing here knows which resources exist.
+//! The rules are those of docs/api/paths-and-verbs.md#request-info, including the odd ones (a named namespace is in
+//! itself; a field selector on `metadata.name` gives a list a name). Nothing here knows which resources exist.
 
 use std::borrow::Cow;
 
@@ -102,7 +102,7 @@ pub enum RequestError {
 }
 
 impl RequestInfo {
-    /// Reads method, path and query (semantics §3.2).
+    /// Reads method, path and query (docs/api/paths-and-verbs.md#request-info).
     pub fn parse(method: &Method, raw_path: &str, query: &Query) -> Result<Self, RequestError> {
         let path: Cow<str> = if raw_path.contains('%') {
             if !escapes_are_whole(raw_path) {
@@ -189,7 +189,7 @@ impl RequestInfo {
         if resource.namespaced() { &self.namespace } else { "" }
     }
 
-    /// Whether the request may run for as long as it likes (semantics §3.3).
+    /// Whether the request may run for as long as it likes (docs/api/paths-and-verbs.md#timeouts-and-limits).
     pub fn is_long_running(&self) -> bool {
         self.is_resource
             && (matches!(self.verb, Verb::Watch | Verb::Proxy)

@@ -1,4 +1,4 @@
-//! Responses: bodies with their media type, and errors as `Status` documents (semantics §1.5).
+//! Responses: bodies with their media type, and errors as `Status` documents (docs/api/errors.md#encoding-of-errors).
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};

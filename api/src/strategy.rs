@@ -1,5 +1,6 @@
 //! What the server itself does to an object on its way in, beyond defaults: which parts each endpoint may write,
-//! generation, and the few kinds that get something set at creation (semantics §5.1 step 9, §5.2 step 7, §5.6).
+//! generation, and the few kinds that get something set at creation (docs/api/writes.md#preparation-and-validation,
+//! #what-an-update-keeps, docs/api/subresources.md).
 //!
 //! Pure functions from objects to objects; the data (which paths, which kinds count generations) is in the
 //! schema tables, the code here is for what tables cannot say.
@@ -67,7 +68,7 @@ impl Endpoint {
 const SYSTEM_METADATA: [&str; 5] =
     ["creationTimestamp", "uid", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"];
 
-/// Wipes what only the system may set (semantics §5.1 step 5).
+/// Wipes what only the system may set (docs/api/writes.md#system-metadata).
 pub fn wipe_system_metadata(object: &mut Object) {
     let metadata = object::metadata_mut(object);
     metadata.retain(|name, _| !SYSTEM_METADATA.contains(&name));
@@ -114,7 +115,8 @@ pub fn prepare_create(resource: &Resource, object: &mut Object, user: &User, nam
     }
 }
 
-/// `spec.finalizers` holds the system's finalizer, the name is a label, and the phase is Active (§5.4).
+/// `spec.finalizers` holds the system's finalizer, the name is a label, and the phase is Active
+/// (docs/api/delete.md#namespace-lifecycle).
 fn prepare_namespace(object: &mut Object, naming: &Naming) {
     let name = meta(object, "name").to_owned();
     let spec = object.object_entry("spec");
@@ -373,7 +375,8 @@ fn take_resources(new: &mut Object, old: &Object) {
     *new = kept;
 }
 
-/// What an update may omit but never change: filled in from the stored object (semantics §5.2 step 7).
+/// What an update may omit but never change: filled in from the stored object
+/// (docs/api/writes.md#what-an-update-keeps).
 fn restore_system_metadata(new: &mut Object, old: &Object) {
     let old_meta = |name: &str| old.get("metadata").and_then(|metadata| metadata.get(name)).cloned();
     for name in ["creationTimestamp", "selfLink"] {

@@ -1,4 +1,5 @@
-//! `/version`: the identity of this server in the form that clients parse (docs/api/discovery.md#discovery-documents).
+//! `/version`: the identity of this server in the form that clients parse
+//! (docs/api/discovery.md#discovery-documents).
 
 use std::sync::OnceLock;
 

@@ -2,7 +2,8 @@
 //!
 //! A [`Type`] is a view of the schema tables: a struct with its fields, a map, a list with its merge behaviour, a
 //! scalar, or a value without a schema, whose type is deduced from the value (maps granular, lists atomic). Structs,
-//! maps and lists are granular (owned part by part) or atomic (owned as a whole). Source: docs/api/apply.md#field-sets.
+//! maps and lists are granular (owned part by part) or atomic (owned as a whole). Source:
+//! docs/api/apply.md#field-sets.
 
 use std::borrow::Cow;
 

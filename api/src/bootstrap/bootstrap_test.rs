@@ -1,4 +1,5 @@
-//! Bootstrap data and its reconciliation against semantics §14.2 and §3.5, and against the published facts.
+//! Bootstrap data and its reconciliation against docs/api/bootstrap.md#default-roles-and-bindings,
+//! #flow-control-objects, and against published reference data.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -282,7 +283,7 @@ fn the_data_speaks_the_profile() {
     assert_eq!(names, ["cluster-system", "cluster-public", "default", "cluster-node-lease"]);
 }
 
-/// The published facts, if they lie beside the workspace.
+/// Published reference data, if it is beside the workspace.
 fn facts() -> Option<Value> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let paths =

@@ -8,8 +8,9 @@
 //! | mandatory flow control | create | force the spec and the annotation back |
 //! | suggested flow control | create | force the spec back unless the annotation is off |
 //!
-//! Roles and bindings whose autoupdate annotation is `"false"` are kept as they are (semantics §14.2); flow
-//! control follows §3.5.
+//! Roles and bindings whose autoupdate annotation is `"false"` are kept as they are
+//! (docs/api/bootstrap.md#default-roles-and-bindings); flow control follows
+//! docs/api/bootstrap.md#flow-control-objects.
 
 use auth::authz::Rule;
 use auth::authz::escalation::{compact, uncovered};

@@ -1,4 +1,5 @@
-//! Cluster role aggregation: the rules of roles that are made of other roles (semantics §17).
+//! Cluster role aggregation: the rules of roles that are made of other roles
+//! (docs/api/controllers.md#role-aggregation).
 //!
 //! ```text
 //! tail on cluster roles ─ does it concern an aggregated role? ─► all roles → settle → changed rules → store

@@ -42,7 +42,7 @@ const EVENTS_MAX: usize = 1024;
 /// Writes under way at once within one controller: enough to share syncs, few enough to leave room for clients.
 const WRITES_MAX: usize = 64;
 
-/// First and longest pause after a failure (semantics §17).
+/// First and longest pause after a failure (docs/api/controllers.md).
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(60));
 
 /// The running controllers. They end when this is dropped.

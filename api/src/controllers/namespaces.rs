@@ -1,4 +1,4 @@
-//! The end of namespaces: a deleted one is emptied, and then it goes (semantics §5.4, §17).
+//! The end of namespaces: a deleted one is emptied, and then it goes (docs/api/controllers.md#namespace-controller).
 //!
 //! ```text
 //! tail on namespaces ─ terminating ─► one task each:
@@ -338,7 +338,7 @@ async fn report(api: &Api, name: &str, left: &Left<'_>) -> Result<(), Status> {
     Loopback::new(api).change(&api.namespaces, ("", name), Endpoint::Status, tell).await
 }
 
-/// The five conditions in upstream's order, with its texts (semantics §17).
+/// The five conditions in upstream's order, with its texts (docs/api/controllers.md#namespace-controller).
 fn conditions(left: &Left<'_>) -> [Condition; 5] {
     let Failures { count, told } = &left.failures;
     let failures = (*count > 0).then(|| {

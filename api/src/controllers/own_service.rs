@@ -1,5 +1,5 @@
 //! The service by which pods reach this server, and its endpoints: made when they are missing, put right when they
-//! are changed (semantics §16.5).
+//! are changed (docs/api/operations.md#service-of-the-server).
 //!
 //! ```text
 //! tails on the three objects ─ any change ─► newest state of each → as it should be? ─ no ─► store

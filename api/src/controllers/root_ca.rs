@@ -1,5 +1,5 @@
 //! Every active namespace has a config map with the certificates by which its pods know the server; changed ones
-//! are restored (semantics §17).
+//! are restored (docs/api/controllers.md#root-ca-publisher).
 
 use std::sync::Arc;
 

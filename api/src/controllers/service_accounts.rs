@@ -1,4 +1,5 @@
-//! Every active namespace has the service account `default`, which pods run as that name none (semantics §17).
+//! Every active namespace has the service account `default`, which pods run as that name none
+//! (docs/api/controllers.md#service-account-controller).
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Finished jobs that say how long they want to be kept go when that time is over (semantics §17).
+//! Finished jobs that say how long they want to be kept go when that time is over
+//! (docs/api/controllers.md#finished-jobs).
 //!
 //! ```text
 //! tail on jobs ─► when is it due? ─► agenda, earliest first ─ due ─► newest state: still due? ─► delete, foreground

@@ -7,7 +7,7 @@
 //! Parts are built as trees and only their encoded form is kept, so peak memory is little more than the document.
 
 use super::definition::{Definitions, Dialect};
-use super::gnostic::{self, Section};
+use super::gnostic::{self, Section, layout};
 use super::operation::PathItem;
 use super::parameter;
 use super::render::Renderer;
@@ -58,23 +58,15 @@ impl Writer {
     }
 
     fn path(&mut self, path: &str, item: &Value) {
-        let section = match self.dialect {
-            Dialect::V2 => &gnostic::v2::PATHS,
-            Dialect::V3 => &gnostic::v3::PATHS,
-        };
-        add(self.encoding, &mut self.paths, path, item, section);
+        add(self.encoding, self.dialect, &mut self.paths, path, item, &layout::PATHS);
     }
 
     fn definition(&mut self, name: &str, schema: &Value) {
-        let section = match self.dialect {
-            Dialect::V2 => &gnostic::v2::DEFINITIONS,
-            Dialect::V3 => &gnostic::v3::SCHEMAS,
-        };
-        add(self.encoding, &mut self.definitions, name, schema, section);
+        add(self.encoding, self.dialect, &mut self.definitions, name, schema, &layout::SCHEMAS);
     }
 
     fn parameter(&mut self, name: &str, parameter: &Value) {
-        add(self.encoding, &mut self.parameters, name, parameter, &gnostic::v2::PARAMETERS);
+        add(self.encoding, self.dialect, &mut self.parameters, name, parameter, &layout::PARAMETERS);
     }
 
     fn finish(self, naming: &Naming) -> Vec<u8> {
@@ -116,33 +108,28 @@ impl Writer {
     }
 
     fn finish_protobuf(self, naming: &Naming, out: &mut Vec<u8>) {
-        let head = head(naming, self.dialect);
-        let token = |section: &Section| {
-            let mut schemes = Vec::new();
-            section.add("BearerToken", &bearer_token(), &mut schemes);
-            schemes
-        };
-        match self.dialect {
+        let dialect = self.dialect;
+        let mut security = Vec::new();
+        layout::SECURITY.add(dialect, "BearerToken", &bearer_token(), &mut security);
+        gnostic::message(dialect, &layout::DOCUMENT, &head(naming, dialect), out);
+        gnostic::bytes(gnostic::number_in(dialect, layout::DOCUMENT_PATHS), &self.paths, out);
+        match dialect {
             Dialect::V2 => {
-                gnostic::message(&gnostic::v2::DOCUMENT, &head, out);
-                gnostic::bytes(8, &self.paths, out);
-                gnostic::bytes(9, &self.definitions, out);
-                gnostic::bytes(10, &self.parameters, out);
-                gnostic::bytes(13, &token(&gnostic::v2::SECURITY_DEFINITIONS), out);
+                gnostic::bytes(layout::DOCUMENT_DEFINITIONS, &self.definitions, out);
+                gnostic::bytes(layout::DOCUMENT_PARAMETERS, &self.parameters, out);
+                gnostic::bytes(layout::DOCUMENT_SECURITY, &security, out);
             }
             Dialect::V3 => {
-                gnostic::message(&gnostic::v3::DOCUMENT, &head, out);
-                gnostic::bytes(4, &self.paths, out);
                 let mut components = Vec::with_capacity(self.definitions.len() + 256);
-                gnostic::bytes(1, &self.definitions, &mut components);
-                gnostic::bytes(7, &token(&gnostic::v3::SECURITY_SCHEMES), &mut components);
-                gnostic::bytes(5, &components, out);
+                gnostic::bytes(layout::COMPONENTS_SCHEMAS, &self.definitions, &mut components);
+                gnostic::bytes(layout::COMPONENTS_SECURITY, &security, &mut components);
+                gnostic::bytes(layout::DOCUMENT_COMPONENTS, &components, out);
             }
         }
     }
 }
 
-fn add(encoding: Encoding, to: &mut Vec<u8>, name: &str, value: &Value, section: &Section) {
+fn add(encoding: Encoding, dialect: Dialect, to: &mut Vec<u8>, name: &str, value: &Value, section: &Section) {
     match encoding {
         Encoding::Json => {
             if !to.is_empty() {
@@ -152,7 +139,7 @@ fn add(encoding: Encoding, to: &mut Vec<u8>, name: &str, value: &Value, section:
             to.push(b':');
             json::write(value, to);
         }
-        Encoding::Protobuf => section.add(name, value, to),
+        Encoding::Protobuf => section.add(dialect, name, value, to),
     }
 }
 

@@ -1,4 +1,5 @@
-//! The privilege escalation check of every write of a role or binding (docs/api/authorization.md#privilege-escalation).
+//! The privilege escalation check of every write of a role or binding
+//! (docs/api/authorization.md#privilege-escalation).
 
 use auth::attributes::Attributes;
 use auth::authz::{Authorizer, Escalation, RoleWrite};

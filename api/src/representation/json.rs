@@ -185,7 +185,8 @@ pub(super) fn status(status: &Object, pretty: bool) -> Bytes {
     out.into()
 }
 
-/// Ends a document: indented without a final newline, or compact with one (docs/api/encodings.md#json-and-yaml-output).
+/// Ends a document: indented without a final newline, or compact with one
+/// (docs/api/encodings.md#json-and-yaml-output).
 fn finish_document(out: &mut Vec<u8>, pretty: bool) {
     if pretty {
         let mut indented = Vec::with_capacity(out.len() * 2);

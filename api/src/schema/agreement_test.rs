@@ -330,7 +330,7 @@ fn compare_resource(report: &mut Report, place: &str, ours: &Resource, theirs: &
     report.same(place, "verbs", table.verbs, &texts(theirs, "verbs"));
     report.same(place, "type", table.message.full_name(&KUBERNETES).as_str(), text(theirs, "type"));
     // The reference data says since when a kind is deprecated, but not of endpoints, of which the server warns too
-    // (semantics §5.7).
+    // (docs/api/validation.md).
     let deprecated = if table.kind == "Endpoints" { "1.33" } else { text(theirs, "deprecated") };
     report.same(place, "deprecated", &*table.deprecated, deprecated);
     report.same(place, "virtual", ours.storage.is_none(), flag(theirs, "virtual"));

@@ -1,4 +1,4 @@
-//! Text to tree by schema, in one pass: the write path's first step (design §2).
+//! Text to tree by schema, in one pass: the write path's first step (ARCHITECTURE.md).
 //!
 //! ```text
 //! JSON text ─┬─ decode_straight ─► the same object, where nothing is unusual (nearly always)
@@ -35,8 +35,8 @@ use crate::json::{Key, Object, Value};
 pub struct Decoded {
     /// The object in canonical form.
     pub object: Object,
-    /// What strict decoding objects to (semantics §9.5): `unknown field "spec.foo"`, `duplicate field "a.b[0].c"`;
-    /// each at most once, in document order, at most 100.
+    /// What strict decoding objects to (docs/api/encodings.md#strict-decoding): `unknown field "spec.foo"`,
+    /// `duplicate field "a.b[0].c"`; each at most once, in document order, at most 100.
     pub strict: Vec<String>,
 }
 
@@ -44,7 +44,7 @@ pub struct Decoded {
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{message}")]
 pub struct DecodeError {
-    /// The sentence as the reference server words it, for the wrapper of semantics §5.1 step 3.
+    /// The sentence as the reference server words it, for the wrapper of docs/api/writes.md#request-body.
     pub message: String,
     /// Where, with indices: `spec.containers[0].ports`; empty for syntax errors and the top level.
     pub path: String,
@@ -56,7 +56,8 @@ pub struct DecodeError {
 /// pass over the text; nesting beyond [`json::DEPTH_MAX`](crate::json::DEPTH_MAX) is an error.
 ///
 /// # Errors
-/// Text that is no JSON, and values of the wrong type. Source: semantics §5.1 step 3, §9.5.
+/// Text that is no JSON, and values of the wrong type. Source: docs/api/writes.md#request-body,
+/// docs/api/encodings.md#strict-decoding.
 pub fn decode(message: &Message, text: &[u8]) -> Result<Decoded, DecodeError> {
     match straight(message, text, Author::Client) {
         Some(object) => Ok(Decoded { object, strict: Vec::new() }),

@@ -37,7 +37,8 @@ pub(crate) fn zero_object(message: &Message) -> Object {
 /// Whether JSON has the field even when nothing was given.
 ///
 /// `omit_empty` has no effect on structs held by value, also where they are written as text: a zero time is `null`,
-/// a zero quantity `"0"`. The one exception is the creation time in metadata (semantics §9.3).
+/// a zero quantity `"0"`. The one exception is the creation time in metadata
+/// (docs/api/encodings.md#json-and-yaml-output).
 pub(crate) fn is_always_written(field: &Field) -> bool {
     let struct_by_value = !field.pointer
         && match &field.kind {

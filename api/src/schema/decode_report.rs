@@ -7,7 +7,7 @@ use super::decode::{DecodeError, Decoded};
 use super::table::{Field, Kind, Message};
 use crate::json::Object;
 
-/// Most unknown and duplicate fields reported for one document (semantics §9.5).
+/// Most unknown and duplicate fields reported for one document (docs/api/encodings.md#strict-decoding).
 const STRICT_MAX: usize = 100;
 
 /// What decoding finds beside the tree. Interior mutability, because every visitor of the recursion shares it.

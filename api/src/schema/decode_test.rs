@@ -37,7 +37,8 @@ fn read(message: &Message, document: &str) -> Result<(String, Vec<String>), Deco
 
 #[test]
 fn objects_come_out_in_schema_order_and_canonical_form() {
-    // Semantics §9.3; what is written although nobody gave it follows from how the reference server's types are made.
+    // docs/api/encodings.md#json-and-yaml-output; what is written although nobody gave it follows from how the
+    // reference server's types are made.
     for (kind, document, want) in [
         ("api.core.v1.Pod", r#"{}"#, r#"{"metadata":{},"spec":{"containers":null},"status":{}}"#),
         ("api.core.v1.Pod", "null", r#"{"metadata":{},"spec":{"containers":null},"status":{}}"#),
@@ -100,7 +101,7 @@ fn objects_come_out_in_schema_order_and_canonical_form() {
 
 #[test]
 fn unknown_and_duplicate_fields_are_reported_in_document_order() {
-    // Semantics §9.5.
+    // docs/api/encodings.md#strict-decoding.
     let document = r#"{"foo":{"x":1},"spec":{"containers":[{"bar":1,"name":"a"},{"name":"b","name":"c","image":"d"}],
         "nodeSelector":{"b":"1","a":"1","b":"2"},"hostnetwork":true},
         "metadata":{"labels":{}},"metadata":{"name":"last"},"foo":2}"#;
@@ -127,7 +128,7 @@ fn unknown_and_duplicate_fields_are_reported_in_document_order() {
 
 #[test]
 fn values_of_the_wrong_type_are_refused_with_field_and_type() {
-    // Semantics §5.1 step 3: the text behind "cannot be handled as a Pod: ".
+    // docs/api/writes.md#request-body: the text behind "cannot be handled as a Pod: ".
     for (kind, document, want, path) in [
         (
             "api.core.v1.Pod",

@@ -1,4 +1,4 @@
-//! Defaulting: what the server fills in where nothing was given (facts: defaults).
+//! Defaulting: what the server fills in where nothing was given (docs/api/validation.md#defaults).
 //!
 //! ```text
 //! type ─► plan: assigned values + one rule in code + the fields below which there is something to do

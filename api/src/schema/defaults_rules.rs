@@ -1,5 +1,4 @@
-//! Defaults that depend on more than their own field, one small rule per type (facts: defaults, the entries with
-//! `when` or `rule`).
+//! Defaults that depend on more than their own field, one small rule per type (docs/api/validation.md#defaults).
 //!
 //! A rule sees its object after the plain values were set and before anything below it was defaulted.
 

@@ -323,7 +323,7 @@ pub struct GroupTable {
     pub stem: Text,
     /// Whether the vendor's suffix follows the stem.
     pub suffixed: bool,
-    /// Discovery priority; higher comes first (semantics §2.5).
+    /// Discovery priority; higher comes first (docs/api/discovery.md#built-in-resources).
     pub priority: u32,
     /// Versions, preferred first.
     pub versions: &'static [VersionTable],
@@ -378,7 +378,8 @@ pub struct ResourceTable {
     pub columns: Slice<Column>,
     /// Fields beyond `metadata.name` and `metadata.namespace` that a field selector may name.
     pub selectable: Slice<Selectable>,
-    /// Whether the kind has an own list of field labels (decides the wording of the error, semantics §4.3).
+    /// Whether the kind has an own list of field labels (decides the wording of the error,
+    /// docs/api/selectors.md#selectable-fields).
     pub selectable_explicit: bool,
     /// What the name must look like.
     pub name_rule: NameRule,
@@ -438,7 +439,7 @@ pub struct SubresourceTable {
     pub connect: bool,
 }
 
-/// Which side of an object each endpoint may write (facts: reset_fields, status_subresource).
+/// Which side of an object each endpoint may write (docs/api/apply.md#managed-fields).
 #[derive(Debug)]
 pub struct StatusRules {
     /// Dotted paths the main resource keeps from the stored object (normally `status`).
@@ -481,7 +482,7 @@ pub struct Selectable {
     pub absent: Text,
 }
 
-/// What an object's name must look like (semantics §5.1, facts `name_rule`).
+/// What an object's name must look like (docs/api/writes.md#metadata-rules).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum NameRule {
     /// RFC 1123 subdomain, at most 253.

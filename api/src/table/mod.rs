@@ -76,7 +76,8 @@ impl IncludeObject {
     }
 }
 
-/// Whether a table includes its column definitions. In a watch only the first one does (docs/api/encodings.md#tables).
+/// Whether a table includes its column definitions. In a watch only the first one does
+/// (docs/api/encodings.md#tables).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Headers {
     /// `columnDefinitions` is the list.

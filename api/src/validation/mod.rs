@@ -1,4 +1,5 @@
-//! Validation: the checks that every object passes before it is stored (docs/api/writes.md#preparation-and-validation,
+//! Validation: the checks that every object passes before it is stored
+//! (docs/api/writes.md#preparation-and-validation,
 //! #what-an-update-keeps, docs/api/validation.md).
 //!
 //! ```text

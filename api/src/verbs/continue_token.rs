@@ -1,4 +1,4 @@
-//! Continue tokens: where a chunked list goes on, and at which version (semantics §8.4).
+//! Continue tokens: where a chunked list goes on, and at which version (docs/api/lists.md#continue-tokens).
 //!
 //! Unpadded base64url of `{"v":"meta…/v1","rv":<version>,"start":"<key suffix>\u0000"}`. The suffix is relative to
 //! the collection that was authorized, and is checked to be a clean path, so that no forged token reaches outside.

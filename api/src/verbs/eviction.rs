@@ -363,7 +363,7 @@ mod tests {
 
     #[test]
     fn a_budget_gives_what_it_has_and_says_what_it_lacks() {
-        // Semantics §5.6 "pods/eviction".
+        // docs/api/subresources.md#eviction.
         for (budget, want) in [
             (r#"{"metadata":{"name":"b"},"status":{"disruptionsAllowed":1}}"#, None),
             (

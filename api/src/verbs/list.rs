@@ -40,7 +40,8 @@ const WHOLE_BYTES: u64 = 4 * CHUNK_BYTES as u64;
 /// nothing delays nobody else on the same thread.
 pub const LOOKED_AT_ONCE: usize = 1024;
 
-/// Answers with the collection (spec §4.7, semantics §8.1–8.4).
+/// Answers with the collection (docs/api/lists.md#resource-versions, docs/api/lists.md#list-options,
+/// #read-consistency, #remaining-items, #continue-tokens).
 pub async fn list(call: &mut Call<'_>) -> Result<Response, Status> {
     let meta_group = call.api.naming.meta_group();
     let options = ListOptions::from_query(call.query, call.selection()?, false, &meta_group)?;
@@ -103,7 +104,8 @@ impl Page {
             selection: options.selection,
             items: u64::MAX,
         };
-        // Any version, in whatever pieces the server likes: upstream answers that whole (semantics §8.2).
+        // Any version, in whatever pieces the server likes: upstream answers that whole
+        // (docs/api/lists.md#read-consistency).
         let is_any = options.resource_version == "0" && token.is_none();
         if options.limit > 0 && !is_any {
             page.limit(call, options.limit, &prefix, &meta_version).await?;
@@ -221,7 +223,7 @@ struct Measured {
     whole: Option<Vec<u8>>,
 }
 
-/// The snapshot that serves a list (the table of spec §4.7).
+/// The snapshot that serves a list (the table of docs/api/lists.md#resource-versions).
 async fn pick_snapshot(
     call: &Call<'_>,
     options: &ListOptions,

@@ -84,7 +84,7 @@ impl<'r> Call<'r> {
         Subject { group: &self.resource.group, kind: &self.resource.table.kind, name }
     }
 
-    /// The selectors of the query (semantics §4.3).
+    /// The selectors of the query (docs/api/selectors.md).
     pub fn selection(&self) -> Result<Selection, Status> {
         let text = |name| self.query.first(name).unwrap_or_default();
         let stored = self.resource.storage.as_ref().map_or(&self.resource.table, |storage| &storage.table);

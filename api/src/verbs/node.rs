@@ -1,6 +1,6 @@
 //! Subresources that a node's agent answers: log, exec, attach, portforward and the proxies. There is no way from here
 //! to a node, so after what the reference server checks itself the answer is the one it gives when it reaches none
-//! (semantics §5.8).
+//! (docs/api/subresources.md#connections-to-nodes).
 
 use bytes::Bytes;
 use http::StatusCode;

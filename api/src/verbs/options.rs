@@ -1,4 +1,4 @@
-//! The typed options of list, watch and delete (semantics §4.2, §8.1).
+//! The typed options of list, watch and delete (docs/api/paths-and-verbs.md#options, docs/api/lists.md#list-options).
 
 use super::Call;
 use crate::attributes::Selection;
@@ -43,7 +43,7 @@ pub struct ListOptions {
 }
 
 impl ListOptions {
-    /// Reads and checks the options (semantics §8.1); `watch` selects the rules of watches.
+    /// Reads and checks the options (docs/api/lists.md#list-options); `watch` selects the rules of watches.
     pub fn from_query(
         query: &Query,
         selection: Selection,
@@ -162,7 +162,7 @@ pub enum Propagation {
     Foreground,
 }
 
-/// Options of delete and deletecollection (semantics §4.2, §5.3).
+/// Options of delete and deletecollection (docs/api/paths-and-verbs.md#options, docs/api/delete.md).
 #[derive(Clone, Debug, Default)]
 pub struct DeleteOptions {
     /// Run every stage but storage.

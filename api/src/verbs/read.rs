@@ -9,7 +9,7 @@ use crate::response::{Response, respond_object};
 use crate::status::Status;
 use crate::store;
 
-/// Answers with the object named in the path (spec §4.7, semantics §8.5).
+/// Answers with the object named in the path (docs/api/lists.md#resource-versions, docs/api/lists.md#get).
 pub async fn get(call: &mut Call<'_>) -> Result<Response, Status> {
     if call.query.flag("export") {
         return Err(Status::bad_request(

@@ -1,7 +1,7 @@
 //! Virtual resource types: objects that are a question (or an operation) and are never stored.
 //!
-//! Reviews answer who somebody is and what they may do (spec §2.7, semantics §14.5); `bindings` is the older path
-//! of `pods/binding`; `componentstatuses` is a read-only list about this process.
+//! Reviews answer who somebody is and what they may do (docs/api/authorization.md#access-reviews); `bindings` is the
+//! older path of `pods/binding`; `componentstatuses` is a read-only list about this process.
 
 use auth::authz::Rule;
 use auth::{Attributes, Decision, User};
@@ -242,7 +242,7 @@ fn rules_review(call: &Call<'_>, object: &Object) -> Result<Object, Status> {
 }
 
 /// The components whose health upstream lists here. This server is the only one it knows about, so the store is
-/// the one entry whose health can be told (semantics §5.7).
+/// the one entry whose health can be told (docs/api/validation.md#component-statuses).
 fn component_status(call: &Call<'_>) -> Result<Response, Status> {
     let health = call.api.engine.health();
     let mut condition = Object::new();

@@ -1,4 +1,5 @@
-//! When a watch tells how far it has seen, and when it ends (semantics §8.7, §8.8): a function of time alone.
+//! When a watch tells how far it has seen, and when it ends (docs/api/watches.md#bookmarks, #watch-transport): a
+//! function of time alone.
 
 use std::time::Duration;
 
@@ -62,16 +63,16 @@ mod tests {
     #[test]
     fn bookmarks_come_every_minute_and_two_seconds_before_the_end() {
         for (section, lasts, bookmarks, want) in [
-            ("8.7", 150, true, vec![60, 120, 148]),
-            ("8.7", 120, true, vec![60, 118]),
-            ("8.7", 62, true, vec![60]),
-            ("8.7", 63, true, vec![60, 61]),
-            ("8.7", 10, true, vec![8]),
-            ("8.7", 3, true, vec![1]),
-            ("8.7", 2, true, vec![]),
-            ("8.7", 1, true, vec![]),
-            ("8.8", 0, true, vec![]),
-            ("8.7", 150, false, vec![]),
+            ("bookmarks", 150, true, vec![60, 120, 148]),
+            ("bookmarks", 120, true, vec![60, 118]),
+            ("bookmarks", 62, true, vec![60]),
+            ("bookmarks", 63, true, vec![60, 61]),
+            ("bookmarks", 10, true, vec![8]),
+            ("bookmarks", 3, true, vec![1]),
+            ("bookmarks", 2, true, vec![]),
+            ("bookmarks", 1, true, vec![]),
+            ("watch-transport", 0, true, vec![]),
+            ("bookmarks", 150, false, vec![]),
         ] {
             let start = Instant::now();
             let at = |now: Instant| (now - start).as_secs();
@@ -80,14 +81,14 @@ mod tests {
             loop {
                 let now = schedule.wake_at();
                 if schedule.is_over(now) {
-                    assert_eq!(at(now), lasts, "§8.8 {lasts}");
+                    assert_eq!(at(now), lasts, "watch-transport {lasts}");
                     break;
                 }
                 assert!(schedule.take_bookmark(now), "woken for nothing");
                 assert!(!schedule.take_bookmark(now), "due once");
                 told.push(at(now));
             }
-            assert_eq!(told, want, "§{section} {lasts} {bookmarks}");
+            assert_eq!(told, want, "{section} {lasts} {bookmarks}");
         }
     }
 

@@ -1,5 +1,5 @@
 //! `/token` of service accounts: a signed token for the account, perhaps bound to a pod, a secret or a node
-//! (semantics §13.4).
+//! (docs/api/authentication.md#token-requests).
 //!
 //! Nothing is stored: what a token says is signed, and what it depends on is looked up when it is shown.
 

@@ -1,4 +1,5 @@
-//! watch: a cursor into the committed log, rendered as it moves (spec §4.8, §6, semantics §8.6–8.8).
+//! watch: a cursor into the committed log, rendered as it moves (docs/api/watches.md#watch-start, #watch-events,
+//! docs/api/watches.md#watch-start, #watch-events, #watch-transport).
 //!
 //! ```text
 //! snapshot ──synthetic ADDED──► initial-events-end bookmark ──► tail of the log ──► events · bookmarks ──► end
@@ -53,7 +54,7 @@ const REST_MIN: Duration = Duration::from_millis(1);
 /// Longest rest: whoever waits for a change does not notice.
 const REST_MAX: Duration = Duration::from_millis(50);
 
-/// How long a watch with initial events waits for a revision that has not happened (semantics §8.6).
+/// How long a watch with initial events waits for a revision that has not happened (docs/api/watches.md#watch-start).
 const FUTURE_WAIT: Duration = Duration::from_secs(3);
 
 /// Answers with a stream of events.
@@ -121,7 +122,7 @@ pub async fn watch(call: &mut Call<'_>) -> Result<Response, Status> {
 }
 
 /// The same events, each a message: of text in JSON, and without the frame that protobuf has elsewhere
-/// (semantics §8.8).
+/// (docs/api/watches.md#watch-transport).
 fn over_websocket(upgrade: Upgrade, mut state: State, encoding: Encoding) -> Response {
     state.chunk_bytes = 1; // so that a chunk is one event
     let form = if encoding == Encoding::Json { Form::Text } else { Form::Binary };
@@ -312,7 +313,8 @@ impl State {
         }
     }
 
-    /// What the change means to this watcher: entered, stayed in, or left the selection (semantics §8.7).
+    /// What the change means to this watcher: entered, stayed in, or left the selection
+    /// (docs/api/watches.md#watch-events).
     fn render(&mut self, event: &Event) -> Result<(), Status> {
         let resource = self.renderer.resource().clone();
         let is_selected = |record: &Record| store::is_selected(&resource, &self.selection, record);

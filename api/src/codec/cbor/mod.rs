@@ -1,4 +1,5 @@
-//! CBOR: items to trees and trees to items, as in the reference server's codec (docs/api/encodings.md#cbor, RFC 8949).
+//! CBOR: items to trees and trees to items, as in the reference server's codec (docs/api/encodings.md#cbor, RFC
+//! 8949).
 //!
 //! ```text
 //! request body ──decode──► tree ─► schema::conform ─► …          tree + schema ──encode──► d9 d9 f7 item

@@ -1,5 +1,5 @@
-//! Protobuf by schema (docs/api/encodings.md#protobuf), driven by the tables of `schema::table`; there is no generated
-//! code.
+//! Protobuf by schema (docs/api/encodings.md#protobuf), driven by the tables of `schema::table`; there is no
+//! generated code.
 //!
 //! ```text
 //! request body ─envelope─► kind, raw ─decode─► tree (canonical, as schema::decode makes it) ─► …

@@ -213,7 +213,8 @@ fn let_go(object: &mut Object, finalizer: &str) -> bool {
     true
 }
 
-/// Tells with an event that an owner is not in the namespace of its dependent (semantics §17).
+/// Tells with an event that an owner is not in the namespace of its dependent
+/// (docs/api/controllers.md#garbage-collector).
 async fn report_stray(
     loopback: &Loopback<'_>,
     place: &Place<'_>,

@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn each_change_names_what_it_may_have_touched() {
-        // Semantics §17 "Garbage collector". Each story is steps and what they bring up.
+        // docs/api/controllers.md#garbage-collector. Each story is steps and what they bring up.
         for story in [
             &[("a", ""), ("-a", "")][..],
             &[("a<o", "check a"), ("a<o", ""), ("-o", "check a"), ("-a", "")],

@@ -1,5 +1,5 @@
 //! The garbage collector: objects go when the last of their owners is gone, and deleted owners wait for their
-//! dependents where they were told to (semantics §17).
+//! dependents where they were told to (docs/api/controllers.md#garbage-collector).
 //!
 //! ```text
 //! tail on everything ─► graph ─► tasks ─► decide (graph + newest state) ─► action ─► Loopback ─► engine

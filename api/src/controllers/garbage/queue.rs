@@ -10,7 +10,8 @@ use super::graph::Task;
 use crate::controllers::Backoff;
 use crate::status::Status;
 
-/// Absent owners remembered, so that each is searched for in other namespaces once (semantics §17).
+/// Absent owners remembered, so that each is searched for in other namespaces once
+/// (docs/api/controllers.md#garbage-collector).
 const ABSENT_MAX: usize = 500;
 
 /// Tasks, each in one of the stages below.

@@ -1,24 +1,39 @@
 //! Encodes document trees as protobuf in the layout of `gnostic` (`openapi_v2.proto`, `openapi_v3.proto`).
 //!
-//! One small encoder is driven by tables that map each JSON member to a field number and a form. Members that no table
-//! lists are dropped, except extensions (`x-…`), which are sent as named YAML text (JSON is YAML). Scalars are always
-//! written, also when zero; every reader accepts that.
+//! One small encoder for both, driven by one table (`layout`): it says for each JSON member under which number each of
+//! the two versions has it, and in which form. Members that the table does not list are left out unless they are
+//! extensions (`x-…`), which travel as named YAML text; JSON is YAML. Scalars are always written, also when zero,
+//! which every reader accepts.
 
-pub(super) mod v2;
-pub(super) mod v3;
+pub(super) mod layout;
 
 use prost::encoding::{WireType, encode_key, encode_varint};
 
+use super::definition::Dialect;
 use crate::json::{self, Value};
+
+/// Field numbers in 2.0 and 3.0; 0 where the version has no such field.
+pub(super) type Numbers = [u32; 2];
+
+/// No field in either version.
+const NONE: Numbers = [0, 0];
+
+/// The number for `dialect`.
+pub(super) fn number_in(dialect: Dialect, numbers: Numbers) -> u32 {
+    match dialect {
+        Dialect::V2 => numbers[0],
+        Dialect::V3 => numbers[1],
+    }
+}
 
 /// How an object becomes a message.
 pub(super) struct Message {
-    /// JSON member, field number, form; few enough for a linear search.
-    pub members: &'static [(&'static str, u32, Form)],
-    /// Field that takes the extensions; 0 = none.
-    pub extensions: u32,
+    /// JSON member, field numbers, form; few enough for a linear search.
+    pub members: &'static [(&'static str, Numbers, Form)],
+    /// Field that takes the extensions.
+    pub extensions: Numbers,
     /// Field and form of all other members, as `{1: name, 2: value}`.
-    pub rest: Option<(u32, Form)>,
+    pub rest: Option<(Numbers, Form)>,
 }
 
 /// How a value becomes a field.
@@ -41,29 +56,33 @@ pub(super) enum Form {
     /// Each member of an object under the same number, as `{1: name, 2: value}`.
     Named(&'static Form),
     /// A message with this one field.
-    Wrap(u32, &'static Form),
-    /// Depends on the value; `None` leaves it out.
-    Choice(fn(&Value) -> Option<&'static Form>),
+    Wrap(Numbers, &'static Form),
+    /// Depends on version and value; `None` leaves it out.
+    Choice(fn(Dialect, &Value) -> Option<&'static Form>),
 }
 
-/// Appends the fields of `value` in the given `layout`.
-pub(super) fn message(layout: &Message, value: &Value, out: &mut Vec<u8>) {
+/// Appends the fields of `value` as `layout` says.
+pub(super) fn message(dialect: Dialect, layout: &Message, value: &Value, out: &mut Vec<u8>) {
     let Some(members) = value.as_object() else { return };
+    let extensions = number_in(dialect, layout.extensions);
     for (name, value) in members.iter() {
-        if let Some((_, number, form)) = layout.members.iter().find(|(known, ..)| *known == name) {
-            field(*number, form, value, out);
-        } else if name.starts_with("x-") {
-            if layout.extensions != 0 {
-                entry(layout.extensions, name, value, &Form::Any, out);
+        if let Some((_, numbers, form)) = layout.members.iter().find(|(known, ..)| *known == name) {
+            let number = number_in(dialect, *numbers);
+            if number != 0 {
+                field(dialect, number, form, value, out);
             }
-        } else if let Some((number, form)) = &layout.rest {
-            entry(*number, name, value, form, out);
+        } else if name.starts_with("x-") {
+            if extensions != 0 {
+                entry(dialect, extensions, name, value, &Form::Any, out);
+            }
+        } else if let Some((numbers, form)) = &layout.rest {
+            entry(dialect, number_in(dialect, *numbers), name, value, form, out);
         }
     }
 }
 
 /// Appends `value` as field `number`.
-fn field(number: u32, form: &Form, value: &Value, out: &mut Vec<u8>) {
+fn field(dialect: Dialect, number: u32, form: &Form, value: &Value, out: &mut Vec<u8>) {
     match form {
         Form::Text => bytes(number, value.as_str().unwrap_or("").as_bytes(), out),
         Form::Flag => varint(number, u64::from(value.as_bool().unwrap_or(false)), out),
@@ -84,20 +103,24 @@ fn field(number: u32, form: &Form, value: &Value, out: &mut Vec<u8>) {
             yaml.push(b'\n');
             bytes(2, &yaml, out);
         }),
-        Form::Message(layout) => nested(number, out, |out| message(layout, value, out)),
+        Form::Message(layout) => nested(number, out, |out| message(dialect, layout, value, out)),
         Form::Each(form) => match value {
-            Value::Array(elements) => elements.iter().for_each(|element| field(number, form, element, out)),
-            element => field(number, form, element, out),
+            Value::Array(elements) => {
+                elements.iter().for_each(|element| field(dialect, number, form, element, out))
+            }
+            element => field(dialect, number, form, element, out),
         },
         Form::Named(form) => {
             for (name, value) in value.as_object().into_iter().flat_map(|members| members.iter()) {
-                entry(number, name, value, form, out);
+                entry(dialect, number, name, value, form, out);
             }
         }
-        Form::Wrap(inner, form) => nested(number, out, |out| field(*inner, form, value, out)),
+        Form::Wrap(inner, form) => {
+            nested(number, out, |out| field(dialect, number_in(dialect, *inner), form, value, out))
+        }
         Form::Choice(choose) => {
-            if let Some(form) = choose(value) {
-                field(number, form, value, out);
+            if let Some(form) = choose(dialect, value) {
+                field(dialect, number, form, value, out);
             }
         }
     }
@@ -106,22 +129,22 @@ fn field(number: u32, form: &Form, value: &Value, out: &mut Vec<u8>) {
 /// One of the large maps of a document: the field number of its entries and their layout.
 pub(super) struct Section {
     /// Field of the entries inside the section's message.
-    pub number: u32,
+    pub number: Numbers,
     /// Form of the values.
     pub form: Form,
 }
 
 impl Section {
     /// Appends one entry to the content of the section.
-    pub(super) fn add(&self, name: &str, value: &Value, out: &mut Vec<u8>) {
-        entry(self.number, name, value, &self.form, out);
+    pub(super) fn add(&self, dialect: Dialect, name: &str, value: &Value, out: &mut Vec<u8>) {
+        entry(dialect, number_in(dialect, self.number), name, value, &self.form, out);
     }
 }
 
-fn entry(number: u32, name: &str, value: &Value, form: &Form, out: &mut Vec<u8>) {
+fn entry(dialect: Dialect, number: u32, name: &str, value: &Value, form: &Form, out: &mut Vec<u8>) {
     nested(number, out, |out| {
         bytes(1, name.as_bytes(), out);
-        field(2, form, value, out);
+        field(dialect, 2, form, value, out);
     });
 }
 
