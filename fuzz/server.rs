@@ -11,7 +11,7 @@ use api::features::Features;
 use api::json::{Value, parse};
 use api::naming::KUBERNETES;
 use api::server::{ConnectionInfo, Handler, Incoming, Lifecycle};
-use api::verbs::token::Tokens;
+use api::tokens::Tokens;
 use auth::Authenticator;
 use auth::authn::service_account::TokenIssuer;
 use auth::authn::{NameDomains, SigningKey};
@@ -91,7 +91,6 @@ impl Server {
             features: Features::default(),
             advertised: None,
             collects_garbage: true,
-            controllers: api::controllers::Selection::default(),
         };
         Api::assemble(parts, &[Mode::AlwaysAllow])
     }

@@ -11,12 +11,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::{BackupError, Outgoing};
+use engine::{BackupError, Engine, Outgoing};
 use http::header::CONTENT_TYPE;
 use http::{HeaderName, HeaderValue, Method};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::context::Context as Api;
+use crate::naming::Naming;
 use crate::response::Response;
 use crate::server::{Body, BodySender, Shutdown};
 use crate::status::{Details, Reason, Status};
@@ -48,17 +48,29 @@ impl Default for Backups {
     }
 }
 
+/// What a backup is made from.
+pub struct Source<'s> {
+    /// The store.
+    pub engine: &'s Engine,
+    /// Room for the backups under way.
+    pub backups: &'s Backups,
+    /// Ends a backup that is under way when the server leaves.
+    pub shutdown: Shutdown,
+    /// The names that the store is written in.
+    pub naming: &'static Naming,
+}
+
 /// Answers a request for a backup by a client that has `held` already.
 ///
 /// # Errors
 /// 405 for other methods, 429 when there are enough backups under way, 400 when `held` is something else, 503 when
 /// the store cannot bring to disk what it has acknowledged.
-pub async fn respond(api: &Api, method: &Method, held: &[u8]) -> Result<Response, Status> {
+pub async fn respond(source: Source<'_>, method: &Method, held: &[u8]) -> Result<Response, Status> {
     if method != Method::POST {
         return Err(Status::method_not_allowed());
     }
-    let Ok(permit) = api.backups.0.clone().try_acquire_owned() else { return Err(too_many()) };
-    let (engine, held) = (api.engine.clone(), held.to_vec());
+    let Ok(permit) = source.backups.0.clone().try_acquire_owned() else { return Err(too_many()) };
+    let (engine, held) = (source.engine.clone(), held.to_vec());
     let begun = tokio::task::spawn_blocking(move || engine.backup(&held)).await.map_err(Status::internal)?;
     let outgoing = begun.map_err(|error| match error {
         BackupError::Held => Status::bad_request(error.to_string()),
@@ -66,11 +78,11 @@ pub async fn respond(api: &Api, method: &Method, held: &[u8]) -> Result<Response
     })?;
     tracing::info!(revision = outgoing.revision(), "backup begun");
     let (sender, body) = Body::channel(1);
-    tokio::spawn(send(outgoing, sender, api.lifecycle.shutdown(), permit));
+    tokio::spawn(send(outgoing, sender, source.shutdown, permit));
     let mut response = Response::new(body);
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
-    headers.insert(NAMING, HeaderValue::from_static(api.naming.profile));
+    headers.insert(NAMING, HeaderValue::from_static(source.naming.profile));
     Ok(response)
 }
 

@@ -4,14 +4,13 @@ use serde::Deserialize;
 
 use crate::codec::protobuf::{self, envelope::Unknown};
 use crate::codec::{cbor, yaml};
-use crate::context::Context as Api;
 use crate::json::Value;
 use crate::negotiate::Input;
 use crate::schema::conform::conform;
 use crate::schema::decode::{DecodeError, Decoded, decode};
+use crate::schema::registry::Registry;
 use crate::schema::table::Message;
 use crate::status::Status;
-use crate::verbs::Call;
 
 /// The kind of object that an endpoint accepts.
 #[derive(Clone, Copy, Debug)]
@@ -36,39 +35,39 @@ struct TypeMeta {
 impl Expected<'_> {
     /// Decodes a request body by its `Content-Type`; kind and apiVersion default to the endpoint's, and must be
     /// it when given.
-    pub fn decode(&self, call: &Call<'_>, body: &[u8]) -> Result<Decoded, Status> {
-        match call.api.formats.input(call.headers)? {
-            Input::Json => self.decode_json(call.api, body),
-            Input::Yaml => self.decode_yaml(call.api, body),
-            Input::Cbor => self.decode_cbor(call.api, body),
-            Input::Protobuf => self.decode_protobuf(call.api, body),
+    pub fn decode(&self, input: Input, registry: &Registry, body: &[u8]) -> Result<Decoded, Status> {
+        match input {
+            Input::Json => self.decode_json(registry, body),
+            Input::Yaml => self.decode_yaml(registry, body),
+            Input::Cbor => self.decode_cbor(registry, body),
+            Input::Protobuf => self.decode_protobuf(registry, body),
         }
     }
 
-    fn decode_json(&self, api: &Api, body: &[u8]) -> Result<Decoded, Status> {
+    fn decode_json(&self, registry: &Registry, body: &[u8]) -> Result<Decoded, Status> {
         let decoded = decode(self.message, body);
-        self.check(decoded, |error| self.explain(api, body, error))
+        self.check(decoded, |error| self.explain(registry, body, error))
     }
 
     /// YAML is converted to JSON; failures of strict decoding in the text come first.
-    fn decode_yaml(&self, api: &Api, body: &[u8]) -> Result<Decoded, Status> {
+    fn decode_yaml(&self, registry: &Registry, body: &[u8]) -> Result<Decoded, Status> {
         let document = yaml::parse(body).map_err(|error| self.unrecognized(body, &error.to_string()))?;
         let duplicates = document.strict_error();
-        let decoded = self.decode_tree(api, document.value)?;
+        let decoded = self.decode_tree(registry, document.value)?;
         Ok(Decoded { strict: duplicates.into_iter().chain(decoded.strict).collect(), ..decoded })
     }
 
     /// CBOR refuses duplicates when it reads them, so only unknown fields are left to find.
-    fn decode_cbor(&self, api: &Api, body: &[u8]) -> Result<Decoded, Status> {
+    fn decode_cbor(&self, registry: &Registry, body: &[u8]) -> Result<Decoded, Status> {
         let value = cbor::parse(body).map_err(|error| self.unrecognized(body, &error.to_string()))?;
-        self.decode_tree(api, value)
+        self.decode_tree(registry, value)
     }
 
     /// A body that was read to a tree without its schema.
-    fn decode_tree(&self, api: &Api, value: Value) -> Result<Decoded, Status> {
+    fn decode_tree(&self, registry: &Registry, value: Value) -> Result<Decoded, Status> {
         let text = |name: &str| value.str_at(&[name]).to_owned();
         let (kind, api_version) = (text("kind"), text("apiVersion"));
-        self.check(conform(self.message, value), |error| self.mismatch(api, &kind, &api_version, error))
+        self.check(conform(self.message, value), |error| self.mismatch(registry, &kind, &api_version, error))
     }
 
     /// Checks that a body has the kind of the endpoint, and sets it.
@@ -89,17 +88,17 @@ impl Expected<'_> {
     }
 
     /// Protobuf carries kind and apiVersion in the envelope and does not report unknown fields.
-    fn decode_protobuf(&self, api: &Api, body: &[u8]) -> Result<Decoded, Status> {
+    fn decode_protobuf(&self, registry: &Registry, body: &[u8]) -> Result<Decoded, Status> {
         let unknown = Unknown::read(body).map_err(|error| self.unrecognized(body, &error.to_string()))?;
         if !self.fits(unknown.kind, unknown.api_version) {
-            return Err(self.mismatch(api, unknown.kind, unknown.api_version, ""));
+            return Err(self.mismatch(registry, unknown.kind, unknown.api_version, ""));
         }
         if unknown.holds_json() {
-            return self.decode_json(api, unknown.raw);
+            return self.decode_json(registry, unknown.raw);
         }
-        let mut object = protobuf::decode(&api.registry, self.message, unknown.raw).map_err(|error| {
+        let mut object = protobuf::decode(registry, self.message, unknown.raw).map_err(|error| {
             let place = if error.path.is_empty() { String::new() } else { format!(" at {}", error.path) };
-            self.mismatch(api, unknown.kind, unknown.api_version, &format!("{error}{place}"))
+            self.mismatch(registry, unknown.kind, unknown.api_version, &format!("{error}{place}"))
         })?;
         Unknown { kind: self.kind, api_version: self.api_version, ..unknown }.name(&mut object);
         Ok(Decoded { object, strict: Vec::new() })
@@ -110,13 +109,13 @@ impl Expected<'_> {
     }
 
     /// The 400 for a JSON body that is something else or nothing readable.
-    fn explain(&self, api: &Api, body: &[u8], error: &str) -> Status {
+    fn explain(&self, registry: &Registry, body: &[u8], error: &str) -> Status {
         let given: TypeMeta = serde_json::from_slice(body).unwrap_or_default();
         let readable = serde_json::from_slice::<serde::de::IgnoredAny>(body).is_ok();
         if !readable {
             return self.unrecognized(body, error);
         }
-        self.mismatch(api, &given.kind, &given.api_version, error)
+        self.mismatch(registry, &given.kind, &given.api_version, error)
     }
 
     fn unrecognized(&self, body: &[u8], error: &str) -> Status {
@@ -128,7 +127,7 @@ impl Expected<'_> {
     }
 
     /// The 400 for a readable body of another kind than the endpoint accepts.
-    fn mismatch(&self, api: &Api, kind: &str, api_version: &str, error: &str) -> Status {
+    fn mismatch(&self, registry: &Registry, kind: &str, api_version: &str, error: &str) -> Status {
         let kind = if kind.is_empty() { self.kind } else { kind };
         let api_version = if api_version.is_empty() { self.api_version } else { api_version };
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
@@ -138,7 +137,7 @@ impl Expected<'_> {
                 self.kind
             ));
         }
-        match api.registry.by_kind(group, version, kind) {
+        match registry.by_kind(group, version, kind) {
             Some(_) if kind == self.kind => Status::bad_request(format!(
                 "the API version in the data ({api_version}) does not match the expected API version ({})",
                 self.api_version

@@ -14,7 +14,6 @@ use engine::{CommitError, Engine};
 use crate::admission::{self, namespace_lifecycle::Creations};
 use crate::allocation::{Allocations, Ranges};
 use crate::backup::Backups;
-use crate::controllers;
 use crate::discovery::Discovery;
 use crate::discovery::catalog::{Catalog, registry_groups};
 use crate::features::{Feature, Features};
@@ -28,7 +27,7 @@ use crate::representation::lengths::Lengths;
 use crate::schema::registry::{Registry, Resource};
 use crate::server::Lifecycle;
 use crate::status::{Reason, Status, Subject};
-use crate::verbs::token::Tokens;
+use crate::tokens::Tokens;
 
 /// How long a read waits for a revision that has not happened (docs/api/lists.md#read-consistency).
 const FRESHNESS_WAIT: Duration = Duration::from_secs(3);
@@ -103,8 +102,6 @@ pub struct Context {
     pub advertised: Option<SocketAddr>,
     /// Whether a garbage collector runs that acts on `orphan` and `foregroundDeletion`.
     pub collects_garbage: bool,
-    /// Which controllers run.
-    pub controllers: controllers::Selection,
 }
 
 /// What an [`Context`] is made of; the rest follows from it.
@@ -133,8 +130,6 @@ pub struct Parts {
     pub advertised: Option<SocketAddr>,
     /// Whether finalizers of the garbage collector are set, and it runs unless it is deselected.
     pub collects_garbage: bool,
-    /// Which controllers run.
-    pub controllers: controllers::Selection,
     /// What is counted.
     pub metrics: Arc<Metrics>,
 }
@@ -166,7 +161,6 @@ impl Context {
             features: parts.features,
             advertised: parts.advertised,
             collects_garbage: parts.collects_garbage,
-            controllers: parts.controllers,
             engine,
             registry,
             naming,

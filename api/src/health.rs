@@ -3,13 +3,20 @@
 //! Checks tell the truth about this process: whether start-up finished, whether the store takes writes, and
 //! whether it is on its way out.
 
-use engine::Durability;
+use engine::{Durability, Engine};
 use http::StatusCode;
 
-use crate::context::Context as Api;
 use crate::query::Query;
 use crate::response::{Response, respond_text};
-use crate::server::Stage;
+use crate::server::{Lifecycle, Stage};
+
+/// What the checks look at.
+pub struct Checked<'c> {
+    /// The store.
+    pub engine: &'c Engine,
+    /// Stage of the process.
+    pub lifecycle: &'c Lifecycle,
+}
 
 /// What one check says: fine, or why not.
 type Verdict = Result<(), String>;
@@ -17,7 +24,7 @@ type Verdict = Result<(), String>;
 /// One named check.
 struct Check {
     name: &'static str,
-    run: fn(&Api) -> Verdict,
+    run: fn(&Checked<'_>) -> Verdict,
     /// Part of liveness as well; the others concern readiness alone.
     live: bool,
 }
@@ -26,21 +33,29 @@ struct Check {
 const CHECKS: &[Check] = &[
     Check { name: "ping", run: |_| Ok(()), live: true },
     Check { name: "log", run: |_| Ok(()), live: true },
-    Check { name: "store", run: |api| api.engine.health().map_err(|error| error.to_string()), live: false },
+    Check {
+        name: "store",
+        run: |checked| checked.engine.health().map_err(|error| error.to_string()),
+        live: false,
+    },
     Check { name: "poststarthook/bootstrap", run: bootstrapped, live: true },
     Check { name: "shutdown", run: not_leaving, live: false },
 ];
 
-fn bootstrapped(api: &Api) -> Verdict {
-    if api.lifecycle.stage() == Stage::Starting { Err("not finished".to_owned()) } else { Ok(()) }
+fn bootstrapped(checked: &Checked<'_>) -> Verdict {
+    if checked.lifecycle.stage() == Stage::Starting { Err("not finished".to_owned()) } else { Ok(()) }
 }
 
-fn not_leaving(api: &Api) -> Verdict {
-    if api.lifecycle.stage() >= Stage::Leaving { Err("process is shutting down".to_owned()) } else { Ok(()) }
+fn not_leaving(checked: &Checked<'_>) -> Verdict {
+    if checked.lifecycle.stage() >= Stage::Leaving {
+        Err("process is shutting down".to_owned())
+    } else {
+        Ok(())
+    }
 }
 
 /// Answers a health path; `None` for every other.
-pub fn respond(api: &Api, path: &str, query: &Query) -> Option<Response> {
+pub fn respond(checked: &Checked<'_>, path: &str, query: &Query) -> Option<Response> {
     let (endpoint, single) = path.trim_matches('/').split_once('/').unwrap_or((path.trim_matches('/'), ""));
     if !matches!(endpoint, "livez" | "readyz" | "healthz") {
         return None;
@@ -48,7 +63,7 @@ pub fn respond(api: &Api, path: &str, query: &Query) -> Option<Response> {
     let applies = |check: &Check| check.live || endpoint != "livez";
     if !single.is_empty() {
         let check = CHECKS.iter().find(|check| check.name == single && applies(check))?;
-        return Some(match (check.run)(api) {
+        return Some(match (check.run)(checked) {
             Ok(()) => respond_text(StatusCode::OK, "ok"),
             Err(why) => {
                 respond_text(StatusCode::INTERNAL_SERVER_ERROR, format!("internal server error: {why}\n"))
@@ -65,7 +80,7 @@ pub fn respond(api: &Api, path: &str, query: &Query) -> Option<Response> {
             lines.push_str(&format!("[+]{name} excluded: ok\n"));
             continue;
         }
-        match (check.run)(api) {
+        match (check.run)(checked) {
             Ok(()) => lines.push_str(&format!("[+]{name} ok\n")),
             Err(why) => {
                 tracing::debug!(endpoint, check = name, %why, "health check failed");
@@ -74,7 +89,7 @@ pub fn respond(api: &Api, path: &str, query: &Query) -> Option<Response> {
             }
         }
     }
-    if api.engine.durability() == Durability::Relaxed {
+    if checked.engine.durability() == Durability::Relaxed {
         // Not a failure, but nobody who looks should believe that acknowledged means on disk.
         lines.push_str("[+]durability relaxed: a machine crash may lose the last acknowledged writes\n");
     }

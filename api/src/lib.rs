@@ -58,6 +58,7 @@ pub mod strategy;
 pub mod table;
 #[cfg(test)]
 mod testing;
+pub mod tokens;
 pub mod validation;
 pub mod verbs;
 pub mod version;

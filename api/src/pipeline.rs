@@ -24,9 +24,10 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use crate::context::{Context, forbidden};
 use crate::negotiate::{Offer, Output};
 use crate::query::Query;
+use crate::representation::answer::respond_status;
 use crate::request::{RequestError, RequestInfo};
-use crate::response::{Response, respond_status, respond_text};
-use crate::routes;
+use crate::response::{Response, respond_text};
+use crate::routes::{self, Permitted};
 use crate::server::websocket::Upgrade;
 use crate::server::{ConnectionInfo, Handler, Incoming, Request, panic_response};
 use crate::status::{Status, Subject};
@@ -56,26 +57,6 @@ pub struct Exchange<'c> {
 
 /// The answer of the stage that ended a request.
 type Ended = Box<Response>;
-
-/// What a permitted request brings to the stage that serves it.
-pub struct Permitted<'e> {
-    /// The parts of the server.
-    pub context: &'e Context,
-    /// Method, URL and headers.
-    pub head: &'e Head,
-    /// Query parameters.
-    pub query: &'e Query,
-    /// What is asked for.
-    pub info: &'e RequestInfo,
-    /// The proof of permission.
-    pub proof: &'e Authorized<'e>,
-    /// The body, not yet read.
-    pub incoming: Incoming,
-    /// How errors are written.
-    pub errors: &'e Output,
-    /// Whether the client asked for indented text.
-    pub pretty: bool,
-}
 
 impl<'c> Exchange<'c> {
     /// A request that was just received.

@@ -10,6 +10,7 @@
 //! of its encoding, one type per encoding. All functions append to a buffer. Plain JSON is copied; protobuf, table rows
 //! and metadata are built from the stored text; YAML and CBOR go through a tree of one object.
 
+pub mod answer;
 mod cbor;
 mod json;
 pub mod lengths;
@@ -30,13 +31,13 @@ use crate::json::Object;
 use crate::metrics::Metrics;
 use crate::naming::Naming;
 use crate::negotiate::{self, Output, Transform};
+use crate::query::Query;
 use crate::response::{Response, respond};
 use crate::schema::encode::encode;
 use crate::schema::registry::Resource;
 use crate::schema::table::Message;
 use crate::status::{Reason, Status};
 use crate::store::decode_stored;
-use crate::verbs::Call;
 
 use self::lengths::Lengths;
 
@@ -142,21 +143,41 @@ pub struct Renderer {
     lengths: Option<Arc<Lengths>>,
 }
 
+/// What a renderer is made of: the resource, the form that was asked for, and where numbers are kept.
+#[derive(Clone, Copy)]
+pub struct Wanted<'c> {
+    /// The resource whose objects are rendered.
+    pub resource: &'c Arc<Resource>,
+    /// The names of this server.
+    pub naming: &'static Naming,
+    /// Encoding and transform.
+    pub output: Output,
+    /// Query parameters; tables have one of their own.
+    pub query: &'c Query,
+    /// Counts what is rendered.
+    pub metrics: &'c Arc<Metrics>,
+    /// Lengths of items that were rendered before.
+    pub lengths: &'c Arc<Lengths>,
+}
+
 impl Renderer {
-    /// The renderer for the response to a request.
-    pub fn for_call(call: &Call<'_>) -> Result<Self, Status> {
-        let (resource, naming, output) = (call.resource, call.api.naming, call.output);
+    /// The renderer of a request's answer.
+    ///
+    /// # Errors
+    /// 400 for a parameter of tables that means nothing.
+    pub fn new(wanted: Wanted<'_>) -> Result<Self, Status> {
+        let Wanted { resource, naming, output, .. } = wanted;
         let encoding: Box<dyn Encoding> = match output.encoding {
-            negotiate::Encoding::Json => Box::new(json::Json::for_call(call)?),
-            negotiate::Encoding::Yaml => Box::new(yaml::Yaml::for_call(call)?),
-            negotiate::Encoding::Cbor => Box::new(cbor::Cbor::for_call(call)?),
-            negotiate::Encoding::Protobuf => Box::new(protobuf::Protobuf::for_call(call)),
+            negotiate::Encoding::Json => Box::new(json::Json::new(&wanted)?),
+            negotiate::Encoding::Yaml => Box::new(yaml::Yaml::new(&wanted)?),
+            negotiate::Encoding::Cbor => Box::new(cbor::Cbor::new(&wanted)?),
+            negotiate::Encoding::Protobuf => Box::new(protobuf::Protobuf::new(&wanted)),
         };
-        let metrics = call.api.metrics.clone();
+        let metrics = wanted.metrics.clone();
         let is_remembered = output.encoding == negotiate::Encoding::Protobuf
             && output.transform == Transform::None
             && resource.is_stored_form();
-        let lengths = is_remembered.then(|| call.api.lengths.clone());
+        let lengths = is_remembered.then(|| wanted.lengths.clone());
         Ok(Renderer { resource: resource.clone(), naming, output, encoding, metrics, lengths })
     }
 
@@ -202,29 +223,29 @@ impl Renderer {
     /// Responds with an object that is not of the request's resource: a scale, a review. The resource's table columns
     /// do not apply to it, so only its plain form is served. `object` names its kind and version.
     pub fn respond_foreign(
-        call: &Call<'_>,
+        output: &Output,
         code: StatusCode,
         message: &Message,
         object: &Object,
     ) -> Result<Response, Status> {
-        let body = match call.output.encoding {
-            negotiate::Encoding::Json => json::foreign(message, object, call.output.pretty),
+        let body = match output.encoding {
+            negotiate::Encoding::Json => json::foreign(message, object, output.pretty),
             negotiate::Encoding::Yaml => yaml::foreign(message, object)?,
             negotiate::Encoding::Cbor => cbor::foreign(message, object),
             negotiate::Encoding::Protobuf => protobuf::foreign(message, object)?,
         };
-        Ok(respond(code, call.output.media_type, body))
+        Ok(respond(code, output.media_type, body))
     }
 
-    /// Responds with a list of objects that are not stored.
-    pub fn respond_foreign_list(call: &Call<'_>, objects: &[Bytes]) -> Result<Response, Status> {
-        let mut renderer = Renderer::for_call(call)?;
+    /// Responds with a list of objects that are not stored, as of `revision`.
+    pub fn respond_foreign_list(mut self, revision: u64, objects: &[Bytes]) -> Result<Response, Status> {
+        let renderer = &mut self;
         let mut items = Vec::new();
         for (at, object) in objects.iter().enumerate() {
             renderer.list_item(object, at == 0, &mut items)?;
         }
         let mut out = Vec::new();
-        let meta = ListMeta { revision: call.api.engine.revision(), ..ListMeta::default() };
+        let meta = ListMeta { revision, ..ListMeta::default() };
         let size = ListSize { items: objects.len() as u64, bytes: items.len() as u64 };
         renderer.list_head(&meta, size, &mut out)?;
         out.extend_from_slice(&items);

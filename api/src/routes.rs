@@ -8,6 +8,7 @@
 //!
 //! Knows which verbs a resource has, and not what they do.
 
+use auth::Authorized;
 use auth::go::duration;
 use bytes::Bytes;
 use http::header::WARNING;
@@ -20,10 +21,11 @@ use crate::context::Context;
 use crate::features::Feature;
 use crate::health;
 use crate::naming::Naming;
-use crate::negotiate::Offer;
-use crate::pipeline::Permitted;
+use crate::negotiate::{Offer, Output};
+use crate::query::Query;
+use crate::representation::answer::respond_status;
 use crate::request::{RequestInfo, Verb};
-use crate::response::{Response, respond_status, respond_text};
+use crate::response::{Response, respond_text};
 use crate::schema::registry::Resource;
 use crate::server::websocket::Upgrade;
 use crate::server::{BODY_BYTES_MAX, BodyError, Incoming, read_body};
@@ -31,6 +33,26 @@ use crate::status::{Reason, Status};
 use crate::strategy::Endpoint;
 use crate::verbs::{self, Call};
 use crate::warning;
+
+/// What a permitted request brings to the stage that serves it.
+pub struct Permitted<'e> {
+    /// The parts of the server.
+    pub context: &'e Context,
+    /// Method, URL and headers.
+    pub head: &'e Head,
+    /// Query parameters.
+    pub query: &'e Query,
+    /// What is asked for.
+    pub info: &'e RequestInfo,
+    /// The proof of permission.
+    pub proof: &'e Authorized<'e>,
+    /// The body, not yet read.
+    pub incoming: Incoming,
+    /// How errors are written.
+    pub errors: &'e Output,
+    /// Whether the client asked for indented text.
+    pub pretty: bool,
+}
 
 /// Serves a permitted request.
 ///
@@ -125,9 +147,16 @@ async fn serve_document(request: Permitted<'_>) -> Result<Response, Status> {
     let Permitted { context, head, query, info, incoming, pretty, .. } = request;
     let path = info.path.as_str();
     if path == backup::PATH {
-        return backup::respond(context, &head.method, &read(context, incoming).await?).await;
+        let source = backup::Source {
+            engine: &context.engine,
+            backups: &context.backups,
+            shutdown: context.lifecycle.shutdown(),
+            naming: context.naming,
+        };
+        return backup::respond(source, &head.method, &read(context, incoming).await?).await;
     }
-    if let Some(response) = health::respond(context, path, query) {
+    let checked = health::Checked { engine: &context.engine, lifecycle: &context.lifecycle };
+    if let Some(response) = health::respond(&checked, path, query) {
         return Ok(response);
     }
     if let Some(response) = context.metrics.respond(path, &context.engine) {

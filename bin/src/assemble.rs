@@ -33,6 +33,7 @@ use crate::{files, host, logging, tokens, upgrade};
 /// One that fits one line, when the start fails.
 pub async fn run(config: Config, metrics: Arc<Metrics>, started: Instant) -> anyhow::Result<()> {
     let lifecycle = Lifecycle::new();
+    let selection = config.controllers.clone();
     listen_to_signals(&lifecycle)?;
     host::raise_open_files();
     let listener = host::listen(config.bind)?;
@@ -56,7 +57,7 @@ pub async fn run(config: Config, metrics: Arc<Metrics>, started: Instant) -> any
     upgrade::bring_up(&config.data_dir, &handler).await?;
     let outcome = api::startup::prepare(&handler).await.context("cannot create the bootstrap objects")?;
     tracing::debug!(?outcome, "bootstrap");
-    let controllers = api::controllers::start(handler.clone());
+    let controllers = api::controllers::start(handler.clone(), &selection);
     lifecycle.advance(Stage::Serving);
     let kubeconfig = credentials.kubeconfig.display();
     tracing::info!(
@@ -141,7 +142,6 @@ fn api_of(
         features: config.features.clone(),
         advertised: host::advertised_address(address, config.advertise_address),
         collects_garbage: config.collects_garbage,
-        controllers: config.controllers.clone(),
         metrics,
     };
     Ok(Api::assemble(parts, &config.authorization_modes.0)?)

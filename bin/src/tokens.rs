@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use api::policy::EngineAccounts;
-use api::verbs::token::Tokens;
+use api::tokens::Tokens;
 use auth::authn::service_account::{ServiceAccountTokens, TokenIssuer};
 use auth::authn::{NameDomains, SigningKey, VerificationKey};
 use engine::Engine;

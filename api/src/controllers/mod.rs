@@ -51,10 +51,9 @@ pub struct Controllers {
 }
 
 /// Starts the selected controllers, and the one that keeps the server's own service. Call it when
-/// [`crate::startup::prepare`] is done.
-pub fn start(api: Arc<Api>) -> Controllers {
+/// the start-up is done.
+pub fn start(api: Arc<Api>, selection: &Selection) -> Controllers {
     let mut tasks = JoinSet::new();
-    let selection = api.controllers.clone();
     macro_rules! run {
         ($name:literal, $follow:path) => {
             if selection.has($name) {

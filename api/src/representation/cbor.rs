@@ -9,12 +9,11 @@
 use bytes::Bytes;
 
 use super::json::{Json, unreadable_json};
-use super::{Encoding, EventType, ListMeta, ListSize, Shown};
+use super::{Encoding, EventType, ListMeta, ListSize, Shown, Wanted};
 use crate::codec::cbor;
 use crate::json::{self, Object, Value};
 use crate::schema::table::{Message, Ref};
 use crate::status::Status;
-use crate::verbs::Call;
 
 /// Encoder of one CBOR response.
 pub(super) struct Cbor {
@@ -25,9 +24,9 @@ pub(super) struct Cbor {
 }
 
 impl Cbor {
-    pub(super) fn for_call(call: &Call<'_>) -> Result<Self, Status> {
-        let message = call.resource.table.message.clone();
-        Ok(Cbor { json: Json::for_call(call)?, message, tail: Vec::new(), scratch: Vec::new() })
+    pub(super) fn new(wanted: &Wanted<'_>) -> Result<Self, Status> {
+        let message = wanted.resource.table.message.clone();
+        Ok(Cbor { json: Json::new(wanted)?, message, tail: Vec::new(), scratch: Vec::new() })
     }
 
     /// Appends the object whose JSON is in `scratch`.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use jiff::Timestamp;
 
-use super::{Encoding, EventType, ListMeta, ListSize, Shown};
+use super::{Encoding, EventType, ListMeta, ListSize, Shown, Wanted};
 use crate::json::{self, Object, ParseError, Value};
 use crate::negotiate::{self, Transform};
 use crate::schema::encode::{encode, prefix_len};
@@ -17,7 +17,6 @@ use crate::schema::registry::Resource;
 use crate::schema::table::Message;
 use crate::status::{Reason, Status};
 use crate::table::{self, Headers, IncludeObject, PartialWriter, RowError, TableFormat, TableWriter};
-use crate::verbs::Call;
 
 /// Encoder of one JSON response.
 pub(super) struct Json {
@@ -41,12 +40,12 @@ enum Form {
 }
 
 impl Json {
-    pub(super) fn for_call(call: &Call<'_>) -> Result<Self, Status> {
-        let (resource, naming, output) = (call.resource, call.api.naming, call.output);
+    pub(super) fn new(wanted: &Wanted<'_>) -> Result<Self, Status> {
+        let (resource, naming, output) = (wanted.resource, wanted.naming, wanted.output);
         let form = match output.transform {
             Transform::None => Form::Plain,
             Transform::Table => {
-                let include = IncludeObject::parse(call.query.first("includeObject").unwrap_or_default())?;
+                let include = IncludeObject::parse(wanted.query.first("includeObject").unwrap_or_default())?;
                 let table = resource.storage.as_ref().map_or(&resource.table, |storage| &storage.table);
                 let format = TableFormat::for_resource(table, naming).map_err(Status::internal)?;
                 let writer = format.writer(output.meta_version, output.words, include, Timestamp::now());

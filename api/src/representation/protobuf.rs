@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{Encoding, EventType, ListMeta, ListSize, Shown};
+use super::{Encoding, EventType, ListMeta, ListSize, Shown, Wanted};
 use crate::codec::protobuf::{EncodeError, encode, envelope, transcode, write_bytes, write_delimited};
 use crate::json::{Object, Value};
 use crate::negotiate::Transform;
@@ -23,7 +23,6 @@ use crate::schema::registry::Resource;
 use crate::schema::table::Message;
 use crate::status::{Reason, Status};
 use crate::table::metadata_range;
-use crate::verbs::Call;
 
 /// Encoder of one protobuf response.
 pub(super) struct Protobuf {
@@ -33,15 +32,16 @@ pub(super) struct Protobuf {
 }
 
 impl Protobuf {
-    pub(super) fn for_call(call: &Call<'_>) -> Self {
-        let partial = match call.output.transform {
+    pub(super) fn new(wanted: &Wanted<'_>) -> Self {
+        let partial = match wanted.output.transform {
             Transform::None | Transform::Table => None,
             Transform::PartialObject | Transform::PartialObjectList => {
-                let (group, version) = (call.output.words.meta_group(), call.output.meta_version.as_str());
+                let (group, version) =
+                    (wanted.output.words.meta_group(), wanted.output.meta_version.as_str());
                 Some(format!("{group}/{version}"))
             }
         };
-        Protobuf { resource: call.resource.clone(), partial }
+        Protobuf { resource: wanted.resource.clone(), partial }
     }
 
     /// The message of one object.

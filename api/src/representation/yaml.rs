@@ -8,14 +8,13 @@ use std::cmp::Ordering;
 use bytes::Bytes;
 
 use super::json::{Json, unreadable_json};
-use super::{Encoding, ListMeta, ListSize, Shown};
+use super::{Encoding, ListMeta, ListSize, Shown, Wanted};
 use crate::codec::yaml;
 use crate::json::{self, Object, Value};
 use crate::negotiate::Transform;
 use crate::schema::encode::encode;
 use crate::schema::table::Message;
 use crate::status::Status;
-use crate::verbs::Call;
 
 /// Encoder of one YAML response.
 pub(super) struct Yaml {
@@ -29,9 +28,9 @@ pub(super) struct Yaml {
 }
 
 impl Yaml {
-    pub(super) fn for_call(call: &Call<'_>) -> Result<Self, Status> {
-        let items = if call.output.transform == Transform::Table { "rows" } else { "items" };
-        let json = Json::for_call(call)?;
+    pub(super) fn new(wanted: &Wanted<'_>) -> Result<Self, Status> {
+        let items = if wanted.output.transform == Transform::Table { "rows" } else { "items" };
+        let json = Json::new(wanted)?;
         Ok(Yaml { json, items, tail: Vec::new(), is_empty: true, scratch: Vec::new() })
     }
 }

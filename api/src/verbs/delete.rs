@@ -13,8 +13,9 @@ use crate::field::FieldError;
 use crate::json::{Object, Value};
 use crate::object::{at, finalizers, meta, set_finalizers, set_meta};
 use crate::query::invalid_options;
-use crate::representation::{Renderer, refuse_list_transform};
-use crate::response::{Response, respond_object, respond_success};
+use crate::representation::answer::{respond_object, respond_success};
+use crate::representation::refuse_list_transform;
+use crate::response::Response;
 use crate::schema::registry::Resource;
 use crate::status::{Details, Status, Subject};
 use crate::store::{self, Stored};
@@ -48,7 +49,7 @@ pub async fn delete(call: &mut Call<'_>, body: &[u8]) -> Result<Response, Status
     intent.leaves_out = DELETION;
     match delete_object(call, &intent, &options).await? {
         Outcome::Removed(written) if call.resource.table.delete_returns_object => {
-            respond_object(Renderer::for_call(call)?, StatusCode::OK, &written.value)
+            respond_object(call.renderer()?, StatusCode::OK, &written.value)
         }
         Outcome::Removed(written) => {
             let object = store::decode_stored(call.resource, &written.value)?;
@@ -66,7 +67,7 @@ pub async fn delete(call: &mut Call<'_>, body: &[u8]) -> Result<Response, Status
             let code =
                 if options.orphan_dependents == Some(false) { StatusCode::ACCEPTED } else { StatusCode::OK };
             let written = waiting.written().ok_or_else(|| Status::not_found(call.subject(&name)))?;
-            respond_object(Renderer::for_call(call)?, code, &written.value)
+            respond_object(call.renderer()?, code, &written.value)
         }
     }
 }
@@ -282,7 +283,7 @@ pub async fn delete_collection(call: &mut Call<'_>, body: &[u8]) -> Result<Respo
     }
     let list_options = ListOptions::from_query(call.query, call.selection()?, false, &meta_group)?;
     let page = Page::find(call, list_options).await?;
-    let renderer = Renderer::for_call(call)?;
+    let renderer = call.renderer()?;
     crate::representation::refuse_object_transform(&call.output, call.resource)?;
     admit::deletion(call, Options::Delete(&options)).await?;
     let mut left = page.items;

@@ -46,7 +46,7 @@ pub async fn list(call: &mut Call<'_>) -> Result<Response, Status> {
     let meta_group = call.api.naming.meta_group();
     let options = ListOptions::from_query(call.query, call.selection()?, false, &meta_group)?;
     let page = Page::find(call, options).await?;
-    let renderer = Renderer::for_call(call)?;
+    let renderer = call.renderer()?;
     representation::refuse_object_transform(&call.output, call.resource)?;
     ListStream::respond(renderer, page).await
 }

@@ -37,6 +37,7 @@ use crate::codec::yaml;
 use crate::context::Context as Api;
 use crate::negotiate::Output;
 use crate::query::{FieldValidation, Query};
+use crate::representation::{Renderer, Wanted};
 use crate::request::RequestInfo;
 use crate::schema::registry::Resource;
 use crate::server::websocket::Upgrade;
@@ -72,6 +73,21 @@ impl<'r> Call<'r> {
     /// The store, opened by this request's permission.
     pub fn store(&self) -> Store<'r> {
         Store::open(&self.api.engine, self.proof)
+    }
+
+    /// The renderer of the answer.
+    ///
+    /// # Errors
+    /// 400 for a parameter of tables that means nothing.
+    pub fn renderer(&self) -> Result<Renderer, Status> {
+        Renderer::new(Wanted {
+            resource: self.resource,
+            naming: self.api.naming,
+            output: self.output,
+            query: self.query,
+            metrics: &self.api.metrics,
+            lengths: &self.api.lengths,
+        })
     }
 
     /// The object or collection asked for, as errors name it: by plural resource.

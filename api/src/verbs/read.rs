@@ -4,8 +4,9 @@ use http::StatusCode;
 
 use super::Call;
 use super::options::version_number;
-use crate::representation::{self, Renderer};
-use crate::response::{Response, respond_object};
+use crate::representation;
+use crate::representation::answer::respond_object;
+use crate::response::Response;
 use crate::status::Status;
 use crate::store;
 
@@ -22,7 +23,7 @@ pub async fn get(call: &mut Call<'_>) -> Result<Response, Status> {
     let Some(stored) = call.store().get(&key)? else {
         return Err(Status::not_found(call.subject(&call.info.name)));
     };
-    let renderer = Renderer::for_call(call)?;
+    let renderer = call.renderer()?;
     representation::refuse_list_transform(&call.output, call.resource)?;
     respond_object(renderer, StatusCode::OK, &stored.record.value)
 }

@@ -53,7 +53,7 @@ async fn review(call: &mut Call<'_>, body: &Bytes) -> Result<Response, Status> {
         _ => return Err(Status::method_not_allowed()),
     };
     object.insert("status", status.into());
-    Renderer::respond_foreign(call, StatusCode::CREATED, &call.resource.table.message, &object)
+    Renderer::respond_foreign(&call.output, StatusCode::CREATED, &call.resource.table.message, &object)
 }
 
 fn texts(list: &[String]) -> Value {
@@ -268,9 +268,9 @@ fn component_status(call: &Call<'_>) -> Result<Response, Status> {
                 encode(message, &component, &mut encoded);
                 listed.push(encoded.into());
             }
-            Renderer::respond_foreign_list(call, &listed)
+            call.renderer()?.respond_foreign_list(call.api.engine.revision(), &listed)
         }
-        (_, STORE_COMPONENT) => Renderer::respond_foreign(call, StatusCode::OK, message, &component),
+        (_, STORE_COMPONENT) => Renderer::respond_foreign(&call.output, StatusCode::OK, message, &component),
         (_, name) => Err(Status::not_found(call.subject(name))),
     }
 }

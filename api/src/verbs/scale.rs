@@ -78,7 +78,7 @@ impl<'t> View<'t> {
     }
 
     fn respond(&self, call: &Call<'_>, scale: &Object) -> Result<Response, Status> {
-        Renderer::respond_foreign(call, StatusCode::OK, self.message, scale)
+        Renderer::respond_foreign(&call.output, StatusCode::OK, self.message, scale)
     }
 }
 
@@ -115,7 +115,7 @@ pub async fn update(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) 
     refuse_list_transform(&call.output, call.resource)?;
     let view = View::new(call, table);
     let expected = Expected { kind: view.kind, api_version: &view.api_version, message: view.message };
-    let decoded = expected.decode(call, body)?;
+    let decoded = expected.decode(call.api.formats.input(call.headers)?, &call.api.registry, body)?;
     let kind = view.kind;
     call.judge_strict(decoded.strict, options.field_validation, |errors| {
         Status::bad_request(format!(

@@ -10,8 +10,9 @@ use crate::body::Expected;
 use crate::json::{Object, Value};
 use crate::object::{at, meta, set_meta};
 use crate::query::WriteOptions;
+use crate::representation::answer::respond_success;
 use crate::request::Verb;
-use crate::response::{Response, respond_success};
+use crate::response::Response;
 use crate::schema::table::SubresourceTable;
 use crate::status::{Details, Status};
 use crate::strategy::Endpoint;
@@ -51,7 +52,7 @@ pub fn decode_own(
 ) -> Result<Object, Status> {
     let api_version = call.api.naming.api_version(&table.group, table.group_suffixed, &table.version);
     let expected = Expected { kind: &table.kind, api_version: &api_version, message: &table.message };
-    let decoded = expected.decode(call, body)?;
+    let decoded = expected.decode(call.api.formats.input(call.headers)?, &call.api.registry, body)?;
     let (kind, version) = (&*table.kind, &*table.version);
     call.judge_strict(decoded.strict, options.field_validation, |errors| {
         Status::bad_request(format!(

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use auth::authn::service_account::{Reference, TokenIssuer, TokenSpec};
+use auth::authn::service_account::{Reference, TokenSpec};
 use http::StatusCode;
 
 use super::subresource::decode_own;
@@ -32,18 +32,6 @@ const LIFETIME: (i64, i64) = (10 * 60, 1 << 32);
 /// The lifetime that clients of long ago ask for without renewing the token; theirs really lasts a year, and its use
 /// after this time is noted.
 const EXTENDED: (i64, u64) = (60 * 60 + 7, 365 * 24 * 60 * 60);
-
-/// How tokens are made here.
-pub struct Tokens {
-    /// Signs them.
-    pub issuer: TokenIssuer,
-    /// Whom they are for unless somebody else is named: this server.
-    pub audiences: Vec<String>,
-    /// Longest a token may last.
-    pub lifetime_max: Option<Duration>,
-    /// Whether tokens of clients that do not renew them last longer than they ask.
-    pub extends: bool,
-}
 
 /// POST of a TokenRequest on a service account.
 pub async fn request(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -> Result<Response, Status> {
@@ -120,7 +108,7 @@ pub async fn request(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8])
     status.push("token", issued.token.into());
     status.push("expirationTimestamp", clock::format_seconds(now + seconds).into());
     request.insert("status", status.into());
-    Renderer::respond_foreign(call, StatusCode::CREATED, &table.message, &request)
+    Renderer::respond_foreign(&call.output, StatusCode::CREATED, &table.message, &request)
 }
 
 fn texts(list: Option<&Value>) -> Vec<String> {

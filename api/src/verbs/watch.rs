@@ -65,7 +65,7 @@ pub async fn watch(call: &mut Call<'_>) -> Result<Response, Status> {
     let meta_group = call.api.naming.meta_group();
     let options = ListOptions::from_query(call.query, call.selection()?, true, &meta_group)?;
     let asked = version_number(&options.resource_version)?;
-    let renderer = Renderer::for_call(call)?;
+    let renderer = call.renderer()?;
     let engine = call.store().engine();
     let namespace = call.info.namespace_of(call.resource).to_owned();
     let prefix = store::collection(call.resource, &namespace);

@@ -8,8 +8,9 @@ use crate::admission::{Operation, Options};
 use crate::json::{Object, Value};
 use crate::object::{meta, metadata_mut, set_meta};
 use crate::query::WriteOptions;
-use crate::representation::{Renderer, refuse_list_transform};
-use crate::response::{Response, respond_object};
+use crate::representation::answer::respond_object;
+use crate::representation::refuse_list_transform;
+use crate::response::Response;
 use crate::status::{Reason, Status};
 use crate::strategy::{self, Endpoint};
 use crate::write::ownership::manager;
@@ -104,7 +105,7 @@ pub fn intent<'w>(call: &Call<'w>, endpoint: Endpoint, options: Options<'w>, man
 pub fn respond_written(call: &Call<'_>, outcome: Outcome) -> Result<Response, Status> {
     let code = if matches!(outcome, Outcome::Created(_)) { StatusCode::CREATED } else { StatusCode::OK };
     let written = outcome.written().ok_or_else(|| Status::not_found(call.subject(&call.info.name)))?;
-    respond_object(Renderer::for_call(call)?, code, &written.value)
+    respond_object(call.renderer()?, code, &written.value)
 }
 
 /// What a request can say of an object that is to be created.
@@ -141,7 +142,7 @@ pub fn decode_body(call: &mut Call<'_>, body: &[u8], options: &WriteOptions) -> 
         api_version: &call.resource.api_version,
         message: &table.message,
     };
-    let decoded = expected.decode(call, body)?;
+    let decoded = expected.decode(call.api.formats.input(call.headers)?, &call.api.registry, body)?;
     let version = &call.resource.version;
     call.judge_strict(decoded.strict, options.field_validation, |errors| {
         let kind = &table.kind;

@@ -20,7 +20,7 @@ use crate::features::Features;
 use crate::json::{Value, parse};
 use crate::naming::KUBERNETES;
 use crate::server::{ConnectionInfo, Handler, Incoming, Lifecycle, Stage};
-use crate::verbs::token::Tokens;
+use crate::tokens::Tokens;
 
 /// A key made for tests and used nowhere else.
 const KEY: &[u8] = include_bytes!("../../../fuzz/tokens.key");
@@ -57,7 +57,6 @@ impl Server {
             features: Features::default(),
             advertised: None,
             collects_garbage: true,
-            controllers: Selection::default(),
         };
         let api = Api::assemble(parts, &[Mode::AlwaysAllow]).unwrap();
         api.lifecycle.advance(Stage::Serving);

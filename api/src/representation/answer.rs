@@ -1,0 +1,35 @@
+//! Answers made of objects: one stored object, a Status that reports a success, and a Status that reports an error.
+
+use bytes::Bytes;
+use http::header::RETRY_AFTER;
+use http::{HeaderValue, StatusCode};
+
+use super::{Renderer, status_body};
+use crate::json::{Object, Value};
+use crate::negotiate::Output;
+use crate::response::{Response, respond};
+use crate::status::Status;
+
+/// A Status that is no error, in the form asked for.
+pub fn respond_success(code: StatusCode, status: &Object, output: &Output) -> Response {
+    respond(code, output.media_type, status_body(status, output))
+}
+
+/// One stored object in the form asked for.
+pub fn respond_object(mut renderer: Renderer, code: StatusCode, stored: &Bytes) -> Result<Response, Status> {
+    Ok(respond(code, renderer.media_type(), renderer.document(stored)?))
+}
+
+/// An error, in the form of `output` without its transform.
+pub fn respond_status(status: &Status, output: &Output) -> Response {
+    let body = match status.to_value() {
+        Value::Object(object) => object,
+        _ => Object::new(),
+    };
+    let mut response = respond_success(status.code, &body, output);
+    let wait = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
+    if wait > 0 {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(wait));
+    }
+    response
+}
