@@ -119,10 +119,7 @@ pub fn update(call: &Call<'_>) -> Result<(), Status> {
 
 /// Refuses to delete the namespaces the system lives in.
 pub fn delete(call: &Call<'_>, name: &str) -> Result<(), Status> {
-    let naming = call.api.naming;
-    let is_namespace = call.resource.group.is_empty() && call.resource.table.kind == "Namespace";
-    let immortal = name == "default" || name == naming.system("system") || name == naming.system("public");
-    if is_namespace && immortal {
+    if call.resource.table.behavior.undeletable.contains(&name) {
         return Err(Status::forbidden(call.subject(name), "this namespace may not be deleted"));
     }
     Ok(())
@@ -130,7 +127,7 @@ pub fn delete(call: &Call<'_>, name: &str) -> Result<(), Status> {
 
 /// Asking whether one may act in a namespace must be possible before it exists.
 fn is_review(call: &Call<'_>) -> bool {
-    call.resource.table.kind == "LocalSubjectAccessReview"
+    call.resource.table.behavior.namespace_may_be_missing
 }
 
 fn missing(namespace: &str) -> Status {

@@ -65,11 +65,9 @@ pub async fn delete(call: &mut Call<'_>, body: &[u8]) -> Result<Response, Status
     }
     let name = call.info.name.clone();
     let namespace = call.info.namespace_of(call.resource).to_owned();
-    if call.resource.stored().table.orphans_by_default
-        && call.resource.table.kind == "Job"
-        && chooses_nothing(&options)
-    {
-        call.warnings.push(JOB_WARNING.to_owned());
+    let warning = call.resource.table.behavior.delete_warning;
+    if !warning.is_empty() && chooses_nothing(&options) {
+        call.warnings.push(warning.to_owned());
     }
     match delete_admitted(call, &namespace, &name, &options).await? {
         Outcome::Waiting(stored) => {
@@ -93,9 +91,6 @@ pub async fn delete(call: &mut Call<'_>, body: &[u8]) -> Result<Response, Status
         }
     }
 }
-
-const JOB_WARNING: &str = "child pods are preserved by default when jobs are deleted; set \
-    propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning";
 
 /// The Status of a success; deletions carry no code, bindings and evictions do.
 pub fn success(details: &Details, code: Option<StatusCode>) -> Object {
@@ -208,7 +203,7 @@ fn first_phase(on: &Deletion<'_>, object: &mut Object, options: &DeleteOptions) 
         }
     }
     changed |= mark_finalizers(on, object, options);
-    if is_namespace(on)
+    if on.resource.table.behavior.spec_finalizers
         && at(object, "spec.finalizers").and_then(Value::as_array).is_some_and(|list| !list.is_empty())
     {
         // A namespace waits for its content, whatever its own finalizers say (§5.4).
@@ -235,10 +230,6 @@ fn first_phase(on: &Deletion<'_>, object: &mut Object, options: &DeleteOptions) 
         false if changed => Phase::Wait,
         false => Phase::Pending,
     }
-}
-
-fn is_namespace(on: &Deletion<'_>) -> bool {
-    on.resource.group.is_empty() && on.resource.table.kind == "Namespace"
 }
 
 fn mark_deleted(object: &mut Object, until: i64, grace: i64) {
@@ -272,8 +263,7 @@ fn mark_finalizers(on: &Deletion<'_>, object: &mut Object, options: &DeleteOptio
     let has = |name: &str| existing.iter().any(|finalizer| finalizer == name);
     let nothing_chosen = chooses_nothing(options);
     let by_default = on.resource.stored().table.orphans_by_default;
-    // Events have no dependents, and the collector does not look at them.
-    let collected = on.resource.table.kind != "Event";
+    let collected = !on.resource.stored().table.behavior.uncollected;
     let orphan = match (options.propagation, options.orphan_dependents) {
         (Some(policy), _) => policy == Propagation::Orphan,
         (None, Some(orphan)) => orphan,

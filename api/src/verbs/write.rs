@@ -337,8 +337,7 @@ fn check_version(call: &Call<'_>, new: &mut Object, old: &Object, stored: &Store
 /// Whether this update takes away the last thing that kept a deleted object (semantics §5.2 step 10).
 pub fn completes_deletion(resource: &Resource, new: &Object, old: &Object) -> bool {
     let grace = old.get("metadata").and_then(|metadata| metadata.get("deletionGracePeriodSeconds"));
-    let namespace_content = resource.group.is_empty()
-        && resource.table.kind == "Namespace"
+    let namespace_content = resource.table.behavior.spec_finalizers
         && crate::object::at(new, "spec.finalizers")
             .and_then(Value::as_array)
             .is_some_and(|list| !list.is_empty());
