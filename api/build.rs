@@ -1,14 +1,16 @@
-//! Turns `schema/*.proto` into `tables.rs`, the static tables that `src/schema/builtin.rs` includes, and `rules.rs`, the
-//! list of checks in code that `src/validation/rules.rs` includes.
+//! Turns `schema/*.proto` into `tables.rs`, the static tables that `src/schema/builtin.rs` includes, and into lists of
+//! the code that the files name, each of which the module includes that the code belongs to.
 //!
 //! ```text
 //! schema/*.proto ──load──► model ──emit, once per vocabulary──► OUT_DIR/tables.rs
-//!                            └──── emit ────────────────────────► OUT_DIR/rules.rs
+//!                            └──── code ────────────────────────► OUT_DIR/rules.rs, strategies.rs …
 //! schema/*.proto, src/schema/defaults*.rs ──hash────────────────► OUT_DIR/defaults_mark.rs
 //! ```
 //!
 //! A mistake in a schema file ends the build with the place and what is wrong; nothing is repaired silently.
 
+#[path = "build/code.rs"]
+mod code;
 #[path = "build/emit.rs"]
 mod emit;
 #[path = "build/load.rs"]
@@ -23,6 +25,8 @@ mod options;
 
 use std::path::Path;
 
+use code::Use;
+
 /// Where defaults are that no line in a schema can say.
 const DEFAULTS_CODE: [&str; 3] =
     ["src/schema/defaults.rs", "src/schema/defaults_aliases.rs", "src/schema/defaults_rules.rs"];
@@ -34,9 +38,16 @@ fn main() {
     let schema = load::schema(Path::new("schema"));
     let out = std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR for build scripts");
     let tables = emit::tables(&schema, &naming::ALL);
-    let rules = emit::rule_list(&schema);
+    let code = |uses: &[Use]| uses.iter().map(|&used| code::list(&schema, used)).collect();
     let mark = format!("{:#x}", defaults_mark());
-    for (name, text) in [("tables.rs", tables), ("rules.rs", rules), ("defaults_mark.rs", mark)] {
+    for (name, text) in [
+        ("tables.rs", tables),
+        ("rules.rs", code(&[Use::Rule, Use::UpdateRule, Use::Normalization])),
+        ("strategies.rs", code(&[Use::Strategy])),
+        ("conversions.rs", code(&[Use::Conversion])),
+        ("default_rules.rs", code(&[Use::DefaultRule])),
+        ("defaults_mark.rs", mark),
+    ] {
         std::fs::write(Path::new(&out).join(name), text).expect("OUT_DIR can be written");
     }
 }

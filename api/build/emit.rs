@@ -7,7 +7,10 @@
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write;
 
-use crate::model::{Check, Column, Field, Group, Kind, List, Message, MessageId, Resource, Schema, Shape};
+use crate::code::{self, Use};
+use crate::model::{
+    Behavior, Check, Column, Field, Group, Kind, List, Message, MessageId, Resource, Schema, Shape,
+};
 use crate::naming::Naming;
 
 const PLACEHOLDERS: [&str; 4] = ["{word}", "{domain}", "{suffix}", "{system}"];
@@ -40,24 +43,6 @@ pub fn tables(schema: &Schema, vocabularies: &[&Naming]) -> String {
 }
 
 const STRING: &str = "strings can be written to";
-
-/// The text of `rules.rs`: the functions that messages name, in the order that their tables count them in.
-pub fn rule_list(schema: &Schema) -> String {
-    let mut out = "static RULES:&[Rule]=&[".to_owned();
-    for rule in rules(schema) {
-        write!(out, "{rule},").expect(STRING);
-    }
-    out.push_str("];\n");
-    out
-}
-
-fn rules(schema: &Schema) -> Vec<&str> {
-    let mut rules: Vec<_> = schema.messages.iter().map(|message| message.rule.as_str()).collect();
-    rules.sort_unstable();
-    rules.dedup();
-    rules.retain(|rule| !rule.is_empty());
-    rules
-}
 
 /// The messages whose tables differ among vocabularies: they have a placeholder, or refer to one that does.
 fn dependent(schema: &Schema) -> HashSet<MessageId> {
@@ -174,8 +159,10 @@ impl Emitter<'_> {
             )
             .expect(STRING),
         }
-        let rule = rules(self.schema).iter().position(|rule| *rule == message.rule).map_or(0, |at| at + 1);
-        writeln!(out, ",rule:{rule}}};").expect(STRING);
+        let rule = code::number(self.schema, Use::Rule, &message.rule);
+        let default_rule = code::number(self.schema, Use::DefaultRule, &message.default_rule);
+        writeln!(out, ",rule:{rule},checked_apart:{},default_rule:{default_rule}}};", message.checked_apart)
+            .expect(STRING);
     }
 
     fn field(&self, out: &mut String, field: &Field) {
@@ -191,6 +178,7 @@ impl Emitter<'_> {
             ("required", field.required, false),
             ("omit_empty", field.omit_empty, true),
             ("pointer", field.pointer, false),
+            ("resource_list", field.resource_list, false),
             ("atomic", field.atomic && field.shape == Shape::Single, false),
         ] {
             if value != usual {
@@ -378,7 +366,7 @@ impl Emitter<'_> {
             writeln!(
                 out,
                 "SubresourceTable{{name:{:?},group:B({:?}),group_suffixed:{},version:B({:?}),kind:B({:?}),verbs:{},\
-                 message:S(&{}),connect:{}}},",
+                 message:S(&{}),connect:{},update_rule:{}}},",
                 sub.name,
                 sub.body.stem,
                 sub.body.suffixed,
@@ -386,7 +374,8 @@ impl Emitter<'_> {
                 self.schema.messages[sub.message].name,
                 self.plain_texts(&sub.verbs),
                 self.symbol(sub.message),
-                sub.connect
+                sub.connect,
+                code::number(self.schema, Use::UpdateRule, &sub.update_rule)
             )
             .expect(STRING);
         }
@@ -442,6 +431,44 @@ impl Emitter<'_> {
             )
             .expect(STRING),
         }
+        self.behavior(out, &r.behavior);
         out.push_str("};\n");
+    }
+
+    fn behavior(&self, out: &mut String, behavior: &Behavior) {
+        out.push_str(",behavior:&Behavior{");
+        for (name, used, code) in [
+            ("strategy", Use::Strategy, &behavior.strategy),
+            ("normalization", Use::Normalization, &behavior.normalization),
+            ("update_rule", Use::UpdateRule, &behavior.update_rule),
+            ("conversion", Use::Conversion, &behavior.conversion),
+        ] {
+            if !code.is_empty() {
+                write!(out, "{name}:{},", code::number(self.schema, used, code)).expect(STRING);
+            }
+        }
+        for (name, value) in &behavior.flags {
+            if *value {
+                write!(out, "{name}:true,").expect(STRING);
+            }
+        }
+        for (name, text) in
+            [("replacement", &behavior.replacement), ("delete_warning", &behavior.delete_warning)]
+        {
+            if !text.is_empty() {
+                write!(out, "{name}:{},", self.plain_text(text)).expect(STRING);
+            }
+        }
+        if !behavior.undeletable.is_empty() {
+            write!(out, "undeletable:{},", self.plain_texts(&behavior.undeletable)).expect(STRING);
+        }
+        if !behavior.refusals.is_empty() {
+            out.push_str("refusals:&[");
+            for (path, detail) in &behavior.refusals {
+                write!(out, "({path:?},{detail:?}),").expect(STRING);
+            }
+            out.push_str("],");
+        }
+        out.push_str("..Behavior::PLAIN}");
     }
 }

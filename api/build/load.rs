@@ -102,6 +102,8 @@ impl<'p> Loader<'p> {
             description: self.comments.get(message.full_name()).cloned().unwrap_or_default(),
             union: self.union(message, &fields),
             rule: self.options.text(&message.options(), "rule").unwrap_or_default(),
+            checked_apart: self.options.flag(&message.options(), "checked_apart"),
+            default_rule: self.options.text(&message.options(), "default_rule").unwrap_or_default(),
             fields,
             inlined,
             atomic: self.options.flag(&message.options(), "atomic_struct"),
@@ -212,6 +214,7 @@ impl<'p> Loader<'p> {
             assigned: self.options.text(&options, "assigned"),
             enumeration: enumeration.unwrap_or_default(),
             list,
+            resource_list: flag("resource_list"),
             atomic: flag("atomic") || (struct_atomic && !flag("granular")),
             patch: self
                 .options
@@ -351,6 +354,7 @@ impl<'p> Loader<'p> {
             status: options::member(option, "status").map(|status| options::status(&status)),
             immutable: options::texts(option, "immutable"),
             deprecated: options::text(option, "deprecated"),
+            behavior: options::behavior(option),
             plural,
         }
     }
@@ -364,6 +368,7 @@ impl<'p> Loader<'p> {
             message: id,
             verbs: verbs(option, &["get", "patch", "update"]),
             connect: options::flag(option, "connect"),
+            update_rule: options::text(option, "update_rule"),
         }
     }
 }
@@ -403,6 +408,7 @@ fn type_fields() -> [Field; 2] {
         enumeration: Vec::new(),
         list: List::Atomic,
         atomic: false,
+        resource_list: false,
         patch: Patch::default(),
         inlined: None,
         check: None,

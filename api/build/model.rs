@@ -23,8 +23,11 @@ pub struct Message {
     /// Only where the message is no resource, which has its own.
     pub columns: Vec<Column>,
     pub union: Option<Union>,
-    /// Path below the rules module; empty without one.
+    /// The check that it names; empty without one.
     pub rule: String,
+    pub checked_apart: bool,
+    /// The defaults in code that it names; empty without.
+    pub default_rule: String,
 }
 
 pub struct Union {
@@ -68,6 +71,7 @@ pub struct Field {
     pub enumeration: Vec<String>,
     pub list: List,
     pub atomic: bool,
+    pub resource_list: bool,
     pub patch: Patch,
     pub inlined: Option<usize>,
     pub check: Option<Check>,
@@ -154,6 +158,22 @@ pub struct Resource {
     pub status: Option<Status>,
     pub immutable: Vec<String>,
     pub deprecated: String,
+    pub behavior: Behavior,
+}
+
+/// Code is given by its name; empty without one.
+pub struct Behavior {
+    pub strategy: String,
+    pub normalization: String,
+    pub update_rule: String,
+    pub conversion: String,
+    /// By the names of the table's members.
+    pub flags: Vec<(&'static str, bool)>,
+    pub undeletable: Vec<String>,
+    /// Paths and details.
+    pub refusals: Vec<(String, String)>,
+    pub delete_warning: String,
+    pub replacement: String,
 }
 
 pub struct Subresource {
@@ -162,6 +182,7 @@ pub struct Subresource {
     pub message: MessageId,
     pub verbs: Vec<String>,
     pub connect: bool,
+    pub update_rule: String,
 }
 
 pub struct Status {

@@ -2,7 +2,7 @@
 
 use prost_reflect::{DescriptorPool, DynamicMessage, Value};
 
-use crate::model::{Check, Column, GroupVersion, Patch, Selectable, Status};
+use crate::model::{Behavior, Check, Column, GroupVersion, Patch, Selectable, Status};
 
 /// The options by name.
 pub struct Options<'p>(pub &'p DescriptorPool);
@@ -119,6 +119,31 @@ pub fn status(option: &DynamicMessage) -> Status {
         kept_by_main,
         kept_by_status,
         kept_on_create: flag(option, "kept_on_create"),
+    }
+}
+
+/// What a resource option says about code and about what generic code does for the kind.
+pub fn behavior(option: &DynamicMessage) -> Behavior {
+    let flags = [
+        "spec_finalizers",
+        "allocated",
+        "namespace_may_be_missing",
+        "expires",
+        "uncollected",
+        "deleted_first",
+        "marks_finished",
+    ];
+    let refusals = members(option, "refusals");
+    Behavior {
+        strategy: text(option, "strategy"),
+        normalization: text(option, "normalization"),
+        update_rule: text(option, "update_rule"),
+        conversion: text(option, "conversion"),
+        flags: flags.into_iter().map(|name| (name, flag(option, name))).collect(),
+        undeletable: texts(option, "undeletable"),
+        refusals: refusals.iter().map(|refusal| (text(refusal, "path"), text(refusal, "detail"))).collect(),
+        delete_warning: text(option, "delete_warning"),
+        replacement: text(option, "replacement"),
     }
 }
 

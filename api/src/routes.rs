@@ -20,7 +20,6 @@ use crate::compress;
 use crate::context::Context;
 use crate::features::Feature;
 use crate::health;
-use crate::naming::Naming;
 use crate::negotiate::{Offer, Output};
 use crate::query::Query;
 use crate::representation::answer::respond_status;
@@ -112,7 +111,7 @@ async fn serve_resource(request: Permitted<'_>) -> Result<Response, Status> {
         warnings: Vec::new(),
     };
     if !resource.table.deprecated.is_empty() {
-        call.warnings.push(deprecation(resource, context.naming));
+        call.warnings.push(deprecation(resource));
     }
     let result = run(&mut call, &body).await;
     let warnings = std::mem::take(&mut call.warnings);
@@ -241,13 +240,12 @@ fn check_method(head: &Head, resource: &Resource, info: &RequestInfo) -> Result<
     Ok(())
 }
 
-fn deprecation(resource: &Resource, naming: &Naming) -> String {
+fn deprecation(resource: &Resource) -> String {
     let table = &resource.table;
     let mut text = format!("{} {} is deprecated in v{}+", resource.api_version, table.kind, table.deprecated);
-    if table.kind == "Endpoints" {
-        text.push_str("; use discovery");
-        text.push_str(naming.group_suffix);
-        text.push_str("/v1 EndpointSlice");
+    if !table.behavior.replacement.is_empty() {
+        text.push_str("; use ");
+        text.push_str(table.behavior.replacement);
     }
     text
 }

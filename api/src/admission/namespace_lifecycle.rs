@@ -131,10 +131,8 @@ pub fn missing_namespace<N>(record: &Record<'_, N>) -> Result<Option<Status>, St
 }
 
 fn delete<N>(record: &Record<'_, N>) -> Result<(), Status> {
-    let (naming, name) = (record.api.naming, record.name);
-    let is_namespace = record.resource.group.is_empty() && record.resource.table.kind == "Namespace";
-    let immortal = name == "default" || name == naming.system("system") || name == naming.system("public");
-    if is_namespace && immortal {
+    let name = record.name;
+    if record.resource.table.behavior.undeletable.contains(&name) {
         return Err(Status::forbidden(subject(record.resource, name), "this namespace may not be deleted"));
     }
     Ok(())
@@ -146,7 +144,7 @@ fn is_namespaced<N>(record: &Record<'_, N>) -> bool {
 
 /// Asking whether one may act in a namespace must be possible before it exists.
 fn is_review(resource: &Resource) -> bool {
-    resource.table.kind == "LocalSubjectAccessReview"
+    resource.table.behavior.namespace_may_be_missing
 }
 
 fn subject<'s>(resource: &'s Resource, name: &'s str) -> Subject<'s> {

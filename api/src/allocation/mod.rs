@@ -102,7 +102,7 @@ impl Allocations {
         object: &mut Object,
         old: Option<&Object>,
     ) -> Result<Option<Reservation<'_>>, Status> {
-        if !(resource.group.is_empty() && resource.table.kind == "Service") {
+        if !resource.table.behavior.allocated {
             return Ok(None);
         }
         let mut reservation = Reservation { pools: &self.pools, items: HashSet::new() };

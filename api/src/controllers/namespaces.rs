@@ -184,7 +184,7 @@ impl Left<'_> {
 async fn sweep<'a>(api: &'a Api, namespace: &str, again: bool) -> Result<Left<'a>, Status> {
     let mut left = Left::default();
     let (pods, rest): (Vec<_>, Vec<_>) =
-        content(api).partition(|resource| resource.group.is_empty() && resource.table.plural == "pods");
+        content(api).partition(|resource| resource.table.behavior.deleted_first);
     for stage in [pods, rest] {
         for resource in &stage {
             delete_all(api, resource, namespace, again, &mut left.failures).await;

@@ -23,31 +23,31 @@ use crate::schema::registry::{Resource, Storage};
 use crate::schema::table::Message;
 use crate::status::Status;
 
-/// How a served version differs from the stored one.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Rule {
-    /// No difference.
-    Identity,
-    /// Only the `apiVersion`: one type under two names.
-    Rename,
-    /// autoscaling/v1 and v2.
-    Autoscaler,
-    /// The Event of the events group and that of the core group.
-    Event,
+include!(concat!(env!("OUT_DIR"), "/conversions.rs"));
+
+/// What is between a served version and the stored one where they differ in more than their names.
+struct Conversion {
+    to_served: fn(Object, &Naming) -> Object,
+    to_stored: fn(Object, &Naming) -> Object,
 }
 
-impl Rule {
-    fn of(resource: &Resource) -> Option<Rule> {
-        let Some(storage) = &resource.storage else { return Some(Rule::Identity) };
-        if resource.is_stored_form() {
-            return Some(Rule::Identity);
-        }
-        match (&*resource.table.kind, &*resource.version) {
-            ("HorizontalPodAutoscaler", "v1") if resource.group == storage.group => Some(Rule::Autoscaler),
-            ("Event", "v1") if resource.group != storage.group => Some(Rule::Event),
-            _ => resource.table.message.is(&storage.message).then_some(Rule::Rename),
-        }
-    }
+/// autoscaling/v1 and v2.
+const AUTOSCALER: Conversion = Conversion { to_served: autoscaling::to_v1, to_stored: autoscaling::to_v2 };
+
+/// The Event of the events group and that of the core group.
+const EVENT: Conversion = Conversion {
+    to_served: |event, _| events::from_core(event),
+    to_stored: |event, _| events::to_core(event),
+};
+
+/// How a served version and the stored one differ.
+enum Step<'r> {
+    /// In nothing.
+    Identity,
+    /// In their `apiVersion` only: one type under two names.
+    Rename(&'r Storage),
+    /// In members too.
+    Convert(&'static Conversion, &'r Storage),
 }
 
 /// Converts an object from its stored form to the version of `resource`.
@@ -56,11 +56,10 @@ impl Rule {
 /// 500 if the object does not have the stored type, or if no conversion between the two versions exists, which is a
 /// mistake in the schema that the tests detect.
 pub fn to_served(resource: &Resource, object: Object, naming: &Naming) -> Result<Object, Status> {
-    let Some((rule, _)) = step(resource)? else { return Ok(object) };
-    let converted = match rule {
-        Rule::Identity | Rule::Rename => object,
-        Rule::Autoscaler => autoscaling::to_v1(object, naming),
-        Rule::Event => events::from_core(object),
+    let converted = match step(resource)? {
+        Step::Identity => return Ok(object),
+        Step::Rename(_) => object,
+        Step::Convert(conversion, _) => (conversion.to_served)(object, naming),
     };
     finish(&resource.table.message, &resource.api_version, converted)
 }
@@ -70,25 +69,28 @@ pub fn to_served(resource: &Resource, object: Object, naming: &Naming) -> Result
 /// # Errors
 /// As [`to_served`].
 pub fn to_stored(resource: &Resource, object: Object, naming: &Naming) -> Result<Object, Status> {
-    let Some((rule, storage)) = step(resource)? else { return Ok(object) };
-    let converted = match rule {
-        Rule::Identity | Rule::Rename => object,
-        Rule::Autoscaler => autoscaling::to_v2(object, naming),
-        Rule::Event => events::to_core(object),
+    let (storage, converted) = match step(resource)? {
+        Step::Identity => return Ok(object),
+        Step::Rename(storage) => (storage, object),
+        Step::Convert(conversion, storage) => (storage, (conversion.to_stored)(object, naming)),
     };
     finish(&storage.message, &storage.api_version, converted)
 }
 
-/// The rule between the versions; `None` if there is nothing to do.
-fn step(resource: &Resource) -> Result<Option<(Rule, &Storage)>, Status> {
-    match (Rule::of(resource), &resource.storage) {
-        (Some(Rule::Identity), _) | (Some(_), None) => Ok(None),
-        (Some(rule), Some(storage)) => Ok(Some((rule, storage))),
-        (None, _) => {
-            let (kind, version) = (&resource.table.kind, &resource.api_version);
-            Err(Status::internal(format!("no conversion between {version} {kind} and its stored version")))
-        }
+fn step(resource: &Resource) -> Result<Step<'_>, Status> {
+    let Some(storage) = &resource.storage else { return Ok(Step::Identity) };
+    if resource.is_stored_form() {
+        return Ok(Step::Identity);
     }
+    let number = usize::from(resource.table.behavior.conversion);
+    if let Some(conversion) = number.checked_sub(1).and_then(|at| CONVERSIONS.get(at)) {
+        return Ok(Step::Convert(conversion, storage));
+    }
+    if resource.table.message.is(&storage.message) {
+        return Ok(Step::Rename(storage));
+    }
+    let (kind, version) = (&resource.table.kind, &resource.api_version);
+    Err(Status::internal(format!("no conversion between {version} {kind} and its stored version")))
 }
 
 /// Sets the version and brings the members into the form and order of the type.

@@ -9,9 +9,9 @@ use std::borrow::Cow::Borrowed as B;
 use super::compiled::Compiled;
 use super::handle::Ref::Static as S;
 use super::table::{
-    Check, Column, Element, Empty, Field, Form, GroupTable, Inlined, Kind, List, ListType, Map, Message,
-    NameRule, PatchStrategy, Place, Presence, ResourceTable, Scope, Selectable, Slice, Slot, StatusRules,
-    StorageTable, SubresourceTable, Union, Unknown, VersionTable, WireField,
+    Behavior, Check, Column, Element, Empty, Field, Form, GroupTable, Inlined, Kind, List, ListType, Map,
+    Message, NameRule, PatchStrategy, Place, Presence, ResourceTable, Scope, Selectable, Slice, Slot,
+    StatusRules, StorageTable, SubresourceTable, Union, Unknown, VersionTable, WireField,
 };
 use crate::naming::Naming;
 
@@ -32,6 +32,7 @@ pub(crate) const FIELD: Field = Field {
     enumeration: B(&[]),
     format: B(""),
     atomic: false,
+    resource_list: false,
     patch: PatchStrategy { merge: false, retain_keys: false, replace: false, merge_key: None },
     inlined: None,
     check: None,

@@ -18,9 +18,9 @@ use super::compiled::Defaults;
 use super::decode_form::{is_left_out, zero_object};
 use super::defaults_rules;
 use super::scalars::quantity::Quantity;
-use super::table::{Empty, Field, Kind, Message, Shape};
+use super::table::{Empty, Field, Kind, Message};
 use crate::json::{self, Key, Object, Value};
-use crate::naming::{self, Naming};
+use crate::naming::Naming;
 
 /// Tells apart the defaults of releases: a fingerprint of everything that decides them, made by the build.
 pub const MARK: u64 = include!(concat!(env!("OUT_DIR"), "/defaults_mark.rs"));
@@ -48,7 +48,7 @@ pub fn apply(message: &Message, object: &mut Object, naming: &'static Naming) {
         }
         match object.get_mut(&field.name) {
             None => {}
-            Some(value) if is_resource_list(message, field) => round(value),
+            Some(value) if field.resource_list => round(value),
             Some(value) => apply_below(&field.kind, value, naming),
         }
     }
@@ -82,21 +82,13 @@ fn make(message: &Message) -> Defaults {
     let assigned = (0u16..)
         .zip(&*message.fields)
         .filter_map(|(at, field)| Some((at, json::parse(field.assigned.as_ref()?.as_bytes()).ok()?)));
-    let has_work = |field: &Field| {
-        is_resource_list(message, field) || kind_has_defaults(&field.kind, &mut HashSet::new())
-    };
+    let has_work = |field: &Field| field.resource_list || kind_has_defaults(&field.kind, &mut HashSet::new());
     let below = (0u16..).zip(&*message.fields).filter(|(_, field)| has_work(field));
-    Defaults { assigned: assigned.collect(), rule: rule(message), below: below.map(|(at, _)| at).collect() }
-}
-
-/// The rule of a built-in type.
-fn rule(message: &Message) -> Option<defaults_rules::Rule> {
-    if message.custom {
-        return None;
+    Defaults {
+        assigned: assigned.collect(),
+        rule: defaults_rules::of(message),
+        below: below.map(|(at, _)| at).collect(),
     }
-    let own = |naming: &&Naming| message.package.strip_prefix(naming.system_prefix);
-    let package = naming::ALL.iter().find_map(own).unwrap_or(&message.package);
-    defaults_rules::rule(&format!("{package}.{}", message.name))
 }
 
 /// Whether there is something to fill in in values of a kind. `seen` are the structs that were looked at already, known
@@ -106,10 +98,10 @@ fn kind_has_defaults<'m>(kind: &'m Kind, seen: &mut HashSet<*const Message>) -> 
         Kind::Message(message) => {
             let message: &'m Message = message;
             seen.insert(std::ptr::from_ref(message))
-                && (rule(message).is_some()
+                && (defaults_rules::of(message).is_some()
                     || message.fields.iter().any(|field| {
                         field.assigned.is_some()
-                            || is_resource_list(message, field)
+                            || field.resource_list
                             || kind_has_defaults(&field.kind, seen)
                     }))
         }
@@ -117,15 +109,6 @@ fn kind_has_defaults<'m>(kind: &'m Kind, seen: &mut HashSet<*const Message>) -> 
         Kind::Map(map) => kind_has_defaults(&map.value.kind, seen),
         _ => false,
     }
-}
-
-/// Resource lists are the maps of quantities of the core group; those of claims hold exact numbers.
-fn is_resource_list(message: &Message, field: &Field) -> bool {
-    matches!(field.element(), Kind::Quantity)
-        && field.shape() == Shape::Map
-        && !message.custom
-        && message.package == "api.core.v1"
-        && message.name != "NodeAllocatableResourceClaimStatus"
 }
 
 /// Sets what is unset, walking members and values side by side.

@@ -10,41 +10,18 @@ use super::defaults::Node;
 use super::defaults_aliases as aliases;
 use super::scalars::quantity::Quantity;
 use super::scalars::time;
+use super::table::Message;
 use crate::json::{Key, Object, Value};
 use crate::naming::Naming;
 
 /// Fills in what depends on other members.
 pub(super) type Rule = fn(&mut Node, &'static Naming);
 
-/// The rule of a type, by its full name without the vendor's root and a system prefix.
-pub(super) fn rule(name: &str) -> Option<Rule> {
-    Some(match name {
-        "api.apps.v1.DaemonSet" => aliases::daemon_set,
-        "api.apps.v1.DaemonSetUpdateStrategy" => daemon_set_strategy,
-        "api.apps.v1.DeploymentStrategy" => deployment_strategy,
-        "api.apps.v1.StatefulSetSpec" => aliases::stateful_set_spec,
-        "api.apps.v1.StatefulSetUpdateStrategy" => stateful_set_strategy,
-        "api.autoscaling.v2.HorizontalPodAutoscalerBehavior" => autoscaler_behavior,
-        "api.batch.v1.Job" => job,
-        "api.core.v1.Container" | "api.core.v1.EphemeralContainer" => container,
-        "api.core.v1.LimitRangeItem" => limit_range_item,
-        "api.core.v1.Namespace" => namespace,
-        "api.core.v1.NodeSpec" => aliases::node_spec,
-        "api.core.v1.NodeStatus" => node_status,
-        "api.core.v1.PersistentVolume" => persistent_volume,
-        "api.core.v1.Pod" => pod,
-        "api.core.v1.PodSpec" => aliases::pod_spec,
-        "api.core.v1.PodStatus" => aliases::pod_status,
-        "api.core.v1.ReplicationController" => replication_controller,
-        "api.core.v1.Service" => service,
-        "api.core.v1.Volume" => volume,
-        "api.networking.v1.NetworkPolicySpec" => network_policy,
-        "api.rbac.v1.Subject" => subject,
-        "api.resource.v1.DeviceSubRequest" | "api.resource.v1.ExactDeviceRequest" => device_count,
-        "api.resource.v1.DeviceTaint" => device_taint,
-        "apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition" => custom_definition,
-        _ => return None,
-    })
+include!(concat!(env!("OUT_DIR"), "/default_rules.rs"));
+
+/// The rule that a type names.
+pub(super) fn of(message: &Message) -> Option<Rule> {
+    DEFAULT_RULES.get(usize::from(message.default_rule.checked_sub(1)?)).copied()
 }
 
 fn rolling_update(strategy: &mut Node, values: [(&str, Value); 2]) {

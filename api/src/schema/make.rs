@@ -15,8 +15,8 @@ use super::compiled::Compiled;
 use super::limits::Limits;
 use super::registry::{Resource, Storage, subresource};
 use super::table::{
-    Column, Element, Empty, Field, Kind, List, ListType, Map, Message, NameRule, Ref, ResourceTable, Scope,
-    Selectable, Slot, StatusRules, StorageTable, SubresourceTable, Text, Unknown,
+    Behavior, Column, Element, Empty, Field, Kind, List, ListType, Map, Message, NameRule, Ref,
+    ResourceTable, Scope, Selectable, Slot, StatusRules, StorageTable, SubresourceTable, Text, Unknown,
 };
 use crate::json;
 use crate::naming::Naming;
@@ -253,6 +253,8 @@ impl Struct {
             atomic: self.is_atomic,
             union: None,
             rule: 0,
+            checked_apart: false,
+            default_rule: 0,
             unknown: self.unknown,
             embedded: self.is_embedded,
             custom: true,
@@ -377,6 +379,7 @@ impl ResourceMaker {
                 verbs: &["get", "patch", "update"],
                 message: table.message.clone(),
                 connect: false,
+                update_rule: 0,
             }]
             .into();
             let status: Vec<Text> = vec!["status".into()];
@@ -442,6 +445,7 @@ pub(crate) fn table(plural: Text, message: Ref<Message>) -> ResourceTable {
         immutable: &[],
         format: Slot::new(),
         deprecated: "".into(),
+        behavior: &Behavior::PLAIN,
     }
 }
 
@@ -458,6 +462,8 @@ pub(crate) fn plain(name: &'static str, fields: Vec<Field>) -> Message {
         atomic: false,
         union: None,
         rule: 0,
+        checked_apart: false,
+        default_rule: 0,
         unknown: Unknown::Prune,
         embedded: false,
         custom: false,

@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod agreement_test;
+pub mod behavior;
 pub mod builtin;
 pub mod compiled;
 pub mod conform;

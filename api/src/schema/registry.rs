@@ -334,7 +334,7 @@ fn storage(
         table: Ref::Static(stored),
         key_prefix: format!("/{stem}/{}/", home.resource),
         // Both groups of events are stored as one.
-        ttl: event_ttl.filter(|_| home.group.is_empty() && home.resource == "events"),
+        ttl: event_ttl.filter(|_| stored.behavior.expires),
     }
 }
 

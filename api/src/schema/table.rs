@@ -14,6 +14,7 @@
 //! Group names are kept without the vendor's word (`stem` + `suffixed`, package stems) and completed by `naming`; the
 //! few other strings that have it exist once per naming profile, so that every name in a table is what the wire says.
 
+pub use super::behavior::Behavior;
 use super::compiled::Compiled;
 pub use super::handle::{Ref, Slice, Slot, Text};
 pub use super::kind::{Element, Empty, Kind, List, ListType, Map, Shape, Unknown};
@@ -44,6 +45,10 @@ pub struct Message {
     /// Number of the check in code that validation runs over the struct, from 1; 0 without one. Only validation knows
     /// what is behind it.
     pub rule: u16,
+    /// Validation leaves the struct to the code that checks metadata.
+    pub checked_apart: bool,
+    /// Number of the defaults in code, from 1; 0 without. Only `defaults` knows what is behind it.
+    pub default_rule: u16,
     /// What becomes of members that `fields` does not have.
     pub unknown: Unknown,
     /// An object inside an object, with its own `kind`, `apiVersion` and `metadata`, which are among `fields`.
@@ -161,6 +166,8 @@ pub struct Field {
     /// The struct here is owned and replaced as one. This is the last word: a struct type's own mark is already in it.
     /// For the elements of lists and maps of structs, [`Message::atomic`] counts.
     pub atomic: bool,
+    /// A map of amounts of resources, as those of containers: defaulting rounds them up to thousandths.
+    pub resource_list: bool,
     /// How a strategic merge patch treats the field.
     pub patch: PatchStrategy,
     /// Index into `Message::inlined` of the struct that protobuf nests this field in. That struct may inline another
@@ -403,6 +410,8 @@ pub struct ResourceTable {
     pub format: Slot,
     /// Release since which the version is deprecated, as `1.33`; empty = it is not.
     pub deprecated: Text,
+    /// What the server does for the kind beyond the rest of the table.
+    pub behavior: &'static Behavior,
 }
 
 /// How a resource is stored. Versions of one kind, and `events` of both groups, share one storage.
@@ -437,6 +446,8 @@ pub struct SubresourceTable {
     pub message: Ref<Message>,
     /// A streaming or proxying connection instead of an object.
     pub connect: bool,
+    /// Number of the check in code of updates through it, from 1; 0 without. Only validation knows what is behind it.
+    pub update_rule: u16,
 }
 
 /// Which side of an object each endpoint may write (docs/api/apply.md#managed-fields).

@@ -73,7 +73,7 @@ fn every_table_of_the_schema_has_its_cells_in_both_naming_profiles() {
         }
         assert!(columns > 200, "{columns} columns");
         assert!(!builtin::columns(builtin::SCALE).is_empty());
-        TableFormat::for_columns("Scale", builtin::columns(builtin::SCALE), naming).unwrap();
+        TableFormat::for_columns(builtin::columns(builtin::SCALE), naming).unwrap();
     }
 }
 

@@ -223,17 +223,17 @@ impl TableFormat {
                 return Ok(Self::for_custom(&columns)?);
             }
             let columns = if resource.columns.is_empty() { &DEFAULT_COLUMNS } else { &*resource.columns };
-            Ok(Self::for_columns(&resource.kind, columns, naming)?)
+            let format = Self::for_columns(columns, naming)?;
+            Ok(Self { marks_finished: resource.behavior.marks_finished, ..format })
         })
     }
 
-    /// The format of objects of `kind` with these columns, as built-in types have them.
+    /// The format of objects with these columns, as built-in types have them.
     ///
     /// # Errors
     /// A column's text is not understood.
-    pub fn for_columns(kind: &str, columns: &[Column], naming: &'static Naming) -> Result<Self, CellError> {
+    pub fn for_columns(columns: &[Column], naming: &'static Naming) -> Result<Self, CellError> {
         let mut format = Self::empty();
-        format.marks_finished = kind == "Pod";
         for column in columns {
             let mut cell = cells::parse(&column.cell, naming)?;
             // Alone, an age that is not known says so; before a `|` it makes room for the alternative.

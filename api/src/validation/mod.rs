@@ -21,7 +21,6 @@ mod rules;
 mod walk;
 
 use path::Path;
-use rules::Words;
 use rules::view::View;
 
 use crate::field::FieldError;
@@ -86,8 +85,8 @@ impl Validator<'_> {
 /// Normalises fields that a kind stores in another form than it accepts (a secret's `stringData`); before validation.
 /// `old` is the stored object on update.
 pub fn prepare(resource: &ResourceTable, object: &mut Object, old: Option<&Object>) {
-    if let Some(prepare) = rules::preparation(&resource.message) {
-        prepare(object, old);
+    if let Some(normalize) = rules::normalization(resource) {
+        normalize(object, old);
     }
 }
 
@@ -144,7 +143,7 @@ pub fn update_through(
     if subresource.is_empty() {
         immutable(&mut validator, resource, new, old);
     }
-    for rule in rules::on_update(&resource.message, subresource) {
+    if let Some(rule) = rules::on_update(resource, subresource) {
         rule(&mut validator, View::of(new), View::of(old));
     }
     validator.errors
@@ -157,9 +156,10 @@ fn immutable(validator: &mut Validator, resource: &ResourceTable, new: &Object, 
         if path.starts_with("status.") || is_same(new_value, old_value) {
             continue;
         }
-        match rules::other_words(&resource.message, path) {
-            Some(Words::Forbidden(detail)) => validator.forbidden(*path, detail),
-            Some(Words::Code) => {}
+        let refusal = resource.behavior.refusals.iter().find(|(other, _)| other == path);
+        match refusal.map(|(_, detail)| *detail) {
+            Some("") => {} // the update rule of the kind does it
+            Some(detail) => validator.forbidden(*path, detail),
             None => validator.errors.push(FieldError::invalid(
                 *path,
                 new_value.unwrap_or(&Value::Null),

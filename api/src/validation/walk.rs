@@ -131,7 +131,7 @@ fn member(validator: &mut Validator, field: &Field, value: &Value, path: &Path) 
 /// Checks what is in a value.
 fn below(validator: &mut Validator, kind: &Kind, value: &Value, path: &Path) {
     match (kind, value) {
-        (Kind::Message(inner), Value::Object(object)) if inner.custom || inner.name != "ObjectMeta" => {
+        (Kind::Message(inner), Value::Object(object)) if !inner.checked_apart => {
             structure(validator, inner, object, path, false);
         }
         (Kind::List(list), Value::Array(items)) if has_demands(&list.item) => {

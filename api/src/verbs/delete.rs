@@ -38,11 +38,9 @@ pub async fn delete(call: &mut Call<'_>, body: &[u8]) -> Result<Response, Status
         return force_delete::delete(call, &options).await;
     }
     let name = call.info.name.clone();
-    if call.resource.stored().table.orphans_by_default
-        && call.resource.table.kind == "Job"
-        && chooses_nothing(&options)
-    {
-        call.warnings.push(JOB_WARNING.to_owned());
+    let warning = call.resource.table.behavior.delete_warning;
+    if !warning.is_empty() && chooses_nothing(&options) {
+        call.warnings.push(warning.to_owned());
     }
     admit::deletion(call, Options::Delete(&options)).await?;
     let mut intent = intent(call, Endpoint::Main, Options::Delete(&options), "");
@@ -71,9 +69,6 @@ pub async fn delete(call: &mut Call<'_>, body: &[u8]) -> Result<Response, Status
         }
     }
 }
-
-const JOB_WARNING: &str = "child pods are preserved by default when jobs are deleted; set \
-    propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning";
 
 /// The Status of a success; deletions carry no code, bindings and evictions do.
 pub fn success(details: &Details, code: Option<StatusCode>) -> Object {
@@ -151,7 +146,7 @@ fn first_phase(on: &Intent<'_>, object: &mut Object, options: &DeleteOptions) ->
         }
     }
     changed |= mark_finalizers(on, object, options);
-    if is_namespace(on)
+    if on.resource.table.behavior.spec_finalizers
         && at(object, "spec.finalizers").and_then(Value::as_array).is_some_and(|list| !list.is_empty())
     {
         // A namespace waits for its content, whatever its own finalizers say.
@@ -178,10 +173,6 @@ fn first_phase(on: &Intent<'_>, object: &mut Object, options: &DeleteOptions) ->
         false if changed => Phase::Wait,
         false => Phase::Pending,
     }
-}
-
-fn is_namespace(on: &Intent<'_>) -> bool {
-    on.resource.group.is_empty() && on.resource.table.kind == "Namespace"
 }
 
 fn mark_deleted(object: &mut Object, until: i64, grace: i64) {
@@ -215,8 +206,7 @@ fn mark_finalizers(on: &Intent<'_>, object: &mut Object, options: &DeleteOptions
     let has = |name: &str| existing.iter().any(|finalizer| finalizer == name);
     let nothing_chosen = chooses_nothing(options);
     let by_default = on.resource.stored().table.orphans_by_default;
-    // Events have no dependents, and the collector does not look at them.
-    let collected = on.resource.table.kind != "Event";
+    let collected = !on.resource.stored().table.behavior.uncollected;
     let orphan = match (options.propagation, options.orphan_dependents) {
         (Some(policy), _) => policy == Propagation::Orphan,
         (None, Some(orphan)) => orphan,

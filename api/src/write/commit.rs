@@ -61,8 +61,7 @@ pub(super) fn unversioned(resource: &Resource, object: &Object) -> Bytes {
 /// Whether this update takes away the last thing that kept a deleted object.
 pub(super) fn completes_deletion(resource: &Resource, new: &Object, old: &Object) -> bool {
     let grace = old.get("metadata").and_then(|metadata| metadata.get("deletionGracePeriodSeconds"));
-    let namespace_content = resource.group.is_empty()
-        && resource.table.kind == "Namespace"
+    let namespace_content = resource.table.behavior.spec_finalizers
         && at(new, "spec.finalizers").and_then(Value::as_array).is_some_and(|list| !list.is_empty());
     !meta(old, "deletionTimestamp").is_empty()
         && finalizers(new).is_empty()

@@ -15,7 +15,6 @@ use http_body_util::BodyExt;
 
 use crate::allocation::Ranges;
 use crate::context::{Context as Api, Limits, Parts};
-use crate::controllers::Selection;
 use crate::features::Features;
 use crate::json::{Value, parse};
 use crate::naming::KUBERNETES;

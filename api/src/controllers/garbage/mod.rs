@@ -278,7 +278,6 @@ impl<'a> Collector<'a> {
     }
 }
 
-/// Events come and go by themselves.
 fn is_collected(resource: &Resource) -> bool {
-    resource.stored().kind != "Event" && resource.table.verbs.contains(&"delete")
+    !resource.stored().table.behavior.uncollected && resource.table.verbs.contains(&"delete")
 }

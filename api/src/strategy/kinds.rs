@@ -1,0 +1,187 @@
+//! Strategies of single kinds: what creations and updates of their objects get beyond what the tables say. A kind names
+//! its own in the schema (option `strategy`).
+
+use super::{Creation, Endpoint, Strategy, qos_class, sort_members};
+use crate::clock;
+use crate::json::{Object, Value};
+use crate::object::{self, copy_path, meta, same_at};
+use crate::schema::TEMPLATE_GENERATION;
+
+pub(super) const NAMESPACE: Strategy = Strategy {
+    create: Some(create_namespace),
+    update: Some(|endpoint, new, old| {
+        if endpoint == Endpoint::Main {
+            copy_path(new, old, "spec.finalizers");
+        }
+    }),
+};
+
+pub(super) const POD: Strategy = Strategy {
+    create: Some(|object, _| {
+        let qos = qos_class(object);
+        let status = object.object_entry("status");
+        status.insert("phase", "Pending".into());
+        status.insert("qosClass", qos.into());
+    }),
+    update: None,
+};
+
+pub(super) const PERSISTENT_VOLUME: Strategy = Strategy {
+    create: Some(|object, _| {
+        let status = object.object_entry("status");
+        status.insert("phase", "Pending".into());
+        status.insert("lastPhaseTransitionTime", clock::now().into());
+    }),
+    update: None,
+};
+
+pub(super) const PERSISTENT_VOLUME_CLAIM: Strategy = Strategy {
+    create: Some(|object, _| {
+        object.object_entry("status").insert("phase", "Pending".into());
+    }),
+    update: None,
+};
+
+pub(super) const DAEMON_SET: Strategy = Strategy {
+    create: Some(|object, _| {
+        let count = template_generation(object).max(1);
+        set_template_generation(object, count);
+    }),
+    update: Some(|_, new, old| {
+        let changed = !same_at(new, old, "spec.template");
+        set_template_generation(new, template_generation(old).saturating_add(i64::from(changed)));
+    }),
+};
+
+pub(super) const JOB: Strategy = Strategy { create: Some(create_job), update: None };
+
+pub(super) const CERTIFICATE_SIGNING_REQUEST: Strategy = Strategy {
+    create: Some(create_signing_request),
+    update: Some(|endpoint, new, old| {
+        if matches!(endpoint, Endpoint::Status | Endpoint::Approval) {
+            time_conditions(new, old);
+        }
+    }),
+};
+
+pub(super) const API_SERVICE: Strategy = Strategy { create: Some(create_api_service), update: None };
+
+/// `spec.finalizers` holds the system's finalizer, the name is a label, and the phase is Active.
+fn create_namespace(object: &mut Object, creation: &Creation) {
+    let naming = creation.naming;
+    let name = meta(object, "name").to_owned();
+    let spec = object.object_entry("spec");
+    let finalizers = spec.entry("finalizers");
+    if !matches!(finalizers, Value::Array(_)) {
+        *finalizers = Value::Array(Vec::new());
+    }
+    if let Some(list) = finalizers.as_array_mut()
+        && !list.iter().any(|item| item.as_str() == Some(naming.word))
+    {
+        list.push(naming.word.into());
+    }
+    if !name.is_empty() {
+        let labels = object::metadata_mut(object).object_entry("labels");
+        labels.insert(naming.label("metadata.name"), name.into());
+    }
+    object.object_entry("status").insert("phase", "Active".into());
+}
+
+/// Unless told otherwise, a job selects its pods by its own identity.
+fn create_job(object: &mut Object, creation: &Creation) {
+    let uid = meta(object, "uid").to_owned();
+    let name = meta(object, "name").to_owned();
+    let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else { return };
+    if spec.get("manualSelector").and_then(Value::as_bool) == Some(true) {
+        return;
+    }
+    let batch = |label: &str| format!("batch.{}", creation.naming.label(label));
+    let labels = spec.object_entry("template").object_entry("metadata").object_entry("labels");
+    for (label, value) in [
+        (batch("controller-uid"), &uid),
+        (batch("job-name"), &name),
+        ("controller-uid".to_owned(), &uid),
+        ("job-name".to_owned(), &name),
+    ] {
+        labels.insert(label, value.as_str().into());
+    }
+    sort_members(labels);
+    let labels = labels.clone();
+    let selector = spec.object_entry("selector").object_entry("matchLabels");
+    selector.insert(batch("controller-uid"), uid.into());
+    // As every later write would default it: a job without labels has those of its template.
+    let own = object::metadata_mut(object).object_entry("labels");
+    if own.is_empty() {
+        *own = labels;
+    }
+}
+
+/// The requester is taken from the request, not from the body.
+fn create_signing_request(object: &mut Object, creation: &Creation) {
+    let user = creation.user;
+    let spec = object.object_entry("spec");
+    let texts = |list: &[String]| Value::Array(list.iter().map(|item| item.as_str().into()).collect());
+    spec.insert("username", user.name.as_str().into());
+    spec.insert("uid", user.uid.as_str().into());
+    spec.insert("groups", texts(&user.groups));
+    let mut extra = Object::new();
+    for (name, values) in &user.extra {
+        extra.push(name.clone(), texts(values));
+    }
+    spec.remove("extra");
+    if !extra.is_empty() {
+        spec.insert("extra", extra.into());
+    }
+}
+
+/// Conditions of a certificate request get the times that their writer left out.
+fn time_conditions(new: &mut Object, old: &Object) {
+    let now = Value::from(clock::now());
+    let before = object::at(old, "status.conditions").and_then(Value::as_array).unwrap_or_default();
+    let status = new.object_entry("status");
+    let conditions = status.get_mut("conditions").and_then(Value::as_array_mut);
+    for condition in conditions.into_iter().flatten().filter_map(Value::as_object_mut) {
+        let is_same =
+            |other: &&Value| ["type", "status"].iter().all(|name| other.get(name) == condition.get(name));
+        let since = before.iter().find(is_same).and_then(|other| other.get("lastTransitionTime"));
+        let since = since.filter(|time| !time.is_null()).unwrap_or(&now).clone();
+        for (name, time) in [("lastUpdateTime", now.clone()), ("lastTransitionTime", since)] {
+            if condition.get(name).is_none_or(Value::is_null) {
+                condition.insert(name, time);
+            }
+        }
+    }
+}
+
+/// How often the template of a daemon set was given, as far as it says.
+fn template_generation(set: &Object) -> i64 {
+    let annotation = |set: &Object| {
+        let annotations = set.get("metadata")?.get("annotations")?;
+        annotations.get(TEMPLATE_GENERATION)?.as_str()?.parse().ok()
+    };
+    annotation(set).unwrap_or(0)
+}
+
+fn set_template_generation(set: &mut Object, count: i64) {
+    let annotations = object::metadata_mut(set).object_entry("annotations");
+    annotations.insert(TEMPLATE_GENERATION, count.to_string().into());
+    sort_members(annotations);
+}
+
+/// A service without a backend is this server itself, and available.
+fn create_api_service(object: &mut Object, _: &Creation) {
+    if object::at(object, "spec.service").is_some_and(|service| !service.is_null()) {
+        return;
+    }
+    let mut condition = Object::new();
+    for (name, value) in [
+        ("type", "Available".to_owned()),
+        ("status", "True".to_owned()),
+        ("lastTransitionTime", clock::now()),
+        ("reason", "Local".to_owned()),
+        ("message", "Local APIServices are always available".to_owned()),
+    ] {
+        condition.push(name, value.into());
+    }
+    object.object_entry("status").insert("conditions", Value::Array(vec![condition.into()]));
+}
