@@ -91,6 +91,7 @@ impl Server {
             features: Features::default(),
             advertised: None,
             collects_garbage: true,
+            admission: api::admission::Chain::default(),
         };
         Api::assemble(parts, &[Mode::AlwaysAllow])
     }

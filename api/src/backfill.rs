@@ -12,7 +12,7 @@
 use engine::Entry;
 use futures_util::{StreamExt, TryStreamExt, stream};
 
-use crate::context::Context as Api;
+use crate::context::Context;
 use crate::loopback::Loopback;
 use crate::schema::defaults;
 pub use crate::schema::defaults::MARK;
@@ -38,11 +38,11 @@ pub struct Outcome {
 ///
 /// # Errors
 /// The first failure of the store. What was written by then stays; running it again completes the rest.
-pub async fn apply_defaults(api: &Api) -> Result<Outcome, Status> {
+pub async fn apply_defaults(api: &Context) -> Result<Outcome, Status> {
     let loopback = Loopback::new(api);
     let snapshot = loopback.store().snapshot();
     let mut outcome = Outcome::default();
-    for resource in api.registry.resources().filter(|resource| resource.storage.is_some()) {
+    for resource in api.registry().resources().filter(|resource| resource.storage.is_some()) {
         if !resource.is_stored_form() {
             continue;
         }
@@ -63,7 +63,7 @@ async fn complete(loopback: &Loopback<'_>, resource: &Resource, entry: Entry) ->
     let Ok(stored) = store::read(entry) else { return Ok(false) };
     let Ok(before) = stored.object(resource) else { return Ok(false) };
     let mut object = before.clone();
-    defaults::apply(&resource.stored().message, &mut object, loopback.api().naming);
+    defaults::apply(&resource.stored().message, &mut object, loopback.api().naming());
     if object == before {
         return Ok(false);
     }

@@ -58,53 +58,31 @@ impl Default for Limits {
 
 /// The server: everything a request may need, shared by all of them.
 pub struct Context {
-    /// The revision log.
-    pub engine: Engine,
-    /// Resource types.
-    pub registry: Registry,
-    /// Vocabulary.
-    pub naming: &'static Naming,
-    /// Encodings.
-    pub formats: Formats,
-    /// Who asks.
-    pub authenticator: Authenticator,
-    /// Whether they may.
-    pub authorizer: Authorizer,
-    /// Stage of the process.
-    pub lifecycle: Lifecycle,
-    /// Bounds.
-    pub limits: Limits,
-    /// Discovery documents.
-    pub discovery: Discovery,
-    /// OpenAPI documents.
-    pub openapi: OpenApi,
-    /// What is counted.
-    pub metrics: Arc<Metrics>,
-    /// Backups under way.
-    pub backups: Backups,
-    /// Lengths of objects in lists that announce them.
-    pub lengths: Arc<Lengths>,
-    /// The resource every namespaced write looks at.
-    pub namespaces: Arc<Resource>,
-    /// The plugins that every write passes.
-    pub admission: admission::Chain,
-    /// Creations under way, for whoever must know that none is left that saw an older state.
-    pub creations: Creations,
-    /// PEM of the certificates by which clients inside know the server; every namespace has a copy.
-    pub root_ca: String,
-    /// Addresses and ports of services.
-    pub allocations: Allocations,
-    /// How tokens of service accounts are made.
-    pub tokens: Tokens,
-    /// Switches of behaviour.
-    pub features: Features,
-    /// Where this server is reached from inside the cluster, for its own service; `None` when nobody can say.
-    pub advertised: Option<SocketAddr>,
-    /// Whether a garbage collector runs that acts on `orphan` and `foregroundDeletion`.
-    pub collects_garbage: bool,
+    engine: Engine,
+    registry: Registry,
+    naming: &'static Naming,
+    formats: Formats,
+    authenticator: Authenticator,
+    authorizer: Authorizer,
+    lifecycle: Lifecycle,
+    limits: Limits,
+    discovery: Discovery,
+    openapi: OpenApi,
+    metrics: Arc<Metrics>,
+    backups: Backups,
+    lengths: Arc<Lengths>,
+    namespaces: Arc<Resource>,
+    admission: admission::Chain,
+    creations: Creations,
+    root_ca: String,
+    allocations: Allocations,
+    tokens: Tokens,
+    features: Features,
+    advertised: Option<SocketAddr>,
+    collects_garbage: bool,
 }
 
-/// What an [`Context`] is made of; the rest follows from it.
+/// The parts that a [`Context`] is assembled from.
 pub struct Parts {
     /// Vocabulary.
     pub naming: &'static Naming,
@@ -132,6 +110,8 @@ pub struct Parts {
     pub collects_garbage: bool,
     /// What is counted.
     pub metrics: Arc<Metrics>,
+    /// The admission plugins.
+    pub admission: admission::Chain,
 }
 
 impl Context {
@@ -168,10 +148,120 @@ impl Context {
             authorizer,
             lifecycle,
             limits,
-            admission: admission::Chain::default(),
+            admission: parts.admission,
             creations: Creations::default(),
             root_ca,
         })
+    }
+
+    /// The revision log.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// The resource types that are served.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// The naming profile.
+    pub fn naming(&self) -> &'static Naming {
+        self.naming
+    }
+
+    /// The encodings that are served.
+    pub fn formats(&self) -> Formats {
+        self.formats
+    }
+
+    /// The authenticators.
+    pub fn authenticator(&self) -> &Authenticator {
+        &self.authenticator
+    }
+
+    /// The authorizers.
+    pub fn authorizer(&self) -> &Authorizer {
+        &self.authorizer
+    }
+
+    /// Stage of the process.
+    pub fn lifecycle(&self) -> &Lifecycle {
+        &self.lifecycle
+    }
+
+    /// Bounds that the operator set.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// The discovery documents.
+    pub fn discovery(&self) -> &Discovery {
+        &self.discovery
+    }
+
+    /// The OpenAPI documents.
+    pub fn openapi(&self) -> &OpenApi {
+        &self.openapi
+    }
+
+    /// The counters of `/metrics`.
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
+    }
+
+    /// Room for the backups under way.
+    pub fn backups(&self) -> &Backups {
+        &self.backups
+    }
+
+    /// Lengths of objects in lists that announce them.
+    pub fn lengths(&self) -> &Arc<Lengths> {
+        &self.lengths
+    }
+
+    /// The resource of namespaces, which every namespaced write looks up.
+    pub fn namespaces(&self) -> &Arc<Resource> {
+        &self.namespaces
+    }
+
+    /// The plugins that every write passes.
+    pub fn admission(&self) -> &admission::Chain {
+        &self.admission
+    }
+
+    /// Creations under way in namespaces.
+    pub fn creations(&self) -> &Creations {
+        &self.creations
+    }
+
+    /// PEM of the authorities by which clients inside the cluster verify this server; every namespace has a copy.
+    pub fn root_ca(&self) -> &str {
+        &self.root_ca
+    }
+
+    /// Addresses and ports of services.
+    pub fn allocations(&self) -> &Allocations {
+        &self.allocations
+    }
+
+    /// Settings of service account tokens.
+    pub fn tokens(&self) -> &Tokens {
+        &self.tokens
+    }
+
+    /// Feature gates.
+    pub fn features(&self) -> &Features {
+        &self.features
+    }
+
+    /// Address of this server inside the cluster, for its own service; `None` if it is unknown.
+    pub fn advertised(&self) -> Option<SocketAddr> {
+        self.advertised
+    }
+
+    /// Whether a garbage collector acts on the finalizers `orphan` and `foregroundDeletion`.
+    pub fn collects_garbage(&self) -> bool {
+        self.collects_garbage
     }
 
     /// Waits until the store has reached `revision`, for a bounded time; 0 is always reached.

@@ -8,7 +8,7 @@
 //!        auth · discovery · openapi · health
 //! ```
 //!
-//! Start reading at [`pipeline`]; [`verbs`] says what each verb means, [`write`] how an object
+//! Start reading at [`pipeline`]; [`verbs`] says what each verb means, [`mod@write`] how an object
 //! gets into the store, [`schema::table`] what is known about types.
 //! This crate knows HTTP, encodings and schemas, and neither files nor flags.
 

@@ -9,7 +9,7 @@ use crate::admission::namespace_lifecycle::{State as NamespaceState, state as na
 use crate::admission::{Operation, Options};
 use crate::apply::{Reset, Versions, Writer, apply, take_managed_fields};
 use crate::bootstrap::{ObjectStore, Target, Written};
-use crate::context::Context as Api;
+use crate::context::Context;
 use crate::convert;
 use crate::json::{Object, Value};
 use crate::names;
@@ -27,7 +27,7 @@ use crate::write::{
 /// The server as a client of itself.
 #[derive(Clone)]
 pub struct Loopback<'a> {
-    api: &'a Api,
+    api: &'a Context,
     user: User,
     /// Who owns what it writes: a component of the system, by the name under which it is known.
     manager: String,
@@ -35,20 +35,20 @@ pub struct Loopback<'a> {
 
 impl<'a> Loopback<'a> {
     /// The server's own identity: a member of the group that may everything.
-    pub fn new(api: &'a Api) -> Self {
+    pub fn new(api: &'a Context) -> Self {
         let user = User::new("system:apiserver", [auth::identity::MASTERS]);
-        Loopback { api, user, manager: api.naming.system("apiserver") }
+        Loopback { api, user, manager: api.naming().system("apiserver") }
     }
 
     /// The identity of one of the controllers, by which upstream's users know it: a service account of the system.
-    pub fn controller(api: &'a Api, name: &str) -> Self {
-        let account = auth::identity::service_account_user(&api.naming.system("system"), name);
+    pub fn controller(api: &'a Context, name: &str) -> Self {
+        let account = auth::identity::service_account_user(&api.naming().system("system"), name);
         let user = User::new(account, [auth::identity::MASTERS]);
-        Loopback { api, user, manager: api.naming.system("controller-manager") }
+        Loopback { api, user, manager: api.naming().system("controller-manager") }
     }
 
     /// The server.
-    pub fn api(&self) -> &'a Api {
+    pub fn api(&self) -> &'a Context {
         self.api
     }
 
@@ -56,7 +56,7 @@ impl<'a> Loopback<'a> {
     pub fn store(&self) -> Store<'a> {
         let attributes = Attributes::path(&self.user, "update", "/");
         let proof = Authorized::for_loopback(&attributes);
-        Store::open(&self.api.engine, &proof)
+        Store::open(self.api.engine(), &proof)
     }
 
     /// The resource of a target; its name does not matter.
@@ -64,11 +64,11 @@ impl<'a> Loopback<'a> {
     /// # Errors
     /// There is no such resource.
     pub fn resource(&self, target: &Target) -> Result<&'a Resource, Status> {
-        let naming = self.api.naming;
+        let naming = self.api.naming();
         let is_it = |name: &str| name.strip_suffix(naming.group_suffix).unwrap_or(name) == target.group;
-        let group = self.api.registry.groups().iter().find(|group| is_it(&group.name));
+        let group = self.api.registry().groups().iter().find(|group| is_it(&group.name));
         let group = group.map(|group| group.name.as_str()).unwrap_or_default();
-        let resource = self.api.registry.resource(group, target.version, target.resource);
+        let resource = self.api.registry().resource(group, target.version, target.resource);
         resource
             .map(|resource| &**resource)
             .ok_or_else(|| Status::internal(format!("{target:?} is not served")))
@@ -168,10 +168,10 @@ impl<'a> Loopback<'a> {
         let mut intent = self.intent(resource, at);
         (intent.seen, intent.leaves_out) = (Some(seen), BY_SERVER_APPLIED);
         let (versions, reset) =
-            (Versions::of(&self.api.registry, resource), Reset::of(resource, Endpoint::Main));
+            (Versions::of(self.api.registry(), resource), Reset::of(resource, Endpoint::Main));
         let mut source = InServedForm(|_: &mut &Loopback<'_>, current: Option<&mut Current>| {
             let Some(current) = current else { return Ok(Wanted::AsItIs) };
-            let live = convert::to_served(resource, current.object(resource)?.clone(), self.api.naming)?;
+            let live = convert::to_served(resource, current.object(resource)?.clone(), self.api.naming())?;
             let now = crate::clock::now();
             let writer = Writer { manager, subresource: "", now: &now };
             let applied = apply(&versions, &writer, &reset, &live, config, true)
@@ -228,7 +228,7 @@ impl<'a> Loopback<'a> {
         uid: &str,
         warning: Warning,
     ) -> Result<(), Status> {
-        let _creation = self.api.creations.begin();
+        let _creation = self.api.creations().begin();
         if namespace_state(self.api, &self.store(), namespace)? != NamespaceState::Active {
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! The request chain: every request is one [`Exchange`] that passes the stages of [`Exchange::run`] in their order.
+//! The request chain: every request is one [`Exchange`] that passes the stages of `Exchange::run` in their order.
 //!
 //! ```text
 //! received ─► request info ─► authenticate ─► impersonate ─► authorize ─► serve (routes.rs) ─┐
@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A stage either lets the request pass and leaves what it found in the exchange, or ends it with an answer. Either
-//! way, and also after a panic in a stage, the exchange reaches [`Exchange::finish`], so whatever has to see each
+//! way, and also after a panic in a stage, the exchange reaches `Exchange::finish`, so whatever has to see each
 //! request with its answer (common headers, the request log, later audit and metrics) has one place.
 //! Knows no resource types and no verbs; those begin at `routes`.
 
@@ -72,7 +72,7 @@ impl<'c> Exchange<'c> {
         };
         let query = Query::parse(head.uri.query().unwrap_or_default());
         // Errors are written in the form asked for where that is possible, and as indented JSON otherwise.
-        let plain = context.formats.output(&head.headers, &query, Offer::Plain);
+        let plain = context.formats().output(&head.headers, &query, Offer::Plain);
         let pretty = plain.as_ref().is_ok_and(|output| output.pretty);
         Exchange {
             context,
@@ -120,7 +120,7 @@ impl<'c> Exchange<'c> {
     async fn authenticate(&mut self) -> Result<Arc<User>, Ended> {
         let header = self.head.headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
         let credentials = Credentials { authorization: header, certificates: &self.connection.certificates };
-        match self.context.authenticator.authenticate(&credentials).await {
+        match self.context.authenticator().authenticate(&credentials).await {
             Ok(Authenticated::User(user) | Authenticated::Anonymous(user)) => {
                 Ok(self.user.insert(user).clone())
             }
@@ -138,7 +138,7 @@ impl<'c> Exchange<'c> {
 
     /// Asks the authorizers.
     async fn authorize<'a>(&self, attributes: &'a Attributes<'a>) -> Result<Authorized<'a>, Ended> {
-        let decided = self.context.authorizer.authorize(attributes).await;
+        let decided = self.context.authorizer().authorize(attributes).await;
         decided.map_err(|denied| self.forbid(&forbidden(attributes, &denied.message)))
     }
 
@@ -170,7 +170,7 @@ impl<'c> Exchange<'c> {
 
     /// `?timeout=` where it is given and positive, at most the operator's bound.
     fn time_allowed(&self) -> Duration {
-        let bound = self.context.limits.request_timeout;
+        let bound = self.context.limits().request_timeout;
         let asked = self.query.first("timeout").and_then(|text| duration::parse(text).ok());
         let asked = asked.and_then(|nanos| u64::try_from(nanos).ok()).filter(|nanos| *nanos > 0);
         asked.map_or(bound, |nanos| Duration::from_nanos(nanos).min(bound))

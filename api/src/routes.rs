@@ -70,8 +70,8 @@ async fn serve_resource(request: Permitted<'_>) -> Result<Response, Status> {
         let message = format!("invalid timeout specified in the request URL - {error}");
         return Err(Status::bad_request(message));
     }
-    let Some(resource) = context.registry.resource(&info.group, &info.version, &info.resource) else {
-        if context.registry.version(&info.group, &info.version).is_none() {
+    let Some(resource) = context.registry().resource(&info.group, &info.version, &info.resource) else {
+        if context.registry().version(&info.group, &info.version).is_none() {
             return Ok(not_found_page());
         }
         return Err(Status::no_such_route());
@@ -83,12 +83,12 @@ async fn serve_resource(request: Permitted<'_>) -> Result<Response, Status> {
         Verb::List => Offer::List,
         _ => Offer::Object,
     };
-    let output = context.formats.output(&head.headers, query, offer)?;
+    let output = context.formats().output(&head.headers, query, offer)?;
     let body = match info.verb {
         Verb::Create | Verb::Update | Verb::Patch | Verb::Delete | Verb::DeleteCollection => {
             match info.verb {
-                Verb::Create | Verb::Update => drop(context.formats.input(&head.headers)?),
-                Verb::Patch => drop(verbs::patch::kind_of(context.formats, &head.headers)?),
+                Verb::Create | Verb::Update => drop(context.formats().input(&head.headers)?),
+                Verb::Patch => drop(verbs::patch::kind_of(context.formats(), &head.headers)?),
                 _ => {}
             }
             read(context, incoming).await?
@@ -96,7 +96,7 @@ async fn serve_resource(request: Permitted<'_>) -> Result<Response, Status> {
         _ => Bytes::new(),
     };
     if !body.is_empty() && matches!(info.verb, Verb::Delete | Verb::DeleteCollection) {
-        context.formats.input(&head.headers)?;
+        context.formats().input(&head.headers)?;
     }
     let mut call = Call {
         api: context,
@@ -118,7 +118,7 @@ async fn serve_resource(request: Permitted<'_>) -> Result<Response, Status> {
     let mut response = match result {
         Ok(response)
             if info.is_long_running()
-                || !context.features.has(Feature::ApiResponseCompression)
+                || !context.features().has(Feature::ApiResponseCompression)
                 || !compress::is_accepted(&head.headers) =>
         {
             response
@@ -134,7 +134,7 @@ async fn serve_resource(request: Permitted<'_>) -> Result<Response, Status> {
 
 /// Reads the body of a request, within its bounds.
 async fn read(context: &Context, incoming: Incoming) -> Result<Bytes, Status> {
-    read_body(incoming, BODY_BYTES_MAX, context.limits.request_timeout).await.map_err(|error| match error {
+    read_body(incoming, BODY_BYTES_MAX, context.limits().request_timeout).await.map_err(|error| match error {
         BodyError::TooLarge => Status::too_large(BODY_BYTES_MAX),
         BodyError::Timeout => Status::new(Reason::Timeout, "Timeout: request body did not arrive in time"),
         BodyError::Disconnected => Status::bad_request("unable to read the request body"),
@@ -147,27 +147,27 @@ async fn serve_document(request: Permitted<'_>) -> Result<Response, Status> {
     let path = info.path.as_str();
     if path == backup::PATH {
         let source = backup::Source {
-            engine: &context.engine,
-            backups: &context.backups,
-            shutdown: context.lifecycle.shutdown(),
-            naming: context.naming,
+            engine: context.engine(),
+            backups: context.backups(),
+            shutdown: context.lifecycle().shutdown(),
+            naming: context.naming(),
         };
         return backup::respond(source, &head.method, &read(context, incoming).await?).await;
     }
-    let checked = health::Checked { engine: &context.engine, lifecycle: &context.lifecycle };
+    let checked = health::Checked { engine: context.engine(), lifecycle: context.lifecycle() };
     if let Some(response) = health::respond(&checked, path, query) {
         return Ok(response);
     }
-    if let Some(response) = context.metrics.respond(path, &context.engine) {
+    if let Some(response) = context.metrics().respond(path, context.engine()) {
         return Ok(response);
     }
     let is_read = matches!(head.method, Method::GET | Method::HEAD);
     let response = if path == "/version" || path == "/version/" {
         Some(crate::version::respond().map(Into::into))
-    } else if let Some(response) = context.discovery.respond(path, &head.headers, pretty) {
+    } else if let Some(response) = context.discovery().respond(path, &head.headers, pretty) {
         Some(response.map(Into::into))
     } else {
-        context.openapi.respond(path, head.uri.query(), &head.headers).map(|r| r.map(Into::into))
+        context.openapi().respond(path, head.uri.query(), &head.headers).map(|r| r.map(Into::into))
     };
     match response {
         Some(_) if !is_read => Err(Status::method_not_allowed()),

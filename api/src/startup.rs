@@ -18,7 +18,7 @@ use crate::status::Status;
 /// # Errors
 /// The store failed.
 pub async fn prepare(context: &Context) -> Result<Outcome, Status> {
-    let outcome = bootstrap::reconcile(&Loopback::new(context), context.naming).await?;
+    let outcome = bootstrap::reconcile(&Loopback::new(context), context.naming()).await?;
     controllers::aggregation::reconcile(context).await?;
     controllers::own_service::ensure(context).await?;
     Ok(outcome)

@@ -2,7 +2,7 @@
 //! and generation.
 //!
 //! Functions from objects to objects. The data (which paths, which kinds count generations) is in the schema tables;
-//! what tables cannot say is a [`Strategy`] in `strategy/kinds.rs`, which a kind names in the schema (option
+//! what tables cannot say is a `Strategy` in `strategy/kinds.rs`, which a kind names in the schema (option
 //! `strategy`). Nothing here knows a kind by its name.
 
 mod kinds;

@@ -74,10 +74,11 @@ fn text(object: &Object) -> String {
 
 /// A server whose chain has the probe after its own plugins.
 async fn probed() -> (Server, std::sync::Arc<Probe>) {
-    let mut server = Server::start();
-    server.ask("POST /api/v1/namespaces", r#"{"metadata":{"name":"n"}}"#).await;
     let probe = std::sync::Arc::<Probe>::default();
-    server.api.admission = Chain::new(vec![Plugin::NamespaceLifecycle, Plugin::Probe(probe.clone())]);
+    let chain = Chain::new(vec![Plugin::NamespaceLifecycle, Plugin::Probe(probe.clone())]);
+    let server = Server::admitting(chain);
+    server.ask("POST /api/v1/namespaces", r#"{"metadata":{"name":"n"}}"#).await;
+    probe.asked.lock().clear();
     (server, probe)
 }
 

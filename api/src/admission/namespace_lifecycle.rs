@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::{Operation, Record};
-use crate::context::Context as Api;
+use crate::context::Context;
 use crate::json::Object;
 use crate::object::meta;
 use crate::schema::registry::Resource;
@@ -156,8 +156,8 @@ fn missing(namespace: &str) -> Status {
 }
 
 /// What the namespace is in the newest state.
-pub fn state(api: &Api, store: &Store<'_>, namespace: &str) -> Result<State, Status> {
-    let Some(stored) = store.get(&store::key(&api.namespaces, "", namespace))? else {
+pub fn state(api: &Context, store: &Store<'_>, namespace: &str) -> Result<State, Status> {
+    let Some(stored) = store.get(&store::key(api.namespaces(), "", namespace))? else {
         return Ok(State::Absent);
     };
     let attributes = crate::attributes::Attributes::new(&stored.record.attributes);

@@ -2,7 +2,7 @@
 
 use auth::User;
 
-use crate::context::Context as Api;
+use crate::context::Context;
 use crate::json::Object;
 use crate::query::WriteOptions;
 use crate::schema::registry::Resource;
@@ -40,7 +40,7 @@ pub enum Options<'r> {
 /// One write as a plugin sees it. `New` is `&mut Object` at the mutating point and `&Object` at the validating one.
 pub struct Record<'r, New> {
     /// The server.
-    pub api: &'r Api,
+    pub api: &'r Context,
     /// The store, opened by the permission of the write.
     pub store: Store<'r>,
     /// The writer.

@@ -16,7 +16,7 @@ use futures_util::future::try_join_all;
 
 use super::{EVENTS_MAX, Ending};
 use crate::bootstrap::{Target, Written};
-use crate::context::Context as Api;
+use crate::context::Context;
 use crate::json::{self, Object, Value};
 use crate::loopback::Loopback;
 use crate::policy::{aggregated, labels_of, selectors_of};
@@ -29,10 +29,10 @@ use crate::store;
 const NAME: &str = "clusterrole-aggregation-controller";
 
 /// Follows the cluster roles.
-pub(super) async fn follow(api: Arc<Api>) -> Ending {
+pub(super) async fn follow(api: Arc<Context>) -> Ending {
     let prefix = store::collection(cluster_roles(&Loopback::new(&api))?, "");
     // The tail begins before the first look, so nothing falls in between.
-    let mut tail = api.engine.tail(api.engine.revision(), prefix)?;
+    let mut tail = api.engine().tail(api.engine().revision(), prefix)?;
     let mut selectors = reconcile(&api).await?;
     loop {
         let events = tail.next(EVENTS_MAX).await?;
@@ -47,12 +47,12 @@ pub(super) async fn follow(api: Arc<Api>) -> Ending {
 ///
 /// # Errors
 /// The store failed. A role that validation refuses is reported in the log and left as it is.
-pub async fn reconcile(api: &Api) -> Result<Vec<LabelSelector>, Status> {
+pub async fn reconcile(api: &Context) -> Result<Vec<LabelSelector>, Status> {
     let loopback = Loopback::controller(api, NAME);
     let resource = cluster_roles(&loopback)?;
     let mut attempts = Attempts::new();
     loop {
-        let snapshot = api.engine.snapshot();
+        let snapshot = api.engine().snapshot();
         let entries = snapshot.prefix(&store::collection(resource, ""));
         let (revisions, roles): (Vec<u64>, Vec<Value>) =
             entries.filter_map(|entry| Some((entry.revision(), read(&entry)?))).unzip();

@@ -33,7 +33,7 @@ use engine::TailError;
 use futures_util::FutureExt;
 use tokio::task::JoinSet;
 
-use crate::context::Context as Api;
+use crate::context::Context;
 use crate::status::Status;
 
 /// Most events taken from a tail at once.
@@ -52,7 +52,7 @@ pub struct Controllers {
 
 /// Starts the selected controllers, and the one that keeps the server's own service. Call it when
 /// the start-up is done.
-pub fn start(api: Arc<Api>, selection: &Selection) -> Controllers {
+pub fn start(api: Arc<Context>, selection: &Selection) -> Controllers {
     let mut tasks = JoinSet::new();
     macro_rules! run {
         ($name:literal, $follow:path) => {
@@ -66,7 +66,7 @@ pub fn start(api: Arc<Api>, selection: &Selection) -> Controllers {
     run!("serviceaccount-controller", service_accounts::follow);
     run!("root-ca-certificate-publisher-controller", root_ca::follow);
     run!("ttl-after-finished-controller", ttl_after_finished::follow);
-    if api.collects_garbage {
+    if api.collects_garbage() {
         run!("garbage-collector-controller", garbage::follow);
     }
     tasks.spawn(supervise("own service", api, own_service::follow));
@@ -94,7 +94,7 @@ enum Trouble {
 type Ending = Result<Infallible, Trouble>;
 
 /// Runs a controller again whenever it ends, until the store is closed.
-async fn supervise<R>(name: &'static str, api: Arc<Api>, run: fn(Arc<Api>) -> R)
+async fn supervise<R>(name: &'static str, api: Arc<Context>, run: fn(Arc<Context>) -> R)
 where
     R: Future<Output = Ending> + Send,
 {

@@ -30,7 +30,7 @@ use tokio::time::{Instant, timeout_at};
 use super::{Backoff, EVENTS_MAX, Ending, Trouble, WRITES_MAX};
 use crate::attributes::Attributes;
 use crate::clock;
-use crate::context::Context as Api;
+use crate::context::Context;
 use crate::json::{Object, Value};
 use crate::loopback::Loopback;
 use crate::object::{at, meta};
@@ -54,10 +54,10 @@ const COUNTS_IN_A_ROW: usize = 256;
 const FAILURES_TOLD_MAX: usize = 10;
 
 /// Follows the namespaces and empties those that terminate.
-pub(super) async fn follow(api: Arc<Api>) -> Ending {
-    let prefix = store::collection(&api.namespaces, "");
-    let snapshot = api.engine.snapshot();
-    let mut tail = api.engine.tail(snapshot.revision(), prefix.clone())?;
+pub(super) async fn follow(api: Arc<Context>) -> Ending {
+    let prefix = store::collection(api.namespaces(), "");
+    let snapshot = api.engine().snapshot();
+    let mut tail = api.engine().tail(snapshot.revision(), prefix.clone())?;
     let sweeps = Arc::new(Semaphore::new(SWEEPS_MAX));
     let mut tasks = JoinSet::new();
     let mut running = HashSet::new();
@@ -68,14 +68,14 @@ pub(super) async fn follow(api: Arc<Api>) -> Ending {
         }
     };
     for entry in snapshot.prefix(&prefix).filter(is_terminating) {
-        begin(&mut tasks, &mut running, store::identity(&api.namespaces, entry.key()).1);
+        begin(&mut tasks, &mut running, store::identity(api.namespaces(), entry.key()).1);
     }
     drop(snapshot);
     loop {
         tokio::select! {
             events = tail.next(EVENTS_MAX) => for event in events? {
                 if event.kind == EventKind::Put && is_terminating(&event.entry) {
-                    begin(&mut tasks, &mut running, store::identity(&api.namespaces, &event.key).1);
+                    begin(&mut tasks, &mut running, store::identity(api.namespaces(), &event.key).1);
                 }
             },
             Some(ended) = tasks.join_next() => {
@@ -103,20 +103,20 @@ fn is_terminating(entry: &Entry) -> bool {
 }
 
 /// Whether the namespace is terminating and still has our finalizer.
-fn is_ours(api: &Api, name: &str) -> Result<bool, Status> {
-    let stored = Loopback::new(api).store().get(&store::key(&api.namespaces, "", name))?;
-    let namespace = stored.map(|stored| stored.object(&api.namespaces)).transpose()?;
+fn is_ours(api: &Context, name: &str) -> Result<bool, Status> {
+    let stored = Loopback::new(api).store().get(&store::key(api.namespaces(), "", name))?;
+    let namespace = stored.map(|stored| stored.object(api.namespaces())).transpose()?;
     Ok(namespace.is_some_and(|namespace| holds(api, &namespace)))
 }
 
-fn holds(api: &Api, namespace: &Object) -> bool {
+fn holds(api: &Context, namespace: &Object) -> bool {
     let finalizers = at(namespace, "spec.finalizers").and_then(Value::as_array).unwrap_or_default();
     !meta(namespace, "deletionTimestamp").is_empty()
-        && finalizers.iter().any(|finalizer| finalizer.as_str() == Some(api.naming.word))
+        && finalizers.iter().any(|finalizer| finalizer.as_str() == Some(api.naming().word))
 }
 
 /// Ends one namespace, however often that has to be tried; returns its name.
-async fn end(api: Arc<Api>, sweeps: Arc<Semaphore>, name: String) -> String {
+async fn end(api: Arc<Context>, sweeps: Arc<Semaphore>, name: String) -> String {
     let mut backoff = Backoff::default();
     loop {
         match AssertUnwindSafe(empty(&api, &sweeps, &name, &mut backoff)).catch_unwind().await {
@@ -129,9 +129,9 @@ async fn end(api: Arc<Api>, sweeps: Arc<Semaphore>, name: String) -> String {
 }
 
 /// Empties a namespace and takes our finalizer away; returns when that is done, or not ours to do any more.
-async fn empty(api: &Api, sweeps: &Semaphore, name: &str, backoff: &mut Backoff) -> Result<(), Trouble> {
+async fn empty(api: &Context, sweeps: &Semaphore, name: &str, backoff: &mut Backoff) -> Result<(), Trouble> {
     // From here on nothing new comes in: whoever begins to create now sees that the namespace terminates.
-    api.creations.settled().await;
+    api.creations().settled().await;
     let mut again = false;
     while is_ours(api, name)? {
         let left = {
@@ -181,7 +181,7 @@ impl Left<'_> {
 
 /// Deletes everything in the namespace, pods first: as long as one is left the rest stays, because it may protect
 /// or serve what still runs. `again`: what is being deleted already was told so before.
-async fn sweep<'a>(api: &'a Api, namespace: &str, again: bool) -> Result<Left<'a>, Status> {
+async fn sweep<'a>(api: &'a Context, namespace: &str, again: bool) -> Result<Left<'a>, Status> {
     let mut left = Left::default();
     let (pods, rest): (Vec<_>, Vec<_>) =
         content(api).partition(|resource| resource.table.behavior.deleted_first);
@@ -189,7 +189,7 @@ async fn sweep<'a>(api: &'a Api, namespace: &str, again: bool) -> Result<Left<'a
         for resource in &stage {
             delete_all(api, resource, namespace, again, &mut left.failures).await;
         }
-        let snapshot = api.engine.snapshot();
+        let snapshot = api.engine().snapshot();
         left.revision = snapshot.revision();
         for resource in stage {
             let prefix = store::collection(resource, namespace);
@@ -212,8 +212,8 @@ async fn sweep<'a>(api: &'a Api, namespace: &str, again: bool) -> Result<Left<'a
 }
 
 /// The resources whose objects live in namespaces, each stored form once.
-fn content(api: &Api) -> impl Iterator<Item = &Resource> {
-    let resources = api.registry.resources().map(|resource| &**resource);
+fn content(api: &Context) -> impl Iterator<Item = &Resource> {
+    let resources = api.registry().resources().map(|resource| &**resource);
     resources.filter(|resource| {
         resource.namespaced()
             && resource.storage.is_some()
@@ -222,8 +222,14 @@ fn content(api: &Api) -> impl Iterator<Item = &Resource> {
     })
 }
 
-async fn delete_all(api: &Api, resource: &Resource, namespace: &str, again: bool, failures: &mut Failures) {
-    let snapshot = api.engine.snapshot();
+async fn delete_all(
+    api: &Context,
+    resource: &Resource,
+    namespace: &str,
+    again: bool,
+    failures: &mut Failures,
+) {
+    let snapshot = api.engine().snapshot();
     let options = DeleteOptions { propagation: Some(Propagation::Background), ..DeleteOptions::default() };
     let loopback = Loopback::new(api);
     let (loopback, options) = (&loopback, &options);
@@ -270,14 +276,14 @@ fn count_finalizers(entry: &Entry, counts: &mut BTreeMap<String, u64>) {
 }
 
 /// Waits until something of what is left changes, or the namespace itself does.
-async fn wait(api: &Api, name: &str, left: &Left<'_>) -> Result<(), TailError> {
+async fn wait(api: &Context, name: &str, left: &Left<'_>) -> Result<(), TailError> {
     let left_prefixes: Vec<Bytes> =
         left.resources.iter().map(|(resource, _)| store::collection(resource, name)).collect();
-    let own = store::key(&api.namespaces, "", name);
+    let own = store::key(api.namespaces(), "", name);
     let prefixes = left_prefixes.iter().cloned().chain([own]);
     let mut tails = Vec::with_capacity(left_prefixes.len() + 1);
     for prefix in prefixes {
-        tails.push(api.engine.tail(left.revision, prefix)?);
+        tails.push(api.engine().tail(left.revision, prefix)?);
     }
     let count_at = Instant::now() + COUNT_PACE;
     let mut changed = false;
@@ -291,7 +297,7 @@ async fn wait(api: &Api, name: &str, left: &Left<'_>) -> Result<(), TailError> {
             },
         };
         events?;
-        let snapshot = api.engine.snapshot();
+        let snapshot = api.engine().snapshot();
         if left_prefixes.iter().all(|prefix| snapshot.count_prefix(prefix) == 0) {
             return Ok(());
         }
@@ -300,15 +306,15 @@ async fn wait(api: &Api, name: &str, left: &Left<'_>) -> Result<(), TailError> {
 }
 
 /// Takes our finalizer away, which removes the namespace unless somebody else holds it.
-async fn finalize(api: &Api, name: &str) -> Result<(), Status> {
-    let word = api.naming.word;
+async fn finalize(api: &Context, name: &str) -> Result<(), Status> {
+    let word = api.naming().word;
     let without = |namespace: &Object| {
         let mut wanted = holds(api, namespace).then(|| namespace.clone())?;
         let finalizers = wanted.object_entry("spec").entry("finalizers").as_array_mut()?;
         finalizers.retain(|finalizer| finalizer.as_str() != Some(word));
         Some(wanted)
     };
-    Loopback::new(api).change(&api.namespaces, ("", name), Endpoint::Finalize, without).await
+    Loopback::new(api).change(api.namespaces(), ("", name), Endpoint::Finalize, without).await
 }
 
 /// One condition of a terminating namespace: type; then reason and message in trouble, or when all is well.
@@ -319,7 +325,7 @@ struct Condition {
 }
 
 /// Says in the namespace's conditions what is left. A namespace that goes at once gets none.
-async fn report(api: &Api, name: &str, left: &Left<'_>) -> Result<(), Status> {
+async fn report(api: &Context, name: &str, left: &Left<'_>) -> Result<(), Status> {
     let conditions = conditions(left);
     let tell = |namespace: &Object| {
         let told = at(namespace, "status.conditions").is_some();
@@ -335,7 +341,7 @@ async fn report(api: &Api, name: &str, left: &Left<'_>) -> Result<(), Status> {
         conditions.iter().for_each(|condition| condition.tell(list));
         Some(wanted)
     };
-    Loopback::new(api).change(&api.namespaces, ("", name), Endpoint::Status, tell).await
+    Loopback::new(api).change(api.namespaces(), ("", name), Endpoint::Status, tell).await
 }
 
 /// The five conditions in upstream's order, with its texts (docs/api/controllers.md#namespace-controller).

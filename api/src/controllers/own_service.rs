@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::{EVENTS_MAX, Ending};
 use crate::allocation::Family;
 use crate::bootstrap::{ObjectStore, Target, Written};
-use crate::context::Context as Api;
+use crate::context::Context;
 use crate::json::{Object, Value};
 use crate::loopback::Loopback;
 use crate::naming::Naming;
@@ -26,12 +26,12 @@ const PORT: i64 = 443;
 const ATTEMPTS_MAX: usize = 5;
 
 /// Follows the three objects.
-pub(super) async fn follow(api: Arc<Api>) -> Ending {
-    let revision = api.engine.revision();
+pub(super) async fn follow(api: Arc<Context>) -> Ending {
+    let revision = api.engine().revision();
     let tail = |wanted: &Wanted| {
         let resource = Loopback::new(&api).resource(&wanted.target)?;
         let key = store::key(resource, &wanted.target.namespace, &wanted.target.name);
-        Ok::<_, super::Trouble>(api.engine.tail(revision, key)?)
+        Ok::<_, super::Trouble>(api.engine().tail(revision, key)?)
     };
     let mut tails = wanted(&api).iter().map(tail).collect::<Result<Vec<_>, _>>()?;
     loop {
@@ -45,7 +45,7 @@ pub(super) async fn follow(api: Arc<Api>) -> Ending {
 ///
 /// # Errors
 /// The store failed. An object that cannot be made (somebody has its address) is reported in the log.
-pub async fn ensure(api: &Api) -> Result<(), Status> {
+pub async fn ensure(api: &Context) -> Result<(), Status> {
     let loopback = Loopback::new(api);
     for Wanted { target, object, decides } in wanted(api) {
         for _ in 0..ATTEMPTS_MAX {
@@ -78,9 +78,9 @@ struct Wanted {
     decides: &'static [&'static str],
 }
 
-fn wanted(api: &Api) -> Vec<Wanted> {
-    let Some(address) = api.allocations.own_address() else { return Vec::new() };
-    let naming = api.naming;
+fn wanted(api: &Context) -> Vec<Wanted> {
+    let Some(address) = api.allocations().own_address() else { return Vec::new() };
+    let naming = api.naming();
     let target = |group, resource| Target {
         group,
         version: "v1",
@@ -88,13 +88,13 @@ fn wanted(api: &Api) -> Vec<Wanted> {
         namespace: "default".to_owned(),
         name: naming.word.to_owned(),
     };
-    let target_port = api.advertised.map_or(PORT, |advertised| advertised.port().into());
+    let target_port = api.advertised().map_or(PORT, |advertised| advertised.port().into());
     let mut all = vec![Wanted {
         target: target("", "services"),
         object: service(naming, address, target_port),
         decides: &["spec.ports", "spec.type"],
     }];
-    if let Some(advertised) = api.advertised {
+    if let Some(advertised) = api.advertised() {
         all.push(Wanted {
             target: target("", "endpoints"),
             object: endpoints(naming, advertised),

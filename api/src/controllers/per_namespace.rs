@@ -15,7 +15,7 @@ use futures_util::{StreamExt, stream};
 use super::{EVENTS_MAX, Ending, WRITES_MAX};
 use crate::admission::namespace_lifecycle::{State, state};
 use crate::bootstrap::{ObjectStore, Target, Written};
-use crate::context::Context as Api;
+use crate::context::Context;
 use crate::json::Value;
 use crate::loopback::Loopback;
 use crate::retry::Attempts;
@@ -33,16 +33,16 @@ pub struct Wanted<F> {
 }
 
 /// Follows namespaces and objects.
-pub async fn follow<F>(api: Arc<Api>, wanted: Wanted<F>) -> Ending
+pub async fn follow<F>(api: Arc<Context>, wanted: Wanted<F>) -> Ending
 where
     F: Fn(Option<Value>) -> Option<Value> + Sync,
 {
     let resource = Loopback::new(&api).resource(&wanted.target(""))?;
-    let own = store::collection(&api.namespaces, "");
-    let snapshot = api.engine.snapshot();
-    let mut namespaces = api.engine.tail(snapshot.revision(), own.clone())?;
-    let mut objects = api.engine.tail(snapshot.revision(), store::collection(resource, ""))?;
-    let name_of = |key: &[u8]| store::identity(&api.namespaces, key).1.to_owned();
+    let own = store::collection(api.namespaces(), "");
+    let snapshot = api.engine().snapshot();
+    let mut namespaces = api.engine().tail(snapshot.revision(), own.clone())?;
+    let mut objects = api.engine().tail(snapshot.revision(), store::collection(resource, ""))?;
+    let name_of = |key: &[u8]| store::identity(api.namespaces(), key).1.to_owned();
     let all = snapshot.prefix(&own).map(|entry| name_of(entry.key()));
     ensure_all(&api, &wanted, all).await?;
     drop(snapshot);
@@ -64,7 +64,7 @@ where
 }
 
 async fn ensure_all<F>(
-    api: &Api,
+    api: &Context,
     wanted: &Wanted<F>,
     namespaces: impl Iterator<Item = String>,
 ) -> Result<(), Status>
@@ -89,12 +89,12 @@ where
     }
 
     /// Makes the object of one namespace what it should be, if the namespace is active.
-    async fn ensure(&self, api: &Api, namespace: &str) -> Result<(), Status> {
+    async fn ensure(&self, api: &Context, namespace: &str) -> Result<(), Status> {
         let loopback = Loopback::new(api);
         let target = self.target(namespace);
         let mut attempts = Attempts::new();
         loop {
-            let _creation = api.creations.begin();
+            let _creation = api.creations().begin();
             if state(api, &loopback.store(), namespace)? != State::Active {
                 return Ok(());
             }

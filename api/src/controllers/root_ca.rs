@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::Ending;
 use super::per_namespace::{self, Wanted};
-use crate::context::Context as Api;
+use crate::context::Context;
 use crate::json::{Object, Value};
 use crate::naming::Naming;
 
@@ -13,9 +13,9 @@ use crate::naming::Naming;
 const KEY: &str = "ca.crt";
 
 /// Follows namespaces and config maps.
-pub(super) async fn follow(api: Arc<Api>) -> Ending {
-    let naming = api.naming;
-    let certificates = api.root_ca.clone();
+pub(super) async fn follow(api: Arc<Context>) -> Ending {
+    let naming = api.naming();
+    let certificates = api.root_ca().to_owned();
     let make = |existing| wanted(naming, &certificates, existing);
     per_namespace::follow(api, Wanted { resource: "configmaps", name: naming.root_ca_config_map, make }).await
 }

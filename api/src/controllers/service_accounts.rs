@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use super::Ending;
 use super::per_namespace::{self, Wanted};
-use crate::context::Context as Api;
+use crate::context::Context;
 use crate::json::{Object, Value};
 
 /// Follows namespaces and service accounts.
-pub(super) async fn follow(api: Arc<Api>) -> Ending {
+pub(super) async fn follow(api: Arc<Context>) -> Ending {
     let make = |existing: Option<Value>| match existing {
         Some(_) => None,
         None => {

@@ -20,7 +20,7 @@ use serde::Deserialize;
 use super::{EVENTS_MAX, Ending, WRITES_MAX};
 use crate::bootstrap::Target;
 use crate::clock;
-use crate::context::Context as Api;
+use crate::context::Context;
 use crate::loopback::Loopback;
 use crate::schema::registry::Resource;
 use crate::status::Status;
@@ -31,14 +31,14 @@ use crate::verbs::options::{DeleteOptions, Propagation};
 const SLEEP_MAX: Duration = Duration::from_secs(60);
 
 /// Follows the jobs.
-pub(super) async fn follow(api: Arc<Api>) -> Ending {
+pub(super) async fn follow(api: Arc<Context>) -> Ending {
     let loopback = Loopback::controller(&api, "ttl-after-finished-controller");
     let (namespace, name) = (String::new(), String::new());
     let jobs =
         loopback.resource(&Target { group: "batch", version: "v1", resource: "jobs", namespace, name })?;
     let prefix = store::collection(jobs, "");
-    let snapshot = api.engine.snapshot();
-    let mut tail = api.engine.tail(snapshot.revision(), prefix.clone())?;
+    let snapshot = api.engine().snapshot();
+    let mut tail = api.engine().tail(snapshot.revision(), prefix.clone())?;
     // Seconds since the epoch, and where. A job may stand here several times; it is looked at each time.
     let mut agenda: BTreeSet<(i64, Bytes)> = BTreeSet::new();
     for entry in snapshot.prefix(&prefix) {

@@ -11,7 +11,6 @@
 //! Object ─┬─ its own members
 //!         └─ Arc ─► members + canonical text          shared by the old tree and the new one
 //! ```
-//! ```
 
 use std::borrow::Cow;
 use std::sync::Arc;

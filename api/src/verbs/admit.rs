@@ -16,7 +16,7 @@ use crate::write::{Caller, Intent};
 pub async fn command(call: &mut Call<'_>, options: Options<'_>, object: &mut Object) -> Result<(), Status> {
     let info = call.info;
     let intent = intent_of(call, options);
-    let chain = &intent.api.admission;
+    let chain = intent.api.admission();
     let mut record = intent.record(None, Some(&mut *object));
     record.subresource = &info.subresource;
     let mutated = chain.mutate(record).await?;
@@ -35,7 +35,7 @@ pub async fn command(call: &mut Call<'_>, options: Options<'_>, object: &mut Obj
 pub async fn connect(call: &mut Call<'_>) -> Result<(), Status> {
     let info = call.info;
     let intent = intent_of(call, Options::None);
-    let chain = &intent.api.admission;
+    let chain = intent.api.admission();
     let mut record = intent.record(None, None);
     (record.operation, record.subresource) = (Operation::Connect, &info.subresource);
     let mutated = chain.mutate(record).await?;
@@ -54,7 +54,7 @@ pub async fn connect(call: &mut Call<'_>) -> Result<(), Status> {
 /// The refusal of a plugin.
 pub async fn deletion(call: &mut Call<'_>, options: Options<'_>) -> Result<(), Status> {
     let intent = intent_of(call, options);
-    let review = intent.api.admission.mutate(intent.record(None, None)).await?;
+    let review = intent.api.admission().mutate(intent.record(None, None)).await?;
     call.take_review(review);
     Ok(())
 }

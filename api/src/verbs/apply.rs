@@ -54,7 +54,7 @@ pub async fn apply(
         let live = if call.resource.is_stored_form() {
             Cow::Borrowed(old)
         } else {
-            Cow::Owned(convert::to_served(call.resource, old.clone(), call.api.naming)?)
+            Cow::Owned(convert::to_served(call.resource, old.clone(), call.api.naming())?)
         };
         let mut object = merged(call, endpoint, &live, &config, &options)?;
         // Unless the configuration names a version, the apply goes on top of whatever there is.
@@ -85,7 +85,7 @@ fn create(call: &mut Call<'_>, config: &Configuration, options: &WriteOptions) -
 
 /// The options of an apply.
 pub fn options(call: &Call<'_>) -> Result<WriteOptions, Status> {
-    let meta_group = call.api.naming.meta_group();
+    let meta_group = call.api.naming().meta_group();
     let options = WriteOptions::from_query(call.query, "PatchOptions", &meta_group)?;
     if options.field_manager.is_empty() {
         let error = FieldError::required("fieldManager", "is required for apply patch");
@@ -203,7 +203,7 @@ fn merged(
     config: &Configuration,
     options: &WriteOptions,
 ) -> Result<Object, Status> {
-    let versions = Versions::of(&call.api.registry, call.resource);
+    let versions = Versions::of(call.api.registry(), call.resource);
     let reset = Reset::of(call.resource, endpoint);
     let subresource = endpoint.subresource();
     let mut object = laid_over(call, &versions, subresource, &reset, (live, live, config), options)?;
@@ -226,7 +226,7 @@ pub fn laid_over(
     let now = clock::now();
     let writer = Writer { manager: &options.field_manager, subresource, now: &now };
     let force = options.force.unwrap_or(false);
-    let naming = call.api.naming;
+    let naming = call.api.naming();
     let is_migrating = options.field_manager == last_applied::MANAGER;
     let mut applied = crate::apply::apply(versions, &writer, reset, live, config, force);
     if let Err(ApplyError::Conflicts(conflicts)) = &applied

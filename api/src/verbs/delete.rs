@@ -33,8 +33,9 @@ pub const FOREGROUND: &str = "foregroundDeletion";
 pub async fn delete(call: &mut Call<'_>, body: &[u8]) -> Result<Response, Status> {
     let options = DeleteOptions::read(call, body)?;
     refuse_list_transform(&call.output, call.resource)?;
-    if options.ignore_store_read_error && call.api.features.has(Feature::AllowUnsafeMalformedObjectDeletion) {
-        force_delete::check_options(&options, &call.api.naming.meta_group())?;
+    if options.ignore_store_read_error && call.api.features().has(Feature::AllowUnsafeMalformedObjectDeletion)
+    {
+        force_delete::check_options(&options, &call.api.naming().meta_group())?;
         return force_delete::delete(call, &options).await;
     }
     let name = call.info.name.clone();
@@ -218,7 +219,7 @@ fn mark_finalizers(on: &Intent<'_>, object: &mut Object, options: &DeleteOptions
     };
     let mut wanted: Vec<String> =
         existing.iter().filter(|name| !matches!(name.as_str(), ORPHAN | FOREGROUND)).cloned().collect();
-    if collected && on.api.collects_garbage {
+    if collected && on.api.collects_garbage() {
         wanted.extend(
             [(orphan, ORPHAN), (foreground, FOREGROUND)]
                 .into_iter()
@@ -263,7 +264,7 @@ pub fn check_preconditions(
 
 /// DELETE of a collection: the items that the selectors pick, one after the other, and the list of them.
 pub async fn delete_collection(call: &mut Call<'_>, body: &[u8]) -> Result<Response, Status> {
-    let meta_group = call.api.naming.meta_group();
+    let meta_group = call.api.naming().meta_group();
     let options = DeleteOptions::read(call, body)?;
     if options.ignore_store_read_error {
         let why = "is not allowed with DELETECOLLECTION, try again after removing the option";

@@ -40,7 +40,7 @@ const VIOLATION: &str = "Cannot evict pod as it would violate the pod's disrupti
 
 /// POST of an Eviction on a pod.
 pub async fn evict(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -> Result<Response, Status> {
-    let meta_group = call.api.naming.meta_group();
+    let meta_group = call.api.naming().meta_group();
     let options = WriteOptions::from_query(call.query, "CreateOptions", &meta_group)?;
     let mut eviction = decode_own(call, table, body, &options)?;
     admit::command(call, Options::Create(&options), &mut eviction).await?;

@@ -43,7 +43,7 @@ pub const LOOKED_AT_ONCE: usize = 1024;
 /// Answers with the collection (docs/api/lists.md#resource-versions, docs/api/lists.md#list-options,
 /// #read-consistency, #remaining-items, #continue-tokens).
 pub async fn list(call: &mut Call<'_>) -> Result<Response, Status> {
-    let meta_group = call.api.naming.meta_group();
+    let meta_group = call.api.naming().meta_group();
     let options = ListOptions::from_query(call.query, call.selection()?, false, &meta_group)?;
     let page = Page::find(call, options).await?;
     let renderer = call.renderer()?;
@@ -66,7 +66,7 @@ pub struct Page {
 impl Page {
     /// Finds the page that the options ask for.
     pub async fn find(call: &Call<'_>, options: ListOptions) -> Result<Self, Status> {
-        let meta_version = format!("{}/v1", call.api.naming.meta_group());
+        let meta_version = format!("{}/v1", call.api.naming().meta_group());
         let token = match options.continue_token.as_str() {
             "" => None,
             _ if !matches!(options.resource_version.as_str(), "" | "0") => {

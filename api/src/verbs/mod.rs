@@ -34,7 +34,7 @@ use http::HeaderMap;
 
 use crate::attributes::Selection;
 use crate::codec::yaml;
-use crate::context::Context as Api;
+use crate::context::Context;
 use crate::negotiate::Output;
 use crate::query::{FieldValidation, Query};
 use crate::representation::{Renderer, Wanted};
@@ -48,7 +48,7 @@ use crate::write::Caller;
 /// One permitted request about a resource.
 pub struct Call<'r> {
     /// The server.
-    pub api: &'r Api,
+    pub api: &'r Context,
     /// The proof of permission; opens the store.
     pub proof: &'r Authorized<'r>,
     /// What is asked for.
@@ -72,7 +72,7 @@ pub struct Call<'r> {
 impl<'r> Call<'r> {
     /// The store, opened by this request's permission.
     pub fn store(&self) -> Store<'r> {
-        Store::open(&self.api.engine, self.proof)
+        Store::open(self.api.engine(), self.proof)
     }
 
     /// The renderer of the answer.
@@ -82,11 +82,11 @@ impl<'r> Call<'r> {
     pub fn renderer(&self) -> Result<Renderer, Status> {
         Renderer::new(Wanted {
             resource: self.resource,
-            naming: self.api.naming,
+            naming: self.api.naming(),
             output: self.output,
             query: self.query,
-            metrics: &self.api.metrics,
-            lengths: &self.api.lengths,
+            metrics: self.api.metrics(),
+            lengths: self.api.lengths(),
         })
     }
 

@@ -70,7 +70,7 @@ fn check_container(call: &Call<'_>, pod: &Object) -> Result<(), Status> {
     };
     let (containers, init, ephemeral) =
         (names("containers"), names("initContainers"), names("ephemeralContainers"));
-    let default = format!("kubectl.{}", call.api.naming.label("default-container"));
+    let default = format!("kubectl.{}", call.api.naming().label("default-container"));
     let own = pod.get("metadata").map_or("", |metadata| metadata.str_at(&["annotations", &default]));
     let asked = call.query.first("container").filter(|asked| !asked.is_empty());
     match asked {
@@ -97,7 +97,7 @@ fn unreachable_pod(call: &Call<'_>, pod: &Object) -> Result<Status, Status> {
         let name = meta(pod, "name");
         return Ok(Status::bad_request(format!("pod {name} does not have a host assigned")));
     }
-    let resource = call.api.registry.resource("", "v1", "nodes").ok_or_else(Status::no_such_route)?;
+    let resource = call.api.registry().resource("", "v1", "nodes").ok_or_else(Status::no_such_route)?;
     let Some(stored) = call.store().get(&store::key(resource, "", node))? else {
         return Ok(Status::not_found(Subject { group: "", kind: "nodes", name: node }));
     };

@@ -184,11 +184,11 @@ pub struct DeleteOptions {
 impl DeleteOptions {
     /// Takes the options from a body if there is one, and from the query otherwise.
     pub fn read(call: &Call<'_>, body: &[u8]) -> Result<Self, Status> {
-        let meta_group = call.api.naming.meta_group();
+        let meta_group = call.api.naming().meta_group();
         if body.is_empty() {
             return Self::from_query(call.query, &meta_group);
         }
-        match call.api.formats.input(call.headers)? {
+        match call.api.formats().input(call.headers)? {
             Input::Json => Self::from_body(body, &meta_group),
             Input::Yaml => {
                 let document = yaml::parse(body).map_err(|error| Status::bad_request(error.to_string()))?;
@@ -198,7 +198,7 @@ impl DeleteOptions {
                 let value = cbor::parse(body).map_err(|error| Status::bad_request(error.to_string()))?;
                 Self::from_value(&value, &meta_group)
             }
-            Input::Protobuf => Self::from_protobuf(&call.api.registry, body, &meta_group),
+            Input::Protobuf => Self::from_protobuf(call.api.registry(), body, &meta_group),
         }
     }
 

@@ -30,7 +30,7 @@ pub fn kind_of(formats: Formats, headers: &http::HeaderMap) -> Result<PatchKind,
 
 /// The options of a patch; `force` belongs to apply patches alone.
 pub fn options(call: &Call<'_>) -> Result<WriteOptions, Status> {
-    let meta_group = call.api.naming.meta_group();
+    let meta_group = call.api.naming().meta_group();
     let options = WriteOptions::from_query(call.query, "PatchOptions", &meta_group)?;
     if options.force.is_some() {
         let error = FieldError::forbidden("force", "may not be specified for non-apply patch");
@@ -41,7 +41,7 @@ pub fn options(call: &Call<'_>) -> Result<WriteOptions, Status> {
 
 /// PATCH on an item or on a subresource that writes its parent.
 pub async fn patch(call: &mut Call<'_>, body: &[u8], endpoint: Endpoint) -> Result<Response, Status> {
-    let kind = kind_of(call.api.formats, call.headers)?;
+    let kind = kind_of(call.api.formats(), call.headers)?;
     if kind.is_apply() {
         return super::apply::apply(call, (kind, body), endpoint).await;
     }
@@ -55,7 +55,7 @@ pub async fn patch(call: &mut Call<'_>, body: &[u8], endpoint: Endpoint) -> Resu
         let Some(current) = current else { return Ok(Wanted::AsItIs) };
         let revision = current.revision().to_string();
         let live = current.live(call.api, call.resource)?;
-        let mut given = convert::to_served(call.resource, live.clone(), call.api.naming)?;
+        let mut given = convert::to_served(call.resource, live.clone(), call.api.naming())?;
         set_meta(&mut given, "resourceVersion", Some(revision.as_str().into()));
         let mut object = patched(call, &reading, message, given)?;
         check_identity(call, &object)?;

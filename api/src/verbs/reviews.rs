@@ -34,7 +34,7 @@ pub async fn serve(call: &mut Call<'_>, body: &Bytes) -> Result<Response, Status
 
 /// POST of a review: the same object with its status filled in.
 async fn review(call: &mut Call<'_>, body: &Bytes) -> Result<Response, Status> {
-    let options = WriteOptions::from_query(call.query, "CreateOptions", &call.api.naming.meta_group())?;
+    let options = WriteOptions::from_query(call.query, "CreateOptions", &call.api.naming().meta_group())?;
     let mut object = decode_body(call, body, &options)?;
     scope_to_request(call, &mut object)?;
     admit::command(call, Options::Create(&options), &mut object).await?;
@@ -83,7 +83,7 @@ fn token_review(call: &Call<'_>, object: &Object) -> Result<Object, Status> {
     }
     let audiences = string_list(at(object, "spec.audiences"));
     let mut status = Object::new();
-    match call.api.authenticator.review_token(token, &audiences, std::time::SystemTime::now()) {
+    match call.api.authenticator().review_token(token, &audiences, std::time::SystemTime::now()) {
         Ok(user) => {
             status.push("authenticated", true.into());
             status.push("user", user_info(&user).into());
@@ -170,7 +170,7 @@ fn access_review(call: &Call<'_>, object: &Object) -> Result<Object, Status> {
         name: &name,
         path: &path,
     };
-    let decision = call.api.authorizer.decide(&asked);
+    let decision = call.api.authorizer().decide(&asked);
     let mut status = Object::new();
     status.push("allowed", decision.is_allowed().into());
     if matches!(decision, Decision::Deny { .. }) {
@@ -204,7 +204,7 @@ fn rules_review(call: &Call<'_>, object: &Object) -> Result<Object, Status> {
     if namespace.is_empty() {
         return Err(Status::bad_request("no namespace on request"));
     }
-    let held = call.api.authorizer.rbac().rules_for(call.user, namespace);
+    let held = call.api.authorizer().rbac().rules_for(call.user, namespace);
     let mut resource_rules = Vec::new();
     let mut non_resource_rules = Vec::new();
     let mut push = |rule: &Rule| {
@@ -244,7 +244,7 @@ fn rules_review(call: &Call<'_>, object: &Object) -> Result<Object, Status> {
 /// The components whose health upstream lists here. This server is the only one it knows about, so the store is
 /// the one entry whose health can be told (docs/api/validation.md#component-statuses).
 fn component_status(call: &Call<'_>) -> Result<Response, Status> {
-    let health = call.api.engine.health();
+    let health = call.api.engine().health();
     let mut condition = Object::new();
     condition.push("type", "Healthy".into());
     condition.push("status", if health.is_ok() { "True" } else { "False" }.into());
@@ -260,7 +260,7 @@ fn component_status(call: &Call<'_>) -> Result<Response, Status> {
     let message = &call.resource.table.message;
     match (call.info.verb, call.info.name.as_str()) {
         (Verb::List, _) => {
-            let meta_group = call.api.naming.meta_group();
+            let meta_group = call.api.naming().meta_group();
             let options = ListOptions::from_query(call.query, call.selection()?, false, &meta_group)?;
             let mut listed = Vec::new();
             if options.selection.matches_object(STORE_COMPONENT, "", &call.resource.table, &component) {
@@ -268,7 +268,7 @@ fn component_status(call: &Call<'_>) -> Result<Response, Status> {
                 encode(message, &component, &mut encoded);
                 listed.push(encoded.into());
             }
-            call.renderer()?.respond_foreign_list(call.api.engine.revision(), &listed)
+            call.renderer()?.respond_foreign_list(call.api.engine().revision(), &listed)
         }
         (_, STORE_COMPONENT) => Renderer::respond_foreign(&call.output, StatusCode::OK, message, &component),
         (_, name) => Err(Status::not_found(call.subject(name))),

@@ -39,7 +39,7 @@ struct View<'t> {
 
 impl<'t> View<'t> {
     fn new(call: &Call<'_>, table: &'t SubresourceTable) -> Self {
-        let api_version = call.api.naming.api_version(&table.group, table.group_suffixed, &table.version);
+        let api_version = call.api.naming().api_version(&table.group, table.group_suffixed, &table.version);
         View { message: &table.message, api_version, kind: &table.kind }
     }
 
@@ -71,7 +71,7 @@ impl<'t> View<'t> {
 
     /// Gives what `new` changes of `live` to the manager of the request.
     fn track(&self, call: &Call<'_>, live: &Object, new: &mut Object) {
-        let versions = Versions::of_body(&call.api.registry, &self.api_version, self.message);
+        let versions = Versions::of_body(call.api.registry(), &self.api_version, self.message);
         let (manager, now) = (manager(call.query, call.headers), crate::clock::now());
         let writer = Writer { manager: &manager, subresource: SUBRESOURCE, now: &now };
         updated(&versions, &writer, &Reset::none(), live, new);
@@ -111,11 +111,11 @@ pub async fn get(call: &mut Call<'_>, table: &SubresourceTable) -> Result<Respon
 
 /// PUT of a scale: its version and uid, when given, are preconditions on the parent.
 pub async fn update(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -> Result<Response, Status> {
-    let options = WriteOptions::from_query(call.query, "UpdateOptions", &call.api.naming.meta_group())?;
+    let options = WriteOptions::from_query(call.query, "UpdateOptions", &call.api.naming().meta_group())?;
     refuse_list_transform(&call.output, call.resource)?;
     let view = View::new(call, table);
     let expected = Expected { kind: view.kind, api_version: &view.api_version, message: view.message };
-    let decoded = expected.decode(call.api.formats.input(call.headers)?, &call.api.registry, body)?;
+    let decoded = expected.decode(call.api.formats().input(call.headers)?, call.api.registry(), body)?;
     let kind = view.kind;
     call.judge_strict(decoded.strict, options.field_validation, |errors| {
         Status::bad_request(format!(
@@ -141,7 +141,7 @@ pub async fn update(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) 
 
 /// PATCH of a scale.
 pub async fn patch(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -> Result<Response, Status> {
-    let kind = kind_of(call.api.formats, call.headers)?;
+    let kind = kind_of(call.api.formats(), call.headers)?;
     let view = View::new(call, table);
     if kind.is_apply() {
         return apply(call, &view, (kind, body)).await;
@@ -169,7 +169,7 @@ async fn apply(call: &mut Call<'_>, view: &View<'_>, body: (PatchKind, &[u8])) -
     let config = super::apply::configuration(body, (&view.api_version, view.kind), view.message)?;
     write(call, view, Options::Patch(&options), |call, live| {
         let revision = meta(&live, "resourceVersion").to_owned();
-        let versions = Versions::of_body(&call.api.registry, &view.api_version, view.message);
+        let versions = Versions::of_body(call.api.registry(), &view.api_version, view.message);
         // The view was made by hand: nothing of it is known to be as its type has it.
         let objects = (&live, &Object::new(), &config);
         let mut scale =
@@ -219,7 +219,7 @@ where
     fn decode(&mut self, call: &mut Call<'_>, current: Option<&mut Current>) -> Result<Wanted, Status> {
         let Some(current) = current else { return Ok(Wanted::AsItIs) };
         let revision = current.revision();
-        let versions = Versions::of(&call.api.registry, call.resource);
+        let versions = Versions::of(call.api.registry(), call.resource);
         let old = current.live(call.api, call.resource)?;
         let mut live = self.view.of(old, revision);
         put_managed_fields(&mut live, to_scale(old, &versions, &self.view.api_version));
@@ -245,7 +245,7 @@ where
             let subject = Subject { group: "autoscaling", kind: "Scale", name: intent.name };
             return Err(Status::invalid(subject, &[error]));
         }
-        let versions = Versions::of(&intent.api.registry, intent.resource);
+        let versions = Versions::of(intent.api.registry(), intent.resource);
         let old = current.live(intent.api, intent.resource)?;
         let mut parent = old.clone();
         for name in ["resourceVersion", "uid"] {

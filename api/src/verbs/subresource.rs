@@ -50,9 +50,9 @@ pub fn decode_own(
     body: &[u8],
     options: &WriteOptions,
 ) -> Result<Object, Status> {
-    let api_version = call.api.naming.api_version(&table.group, table.group_suffixed, &table.version);
+    let api_version = call.api.naming().api_version(&table.group, table.group_suffixed, &table.version);
     let expected = Expected { kind: &table.kind, api_version: &api_version, message: &table.message };
-    let decoded = expected.decode(call.api.formats.input(call.headers)?, &call.api.registry, body)?;
+    let decoded = expected.decode(call.api.formats().input(call.headers)?, call.api.registry(), body)?;
     let (kind, version) = (&*table.kind, &*table.version);
     call.judge_strict(decoded.strict, options.field_validation, |errors| {
         Status::bad_request(format!(
@@ -64,7 +64,7 @@ pub fn decode_own(
 
 /// POST of a Binding on a pod.
 async fn bind(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -> Result<Response, Status> {
-    let options = WriteOptions::from_query(call.query, "CreateOptions", &call.api.naming.meta_group())?;
+    let options = WriteOptions::from_query(call.query, "CreateOptions", &call.api.naming().meta_group())?;
     let binding = decode_own(call, table, body, &options)?;
     let name = call.info.name.clone();
     let given = meta(&binding, "name");
@@ -78,13 +78,13 @@ async fn bind(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -> Res
 
 /// POST of a Binding on the collection: the same, with the pod named in the body.
 pub async fn bind_from_collection(call: &mut Call<'_>, body: &[u8]) -> Result<Response, Status> {
-    let options = WriteOptions::from_query(call.query, "CreateOptions", &call.api.naming.meta_group())?;
+    let options = WriteOptions::from_query(call.query, "CreateOptions", &call.api.naming().meta_group())?;
     let binding = write::decode_body(call, body, &options)?;
     let name = meta(&binding, "name").to_owned();
     if name.is_empty() {
         return Err(Status::bad_request("name must be provided"));
     }
-    let Some(pods) = call.api.registry.resource("", "v1", "pods") else {
+    let Some(pods) = call.api.registry().resource("", "v1", "pods") else {
         return Err(Status::no_such_route());
     };
     // The permission to create bindings is the permission to bind; the pod is reached through it.

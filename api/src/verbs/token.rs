@@ -12,7 +12,7 @@ use super::subresource::decode_own;
 use super::{Call, admit};
 use crate::admission::Options;
 use crate::clock;
-use crate::context::Context as Api;
+use crate::context::Context;
 use crate::field::FieldError;
 use crate::json::{Object, Value};
 use crate::object::{at, meta, metadata_mut, set_meta};
@@ -35,13 +35,13 @@ const EXTENDED: (i64, u64) = (60 * 60 + 7, 365 * 24 * 60 * 60);
 
 /// POST of a TokenRequest on a service account.
 pub async fn request(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -> Result<Response, Status> {
-    let options = WriteOptions::from_query(call.query, "CreateOptions", &call.api.naming.meta_group())?;
+    let options = WriteOptions::from_query(call.query, "CreateOptions", &call.api.naming().meta_group())?;
     let mut request = decode_own(call, table, body, &options)?;
     admit::command(call, Options::Create(&options), &mut request).await?;
-    crate::schema::defaults::apply(&table.message, &mut request, call.api.naming);
-    let tokens = &call.api.tokens;
+    crate::schema::defaults::apply(&table.message, &mut request, call.api.naming());
+    let tokens = call.api.tokens();
     let (name, namespace) = (call.info.name.clone(), call.info.namespace.clone());
-    let group = call.api.naming.group(&table.group, table.group_suffixed);
+    let group = call.api.naming().group(&table.group, table.group_suffixed);
     let invalid = |name: &str, errors: &[FieldError]| {
         Err(Status::invalid(Subject { group: &group, kind: &table.kind, name }, errors))
     };
@@ -127,7 +127,7 @@ struct Bound {
 impl Bound {
     /// Looks up the object that a request names.
     fn find(
-        api: &Api,
+        api: &Context,
         call: &Call<'_>,
         request: &Object,
         namespace: &str,
@@ -150,7 +150,7 @@ impl Bound {
             }
         };
         let get = |plural: &str, name: &str| {
-            let resource = api.registry.resource("", "v1", plural).ok_or_else(Status::no_such_route)?;
+            let resource = api.registry().resource("", "v1", plural).ok_or_else(Status::no_such_route)?;
             let namespace = if resource.namespaced() { namespace } else { "" };
             let stored = call.store().get(&store::key(resource, namespace, name))?;
             stored.map(|stored| stored.object(resource)).transpose()

@@ -62,7 +62,7 @@ pub async fn watch(call: &mut Call<'_>) -> Result<Response, Status> {
     if !call.resource.table.verbs.contains(&"watch") {
         return Err(Status::not_supported("watch", call.subject("")));
     }
-    let meta_group = call.api.naming.meta_group();
+    let meta_group = call.api.naming().meta_group();
     let options = ListOptions::from_query(call.query, call.selection()?, true, &meta_group)?;
     let asked = version_number(&options.resource_version)?;
     let renderer = call.renderer()?;
@@ -89,9 +89,9 @@ pub async fn watch(call: &mut Call<'_>) -> Result<Response, Status> {
         }
     };
     let scan = initial.then(|| snapshot.prefix(&prefix).filtered(bloom::query(&options.selection)));
-    let duration = duration(options.timeout_seconds, call.api.limits.min_request_timeout);
+    let duration = duration(options.timeout_seconds, call.api.limits().min_request_timeout);
     let schedule = Schedule::new(Instant::now(), duration, options.allow_bookmarks);
-    let shutdown = call.api.lifecycle.shutdown();
+    let shutdown = call.api.lifecycle().shutdown();
     let state = State {
         renderer,
         selection: options.selection,
@@ -107,7 +107,7 @@ pub async fn watch(call: &mut Call<'_>) -> Result<Response, Status> {
         schedule,
         rests_until: Instant::now(),
         shutdown: Box::pin(async move { shutdown.begun().await }),
-        metrics: call.api.metrics.clone(),
+        metrics: call.api.metrics().clone(),
         chunk_bytes: CHUNK_BYTES,
         buffer: Vec::new(),
         ended: false,

@@ -18,7 +18,7 @@ use crate::write::{self, Current, InServedForm, Intent, Outcome, Presence, Wante
 
 /// POST on a collection.
 pub async fn create(call: &mut Call<'_>, body: &[u8]) -> Result<Response, Status> {
-    let meta_group = call.api.naming.meta_group();
+    let meta_group = call.api.naming().meta_group();
     let options = WriteOptions::from_query(call.query, "CreateOptions", &meta_group)?;
     refuse_list_transform(&call.output, call.resource)?;
     let mut object = decode_body(call, body, &options)?;
@@ -39,7 +39,7 @@ pub async fn create(call: &mut Call<'_>, body: &[u8]) -> Result<Response, Status
 
 /// PUT on an item or on a subresource that writes its parent.
 pub async fn update(call: &mut Call<'_>, body: &[u8], endpoint: Endpoint) -> Result<Response, Status> {
-    let meta_group = call.api.naming.meta_group();
+    let meta_group = call.api.naming().meta_group();
     let options = WriteOptions::from_query(call.query, "UpdateOptions", &meta_group)?;
     refuse_list_transform(&call.output, call.resource)?;
     let mut first = Some(read_update(call, body, &options)?);
@@ -142,7 +142,7 @@ pub fn decode_body(call: &mut Call<'_>, body: &[u8], options: &WriteOptions) -> 
         api_version: &call.resource.api_version,
         message: &table.message,
     };
-    let decoded = expected.decode(call.api.formats.input(call.headers)?, &call.api.registry, body)?;
+    let decoded = expected.decode(call.api.formats().input(call.headers)?, call.api.registry(), body)?;
     let version = &call.resource.version;
     call.judge_strict(decoded.strict, options.field_validation, |errors| {
         let kind = &table.kind;

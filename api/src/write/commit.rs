@@ -7,7 +7,7 @@ use bytes::Bytes;
 use engine::{Change, CommitError, Committed, Entry, Expected, Payload};
 
 use crate::apply::take_managed_fields;
-use crate::context::Context as Api;
+use crate::context::Context;
 use crate::json::{Object, Value};
 use crate::object::{at, finalizers, meta};
 use crate::schema::encode::encode;
@@ -28,7 +28,7 @@ pub enum Attempt {
 /// # Errors
 /// Every failure but that of the condition.
 pub async fn commit(
-    (api, store): (&Api, Store<'_>),
+    (api, store): (&Context, Store<'_>),
     key: Bytes,
     expected: Expected,
     change: Change,

@@ -15,7 +15,7 @@ use auth::{Attributes, User};
 use bytes::Bytes;
 
 use crate::admission::{self, Operation, Review};
-use crate::context::Context as Api;
+use crate::context::Context;
 use crate::convert;
 use crate::json::Object;
 use crate::object::meta;
@@ -125,7 +125,7 @@ pub enum Presence {
 #[derive(Clone, Copy)]
 pub struct Intent<'w> {
     /// The server.
-    pub api: &'w Api,
+    pub api: &'w Context,
     /// The store, opened by a permission.
     pub store: Store<'w>,
     /// The writer.
@@ -248,10 +248,10 @@ impl Current {
     ///
     /// # Errors
     /// As there.
-    pub fn live(&mut self, api: &Api, resource: &Resource) -> Result<&Object, Status> {
+    pub fn live(&mut self, api: &Context, resource: &Resource) -> Result<&Object, Status> {
         // While the server comes up, what is stored may still lack defaults of this release, and parts of another
         // version are not parts of the one that is patched.
-        let is_complete = api.lifecycle.stage() == server::Stage::Serving;
+        let is_complete = api.lifecycle().stage() == server::Stage::Serving;
         if is_complete && resource.is_stored_form() {
             return self.read(|stored| stored.settled(resource));
         }
@@ -331,7 +331,7 @@ pub trait Source<C>: Send + Sync {
         _current: Option<&mut Current>,
     ) -> Result<Object, Status> {
         match self.form() {
-            Form::Served => convert::to_stored(intent.resource, object, intent.api.naming),
+            Form::Served => convert::to_stored(intent.resource, object, intent.api.naming()),
             Form::Stored | Form::Foreign => Ok(object),
         }
     }
@@ -349,7 +349,7 @@ pub trait Source<C>: Send + Sync {
         if intent.resource.is_stored_form() {
             return Ok(Cow::Borrowed(object));
         }
-        convert::to_served(intent.resource, object.clone(), intent.api.naming).map(Cow::Owned)
+        convert::to_served(intent.resource, object.clone(), intent.api.naming()).map(Cow::Owned)
     }
 
     /// The type by which defaults are filled in; `None` for none.

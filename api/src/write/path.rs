@@ -59,7 +59,7 @@ pub async fn write<C: Caller, S: Source<C>>(
         let wanted = stages::decode(caller, intent, source, current.as_mut())?;
         let Some((mut object, fate)) = wanted else { return Ok(unchanged(current.as_ref())) };
         stages::default(intent, source, &mut object);
-        let _creation = current.is_none().then(|| intent.api.creations.begin());
+        let _creation = current.is_none().then(|| intent.api.creations().begin());
         stages::mutate(caller, intent, source, current.as_mut(), &mut object).await?;
         if current.is_none() {
             stages::own_new(intent, &mut object);

@@ -13,8 +13,9 @@ use bytes::Bytes;
 use engine::{Durability, Engine, Options};
 use http_body_util::BodyExt;
 
+use crate::admission::Chain;
 use crate::allocation::Ranges;
-use crate::context::{Context as Api, Limits, Parts};
+use crate::context::{Context, Limits, Parts};
 use crate::features::Features;
 use crate::json::{Value, parse};
 use crate::naming::KUBERNETES;
@@ -26,7 +27,7 @@ const KEY: &[u8] = include_bytes!("../../../fuzz/tokens.key");
 
 /// The server; its store goes with it.
 pub(crate) struct Server {
-    pub(crate) api: Api,
+    pub(crate) api: Context,
     connection: Arc<ConnectionInfo>,
     directory: PathBuf,
 }
@@ -34,6 +35,11 @@ pub(crate) struct Server {
 impl Server {
     /// A server that allows everything to every caller, with nothing in its store.
     pub(crate) fn start() -> Server {
+        Server::admitting(Chain::default())
+    }
+
+    /// The same with these admission plugins.
+    pub(crate) fn admitting(admission: Chain) -> Server {
         let directory = std::env::temp_dir().join(format!("write-path-{}", crate::names::uid()));
         let options = Options { durability: Durability::Relaxed, ..Options::new(&directory) };
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
@@ -56,9 +62,10 @@ impl Server {
             features: Features::default(),
             advertised: None,
             collects_garbage: true,
+            admission,
         };
-        let api = Api::assemble(parts, &[Mode::AlwaysAllow]).unwrap();
-        api.lifecycle.advance(Stage::Serving);
+        let api = Context::assemble(parts, &[Mode::AlwaysAllow]).unwrap();
+        api.lifecycle().advance(Stage::Serving);
         let connection = Arc::new(ConnectionInfo::detached(address, Vec::new()));
         Server { api, connection, directory }
     }

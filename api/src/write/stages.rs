@@ -60,7 +60,7 @@ pub(super) fn default<C, S: Source<C>>(intent: &Intent<'_>, source: &S, object: 
     if let Some(message) = source.message(intent)
         && intent.passes(Stage::Default)
     {
-        defaults::apply(message, object, intent.api.naming);
+        defaults::apply(message, object, intent.api.naming());
     }
 }
 
@@ -72,7 +72,7 @@ pub(super) async fn mutate<C: Caller, S: Source<C>>(
     current: Option<&mut Current>,
     object: &mut Object,
 ) -> Result<(), Status> {
-    let chain = &intent.api.admission;
+    let chain = intent.api.admission();
     if !intent.passes(Stage::Mutate) {
         return Ok(());
     }
@@ -198,7 +198,7 @@ pub(super) fn own_change(intent: &Intent<'_>, new: &mut Object, old: &Object) ->
 
 fn tracking<'i>(intent: &'i Intent<'_>) -> Tracking<'i> {
     let (resource, endpoint, manager) = (intent.resource, intent.endpoint, intent.manager);
-    Tracking { registry: &intent.api.registry, resource, endpoint, manager }
+    Tracking { registry: intent.api.registry(), resource, endpoint, manager }
 }
 
 /// Hands out addresses and ports. Keep what is returned until the write is over.
@@ -211,7 +211,7 @@ pub(super) fn allocate<'w>(
         return Ok(None);
     }
     let api = intent.api;
-    api.allocations.begin(intent.resource, new, old)
+    api.allocations().begin(intent.resource, new, old)
 }
 
 /// What the endpoint lets through, and what the server derives.
@@ -219,7 +219,7 @@ pub(super) fn prepare(intent: &Intent<'_>, new: &mut Object, old: Option<&Object
     if !intent.passes(Stage::Prepare) {
         return;
     }
-    let naming = intent.api.naming;
+    let naming = intent.api.naming();
     let Some(old) = old else { return strategy::prepare_create(intent.resource, new, intent.user, naming) };
     strategy::prepare_update(intent.resource, intent.endpoint, new, old);
     if intent.endpoint != Endpoint::Main {
@@ -234,7 +234,7 @@ pub(super) fn validate(intent: &Intent<'_>, new: &Object, old: Option<&Object>) 
     if !intent.passes(Stage::Validate) {
         return Ok(());
     }
-    let (table, naming) = (&intent.resource.stored().table, intent.api.naming);
+    let (table, naming) = (&intent.resource.stored().table, intent.api.naming());
     let errors = match old {
         None => validation::create(table, naming, new),
         Some(old) => validation::update_through(intent.endpoint.subresource(), table, naming, new, old),
@@ -248,7 +248,7 @@ pub(super) fn validate(intent: &Intent<'_>, new: &Object, old: Option<&Object>) 
 
 /// A role or a binding grants nothing that its writer does not hold: 403, or 404 when a binding's role is missing.
 pub(super) async fn escalate(intent: &Intent<'_>, new: &Object, old: Option<&Object>) -> Result<(), Status> {
-    let authorizer = &intent.api.authorizer;
+    let authorizer = intent.api.authorizer();
     let Some(asked) = intent.permission.filter(|_| intent.passes(Stage::Escalate)) else { return Ok(()) };
     if asked.group != authorizer.rbac().group() {
         return Ok(());
@@ -277,7 +277,7 @@ pub(super) async fn admit<C: Caller, S: Source<C>>(
     old: Option<&Object>,
     current: Option<&mut Current>,
 ) -> Result<(), Status> {
-    let chain = &intent.api.admission;
+    let chain = intent.api.admission();
     if !intent.passes(Stage::Admit) {
         return Ok(());
     }

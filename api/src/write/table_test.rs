@@ -247,7 +247,7 @@ async fn by_the_server(table: &mut Table) {
     };
     loopback.change(resource, at, Endpoint::Main, data).await.unwrap();
     row("controller: change");
-    let namespaces = &server.api.namespaces;
+    let namespaces = server.api.namespaces();
     let told = |old: &Object| {
         let mut new = old.clone();
         let condition = object(r#"{"type":"NamespaceContentRemaining","status":"False"}"#);

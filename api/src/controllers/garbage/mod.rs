@@ -30,7 +30,7 @@ use self::graph::{Graph, Task};
 use self::head::{Ending, Head, Owner};
 use self::queue::{AbsentOwners, Queue};
 use super::{EVENTS_MAX, Ending as ControllerEnd, WRITES_MAX};
-use crate::context::Context as Api;
+use crate::context::Context;
 use crate::loopback::Loopback;
 use crate::schema::registry::Resource;
 use crate::status::Status;
@@ -42,9 +42,9 @@ use crate::verbs::options::Propagation;
 const STEPS_IN_A_ROW: usize = 256;
 
 /// Follows everything.
-pub(super) async fn follow(api: Arc<Api>) -> ControllerEnd {
-    let snapshot = api.engine.snapshot();
-    let mut tail = api.engine.tail(snapshot.revision(), Bytes::new())?;
+pub(super) async fn follow(api: Arc<Context>) -> ControllerEnd {
+    let snapshot = api.engine().snapshot();
+    let mut tail = api.engine().tail(snapshot.revision(), Bytes::new())?;
     let mut collector = Collector::new(&api);
     for (at, entry) in snapshot.prefix(b"").enumerate() {
         collector.begin_with(&entry);
@@ -53,7 +53,7 @@ pub(super) async fn follow(api: Arc<Api>) -> ControllerEnd {
         }
     }
     drop(snapshot);
-    api.engine.let_go();
+    api.engine().let_go();
     let writes = Semaphore::new(WRITES_MAX);
     let mut running = FuturesUnordered::new();
     loop {
@@ -88,7 +88,7 @@ pub(super) async fn follow(api: Arc<Api>) -> ControllerEnd {
 
 /// The graph, what is to be looked at, and what is needed to do so.
 struct Collector<'a> {
-    api: &'a Api,
+    api: &'a Context,
     loopback: Loopback<'a>,
     /// Resources by the start of their keys, `/<group>/<resource>/`.
     resources: HashMap<&'a [u8], &'a Resource>,
@@ -110,8 +110,8 @@ enum Standing {
 }
 
 impl<'a> Collector<'a> {
-    fn new(api: &'a Api) -> Self {
-        let collected = api.registry.resources().map(|resource| &**resource).filter(|resource| {
+    fn new(api: &'a Context) -> Self {
+        let collected = api.registry().resources().map(|resource| &**resource).filter(|resource| {
             resource.storage.is_some() && resource.is_stored_form() && is_collected(resource)
         });
         Collector {
@@ -238,7 +238,7 @@ impl<'a> Collector<'a> {
     /// Looks an owner up, where the dependent at `place` says it is.
     fn standing(&mut self, place: &Place<'_>, owner: &Owner) -> Result<Standing, Status> {
         let (group, version) = owner.api_version.split_once('/').unwrap_or(("", &owner.api_version));
-        let resource = self.api.registry.by_kind(group, version, &owner.kind);
+        let resource = self.api.registry().by_kind(group, version, &owner.kind);
         let Some(resource) = resource.filter(|resource| resource.storage.is_some()) else {
             return Ok(Standing::Unknown { elsewhere: false });
         };
@@ -264,9 +264,9 @@ impl<'a> Collector<'a> {
         if let Some(known) = self.absent.get(&owner.uid) {
             return Ok(known);
         }
-        let namespaces = &self.api.namespaces;
+        let namespaces = self.api.namespaces();
         let mut elsewhere = false;
-        for entry in self.api.engine.snapshot().prefix(&store::collection(namespaces, "")) {
+        for entry in self.api.engine().snapshot().prefix(&store::collection(namespaces, "")) {
             let (_, namespace) = store::identity(namespaces, entry.key());
             if self.look_up(resource, namespace, owner)?.is_some() {
                 elsewhere = true;
