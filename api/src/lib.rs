@@ -32,6 +32,8 @@ pub mod features;
 pub mod field;
 pub mod health;
 pub mod json;
+#[cfg(test)]
+mod layers_test;
 pub mod loopback;
 pub mod metrics;
 pub mod names;
