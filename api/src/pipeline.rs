@@ -6,8 +6,8 @@
 //! ```
 //!
 //! A stage either lets the request pass and leaves what it found in the exchange, or ends it with an answer. Either
-//! way, and also after a panic in a stage, the exchange reaches `Exchange::finish`, so whatever has to see each
-//! request with its answer (common headers, the request log, later audit and metrics) has one place.
+//! way, and also after a panic in a stage, the exchange reaches `Exchange::finish`, so the code that
+//! must see every request with its answer (common headers, the request log, later audit and metrics) has one place.
 //! Knows no resource types and no verbs; those begin at `routes`.
 
 use std::panic::AssertUnwindSafe;

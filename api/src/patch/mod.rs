@@ -30,7 +30,7 @@ pub enum PatchKind {
     Merge,
     /// A partial document with directives, merged by the schema.
     Strategic,
-    /// Server-side apply of a configuration in YAML; recognised, but not implemented by this module.
+    /// Server-side apply of a configuration in YAML; recognized here, carried out by `apply`.
     Apply,
     /// The same in CBOR, which is behind a feature gate.
     ApplyCbor,
