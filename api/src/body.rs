@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use crate::codec::protobuf::{self, envelope::Unknown};
 use crate::codec::{cbor, yaml};
-use crate::json::Value;
+use crate::json::{self, Value};
 use crate::negotiate::Input;
 use crate::schema::conform::conform;
 use crate::schema::decode::{DecodeError, Decoded, decode};
@@ -30,6 +30,24 @@ struct TypeMeta {
     kind: String,
     #[serde(rename = "apiVersion")]
     api_version: String,
+}
+
+/// How the reference server begins to say that it cannot tell what a JSON body is.
+const NO_VERSION_KIND: &str = "couldn't get version/kind; json parse error: ";
+
+/// Its name of [`TypeMeta`].
+const TYPE_META: &str =
+    r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
+
+/// What a JSON text is that is neither an object nor `null`.
+fn not_an_object(text: &[u8]) -> Option<&'static str> {
+    match text.trim_ascii_start().first()? {
+        b'[' => Some("array"),
+        b'"' => Some("string"),
+        b't' | b'f' => Some("bool"),
+        b'{' | b'n' => None,
+        _ => Some("number"),
+    }
 }
 
 impl Expected<'_> {
@@ -110,11 +128,15 @@ impl Expected<'_> {
 
     /// The 400 for a JSON body that is something else or nothing readable.
     fn explain(&self, registry: &Registry, body: &[u8], error: &str) -> Status {
-        let given: TypeMeta = serde_json::from_slice(body).unwrap_or_default();
-        let readable = serde_json::from_slice::<serde::de::IgnoredAny>(body).is_ok();
-        if !readable {
-            return self.unrecognized(body, error);
+        if let Some(syntax) = json::syntax_error(body) {
+            return self.unrecognized(body, &format!("{NO_VERSION_KIND}{syntax}"));
         }
+        if let Some(found) = not_an_object(body) {
+            let why =
+                format!("{NO_VERSION_KIND}json: cannot unmarshal {found} into Go value of type {TYPE_META}");
+            return self.unrecognized(body, &why);
+        }
+        let given: TypeMeta = serde_json::from_slice(body).unwrap_or_default();
         self.mismatch(registry, &given.kind, &given.api_version, error)
     }
 
@@ -149,7 +171,7 @@ impl Expected<'_> {
             )),
             None => Status::bad_request(format!(
                 "{kind} in version \"{version}\" cannot be handled as a {}: \
-                 no kind \"{kind}\" is registered for version \"{api_version}\"",
+                 no kind \"{kind}\" is registered for version \"{api_version}\" in scheme \"pkg/api/legacyscheme/scheme.go:30\"",
                 self.kind
             )),
         }

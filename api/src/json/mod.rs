@@ -11,11 +11,13 @@ pub mod names;
 mod object;
 mod parse;
 pub mod scan;
+mod syntax;
 mod write;
 
 pub use indent::Indenter;
 pub use object::{Key, Object};
 pub use parse::{DEPTH_MAX, MemberCollector, ParseError, Tree, parse, parse_reporting_duplicates};
+pub use syntax::syntax_error;
 pub use write::{write, write_escaped, write_pretty, write_string};
 
 /// One JSON value. Integers that fit an `i64` stay exact; every other number is a double, as the reference

@@ -9,7 +9,7 @@ use std::fmt;
 use hashbrown::HashMap;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
-use super::{Key, Object, Value};
+use super::{Key, Object, Value, syntax_error};
 
 /// Deepest nesting accepted, as serde_json bounds it.
 pub const DEPTH_MAX: usize = 128;
@@ -20,7 +20,14 @@ const REPORTED_MAX: usize = 100;
 /// Why a text is not one JSON document.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct ParseError(#[from] serde_json::Error);
+pub struct ParseError(String);
+
+impl ParseError {
+    /// Says why serde_json refused `text`.
+    pub fn of(text: &[u8], error: &serde_json::Error) -> Self {
+        ParseError(syntax_error(text).unwrap_or_else(|| error.to_string()))
+    }
+}
 
 /// Reads one JSON document; trailing white space is allowed, anything else after it is an error.
 pub fn parse(text: &[u8]) -> Result<Value, ParseError> {
@@ -36,9 +43,9 @@ pub fn parse_reporting_duplicates(text: &[u8]) -> Result<(Value, Vec<String>), P
 
 fn read(text: &[u8], watch: Option<&Duplicates>) -> Result<Value, ParseError> {
     let mut source = serde_json::Deserializer::from_slice(text);
-    let value = Tree { watch, float: Value::Float }.deserialize(&mut source)?;
-    source.end()?;
-    Ok(value)
+    let value = Tree { watch, float: Value::Float }.deserialize(&mut source);
+    let value = value.and_then(|value| source.end().map(|()| value));
+    value.map_err(|error| ParseError::of(text, &error))
 }
 
 /// Collects the paths of duplicate members while the document is read.

@@ -28,7 +28,7 @@ use super::decode_report::{At, Path, Report, Step, message_name, mismatch, type_
 use super::decode_straight::{Author, settled, straight};
 use super::scalars::{bytes, duration, quantity, time};
 use super::table::{Element, Kind, List, Map, Message, Unknown};
-use crate::json::{Key, Object, Value};
+use crate::json::{Key, Object, ParseError, Value};
 
 /// An object read by schema.
 #[derive(Debug, Default, PartialEq)]
@@ -98,14 +98,7 @@ pub(super) fn decode_any(message: &Message, text: &[u8]) -> Result<Decoded, Deco
     let mut source = serde_json::Deserializer::from_slice(text);
     let report = Report::of_text();
     let read = read_root(&report, message, &mut source).and_then(|object| source.end().map(|()| object));
-    report.finish(read, syntax_sentence)
-}
-
-fn syntax_sentence(error: serde_json::Error) -> String {
-    if error.is_eof() {
-        return "unexpected end of JSON input".to_owned();
-    }
-    error.to_string()
+    report.finish(read, |error| ParseError::of(text, &error).to_string())
 }
 
 pub(super) fn read_root<'de, D: Deserializer<'de>>(

@@ -7,6 +7,7 @@ use base64::engine::general_purpose::{GeneralPurpose, NO_PAD};
 use base64::{DecodeError, Engine as _, alphabet};
 use serde::{Deserialize, Serialize};
 
+use crate::json::ParseError;
 use crate::status::Status;
 
 /// The alphabet of tokens; like the reference server's it does not look at bits that no byte needs.
@@ -47,7 +48,8 @@ impl ContinueToken {
             Status::bad_request(format!("invalid continue token: continue key is not valid: {why}"))
         };
         let bytes = BASE64.decode(text).map_err(|error| invalid(illegal_base64(text, &error)))?;
-        let wire: Wire = serde_json::from_slice(&bytes).map_err(|error| invalid(error.to_string()))?;
+        let wire: Wire = serde_json::from_slice(&bytes)
+            .map_err(|error| invalid(ParseError::of(&bytes, &error).to_string()))?;
         if wire.v != meta_version {
             return Err(invalid(format!("server does not recognize this encoded version {}", wire.v)));
         }

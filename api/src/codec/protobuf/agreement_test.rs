@@ -359,7 +359,7 @@ fn embedded_objects_may_be_json_or_enveloped() {
     assert_eq!(with_data(b"").unwrap(), Value::Null);
     for (raw, want) in [
         (envelope("v1", "Nothing"), r#"no kind "Nothing" is registered for version "v1""#),
-        (b"{".to_vec(), "raw value is no JSON: EOF while parsing an object at line 1 column 1"),
+        (b"{".to_vec(), "raw value is no JSON: unexpected end of JSON input"),
     ] {
         let error = with_data(&raw).unwrap_err();
         assert_eq!((error.message.as_str(), error.path.as_str()), (want, "data"));

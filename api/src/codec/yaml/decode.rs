@@ -48,9 +48,9 @@ pub fn warnings(sentence: &str) -> impl Iterator<Item = &str> {
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum YamlError {
     /// Not YAML, or not resolvable.
-    #[error("yaml: line {line}: {what}")]
+    #[error("yaml: {}{what}", if *.line == 0 { String::new() } else { format!("line {line}: ") })]
     Syntax {
-        /// Line of the text, from 1.
+        /// Line of the text, as the reference server counts it; 0 for none.
         line: usize,
         /// The error there.
         what: String,
@@ -64,9 +64,6 @@ pub enum YamlError {
     /// Nested deeper than [`DEPTH_MAX`].
     #[error("yaml: exceeded max depth")]
     Depth,
-    /// More than one document.
-    #[error("yaml: expected a single document")]
-    SeveralDocuments,
     /// A number without a JSON form.
     #[error("json: unsupported value: {0}")]
     Unsupported(&'static str),
@@ -74,11 +71,23 @@ pub enum YamlError {
 
 impl From<ScanError> for YamlError {
     fn from(error: ScanError) -> Self {
-        YamlError::Syntax { line: error.marker().line(), what: error.info().to_owned() }
+        let (line, what) = (error.marker().line(), error.info());
+        // The reference server leaves out what was being parsed, and counts the lines of the parser from 0 and those
+        // of the scanner from 1.
+        match what.strip_prefix("while parsing ").and_then(|rest| rest.split_once(", ")) {
+            Some((_, what)) => {
+                let what = match what.starts_with("expected ") {
+                    true => format!("did not find {what}"),
+                    false => what.to_owned(),
+                };
+                YamlError::Syntax { line: line.saturating_sub(1), what }
+            }
+            None => YamlError::Syntax { line, what: what.to_owned() },
+        }
     }
 }
 
-/// Reads a text of one YAML document; empty documents before and behind it do not count.
+/// Reads the first YAML document of a text that is not empty. As in the reference server, what follows it is not read.
 ///
 /// Costs time in proportion to the text, and memory in proportion to it and to a constant for aliases.
 ///
@@ -88,23 +97,23 @@ pub fn parse(text: &[u8]) -> Result<Document, YamlError> {
     let text = std::str::from_utf8(text).map_err(|_| YamlError::NotUnicode)?;
     let mut parser = Parser::new_from_str(text);
     let mut builder = Builder::default();
-    let mut document = None;
+    let mut document = Value::Null;
     while let Some(event) = parser.next_event() {
         let (event, span) = event?;
         let line = span.start.line();
         match event {
             Event::StreamEnd => break,
             Event::DocumentEnd => {
-                let value = builder.root.take().unwrap_or_default();
-                if !value.is_null() && document.replace(value).is_some() {
-                    return Err(YamlError::SeveralDocuments);
+                document = builder.root.take().unwrap_or_default();
+                if !document.is_null() {
+                    break;
                 }
             }
             Event::StreamStart | Event::DocumentStart(_) | Event::Nothing => {}
             event => builder.take(event, line)?,
         }
     }
-    Ok(Document { value: document.unwrap_or_default(), duplicates: builder.duplicates })
+    Ok(Document { value: document, duplicates: builder.duplicates })
 }
 
 /// An open container, and the line on which it begins.

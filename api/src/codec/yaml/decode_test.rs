@@ -1,7 +1,7 @@
 //! Tests of YAML decoding: document boundaries, values, and refused input.
 
 use super::{Document, YamlError, parse};
-use crate::json;
+use crate::json::{self, Value};
 
 fn text(document: &Document) -> String {
     let mut out = Vec::new();
@@ -92,7 +92,6 @@ fn documents_without_a_json_equivalent_are_refused() {
     assert!(parse(nested_anchors.as_bytes()).is_ok());
     assert!(parse(deep(128).as_bytes()).is_ok());
     for (yaml, want) in [
-        ("a: 1\n---\nb: 2\n", "yaml: expected a single document"),
         ("a: .inf", "json: unsupported value: +Inf"),
         ("a: [.nan]", "json: unsupported value: NaN"),
         ("null: 1", "yaml: line 1: invalid map key"),
@@ -112,4 +111,23 @@ fn documents_without_a_json_equivalent_are_refused() {
         assert!(matches!(error, YamlError::Syntax { .. }), "{yaml}: {error}");
     }
     assert_eq!(parse(b"\xff"), Err(YamlError::NotUnicode));
+}
+
+#[test]
+fn only_the_first_document_of_a_text_is_read() {
+    for yaml in ["a: 1\n---\nb: 2\n", "---\na: 1\n---\n[", "---\n---\na: 1\n"] {
+        let document = parse(yaml.as_bytes()).unwrap();
+        assert_eq!(document.value.get("a"), Some(&Value::Int(1)), "{yaml:?}");
+    }
+}
+
+#[test]
+fn errors_count_lines_as_clients_know_them() {
+    for (yaml, want) in [
+        ("a: [1\n", "yaml: line 1: did not find expected"),
+        ("a: {\n", "yaml: line 1: did not find expected"),
+    ] {
+        let error = parse(yaml.as_bytes()).unwrap_err().to_string();
+        assert!(error.starts_with(want), "{yaml:?}: {error}");
+    }
 }

@@ -1,0 +1,299 @@
+//! What is wrong with a text that is not JSON, in the words of Go's `encoding/json`, which clients know.
+//!
+//! Runs only after a text was refused, over its bytes once; open containers are on a heap-allocated stack.
+
+/// How deep containers may be nested before the reference server stops.
+const DEPTH_MAX: usize = 10_000;
+
+/// The first syntax error of `text`; `None` if it is one JSON document.
+pub fn syntax_error(text: &[u8]) -> Option<String> {
+    let mut scanner = Scanner { text, at: 0 };
+    match scanner.document() {
+        Ok(()) => None,
+        Err(Fault::End) => Some("unexpected end of JSON input".to_owned()),
+        Err(Fault::Depth) => Some("exceeded max depth".to_owned()),
+        Err(Fault::Byte(byte, place)) => Some(format!("invalid character {} {place}", quoted(byte))),
+    }
+}
+
+/// Why the scan ended.
+enum Fault {
+    End,
+    Depth,
+    /// This byte cannot stand at this place.
+    Byte(u8, String),
+}
+
+struct Scanner<'t> {
+    text: &'t [u8],
+    at: usize,
+}
+
+/// An open container.
+#[derive(Clone, Copy, PartialEq)]
+enum Container {
+    Array,
+    Object,
+}
+
+impl Scanner<'_> {
+    fn document(&mut self) -> Result<(), Fault> {
+        let mut open: Vec<Container> = Vec::new();
+        loop {
+            // A value begins here.
+            let is_empty = match self.space()? {
+                b'{' => {
+                    self.open(&mut open, Container::Object)?;
+                    self.space()? == b'}'
+                }
+                b'[' => {
+                    self.open(&mut open, Container::Array)?;
+                    self.space()? == b']'
+                }
+                _ => {
+                    self.scalar()?;
+                    self.after_value(&mut open)?;
+                    if open.is_empty() {
+                        return self.end();
+                    }
+                    self.key(&open)?;
+                    continue;
+                }
+            };
+            if is_empty {
+                self.at += 1;
+                open.pop();
+                self.after_value(&mut open)?;
+                if open.is_empty() {
+                    return self.end();
+                }
+            }
+            self.key(&open)?;
+        }
+    }
+
+    fn open(&mut self, open: &mut Vec<Container>, container: Container) -> Result<(), Fault> {
+        self.at += 1;
+        open.push(container);
+        if open.len() > DEPTH_MAX { Err(Fault::Depth) } else { Ok(()) }
+    }
+
+    /// What follows a value: a comma, after which the next value stands, or the ends of containers.
+    fn after_value(&mut self, open: &mut Vec<Container>) -> Result<(), Fault> {
+        while let Some(container) = open.last() {
+            match (self.space()?, container) {
+                (b',', Container::Object) => {
+                    self.at += 1;
+                    return match self.space()? {
+                        b'"' => Ok(()),
+                        byte => Err(fault(byte, "looking for beginning of object key string")),
+                    };
+                }
+                (b',', Container::Array) => {
+                    self.at += 1;
+                    return Ok(());
+                }
+                (b'}', Container::Object) | (b']', Container::Array) => {
+                    self.at += 1;
+                    open.pop();
+                }
+                (byte, Container::Object) => return Err(fault(byte, "after object key:value pair")),
+                (byte, Container::Array) => return Err(fault(byte, "after array element")),
+            }
+        }
+        Ok(())
+    }
+
+    /// The name of a member and its colon, if an object is open.
+    fn key(&mut self, open: &[Container]) -> Result<(), Fault> {
+        if open.last() != Some(&Container::Object) {
+            return Ok(());
+        }
+        match self.space()? {
+            b'"' => self.string()?,
+            byte => return Err(fault(byte, "looking for beginning of object key string")),
+        }
+        match self.space()? {
+            b':' => self.at += 1,
+            byte => return Err(fault(byte, "after object key")),
+        }
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<(), Fault> {
+        match self.space() {
+            Ok(byte) => Err(fault(byte, "after top-level value")),
+            Err(_) => Ok(()),
+        }
+    }
+
+    fn scalar(&mut self) -> Result<(), Fault> {
+        match self.space()? {
+            b'"' => self.string(),
+            b't' => self.literal("true"),
+            b'f' => self.literal("false"),
+            b'n' => self.literal("null"),
+            b'-' | b'0'..=b'9' => self.number(),
+            byte => Err(fault(byte, "looking for beginning of value")),
+        }
+    }
+
+    fn literal(&mut self, word: &str) -> Result<(), Fault> {
+        for expected in word.bytes() {
+            match self.peek()? {
+                byte if byte == expected => self.at += 1,
+                byte => {
+                    let place = format!("in literal {word} (expecting {})", quoted(expected));
+                    return Err(Fault::Byte(byte, place));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn string(&mut self) -> Result<(), Fault> {
+        self.at += 1;
+        loop {
+            let byte = self.peek()?;
+            self.at += 1;
+            match byte {
+                b'"' => return Ok(()),
+                b'\\' => {
+                    let escape = self.peek()?;
+                    match escape {
+                        b'b' | b'f' | b'n' | b'r' | b't' | b'\\' | b'/' | b'"' => self.at += 1,
+                        b'u' => {
+                            self.at += 1;
+                            for _ in 0..4 {
+                                match self.peek()? {
+                                    byte if byte.is_ascii_hexdigit() => self.at += 1,
+                                    byte => return Err(fault(byte, "in \\u hexadecimal character escape")),
+                                }
+                            }
+                        }
+                        byte => return Err(fault(byte, "in string escape code")),
+                    }
+                }
+                byte if byte < 0x20 => return Err(fault(byte, "in string literal")),
+                _ => {}
+            }
+        }
+    }
+
+    fn number(&mut self) -> Result<(), Fault> {
+        if self.peek()? == b'-' {
+            self.at += 1;
+        }
+        match self.peek()? {
+            b'0' => self.at += 1,
+            b'1'..=b'9' => self.digits(),
+            byte => return Err(fault(byte, "in numeric literal")),
+        }
+        if self.text.get(self.at) == Some(&b'.') {
+            self.at += 1;
+            self.digit("after decimal point in numeric literal")?;
+        }
+        if matches!(self.text.get(self.at), Some(b'e' | b'E')) {
+            self.at += 1;
+            if matches!(self.text.get(self.at), Some(b'+' | b'-')) {
+                self.at += 1;
+            }
+            self.digit("in exponent of numeric literal")?;
+        }
+        Ok(())
+    }
+
+    /// One digit at least.
+    fn digit(&mut self, place: &str) -> Result<(), Fault> {
+        match self.peek()? {
+            b'0'..=b'9' => self.digits(),
+            byte => return Err(fault(byte, place)),
+        }
+        Ok(())
+    }
+
+    fn digits(&mut self) {
+        while matches!(self.text.get(self.at), Some(b'0'..=b'9')) {
+            self.at += 1;
+        }
+    }
+
+    /// The byte behind white space; it is not consumed.
+    fn space(&mut self) -> Result<u8, Fault> {
+        while matches!(self.text.get(self.at), Some(b' ' | b'\t' | b'\r' | b'\n')) {
+            self.at += 1;
+        }
+        self.peek()
+    }
+
+    fn peek(&self) -> Result<u8, Fault> {
+        self.text.get(self.at).copied().ok_or(Fault::End)
+    }
+}
+
+fn fault(byte: u8, place: &str) -> Fault {
+    Fault::Byte(byte, place.to_owned())
+}
+
+/// A byte as Go quotes the character of that number.
+fn quoted(byte: u8) -> String {
+    match byte {
+        b'\'' => r"'\''".to_owned(),
+        b'"' => "'\"'".to_owned(),
+        byte => {
+            let text = auth::go::quote(&char::from(byte).to_string());
+            format!("'{}'", &text[1..text.len() - 1])
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn syntax_errors_are_worded_as_clients_know_them() {
+        const END: &str = "unexpected end of JSON input";
+        for (text, want) in [
+            ("", END),
+            (" ", END),
+            ("{", END),
+            ("[1,", END),
+            ("\"a", END),
+            ("-", END),
+            ("nul", END),
+            ("this is", "invalid character 'h' in literal true (expecting 'r')"),
+            ("not", "invalid character 'o' in literal null (expecting 'u')"),
+            ("garbage", "invalid character 'g' looking for beginning of value"),
+            ("{a", "invalid character 'a' looking for beginning of object key string"),
+            ("{\"a\" 1}", "invalid character '1' after object key"),
+            ("{\"a\":1 \"b\"}", "invalid character '\"' after object key:value pair"),
+            ("{\"a\":1,}", "invalid character '}' looking for beginning of object key string"),
+            ("[1 2]", "invalid character '2' after array element"),
+            ("[1,]", "invalid character ']' looking for beginning of value"),
+            ("{\"a\":[{}}", "invalid character '}' after array element"),
+            ("{} x", "invalid character 'x' after top-level value"),
+            ("\"\\x\"", "invalid character 'x' in string escape code"),
+            ("\"\\u00g\"", "invalid character 'g' in \\u hexadecimal character escape"),
+            ("\"\n\"", "invalid character '\\n' in string literal"),
+            ("-x", "invalid character 'x' in numeric literal"),
+            ("1.x", "invalid character 'x' after decimal point in numeric literal"),
+            ("1ex", "invalid character 'x' in exponent of numeric literal"),
+            ("01", "invalid character '1' after top-level value"),
+            ("'a'", "invalid character '\\'' looking for beginning of value"),
+        ] {
+            assert_eq!(syntax_error(text.as_bytes()).as_deref(), Some(want), "{text}");
+        }
+        assert_eq!(
+            syntax_error(b"\x81").as_deref(),
+            Some("invalid character '\\u0081' looking for beginning of value")
+        );
+        for text in
+            ["1", "[]", " {\"a\":[1,{\"b\":{}},\"\\u00e9\"],\"c\":-1.5e+3} ", "[[],{},null,true,false]"]
+        {
+            assert_eq!(syntax_error(text.as_bytes()), None, "{text}");
+        }
+        let deep = "[".repeat(20_000);
+        assert_eq!(syntax_error(deep.as_bytes()).as_deref(), Some("exceeded max depth"));
+    }
+}
