@@ -16,7 +16,7 @@ use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
 
 use crate::naming::{CLUSTER, Naming};
 use crate::query::Query;
-use crate::status::{Reason, Status};
+use crate::status::Status;
 use crate::table::MetaVersion;
 
 /// Media type of JSON.
@@ -201,10 +201,7 @@ impl Formats {
         if offer != Offer::Object {
             list = [list, self.stream_types().join(", ")].join(", ");
         }
-        Err(Status::new(
-            Reason::NotAcceptable,
-            format!("406: Not Acceptable\n\nAvailable representations: {list}"),
-        ))
+        Err(Status::no_such_representation(&list))
     }
 
     /// The first encoding that the clause's media type or range covers, with its own media type.
@@ -225,7 +222,15 @@ impl Formats {
     /// The form of a request body; a missing `Content-Type` means JSON (docs/api/encodings.md#content-type).
     pub fn input(self, headers: &HeaderMap) -> Result<Input, Status> {
         let given = match content_type(headers) {
-            Some("") | None => return Ok(Input::Json),
+            None => return Ok(Input::Json),
+            // Parameters without a media type are none, an empty header is a missing one.
+            Some("")
+                if headers
+                    .get(CONTENT_TYPE)
+                    .is_some_and(|value| value.as_bytes().trim_ascii().is_empty()) =>
+            {
+                return Ok(Input::Json);
+            }
             Some(given) => given,
         };
         let is = |media_type: &str| given.eq_ignore_ascii_case(media_type);

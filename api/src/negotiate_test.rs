@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::naming::{CLUSTER, KUBERNETES};
+use crate::status::Reason;
 
 const FORMATS: Formats = Formats { naming: &KUBERNETES, cbor: false };
 const WITH_CBOR: Formats = Formats { naming: &KUBERNETES, cbor: true };

@@ -58,20 +58,25 @@ pub struct Permitted<'e> {
 /// # Errors
 /// What to answer instead.
 pub async fn serve(request: Permitted<'_>) -> Result<Response, Status> {
+    // A stream has no deadline that the client could set.
+    if let Some(text) = request.query.first("timeout").filter(|_| !request.info.is_long_running())
+        && let Err(error) = duration::parse(text)
+    {
+        let message = format!("invalid timeout specified in the request URL - {error}");
+        return Err(Status::bad_request(message));
+    }
     if request.info.is_resource { serve_resource(request).await } else { serve_document(request).await }
 }
 
 /// Requests for a resource or one of its subresources.
 async fn serve_resource(request: Permitted<'_>) -> Result<Response, Status> {
     let Permitted { context, head, query, info, proof, incoming, errors, .. } = request;
-    if let Some(text) = query.first("timeout")
-        && let Err(error) = duration::parse(text)
-    {
-        let message = format!("invalid timeout specified in the request URL - {error}");
-        return Err(Status::bad_request(message));
-    }
     let Some(resource) = context.registry().resource(&info.group, &info.version, &info.resource) else {
-        if context.registry().version(&info.group, &info.version).is_none() {
+        let mut resources = context.registry().resources();
+        // All paths below a built-in group are its own; custom resources have no more paths than they serve.
+        let is_built_in =
+            |resource: &Resource| resource.group == info.group && !resource.table.message.custom;
+        if !resources.any(|resource| is_built_in(resource)) {
             return Ok(not_found_page());
         }
         return Err(Status::no_such_route());
@@ -230,6 +235,10 @@ fn check_method(head: &Head, resource: &Resource, info: &RequestInfo) -> Result<
         } else {
             Err(Status::method_not_allowed())
         };
+    }
+    const ON_ITEMS: [&str; 4] = ["get", "update", "patch", "delete"];
+    if info.name_in_path && !resource.table.verbs.iter().any(|verb| ON_ITEMS.contains(verb)) {
+        return Err(Status::no_such_route()); // a resource of commands, which has no items
     }
     let wants_name = matches!(info.verb, Verb::Get | Verb::Update | Verb::Patch | Verb::Delete);
     let is_create_on_item = info.verb == Verb::Create && info.name_in_path;

@@ -256,6 +256,13 @@ impl Status {
         Self::new(Reason::Invalid, message).with_details(Details { causes, ..subject.details() })
     }
 
+    /// 500 without a reason for failures that the reference server does not assign to an object: the lines alone.
+    pub fn unclassified(errors: &[FieldError]) -> Self {
+        let lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        let message = if lines.len() == 1 { lines.concat() } else { format!("[{}]", lines.join(", ")) };
+        Self::new(Reason::Unknown, message)
+    }
+
     /// 403 about an object; `subject.kind` is the plural resource and may be empty.
     pub fn forbidden(subject: Subject, why: &str) -> Self {
         let message = match (subject.kind.is_empty(), subject.name.is_empty()) {
@@ -300,6 +307,18 @@ impl Status {
     pub fn not_acceptable<T: Borrow<str>>(accepted: &[T]) -> Self {
         let list = accepted.join(", ");
         Self::new(Reason::NotAcceptable, format!("only the following media types are accepted: {list}"))
+    }
+
+    /// 406 raised by routing, before any clause of `Accept` is weighed (docs/api/errors.md#routing-errors).
+    pub fn no_such_representation(available: &str) -> Self {
+        let message = format!("406: Not Acceptable\n\nAvailable representations: {available}");
+        Self::new(Reason::NotAcceptable, message).with_details(Details::default())
+    }
+
+    /// 415 raised by routing, for a patch of an unknown kind (docs/api/errors.md#routing-errors).
+    pub fn no_such_patch() -> Self {
+        Self::new(Reason::UnsupportedMediaType, "415: Unsupported Media Type")
+            .with_details(Details::default())
     }
 
     /// 415 listing the supported media types.
