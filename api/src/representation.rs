@@ -38,6 +38,7 @@ use crate::schema::registry::Resource;
 use crate::schema::table::Message;
 use crate::status::{Reason, Status};
 use crate::store::decode_stored;
+use crate::table::IncludeObject;
 
 use self::lengths::Lengths;
 
@@ -237,6 +238,23 @@ impl Renderer {
         Ok(respond(code, output.media_type, body))
     }
 
+    /// Responds with the table of one object of type `message` that is not of the request's resource. Only JSON and YAML
+    /// have tables.
+    pub fn respond_foreign_table(
+        output: &Output,
+        query: &Query,
+        message: &Message,
+        object: &Object,
+    ) -> Result<Response, Status> {
+        let include = IncludeObject::parse(query.first("includeObject").unwrap_or_default())?;
+        let table = json::foreign_table(output, include, message, object)?;
+        let body = match output.encoding {
+            negotiate::Encoding::Yaml => yaml::of_json(&table)?,
+            _ => table,
+        };
+        Ok(respond(StatusCode::OK, output.media_type, body))
+    }
+
     /// Responds with a list of objects that are not stored, as of `revision`.
     pub fn respond_foreign_list(mut self, revision: u64, objects: &[Bytes]) -> Result<Response, Status> {
         let renderer = &mut self;
@@ -367,12 +385,26 @@ pub fn refuse_list_transform(output: &Output, resource: &Resource) -> Result<(),
         Transform::PartialObjectList => Err(Status::new(
             Reason::NotAcceptable,
             format!(
-                "you requested PartialObjectMetadataList, but the requested object is not a list (*{}.{kind})",
-                resource.version
+                "you requested PartialObjectMetadataList, but the requested object is not a list (*{})",
+                internal_type(resource, kind, "Unstructured")
             ),
         )),
         _ => Ok(()),
     }
+}
+
+/// The name of the type that the reference server holds objects of `kind` in: packages have the first word of their
+/// group's name, and custom resources share one type.
+fn internal_type(resource: &Resource, kind: &str, custom: &str) -> String {
+    if resource.table.message.custom {
+        return format!("unstructured.{custom}");
+    }
+    let package = match resource.group.split('.').next().unwrap_or_default() {
+        // Events of both groups are one type.
+        "" | "events" => "core",
+        package => package,
+    };
+    format!("{package}.{kind}")
 }
 
 /// 406 for an object form requested of a list.
@@ -382,8 +414,8 @@ pub fn refuse_object_transform(output: &Output, resource: &Resource) -> Result<(
         Transform::PartialObject => Err(Status::new(
             Reason::NotAcceptable,
             format!(
-                "you requested PartialObjectMetadata, but the requested object is a list (*{}.{kind})",
-                resource.version
+                "you requested PartialObjectMetadata, but the requested object is a list (*{})",
+                internal_type(resource, kind, "UnstructuredList")
             ),
         )),
         _ => Ok(()),

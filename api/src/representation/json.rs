@@ -11,7 +11,8 @@ use jiff::Timestamp;
 
 use super::{Encoding, EventType, ListMeta, ListSize, Shown, Wanted};
 use crate::json::{self, Object, ParseError, Value};
-use crate::negotiate::{self, Transform};
+use crate::negotiate::{self, Output, Transform};
+use crate::schema::builtin;
 use crate::schema::encode::{encode, prefix_len};
 use crate::schema::registry::Resource;
 use crate::schema::table::Message;
@@ -174,6 +175,23 @@ pub(super) fn foreign(message: &Message, object: &Object, pretty: bool) -> Bytes
     encode(message, object, &mut out);
     finish_document(&mut out, pretty);
     out.into()
+}
+
+/// Encodes the table of an object that is not of the request's resource.
+pub(super) fn foreign_table(
+    output: &Output,
+    include: IncludeObject,
+    message: &Message,
+    object: &Object,
+) -> Result<Bytes, Status> {
+    let columns = builtin::columns(message);
+    let format = Arc::new(TableFormat::for_columns(columns, output.words).map_err(Status::internal)?);
+    let mut writer = format.writer(output.meta_version, output.words, include, Timestamp::now());
+    let (mut served, mut out) = (Vec::new(), Vec::new());
+    encode(message, object, &mut served);
+    writer.single(&served, &served, Headers::Shown, &mut out).map_err(unreadable)?;
+    finish_document(&mut out, output.pretty && output.encoding == negotiate::Encoding::Json);
+    Ok(out.into())
 }
 
 /// Encodes a Status.

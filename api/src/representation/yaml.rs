@@ -27,6 +27,13 @@ pub(super) struct Yaml {
     scratch: Vec<u8>,
 }
 
+/// The same document as a JSON text.
+pub(super) fn of_json(text: &[u8]) -> Result<Bytes, Status> {
+    let mut out = Vec::new();
+    yaml::write(&json::parse(text).map_err(unreadable_json)?, &mut out);
+    Ok(out.into())
+}
+
 impl Yaml {
     pub(super) fn new(wanted: &Wanted<'_>) -> Result<Self, Status> {
         let items = if wanted.output.transform == Transform::Table { "rows" } else { "items" };

@@ -13,6 +13,7 @@ use crate::apply::{Reset, Versions, Writer, put_managed_fields, take_managed_fie
 use crate::body::Expected;
 use crate::field::FieldError;
 use crate::json::{Object, Value};
+use crate::negotiate::Transform;
 use crate::object::{at, copy_path, meta, set_meta};
 use crate::patch::PatchKind;
 use crate::query::WriteOptions;
@@ -78,6 +79,9 @@ impl<'t> View<'t> {
     }
 
     fn respond(&self, call: &Call<'_>, scale: &Object) -> Result<Response, Status> {
+        if call.output.transform == Transform::Table {
+            return Renderer::respond_foreign_table(&call.output, call.query, self.message, scale);
+        }
         Renderer::respond_foreign(&call.output, StatusCode::OK, self.message, scale)
     }
 }
