@@ -21,6 +21,7 @@ use super::typed::Type;
 use super::versions::Versions;
 use crate::field::{FieldSet, NESTING_MAX};
 use crate::json::{Object, Value};
+use crate::object::meta;
 use crate::schema::conform::conform_changes;
 use crate::schema::decode::DecodeError;
 use crate::schema::decode_raw::CompactError;
@@ -102,6 +103,7 @@ pub fn apply(
 
     let manager = writer.manager(Operation::Apply, versions.own.api_version);
     let last = managed.take(&manager);
+    let last_time = last.as_ref().map(|last| last.time.clone()).unwrap_or_default();
     let owned = reset.owned(field_set(message, config));
     let is_too_deep = owned.depth() >= NESTING_MAX;
     text = owned.text();
@@ -121,9 +123,13 @@ pub fn apply(
     if !force && let Some(conflicts) = conflicts(&managed, &mut changes) {
         return Err(ApplyError::Conflicts(conflicts));
     }
+    // The time is that of the manager's last change of the object: an apply that changes nothing keeps it, and a manager
+    // that has changed nothing yet has none.
+    let is_new = meta(live, "name").is_empty();
+    let time = if changes.own.is_same() && !is_new { last_time } else { writer.now.into() };
     take_back(&mut managed, &mut changes, None);
     if !owned.is_empty() {
-        managed.put(Entry::of_text(manager, writer.now.into(), &text));
+        managed.put(Entry::of_text(manager, time, &text));
     }
     let managed = managed.into_value();
     Ok(Applied { object: merged, managed, is_too_deep })

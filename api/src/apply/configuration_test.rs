@@ -5,6 +5,7 @@ use crate::apply::fixture::{Fixture, writer};
 use crate::apply::updated;
 use crate::codec::protobuf::generate;
 use crate::json::Value;
+use crate::object::meta;
 use crate::schema::conform::conform;
 use crate::schema::decode_form::zero_object;
 use crate::testing::{Random, object, object_text as text};
@@ -147,6 +148,30 @@ fn disjoint_applies_commute_and_giving_up_everything_leaves_the_other_alone() {
     }
 }
 
+#[test]
+fn an_apply_that_changes_nothing_has_no_time_of_its_own() {
+    let fixture = deployments();
+    let bare =
+        object(r#"{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d","labels":{"a":"1"}}}"#);
+    let more = object(
+        r#"{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d","labels":{"a":"1"}},"spec":{"paused":true}}"#,
+    );
+    let times = |object: &Object| -> Vec<bool> {
+        let managed = Managed::stored(object);
+        ["one", "two"]
+            .iter()
+            .flat_map(|name| managed.entries().iter().filter(move |entry| entry.manager.name == *name))
+            .map(|entry| !entry.time.is_empty())
+            .collect()
+    };
+    let one = fixture.apply(&fixture.nothing(), "one", &bare, false).unwrap();
+    assert_eq!(times(&one), [true], "a creation is a change");
+    let same = fixture.apply(&one, "two", &bare, false).unwrap();
+    assert_eq!(times(&same), [true, false], "the same value from a second manager is none");
+    let changed = fixture.apply(&same, "two", &more, false).unwrap();
+    assert_eq!(times(&changed), [true, true]);
+}
+
 impl Fixture {
     /// An apply without shortcuts: every set is parsed and built, all fields of the last apply are removed and
     /// restored, and the whole object is decoded.
@@ -176,6 +201,7 @@ impl Fixture {
         crate::apply::take_managed_fields(&mut merged);
         let manager = writer.manager(Operation::Apply, versions.own.api_version);
         let last = managed.take(&manager);
+        let last_time = last.as_ref().map(|last| last.time.clone()).unwrap_or_default();
         let wanted = reset.applied(field_set(message, config));
         managed.put(Entry::new(manager.clone(), writer.now.into(), wanted));
         if let Some(last) = &last {
@@ -186,6 +212,9 @@ impl Fixture {
             let mut changes = Changes::new(versions, &reset, live, &merged);
             if !force && let Some(conflicts) = conflicts(&managed, &mut changes) {
                 return Err(ApplyError::Conflicts(conflicts));
+            }
+            if changes.own.is_same() && !meta(live, "name").is_empty() {
+                entry.time = last_time;
             }
             take_back(&mut managed, &mut changes, None);
             let owned = reset.owned(entry.set().into_owned());

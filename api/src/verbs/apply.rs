@@ -79,6 +79,8 @@ fn create(call: &mut Call<'_>, config: &Configuration, options: &WriteOptions) -
         );
         return Err(Status::conflict(call.subject(&call.info.name), &cause));
     }
+    // The version of an object that is not there is no condition.
+    set_meta(&mut object, "resourceVersion", None);
     as_new(call, &mut object)?;
     Ok(object)
 }
