@@ -69,6 +69,30 @@ pub(super) fn touch(operations: &[Operation], path: &[&str]) -> bool {
     operations.iter().any(|operation| concerns(&operation.path) || concerns(&operation.from))
 }
 
+/// Sorts the objects that the paths of `operations` lead through.
+pub(super) fn sort_entered(operations: &[Operation], result: &mut Value) {
+    for pointer in operations.iter().flat_map(|operation| [&operation.path, &operation.from]).flatten() {
+        let mut here = &mut *result;
+        let mut steps = pointer.split('/').skip(1).peekable();
+        while let Some(step) = steps.next() {
+            if let Value::Object(members) = &mut *here {
+                super::sort_members(members);
+            }
+            if steps.peek().is_none() {
+                break;
+            }
+            let step = step.replace("~1", "/").replace("~0", "~");
+            let inner = match here {
+                Value::Object(members) => members.get_mut(&step),
+                Value::Array(items) => step.parse().ok().and_then(|at: usize| items.get_mut(at)),
+                _ => None,
+            };
+            let Some(inner) = inner else { break };
+            here = inner;
+        }
+    }
+}
+
 /// Parses operations. With `strict_reporting` members of the wrong type are errors here (otherwise when the operation
 /// is applied), and unknown ones are added to `reports`.
 pub(super) fn parse(

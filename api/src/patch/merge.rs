@@ -48,6 +48,17 @@ pub(super) fn apply(original: Value, patch: Value) -> Value {
     members.close().into()
 }
 
+/// Sorts the objects of `result` that `patch` enters.
+pub(super) fn sort_entered(patch: &Value, result: &mut Value) {
+    let (Value::Object(patch), Value::Object(members)) = (patch, result) else { return };
+    super::sort_members(members);
+    for (name, change) in patch.iter() {
+        if let Some(member) = members.get_mut(name) {
+            sort_entered(change, member);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -12,7 +12,7 @@ use crate::field::FieldError;
 use crate::json::{Object, Value};
 use crate::negotiate::{Formats, content_type};
 use crate::object::{meta, set_meta};
-use crate::patch::{Patch, PatchKind, Patched, undecodable};
+use crate::patch::{Patch, PatchKind, Patched, restore, undecodable};
 use crate::query::{FieldValidation, WriteOptions, invalid_options};
 use crate::representation::refuse_list_transform;
 use crate::response::Response;
@@ -107,7 +107,15 @@ pub fn patched(
     // The result is moved into its schema; in the rare case that it does not fit, it is made again to be shown.
     let refused = |error: &str| {
         let again = patch.clone().apply(Some(message), whole().into());
-        again.map_or_else(|status| status, |again| undecodable(*kind, body, &again.value, error))
+        again.map_or_else(
+            |status| status,
+            |mut again| {
+                patch.sort_entered(&mut again.value);
+                let restoring = restore::mismatch(message, &again.value);
+                let error = restoring.as_deref().filter(|_| *kind == PatchKind::Strategic).unwrap_or(error);
+                undecodable(*kind, body, &again.value, error)
+            },
+        )
     };
     let conformed = conform_changes(message, value, &current).map_err(|error| refused(&error.to_string()))?;
     found.extend(conformed.strict);
@@ -146,6 +154,12 @@ fn check_identity(call: &Call<'_>, object: &Object) -> Result<(), Status> {
         )));
     }
     let name = meta(object, "name");
+    if name.is_empty() {
+        return Err(Status::bad_request(format!(
+            "the name of the object ({} based on URL) was undeterminable: name must be provided",
+            call.info.name
+        )));
+    }
     if name != call.info.name {
         return Err(Status::bad_request(format!(
             "the name of the object ({name}) does not match the name on the URL ({})",
