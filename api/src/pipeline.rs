@@ -118,8 +118,11 @@ impl<'c> Exchange<'c> {
 
     /// Finds out who asks.
     async fn authenticate(&mut self) -> Result<Arc<User>, Ended> {
-        let header = self.head.headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-        let credentials = Credentials { authorization: header, certificates: &self.connection.certificates };
+        // Bytes outside ASCII make a token that no authenticator knows, not a request without one.
+        let header = self.head.headers.get(AUTHORIZATION);
+        let header = header.map(|value| String::from_utf8_lossy(value.as_bytes()));
+        let credentials =
+            Credentials { authorization: header.as_deref(), certificates: &self.connection.certificates };
         match self.context.authenticator().authenticate(&credentials).await {
             Ok(Authenticated::User(user) | Authenticated::Anonymous(user)) => {
                 Ok(self.user.insert(user).clone())

@@ -156,6 +156,22 @@ pub fn key(resource: &Resource, namespace: &str, name: &str) -> Bytes {
     key.into()
 }
 
+/// The key of an object as errors show it: where the reference server keeps it.
+pub fn shown_key(resource: &Resource, namespace: &str, name: &str) -> String {
+    let mut key = String::from("/registry/");
+    let parts = [
+        if resource.table.message.custom { &*resource.group } else { "" },
+        &*resource.table.plural,
+        namespace,
+    ];
+    for part in parts.into_iter().filter(|part| !part.is_empty()) {
+        key.push_str(part);
+        key.push('/');
+    }
+    key.push_str(name);
+    key
+}
+
 /// The common start of the keys of a collection: all of a resource, or one namespace of it.
 pub fn collection(resource: &Resource, namespace: &str) -> Bytes {
     key(resource, namespace, "")

@@ -242,6 +242,9 @@ pub fn check_preconditions(
     object: &Object,
     stored: &Stored,
 ) -> Result<(), Status> {
+    if resource.table.behavior.spec_finalizers {
+        return check_preconditions_of_content(resource, name, options, object, stored);
+    }
     let subject = Subject { group: &resource.group, kind: &resource.table.kind, name };
     let uid = meta(object, "uid");
     if let Some(wanted) = options.uid.as_deref().filter(|wanted| *wanted != uid) {
@@ -258,6 +261,31 @@ pub fn check_preconditions(
              ({revision}). The object might have been modified"
         );
         return Err(Status::conflict(subject, &cause));
+    }
+    Ok(())
+}
+
+/// The same for a namespace, whose deletion the reference server words differently.
+fn check_preconditions_of_content(
+    resource: &Resource,
+    name: &str,
+    options: &DeleteOptions,
+    object: &Object,
+    stored: &Stored,
+) -> Result<(), Status> {
+    let revision = stored.entry.revision().to_string();
+    let pairs = [
+        ("UID", options.uid.as_deref(), meta(object, "uid")),
+        ("ResourceVersion", options.resource_version.as_deref(), &revision),
+    ];
+    for (what, wanted, found) in pairs {
+        if let Some(wanted) = wanted.filter(|wanted| *wanted != found) {
+            let subject = Subject { group: &resource.group, kind: &resource.table.plural, name };
+            let cause = format!(
+                "Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}"
+            );
+            return Err(Status::conflict(subject, &cause));
+        }
     }
     Ok(())
 }

@@ -52,16 +52,7 @@ pub async fn evict(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -
         Some(given) => DeleteOptions::from_value(given, &meta_group)?,
         None => DeleteOptions::default(),
     };
-    if eviction.get("deleteOptions").is_some_and(|given| given.get("dryRun").is_some())
-        && deletion.dry_run != options.dry_run
-    {
-        let shown = |dry_run| if dry_run { "[All]" } else { "[]" };
-        return Err(Status::bad_request(format!(
-            "Non-matching dry-run options in request and content: {} and {}",
-            shown(options.dry_run),
-            shown(deletion.dry_run)
-        )));
-    }
+    agree_on_dry_run(call, &eviction)?;
     deletion.dry_run |= options.dry_run;
     let conditional = deletion.resource_version.is_some();
     let mut attempts = Attempts::new();
@@ -104,6 +95,23 @@ pub async fn evict(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -
     }
     let code = StatusCode::CREATED;
     Ok(respond_success(code, &success(&Details::default(), Some(code)), &call.output))
+}
+
+/// The query and the content may both ask for a dry run, but then in the same words.
+fn agree_on_dry_run(call: &Call<'_>, eviction: &Object) -> Result<(), Status> {
+    let asked: Vec<&str> = call.query.all("dryRun").collect();
+    let given = eviction.get("deleteOptions").and_then(|options| options.get("dryRun"));
+    let given: Vec<&str> =
+        given.and_then(Value::as_array).unwrap_or_default().iter().filter_map(Value::as_str).collect();
+    if asked.is_empty() || given.is_empty() || asked == given {
+        return Ok(());
+    }
+    let why = format!(
+        "Non-matching dry-run options in request and content: [{}] and [{}]",
+        asked.join(" "),
+        given.join(" ")
+    );
+    Err(Status::new(Reason::Unknown, why))
 }
 
 /// What a pod is to its budget.

@@ -15,7 +15,7 @@ use http::StatusCode;
 
 use super::Call;
 use super::continue_token::ContinueToken;
-use super::options::{ListOptions, VersionMatch, version_number};
+use super::options::{ListOptions, VersionMatch, list_version_number};
 use crate::attributes::Selection;
 use crate::bloom;
 use crate::json::Indenter;
@@ -240,10 +240,10 @@ async fn pick_snapshot(
                 status.continue_token = Some(fresh.encode(meta_version));
                 status
             }
-            SnapshotError::Future { current } => Status::too_large_resource_version(revision, current, 0),
+            SnapshotError::Future { current } => Status::too_large_resource_version(revision, current, 1),
         });
     }
-    let revision = version_number(&options.resource_version)?;
+    let revision = list_version_number(&options.resource_version)?;
     let exact = options.version_match == Some(VersionMatch::Exact)
         || options.version_match.is_none() && options.limit > 0 && revision > 0;
     if exact {
@@ -251,7 +251,7 @@ async fn pick_snapshot(
             SnapshotError::Compacted { .. } => {
                 Status::expired("The resourceVersion for the provided list is too old.")
             }
-            SnapshotError::Future { current } => Status::too_large_resource_version(revision, current, 0),
+            SnapshotError::Future { current } => Status::too_large_resource_version(revision, current, 1),
         });
     }
     call.api.wait_for_revision(revision).await?;

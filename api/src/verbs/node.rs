@@ -2,10 +2,14 @@
 //! to a node, so after what the reference server checks itself the answer is the one it gives when it reaches none
 //! (docs/api/subresources.md#connections-to-nodes).
 
+use std::num::{IntErrorKind, ParseIntError};
+
 use bytes::Bytes;
 use http::StatusCode;
+use http::header::CONTENT_TYPE;
 
 use super::{Call, admit};
+use crate::field::{FieldError, go_quote};
 use crate::json::{Object, Value};
 use crate::object::{at, meta};
 use crate::request::Verb;
@@ -27,6 +31,9 @@ pub async fn connect(call: &mut Call<'_>) -> Result<Response, Status> {
     if subresource != "log" {
         admit::connect(call).await?;
     }
+    if subresource == "log" {
+        check_log_options(call)?;
+    }
     let key = store::key(call.resource, call.info.namespace_of(call.resource), name);
     let Some(stored) = call.store().get(&key)? else {
         return Err(Status::not_found(call.subject(name)));
@@ -41,7 +48,7 @@ pub async fn connect(call: &mut Call<'_>) -> Result<Response, Status> {
         ("Pod", "log") => {
             check_container(call, &object)?;
             if text(&object, "spec.nodeName").is_empty() {
-                return Ok(respond(StatusCode::NO_CONTENT, "text/plain", Bytes::new()));
+                return Ok(nothing());
             }
             Err(unreachable_pod(call, &object)?)
         }
@@ -59,6 +66,51 @@ pub async fn connect(call: &mut Call<'_>) -> Result<Response, Status> {
 
 fn text<'o>(object: &'o Object, path: &str) -> &'o str {
     at(object, path).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// No content, and so no type of it.
+fn nothing() -> Response {
+    let mut response = respond(StatusCode::NO_CONTENT, "text/plain", Bytes::new());
+    response.headers_mut().remove(CONTENT_TYPE);
+    response
+}
+
+/// 400 for options of a log that are no numbers, 422 for numbers out of their range.
+fn check_log_options(call: &Call<'_>) -> Result<(), Status> {
+    let mut errors = Vec::new();
+    let (mut tail, mut limit, mut since) = (None, None, None);
+    for (name, slot) in [("sinceSeconds", &mut since), ("tailLines", &mut tail), ("limitBytes", &mut limit)] {
+        *slot = call.query.first(name).filter(|text| !text.is_empty()).map(go_integer).transpose()?;
+    }
+    let mut at_least = |name: &str, value: Option<i64>, least: i64, detail: &str| {
+        if let Some(value) = value.filter(|value| *value < least) {
+            errors.push(FieldError::invalid(name, &Value::Int(value), detail));
+        }
+    };
+    at_least("tailLines", tail, 0, "must be greater than or equal to 0");
+    at_least("limitBytes", limit, 1, "must be greater than 0");
+    let since_time = call.query.first("sinceTime").is_some_and(|text| !text.is_empty());
+    if since_time && since.is_some() {
+        let why = "at most one of `sinceTime` or `sinceSeconds` may be specified";
+        errors.push(FieldError::forbidden("", why));
+    } else {
+        at_least("sinceSeconds", since, 1, "must be greater than 0");
+    }
+    if errors.is_empty() {
+        return Ok(());
+    }
+    Err(Status::invalid(Subject { group: "", kind: "PodLogOptions", name: &call.info.name }, &errors))
+}
+
+/// A signed number, or 400 in Go's words.
+fn go_integer(text: &str) -> Result<i64, Status> {
+    text.parse().map_err(|error: ParseIntError| {
+        let why = match error.kind() {
+            IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
+            _ => "invalid syntax",
+        };
+        Status::bad_request(format!("strconv.ParseInt: parsing {}: {why}", go_quote(text)))
+    })
 }
 
 /// A connection is into one container: the one that is named, the only one, or the one that the pod names itself.

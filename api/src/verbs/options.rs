@@ -10,7 +10,7 @@ use crate::negotiate::Input;
 use crate::query::{Query, check_dry_run, invalid_options};
 use crate::schema::builtin;
 use crate::schema::registry::Registry;
-use crate::status::Status;
+use crate::status::{Reason, Status};
 
 /// How a list treats its resourceVersion.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -133,16 +133,28 @@ impl ListOptions {
     }
 }
 
-/// A resourceVersion of a get, list or watch as a number; empty and `0` are 0.
+/// A resourceVersion of a get or watch as a number; empty and `0` are 0. Anything else is a 500 without a reason, as in
+/// the reference server.
 pub fn version_number(text: &str) -> Result<u64, Status> {
+    parse_version(text).map_err(|why| Status::new(Reason::Unknown, why))
+}
+
+/// The same for a list, which refuses with 400.
+pub fn list_version_number(text: &str) -> Result<u64, Status> {
+    parse_version(text).map_err(|why| Status::bad_request(format!("invalid resource version: {why}")))
+}
+
+fn parse_version(text: &str) -> Result<u64, String> {
     if text.is_empty() {
         return Ok(0);
     }
     decimal(text).ok_or_else(|| {
         let quoted = crate::field::go_quote(text);
-        Status::bad_request(format!(
-            "invalid resource version: resourceVersion: Invalid value: {quoted}: strconv.ParseUint: parsing {quoted}: invalid syntax"
-        ))
+        let why = match text.bytes().all(|byte| byte.is_ascii_digit()) {
+            true => "value out of range",
+            false => "invalid syntax",
+        };
+        format!("resourceVersion: Invalid value: {quoted}: strconv.ParseUint: parsing {quoted}: {why}")
     })
 }
 
@@ -232,7 +244,9 @@ impl DeleteOptions {
 
     /// The options of a JSON body.
     pub fn from_body(body: &[u8], meta_group: &str) -> Result<Self, Status> {
-        let value = crate::json::parse(body).map_err(|error| Status::bad_request(error.to_string()))?;
+        let value = crate::json::parse(body).map_err(|error| {
+            Status::bad_request(format!("couldn't get version/kind; json parse error: {error}"))
+        })?;
         Self::from_value(&value, meta_group)
     }
 
@@ -319,4 +333,28 @@ impl DeleteOptions {
 
 fn present<'v>(members: &'v Object, name: &str) -> Option<&'v Value> {
     members.get(name).filter(|value| !value.is_null())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_that_are_no_numbers_are_refused_as_each_verb_refuses_them() {
+        const WHY: &str =
+            r#"resourceVersion: Invalid value: "abc": strconv.ParseUint: parsing "abc": invalid syntax"#;
+        for (text, number) in [("", 0), ("0", 0), ("17", 17)] {
+            assert_eq!(version_number(text).unwrap(), number);
+            assert_eq!(list_version_number(text).unwrap(), number);
+        }
+        let status = version_number("abc").unwrap_err();
+        assert_eq!(
+            (status.code.as_u16(), status.reason, status.message.as_str()),
+            (500, Reason::Unknown, WHY)
+        );
+        let status = list_version_number("abc").unwrap_err();
+        assert_eq!((status.code.as_u16(), status.message), (400, format!("invalid resource version: {WHY}")));
+        let status = version_number("99999999999999999999").unwrap_err();
+        assert!(status.message.ends_with("value out of range"), "{}", status.message);
+    }
 }

@@ -130,8 +130,7 @@ async fn bind_pod(
         errors.push(crate::field::FieldError::required("target.name", ""));
     }
     if !errors.is_empty() {
-        let subject = crate::status::Subject { group: "", kind: "Binding", name };
-        return Err(Status::invalid(subject, &errors));
+        return Err(Status::unclassified(&errors));
     }
     let mut intent = write::intent(call, Endpoint::Binding, Options::Create(options), "");
     intent.leaves_out = BINDING;

@@ -134,13 +134,16 @@ fn over_websocket(upgrade: Upgrade, mut state: State, encoding: Encoding) -> Res
 }
 
 /// The client's choice, or a time between once and twice the server's minimum so that clients spread out.
+/// The longest that a watch may ask for: a year, which a clock can still add to the present.
+const DURATION_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
 fn duration(seconds: i64, minimum: Duration) -> Duration {
     match seconds {
         0 => {
             let spread = f64::from(u16::from_le_bytes(crate::names::random::<2>())) / f64::from(u16::MAX);
             minimum.mul_f64(1.0 + spread)
         }
-        seconds => Duration::from_secs(u64::try_from(seconds).unwrap_or(0)),
+        seconds => Duration::from_secs(u64::try_from(seconds).unwrap_or(0)).min(DURATION_MAX),
     }
 }
 

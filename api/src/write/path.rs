@@ -24,6 +24,7 @@ use engine::{Change, Expected};
 use super::commit::Attempt;
 use super::intent::{Caller, Current, Intent, Outcome, Presence, Source, Written};
 use super::stages::{self, Encoded};
+use crate::admission::Operation;
 use crate::attributes::Attributes;
 use crate::json::Object;
 use crate::object::meta;
@@ -122,7 +123,7 @@ async fn locate<C: Caller>(caller: &C, intent: &Intent<'_>) -> Result<Located, S
             caller.confirm_create().await?;
             Ok(Located::At(None))
         }
-        (None, Presence::Existing | Presence::New) => Err(stages::not_found(intent)?),
+        (None, Presence::Existing | Presence::New) => Err(stages::not_found(intent)),
     }
 }
 
@@ -159,8 +160,18 @@ async fn store(
         None => Expected::Absent,
     };
     let removes = matches!(change, Change::Delete(_));
+    let last = match (&change, current) {
+        (Change::Delete(Some(payload)), Some(current)) if intent.operation == Operation::Update => {
+            Some(dry(Change::Delete(Some(payload.clone())), current))
+        }
+        _ => None,
+    };
     match stages::commit(intent, key, expected, change).await? {
         Attempt::Committed(committed) => {
+            // An update that ends a deletion was not stored before the object went: it has no version of its own.
+            if let Some(last) = last {
+                return Ok(Ended::Stored(last));
+            }
             let revision = committed.revision;
             let written = Written { value: store::read(committed.entry)?.record.value, revision };
             Ok(Ended::Stored(match current {

@@ -9,7 +9,6 @@ use engine::{Change, Expected, Payload};
 use super::commit::{Attempt, completes_deletion, fitting_payload, is_same, unversioned};
 use super::intent::{Caller, Current, Intent, Source, Stage, Wanted, Written, generate_name};
 use super::ownership::{Tracking, keep_times_of_no_change};
-use crate::admission::namespace_lifecycle;
 use crate::admission::{self, Operation, Record};
 use crate::allocation::Reservation;
 use crate::clock;
@@ -154,7 +153,7 @@ pub(super) fn compare(
     let (uid, stored_uid) = (meta(new, "uid"), meta(old, "uid"));
     // Only the body of a PUT says which object it means; a patch that changes it is refused by validation.
     if !uid.is_empty() && uid != stored_uid && !is_patch {
-        let key = String::from_utf8_lossy(&current.stored.record.key).into_owned();
+        let key = store::shown_key(intent.resource, intent.namespace, intent.name);
         let cause = format!(
             "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: \
              Precondition failed: UID in precondition: {uid}, UID in object meta: {stored_uid}"
@@ -169,7 +168,7 @@ pub(super) fn compare(
                 &Value::Int(0),
                 "must be specified for an update",
             );
-            return Err(Status::invalid(intent.subject_by_kind(intent.name), &[error]));
+            return Err(Status::invalid(intent.subject(intent.name), &[error]));
         }
         text => match decimal(text) {
             Some(seen) if seen == current.revision() => {}
@@ -366,13 +365,7 @@ pub(super) fn shown_new(intent: &Intent<'_>, object: &Object) -> Written {
     Written { value: unversioned(intent.resource, object), revision: 0 }
 }
 
-/// 404 for the namespace if that is what is missing, otherwise for the object.
-pub(super) fn not_found(intent: &Intent<'_>) -> Result<Status, Status> {
-    let is_admitted = !intent.leaves_out.contains(&Stage::Compare);
-    if is_admitted
-        && let Some(status) = namespace_lifecycle::missing_namespace(&intent.record::<()>(None, None))?
-    {
-        return Ok(status);
-    }
-    Ok(Status::not_found(intent.subject(intent.name)))
+/// 404 for the object, whether its namespace exists or not.
+pub(super) fn not_found(intent: &Intent<'_>) -> Status {
+    Status::not_found(intent.subject(intent.name))
 }
