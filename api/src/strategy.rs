@@ -145,7 +145,7 @@ pub fn prepare_update(resource: &Resource, endpoint: Endpoint, new: &mut Object,
         }
         Endpoint::Scale | Endpoint::Binding => {}
         Endpoint::Finalize => only(new, old, &["spec.finalizers"]),
-        Endpoint::Approval => only(new, old, &["status.conditions"]),
+        Endpoint::Approval => only(new, old, &["status.conditions", "metadata"]),
         Endpoint::EphemeralContainers => only(new, old, &["spec.ephemeralContainers"]),
         Endpoint::Resize => take_resources(new, old),
     }
@@ -154,13 +154,14 @@ pub fn prepare_update(resource: &Resource, endpoint: Endpoint, new: &mut Object,
     }
     restore_system_metadata(new, old);
     let counted = &resource.table.generation_on;
-    if !counted.is_empty() {
+    // A binding completes the specification, as a default does: the generation stays.
+    if !counted.is_empty() && endpoint != Endpoint::Binding {
         let before =
             old.get("metadata").and_then(|metadata| metadata.get("generation")).and_then(Value::as_i64);
         let changed = counted.iter().any(|path| !same_at(new, old, path));
         let generation = before.unwrap_or(0) + i64::from(changed);
         set_meta(new, "generation", (generation > 0).then_some(Value::Int(generation)));
-    } else if endpoint != Endpoint::Main {
+    } else {
         copy_path(new, old, "metadata.generation");
     }
 }

@@ -51,8 +51,8 @@ fn stateful_set_strategy(strategy: &mut Node, _: &'static Naming) {
     if strategy.text("type") == "RollingUpdate"
         && let Some(mut rolling) = strategy.child("rollingUpdate")
     {
+        // `maxUnavailable` stays open: its default is behind a feature gate that is off.
         rolling.fill("partition", || Value::Int(0));
-        rolling.fill("maxUnavailable", || Value::Int(1));
     }
 }
 

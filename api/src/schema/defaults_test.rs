@@ -168,7 +168,7 @@ fn rules_that_look_at_other_members() {
         (
             "apps.v1.StatefulSet",
             r#"{}"#,
-            r#""updateStrategy":{"type":"RollingUpdate","rollingUpdate":{"partition":0,"maxUnavailable":1}},"revisionHistoryLimit":10,"persistentVolumeClaimRetentionPolicy":{"whenDeleted":"Retain","whenScaled":"Retain"}"#,
+            r#""updateStrategy":{"type":"RollingUpdate","rollingUpdate":{"partition":0}},"revisionHistoryLimit":10,"persistentVolumeClaimRetentionPolicy":{"whenDeleted":"Retain","whenScaled":"Retain"}"#,
         ),
         (
             "apps.v1.StatefulSet",

@@ -4,7 +4,7 @@
 use super::{Creation, Endpoint, Strategy, qos_class, sort_members};
 use crate::clock;
 use crate::json::{Object, Value};
-use crate::object::{self, copy_path, meta, same_at};
+use crate::object::{self, copy_path, meta, same_at, set_meta};
 use crate::schema::TEMPLATE_GENERATION;
 
 pub(super) const NAMESPACE: Strategy = Strategy {
@@ -18,13 +18,39 @@ pub(super) const NAMESPACE: Strategy = Strategy {
 
 pub(super) const POD: Strategy = Strategy {
     create: Some(|object, _| {
+        raise_grace_period(object);
         let qos = qos_class(object);
+        let gates = object::at(object, "spec.schedulingGates").and_then(Value::as_array);
+        let is_gated = gates.is_some_and(|gates| !gates.is_empty());
         let status = object.object_entry("status");
+        if is_gated {
+            tell_of_gates(status);
+        }
         status.insert("phase", "Pending".into());
         status.insert("qosClass", qos.into());
     }),
-    update: None,
+    update: Some(|_, new, _| raise_grace_period(new)),
 };
+
+/// A pod with scheduling gates is not scheduled, and says so from the beginning.
+fn tell_of_gates(status: &mut Object) {
+    let mut condition = Object::new();
+    condition.push("type", "PodScheduled".into());
+    condition.push("status", "False".into());
+    condition.push("lastProbeTime", Value::Null);
+    condition.push("lastTransitionTime", Value::Null);
+    condition.push("reason", "SchedulingGated".into());
+    condition.push("message", "Scheduling is blocked due to non-empty scheduling gates".into());
+    status.insert("conditions", Value::Array(vec![condition.into()]));
+}
+
+/// A negative time to end counts as the shortest one.
+fn raise_grace_period(pod: &mut Object) {
+    let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) else { return };
+    if let Some(seconds @ Value::Int(..=-1)) = spec.get_mut("terminationGracePeriodSeconds") {
+        *seconds = Value::Int(1);
+    }
+}
 
 pub(super) const PERSISTENT_VOLUME: Strategy = Strategy {
     create: Some(|object, _| {
@@ -63,6 +89,10 @@ pub(super) const CERTIFICATE_SIGNING_REQUEST: Strategy = Strategy {
         }
     }),
 };
+
+/// Generations are counted from the first change on.
+pub(super) const CSI_DRIVER: Strategy =
+    Strategy { create: Some(|object, _| set_meta(object, "generation", None)), update: None };
 
 pub(super) const API_SERVICE: Strategy = Strategy { create: Some(create_api_service), update: None };
 
@@ -184,4 +214,21 @@ fn create_api_service(object: &mut Object, _: &Creation) {
         condition.push(name, value.into());
     }
     object.object_entry("status").insert("conditions", Value::Array(vec![condition.into()]));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+
+    #[test]
+    fn a_negative_grace_period_counts_as_one_second() {
+        for (given, want) in [(-1, 1), (-7, 1), (0, 0), (30, 30)] {
+            let mut pod =
+                testing::object(&format!(r#"{{"spec":{{"terminationGracePeriodSeconds":{given}}}}}"#));
+            raise_grace_period(&mut pod);
+            let got = object::at(&pod, "spec.terminationGracePeriodSeconds").and_then(Value::as_i64);
+            assert_eq!(got, Some(want), "{given}");
+        }
+    }
 }
