@@ -36,6 +36,8 @@ pub struct Behavior {
     pub deleted_first: bool,
     /// Rows of tables carry a condition once the object has finished.
     pub marks_finished: bool,
+    /// On update, the rules of the kind check the metadata once more as if the object were new.
+    pub metadata_again: bool,
     /// What a delete that leaves the propagation open warns of; empty without.
     pub delete_warning: &'static str,
     /// What to use in place of a deprecated version; empty where nothing is said.
@@ -58,6 +60,7 @@ impl Behavior {
         uncollected: false,
         deleted_first: false,
         marks_finished: false,
+        metadata_again: false,
         delete_warning: "",
         replacement: "",
     };

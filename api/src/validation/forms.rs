@@ -50,8 +50,8 @@ pub(super) fn value(form: Form, path: &Path, value: &Value, errors: &mut Vec<Fie
                     "must be between 1 and 65535, inclusive"
                 }
                 Form::FileMode if !(0..=FILE_MODE_MAX).contains(number) => FILE_MODE,
-                Form::Id if !(0..=i64::from(u32::MAX)).contains(number) => {
-                    "must be between 0 and 4294967295, inclusive"
+                Form::Id if !(0..=i64::from(i32::MAX)).contains(number) => {
+                    "must be between 0 and 2147483647, inclusive"
                 }
                 Form::CountOrPercent if *number < 0 => NOT_NEGATIVE,
                 _ => return,
@@ -227,7 +227,7 @@ mod tests {
             (Form::Port, "1 65535", "0 65536 -1"),
             (Form::PortOrName, "1 http", "0 HTTP"),
             (Form::FileMode, "0 511", "512 -1"),
-            (Form::Id, "0 4294967295", "4294967296 -1"),
+            (Form::Id, "0 2147483647", "2147483648 -1"),
             (Form::CountOrPercent, "0 5 10% 300%", "-1 % 5x 1.5%"),
             (Form::NotNegative, "1Gi 100m", "-1Gi"),
             (Form::Positive, "1Gi", "-1m"),
@@ -259,7 +259,7 @@ mod tests {
                 "512",
                 "a: Invalid value: 512: must be a number between 0 and 0777 (octal), both inclusive",
             ),
-            (Form::Id, "-1", "a: Invalid value: -1: must be between 0 and 4294967295, inclusive"),
+            (Form::Id, "-1", "a: Invalid value: -1: must be between 0 and 2147483647, inclusive"),
             (
                 Form::DomainPath,
                 "a",

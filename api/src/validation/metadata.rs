@@ -55,7 +55,7 @@ pub fn validate_metadata_create(
             errors.push(FieldError::forbidden(root.child("namespace"), "not allowed on this type"));
         }
     }
-    validate_common(&root, naming, metadata, errors);
+    validate_common(naming, metadata, errors);
 }
 
 /// Checks the changes of an update to metadata.
@@ -75,7 +75,7 @@ pub fn validate_metadata_update(naming: &Naming, new: &Object, old: &Object, err
             errors.push(FieldError::invalid(root.child(name), new, "field is immutable"));
         }
     }
-    validate_common(&root, naming, new, errors);
+    validate_common(naming, new, errors);
 }
 
 fn refuse_new_finalizers(root: &Path, new: &Object, old: &Object, errors: &mut Vec<FieldError>) {
@@ -100,7 +100,9 @@ fn refuse_new_finalizers(root: &Path, new: &Object, old: &Object, errors: &mut V
     }
 }
 
-fn validate_common(root: &Path, naming: &Naming, metadata: &Object, errors: &mut Vec<FieldError>) {
+/// Checks that hold for the metadata of new and of stored objects alike.
+pub(super) fn validate_common(naming: &Naming, metadata: &Object, errors: &mut Vec<FieldError>) {
+    let root = Path::ROOT.child("metadata");
     if let Some(Value::Int(n @ ..=-1)) = metadata.get("generation") {
         let detail = "must be greater than or equal to 0";
         errors.push(FieldError::invalid(root.child("generation"), &Value::Int(*n), detail));

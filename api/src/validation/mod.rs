@@ -133,7 +133,8 @@ pub fn update_through(
     old: &Object,
 ) -> Vec<FieldError> {
     let mut validator = validator(resource, naming, new, Some(old));
-    metadata::validate_metadata_update(naming, metadata_of(new), metadata_of(old), &mut validator.errors);
+    let is_whole = subresource.is_empty() && resource.behavior.metadata_again;
+    update_of_metadata(&mut validator, is_whole, metadata_of(new), metadata_of(old));
     if subresource == "status" {
         validator.is_status = true;
         walk::status(&mut validator, &resource.message, new);
@@ -147,6 +148,20 @@ pub fn update_through(
         rule(&mut validator, View::of(new), View::of(old));
     }
     validator.errors
+}
+
+/// Metadata is checked by the generic rules and again by those of the kind, each time as an update and sometimes also as
+/// if it were new. Clients see the repetition: each failure is a cause of its own as often as it was found.
+fn update_of_metadata(validator: &mut Validator, is_whole: bool, new: &Object, old: &Object) {
+    let errors = &mut validator.errors;
+    metadata::validate_metadata_update(validator.naming, new, old, errors);
+    if errors.is_empty() {
+        return;
+    }
+    errors.extend_from_within(..);
+    for _ in 0..=usize::from(is_whole) {
+        metadata::validate_common(validator.naming, new, errors);
+    }
 }
 
 /// Paths that no update changes (the tables' `immutable`).

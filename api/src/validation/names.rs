@@ -27,6 +27,11 @@ fn too_long(max: usize) -> String {
     format!("must be no more than {max} characters")
 }
 
+/// The same for keys and values of labels.
+fn too_many_bytes(max: usize) -> String {
+    format!("must be no more than {max} bytes")
+}
+
 fn is_label(text: &str, first: fn(&u8) -> bool) -> bool {
     let bytes = text.as_bytes();
     let inner = |byte: &u8| is_lower_or_digit(byte) || *byte == b'-';
@@ -190,7 +195,7 @@ pub(crate) fn qualified(text: &str) -> Faults {
     if name.is_empty() {
         faults.push("name part must be non-empty".to_owned());
     } else if name.len() > LABEL_MAX {
-        faults.push(format!("name part {}", too_long(LABEL_MAX)));
+        faults.push(format!("name part {}", too_many_bytes(LABEL_MAX)));
     }
     if !is_qualified_part(name) {
         faults.push(format!("name part {}", sentence(NAME, QUALIFIED, &EXAMPLES)));
@@ -202,7 +207,7 @@ pub(crate) fn qualified(text: &str) -> Faults {
 pub(crate) fn label_value(value: &str) -> Faults {
     let mut faults = Vec::new();
     if value.len() > LABEL_MAX {
-        faults.push(too_long(LABEL_MAX));
+        faults.push(too_many_bytes(LABEL_MAX));
     }
     if !value.is_empty() && !is_qualified_part(value) {
         let text = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', \

@@ -195,7 +195,7 @@ fn sizes_have_limits() {
         (
             "configmaps",
             format!(r#""data":{{"a":"{}"}}"#, "x".repeat(1024 * 1024 + 1)),
-            ": Too long: may not be more than 1048576 bytes",
+            "[]: Too long: may not be more than 1048576 bytes",
         ),
         (
             "secrets",
@@ -361,4 +361,23 @@ fn resource_of(version: &str, kind: &str) -> Option<&'static ResourceTable> {
     let groups = builtin::groups(&KUBERNETES).iter().filter(|one| one.stem == group);
     let versions = groups.flat_map(|one| one.versions).filter(|one| one.version == version);
     versions.flat_map(|one| one.resources).copied().find(|resource| resource.message.name == kind)
+}
+
+#[test]
+fn failures_of_metadata_are_found_by_the_generic_rules_and_again_by_those_of_the_kind() {
+    const DELETED: &str =
+        r#"{"metadata":{"name":"x","namespace":"n","deletionTimestamp":"2024-01-01T00:00:00Z"}}"#;
+    const LABELS: &str = r#"{"metadata":{"name":"x","namespace":"n","labels":{"a b":""}}}"#;
+    for (stem, plural, through, new, causes) in [
+        ("", "configmaps", "", DELETED, 2),
+        ("", "configmaps", "", LABELS, 4),
+        ("apps", "deployments", "status", LABELS, 3),
+        ("coordination", "leases", "", LABELS, 3),
+    ] {
+        let table = resource(stem, plural);
+        let (old, new) = (object(table, &named(table, "")), object(table, new));
+        let errors = update_through(through, table, &KUBERNETES, &new, &old);
+        let of_metadata = errors.iter().filter(|error| error.path.starts_with("metadata")).count();
+        assert_eq!(of_metadata, causes, "{plural} {through}");
+    }
 }

@@ -213,8 +213,9 @@ pub(super) fn policy(validator: &mut Validator, path: &Path, spec: View) {
         validator.required(place.child("resourceRules"), "");
     }
     if spec.items("validations").is_empty() && spec.items("auditAnnotations").is_empty() {
-        let detail = "validations or auditAnnotations must be non-empty; neither specified";
+        let detail = "validations or auditAnnotations must contain at least one item";
         validator.required(path.child("validations"), detail);
+        validator.required(path.child("auditAnnotations"), detail);
     }
     conditions(validator, &path.child("matchConditions"), spec);
     let mut seen = Seen::new();

@@ -51,6 +51,8 @@ pub(super) fn metric(validator: &mut Validator, path: &Path, metric: View) {
         return; // refused by schema
     }
     let Some((_, expected)) = SOURCES.into_iter().find(|(name, _)| *name == kind) else {
+        // The reference server finds it twice: in the set of types, and again when it looks for the source.
+        validator.not_supported(path.child("type"), kind, &types);
         return validator.not_supported(path.child("type"), kind, &types);
     };
     if !metric.has(expected) {

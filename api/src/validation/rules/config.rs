@@ -34,7 +34,7 @@ pub(super) fn config_map(validator: &mut Validator, path: &Path, map: View) {
         total += value.as_str().map_or(0, bytes::decoded_len);
     }
     if total > BYTES_MAX {
-        validator.errors.push(FieldError::too_long("", BYTES_MAX));
+        validator.errors.push(FieldError::too_long("[]", BYTES_MAX));
     }
 }
 

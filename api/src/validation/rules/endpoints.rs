@@ -87,14 +87,15 @@ fn one(validator: &mut Validator, path: &Path, endpoint: View, kind: &str) {
         let place = list.index(at);
         match kind {
             "IPv4" | "IPv6" => {
-                let fits = forms::address(text).is_some_and(|address| {
-                    matches!((kind, address), ("IPv4", IpAddr::V4(_)) | ("IPv6", IpAddr::V6(_)))
-                });
-                if fits {
-                    usable_address(validator, &place, text);
-                } else {
-                    validator.invalid(place, text, format!("must be a valid {kind} address"));
+                let Some(address) = forms::address(text) else {
+                    validator.invalid(place, text, forms::ADDRESS);
+                    continue;
+                };
+                if !matches!((kind, address), ("IPv4", IpAddr::V4(_)) | ("IPv6", IpAddr::V6(_))) {
+                    // The reference server names the list, not the element.
+                    validator.invalid(list, text, format!("must be an {kind} address"));
                 }
+                usable_address(validator, &place, text);
             }
             "FQDN" => domain(validator, &place, text),
             _ => {}

@@ -19,7 +19,8 @@ const ABOVE_READY: &str = "cannot be greater than readyReplicas";
 fn at_most(validator: &mut Validator, path: &Path, status: View, parts: &[&str], whole: &str, detail: &str) {
     let most = status.int(whole).unwrap_or(0);
     for part in parts {
-        if let Some(count) = status.int(part).filter(|count| *count > most) {
+        let count = status.int(part).unwrap_or(0);
+        if count > most {
             validator.invalid(path.child(part), count, detail);
         }
     }

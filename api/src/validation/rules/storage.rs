@@ -21,9 +21,18 @@ const NO_SOURCE: [&str; 9] = [
 ];
 
 /// Modes of access do not mix with the one for a single pod.
+const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
+
 fn access_modes(validator: &mut Validator, path: &Path, spec: View) {
     let is_single = |mode: &str| mode == "ReadWriteOncePod";
     let modes = spec.texts("accessModes");
+    for mode in modes.clone().filter(|mode| !ACCESS_MODES.contains(mode)) {
+        if validator.has_enough() {
+            return;
+        }
+        // The reference server names the list, not the element.
+        validator.not_supported(path.child("accessModes"), mode, &ACCESS_MODES);
+    }
     let others = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce"];
     if modes.clone().any(is_single) && modes.clone().any(|mode| others.contains(&mode)) {
         let detail = "may not use ReadWriteOncePod with other access modes";

@@ -6,7 +6,7 @@ use super::super::path::Path;
 use super::super::{Validator, forms};
 use super::common::by_name;
 use super::{View, selector};
-use crate::json::{Object, Value};
+use crate::json::Value;
 
 const MISMATCH: &str = "`selector` does not match template `labels`";
 const PERCENT: &str = "must not be greater than 100%";
@@ -23,6 +23,9 @@ fn selected_template(validator: &mut Validator, path: &Path, spec: View, kind: (
         } else {
             matching(validator, &template_path, wanted, template);
         }
+    } else {
+        // No selector selects nothing, not even this template.
+        refuse_labels(validator, &template_path, template.child("metadata").child("labels"));
     }
     runs_forever(validator, &template_path, template, kind.1);
 }
@@ -36,7 +39,7 @@ pub(super) fn matching(validator: &mut Validator, path: &Path, wanted: View, tem
 }
 
 fn refuse_labels(validator: &mut Validator, path: &Path, labels: View) {
-    let shown = labels.object().cloned().unwrap_or_else(Object::new);
+    let shown = labels.object().cloned().map_or(Value::Null, Value::Object);
     let metadata = path.child("metadata");
     validator.invalid(metadata.child("labels"), shown, MISMATCH);
 }
