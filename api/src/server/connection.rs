@@ -24,6 +24,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::time::Instant;
 
+use super::head;
 use super::{Aborted, Body, ConnectionInfo, Handler, Limits, Request, Response, Shutdown};
 
 /// The response to a request whose handler panicked (docs/api/errors.md#encoding-of-errors).
@@ -344,6 +345,9 @@ async fn drive(
 }
 
 async fn answer<H: Handler>(handler: &H, request: Request, info: &Arc<ConnectionInfo>) -> Response {
+    if let Some(refusal) = head::refusal(request.version(), request.headers()) {
+        return refusal;
+    }
     let (method, uri) = (request.method().clone(), request.uri().clone());
     // The inner block makes sure that a panic before the first await is caught as well. Boxed, because what holds it goes
     // on to hold the response, for as long as a watch takes, and would keep the room for all that a handler may need.

@@ -14,6 +14,7 @@
 
 mod body;
 mod connection;
+mod head;
 mod lifecycle;
 mod serve;
 mod tls;
