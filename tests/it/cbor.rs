@@ -194,8 +194,6 @@ async fn configurations_may_be_applied_in_cbor() {
     let path = format!("{deployments}/d/scale?fieldManager=me&force=true");
     assert_eq!(answer(&apply(&path, &item(&scale)).await)["spec"]["replicas"], 4, "subresources");
 
-    let media_types = "application/json-patch+json, application/merge-patch+json, \
-         application/strategic-merge-patch+json, application/apply-patch+yaml, application/apply-patch+cbor";
     for (section, content_type, query, body, want) in [
         ("apply", "apply-patch+cbor", "", item(&secret(json!({}))), "422 PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch".to_owned()),
         ("apply", "apply-patch+cbor", "?fieldManager=me", vec![0xa1], "400 error decoding patch: unexpected EOF".to_owned()),
@@ -203,8 +201,8 @@ async fn configurations_may_be_applied_in_cbor() {
         ("apply", "apply-patch+cbor", "?fieldManager=me", vec![0x80], "400 error decoding patch: cbor: cannot unmarshal array into Go value of type map[string]interface {}".to_owned()),
         ("apply", "apply-patch+cbor", "?fieldManager=me", item(&json!({"kind": "Pod", "apiVersion": "v1"})), "400 invalid object type: /v1, Kind=Pod".to_owned()),
         ("apply", "apply-patch+cbor", "?fieldManager=me", item(&secret(json!({"k": 5}))), "500 failed to create typed patch object".to_owned()),
-        ("patch-requests", "cbor", "", item(&secret(json!({}))), format!("415 the body of the request was in an unknown format - accepted media types include: {media_types}")),
-        ("patch-requests", "merge-patch+cbor", "", item(&secret(json!({}))), format!("415 the body of the request was in an unknown format - accepted media types include: {media_types}")),
+        ("patch-requests", "cbor", "", item(&secret(json!({}))), "415 415: Unsupported Media Type".to_owned()),
+        ("patch-requests", "merge-patch+cbor", "", item(&secret(json!({}))), "415 415: Unsupported Media Type".to_owned()),
     ] {
         let content_type = format!("application/{content_type}");
         let headers = [("content-type", content_type.as_str()), ("accept", CBOR)];
@@ -248,7 +246,7 @@ async fn with_the_gate_closed_there_is_no_cbor() {
                 "patch-requests",
                 "PATCH $core/secrets/a?fieldManager=me | Content-Type: application/apply-patch+cbor",
                 "x",
-                "415 UnsupportedMediaType: the body of the request was in an unknown format - accepted media types include: application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, application/apply-patch+yaml",
+                "415 UnsupportedMediaType: 415: Unsupported Media Type",
             ),
         ])
         .await;

@@ -328,7 +328,7 @@ async fn bodies_that_are_something_else_are_refused_precisely() {
         (
             named("ConfigMap", "v9", b""),
             "ConfigMap in version \"v9\" cannot be handled as a ConfigMap: \
-             no kind \"ConfigMap\" is registered for version \"v9\""
+             no kind \"ConfigMap\" is registered for version \"v9\" in scheme \"pkg/api/legacyscheme/scheme.go:30\""
                 .to_owned(),
         ),
     ];

