@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use rustls::client::danger::HandshakeSignatureValid;
@@ -15,7 +16,24 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
+use rustls::time_provider::TimeProvider;
 use rustls::{DigitallySignedStruct, DistinguishedName, ServerConfig, SignatureScheme};
+
+use crate::clock;
+
+/// The time of handshakes. rustls's own clock panics while the system's stands before 1970.
+#[derive(Debug)]
+struct Clock;
+
+impl TimeProvider for Clock {
+    fn current_time(&self) -> Option<UnixTime> {
+        Some(not_before_epoch(clock::now_seconds()))
+    }
+}
+
+fn not_before_epoch(seconds: i64) -> UnixTime {
+    UnixTime::since_unix_epoch(Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
+}
 
 /// ALPN name of HTTP/2.
 pub(super) const HTTP2: &[u8] = b"h2";
@@ -82,7 +100,7 @@ impl ResolvesServerCert for ServingCertificate {
 /// The TLS side of the listener: 1.2 and 1.3, HTTP/2 before HTTP/1.1, client certificates asked for.
 pub fn server_config(certificate: Arc<ServingCertificate>) -> Arc<ServerConfig> {
     let provider = Arc::new(aws_lc_rs::default_provider());
-    let mut config = ServerConfig::builder_with_provider(provider.clone())
+    let mut config = ServerConfig::builder_with_details(provider.clone(), Arc::new(Clock))
         .with_safe_default_protocol_versions()
         .expect("the provider has cipher suites for both TLS versions")
         .with_client_cert_verifier(Arc::new(AskForCertificate(provider)))
@@ -133,5 +151,17 @@ impl ClientCertVerifier for AskForCertificate {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_before_the_epoch_stands_at_the_epoch() {
+        for (seconds, want) in [(-1, 0), (i64::MIN, 0), (0, 0), (1_700_000_000, 1_700_000_000)] {
+            assert_eq!(not_before_epoch(seconds).as_secs(), want);
+        }
     }
 }
