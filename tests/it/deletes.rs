@@ -245,8 +245,8 @@ async fn pods_are_bound_once_and_end_gracefully() {
     let binding = r#"{"metadata":{"name":"a"},"target":{"kind":"Node","name":"n1"}}"#;
     fixture
         .check(&[
-            ("subresources", "POST $core/pods/a/binding", r#"{"metadata":{"name":"a"},"target":{"kind":"Pod","name":"n1"}}"#, "422 Invalid: …"),
-            ("subresources", "POST $core/pods/a/binding", r#"{"metadata":{"name":"a"},"target":{}}"#, "422 Invalid: …"),
+            ("subresources", "POST $core/pods/a/binding", r#"{"metadata":{"name":"a"},"target":{"kind":"Pod","name":"n1"}}"#, "500 -: target.kind: Unsupported value: \"Pod\": supported values: \"Node\", \"<empty>\""),
+            ("subresources", "POST $core/pods/a/binding", r#"{"metadata":{"name":"a"},"target":{}}"#, "500 -: target.name: Required value"),
             ("subresources", "POST $core/pods/a/binding", binding, "201 Success"),
             ("subresources", "POST $core/pods/a/binding", binding, "409 Conflict: Operation cannot be fulfilled on pods/binding \"a\": pod a is already assigned to node \"n1\""),
             ("subresources", "POST $core/bindings", r#"{"metadata":{"name":"b"},"target":{"kind":"Node","name":"n2"}}"#, "201 Success"),

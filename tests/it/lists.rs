@@ -252,7 +252,12 @@ async fn invalid_list_options_are_refused() {
         ("query-parameters", "?limit=x", integer("x")),
         ("query-parameters", "?limit=", integer("")),
         ("query-parameters", "?timeoutSeconds=1.5", integer("1.5")),
-        ("list-options", "/b?resourceVersion=x", number("x")),
+        (
+            "list-options",
+            "/b?resourceVersion=x",
+            "500 -: resourceVersion: Invalid value: \"x\": strconv.ParseUint: parsing \"x\": invalid syntax"
+                .to_owned(),
+        ),
         (
             "options",
             "/b?export=true",

@@ -21,8 +21,8 @@ async fn every_path_is_a_resource_a_document_or_nothing() {
             ("routing-errors", "POST /nothing/at/all", "{}", PAGE),
             ("routing-errors", "GET /apis/nothing.example.com/v1/things", "", PAGE),
             ("routing-errors", "GET /apis/nothing.example.com/v1/namespaces/$ns/things/x", "", PAGE),
-            ("routing-errors", "GET /apis/apps/v99/deployments", "", PAGE),
-            ("routing-errors", "GET /api/v2/pods", "", PAGE),
+            ("routing-errors", "GET /apis/apps/v99/deployments", "", NO_SUCH_ROUTE),
+            ("routing-errors", "GET /api/v2/pods", "", NO_SUCH_ROUTE),
             // Inside one it is a Status.
             ("routing-errors", "GET /api/v1/nothing", "", NO_SUCH_ROUTE),
             ("routing-errors", "GET $core/nothing/x", "", NO_SUCH_ROUTE),
