@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use auth::authz::Mode;
 use auth::{Attributes, Authenticator, Authorized, Authorizer};
-use engine::{CommitError, Engine};
+use engine::{CommitError, Engine, Revision};
 
 use crate::admission::{self, namespace_lifecycle::Creations};
 use crate::allocation::{Allocations, Ranges};
@@ -265,7 +265,7 @@ impl Context {
     }
 
     /// Waits until the store has reached `revision`, for a bounded time; 0 is always reached.
-    pub async fn wait_for_revision(&self, revision: u64) -> Result<(), Status> {
+    pub async fn wait_for_revision(&self, revision: Revision) -> Result<(), Status> {
         if revision <= self.engine.revision() {
             return Ok(());
         }

@@ -14,10 +14,11 @@ use crate::header::RECORDS_START;
 use crate::segment::Segment;
 use crate::snapshot::Root;
 use crate::transfer::{self, Coming, Frame, Held, Start};
+use crate::types::Revision;
 
 /// What is left of a backup to be sent.
 pub struct Outgoing {
-    revision: u64,
+    revision: Revision,
     start: Option<Start>,
     segments: VecDeque<Part>,
     /// The one whose records are being sent, and where the next of them stand.
@@ -66,7 +67,7 @@ impl Outgoing {
     }
 
     /// The revision at which the backup is consistent: the newest when it was begun.
-    pub fn revision(&self) -> u64 {
+    pub fn revision(&self) -> Revision {
         self.revision
     }
 

@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 use crate::io::is_disk_full;
 use crate::snapshot::Entry;
+use crate::types::Revision;
 
 /// Why a store was not opened. Nothing was changed, apart from a directory that may have been made. Each text is
 /// one line and names the path.
@@ -136,7 +137,7 @@ pub enum ApplyError {
     #[error("the store is at revision {newest} already")]
     NotNewer {
         /// The newest revision of the store.
-        newest: u64,
+        newest: Revision,
     },
     /// The revision of record `at` is lower than the one before it.
     #[error("the revision of record {at} is lower than the one before it")]
@@ -156,7 +157,7 @@ pub enum ApplyError {
         /// Position in the batch.
         at: usize,
         /// When the key was created.
-        created: u64,
+        created: Revision,
     },
     /// Record `at` deletes a key that does not exist.
     #[error("the key of record {at} does not exist")]
@@ -248,7 +249,7 @@ pub enum ReadError {
         /// The key.
         key: Bytes,
         /// The revision of the damaged state.
-        revision: u64,
+        revision: Revision,
     },
 }
 
@@ -259,13 +260,13 @@ pub enum SnapshotError {
     #[error("revision is compacted, the oldest readable is {oldest}")]
     Compacted {
         /// The oldest revision that can be read.
-        oldest: u64,
+        oldest: Revision,
     },
     /// That revision is not there yet.
     #[error("revision lies in the future, the newest is {current}")]
     Future {
         /// The newest published revision.
-        current: u64,
+        current: Revision,
     },
 }
 
@@ -276,13 +277,13 @@ pub enum CompactError {
     #[error("revision is compacted, the oldest readable is {oldest}")]
     Compacted {
         /// The oldest revision that can be read.
-        oldest: u64,
+        oldest: Revision,
     },
     /// That revision is not there yet.
     #[error("revision lies in the future, the newest is {current}")]
     Future {
         /// The newest published revision.
-        current: u64,
+        current: Revision,
     },
     /// The engine was closed meanwhile; it may have been forgotten or not.
     #[error("store is closed")]
@@ -296,14 +297,14 @@ pub enum TailError {
     #[error("events are compacted, the oldest readable revision is {oldest}")]
     Compacted {
         /// The oldest revision that can be read.
-        oldest: u64,
+        oldest: Revision,
     },
     /// A record on its way is damaged so far that not even its key is known: it may or may not belong to this
     /// tail, so going on could hide an event.
     #[error("the record of revision {revision} is damaged")]
     Damaged {
         /// The first unreadable revision.
-        revision: u64,
+        revision: Revision,
     },
     /// The engine was closed.
     #[error("store is closed")]

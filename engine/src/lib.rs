@@ -80,8 +80,8 @@ use crate::time::Times;
 use crate::transfer::Held;
 pub use crate::types::{
     APPLIED_BYTES_MAX, APPLIED_RECORDS_MAX, ATTRIBUTES_BYTES_MAX, Applied, Change, Committed, Durability,
-    Expected, KEY_BYTES_MAX, KeyRange, Options, Payload, Role, SEGMENT_BYTES_DEFAULT, SEGMENT_BYTES_MAX,
-    SEGMENT_BYTES_MIN, Stats, VALUE_BYTES_MAX, Write,
+    Expected, KEY_BYTES_MAX, KeyRange, Options, Payload, Revision, Role, SEGMENT_BYTES_DEFAULT,
+    SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, Stats, VALUE_BYTES_MAX, Write,
 };
 use crate::watch::Hub;
 pub use crate::watch::{Event, MEMO_SLOTS, Memo, Tail};
@@ -156,7 +156,7 @@ impl Engine {
         let found = recovery::recover(&*storage, segment_bytes, options.bloom_scheme, numbering)?;
         // Recovery may have looked at every byte there is; what is wanted of them comes back from the page cache.
         found.root.segments.all().iter().for_each(|segment| segment.file.let_go());
-        let checkpointed = found.checkpoint.as_ref().map_or(0, |used| used.revision);
+        let checkpointed = found.checkpoint.as_ref().map_or(Revision::ZERO, |used| used.revision);
         let stages = Stages::at_opening(&found.root, checkpointed, durability);
         let status = Arc::new(StoreStatus::new(stages, found.time_ms));
         let queue = Arc::new(Queue::new());
@@ -250,7 +250,7 @@ impl Engine {
     ///
     /// # Errors
     /// See [`ApplyError`]; after [`Refusal::LogFailed`] it is open how much of the batch is on disk.
-    pub async fn apply(&self, batch: Vec<Applied>) -> Result<u64, ApplyError> {
+    pub async fn apply(&self, batch: Vec<Applied>) -> Result<Revision, ApplyError> {
         if self.0.role == Role::Leader {
             return Err(ApplyError::Leader);
         }
@@ -274,7 +274,7 @@ impl Engine {
     }
 
     /// The store as it was right after `revision` was committed; 0 is the empty store.
-    pub fn snapshot_at(&self, revision: u64) -> Result<Snapshot, SnapshotError> {
+    pub fn snapshot_at(&self, revision: Revision) -> Result<Snapshot, SnapshotError> {
         let root = self.0.hub.root();
         if revision > root.revision {
             return Err(SnapshotError::Future { current: root.revision });
@@ -286,19 +286,19 @@ impl Engine {
     }
 
     /// The newest published revision; 0 when nothing was ever written.
-    pub fn revision(&self) -> u64 {
+    pub fn revision(&self) -> Revision {
         self.0.hub.revision()
     }
 
     /// Resolves once a revision of at least `revision` is published. Also when the engine is closed before
     /// that, so that nobody waits for ever: look at [`Engine::revision`] where that matters.
-    pub async fn reached(&self, revision: u64) {
+    pub async fn reached(&self, revision: Revision) {
         self.0.hub.reached(revision).await;
     }
 
     /// Follows the events with a revision greater than `after` whose key begins with `prefix`. `after` may lie
     /// in the future: what comes up to it is passed over in silence. Costs nothing while nothing matches.
-    pub fn tail(&self, after: u64, prefix: Bytes) -> Result<Tail, TailError> {
+    pub fn tail(&self, after: Revision, prefix: Bytes) -> Result<Tail, TailError> {
         self.0.hub.tail(after, prefix)
     }
 
@@ -320,7 +320,7 @@ impl Engine {
 
     /// Forgets history before `revision`, whatever the retention: it is the oldest readable revision then. Resolves
     /// once the index has forgotten it and that is noted on disk; what it gives back of the disk comes back later.
-    pub async fn compact(&self, revision: u64) -> Result<(), CompactError> {
+    pub async fn compact(&self, revision: Revision) -> Result<(), CompactError> {
         let root = self.0.hub.root();
         if revision > root.revision {
             return Err(CompactError::Future { current: root.revision });
@@ -373,7 +373,7 @@ impl Engine {
     }
 
     /// The newest revision committed at `time` or before; the oldest readable one when that is younger.
-    pub fn revision_at(&self, time: SystemTime) -> u64 {
+    pub fn revision_at(&self, time: SystemTime) -> Revision {
         let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         compaction::newest_until(&self.0.hub.root(), u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
     }

@@ -42,7 +42,7 @@ use crate::record::{HEAD_BYTES, Head};
 use crate::sabotage;
 use crate::segment::{Found, Segment};
 use crate::snapshot::Root;
-use crate::types::KEY_BYTES_MAX;
+use crate::types::{KEY_BYTES_MAX, Revision};
 
 /// What was found on disk.
 pub(crate) struct Recovered {
@@ -65,7 +65,7 @@ pub(crate) struct Recovered {
 
 /// A checkpoint that opening began with.
 pub(crate) struct Used {
-    pub revision: u64,
+    pub revision: Revision,
     /// Bytes of its image.
     pub bytes: u64,
 }
@@ -97,7 +97,7 @@ pub(crate) fn recover(
     if let Some(stranger) = found.iter().find(|segment| segment.header.store != found[0].header.store) {
         return Err(OpenError::OtherStore { path: storage.path(&Segment::name(stranger.header.number)) });
     }
-    let mut checkpoints: Vec<u64> = names.iter().filter_map(|name| checkpoint::revision(name)).collect();
+    let mut checkpoints: Vec<Revision> = names.iter().filter_map(|name| checkpoint::revision(name)).collect();
     checkpoints.sort_unstable();
 
     let start = match Start::from_checkpoints(storage, &found, &checkpoints, bloom_scheme) {
@@ -112,8 +112,9 @@ pub(crate) fn recover(
         next.map_err(failed(&Segment::name(number), "begin a segment"))
     };
     if !goes_on {
-        let after_last = |last: &Arc<Segment>| last.header.rewritten.map_or(1, |it| it.last_revision + 1);
-        let first_revision = segments.last().map_or(1, after_last);
+        let after_last =
+            |last: &Arc<Segment>| last.header.rewritten.map_or(Revision::FIRST, |it| it.last_revision.next());
+        let first_revision = segments.last().map_or(Revision::FIRST, after_last);
         segments.push(begin(segments.last(), numbers_given + 1, first_revision)?);
     }
     let mut numbers_given = numbers_given.max(segments.iter().map(|s| s.header.number).max().unwrap_or(0));
@@ -129,10 +130,11 @@ pub(crate) fn recover(
             continue;
         }
         let known = state.revision.max(known_durable);
-        let synced = if at < last { u64::MAX } else { last_synced(segment, known).map_err(&read_failed)? };
+        let synced =
+            if at < last { Revision::MAX } else { last_synced(segment, known).map_err(&read_failed)? };
         state.scan(storage, segment, synced).map_err(&read_failed)?;
         if at == last {
-            is_end_lost = state.missing_until(storage, segment, synced + 1);
+            is_end_lost = state.missing_until(storage, segment, synced.next());
         }
     }
     let mut current = segments[last].clone();
@@ -153,7 +155,7 @@ pub(crate) fn recover(
     let has_lost_end = is_end_lost && current.header.numbering == Numbering::Sparse;
     if has_lost_end || numbering > current.header.numbering {
         numbers_given += 1;
-        current = begin(Some(&current), numbers_given, state.revision + 1)?;
+        current = begin(Some(&current), numbers_given, state.revision.next())?;
         segments.push(current.clone());
     }
     remove_superseded(storage, &found, &segments, &checkpoints, used.as_ref());
@@ -182,7 +184,7 @@ fn begin(
     segment_bytes: u64,
     last: Option<&Arc<Segment>>,
     number: u32,
-    first_revision: u64,
+    first_revision: Revision,
     numbering: Numbering,
 ) -> io::Result<Arc<Segment>> {
     let before = last.map(|last| &last.header);
@@ -208,17 +210,17 @@ struct Start {
     first_to_scan: usize,
     numbers_given: u32,
     /// Everything up to this revision was on disk once, whatever is found.
-    known_durable: u64,
+    known_durable: Revision,
 }
 
 /// What a checkpoint that opening cannot begin with tells all the same: everything up to its revision was on disk.
 struct Witness {
-    revision: u64,
+    revision: Revision,
     store: u64,
     /// Number and salt of the segment that the log ended in.
     last: (u32, u64),
     /// A revision that lies in that segment, or will.
-    last_holds: u64,
+    last_holds: Revision,
 }
 
 impl Start {
@@ -233,11 +235,11 @@ impl Start {
         let headers: Vec<_> = found.iter().map(|segment| segment.header).collect();
         let log = chain::from_headers(&headers).map_err(|gap| missing(gap.number))?;
         let is_ours = |witness: &&Witness| headers.iter().all(|header| header.store == witness.store);
-        let mut known_durable = 0;
+        let mut known_durable = Revision::ZERO;
         for witness in witnesses.iter().filter(is_ours) {
             // The end of the log is the one thing that no segment tells of another.
             let reaches = |header: &Header| {
-                let stands_for = header.rewritten.map_or(0, |rewritten| rewritten.last_revision);
+                let stands_for = header.rewritten.map_or(Revision::ZERO, |rewritten| rewritten.last_revision);
                 (header.number, header.salt) == witness.last
                     || stands_for >= witness.last_holds
                     || header.first_revision > witness.last_holds
@@ -256,7 +258,7 @@ impl Start {
     fn from_checkpoints(
         storage: &dyn Storage,
         found: &[Arc<Segment>],
-        checkpoints: &[u64],
+        checkpoints: &[Revision],
         bloom_scheme: BloomScheme,
     ) -> Result<Start, Vec<Witness>> {
         let mut witnesses = Vec::new();
@@ -276,7 +278,7 @@ impl Start {
     fn from_checkpoint(
         storage: &dyn Storage,
         found: &[Arc<Segment>],
-        revision: u64,
+        revision: Revision,
         bloom_scheme: BloomScheme,
     ) -> Result<Start, Option<Witness>> {
         let file = storage.open(&checkpoint::name(revision)).map_err(|_| None)?;
@@ -286,7 +288,7 @@ impl Start {
             revision,
             store: about.store,
             last: (last.number, last.salt),
-            last_holds: revision + u64::from(last.end == RECORDS_START),
+            last_holds: if last.end == RECORDS_START { revision.next() } else { revision },
         });
         let start = Start::from_image(found, revision, loading, bloom_scheme);
         start.ok_or(witness.filter(|_| !sabotage::witness_ignored()))
@@ -295,7 +297,7 @@ impl Start {
     /// `None`: the image does not fit the segments, or its keys are damaged.
     fn from_image(
         found: &[Arc<Segment>],
-        revision: u64,
+        revision: Revision,
         loading: checkpoint::Loading,
         bloom_scheme: BloomScheme,
     ) -> Option<Start> {
@@ -309,7 +311,7 @@ impl Start {
             end_is_right && image.end <= segment.file.size()
         });
         let goes_on_in = &segments[first_to_scan].header;
-        if !fits || goes_on_in.rewritten.is_some() || goes_on_in.first_revision > revision + 1 {
+        if !fits || goes_on_in.rewritten.is_some() || goes_on_in.first_revision > revision.next() {
             return None;
         }
         let oldest = oldest(&segments).max(about.oldest).min(revision);
@@ -341,12 +343,12 @@ impl Start {
 }
 
 /// How far history is forgotten according to what the segments say.
-fn oldest(segments: &[Arc<Segment>]) -> u64 {
+fn oldest(segments: &[Arc<Segment>]) -> Revision {
     let said = segments.iter().map(|segment| {
-        let rewritten = segment.header.rewritten.map_or(0, |rewritten| rewritten.oldest);
+        let rewritten = segment.header.rewritten.map_or(Revision::ZERO, |rewritten| rewritten.oldest);
         rewritten.max(segment.note().oldest)
     });
-    said.max().unwrap_or(0)
+    said.max().unwrap_or(Revision::ZERO)
 }
 
 /// Removes the files that are no part of the store any more. What fails is tried again at the next opening.
@@ -354,7 +356,7 @@ fn remove_superseded(
     storage: &dyn Storage,
     found: &[Arc<Segment>],
     log: &[Arc<Segment>],
-    checkpoints: &[u64],
+    checkpoints: &[Revision],
     used: Option<&Used>,
 ) {
     let in_log = |number: u32| log.iter().any(|segment| segment.header.number == number);
@@ -409,15 +411,16 @@ fn open(storage: &dyn Storage, number: u32) -> Result<Arc<Segment>, OpenError> {
 
 /// What must have been on disk when the segment was last written to, being at least up to `known`. Records before
 /// the segment's end are not looked at.
-fn last_synced(segment: &Segment, known: u64) -> io::Result<u64> {
-    let mut walk = segment.walk(segment.end(), written_end(segment)?, segment.header.first_revision - 1)?;
+fn last_synced(segment: &Segment, known: Revision) -> io::Result<Revision> {
+    let mut walk =
+        segment.walk(segment.end(), written_end(segment)?, segment.header.first_revision.before())?;
     // What is before the segment was synced before the segment was made.
-    let mut synced = (segment.header.first_revision - 1).max(segment.note().synced).max(known);
+    let mut synced = (segment.header.first_revision.before()).max(segment.note().synced).max(known);
     while let Some(found) = walk.next() {
         synced = synced.max(found.head.synced);
     }
     if sabotage::synced_marks_ignored() {
-        return Ok(known.max(segment.header.first_revision - 1));
+        return Ok(known.max(segment.header.first_revision.before()));
     }
     Ok(synced)
 }
@@ -440,7 +443,7 @@ struct Scan {
     tree: Tree,
     bloom_scheme: BloomScheme,
     /// The newest revision accounted for.
-    revision: u64,
+    revision: Revision,
     /// The highest time of a record.
     time_ms: u64,
     lost_revisions: u64,
@@ -449,26 +452,26 @@ struct Scan {
     /// Where the scan of the last segment ended: behind its end when a revision there lacks records.
     stopped_at: u64,
     /// What is not needed to read at this revision and later is not in the tree.
-    oldest: u64,
+    oldest: Revision,
 }
 
 impl Scan {
     /// Adds the records of `segment` from its end on, which moves to where they end. What is invalid above `synced`
     /// ends them, and so does a revision above `synced` that lacks some of its records.
-    fn scan(&mut self, storage: &dyn Storage, segment: &Arc<Segment>, synced: u64) -> io::Result<()> {
+    fn scan(&mut self, storage: &dyn Storage, segment: &Arc<Segment>, synced: Revision) -> io::Result<()> {
         let mut walk = segment.walk(segment.end(), written_end(segment)?, self.revision)?;
         // The records so far of a revision that has more.
         let mut part: Vec<Found> = Vec::new();
         while let Some(found) = walk.next() {
             let revision = found.head.revision;
             let is_missing = match segment.header.numbering {
-                Numbering::Dense => revision > self.revision + 1,
+                Numbering::Dense => revision > self.revision.next(),
                 Numbering::Sparse => {
                     found.skipped > 0 || part.first().is_some_and(|first| first.head.revision != revision)
                 }
             };
             if is_missing {
-                let first_missing = part.first().map_or(self.revision + 1, |found| found.head.revision);
+                let first_missing = part.first().map_or(self.revision.next(), |found| found.head.revision);
                 if first_missing > synced {
                     break;
                 }
@@ -495,7 +498,7 @@ impl Scan {
             let revision = last.head.revision;
             if revision <= synced {
                 part.drain(..).for_each(|found| self.add(segment, &found));
-                self.missing_before(storage, segment, revision + 1);
+                self.missing_before(storage, segment, revision.next());
             }
         }
         Ok(())
@@ -540,32 +543,32 @@ impl Scan {
     }
 
     /// Accounts for the records before one of `revision` that were not found.
-    fn missing_before(&mut self, storage: &dyn Storage, segment: &Segment, revision: u64) {
+    fn missing_before(&mut self, storage: &dyn Storage, segment: &Segment, revision: Revision) {
         if !self.missing_until(storage, segment, revision) {
             // They share a revision with a record that was found.
-            self.tell_missing(storage, segment, self.revision..self.revision + 1);
+            self.tell_missing(storage, segment, self.revision..self.revision.next());
         }
     }
 
     /// Accounts for the revisions before `revision` that no record was found for; false when there are none.
-    fn missing_until(&mut self, storage: &dyn Storage, segment: &Segment, revision: u64) -> bool {
-        let missing: Range<u64> = self.revision + 1..revision;
+    fn missing_until(&mut self, storage: &dyn Storage, segment: &Segment, revision: Revision) -> bool {
+        let missing: Range<Revision> = self.revision.next()..revision;
         if missing.is_empty() {
             return false;
         }
-        self.revision = missing.end - 1;
+        self.revision = missing.end.before();
         self.tell_missing(storage, segment, missing);
         true
     }
 
-    fn tell_missing(&mut self, storage: &dyn Storage, segment: &Segment, missing: Range<u64>) {
+    fn tell_missing(&mut self, storage: &dyn Storage, segment: &Segment, missing: Range<Revision>) {
         tracing::error!(
             path = %storage.path(&Segment::name(segment.header.number)).display(),
-            first = missing.start,
-            last = missing.end - 1,
+            first = missing.start.get(),
+            last = missing.end.before().get(),
             "records are damaged beyond telling their keys; these show their states before, if they had any"
         );
-        self.lost_revisions += missing.end - missing.start;
+        self.lost_revisions += missing.end.since(missing.start);
     }
 }
 
@@ -573,7 +576,7 @@ fn tell_damage(storage: &dyn Storage, segment: &Segment, found: &Found) {
     tracing::error!(
         path = %storage.path(&Segment::name(segment.header.number)).display(),
         offset = found.offset,
-        revision = found.head.revision,
+        revision = found.head.revision.get(),
         key = %String::from_utf8_lossy(found.head.key(&found.bytes)),
         "a record is damaged; its key reads as damaged until it is written again"
     );

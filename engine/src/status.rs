@@ -11,6 +11,7 @@ use crate::error::Refusal;
 use crate::sabotage;
 use crate::segment::Segment;
 use crate::stages::Stages;
+use crate::types::Revision;
 
 /// What others may know about the sequencer's state.
 pub(crate) struct StoreStatus {
@@ -61,7 +62,7 @@ impl StoreStatus {
     }
 
     /// Newest revision known to be on stable storage.
-    pub fn synced(&self) -> u64 {
+    pub fn synced(&self) -> Revision {
         self.stages.lock().synced
     }
 
@@ -84,7 +85,7 @@ impl StoreStatus {
 
     /// Syncs `segment`, after which everything up to `revision` is on disk. One at a time, and none after one that
     /// failed: a failure is reported once, to one of those who sync, and the others hear of success.
-    pub fn sync(&self, segment: &Segment, revision: u64) -> Result<(), Refusal> {
+    pub fn sync(&self, segment: &Segment, revision: Revision) -> Result<(), Refusal> {
         let _alone = self.syncing.lock();
         if let Some(refusal) = self.failed() {
             return Err(refusal);

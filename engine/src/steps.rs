@@ -12,6 +12,7 @@ use crate::index::Tree;
 use crate::log::{Log, Segments};
 use crate::reclaim::Move;
 use crate::segment::Segment;
+use crate::types::Revision;
 
 /// Keys or records that one maintenance step may be about.
 pub(crate) const STEP_KEYS: usize = 256;
@@ -34,7 +35,7 @@ pub(crate) fn part_keys(batch_writes: usize) -> usize {
 /// One of them.
 pub(crate) enum MaintenanceStep {
     /// History before this revision cannot be read any more.
-    Forget(u64),
+    Forget(Revision),
     /// What is forgotten goes from the histories of these keys.
     Prune(Vec<Bytes>),
     /// The same, and thoroughly.
@@ -55,8 +56,8 @@ pub(crate) fn carry_out(
     keys: usize,
     tree: &mut Tree,
     log: &mut Log,
-    oldest: u64,
-) -> (Option<MaintenanceStep>, u64) {
+    oldest: Revision,
+) -> (Option<MaintenanceStep>, Revision) {
     let segments = log.segments().clone();
     let mut freed = |version: &Version| {
         if let Some(segment) = segments.get(version.segment) {

@@ -11,6 +11,7 @@ use crate::query::{Query, check_dry_run, invalid_options};
 use crate::schema::builtin;
 use crate::schema::registry::Registry;
 use crate::status::Status;
+use engine::Revision;
 
 /// How a list treats its resourceVersion.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -134,11 +135,11 @@ impl ListOptions {
 }
 
 /// A resourceVersion of a get, list or watch as a number; empty and `0` are 0.
-pub fn version_number(text: &str) -> Result<u64, Status> {
+pub fn version_number(text: &str) -> Result<Revision, Status> {
     if text.is_empty() {
-        return Ok(0);
+        return Ok(Revision::ZERO);
     }
-    decimal(text).ok_or_else(|| {
+    decimal(text).map(Revision::new).ok_or_else(|| {
         let quoted = crate::field::go_quote(text);
         Status::bad_request(format!(
             "invalid resource version: resourceVersion: Invalid value: {quoted}: strconv.ParseUint: parsing {quoted}: invalid syntax"

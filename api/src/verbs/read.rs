@@ -1,5 +1,6 @@
 //! get: one object, its stored bytes.
 
+use engine::Revision;
 use http::StatusCode;
 
 use super::Call;

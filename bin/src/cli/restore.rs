@@ -1,5 +1,6 @@
 //! `restore`: creates a data directory from a backup, at its newest revision or an earlier one.
 
+use engine::Revision;
 use std::cell::RefCell;
 use std::fs;
 use std::io::Write;
@@ -35,7 +36,7 @@ struct Report {
 pub fn run(flags: &Restore, out: &mut impl Write) -> anyhow::Result<Outcome> {
     let (from, to) = (&flags.from, &flags.common.data_dir);
     let point = match (flags.revision, flags.time) {
-        (Some(revision), _) => Point::Revision(revision),
+        (Some(revision), _) => Point::Revision(Revision::new(revision)),
         (None, Some(time)) => Point::Time(u64::try_from(time.as_millisecond()).unwrap_or(0)),
         (None, None) => Point::Newest,
     };
@@ -72,7 +73,14 @@ pub fn run(flags: &Restore, out: &mut impl Write) -> anyhow::Result<Outcome> {
     files::sync_dir(to)?;
     let Restored { from_revision, revision, keys, bytes: stored, damages } = restored;
     if json {
-        let report = Report { from_revision, revision, keys, bytes: stored, pki, damages };
+        let report = Report {
+            from_revision: from_revision.get(),
+            revision: revision.get(),
+            keys,
+            bytes: stored,
+            pki,
+            damages,
+        };
         serde_json::to_writer(&mut *out, &report)?;
         writeln!(out)?;
     } else {

@@ -13,7 +13,7 @@ use crate::error::CommitError;
 use crate::expiry::Due;
 use crate::sabotage;
 use crate::snapshot::Root;
-use crate::types::{Change, Committed, Expected, Write};
+use crate::types::{Change, Committed, Expected, Revision, Write};
 
 /// Deletes of expired keys that may be under way.
 const DELETES_MAX: usize = 64;
@@ -90,7 +90,7 @@ impl Expiring {
 }
 
 /// The key that `revision` wrote, if its record is still there.
-fn key_of(root: &Root, revision: u64) -> io::Result<Option<Bytes>> {
+fn key_of(root: &Root, revision: Revision) -> io::Result<Option<Bytes>> {
     let Some(segment) = root.segments.starting_at(revision).first() else { return Ok(None) };
     let mut walk = segment.walk_from(revision)?;
     let found = std::iter::from_fn(|| walk.next()).find(|found| found.head.revision >= revision);

@@ -123,9 +123,16 @@ fn bytes_per_second(bytes: u64, live: u64, load: u64) -> u64 {
 mod tests {
     use super::*;
     use crate::log::Segments;
+    use crate::types::Revision;
 
     fn nothing() -> Root {
-        Root { revision: 0, oldest: 0, tree: Default::default(), segments: Segments::new(vec![]), end: 0 }
+        Root {
+            revision: Revision::ZERO,
+            oldest: Revision::ZERO,
+            tree: Default::default(),
+            segments: Segments::new(vec![]),
+            end: 0,
+        }
     }
 
     #[test]
