@@ -9,7 +9,7 @@
 //! (`docs/decisions/0008-older-objects-get-new-defaults-once.md`). Watchers see the change like any other. An object
 //! that cannot be read is passed over: it is served as an error anyway.
 
-use engine::{Entry, Revision};
+use engine::Entry;
 use futures_util::{StreamExt, TryStreamExt, stream};
 
 use crate::context::Context;

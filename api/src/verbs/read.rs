@@ -1,6 +1,5 @@
 //! get: one object, its stored bytes.
 
-use engine::Revision;
 use http::StatusCode;
 
 use super::Call;

@@ -19,7 +19,7 @@
 //! A round that finds the object changed begins again at the top, a bounded number of times. Nothing of a round
 //! survives it but what the source keeps.
 
-use engine::{Change, Expected, Revision};
+use engine::{Change, Expected};
 
 use super::commit::Attempt;
 use super::intent::{Caller, Current, Intent, Outcome, Presence, Source, Written};
