@@ -129,7 +129,8 @@ pub fn is_disk_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// Name of the file whose lock says that a store is in use. It stays empty.
+/// Name of a file that is locked while a store is in use, beside its directory. It stays empty. Releases that lock no
+/// directories look at this file alone.
 pub(crate) const LOCK_NAME: &str = "lock";
 
 /// How often, and how far apart, the lock is tried before the store counts as in use.
@@ -144,7 +145,7 @@ pub struct Dir {
 }
 
 impl Dir {
-    /// Opens the directory, making it (mode 0700) if absent, and locks it. `Ok(None)`: somebody has it locked.
+    /// Opens the directory, making it (mode 0700) if absent, and locks it. `Ok(None)`: another open directory has it locked.
     /// An error comes with what was tried.
     pub fn open(path: &Path) -> Result<Option<Dir>, (&'static str, io::Error)> {
         make_durable_dir(path).map_err(|e| ("create the store's directory", e))?;
@@ -156,19 +157,40 @@ impl Dir {
             .mode(0o600)
             .open(path.join(LOCK_NAME))
             .map_err(|e| ("open the lock file", e))?;
-        // flock, not fcntl: it belongs to the open file, so that a second open in this process fails as well.
-        let mut looks = 0;
-        loop {
-            match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => return Ok(Some(Dir { path: path.to_owned(), handle, _lock: lock })),
-                // Perhaps somebody only looks whether the store is in use, which takes the lock for a moment.
-                Err(rustix::io::Errno::WOULDBLOCK) if looks < LOCK_LOOKS_MAX => looks += 1,
-                Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
-                Err(e) => return Err(("lock the store", e.into())),
-            }
-            std::thread::sleep(LOCK_LOOK_INTERVAL);
-        }
+        // The directory first: unlike a file in it, it cannot be removed while there are segments in it.
+        let is_ours = match lock_exclusively(&handle) {
+            Err(error) if cannot_lock_directories(&error) => lock_exclusively(&lock),
+            Ok(true) => lock_exclusively(&lock),
+            refused => refused,
+        };
+        let is_ours = is_ours.map_err(|e| ("lock the store", e))?;
+        Ok(is_ours.then(|| Dir { path: path.to_owned(), handle, _lock: lock }))
     }
+}
+
+/// Locks `file` for as long as it is open; false when another open file has the lock.
+///
+/// `flock`, not `fcntl`: the lock belongs to the open file, so that a second open in this process fails as well.
+fn lock_exclusively(file: &fs::File) -> io::Result<bool> {
+    let mut looks = 0;
+    loop {
+        match flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(true),
+            // A tool that looks whether the store is in use takes the lock for a moment.
+            Err(rustix::io::Errno::WOULDBLOCK) if looks < LOCK_LOOKS_MAX => looks += 1,
+            Err(rustix::io::Errno::WOULDBLOCK) => return Ok(false),
+            Err(error) => return Err(error.into()),
+        }
+        std::thread::sleep(LOCK_LOOK_INTERVAL);
+    }
+}
+
+/// Whether the file system has no locks on directories. NFS makes them from locks that need a file open for writing.
+pub(crate) fn cannot_lock_directories(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EBADF | libc::EISDIR | libc::EINVAL | libc::ENOLCK | libc::ENOSYS | libc::EOPNOTSUPP)
+    )
 }
 
 /// Makes `path` and what is missing above it, each with its name on disk: a store whose directory a crash can
@@ -509,6 +531,16 @@ mod tests {
     fn a_directory_is_locked_against_a_second_open() {
         let temp = TempDir::new();
         let first = Dir::open(temp.path()).unwrap().unwrap();
+        assert!(Dir::open(temp.path()).unwrap().is_none());
+        drop(first);
+        assert!(Dir::open(temp.path()).unwrap().is_some());
+    }
+
+    #[test]
+    fn a_directory_stays_locked_when_its_lock_file_is_removed() {
+        let temp = TempDir::new();
+        let first = Dir::open(temp.path()).unwrap().unwrap();
+        fs::remove_file(temp.path().join(LOCK_NAME)).unwrap();
         assert!(Dir::open(temp.path()).unwrap().is_none());
         drop(first);
         assert!(Dir::open(temp.path()).unwrap().is_some());

@@ -251,6 +251,19 @@ mod tests {
         assert_eq!((said(&place).as_str(), names(&temp)), ("first", vec!["log".to_owned()]));
     }
 
+    /// Makes the directory anew with the same files but the lock.
+    fn unlock(path: &Path) {
+        let locked = path.with_extension("locked");
+        fs::rename(path, &locked).unwrap();
+        fs::create_dir(path).unwrap();
+        for entry in fs::read_dir(&locked).unwrap().map(Result::unwrap) {
+            if entry.file_name() != LOCK_NAME {
+                fs::rename(entry.path(), path.join(entry.file_name())).unwrap();
+            }
+        }
+        fs::remove_dir_all(&locked).unwrap();
+    }
+
     #[test]
     fn a_crash_between_the_two_steps_is_made_good_by_the_next_attempt() {
         let temp = TempDir::new();
@@ -261,9 +274,9 @@ mod tests {
         std::mem::forget(second);
         assert_eq!(names(&temp), ["log.next", "log.replaced"]);
         assert_eq!(interrupted(&place), Some(temp.path().join("log.replaced")));
-        // Its process is gone, and with it its locks: they are on files that get other names.
-        fs::remove_file(temp.path().join("log.replaced/lock")).unwrap();
-        fs::remove_file(temp.path().join("log.next/lock")).unwrap();
+        // Its process is gone, and with it its locks.
+        unlock(&temp.path().join("log.replaced"));
+        unlock(&temp.path().join("log.next"));
         drop(making(&place, "third"));
         assert_eq!((said(&place).as_str(), names(&temp)), ("first", vec!["log".to_owned()]));
         assert_eq!(interrupted(&place), None);
