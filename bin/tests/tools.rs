@@ -460,7 +460,10 @@ async fn a_restore_has_the_state_at_the_requested_revision_or_time() {
     assert_eq!(report["from_revision"], newest);
     assert_eq!(json(&restore("future", &["--time=2100-01-01T00:00:00Z"]))["from_revision"], last);
     let early = restore("early", &["--time=1990-01-01T00:00:00Z"]);
-    assert_eq!(json(&early)["keys"], 0, "there was nothing yet");
+    assert_eq!(early.status.code(), Some(1), "{early:?}");
+    let told = String::from_utf8_lossy(&early.stderr).into_owned();
+    assert!(told.contains("the backup begins at 20") && told.contains("with revision 1"), "{told}");
+    assert!(!dir.0.join("early").exists(), "a failed restore leaves nothing");
 
     for (name, flags, want) in [
         (

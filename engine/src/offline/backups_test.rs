@@ -508,3 +508,20 @@ async fn under_full_load_and_maintenance_each_backup_is_exactly_the_state_at_its
         task.await.unwrap();
     }
 }
+
+#[tokio::test]
+async fn a_restore_before_the_first_record_is_refused_and_leaves_nothing() {
+    let temp = TempDir::new();
+    let engine = open(&temp);
+    let first = put(&engine, "/k", b"v").await;
+    engine.close().await;
+    let (source, target) = (temp.path().join("store"), temp.path().join("restored"));
+    for point in [Point::Time(1), Point::Revision(Revision::ZERO)] {
+        let refused = restore(&source, &target, point, false, |_| (), |_, _| ()).unwrap_err();
+        assert!(
+            matches!(refused, OfflineError::BeforeFirst { first: told, time_ms, .. } if told == first && time_ms > 1),
+            "{point:?}: {refused}"
+        );
+        assert!(!target.exists(), "{point:?}");
+    }
+}

@@ -131,6 +131,16 @@ pub enum OfflineError {
         /// The newest one.
         newest: Revision,
     },
+    /// Nothing was written by the revision or time asked for.
+    #[error("{} begins later: its first record has revision {first} and was written at {time_ms} ms since 1970", dir.display())]
+    BeforeFirst {
+        /// The store's directory.
+        dir: PathBuf,
+        /// Revision of its first record.
+        first: Revision,
+        /// Time of its first record, in milliseconds since 1970.
+        time_ms: u64,
+    },
     /// The store's revisions are so high that there are none above them to begin with.
     #[error("{} has used up its revisions", dir.display())]
     NoRevisionsLeft {

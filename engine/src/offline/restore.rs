@@ -123,8 +123,9 @@ fn states(
     let mut states = HashMap::new();
     let mut records = store.records();
     // The newest revision accounted for before what lies behind the point.
-    let mut revision = 0;
+    let mut revision = Revision::ZERO;
     let mut reached = false;
+    let mut is_first = true;
     while let Some(found) = records.next() {
         match found {
             Found::Record(record) => {
@@ -133,10 +134,15 @@ fn states(
                     Point::Revision(until) => record.revision() > until,
                     Point::Time(until) => record.time_ms() > until,
                 };
+                if reached && is_first {
+                    let (first, time_ms) = (record.revision(), record.time_ms());
+                    return Err(OfflineError::BeforeFirst { dir: store.dir().to_owned(), first, time_ms });
+                }
                 if reached {
                     break;
                 }
-                revision = record.revision().get();
+                is_first = false;
+                revision = record.revision();
                 let key = Bytes::copy_from_slice(&record.key());
                 match record.kind() {
                     RecordKind::Put => states.insert(
@@ -172,7 +178,7 @@ fn states(
         }
         Point::Newest => records.revision(),
         Point::Time(_) if !reached => records.revision(),
-        Point::Time(_) => Revision::new(revision),
+        Point::Time(_) => revision,
     };
     if revision < store.oldest() {
         return Err(OfflineError::Compacted { asked: revision, oldest: store.oldest() });
