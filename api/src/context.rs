@@ -286,6 +286,11 @@ impl Context {
                 tracing::error!(%error, "write refused by the store");
                 Status::new(Reason::ServiceUnavailable, error.to_string())
             }
+            // The reason of which the API conventions say that the outcome of the call is unknown.
+            CommitError::OutcomeUnknown(_) => {
+                tracing::error!(%error, "outcome of a write is unknown");
+                Status::internal(error)
+            }
             CommitError::Damaged(error) => Status::new(Reason::StorageReadError, error.to_string()),
             CommitError::StampOutOfRange { .. } => Status::internal(error),
         }

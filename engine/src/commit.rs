@@ -79,9 +79,14 @@ enum Pending {
 }
 
 impl Pending {
-    /// Answers that the batch was refused.
+    /// Answers that the batch was refused, or that its outcome is unknown as the log failed with a part of it.
     fn refuse(self, refusal: Refusal) {
         match self {
+            Pending::Commit { answer, outcome: Outcome::Written(_) }
+                if matches!(refusal, Refusal::LogFailed { .. }) =>
+            {
+                drop(answer.send(Err(CommitError::OutcomeUnknown(refusal))));
+            }
             Pending::Commit { answer, .. } => drop(answer.send(Err(CommitError::Refused(refusal)))),
             Pending::Applied { answer, .. } => drop(answer.send(Err(ApplyError::Refused(refusal)))),
         }

@@ -122,9 +122,13 @@ pub enum CommitError {
     /// `Delete(None)` needs the stored state, and that is damaged. `Delete(Some(…))` works.
     #[error(transparent)]
     Damaged(ReadError),
-    /// The store takes no writes at present.
+    /// The store takes no writes at present. This one was not committed and never will be.
     #[error("write refused: {0}")]
     Refused(Refusal),
+    /// Writing the log failed while it carried this write: **whether the write is committed is unknown**. No reader has
+    /// seen it; once the store is opened again it is there, or it never will be.
+    #[error("it is unknown whether the write was committed: {0}")]
+    OutcomeUnknown(Refusal),
     /// The engine was closed. A write already queued then was still committed and answered.
     #[error("store is closed")]
     Closed,
@@ -205,8 +209,8 @@ pub enum Refusal {
     /// The store follows another one, which assigns the revisions. Nothing was written.
     #[error("the store is a follower")]
     Follower,
-    /// Writing or syncing failed. **Whether the write that met this is on disk is unknown**; it was not shown to
-    /// readers. Permanent until the store is opened again: after a failed sync the kernel may have dropped the
+    /// Writing or syncing failed. Writes that were under way have an unknown outcome
+    /// ([`CommitError::OutcomeUnknown`]); later ones are not written. Permanent until the store is opened again: after a failed sync the kernel may have dropped the
     /// dirty pages, so that a later success would prove nothing.
     #[error("{operation} failed ({reason}); the store must be reopened")]
     LogFailed {

@@ -235,7 +235,7 @@ impl Engine {
     /// when too much is queued. A write that was queued is carried out even if the future is dropped.
     ///
     /// # Errors
-    /// See [`CommitError`]; only [`Refusal::LogFailed`] leaves the outcome open.
+    /// See [`CommitError`]; only [`CommitError::OutcomeUnknown`] leaves the outcome open.
     pub async fn commit(&self, write: Write) -> Result<Committed, CommitError> {
         if self.0.role == Role::Follower {
             return Err(CommitError::Refused(Refusal::Follower));
@@ -305,6 +305,12 @@ impl Engine {
     /// Whether writes are taken; if not, why.
     pub fn health(&self) -> Result<(), Refusal> {
         self.0.status.refusal.lock().clone().map_or(Ok(()), Err)
+    }
+
+    /// Resolves once writing or syncing the log has failed, so that no write is taken until the store is opened again;
+    /// never on a healthy store. Returns why.
+    pub async fn failed(&self) -> Refusal {
+        self.0.status.log_failed().await
     }
 
     /// When writes are acknowledged.

@@ -6,6 +6,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 use crate::error::Refusal;
 use crate::sabotage;
@@ -28,6 +29,8 @@ pub(crate) struct StoreStatus {
     pub rewritten_bytes: AtomicU64,
     /// Whether every write will be refused until the store is opened again.
     has_failed: AtomicBool,
+    /// Notified when `has_failed` becomes true.
+    failure: Notify,
     /// Why writes are refused at present.
     pub refusal: Mutex<Option<Refusal>>,
     /// Held during a sync of the log, before the lock of `refusal`.
@@ -46,6 +49,7 @@ impl StoreStatus {
             time_ms: AtomicU64::new(time_ms),
             rewritten_bytes: AtomicU64::new(0),
             has_failed: AtomicBool::new(false),
+            failure: Notify::new(),
             refusal: Mutex::default(),
             syncing: Mutex::default(),
         }
@@ -72,15 +76,21 @@ impl StoreStatus {
         if matches!(&*current, Some(Refusal::LogFailed { .. })) || current.as_ref() == Some(&refusal) {
             return;
         }
+        let mut failed = false;
         match &refusal {
             Refusal::Follower => return,
             Refusal::DiskFull => tracing::warn!("writes are refused: {refusal}"),
             Refusal::LogFailed { .. } => {
                 tracing::error!("writes are refused: {refusal}");
                 self.has_failed.store(true, Ordering::Release);
+                failed = true;
             }
         }
         *current = Some(refusal);
+        drop(current);
+        if failed {
+            self.failure.notify_waiters();
+        }
     }
 
     /// Syncs `segment`, after which everything up to `revision` is on disk. One at a time, and none after one that
@@ -107,6 +117,18 @@ impl StoreStatus {
         refusal.filter(|refusal| {
             matches!(refusal, Refusal::LogFailed { .. }) && !sabotage::writes_after_failed_sync()
         })
+    }
+
+    /// Resolves once every write will be refused until the store is opened again. Returns why.
+    pub async fn log_failed(&self) -> Refusal {
+        loop {
+            // Made before the look, so that a failure after it is not missed.
+            let failure = self.failure.notified();
+            if let Some(refusal) = self.failed() {
+                return refusal;
+            }
+            failure.await;
+        }
     }
 
     pub fn disk_is_full(&self) -> bool {

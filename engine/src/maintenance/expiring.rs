@@ -41,7 +41,7 @@ impl Expiring {
                 worked = true;
                 false
             }
-            Ok(Err(CommitError::Refused(_))) => {
+            Ok(Err(CommitError::Refused(_) | CommitError::OutcomeUnknown(_))) => {
                 again.push(*due);
                 false
             }

@@ -90,12 +90,14 @@ fn after_a_failed_sync_nothing_is_acknowledged_before_the_store_was_opened_again
         match durability {
             // Not shown, as nobody knows whether it is on disk.
             Durability::Sync => {
-                assert_eq!(refusal(met), failed);
+                let told = met.unwrap_err();
+                assert!(matches!(&told, CommitError::OutcomeUnknown(reason) if *reason == failed), "{told}");
                 assert_eq!(engine.revision(), Revision::new(1));
             }
             // Acknowledged before, which is what relaxed means; but not said to be on disk.
             Durability::Relaxed => assert_eq!(met.unwrap().revision, Revision::new(2)),
         }
+        assert_eq!(fault::now(engine.failed()), Some(failed.clone()));
         let operations = disk.operations();
         for _ in 0..5 {
             assert_eq!(refusal(stepper.write(&engine, put("/c", 100))), failed);

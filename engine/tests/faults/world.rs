@@ -459,9 +459,9 @@ impl World {
                 })
             }
             // It never happened and never will.
-            Err(CommitError::Refused(Refusal::DiskFull)) => Ok(()),
+            Err(CommitError::Refused(Refusal::DiskFull | Refusal::LogFailed { .. })) => Ok(()),
             Err(CommitError::Damaged(_)) if self.setup.rates.read_fails > 0 => Ok(()),
-            Err(CommitError::Refused(Refusal::LogFailed { .. })) => {
+            Err(CommitError::OutcomeUnknown(_)) => {
                 self.history.unknown.push_back(proposal);
                 Ok(())
             }
