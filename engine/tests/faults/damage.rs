@@ -10,8 +10,8 @@ use engine::{
     Write,
 };
 
+use crate::fixture::{Fixture, NEVER, Setup};
 use crate::history::{Checked, Content, Guarantee, History, Proposal, Violation, check, check_entry};
-use crate::world::{NEVER, Setup, World};
 
 /// The segment that a store begins with, and where its records begin (docs/format.md).
 const FIRST: &str = "0000000001.segment";
@@ -21,10 +21,10 @@ type Files = BTreeMap<String, Vec<u8>>;
 
 /// A store of several segments that was closed in good order, and what is in it.
 fn store(seed: u64) -> (History, Files) {
-    let mut world = World::new(Setup { cut: NEVER, ..Setup::new(seed) }).unwrap();
-    (0..150).try_for_each(|_| world.act()).unwrap();
-    world.finish().unwrap();
-    world.end().unwrap()
+    let mut fixture = Fixture::new(Setup { cut: NEVER, ..Setup::new(seed) }).unwrap();
+    (0..150).try_for_each(|_| fixture.act()).unwrap();
+    fixture.finish().unwrap();
+    fixture.end().unwrap()
 }
 
 fn options() -> Options {
@@ -363,14 +363,14 @@ fn a_disk_that_cannot_be_read_is_said_to_be_so_and_nothing_is_lost_by_it() {
 fn after_a_lying_sync_nothing_is_served_that_was_not_written() {
     let (mut opened, mut complete) = (0, 0);
     for seed in 0..600 {
-        let mut world = World::new(Setup { cut: NEVER, ..Setup::new(seed) }).unwrap();
-        let lie = world.disk.operations() + seed % 60;
-        world.disk.follow(move |operation| match operation.number == lie {
+        let mut fixture = Fixture::new(Setup { cut: NEVER, ..Setup::new(seed) }).unwrap();
+        let lie = fixture.disk.operations() + seed % 60;
+        fixture.disk.follow(move |operation| match operation.number == lie {
             true => Verdict::Lie,
             false => Verdict::Proceed,
         });
-        (0..25).try_for_each(|_| world.act()).unwrap();
-        let (history, disk) = world.cut_off(seed).unwrap();
+        (0..25).try_for_each(|_| fixture.act()).unwrap();
+        let (history, disk) = fixture.cut_off(seed).unwrap();
         let Ok((engine, _stepper)) = fault::open(&disk, &options()) else { continue };
         opened += 1;
         let newest = engine.revision();

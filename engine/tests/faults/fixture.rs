@@ -43,13 +43,13 @@ impl Rates {
     }
 }
 
-/// A cut that never comes: for worlds in which nothing goes wrong by itself.
+/// A cut that never comes: for fixtures in which nothing goes wrong by itself.
 pub const NEVER: Option<(u64, Verdict)> = Some((u64::MAX, Verdict::Proceed));
 
 /// Fewer than most records have.
 const PIECE_BYTES: usize = 100;
 
-/// What a world is like.
+/// What a fixture is like.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
     pub seed: u64,
@@ -71,7 +71,7 @@ pub struct Setup {
     pub pressed: bool,
     /// Whether batches are handed over in pieces while they grow, as large ones are.
     pub in_pieces: bool,
-    /// Decides what is left of a world that went the same way up to the cut.
+    /// Decides what is left of a fixture that went the same way up to the cut.
     pub fate: u64,
 }
 
@@ -96,7 +96,7 @@ impl Setup {
 
 type Answer = Pin<Box<dyn Future<Output = Result<Committed, CommitError>>>>;
 
-pub struct World {
+pub struct Fixture {
     setup: Setup,
     random: Random,
     pub disk: Disk,
@@ -119,10 +119,10 @@ pub struct World {
     pub cycles: u64,
 }
 
-impl World {
+impl Fixture {
     /// An empty disk with a store on it.
-    pub fn new(setup: Setup) -> Checked<World> {
-        let mut world = World {
+    pub fn new(setup: Setup) -> Checked<Fixture> {
+        let mut fixture = Fixture {
             setup,
             random: Random::new(setup.seed),
             disk: Disk::new(setup.seed),
@@ -138,9 +138,9 @@ impl World {
             bloom_scheme: BloomScheme::default(),
             cycles: 0,
         };
-        world.plan();
-        world.open(Revision::ZERO)?;
-        Ok(world)
+        fixture.plan();
+        fixture.open(Revision::ZERO)?;
+        Ok(fixture)
     }
 
     /// Says what will go wrong from now on.
@@ -662,12 +662,12 @@ impl World {
     }
 }
 
-/// A world's life of so many acts; how often it was opened.
+/// A fixture's life of so many acts; how often it was opened.
 pub fn live(setup: Setup, acts: u64) -> Checked<u64> {
-    let mut world = World::new(setup)?;
+    let mut fixture = Fixture::new(setup)?;
     for _ in 0..acts {
-        world.act()?;
+        fixture.act()?;
     }
-    world.finish()?;
-    Ok(world.cycles)
+    fixture.finish()?;
+    Ok(fixture.cycles)
 }
