@@ -23,6 +23,7 @@ use crate::applied;
 use crate::bloom::BloomFilter;
 use crate::decide::{self, Conflict, Draft, State};
 use crate::error::{ApplyError, CommitError, ReadError, Refusal};
+use crate::event::{Event, Memo};
 use crate::history::{Place, Version};
 use crate::index::Tree;
 use crate::io::is_disk_full;
@@ -35,7 +36,7 @@ use crate::status::StoreStatus;
 use crate::steps::{self, MaintenanceStep};
 use crate::time::{Times, expiry_s};
 use crate::types::{Applied, Committed, Durability, Revision, Write};
-use crate::watch::{Event, Hub, Memo};
+use crate::watch::Hub;
 
 /// How often room is looked for on a full disk.
 const DISK_FULL_RETRY: Duration = Duration::from_secs(1);

@@ -19,6 +19,7 @@ mod commit;
 mod compaction;
 mod decide;
 mod error;
+mod event;
 mod expiry;
 #[cfg(feature = "fault")]
 pub mod fault;
@@ -66,6 +67,7 @@ pub use crate::error::{
     ApplyError, BackupError, CommitError, CompactError, OpenError, ReadError, Refusal, SnapshotError,
     TailError,
 };
+pub use crate::event::{Event, MEMO_SLOTS, Memo};
 use crate::expiry::Expiry;
 use crate::header::Numbering;
 use crate::io::{Clock, Dir, Storage, SystemClock};
@@ -84,7 +86,7 @@ pub use crate::types::{
     SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, Stats, VALUE_BYTES_MAX, Write,
 };
 use crate::watch::Hub;
-pub use crate::watch::{Event, MEMO_SLOTS, Memo, Tail};
+pub use crate::watch::Tail;
 use crate::workers::Workers;
 
 /// An open store. Clones are handles to the same one; dropping the last closes it as [`Engine::close`] does,

@@ -427,10 +427,10 @@ async fn an_event_is_rendered_once_however_many_look_at_it() {
     let mut tails: Vec<_> = (0..5).map(|_| engine.tail(Revision::ZERO, Bytes::new()).unwrap()).collect();
     put(&engine, "/k", "value").await.unwrap();
     let made = std::cell::Cell::new(0);
-    let mut renditions: Vec<Arc<String>> = Vec::new();
+    let mut representations: Vec<Arc<String>> = Vec::new();
     for tail in &mut tails {
         let events = tail.next(10).await.unwrap();
-        renditions.push(events[0].memo.get_or_make(3, || {
+        representations.push(events[0].memo.get_or_make(3, || {
             made.set(made.get() + 1);
             value(&events[0].entry)
         }));
@@ -441,5 +441,5 @@ async fn an_event_is_rendered_once_however_many_look_at_it() {
         assert_eq!(*events[0].memo.get_or_make(200, || 8u32), 8);
     }
     assert_eq!(made.get(), 1);
-    assert!(renditions.iter().all(|r| Arc::ptr_eq(r, &renditions[0])));
+    assert!(representations.iter().all(|r| Arc::ptr_eq(r, &representations[0])));
 }
