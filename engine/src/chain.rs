@@ -56,7 +56,7 @@ pub(crate) fn order(headers: &[Header]) -> Order {
 
 /// Which of the segments have had their stretch of the log written anew. What was superseded itself supersedes
 /// nothing: reclaim's work can be lost after its file got its name, and then other work is done on the same segments.
-/// That may be on some of them only. Whoever wrote a part of a rewritten segment's stretch anew did not know it.
+/// That may be on some of them only. A reclaim that wrote a part of a rewritten segment's stretch anew did not know it.
 fn superseded(headers: &[Header]) -> Vec<bool> {
     let mut newest_first: Vec<usize> = (0..headers.len()).collect();
     newest_first.sort_unstable_by_key(|&at| std::cmp::Reverse(headers[at].number));
@@ -172,7 +172,7 @@ mod tests {
             ("1<0@1 2<1@10 3<2@20 4<0@1-9 5<0@1-19", Ok("5 3")),
             ("1<0@1 2<1@10 3<2@20 4<1@10-19", Ok("1 4 3")),
             ("5<2@30 3<2@20-29 2<1@10 1<0@1 6<1@10-29", Ok("1 6 5")),
-            // 4 was lost to whoever wrote it; 6 was made of 1 alone, and 2 still counts.
+            // The engine that wrote 4 lost it; 6 was made of 1 alone, and 2 still counts.
             ("1<0@1 2<1@10 3<2@20 4<0@1-19 6<0@1-9", Ok("6 2 3")),
             ("2<1@10 3<2@20 4<0@1-19 6<0@1-9", Ok("6 2 3")),
             // The same, and 6 was made of 2, and then of both.

@@ -6,7 +6,7 @@
 //! file ─► load: header, blocks, every entry checked ─► tree, segments, marks
 //! ```
 //!
-//! It is written from an immutable root, so nobody waits for it. It may be missing or damaged: then the log is
+//! It is written from an immutable root, so no commit waits for it. It may be missing or damaged: then the log is
 //! read instead. Hence a load has two outcomes only, and nothing in it is believed for its checksum alone.
 
 use std::io;

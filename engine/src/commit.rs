@@ -369,7 +369,7 @@ impl Sequencer {
         }
     }
 
-    /// Writes the batch, publishes it and answers everybody in it.
+    /// Writes the batch, publishes it and answers all proposals in it.
     fn flush(&mut self) -> Result<(), Refusal> {
         let written = if self.records.is_empty() { Ok(Vec::new()) } else { self.write() };
         let before = self.hub.root();
@@ -398,7 +398,7 @@ impl Sequencer {
     /// while the disk is at work.
     fn write(&mut self) -> Result<Vec<Arc<Event>>, Refusal> {
         if let Err(error) = self.records.write(&self.log) {
-            // Nobody may ever see a refused write, so whatever part of it was written has to be gone before the
+            // No reader may ever see a refused write, so whatever part of it was written has to be gone before the
             // refusal is told.
             let is_gone = || sabotage::refused_write_left() || self.records.take_back(&self.log).is_ok();
             return Err(match is_disk_full(&error) && is_gone() {
@@ -436,7 +436,7 @@ impl Sequencer {
         self.written.iter().map(event).collect()
     }
 
-    /// Shows the batch, of which these are the events, to everybody.
+    /// Shows the batch, of which these are the events, to all readers.
     fn publish(&mut self, oldest: Revision, events: &[Arc<Event>]) {
         let segment = self.log.current();
         let mut marks = segment.marks();
@@ -461,7 +461,7 @@ impl Sequencer {
         self.hub.publish(self.root(oldest), events);
     }
 
-    /// Answers everybody in the batch; `events` are its writes.
+    /// Answers all proposals in the batch; `events` are its writes.
     fn answer(&mut self, before: &Root, events: &[Arc<Event>]) {
         let segment = self.log.current();
         for pending in self.pending.drain(..) {

@@ -56,7 +56,7 @@ pub enum OpenError {
         /// The segment.
         path: PathBuf,
     },
-    /// The place where the log ends cannot be read, so nobody can say whether a write that was acknowledged stands there.
+    /// The place where the log ends cannot be read, so it is unknown whether an acknowledged write stands there.
     #[error("{}: the end of the log, at byte {offset}, cannot be read: {source}: make a store of what can be read, on a sound disk, with restore --skip-damaged, or restore one from a backup", path.display())]
     UnreadableEnd {
         /// The last segment.

@@ -89,7 +89,7 @@ pub(crate) struct Older {
     depth: u32,
 }
 
-/// Adds `version` in front of `older`; in place when nobody else looks at the first chunk.
+/// Adds `version` in front of `older`; in place when no root shares the first chunk.
 pub(crate) fn push(older: &mut Option<Arc<Older>>, version: Version) {
     match older {
         Some(chunk) if chunk.versions.len() < CHUNK_LEN => match Arc::get_mut(chunk) {
@@ -170,7 +170,7 @@ pub(crate) fn from_newest_first(versions: &[Version]) -> Option<(Version, Option
 /// How many of the newest versions are needed to read at `oldest` and later; 0: the key need not be known at all.
 ///
 /// All that are younger, and the one that `oldest` shows. That one may be a delete, which shows nothing; it is
-/// needed at its own revision only, where somebody may have been told that the key is gone.
+/// needed at its own revision only, where a tail may have reported that the key is gone.
 pub(crate) fn kept<'h>(newest_first: impl Iterator<Item = &'h Version>, oldest: Revision) -> usize {
     let mut count = 0;
     for version in newest_first {

@@ -47,7 +47,7 @@ pub trait File: Send + Sync {
     fn size(&self) -> u64;
     /// Writes all of `bytes` at `offset`, within the size. After an error any part of them may be written.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
-    /// Makes sure that there are blocks for the `len` bytes at `offset`, within the size, which nobody wrote yet and which
+    /// Makes sure that there are blocks for the `len` bytes at `offset`, within the size, which were never written and which
     /// go on to be zeros. Fails without harm when the disk is full. The default writes the zeros.
     fn reserve(&self, offset: u64, len: u64) -> io::Result<()> {
         self.write_at(offset, &vec![0; usize::try_from(len).map_err(io::Error::other)?])
@@ -64,16 +64,16 @@ pub trait File: Send + Sync {
     /// is the one to tell when it failed.
     fn begin_write_out(&self, _offset: u64, _len: u64) {}
     /// The bytes at `offset..offset + len`, without copying where the disk is real. They keep the file's
-    /// contents alive. An error when the range does not lie within the size. A real disk is read when somebody looks at
+    /// contents alive. An error when the range does not lie within the size. A real disk is read when a caller looks at
     /// the bytes, and what it cannot read then is zeros (`mapping.rs`): look at checksums.
     fn read(&self, offset: u64, len: usize) -> io::Result<Bytes>;
-    /// [`File::read`] into memory of the caller's, and nowhere else: for bytes that nobody will want again soon, and for
+    /// [`File::read`] into memory of the caller's, and nowhere else: for bytes that no reader will want again soon, and for
     /// a disk that may fail under a mapping.
     fn read_into(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         out.copy_from_slice(&self.read(offset, out.len())?);
         Ok(())
     }
-    /// Pages that [`File::read`] handed out and the disk could not read when somebody looked at them: these bytes are zeros.
+    /// Pages that [`File::read`] handed out and the disk could not read when a caller looked at them: these bytes are zeros.
     fn unreadable_pages(&self) -> u64 {
         0
     }
@@ -205,7 +205,7 @@ fn make_durable_dir(path: &Path) -> io::Result<()> {
     };
     make_durable_dir(parent)?;
     match fs::DirBuilder::new().mode(0o700).create(path) {
-        // Somebody else made it meanwhile.
+        // Another process made it meanwhile.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
         made => made?,
     }

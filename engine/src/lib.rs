@@ -293,7 +293,7 @@ impl Engine {
     }
 
     /// Resolves once a revision of at least `revision` is published. Also when the engine is closed before
-    /// that, so that nobody waits for ever: look at [`Engine::revision`] where that matters.
+    /// that, so that no caller waits for ever: look at [`Engine::revision`] where that matters.
     pub async fn reached(&self, revision: Revision) {
         self.0.hub.reached(revision).await;
     }
@@ -320,7 +320,7 @@ impl Engine {
         self.0.durability
     }
 
-    /// Gives back the memory that reading has mapped. For whoever has just read everything once: what is wanted again
+    /// Gives back the memory that reading has mapped. For a caller that has just read everything once: what is wanted again
     /// comes back from the page cache.
     pub fn let_go(&self) {
         self.0.hub.root().segments.all().iter().for_each(|segment| segment.file.let_go());
@@ -364,8 +364,8 @@ impl Engine {
         }
     }
 
-    /// Begins a backup of the store as of its newest revision, for somebody who has `held` already (what
-    /// [`offline::Receiver::held`] says; nothing is fine). Whoever carries the frames holds up nobody. With relaxed
+    /// Begins a backup of the store as of its newest revision, for a receiver that has `held` already (what
+    /// [`offline::Receiver::held`] says; nothing is fine). A slow receiver delays no commit. With relaxed
     /// durability this waits for a sync, else for nothing.
     pub fn backup(&self, held: &[u8]) -> Result<Outgoing, BackupError> {
         let held = Held::decode(held).ok_or(BackupError::Held)?;

@@ -305,7 +305,7 @@ impl Keeper {
             wishes.prepare = prepare && wishes.prepared.is_none();
             let is_wanted = fill || wishes.prepare;
             drop(wishes);
-            // Whoever wakes it for nothing takes a processor from somebody.
+            // A wake without work would take a processor from another thread.
             if is_wanted {
                 self.changed.notify_one();
             }

@@ -32,7 +32,7 @@ use crate::types::Revision;
 pub(crate) const NEXT_NAME: &str = "rewrite.segment";
 
 /// Bytes of records that one step looks at, some hundred microseconds' worth: what is dead costs no more than that, and
-/// whoever wants the processor need not wait long for it.
+/// a thread that wants the processor need not wait long for it.
 const STEP_BYTES: usize = 1024 * 1024;
 /// Segments that are written anew at once: what they give back should not be long in coming.
 const SOURCES_MAX: usize = 8;

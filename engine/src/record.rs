@@ -26,7 +26,7 @@
 //! bytes which merely look like a record (a value that contains one, a leftover of an earlier use of the block)
 //! are not taken for one. `synced` is what lets recovery tell a torn tail from damage.
 //!
-//! A tombstone is what reclaim leaves of a delete whose final state nobody can ask for any more, while an older state
+//! A tombstone is what reclaim leaves of a delete whose final state no reader can reach, while an older state
 //! of the key may still stand in a segment before it.
 
 use bytes::{Buf, Bytes};

@@ -138,7 +138,7 @@ impl Scan {
 const PASSED_OVER_MAX: usize = 4096;
 
 /// The entries of a range that a query lets through, in key order: `Some` for each of them, and `None` now and then when
-/// none was found for a while, so that whoever looks for few among many can give way to others.
+/// none was found for a while, so that a caller that looks for few among many can give way to others.
 pub struct Filtered {
     scan: Scan,
     query: BloomQuery,

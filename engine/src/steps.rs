@@ -16,7 +16,7 @@ use crate::types::Revision;
 
 /// Keys or records that one maintenance step may be about.
 pub(crate) const STEP_KEYS: usize = 256;
-/// The same while batches are large: enough for some of them, so that whoever asks for the next maintenance step need not come after
+/// The same while batches are large: enough for some of them, so that maintenance need not come after
 /// each.
 pub(crate) const STEP_KEYS_MAX: usize = 1024;
 /// Keys or records that are dealt with between two batches of one write. A leaf of the index is copied for each, which

@@ -1,4 +1,4 @@
-//! A backup on its way from a running engine to where it is kept: frames of bytes, whoever carries them.
+//! A backup on its way from a running engine to where it is kept: frames of bytes, for any carrier.
 //!
 //! ```text
 //! Engine::backup ─► Outgoing ─► start, (segment, data …) …, end ─► offline::Receiver ─► a store's directory
@@ -182,7 +182,7 @@ fn seal(frame: &mut [u8], kind: u32, number: u32) {
 }
 
 /// The bytes of `segment` at `offset`, at most as many as a frame holds and none behind `end`, as the frame with that
-/// number. Read once, into the frame. Where they cannot be read there are zeros: whoever gets them checks every record.
+/// number. Read once, into the frame. Where they cannot be read there are zeros: the receiver checks every record.
 pub(crate) fn data(segment: &Segment, offset: u64, end: u64, number: u32) -> Bytes {
     let len = (end - offset).min(DATA_BYTES as u64) as usize;
     let mut frame = vec![0; FRAME_HEAD + len];

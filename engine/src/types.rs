@@ -317,9 +317,9 @@ pub struct Stats {
     pub segments: u64,
     /// Bytes of all segment files, including the part not yet written, most of which takes no room on disk.
     pub segment_bytes: u64,
-    /// Bytes of all records, headers and what nobody can ask for any more included.
+    /// Bytes of all records, headers and records that no reader can reach included.
     pub record_bytes: u64,
-    /// Bytes of the records that somebody can still ask for; the rest is given back in time.
+    /// Bytes of the records that readers can reach; the rest is given back in time.
     pub live_bytes: u64,
     /// Bytes that giving space back has copied since the store was opened.
     pub rewritten_bytes: u64,
@@ -329,7 +329,7 @@ pub struct Stats {
     pub commits: u64,
     /// Revisions whose record was found damaged beyond its key when the store was opened.
     pub lost_revisions: u64,
-    /// Pages of segments that the disk could not read when somebody looked at them. Records in them read as damaged.
+    /// Pages of segments that the disk could not read when a reader looked at them. Records in them read as damaged.
     pub unreadable_pages: u64,
     /// Tails that exist.
     pub tails: u64,

@@ -299,7 +299,7 @@ impl Tail {
     }
 
     /// Every matching event up to and including this revision has been returned by [`Tail::next`]. Never
-    /// falls, and rises with the store's revision as long as nothing matches, also while nobody calls `next`.
+    /// falls, and rises with the store's revision as long as nothing matches, also while `next` is not called.
     /// At least the revision the tail began after, even when that lies in the future.
     pub fn progress(&self) -> Revision {
         if self.looked < self.look_until {

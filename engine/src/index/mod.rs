@@ -11,7 +11,7 @@
 //! nodes, so that a batch copies each node it touches once, however many of its writes land there.
 //!
 //! A deleted key stays in the tree as long as its history is retained; it is not counted among the live ones.
-//! Compaction takes out what nobody can ask for any more, key by key, under the same rules as any other edit.
+//! Compaction takes out what no reader can reach, key by key, under the same rules as any other edit.
 
 mod build;
 mod edit;

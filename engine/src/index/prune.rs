@@ -1,4 +1,4 @@
-//! Taking out what nobody can ask for any more, and telling a tree that a record has moved.
+//! Taking out what no reader can reach, and telling a tree that a record has moved.
 //!
 //! Both look first and copy only the nodes of keys that change. Nodes that have become small are merged with a
 //! neighbour, so that a tree that shrinks gives its memory back.

@@ -194,7 +194,7 @@ const IMAGES: u64 = 4;
 
 /// What says whether a checkpoint is due.
 struct CheckpointDue {
-    /// Somebody asked for it.
+    /// A caller asked for it.
     asked: bool,
     /// Bytes of the log that opening would have to read.
     log_bytes: u64,

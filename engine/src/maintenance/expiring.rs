@@ -30,7 +30,7 @@ impl Expiring {
         self.deletes.is_empty()
     }
 
-    /// Deletes keys whose time is over, through the sequencer like everybody else.
+    /// Deletes keys whose time is over, through the sequencer like all other writes.
     pub fn turn(&mut self, tools: &Tools, now_ms: u64) -> Turn {
         let mut again = Vec::new();
         let mut worked = false;
@@ -62,7 +62,7 @@ impl Expiring {
             worked = true;
             let key = match key_of(&root, due.revision) {
                 Ok(Some(key)) => key,
-                // It is damaged, and whoever reads it is told.
+                // It is damaged, and its readers are told.
                 Ok(None) => continue,
                 Err(error) => {
                     tracing::warn!("cannot delete an expired key at present: {error}");

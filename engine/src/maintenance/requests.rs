@@ -25,7 +25,7 @@ struct Wanted {
     compact_to: Revision,
     /// A checkpoint of at least this revision is to be written.
     checkpoint: Revision,
-    /// How often somebody asked to be told when there is nothing left to do.
+    /// How often a caller asked to be told when there is nothing left to do.
     rests: u64,
     woken: bool,
     stop: bool,
@@ -67,22 +67,22 @@ impl Requests {
         self.wanted.lock().rests
     }
 
-    /// The highest revision before which somebody wants history to be forgotten.
+    /// The highest revision before which a caller wants history to be forgotten.
     pub fn compact_to(&self) -> Revision {
         self.wanted.lock().compact_to
     }
 
-    /// The highest revision of which somebody wants a checkpoint.
+    /// The highest revision of which a caller wants a checkpoint.
     pub fn wanted_checkpoint(&self) -> Revision {
         self.wanted.lock().checkpoint
     }
 
-    /// How often somebody asked to be told when there is nothing left to do.
+    /// How often a caller asked to be told when there is nothing left to do.
     pub fn rests(&self) -> u64 {
         self.wanted.lock().rests
     }
 
-    /// Changes what everybody hears of the progress.
+    /// Changes the progress that callers see.
     pub fn tell(&self, change: impl FnOnce(&mut Progress)) {
         self.progress.send_if_modified(|progress| {
             let before = *progress;
@@ -103,7 +103,7 @@ impl Requests {
         self.woken.notify_one();
     }
 
-    /// Sleeps until somebody wants something, for at most `nap`. False when it is to stop.
+    /// Sleeps until a caller asks for something, for at most `nap`. False when it is to stop.
     pub(super) fn sleep(&self, nap: Duration) -> bool {
         let mut wanted = self.wanted.lock();
         if !wanted.woken && !wanted.stop {

@@ -1,4 +1,4 @@
-//! Files as somebody reads them who does not own the store: read-only, by `pread`.
+//! Files as a reader that does not own the store sees them: read-only, by `pread`.
 //!
 //! Not mapped, unlike the engine's: a mapping shows zeros where the disk fails or a file got shorter, and these tools are
 //! to say so. An open file stays readable after its name is gone, which is how a reader outlives reclaim.

@@ -15,7 +15,7 @@
 //! ```
 //!
 //! A crash between the two leaves no `log`, but what was in it, complete, under a name that nothing else has: the next
-//! attempt gives it its old name before it does anything else, and whoever wants to read it is told. A crash after
+//! attempt gives it its old name before it does anything else, and a reader of it is told. A crash after
 //! both leaves the new `log`, and a `log.replaced` that the next attempt removes. Never is there only half of one.
 
 use std::fs;
@@ -39,7 +39,7 @@ pub(super) struct Making {
 }
 
 impl Making {
-    /// Begins a directory for `place`, which nobody may have open.
+    /// Begins a directory for `place`, which no process may have open.
     pub fn begin(place: &Path) -> Result<Making, OfflineError> {
         let (path, replaced) = (beside(place, NEXT), beside(place, REPLACED));
         if !place.exists() && replaced.exists() {
@@ -119,7 +119,7 @@ impl Drop for Making {
     }
 }
 
-/// Opens a directory, made if absent, that nobody else has open.
+/// Opens a directory, made if absent, that no other process has open.
 fn lock(path: &Path) -> Result<Dir, OfflineError> {
     match Dir::open(path) {
         Ok(Some(dir)) => Ok(dir),

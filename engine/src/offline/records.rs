@@ -358,7 +358,7 @@ impl<'s> Records<'s> {
         self.ready.push_back(Found::Torn { file, offset });
     }
 
-    /// Whether something that is no record stands behind the end of a log that nobody writes to, and nothing says
+    /// Whether something that is no record stands behind the end of a log that no engine writes to, and nothing says
     /// that it ever was one.
     fn is_torn_behind(&self, part: &Part, end: u64) -> bool {
         part.is_last

@@ -6,7 +6,7 @@
 //!
 //! Every state keeps its revision, so that what is stored stays as it is. But the store itself goes on far above
 //! everything that the old one, or another store restored from it, can have given: nothing older is readable, so
-//! whoever comes with an old revision is told that it is compacted and reads again.
+//! a client that comes with an old revision is told that it is compacted and reads again.
 
 use std::collections::HashMap;
 use std::path::Path;

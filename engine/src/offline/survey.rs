@@ -24,7 +24,7 @@ pub struct Survey {
     pub live_bytes: u64,
     /// Bytes of the records that are not, and are kept because their revisions can still be asked for.
     pub retained_bytes: u64,
-    /// Bytes of the records that nobody can ask for any more.
+    /// Bytes of the records that no reader can reach.
     pub dead_bytes: u64,
     /// The files of the log, in order.
     pub segments: Vec<SegmentSummary>,

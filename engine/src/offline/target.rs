@@ -106,7 +106,7 @@ impl Target {
         let (mut done, total) = (0, earlier.data_bytes());
         let mut all = Vec::new();
         for (at, segment) in earlier.segments.iter().enumerate() {
-            // That the last one is complete nobody says, unless it was written as a whole.
+            // Nothing says that the last one is complete, unless it was written as a whole.
             let end = match (earlier.segments.get(at + 1), segment.header.rewritten) {
                 (Some(next), _) => next.header.first_revision,
                 (None, Some(_)) => Revision::MAX,
