@@ -11,7 +11,7 @@ use benches::records::{PREFIX, key, put};
 use benches::{process, scale};
 use bytes::Bytes;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group};
-use engine::{Durability, Engine, KeyRange, Options, Write};
+use engine::{Durability, Engine, KeyRange, Options, Revision, Write};
 use futures_util::future::join_all;
 use tests::server::TempDir;
 
@@ -151,7 +151,11 @@ fn tails(c: &mut Criterion) {
             Options { durability: Durability::Relaxed, ..Options::new(directory.path().join("log")) };
         let engine = Engine::open(relaxed).expect("the store opens");
         let mut tails: Vec<_> = (0..count)
-            .map(|_| engine.tail(0, Bytes::from_static(PREFIX.as_bytes())).expect("nothing is forgotten"))
+            .map(|_| {
+                engine
+                    .tail(Revision::new(0), Bytes::from_static(PREFIX.as_bytes()))
+                    .expect("nothing is forgotten")
+            })
             .collect();
         let value = Bytes::from(vec![b'x'; COMMIT_BYTES]);
         group.throughput(Throughput::Elements(count as u64));

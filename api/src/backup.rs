@@ -76,7 +76,7 @@ pub async fn respond(source: Source<'_>, method: &Method, held: &[u8]) -> Result
         BackupError::Held => Status::bad_request(error.to_string()),
         BackupError::Refused(refusal) => Status::new(Reason::ServiceUnavailable, refusal.to_string()),
     })?;
-    tracing::info!(revision = outgoing.revision(), "backup begun");
+    tracing::info!(revision = outgoing.revision().get(), "backup begun");
     let (sender, body) = Body::channel(1);
     tokio::spawn(send(outgoing, sender, source.shutdown, permit));
     let mut response = Response::new(body);
@@ -95,7 +95,7 @@ fn too_many() -> Status {
 /// Sends all of it, and gives up where the client does not take it, or the server ends. What was not
 /// finished breaks off, so that nobody takes it for complete.
 async fn send(outgoing: Outgoing, sender: BodySender, shutdown: Shutdown, _permit: OwnedSemaphorePermit) {
-    let revision = outgoing.revision();
+    let revision = outgoing.revision().get();
     match stream(outgoing, sender, shutdown).await {
         Ok(()) => tracing::info!(revision, "backup sent"),
         Err(why) => tracing::warn!(revision, "backup broken off: {why}"),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use engine::{Change, Engine, Expected, KeyRange, Options, Payload, Snapshot, Write};
+use engine::{Change, Engine, Expected, KeyRange, Options, Payload, Revision, Snapshot, Write};
 
 use super::*;
 use crate::attributes;
@@ -171,7 +171,7 @@ async fn a_filtered_list_equals_the_list_that_reads_every_object() {
             assert!(looked_at < all * 3 / 4, "{when}: {looked_at} of {all} were looked at");
             cluster.write(&engine, 300).await;
             cluster.check(&engine.snapshot(), &format!("{when}, written to"));
-            let earlier = engine.stats().oldest.max(engine.revision() - 200);
+            let earlier = engine.stats().oldest.max(Revision::new(engine.revision().get() - 200));
             if let Ok(snapshot) = engine.snapshot_at(earlier) {
                 cluster.check(&snapshot, &format!("{when}, at {earlier}"));
             }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use auth::authz::Mode;
 use auth::{Attributes, Authenticator, Authorized, Authorizer};
-use engine::{CommitError, Engine};
+use engine::{CommitError, Engine, Revision};
 
 use crate::admission::{self, namespace_lifecycle::Creations};
 use crate::allocation::{Allocations, Ranges};
@@ -265,7 +265,7 @@ impl Context {
     }
 
     /// Waits until the store has reached `revision`, for a bounded time; 0 is always reached.
-    pub async fn wait_for_revision(&self, revision: u64) -> Result<(), Status> {
+    pub async fn wait_for_revision(&self, revision: Revision) -> Result<(), Status> {
         if revision <= self.engine.revision() {
             return Ok(());
         }
@@ -285,6 +285,11 @@ impl Context {
             CommitError::Refused { .. } | CommitError::Closed => {
                 tracing::error!(%error, "write refused by the store");
                 Status::new(Reason::ServiceUnavailable, error.to_string())
+            }
+            // The reason of which the API conventions say that the outcome of the call is unknown.
+            CommitError::OutcomeUnknown(_) => {
+                tracing::error!(%error, "outcome of a write is unknown");
+                Status::internal(error)
             }
             CommitError::Damaged(error) => Status::new(Reason::StorageReadError, error.to_string()),
             CommitError::StampOutOfRange { .. } => Status::internal(error),

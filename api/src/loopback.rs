@@ -4,6 +4,7 @@
 //! only: admission, the comparison with a version in the object, and the question what the writer may grant.
 
 use auth::{Attributes, Authorized, User};
+use engine::Revision;
 
 use crate::admission::namespace_lifecycle::{State as NamespaceState, state as namespace_state};
 use crate::admission::{Operation, Options};
@@ -132,7 +133,7 @@ impl<'a> Loopback<'a> {
         at: (&str, &str),
         endpoint: Endpoint,
         mut make: impl FnMut(&Stored, &Object) -> Option<Object> + Send + Sync,
-    ) -> Result<Option<u64>, Status> {
+    ) -> Result<Option<Revision>, Status> {
         let mut intent = self.intent(resource, at);
         intent.endpoint = endpoint;
         let mut is_left = false;
@@ -161,7 +162,7 @@ impl<'a> Loopback<'a> {
         &self,
         resource: &Resource,
         at: (&str, &str),
-        seen: u64,
+        seen: Revision,
         manager: &str,
         config: &Object,
     ) -> Result<Written, Status> {
@@ -187,7 +188,12 @@ impl<'a> Loopback<'a> {
     ///
     /// # Errors
     /// The store failed.
-    pub async fn backfill(&self, resource: &Resource, at: (&str, &str), seen: u64) -> Result<bool, Status> {
+    pub async fn backfill(
+        &self,
+        resource: &Resource,
+        at: (&str, &str),
+        seen: Revision,
+    ) -> Result<bool, Status> {
         let mut intent = self.intent(resource, at);
         (intent.seen, intent.leaves_out) = (Some(seen), BACKFILL);
         let mut source = InStoredForm(|_: &mut &Loopback<'_>, current: Option<&mut Current>| {
@@ -274,7 +280,7 @@ pub struct Warning {
 }
 
 /// The revision an object says it was read at.
-fn revision_of(object: &Value) -> Result<u64, Status> {
+fn revision_of(object: &Value) -> Result<Revision, Status> {
     let text = object.str_at(&["metadata", "resourceVersion"]);
     text.parse().map_err(|_| Status::internal(format!("no revision in {text:?}")))
 }

@@ -87,10 +87,10 @@ fn numbers_of_store(stats: &Stats, refuses: bool) -> [Number; 16] {
     let rewritten = stats.rewritten_bytes;
     [
         gauge("apiserver_store_refuses_writes", "1 while writes are refused, else 0.", refuses.into()),
-        gauge("apiserver_store_revision", "Newest revision.", stats.revision),
-        gauge("apiserver_store_synced_revision", "Newest revision known to be on disk.", stats.synced),
-        gauge("apiserver_store_oldest_revision", "Oldest revision that can be read.", stats.oldest),
-        gauge("apiserver_store_checkpoint_revision", next_start, stats.checkpoint),
+        gauge("apiserver_store_revision", "Newest revision.", stats.revision.get()),
+        gauge("apiserver_store_synced_revision", "Newest revision known to be on disk.", stats.synced.get()),
+        gauge("apiserver_store_oldest_revision", "Oldest revision that can be read.", stats.oldest.get()),
+        gauge("apiserver_store_checkpoint_revision", next_start, stats.checkpoint.get()),
         gauge("apiserver_store_keys", "Keys that exist.", stats.keys),
         gauge("apiserver_store_versions", "States of keys that can be read.", stats.versions),
         gauge("apiserver_store_segments", "Segment files.", stats.segments),

@@ -20,6 +20,7 @@ mod yaml;
 
 pub use protobuf::FRAME_BYTES;
 
+use engine::Revision;
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -46,7 +47,7 @@ use self::lengths::Lengths;
 #[derive(Clone, Debug, Default)]
 pub struct ListMeta {
     /// Version of the collection.
-    pub revision: u64,
+    pub revision: Revision,
     /// Token of the next chunk; empty on the last.
     pub continue_token: String,
     /// Items after this chunk, if known and reported.
@@ -256,7 +257,7 @@ impl Renderer {
     }
 
     /// Responds with a list of objects that are not stored, as of `revision`.
-    pub fn respond_foreign_list(mut self, revision: u64, objects: &[Bytes]) -> Result<Response, Status> {
+    pub fn respond_foreign_list(mut self, revision: Revision, objects: &[Bytes]) -> Result<Response, Status> {
         let renderer = &mut self;
         let mut items = Vec::new();
         for (at, object) in objects.iter().enumerate() {
@@ -281,12 +282,12 @@ impl Renderer {
     }
 
     /// Length of the list item of an object's version at `revision`, if cached.
-    pub fn known_item_len(&self, revision: u64) -> Option<u64> {
+    pub fn known_item_len(&self, revision: Revision) -> Option<u64> {
         self.lengths.as_ref()?.get(revision)
     }
 
     /// Caches the length of the item, if this form needs lengths.
-    pub fn remember_item_len(&self, revision: u64, bytes: usize) {
+    pub fn remember_item_len(&self, revision: Revision, bytes: usize) {
         if let Some(lengths) = &self.lengths {
             lengths.put(revision, bytes);
         }
@@ -321,7 +322,7 @@ impl Renderer {
 
     /// A bookmark at `revision`; `initial_end` marks the end of the synthetic events
     /// (docs/api/watches.md#watch-start).
-    pub fn bookmark(&mut self, revision: u64, initial_end: bool, out: &mut Vec<u8>) {
+    pub fn bookmark(&mut self, revision: Revision, initial_end: bool, out: &mut Vec<u8>) {
         let mut metadata = Object::new();
         metadata.push("resourceVersion", revision.to_string().into());
         if initial_end {
@@ -369,7 +370,7 @@ fn revision_range(stored: &[u8]) -> Option<std::ops::Range<usize>> {
 
 /// The same object at another revision: the event for an object that no longer matches the selector
 /// (docs/api/watches.md#watch-events).
-pub fn with_revision(stored: &Bytes, revision: u64) -> Bytes {
+pub fn with_revision(stored: &Bytes, revision: Revision) -> Bytes {
     let Some(range) = revision_range(stored) else { return stored.clone() };
     let mut moved = BytesMut::with_capacity(stored.len() + 20);
     moved.extend_from_slice(&stored[..range.start]);
@@ -423,7 +424,7 @@ pub fn refuse_object_transform(output: &Output, resource: &Resource) -> Result<(
 }
 
 /// The bytes that a payload would be stored as at `revision`; the response of a dry run.
-pub fn stamped(payload: &engine::Payload, revision: u64) -> Bytes {
+pub fn stamped(payload: &engine::Payload, revision: Revision) -> Bytes {
     let Some(at) = payload.stamp_at else { return payload.value.clone() };
     let (head, tail) = payload.value.split_at(at as usize);
     let mut stamped = BytesMut::with_capacity(payload.value.len() + 20);

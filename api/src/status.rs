@@ -1,5 +1,6 @@
 //! Builds all `Status` objects: the errors of every layer become a Status here (docs/api/errors.md).
 
+use engine::Revision;
 use std::borrow::Borrow;
 use std::fmt::Write;
 
@@ -333,7 +334,7 @@ impl Status {
     }
 
     /// 504 for a revision that has not been reached yet (docs/api/errors.md#messages).
-    pub fn too_large_resource_version(asked: u64, current: u64, retry_after_seconds: u32) -> Self {
+    pub fn too_large_resource_version(asked: Revision, current: Revision, retry_after_seconds: u32) -> Self {
         let cause = Cause {
             reason: "ResourceVersionTooLarge".to_owned(),
             message: "Too large resource version".to_owned(),

@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use api::context::{Context as Api, Parts};
 use api::metrics::Metrics;
 use api::server::{Lifecycle, Limits, Stage};
@@ -71,9 +71,15 @@ pub async fn run(config: Config, metrics: Arc<Metrics>, started: Instant) -> any
         "serving"
     );
 
-    lifecycle.reached(Stage::Leaving).await;
-    tracing::info!(delay_s = config.shutdown_delay.as_secs_f32(), "shutdown begins, no longer ready");
-    tokio::time::sleep(config.shutdown_delay).await;
+    // A failed log takes no more writes: the process ends, and its next start recovers the store.
+    let log_failed = tokio::select! {
+        () = lifecycle.reached(Stage::Leaving) => None,
+        refusal = engine.failed() => Some(refusal),
+    };
+    if log_failed.is_none() {
+        tracing::info!(delay_s = config.shutdown_delay.as_secs_f32(), "shutdown begins, no longer ready");
+        tokio::time::sleep(config.shutdown_delay).await;
+    }
     lifecycle.advance(Stage::Draining);
     let drained = serving.await.context("the listener failed")?;
     following.abort();
@@ -81,7 +87,7 @@ pub async fn run(config: Config, metrics: Arc<Metrics>, started: Instant) -> any
     engine.close().await;
     lifecycle.advance(Stage::Stopped);
     tracing::info!(connections_cut = drained.connections_cut, "stopped");
-    Ok(())
+    log_failed.map_or(Ok(()), |refusal| Err(anyhow!("the store's log failed: {refusal}")))
 }
 
 /// Opens the store in the data directory.

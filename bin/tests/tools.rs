@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytes::Bytes;
-use engine::{Change, Engine, Expected, Options, Payload, SEGMENT_BYTES_MIN, Write};
+use engine::{Change, Engine, Expected, Options, Payload, Revision, SEGMENT_BYTES_MIN, Write};
 use serde_json::Value;
 
 struct Dir(PathBuf);
@@ -69,7 +69,7 @@ async fn open(dir: &Dir) -> Engine {
 async fn put(engine: &Engine, key: &str, value: &str) -> u64 {
     let (key, value) = (Bytes::copy_from_slice(key.as_bytes()), Bytes::copy_from_slice(value.as_bytes()));
     let change = Change::Put(Payload { value, ..Payload::default() });
-    engine.commit(Write { key, expected: Expected::Any, change }).await.unwrap().revision
+    engine.commit(Write { key, expected: Expected::Any, change }).await.unwrap().revision.get()
 }
 
 /// Three segments: revisions of `/core/pods/default/N`, then a deletion of the first.
@@ -83,7 +83,7 @@ async fn fill(dir: &Dir) -> u64 {
     let write = Write { key, expected: Expected::Any, change: Change::Delete(None) };
     let revision = engine.commit(write).await.unwrap().revision;
     engine.close().await;
-    revision
+    revision.get()
 }
 
 fn flip(path: &Path, at: u64) {
@@ -374,7 +374,7 @@ async fn a_backup_is_the_same_log_and_the_next_one_copies_new_segments() {
     assert!(!to.join("log.next").exists());
     // A backup can be opened as a store.
     let copy = Engine::open(Options::new(to.join("log"))).unwrap();
-    assert_eq!(copy.revision(), newest);
+    assert_eq!(copy.revision(), Revision::new(newest));
     // And is not replaced while it is open.
     let output = backup(&dir, &to);
     assert_eq!(output.status.code(), Some(1));
@@ -460,7 +460,10 @@ async fn a_restore_has_the_state_at_the_requested_revision_or_time() {
     assert_eq!(report["from_revision"], newest);
     assert_eq!(json(&restore("future", &["--time=2100-01-01T00:00:00Z"]))["from_revision"], last);
     let early = restore("early", &["--time=1990-01-01T00:00:00Z"]);
-    assert_eq!(json(&early)["keys"], 0, "there was nothing yet");
+    assert_eq!(early.status.code(), Some(1), "{early:?}");
+    let told = String::from_utf8_lossy(&early.stderr).into_owned();
+    assert!(told.contains("the backup begins at 20") && told.contains("with revision 1"), "{told}");
+    assert!(!dir.0.join("early").exists(), "a failed restore leaves nothing");
 
     for (name, flags, want) in [
         (
@@ -571,7 +574,7 @@ async fn compacting_a_stopped_store_reclaims_space_and_keeps_the_requested_histo
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output).contains(".checkpoint: the checkpoint is damaged, which costs time"), "{output:?}");
     let engine = open(&dir).await;
-    assert_eq!(engine.revision(), newest);
+    assert_eq!(engine.revision(), Revision::new(newest));
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::error::ApplyError;
 use crate::history::Version;
 use crate::types::{
     APPLIED_BYTES_MAX, APPLIED_RECORDS_MAX, ATTRIBUTES_BYTES_MAX, Applied, Change, KEY_BYTES_MAX, Payload,
-    VALUE_BYTES_MAX,
+    Revision, VALUE_BYTES_MAX,
 };
 
 /// Whether the batch keeps all rules that need no look at the store.
@@ -22,7 +22,7 @@ pub(crate) fn check_form(batch: &[Applied]) -> Result<(), ApplyError> {
         return Err(ApplyError::Size { records: batch.len(), bytes });
     }
     let mut keys: HashSet<&Bytes> = HashSet::new();
-    let mut newest = 0;
+    let mut newest = Revision::ZERO;
     for (at, applied) in batch.iter().enumerate() {
         if applied.revision < newest {
             return Err(ApplyError::Order { at });
@@ -46,10 +46,10 @@ fn is_within_limits(applied: &Applied) -> bool {
         Change::Put(payload) | Change::Delete(Some(payload)) => payload_is_within_limits(payload),
         Change::Delete(None) => true,
     };
-    let revisions = 1..crate::record::REVISION_END;
+    let revisions = Revision::FIRST..crate::record::REVISION_END;
     (1..=KEY_BYTES_MAX).contains(&applied.key.len())
         && revisions.contains(&applied.revision)
-        && (1..=applied.revision).contains(&applied.created)
+        && (Revision::FIRST..=applied.revision).contains(&applied.created)
         && payload_is
 }
 
@@ -65,14 +65,14 @@ fn payload_is_within_limits(payload: &Payload) -> bool {
 /// of a key.
 pub(crate) fn check_continuation<'v>(
     batch: &[Applied],
-    newest: u64,
+    newest: Revision,
     version: impl Fn(&[u8]) -> Option<&'v Version>,
 ) -> Result<(), ApplyError> {
     if batch.first().is_some_and(|first| first.revision <= newest) {
         return Err(ApplyError::NotNewer { newest });
     }
     // What the batch itself has made of a key so far: when it was created, if it exists.
-    let mut changed: HashMap<&Bytes, Option<u64>> = HashMap::new();
+    let mut changed: HashMap<&Bytes, Option<Revision>> = HashMap::new();
     for (at, applied) in batch.iter().enumerate() {
         let stored = || version(&applied.key).filter(|version| !version.is_delete()).map(|it| it.created);
         let created = changed.get(&applied.key).copied().unwrap_or_else(stored);
@@ -113,8 +113,13 @@ mod tests {
 
     #[test]
     fn a_batch_continues_the_store_with_revisions_that_never_fall_and_keys_that_are_known() {
-        let live =
-            Version { revision: 7, created: 3, segment: 1, expires_s: 0, place: Place::new(8, 80, false) };
+        let live = Version {
+            revision: Revision::new(7),
+            created: Revision::new(3),
+            segment: 1,
+            expires_s: 0,
+            place: Place::new(8, 80, false),
+        };
         let deleted = Version { place: Place::new(8, 80, true), ..live };
         // The store is at revision 9; `l` was created at 3, `d` is deleted.
         for (text, outcome) in [
@@ -124,15 +129,15 @@ mod tests {
             ("d@10 -l@10<3", "ok"),
             ("a@10<2", "ok"),
             ("", "Size { records: 0, bytes: 0 }"),
-            ("a@9", "NotNewer { newest: 9 }"),
+            ("a@9", "NotNewer { newest: Revision(9) }"),
             ("a@11 b@10", "Order { at: 1 }"),
             ("a@10 b@10 a@10", "KeyTwice { at: 2 }"),
             ("a@10<11", "Limits { at: 0 }"),
             ("a@0", "Limits { at: 0 }"),
             ("@10", "Limits { at: 0 }"),
             ("a@4611686018427387904", "Limits { at: 0 }"),
-            ("l@10", "Created { at: 0, created: 3 }"),
-            ("a@10 a@11", "Created { at: 1, created: 10 }"),
+            ("l@10", "Created { at: 0, created: Revision(3) }"),
+            ("a@10 a@11", "Created { at: 1, created: Revision(10) }"),
             ("-a@10", "NothingToDelete { at: 0 }"),
             ("-d@10", "NothingToDelete { at: 0 }"),
             ("-l@10<3 -l@11<3", "NothingToDelete { at: 1 }"),
@@ -143,7 +148,8 @@ mod tests {
                 b"d" => Some(&deleted),
                 _ => None,
             };
-            let outcome_is = check_form(&batch).and_then(|()| check_continuation(&batch, 9, version));
+            let outcome_is =
+                check_form(&batch).and_then(|()| check_continuation(&batch, Revision::new(9), version));
             let told = outcome_is.map_or_else(|error| format!("{error:?}"), |()| "ok".to_owned());
             assert_eq!(told, outcome, "{text}");
         }

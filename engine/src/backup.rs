@@ -1,7 +1,7 @@
 //! A running store on its way to a backup: its segments at one revision, frame by frame.
 //!
 //! A published root names the segments of the log and where the last of them ends; completed ones never change and
-//! the last one only grows. So the root says all, nothing waits for whoever takes the frames, and reclaim may remove
+//! the last one only grows. So the root says all, nothing waits for the receiver of the frames, and reclaim may remove
 //! the files meanwhile: they are held open until their last byte is out. One frame is in memory at a time, and bytes
 //! are read into it past the mappings: a backup looks at everything once, which readers should not pay for.
 
@@ -14,10 +14,11 @@ use crate::header::RECORDS_START;
 use crate::segment::Segment;
 use crate::snapshot::Root;
 use crate::transfer::{self, Coming, Frame, Held, Start};
+use crate::types::Revision;
 
 /// What is left of a backup to be sent.
 pub struct Outgoing {
-    revision: u64,
+    revision: Revision,
     start: Option<Start>,
     segments: VecDeque<Part>,
     /// The one whose records are being sent, and where the next of them stand.
@@ -34,7 +35,7 @@ struct Part {
 }
 
 impl Outgoing {
-    /// The log as `root` shows it, all of which is on disk, to somebody who has `held` already.
+    /// The log as `root` shows it, all of which is on disk, to a receiver that has `held` already.
     pub(crate) fn new(root: &Root, held: Vec<Held>) -> Outgoing {
         let in_order = root.segments.in_order();
         let held: HashMap<u32, Held> = held.into_iter().map(|held| (held.header.number, held)).collect();
@@ -66,7 +67,7 @@ impl Outgoing {
     }
 
     /// The revision at which the backup is consistent: the newest when it was begun.
-    pub fn revision(&self) -> u64 {
+    pub fn revision(&self) -> Revision {
         self.revision
     }
 

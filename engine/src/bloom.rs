@@ -5,7 +5,7 @@
 //! attributes ─► BloomScheme::filter ─► Bloom filter, in the key's slot ─► BloomQuery ─► what gets through is looked at
 //! ```
 //!
-//! What the bits mean is known to whoever opens the store. A query may let through what is not wanted, but never holds
+//! What the bits mean is known to the caller that opens the store. A query may let through what is not wanted, but never holds
 //! back what is, as long as a Bloom filter has every bit that is required of the states it stands for. Only the newest
 //! state of a key is signed: what was before is always looked at.
 //!
@@ -85,7 +85,7 @@ impl Default for BloomScheme {
 
 impl BloomScheme {
     /// The Bloom filter of a record whose head is sound. A delete is never looked for; what cannot be read must be looked
-    /// at, so that somebody hears of it.
+    /// at, so that the reader meets the damage.
     pub(crate) fn of_record(&self, head: &Head, record: &[u8]) -> BloomFilter {
         match head.kind {
             EventKind::Delete => BloomFilter::NONE,

@@ -3,6 +3,7 @@
 
 use crate::checkpoint::SegmentImage;
 use crate::header::Header;
+use crate::types::Revision;
 
 /// A segment that should be there and is not.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -34,12 +35,16 @@ pub(crate) fn order(headers: &[Header]) -> Order {
     let mut log: Vec<usize> = (0..headers.len()).filter(|&at| !superseded[at]).collect();
     // One without records, left because the next record did not fit, shares its first revision with the next.
     log.sort_unstable_by_key(|&at| (headers[at].first_revision, headers[at].number));
-    let mut gaps: Vec<usize> =
-        log.first().copied().filter(|&first| headers[first].first_revision != 1).into_iter().collect();
+    let mut gaps: Vec<usize> = log
+        .first()
+        .copied()
+        .filter(|&first| headers[first].first_revision != Revision::FIRST)
+        .into_iter()
+        .collect();
     for pair in log.windows(2) {
         let (before, next) = (&headers[pair[0]], &headers[pair[1]]);
         let follows = match before.rewritten {
-            Some(rewritten) => next.first_revision == rewritten.last_revision + 1,
+            Some(rewritten) => next.first_revision == rewritten.last_revision.next(),
             None => next.after == before.number,
         };
         if !follows {
@@ -51,12 +56,12 @@ pub(crate) fn order(headers: &[Header]) -> Order {
 
 /// Which of the segments have had their stretch of the log written anew. What was superseded itself supersedes
 /// nothing: reclaim's work can be lost after its file got its name, and then other work is done on the same segments.
-/// That may be on some of them only. Whoever wrote a part of a rewritten segment's stretch anew did not know it.
+/// That may be on some of them only. A reclaim that wrote a part of a rewritten segment's stretch anew did not know it.
 fn superseded(headers: &[Header]) -> Vec<bool> {
     let mut newest_first: Vec<usize> = (0..headers.len()).collect();
     newest_first.sort_unstable_by_key(|&at| std::cmp::Reverse(headers[at].number));
     let mut superseded = vec![false; headers.len()];
-    let mut rewritten: Vec<std::ops::RangeInclusive<u64>> = Vec::new();
+    let mut rewritten: Vec<std::ops::RangeInclusive<Revision>> = Vec::new();
     for at in newest_first {
         let header = &headers[at];
         let last_known = header.rewritten.map_or(header.first_revision, |it| it.last_revision);
@@ -126,11 +131,11 @@ mod tests {
         };
         let rewritten = |last_revision| Rewritten {
             last_revision,
-            oldest: 900,
+            oldest: Revision::new(900),
             records: 0,
             end: 4096,
             tombstone_bytes: 0,
-            tombstones_since: 0,
+            tombstones_since: Revision::ZERO,
         };
         Header {
             number: number.parse().unwrap(),
@@ -167,7 +172,7 @@ mod tests {
             ("1<0@1 2<1@10 3<2@20 4<0@1-9 5<0@1-19", Ok("5 3")),
             ("1<0@1 2<1@10 3<2@20 4<1@10-19", Ok("1 4 3")),
             ("5<2@30 3<2@20-29 2<1@10 1<0@1 6<1@10-29", Ok("1 6 5")),
-            // 4 was lost to whoever wrote it; 6 was made of 1 alone, and 2 still counts.
+            // The engine that wrote 4 lost it; 6 was made of 1 alone, and 2 still counts.
             ("1<0@1 2<1@10 3<2@20 4<0@1-19 6<0@1-9", Ok("6 2 3")),
             ("2<1@10 3<2@20 4<0@1-19 6<0@1-9", Ok("6 2 3")),
             // The same, and 6 was made of 2, and then of both.

@@ -6,7 +6,7 @@
 //! file ─► load: header, blocks, every entry checked ─► tree, segments, marks
 //! ```
 //!
-//! It is written from an immutable root, so nobody waits for it. It may be missing or damaged: then the log is
+//! It is written from an immutable root, so no commit waits for it. It may be missing or damaged: then the log is
 //! read instead. Hence a load has two outcomes only, and nothing in it is believed for its checksum alone.
 
 use std::io;
@@ -24,7 +24,7 @@ use crate::sabotage;
 use crate::segment::Mark;
 use crate::snapshot::Root;
 use crate::throttle::WriteThrottle;
-use crate::types::KEY_BYTES_MAX;
+use crate::types::{KEY_BYTES_MAX, Revision};
 
 /// Name of a checkpoint that is being written.
 pub(crate) const NEXT_NAME: &str = "next.checkpoint";
@@ -44,12 +44,12 @@ const SEGMENT_HEAD_BYTES: usize = 24;
 const MARK_BYTES: usize = 16;
 
 /// File name of the checkpoint of `revision`.
-pub(crate) fn name(revision: u64) -> String {
+pub(crate) fn name(revision: Revision) -> String {
     format!("{revision:020}.checkpoint")
 }
 
 /// The revision of the checkpoint with that file name.
-pub(crate) fn revision(name: &str) -> Option<u64> {
+pub(crate) fn revision(name: &str) -> Option<Revision> {
     let digits = name.strip_suffix(".checkpoint").filter(|d| d.len() == 20)?;
     digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse().ok())?
 }
@@ -58,8 +58,8 @@ pub(crate) fn revision(name: &str) -> Option<u64> {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct About {
     pub store: u64,
-    pub revision: u64,
-    pub oldest: u64,
+    pub revision: Revision,
+    pub oldest: Revision,
     /// Time of the newest record.
     pub time_ms: u64,
     pub lost_revisions: u64,
@@ -218,8 +218,8 @@ impl Writer {
         for (at, number) in [
             (16, store),
             (24, self.salt),
-            (32, self.root.revision),
-            (40, self.root.oldest),
+            (32, self.root.revision.get()),
+            (40, self.root.oldest.get()),
             (48, self.beside.time_ms),
             (56, self.written.keys),
             (64, self.written.versions),
@@ -249,7 +249,7 @@ fn segment_blocks(root: &Root) -> Vec<Vec<u8>> {
         block.extend_from_slice(&segment.header.salt.to_le_bytes());
         block.extend_from_slice(&root.end_of(segment).to_le_bytes());
         for mark in marks {
-            block.extend_from_slice(&mark.revision.to_le_bytes());
+            block.extend_from_slice(&mark.revision.get().to_le_bytes());
             block.extend_from_slice(&mark.offset.to_le_bytes());
         }
         if block.len() >= BLOCK_BYTES {
@@ -269,8 +269,8 @@ fn encode_entry(block: &mut Vec<u8>, before: &[u8], key: &[u8], slot: &Slot) -> 
     block.extend_from_slice(&key[shared..]);
     let mut versions = 0u32;
     for version in history::iter(&slot.newest, &slot.older) {
-        block.extend_from_slice(&version.revision.to_le_bytes());
-        block.extend_from_slice(&version.created.to_le_bytes());
+        block.extend_from_slice(&version.revision.get().to_le_bytes());
+        block.extend_from_slice(&version.created.get().to_le_bytes());
         block.extend_from_slice(&version.segment.to_le_bytes());
         block.extend_from_slice(&version.expires_s.to_le_bytes());
         block.extend_from_slice(&version.place.to_bytes());
@@ -281,7 +281,7 @@ fn encode_entry(block: &mut Vec<u8>, before: &[u8], key: &[u8], slot: &Slot) -> 
 }
 
 /// Reads the checkpoint of `revision` in `file` without its keys. `None`: it is damaged.
-pub(crate) fn load(revision: u64, file: &dyn File) -> Option<Loading<'_>> {
+pub(crate) fn load(revision: Revision, file: &dyn File) -> Option<Loading<'_>> {
     if file.size() < BLOCKS_START {
         return None;
     }
@@ -296,8 +296,8 @@ pub(crate) fn load(revision: u64, file: &dyn File) -> Option<Loading<'_>> {
     let end = u64_at(&header, 80);
     let mut about = About {
         store: u64_at(&header, 16),
-        revision: u64_at(&header, 32),
-        oldest: u64_at(&header, 40),
+        revision: Revision::new(u64_at(&header, 32)),
+        oldest: Revision::new(u64_at(&header, 40)),
         time_ms: u64_at(&header, 48),
         lost_revisions: u64_at(&header, 72),
         numbers_given: u32_at(&header, 88),
@@ -306,7 +306,7 @@ pub(crate) fn load(revision: u64, file: &dyn File) -> Option<Loading<'_>> {
     let sound = about.revision == revision
         && revision < REVISION_END
         && about.oldest <= revision
-        && about.lost_revisions <= revision
+        && about.lost_revisions <= revision.get()
         && about.time_ms < TIME_MS_END
         && about.numbers_given < NUMBER_END
         && (BLOCKS_START..=file.size()).contains(&end);
@@ -354,7 +354,7 @@ impl Loading<'_> {
 
     /// The index, without what is not needed to read at `oldest` and later, and whether all of it is signed in the way
     /// of that kind; where it is not, its Bloom filters say nothing. `None`: it is damaged.
-    pub fn tree(self, oldest: u64, kind: u32) -> Option<(Tree, bool)> {
+    pub fn tree(self, oldest: Revision, kind: u32) -> Option<(Tree, bool)> {
         let mut builder = Builder::default();
         let mut blooms = self.blooms.clone();
         let is_right = blooms.kind == kind || sabotage::bloom_kind_ignored();
@@ -413,8 +413,8 @@ impl Loading<'_> {
 /// Whether the version can lie where it says, given the segments and where their records end.
 fn is_sound(version: &Version, ends: &[(u32, u64)]) -> bool {
     let end = ends.binary_search_by_key(&version.segment, |&(number, _)| number).map(|at| ends[at].1);
-    version.revision > 0
-        && (1..=version.revision).contains(&version.created)
+    version.revision > Revision::ZERO
+        && (Revision::FIRST..=version.revision).contains(&version.created)
         && version.len() >= HEAD_BYTES
         && version.len().is_multiple_of(ALIGN)
         && version.offset() >= RECORDS_START
@@ -501,7 +501,7 @@ fn decode_segment(block: &mut Bytes, numbers_given: u32) -> Option<SegmentImage>
     let marks = take(block, (u32_at(&head, 4) as usize).checked_mul(MARK_BYTES)?)?;
     let marks: Vec<_> = marks
         .chunks_exact(MARK_BYTES)
-        .map(|mark| Mark { revision: u64_at(mark, 0), offset: u64_at(mark, 8) })
+        .map(|mark| Mark { revision: Revision::new(u64_at(mark, 0)), offset: u64_at(mark, 8) })
         .collect();
     let image =
         SegmentImage { number: u32_at(&head, 0), salt: u64_at(&head, 8), end: u64_at(&head, 16), marks };
@@ -509,7 +509,7 @@ fn decode_segment(block: &mut Bytes, numbers_given: u32) -> Option<SegmentImage>
         && image.end >= RECORDS_START
         && image.marks.is_sorted_by(|a, b| a.revision < b.revision && a.offset < b.offset)
         && image.marks.iter().all(|mark| {
-            mark.revision > 0
+            mark.revision > Revision::ZERO
                 && (RECORDS_START..image.end).contains(&mark.offset)
                 && mark.offset.is_multiple_of(ALIGN as u64)
         });
@@ -529,8 +529,8 @@ fn decode_entry(block: &mut Bytes, key: &mut Vec<u8>, versions: &mut Vec<Version
     key.extend_from_slice(&rest);
     versions.clear();
     versions.extend(stored.chunks_exact(VERSION_BYTES).map(|version| Version {
-        revision: u64_at(version, 0),
-        created: u64_at(version, 8),
+        revision: Revision::new(u64_at(version, 0)),
+        created: Revision::new(u64_at(version, 8)),
         segment: u32_at(version, 16),
         expires_s: u32_at(version, 20),
         place: Place::from_bytes([

@@ -23,6 +23,7 @@ use crate::applied;
 use crate::bloom::BloomFilter;
 use crate::decide::{self, Conflict, Draft, State};
 use crate::error::{ApplyError, CommitError, ReadError, Refusal};
+use crate::event::{Event, Memo};
 use crate::history::{Place, Version};
 use crate::index::Tree;
 use crate::io::is_disk_full;
@@ -34,8 +35,8 @@ use crate::snapshot::{Entry, Root};
 use crate::status::StoreStatus;
 use crate::steps::{self, MaintenanceStep};
 use crate::time::{Times, expiry_s};
-use crate::types::{Applied, Committed, Durability, Write};
-use crate::watch::{Event, Hub, Memo};
+use crate::types::{Applied, Committed, Durability, Revision, Write};
+use crate::watch::Hub;
 
 /// How often room is looked for on a full disk.
 const DISK_FULL_RETRY: Duration = Duration::from_secs(1);
@@ -54,7 +55,7 @@ pub(crate) struct Sequencer {
     /// The index including the writes of the batch in the making.
     tree: Tree,
     /// The newest revision assigned.
-    revision: u64,
+    revision: Revision,
     /// Proposals taken from the queue; empty between turns, kept for its memory.
     batch: VecDeque<Proposal>,
     /// The records of the batch in the making.
@@ -75,13 +76,18 @@ struct Written {
 /// A proposal of the batch in the making that was decided on.
 enum Pending {
     Commit { answer: CommitAnswer, outcome: Outcome },
-    Applied { answer: ApplyAnswer, outcome: Result<u64, ApplyError> },
+    Applied { answer: ApplyAnswer, outcome: Result<Revision, ApplyError> },
 }
 
 impl Pending {
-    /// Answers that the batch was refused.
+    /// Answers that the batch was refused, or that its outcome is unknown as the log failed with a part of it.
     fn refuse(self, refusal: Refusal) {
         match self {
+            Pending::Commit { answer, outcome: Outcome::Written(_) }
+                if matches!(refusal, Refusal::LogFailed { .. }) =>
+            {
+                drop(answer.send(Err(CommitError::OutcomeUnknown(refusal))));
+            }
             Pending::Commit { answer, .. } => drop(answer.send(Err(CommitError::Refused(refusal)))),
             Pending::Applied { answer, .. } => drop(answer.send(Err(ApplyError::Refused(refusal)))),
         }
@@ -227,7 +233,7 @@ impl Sequencer {
                 return self.pending.push(Pending::Commit { answer, outcome });
             }
         };
-        let revision = self.revision + 1;
+        let revision = self.revision.next();
         if let Err(refusal) = self.make_room(state.record(&key, &draft, revision, false).record_len()) {
             let _ = answer.send(Err(CommitError::Refused(refusal)));
             return;
@@ -239,7 +245,12 @@ impl Sequencer {
     }
 
     /// Applies a batch whose form was checked, as written at `time_ms`. Returns the store's newest revision.
-    fn follow(&mut self, batch: &[Applied], blooms: &[BloomFilter], time_ms: u64) -> Result<u64, ApplyError> {
+    fn follow(
+        &mut self,
+        batch: &[Applied],
+        blooms: &[BloomFilter],
+        time_ms: u64,
+    ) -> Result<Revision, ApplyError> {
         if let Some(refusal) = self.status.failed() {
             return Err(ApplyError::Refused(refusal));
         }
@@ -284,7 +295,7 @@ impl Sequencer {
     fn apply(&mut self, record: NewRecord<'_>, ttl: Option<Duration>, bloom: BloomFilter) -> Version {
         let record = NewRecord {
             expires_s: ttl.map_or(0, |ttl| expiry_s(record.time_ms, ttl)),
-            synced: self.status.synced().min(record.revision - 1),
+            synced: self.status.synced().min(record.revision.before()),
             ..record
         };
         let (NewRecord { revision, created, expires_s, .. }, len) = (record, record.record_len());
@@ -341,14 +352,14 @@ impl Sequencer {
             false => self.status.sync(self.log.current(), self.hub.revision()),
         };
         let rolled = synced.and_then(|()| {
-            let rolled = self.log.roll(len, self.revision + 1, &self.keeper);
+            let rolled = self.log.roll(len, self.revision.next(), &self.keeper);
             rolled.map_err(|error| Refusal::of("starting a segment", &error))
         });
         rolled.inspect_err(|refusal| self.status.refuse(refusal.clone()))
     }
 
     /// What is committed, as readers are to see it.
-    fn root(&self, oldest: u64) -> Root {
+    fn root(&self, oldest: Revision) -> Root {
         Root {
             revision: self.revision,
             oldest,
@@ -358,7 +369,7 @@ impl Sequencer {
         }
     }
 
-    /// Writes the batch, publishes it and answers everybody in it.
+    /// Writes the batch, publishes it and answers all proposals in it.
     fn flush(&mut self) -> Result<(), Refusal> {
         let written = if self.records.is_empty() { Ok(Vec::new()) } else { self.write() };
         let before = self.hub.root();
@@ -387,7 +398,7 @@ impl Sequencer {
     /// while the disk is at work.
     fn write(&mut self) -> Result<Vec<Arc<Event>>, Refusal> {
         if let Err(error) = self.records.write(&self.log) {
-            // Nobody may ever see a refused write, so whatever part of it was written has to be gone before the
+            // No reader may ever see a refused write, so whatever part of it was written has to be gone before the
             // refusal is told.
             let is_gone = || sabotage::refused_write_left() || self.records.take_back(&self.log).is_ok();
             return Err(match is_disk_full(&error) && is_gone() {
@@ -425,8 +436,8 @@ impl Sequencer {
         self.written.iter().map(event).collect()
     }
 
-    /// Shows the batch, of which these are the events, to everybody.
-    fn publish(&mut self, oldest: u64, events: &[Arc<Event>]) {
+    /// Shows the batch, of which these are the events, to all readers.
+    fn publish(&mut self, oldest: Revision, events: &[Arc<Event>]) {
         let segment = self.log.current();
         let mut marks = segment.marks();
         for event in events {
@@ -445,12 +456,12 @@ impl Sequencer {
     }
 
     /// Publishes what is committed, with `oldest` as the oldest readable revision.
-    fn show(&self, oldest: u64, events: &[Arc<Event>]) {
+    fn show(&self, oldest: Revision, events: &[Arc<Event>]) {
         self.status.advance(|stages| (stages.published, stages.compacted) = (self.revision, oldest));
         self.hub.publish(self.root(oldest), events);
     }
 
-    /// Answers everybody in the batch; `events` are its writes.
+    /// Answers all proposals in the batch; `events` are its writes.
     fn answer(&mut self, before: &Root, events: &[Arc<Event>]) {
         let segment = self.log.current();
         for pending in self.pending.drain(..) {
@@ -502,7 +513,7 @@ struct Stored {
 
 impl Stored {
     /// The record of `draft` that stores this state with that revision; it lacks its times.
-    fn record<'a>(&'a self, key: &'a [u8], draft: &Draft, revision: u64, more: bool) -> NewRecord<'a> {
+    fn record<'a>(&'a self, key: &'a [u8], draft: &Draft, revision: Revision, more: bool) -> NewRecord<'a> {
         let (start, end) = match &self.stamp {
             Some(stamp) => (stamp.start, Some(stamp.end)),
             None => (self.value.len(), None),
@@ -510,8 +521,8 @@ impl Stored {
         NewRecord {
             revision,
             created: draft.created.unwrap_or(revision),
-            previous: draft.previous.map_or(0, |version| version.revision),
-            synced: 0,
+            previous: draft.previous.map_or(Revision::ZERO, |version| version.revision),
+            synced: Revision::ZERO,
             time_ms: 0,
             expires_s: 0,
             kind: draft.kind,

@@ -10,6 +10,7 @@ use bytes::Bytes;
 
 use crate::segment::Segment;
 use crate::snapshot::Root;
+use crate::types::Revision;
 
 /// How often history is looked at when the retention is long: precision of seconds is enough then.
 const INTERVAL_MAX: Duration = Duration::from_secs(10);
@@ -23,7 +24,7 @@ pub(crate) fn interval(retention: Duration) -> Option<Duration> {
 
 /// The oldest revision that must stay readable at `now_ms`, at most `synced`: the one that was the newest when the
 /// retention began. Not less than it is already.
-pub(crate) fn target(root: &Root, retention: Duration, now_ms: u64, synced: u64) -> u64 {
+pub(crate) fn target(root: &Root, retention: Duration, now_ms: u64, synced: Revision) -> Revision {
     if retention == Duration::MAX {
         return root.oldest;
     }
@@ -32,19 +33,19 @@ pub(crate) fn target(root: &Root, retention: Duration, now_ms: u64, synced: u64)
         // Whatever the clock says.
         (0, _) => root.revision,
         (_, Some(since_ms)) => newest_until(root, since_ms),
-        (_, None) => 0,
+        (_, None) => Revision::ZERO,
     };
     // What a crash may undo must not be what is kept in place of older states.
     revision.min(synced).max(root.oldest)
 }
 
 /// The newest revision committed at `time_ms` or before; the oldest readable one when that is younger.
-pub(crate) fn newest_until(root: &Root, time_ms: u64) -> u64 {
-    let segments = root.segments.starting_at(root.oldest + 1).iter();
+pub(crate) fn newest_until(root: &Root, time_ms: u64) -> Revision {
+    let segments = root.segments.starting_at(root.oldest.next()).iter();
     let segments: Vec<_> = segments.filter(|segment| segment.record_bytes() > 0).collect();
     let is_old = |segment: &Segment, at: u64| {
         let end = root.end_of(segment);
-        let first = segment.walk(at, end, 0).ok().and_then(|mut walk| walk.next());
+        let first = segment.walk(at, end, Revision::ZERO).ok().and_then(|mut walk| walk.next());
         first.is_some_and(|found| found.head.time_ms <= time_ms)
     };
     let at = segments.partition_point(|segment| is_old(segment, crate::header::RECORDS_START));
@@ -66,9 +67,9 @@ pub(crate) fn newest_until(root: &Root, time_ms: u64) -> u64 {
 
 /// The keys that records from revision `from` to the root's oldest readable one are about, in ascending order: `max`, or
 /// a few more where a revision has several; and the revision to go on from, `None` when there are no more.
-pub(crate) fn touched(root: &Root, from: u64, max: usize) -> (Vec<Bytes>, Option<u64>) {
+pub(crate) fn touched(root: &Root, from: Revision, max: usize) -> (Vec<Bytes>, Option<Revision>) {
     let mut keys = Vec::with_capacity(max);
-    let mut last = 0;
+    let mut last = Revision::ZERO;
     let mut next = None;
     'segments: for segment in root.segments.starting_at(from) {
         // A segment that cannot be read now is one whose keys are pruned when they are written again.

@@ -10,14 +10,14 @@ use bytes::Bytes;
 use crate::history::Version;
 use crate::record::EventKind;
 use crate::sabotage;
-use crate::types::{Change, Expected, Payload};
+use crate::types::{Change, Expected, Payload, Revision};
 
 /// A record that lacks its revision, its time and its place in the log.
 #[derive(Clone, Debug)]
 pub(crate) struct Draft {
     pub kind: EventKind,
     /// The revision of the put that made the key exist; `None`: the record's own.
-    pub created: Option<u64>,
+    pub created: Option<Revision>,
     /// The live version that the record follows.
     pub previous: Option<Version>,
     pub state: State,
@@ -67,7 +67,7 @@ pub(crate) fn decide(
 pub(crate) fn draft(
     change: Change,
     current: Option<Version>,
-    created: Option<u64>,
+    created: Option<Revision>,
 ) -> Result<Draft, Conflict> {
     let (kind, ttl, state) = match change {
         Change::Put(payload) => (EventKind::Put, payload.ttl, State::given(payload)),
@@ -89,12 +89,19 @@ mod tests {
             None => (text, false),
         };
         let place = Place::new(8, 80, deleted);
-        Version { revision: revision.parse().unwrap(), created: 2, segment: 1, expires_s: 0, place }
+        Version {
+            revision: revision.parse().unwrap(),
+            created: Revision::new(2),
+            segment: 1,
+            expires_s: 0,
+            place,
+        }
     }
 
     #[test]
     fn a_write_is_drafted_when_its_condition_holds_against_the_newest_version() {
-        use Expected::{Absent, Any, Revision};
+        use Expected::{Absent, Any};
+        let at = |revision| Expected::Revision(Revision::new(revision));
         let put = || Change::Put(Payload { ttl: Some(Duration::from_secs(5)), ..Payload::default() });
         let delete = || Change::Delete(Some(Payload { ttl: Some(Duration::MAX), ..Payload::default() }));
         let delete_stored = || Change::Delete(None);
@@ -102,14 +109,14 @@ mod tests {
         for (newest, expected, outcomes) in [
             ("", Any, ["put", "conflict", "conflict"]),
             ("", Absent, ["put", "conflict", "conflict"]),
-            ("", Revision(7), ["conflict"; 3]),
+            ("", at(7), ["conflict"; 3]),
             ("7", Any, ["put after 7", "delete after 7", "delete of 7"]),
             ("7", Absent, ["conflict"; 3]),
-            ("7", Revision(7), ["put after 7", "delete after 7", "delete of 7"]),
-            ("7", Revision(6), ["conflict"; 3]),
+            ("7", at(7), ["put after 7", "delete after 7", "delete of 7"]),
+            ("7", at(6), ["conflict"; 3]),
             ("7d", Any, ["put", "conflict", "conflict"]),
             ("7d", Absent, ["put", "conflict", "conflict"]),
-            ("7d", Revision(7), ["conflict"; 3]),
+            ("7d", at(7), ["conflict"; 3]),
         ] {
             let newest = (!newest.is_empty()).then(|| version(newest));
             for (change, outcome) in [put(), delete(), delete_stored()].into_iter().zip(outcomes) {
@@ -117,7 +124,7 @@ mod tests {
                 let got = match decide(expected, change, newest.as_ref()) {
                     Err(Conflict) => "conflict".to_owned(),
                     Ok(draft) => {
-                        assert_eq!(draft.created, draft.previous.map(|_| 2));
+                        assert_eq!(draft.created, draft.previous.map(|_| Revision::new(2)));
                         assert_eq!(draft.ttl.is_some(), is_put, "a delete does not expire");
                         let verb = if draft.kind == EventKind::Put { "put" } else { "delete" };
                         match (draft.previous, draft.state) {

@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 use crate::io::is_disk_full;
 use crate::snapshot::Entry;
+use crate::types::Revision;
 
 /// Why a store was not opened. Nothing was changed, apart from a directory that may have been made. Each text is
 /// one line and names the path.
@@ -55,7 +56,7 @@ pub enum OpenError {
         /// The segment.
         path: PathBuf,
     },
-    /// The place where the log ends cannot be read, so nobody can say whether a write that was acknowledged stands there.
+    /// The place where the log ends cannot be read, so it is unknown whether an acknowledged write stands there.
     #[error("{}: the end of the log, at byte {offset}, cannot be read: {source}: make a store of what can be read, on a sound disk, with restore --skip-damaged, or restore one from a backup", path.display())]
     UnreadableEnd {
         /// The last segment.
@@ -121,9 +122,13 @@ pub enum CommitError {
     /// `Delete(None)` needs the stored state, and that is damaged. `Delete(Some(…))` works.
     #[error(transparent)]
     Damaged(ReadError),
-    /// The store takes no writes at present.
+    /// The store takes no writes at present. This one was not committed and never will be.
     #[error("write refused: {0}")]
     Refused(Refusal),
+    /// Writing the log failed while it carried this write: **whether the write is committed is unknown**. No reader has
+    /// seen it; once the store is opened again it is there, or it never will be.
+    #[error("it is unknown whether the write was committed: {0}")]
+    OutcomeUnknown(Refusal),
     /// The engine was closed. A write already queued then was still committed and answered.
     #[error("store is closed")]
     Closed,
@@ -136,7 +141,7 @@ pub enum ApplyError {
     #[error("the store is at revision {newest} already")]
     NotNewer {
         /// The newest revision of the store.
-        newest: u64,
+        newest: Revision,
     },
     /// The revision of record `at` is lower than the one before it.
     #[error("the revision of record {at} is lower than the one before it")]
@@ -156,7 +161,7 @@ pub enum ApplyError {
         /// Position in the batch.
         at: usize,
         /// When the key was created.
-        created: u64,
+        created: Revision,
     },
     /// Record `at` deletes a key that does not exist.
     #[error("the key of record {at} does not exist")]
@@ -204,8 +209,8 @@ pub enum Refusal {
     /// The store follows another one, which assigns the revisions. Nothing was written.
     #[error("the store is a follower")]
     Follower,
-    /// Writing or syncing failed. **Whether the write that met this is on disk is unknown**; it was not shown to
-    /// readers. Permanent until the store is opened again: after a failed sync the kernel may have dropped the
+    /// Writing or syncing failed. Writes that were under way have an unknown outcome
+    /// ([`CommitError::OutcomeUnknown`]); later ones are not written. Permanent until the store is opened again: after a failed sync the kernel may have dropped the
     /// dirty pages, so that a later success would prove nothing.
     #[error("{operation} failed ({reason}); the store must be reopened")]
     LogFailed {
@@ -248,7 +253,7 @@ pub enum ReadError {
         /// The key.
         key: Bytes,
         /// The revision of the damaged state.
-        revision: u64,
+        revision: Revision,
     },
 }
 
@@ -259,13 +264,13 @@ pub enum SnapshotError {
     #[error("revision is compacted, the oldest readable is {oldest}")]
     Compacted {
         /// The oldest revision that can be read.
-        oldest: u64,
+        oldest: Revision,
     },
     /// That revision is not there yet.
     #[error("revision lies in the future, the newest is {current}")]
     Future {
         /// The newest published revision.
-        current: u64,
+        current: Revision,
     },
 }
 
@@ -276,13 +281,13 @@ pub enum CompactError {
     #[error("revision is compacted, the oldest readable is {oldest}")]
     Compacted {
         /// The oldest revision that can be read.
-        oldest: u64,
+        oldest: Revision,
     },
     /// That revision is not there yet.
     #[error("revision lies in the future, the newest is {current}")]
     Future {
         /// The newest published revision.
-        current: u64,
+        current: Revision,
     },
     /// The engine was closed meanwhile; it may have been forgotten or not.
     #[error("store is closed")]
@@ -296,14 +301,14 @@ pub enum TailError {
     #[error("events are compacted, the oldest readable revision is {oldest}")]
     Compacted {
         /// The oldest revision that can be read.
-        oldest: u64,
+        oldest: Revision,
     },
     /// A record on its way is damaged so far that not even its key is known: it may or may not belong to this
     /// tail, so going on could hide an event.
     #[error("the record of revision {revision} is damaged")]
     Damaged {
         /// The first unreadable revision.
-        revision: u64,
+        revision: Revision,
     },
     /// The engine was closed.
     #[error("store is closed")]

@@ -9,13 +9,14 @@ use std::collections::BinaryHeap;
 use parking_lot::Mutex;
 
 use crate::history::Version;
+use crate::types::Revision;
 
 /// A version and when its key expires.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Due {
     /// Seconds since 1970.
     pub at_s: u32,
-    pub revision: u64,
+    pub revision: Revision,
 }
 
 impl Due {
@@ -61,13 +62,13 @@ mod tests {
     #[test]
     fn what_is_due_comes_in_order_and_once() {
         let due = |at_s, revision| Due { at_s, revision };
-        let expiry = Expiry::new(vec![due(30, 1), due(10, 2)]);
-        expiry.add(due(20, 3));
-        expiry.add(due(10, 1));
+        let expiry = Expiry::new(vec![due(30, Revision::new(1)), due(10, Revision::new(2))]);
+        expiry.add(due(20, Revision::new(3)));
+        expiry.add(due(10, Revision::new(1)));
         assert_eq!(expiry.len(), 4);
         assert_eq!(expiry.take_due(9, 10), []);
-        assert_eq!(expiry.take_due(20, 2), [due(10, 1), due(10, 2)]);
-        assert_eq!(expiry.take_due(20, 2), [due(20, 3)]);
+        assert_eq!(expiry.take_due(20, 2), [due(10, Revision::new(1)), due(10, Revision::new(2))]);
+        assert_eq!(expiry.take_due(20, 2), [due(20, Revision::new(3))]);
         assert_eq!(expiry.len(), 1);
     }
 }

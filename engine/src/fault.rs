@@ -108,7 +108,7 @@ pub enum Verdict {
     Lie,
     /// The power goes while it is under way.
     LosePower,
-    /// It is done, and then the power goes before anybody hears of it.
+    /// It is done, and then the power goes before the engine hears of it.
     LosePowerAfter,
 }
 
@@ -314,7 +314,7 @@ impl Disk {
         state.stable_names.remove(name);
     }
 
-    /// Judges an operation of somebody who opened the disk in `epoch`. Stalled operations wait here.
+    /// Judges an operation of an engine that opened the disk in `epoch`. Stalled operations wait here.
     fn begin(
         &self,
         epoch: Option<u64>,
@@ -325,7 +325,7 @@ impl Disk {
         while state.stalled && kind != Kind::Read {
             self.0.resumed.wait(&mut state);
         }
-        // What was mapped can still be looked at, as long as there is somebody to look.
+        // What was mapped can still be looked at, as long as a reader holds it.
         let usable = state.powered && epoch.is_none_or(|epoch| epoch == state.epoch);
         if !usable && kind != Kind::Read {
             return Err(io::Error::other("the power is off"));

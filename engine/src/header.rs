@@ -29,6 +29,7 @@ use bytes::Bytes;
 use crate::io::File;
 use crate::record::REVISION_END;
 use crate::sabotage;
+use crate::types::Revision;
 
 /// The newest format this release reads.
 pub(crate) const FORMAT_VERSION: u32 = 2;
@@ -51,7 +52,7 @@ pub(crate) struct Header {
     /// Number of the segment before it in the log when it was made; 0 for the first.
     pub after: u32,
     /// Lowest revision that may be in it.
-    pub first_revision: u64,
+    pub first_revision: Revision,
     /// In the checksums of its records.
     pub salt: u64,
     /// The same in all segments of a store.
@@ -87,9 +88,9 @@ impl Numbering {
     }
 
     /// The lowest revision that may follow `revision` in the next record.
-    pub fn lowest_after(self, revision: u64) -> u64 {
+    pub fn lowest_after(self, revision: Revision) -> Revision {
         match self {
-            Numbering::Dense => revision + 1,
+            Numbering::Dense => revision.next(),
             Numbering::Sparse => revision,
         }
     }
@@ -99,9 +100,9 @@ impl Numbering {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Rewritten {
     /// It stands for all of the log from its first revision to this one.
-    pub last_revision: u64,
+    pub last_revision: Revision,
     /// Its records are those that were needed to read at this revision and later.
-    pub oldest: u64,
+    pub oldest: Revision,
     /// How many there are.
     pub records: u32,
     /// Where the last of them ends.
@@ -109,7 +110,7 @@ pub(crate) struct Rewritten {
     /// Bytes of those that are tombstones.
     pub tombstone_bytes: u64,
     /// Lowest creation revision of any key with a tombstone; 0 when there is none or it is unknown.
-    pub tombstones_since: u64,
+    pub tombstones_since: Revision,
 }
 
 /// Why a file is not a segment.
@@ -124,26 +125,26 @@ impl Header {
     pub fn bytes(&self) -> [u8; HEADER_BYTES] {
         let mut header = [0; HEADER_BYTES];
         let rewritten = self.rewritten.unwrap_or(Rewritten {
-            last_revision: 0,
-            oldest: 0,
+            last_revision: Revision::ZERO,
+            oldest: Revision::ZERO,
             records: 0,
             end: 0,
             tombstone_bytes: 0,
-            tombstones_since: 0,
+            tombstones_since: Revision::ZERO,
         });
         header[..8].copy_from_slice(&MAGIC);
         header[8..12].copy_from_slice(&self.numbering.version().to_le_bytes());
         header[12..16].copy_from_slice(&self.number.to_le_bytes());
         header[16..20].copy_from_slice(&self.after.to_le_bytes());
         header[20..24].copy_from_slice(&rewritten.records.to_le_bytes());
-        header[24..32].copy_from_slice(&self.first_revision.to_le_bytes());
+        header[24..32].copy_from_slice(&self.first_revision.get().to_le_bytes());
         header[32..40].copy_from_slice(&self.salt.to_le_bytes());
-        header[40..48].copy_from_slice(&rewritten.last_revision.to_le_bytes());
-        header[48..56].copy_from_slice(&rewritten.oldest.to_le_bytes());
+        header[40..48].copy_from_slice(&rewritten.last_revision.get().to_le_bytes());
+        header[48..56].copy_from_slice(&rewritten.oldest.get().to_le_bytes());
         header[56..64].copy_from_slice(&rewritten.end.to_le_bytes());
         header[64..72].copy_from_slice(&self.store.to_le_bytes());
         header[72..80].copy_from_slice(&rewritten.tombstone_bytes.to_le_bytes());
-        header[80..88].copy_from_slice(&rewritten.tombstones_since.to_le_bytes());
+        header[80..88].copy_from_slice(&rewritten.tombstones_since.get().to_le_bytes());
         let crc = crc32fast::hash(&header[..HEADER_BYTES - 4]);
         header[HEADER_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
         header
@@ -192,23 +193,23 @@ impl Header {
     /// The fields, if they make sense in a file of that size.
     fn parse(bytes: &[u8], size: u64) -> Option<Header> {
         let rewritten = Rewritten {
-            last_revision: u64_at(bytes, 40),
-            oldest: u64_at(bytes, 48),
+            last_revision: Revision::new(u64_at(bytes, 40)),
+            oldest: Revision::new(u64_at(bytes, 48)),
             records: u32_at(bytes, 20),
             end: u64_at(bytes, 56),
             tombstone_bytes: u64_at(bytes, 72),
-            tombstones_since: u64_at(bytes, 80),
+            tombstones_since: Revision::new(u64_at(bytes, 80)),
         };
         let header = Header {
             number: u32_at(bytes, 12),
             after: u32_at(bytes, 16),
-            first_revision: u64_at(bytes, 24),
+            first_revision: Revision::new(u64_at(bytes, 24)),
             salt: u64_at(bytes, 32),
             store: u64_at(bytes, 64),
             numbering: Numbering::of_version(u32_at(bytes, 8)),
-            rewritten: (rewritten.last_revision > 0).then_some(rewritten),
+            rewritten: (rewritten.last_revision > Revision::ZERO).then_some(rewritten),
         };
-        let sound = (1..REVISION_END).contains(&header.first_revision)
+        let sound = (Revision::FIRST..REVISION_END).contains(&header.first_revision)
             && (1..NUMBER_END).contains(&header.number)
             && header.after < header.number
             && header.rewritten.is_none_or(|rewritten| {
@@ -216,7 +217,7 @@ impl Header {
                     && (rewritten.last_revision..REVISION_END).contains(&rewritten.oldest)
                     && (header.numbering == Numbering::Sparse
                         || u64::from(rewritten.records)
-                            <= rewritten.last_revision - header.first_revision + 1)
+                            <= rewritten.last_revision.since(header.first_revision) + 1)
                     && (RECORDS_START..=size).contains(&rewritten.end)
                     && rewritten.tombstone_bytes <= rewritten.end - RECORDS_START
                     && rewritten.tombstones_since <= rewritten.last_revision
@@ -232,9 +233,9 @@ pub(crate) struct Note {
     /// Ascending; the higher one of a segment's two counts.
     pub sequence: u32,
     /// Everything up to this revision is on disk.
-    pub synced: u64,
+    pub synced: Revision,
     /// History before this revision was forgotten.
-    pub oldest: u64,
+    pub oldest: Revision,
 }
 
 impl Note {
@@ -258,8 +259,8 @@ impl Note {
     fn bytes(&self, salt: u64) -> [u8; NOTE_BYTES] {
         let mut bytes = [0; NOTE_BYTES];
         bytes[4..8].copy_from_slice(&self.sequence.to_le_bytes());
-        bytes[8..16].copy_from_slice(&self.synced.to_le_bytes());
-        bytes[16..24].copy_from_slice(&self.oldest.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.synced.get().to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.oldest.get().to_le_bytes());
         let crc = Note::crc(&bytes, salt);
         bytes[..4].copy_from_slice(&crc.to_le_bytes());
         bytes
@@ -270,8 +271,11 @@ impl Note {
         let mut newest = Note::default();
         for at in NOTES {
             let bytes = file.read(at, NOTE_BYTES)?;
-            let note =
-                Note { sequence: u32_at(&bytes, 4), synced: u64_at(&bytes, 8), oldest: u64_at(&bytes, 16) };
+            let note = Note {
+                sequence: u32_at(&bytes, 4),
+                synced: Revision::new(u64_at(&bytes, 8)),
+                oldest: Revision::new(u64_at(&bytes, 16)),
+            };
             let sound = (Note::crc(&bytes, salt) == u32_at(&bytes, 0) || sabotage::crc_ignored())
                 && note.synced < REVISION_END
                 && note.oldest < REVISION_END;
@@ -337,15 +341,18 @@ mod tests {
         let file = file(&temp);
         let rewritten = REWRITTEN.rewritten.unwrap();
         for header in [
-            Header { first_revision: 0, ..HEADER },
+            Header { first_revision: Revision::ZERO, ..HEADER },
             Header { first_revision: REVISION_END, ..HEADER },
             Header { after: 7, ..HEADER },
-            Header { rewritten: Some(Rewritten { last_revision: 99, ..rewritten }), ..HEADER },
-            Header { rewritten: Some(Rewritten { oldest: 199, ..rewritten }), ..HEADER },
+            Header { rewritten: Some(Rewritten { last_revision: Revision::new(99), ..rewritten }), ..HEADER },
+            Header { rewritten: Some(Rewritten { oldest: Revision::new(199), ..rewritten }), ..HEADER },
             Header { rewritten: Some(Rewritten { records: 102, ..rewritten }), ..HEADER },
             Header { rewritten: Some(Rewritten { end: 8_193, ..rewritten }), ..HEADER },
             Header { rewritten: Some(Rewritten { end: 4_095, ..rewritten }), ..HEADER },
-            Header { rewritten: Some(Rewritten { tombstones_since: 201, ..rewritten }), ..HEADER },
+            Header {
+                rewritten: Some(Rewritten { tombstones_since: Revision::new(201), ..rewritten }),
+                ..HEADER
+            },
         ] {
             file.write_at(0, &header.block()).unwrap();
             assert!(matches!(Header::read(7, &*file), Err(HeaderError::Damaged)), "{header:?}");
@@ -366,7 +373,8 @@ mod tests {
         let file = file(&temp);
         file.write_at(0, &HEADER.block()).unwrap();
         assert_eq!(Note::read(&*file, 99).unwrap(), Note::default());
-        let notes = [1, 2, 3].map(|n| Note { sequence: n, synced: n.into(), oldest: 0 });
+        let notes =
+            [1, 2, 3].map(|n| Note { sequence: n, synced: Revision::new(n.into()), oldest: Revision::ZERO });
         for note in notes {
             note.write(&*file, 99).unwrap();
             assert_eq!(Note::read(&*file, 99).unwrap(), note);

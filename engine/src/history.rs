@@ -11,14 +11,15 @@
 use std::sync::Arc;
 
 use crate::record::RECORD_BYTES_MAX;
+use crate::types::Revision;
 
 /// Where one state of a key is stored. 32 bytes, because there is one for every retained write.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Version {
     /// The revision that wrote it.
-    pub revision: u64,
+    pub revision: Revision,
     /// The revision of the put that made the key exist.
-    pub created: u64,
+    pub created: Revision,
     /// Number of the segment.
     pub segment: u32,
     /// When the key is to be deleted, in seconds since 1970; 0: never.
@@ -88,7 +89,7 @@ pub(crate) struct Older {
     depth: u32,
 }
 
-/// Adds `version` in front of `older`; in place when nobody else looks at the first chunk.
+/// Adds `version` in front of `older`; in place when no root shares the first chunk.
 pub(crate) fn push(older: &mut Option<Arc<Older>>, version: Version) {
     match older {
         Some(chunk) if chunk.versions.len() < CHUNK_LEN => match Arc::get_mut(chunk) {
@@ -131,7 +132,7 @@ pub(crate) fn push(older: &mut Option<Arc<Older>>, version: Version) {
 pub(crate) fn at<'h>(
     newest: &'h Version,
     older: &'h Option<Arc<Older>>,
-    revision: u64,
+    revision: Revision,
 ) -> Option<&'h Version> {
     if newest.revision <= revision {
         return Some(newest);
@@ -169,8 +170,8 @@ pub(crate) fn from_newest_first(versions: &[Version]) -> Option<(Version, Option
 /// How many of the newest versions are needed to read at `oldest` and later; 0: the key need not be known at all.
 ///
 /// All that are younger, and the one that `oldest` shows. That one may be a delete, which shows nothing; it is
-/// needed at its own revision only, where somebody may have been told that the key is gone.
-pub(crate) fn kept<'h>(newest_first: impl Iterator<Item = &'h Version>, oldest: u64) -> usize {
+/// needed at its own revision only, where a tail may have reported that the key is gone.
+pub(crate) fn kept<'h>(newest_first: impl Iterator<Item = &'h Version>, oldest: Revision) -> usize {
     let mut count = 0;
     for version in newest_first {
         if version.revision > oldest {
@@ -201,15 +202,16 @@ impl Drop for Older {
 mod tests {
     use super::*;
 
-    fn version(revision: u64) -> Version {
+    fn version(revision: Revision) -> Version {
         let place = Place::new(64, 100, false);
-        Version { revision, created: 1, segment: 0, expires_s: 0, place }
+        Version { revision, created: Revision::new(1), segment: 0, expires_s: 0, place }
     }
 
     #[test]
     fn a_version_gives_back_what_it_was_made_of() {
         for deleted in [false, true] {
-            let v = Version { place: Place::new((1 << 34) + 8, 9_000_000, deleted), ..version(9) };
+            let v =
+                Version { place: Place::new((1 << 34) + 8, 9_000_000, deleted), ..version(Revision::new(9)) };
             assert_eq!((v.offset(), v.len(), v.is_delete()), ((1 << 34) + 8, 9_000_000, deleted));
         }
         assert_eq!(size_of::<Version>(), 32);
@@ -239,7 +241,7 @@ mod tests {
                 })
                 .rev()
                 .collect();
-            let count = kept(versions.iter(), oldest);
+            let count = kept(versions.iter(), Revision::new(oldest));
             let words = versions[..count].iter().rev();
             let words = words.map(|v| format!("{}{}", v.revision, if v.is_delete() { 'd' } else { 'p' }));
             assert_eq!(words.collect::<Vec<_>>().join(" "), left, "{history} compacted at {oldest}");
@@ -249,46 +251,51 @@ mod tests {
     #[test]
     fn a_history_is_walked_from_its_newest_version_and_built_from_that_walk() {
         for len in [1, 2, 9, 100] {
-            let versions: Vec<_> = (1..=len).rev().map(version).collect();
+            let versions: Vec<_> = (1..=len).rev().map(|n| version(Revision::new(n))).collect();
             let (newest, older) = from_newest_first(&versions).unwrap();
             assert!(iter(&newest, &older).eq(&versions));
-            assert_eq!(at(&newest, &older, 1).map(|v| v.revision), Some(1));
+            assert_eq!(at(&newest, &older, Revision::new(1)).map(|v| v.revision), Some(Revision::new(1)));
         }
         assert!(from_newest_first(&[]).is_none());
     }
 
     #[test]
     fn any_depth_is_found_and_shared_past_stays_as_it_was() {
-        let (mut newest, mut older) = (version(2), None);
+        let (mut newest, mut older) = (version(Revision::new(2)), None);
         let mut roots = Vec::new();
         for n in 2..=2_000 {
             // Every other revision belongs to another key. Some pushes meet a shared chunk, some do not.
             push(&mut older, newest);
-            newest = version(n * 2);
+            newest = version(Revision::new(n * 2));
             if n % 7 == 0 {
                 roots.push((newest, older.clone()));
             }
         }
         roots.push((newest, older));
         for (newest, older) in &roots {
-            for revision in 0..=newest.revision + 1 {
-                let expected = Some(revision.min(newest.revision) / 2 * 2).filter(|&r| r >= 2);
-                assert_eq!(at(newest, older, revision).map(|v| v.revision), expected, "at {revision}");
+            for revision in 0..=newest.revision.next().get() {
+                let expected = Some(revision.min(newest.revision.get()) / 2 * 2).filter(|&r| r >= 2);
+                assert_eq!(
+                    at(newest, older, Revision::new(revision)).map(|v| v.revision),
+                    expected.map(Revision::new),
+                    "at {revision}"
+                );
             }
         }
     }
 
     #[test]
     fn reading_far_back_takes_few_steps() {
-        let (mut newest, mut older) = (version(1), None);
+        let (mut newest, mut older) = (version(Revision::new(1)), None);
         for n in 2..=100_000 {
             push(&mut older, newest);
-            newest = version(n);
+            newest = version(Revision::new(n));
         }
         let mut steps = 0;
         let mut chunk = older.as_deref();
-        while let Some(c) = chunk.filter(|c| c.versions[0].revision > 1) {
-            let far = c.jump.as_deref().filter(|far| far.versions.last().unwrap().revision > 1);
+        while let Some(c) = chunk.filter(|c| c.versions[0].revision > Revision::new(1)) {
+            let far =
+                c.jump.as_deref().filter(|far| far.versions.last().unwrap().revision > Revision::new(1));
             chunk = far.or(c.next.as_deref());
             steps += 1;
         }
@@ -297,7 +304,7 @@ mod tests {
 
     #[test]
     fn a_long_history_is_dropped_without_recursion() {
-        let (newest, mut older) = (version(1), None);
+        let (newest, mut older) = (version(Revision::new(1)), None);
         for _ in 0..2_000_000 {
             push(&mut older, newest);
         }

@@ -6,6 +6,8 @@
 
 use std::time::Duration;
 
+use crate::types::Revision;
+
 /// Without a commit for so long, a store is idle. One sync more in a second is nothing beside those of commits.
 const IDLE: Duration = Duration::from_secs(1);
 
@@ -13,7 +15,7 @@ const IDLE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Idle {
     /// The newest revision when it was looked at.
-    revision: u64,
+    revision: Revision,
     /// When it was looked at first, in milliseconds since 1970; `None`: it is noted already.
     since_ms: Option<u64>,
 }
@@ -29,12 +31,12 @@ pub(crate) enum Due {
 
 impl Idle {
     /// A store that is noted to be on disk up to `noted`.
-    pub fn new(noted: u64) -> Idle {
+    pub fn new(noted: Revision) -> Idle {
         Idle { revision: noted, since_ms: None }
     }
 
     /// Looks at a store whose newest revision is `revision`.
-    pub fn look(&mut self, revision: u64, now_ms: u64) -> Due {
+    pub fn look(&mut self, revision: Revision, now_ms: u64) -> Due {
         if revision != self.revision {
             *self = Idle { revision, since_ms: Some(now_ms) };
         }
@@ -63,7 +65,7 @@ mod tests {
 
     #[test]
     fn a_store_is_idle_a_second_after_its_newest_revision_was_seen() {
-        let mut idle = Idle::new(7);
+        let mut idle = Idle::new(Revision::new(7));
         for (revision, now_ms, due_in_ms) in [
             (7, 50_000, 1_000),
             (8, 50_100, 1_000),
@@ -80,13 +82,13 @@ mod tests {
                 0 => Due::Now,
                 ms => Due::In(Duration::from_millis(ms)),
             };
-            assert_eq!(idle.look(revision, now_ms), want, "revision {revision} at {now_ms}");
+            assert_eq!(idle.look(Revision::new(revision), now_ms), want, "revision {revision} at {now_ms}");
         }
         idle.failed(41_000);
-        assert_eq!(idle.look(9, 41_500), Due::In(Duration::from_millis(500)));
+        assert_eq!(idle.look(Revision::new(9), 41_500), Due::In(Duration::from_millis(500)));
         idle.noted();
-        assert_eq!(idle.look(9, 99_000), Due::In(IDLE), "once is enough");
-        assert_eq!(idle.look(10, 99_000), Due::In(IDLE));
-        assert_eq!(idle.look(10, 100_000), Due::Now);
+        assert_eq!(idle.look(Revision::new(9), 99_000), Due::In(IDLE), "once is enough");
+        assert_eq!(idle.look(Revision::new(10), 99_000), Due::In(IDLE));
+        assert_eq!(idle.look(Revision::new(10), 100_000), Due::Now);
     }
 }

@@ -47,7 +47,7 @@ pub trait File: Send + Sync {
     fn size(&self) -> u64;
     /// Writes all of `bytes` at `offset`, within the size. After an error any part of them may be written.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
-    /// Makes sure that there are blocks for the `len` bytes at `offset`, within the size, which nobody wrote yet and which
+    /// Makes sure that there are blocks for the `len` bytes at `offset`, within the size, which were never written and which
     /// go on to be zeros. Fails without harm when the disk is full. The default writes the zeros.
     fn reserve(&self, offset: u64, len: u64) -> io::Result<()> {
         self.write_at(offset, &vec![0; usize::try_from(len).map_err(io::Error::other)?])
@@ -64,16 +64,16 @@ pub trait File: Send + Sync {
     /// is the one to tell when it failed.
     fn begin_write_out(&self, _offset: u64, _len: u64) {}
     /// The bytes at `offset..offset + len`, without copying where the disk is real. They keep the file's
-    /// contents alive. An error when the range does not lie within the size. A real disk is read when somebody looks at
+    /// contents alive. An error when the range does not lie within the size. A real disk is read when a caller looks at
     /// the bytes, and what it cannot read then is zeros (`mapping.rs`): look at checksums.
     fn read(&self, offset: u64, len: usize) -> io::Result<Bytes>;
-    /// [`File::read`] into memory of the caller's, and nowhere else: for bytes that nobody will want again soon, and for
+    /// [`File::read`] into memory of the caller's, and nowhere else: for bytes that no reader will want again soon, and for
     /// a disk that may fail under a mapping.
     fn read_into(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         out.copy_from_slice(&self.read(offset, out.len())?);
         Ok(())
     }
-    /// Pages that [`File::read`] handed out and the disk could not read when somebody looked at them: these bytes are zeros.
+    /// Pages that [`File::read`] handed out and the disk could not read when a caller looked at them: these bytes are zeros.
     fn unreadable_pages(&self) -> u64 {
         0
     }
@@ -129,7 +129,8 @@ pub fn is_disk_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// Name of the file whose lock says that a store is in use. It stays empty.
+/// Name of a file that is locked while a store is in use, beside its directory. It stays empty. Releases that lock no
+/// directories look at this file alone.
 pub(crate) const LOCK_NAME: &str = "lock";
 
 /// How often, and how far apart, the lock is tried before the store counts as in use.
@@ -144,7 +145,7 @@ pub struct Dir {
 }
 
 impl Dir {
-    /// Opens the directory, making it (mode 0700) if absent, and locks it. `Ok(None)`: somebody has it locked.
+    /// Opens the directory, making it (mode 0700) if absent, and locks it. `Ok(None)`: another open directory has it locked.
     /// An error comes with what was tried.
     pub fn open(path: &Path) -> Result<Option<Dir>, (&'static str, io::Error)> {
         make_durable_dir(path).map_err(|e| ("create the store's directory", e))?;
@@ -156,19 +157,40 @@ impl Dir {
             .mode(0o600)
             .open(path.join(LOCK_NAME))
             .map_err(|e| ("open the lock file", e))?;
-        // flock, not fcntl: it belongs to the open file, so that a second open in this process fails as well.
-        let mut looks = 0;
-        loop {
-            match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => return Ok(Some(Dir { path: path.to_owned(), handle, _lock: lock })),
-                // Perhaps somebody only looks whether the store is in use, which takes the lock for a moment.
-                Err(rustix::io::Errno::WOULDBLOCK) if looks < LOCK_LOOKS_MAX => looks += 1,
-                Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
-                Err(e) => return Err(("lock the store", e.into())),
-            }
-            std::thread::sleep(LOCK_LOOK_INTERVAL);
-        }
+        // The directory first: unlike a file in it, it cannot be removed while there are segments in it.
+        let is_ours = match lock_exclusively(&handle) {
+            Err(error) if cannot_lock_directories(&error) => lock_exclusively(&lock),
+            Ok(true) => lock_exclusively(&lock),
+            refused => refused,
+        };
+        let is_ours = is_ours.map_err(|e| ("lock the store", e))?;
+        Ok(is_ours.then(|| Dir { path: path.to_owned(), handle, _lock: lock }))
     }
+}
+
+/// Locks `file` for as long as it is open; false when another open file has the lock.
+///
+/// `flock`, not `fcntl`: the lock belongs to the open file, so that a second open in this process fails as well.
+fn lock_exclusively(file: &fs::File) -> io::Result<bool> {
+    let mut looks = 0;
+    loop {
+        match flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(true),
+            // A tool that looks whether the store is in use takes the lock for a moment.
+            Err(rustix::io::Errno::WOULDBLOCK) if looks < LOCK_LOOKS_MAX => looks += 1,
+            Err(rustix::io::Errno::WOULDBLOCK) => return Ok(false),
+            Err(error) => return Err(error.into()),
+        }
+        std::thread::sleep(LOCK_LOOK_INTERVAL);
+    }
+}
+
+/// Whether the file system has no locks on directories. NFS makes them from locks that need a file open for writing.
+pub(crate) fn cannot_lock_directories(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EBADF | libc::EISDIR | libc::EINVAL | libc::ENOLCK | libc::ENOSYS | libc::EOPNOTSUPP)
+    )
 }
 
 /// Makes `path` and what is missing above it, each with its name on disk: a store whose directory a crash can
@@ -183,7 +205,7 @@ fn make_durable_dir(path: &Path) -> io::Result<()> {
     };
     make_durable_dir(parent)?;
     match fs::DirBuilder::new().mode(0o700).create(path) {
-        // Somebody else made it meanwhile.
+        // Another process made it meanwhile.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
         made => made?,
     }
@@ -509,6 +531,16 @@ mod tests {
     fn a_directory_is_locked_against_a_second_open() {
         let temp = TempDir::new();
         let first = Dir::open(temp.path()).unwrap().unwrap();
+        assert!(Dir::open(temp.path()).unwrap().is_none());
+        drop(first);
+        assert!(Dir::open(temp.path()).unwrap().is_some());
+    }
+
+    #[test]
+    fn a_directory_stays_locked_when_its_lock_file_is_removed() {
+        let temp = TempDir::new();
+        let first = Dir::open(temp.path()).unwrap().unwrap();
+        fs::remove_file(temp.path().join(LOCK_NAME)).unwrap();
         assert!(Dir::open(temp.path()).unwrap().is_none());
         drop(first);
         assert!(Dir::open(temp.path()).unwrap().is_some());

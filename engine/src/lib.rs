@@ -19,6 +19,7 @@ mod commit;
 mod compaction;
 mod decide;
 mod error;
+mod event;
 mod expiry;
 #[cfg(feature = "fault")]
 pub mod fault;
@@ -66,6 +67,7 @@ pub use crate::error::{
     ApplyError, BackupError, CommitError, CompactError, OpenError, ReadError, Refusal, SnapshotError,
     TailError,
 };
+pub use crate::event::{Event, MEMO_SLOTS, Memo};
 use crate::expiry::Expiry;
 use crate::header::Numbering;
 use crate::io::{Clock, Dir, Storage, SystemClock};
@@ -80,11 +82,11 @@ use crate::time::Times;
 use crate::transfer::Held;
 pub use crate::types::{
     APPLIED_BYTES_MAX, APPLIED_RECORDS_MAX, ATTRIBUTES_BYTES_MAX, Applied, Change, Committed, Durability,
-    Expected, KEY_BYTES_MAX, KeyRange, Options, Payload, Role, SEGMENT_BYTES_DEFAULT, SEGMENT_BYTES_MAX,
-    SEGMENT_BYTES_MIN, Stats, VALUE_BYTES_MAX, Write,
+    Expected, KEY_BYTES_MAX, KeyRange, Options, Payload, Revision, Role, SEGMENT_BYTES_DEFAULT,
+    SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, Stats, VALUE_BYTES_MAX, Write,
 };
 use crate::watch::Hub;
-pub use crate::watch::{Event, MEMO_SLOTS, Memo, Tail};
+pub use crate::watch::Tail;
 use crate::workers::Workers;
 
 /// An open store. Clones are handles to the same one; dropping the last closes it as [`Engine::close`] does,
@@ -156,7 +158,7 @@ impl Engine {
         let found = recovery::recover(&*storage, segment_bytes, options.bloom_scheme, numbering)?;
         // Recovery may have looked at every byte there is; what is wanted of them comes back from the page cache.
         found.root.segments.all().iter().for_each(|segment| segment.file.let_go());
-        let checkpointed = found.checkpoint.as_ref().map_or(0, |used| used.revision);
+        let checkpointed = found.checkpoint.as_ref().map_or(Revision::ZERO, |used| used.revision);
         let stages = Stages::at_opening(&found.root, checkpointed, durability);
         let status = Arc::new(StoreStatus::new(stages, found.time_ms));
         let queue = Arc::new(Queue::new());
@@ -235,7 +237,7 @@ impl Engine {
     /// when too much is queued. A write that was queued is carried out even if the future is dropped.
     ///
     /// # Errors
-    /// See [`CommitError`]; only [`Refusal::LogFailed`] leaves the outcome open.
+    /// See [`CommitError`]; only [`CommitError::OutcomeUnknown`] leaves the outcome open.
     pub async fn commit(&self, write: Write) -> Result<Committed, CommitError> {
         if self.0.role == Role::Follower {
             return Err(CommitError::Refused(Refusal::Follower));
@@ -250,7 +252,7 @@ impl Engine {
     ///
     /// # Errors
     /// See [`ApplyError`]; after [`Refusal::LogFailed`] it is open how much of the batch is on disk.
-    pub async fn apply(&self, batch: Vec<Applied>) -> Result<u64, ApplyError> {
+    pub async fn apply(&self, batch: Vec<Applied>) -> Result<Revision, ApplyError> {
         if self.0.role == Role::Leader {
             return Err(ApplyError::Leader);
         }
@@ -274,7 +276,7 @@ impl Engine {
     }
 
     /// The store as it was right after `revision` was committed; 0 is the empty store.
-    pub fn snapshot_at(&self, revision: u64) -> Result<Snapshot, SnapshotError> {
+    pub fn snapshot_at(&self, revision: Revision) -> Result<Snapshot, SnapshotError> {
         let root = self.0.hub.root();
         if revision > root.revision {
             return Err(SnapshotError::Future { current: root.revision });
@@ -286,19 +288,19 @@ impl Engine {
     }
 
     /// The newest published revision; 0 when nothing was ever written.
-    pub fn revision(&self) -> u64 {
+    pub fn revision(&self) -> Revision {
         self.0.hub.revision()
     }
 
     /// Resolves once a revision of at least `revision` is published. Also when the engine is closed before
-    /// that, so that nobody waits for ever: look at [`Engine::revision`] where that matters.
-    pub async fn reached(&self, revision: u64) {
+    /// that, so that no caller waits for ever: look at [`Engine::revision`] where that matters.
+    pub async fn reached(&self, revision: Revision) {
         self.0.hub.reached(revision).await;
     }
 
     /// Follows the events with a revision greater than `after` whose key begins with `prefix`. `after` may lie
     /// in the future: what comes up to it is passed over in silence. Costs nothing while nothing matches.
-    pub fn tail(&self, after: u64, prefix: Bytes) -> Result<Tail, TailError> {
+    pub fn tail(&self, after: Revision, prefix: Bytes) -> Result<Tail, TailError> {
         self.0.hub.tail(after, prefix)
     }
 
@@ -307,12 +309,18 @@ impl Engine {
         self.0.status.refusal.lock().clone().map_or(Ok(()), Err)
     }
 
+    /// Resolves once writing or syncing the log has failed, so that no write is taken until the store is opened again;
+    /// never on a healthy store. Returns why.
+    pub async fn failed(&self) -> Refusal {
+        self.0.status.log_failed().await
+    }
+
     /// When writes are acknowledged.
     pub fn durability(&self) -> Durability {
         self.0.durability
     }
 
-    /// Gives back the memory that reading has mapped. For whoever has just read everything once: what is wanted again
+    /// Gives back the memory that reading has mapped. For a caller that has just read everything once: what is wanted again
     /// comes back from the page cache.
     pub fn let_go(&self) {
         self.0.hub.root().segments.all().iter().for_each(|segment| segment.file.let_go());
@@ -320,7 +328,7 @@ impl Engine {
 
     /// Forgets history before `revision`, whatever the retention: it is the oldest readable revision then. Resolves
     /// once the index has forgotten it and that is noted on disk; what it gives back of the disk comes back later.
-    pub async fn compact(&self, revision: u64) -> Result<(), CompactError> {
+    pub async fn compact(&self, revision: Revision) -> Result<(), CompactError> {
         let root = self.0.hub.root();
         if revision > root.revision {
             return Err(CompactError::Future { current: root.revision });
@@ -356,8 +364,8 @@ impl Engine {
         }
     }
 
-    /// Begins a backup of the store as of its newest revision, for somebody who has `held` already (what
-    /// [`offline::Receiver::held`] says; nothing is fine). Whoever carries the frames holds up nobody. With relaxed
+    /// Begins a backup of the store as of its newest revision, for a receiver that has `held` already (what
+    /// [`offline::Receiver::held`] says; nothing is fine). A slow receiver delays no commit. With relaxed
     /// durability this waits for a sync, else for nothing.
     pub fn backup(&self, held: &[u8]) -> Result<Outgoing, BackupError> {
         let held = Held::decode(held).ok_or(BackupError::Held)?;
@@ -373,7 +381,7 @@ impl Engine {
     }
 
     /// The newest revision committed at `time` or before; the oldest readable one when that is younger.
-    pub fn revision_at(&self, time: SystemTime) -> u64 {
+    pub fn revision_at(&self, time: SystemTime) -> Revision {
         let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         compaction::newest_until(&self.0.hub.root(), u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
     }

@@ -18,6 +18,7 @@ use crate::io::{File, Storage, is_disk_full};
 use crate::sabotage;
 use crate::segment::{FILL_STEP, Segment};
 use crate::snapshot::Entry;
+use crate::types::Revision;
 
 /// Name of a segment that is being made. Whatever is found under it on opening is of no use.
 pub(crate) const NEXT_NAME: &str = "next.segment";
@@ -76,7 +77,7 @@ impl Segments {
     }
 
     /// The segments from the one that has `revision`, if any has, to the last.
-    pub fn starting_at(&self, revision: u64) -> &[Arc<Segment>] {
+    pub fn starting_at(&self, revision: Revision) -> &[Arc<Segment>] {
         let in_order = &self.0.in_order;
         let after = in_order.partition_point(|segment| segment.header.first_revision <= revision);
         &in_order[after.saturating_sub(1)..]
@@ -219,7 +220,7 @@ impl Log {
 
     /// Goes on in a new segment with room for a record of `record_len`. The current one must be synced. After
     /// an error the log is as it was.
-    pub fn roll(&mut self, record_len: usize, first_revision: u64, keeper: &Keeper) -> io::Result<()> {
+    pub fn roll(&mut self, record_len: usize, first_revision: Revision, keeper: &Keeper) -> io::Result<()> {
         let needed = RECORDS_START + record_len as u64;
         let (file, filled) = match keeper.take_prepared() {
             Some(file) if file.size() >= needed => (file, FILL_AHEAD),
@@ -279,7 +280,7 @@ struct Wishes {
     prepare: bool,
     prepared: Option<Arc<dyn File>>,
     /// A segment to sync and the last revision that was written into it.
-    sync: Option<(Arc<Segment>, u64)>,
+    sync: Option<(Arc<Segment>, Revision)>,
     stop: bool,
 }
 
@@ -304,7 +305,7 @@ impl Keeper {
             wishes.prepare = prepare && wishes.prepared.is_none();
             let is_wanted = fill || wishes.prepare;
             drop(wishes);
-            // Whoever wakes it for nothing takes a processor from somebody.
+            // A wake without work would take a processor from another thread.
             if is_wanted {
                 self.changed.notify_one();
             }
@@ -312,7 +313,7 @@ impl Keeper {
     }
 
     /// Asks for a sync of `segment`, after which everything up to `revision` is durable.
-    pub fn sync_soon(&self, segment: &Arc<Segment>, revision: u64) {
+    pub fn sync_soon(&self, segment: &Arc<Segment>, revision: Revision) {
         self.wishes.lock().sync = Some((segment.clone(), revision));
         self.changed.notify_one();
     }
@@ -332,7 +333,7 @@ impl Keeper {
 
     /// Does what is wished until stopped. `sync` brings a segment to disk, up to a revision. Failures of the rest are
     /// left for the writer to meet.
-    pub fn run(&self, storage: &dyn Storage, segment_bytes: u64, sync: impl Fn(&Segment, u64)) {
+    pub fn run(&self, storage: &dyn Storage, segment_bytes: u64, sync: impl Fn(&Segment, Revision)) {
         let mut wishes = self.wishes.lock();
         while !wishes.stop {
             if !self.fulfil_one(&mut wishes, storage, segment_bytes, &sync) {
@@ -353,7 +354,12 @@ impl Keeper {
 
     /// Does one of the things wished, without a thread; false when nothing is.
     #[cfg(feature = "fault")]
-    pub fn turn(&self, storage: &dyn Storage, segment_bytes: u64, sync: &impl Fn(&Segment, u64)) -> bool {
+    pub fn turn(
+        &self,
+        storage: &dyn Storage,
+        segment_bytes: u64,
+        sync: &impl Fn(&Segment, Revision),
+    ) -> bool {
         self.fulfil_one(&mut self.wishes.lock(), storage, segment_bytes, sync)
     }
 
@@ -363,7 +369,7 @@ impl Keeper {
         wishes: &mut MutexGuard<'_, Wishes>,
         storage: &dyn Storage,
         segment_bytes: u64,
-        sync: &impl Fn(&Segment, u64),
+        sync: &impl Fn(&Segment, Revision),
     ) -> bool {
         if let Some((segment, revision)) = wishes.sync.take() {
             MutexGuard::unlocked(wishes, || sync(&segment, revision));
@@ -409,7 +415,7 @@ mod tests {
         let header = Header {
             number: 1,
             after: 0,
-            first_revision: 1,
+            first_revision: Revision::new(1),
             salt: 9,
             store: 5,
             numbering: Numbering::Dense,
@@ -434,10 +440,14 @@ mod tests {
         let mut log = log(&temp);
         let keeper = Keeper::new();
         for first in [10, 20] {
-            log.roll(100, first, &keeper).unwrap();
+            log.roll(100, Revision::new(first), &keeper).unwrap();
         }
         for (revision, number) in [(1, 1), (9, 1), (10, 2), (19, 2), (20, 3), (1_000, 3)] {
-            assert_eq!(log.segments().starting_at(revision)[0].header.number, number, "{revision}");
+            assert_eq!(
+                log.segments().starting_at(Revision::new(revision))[0].header.number,
+                number,
+                "{revision}"
+            );
         }
         assert!(log.segments().get(2).is_some() && log.segments().get(4).is_none());
         assert_eq!(names(&temp), ["0000000001.segment", "0000000002.segment", "0000000003.segment", "lock"]);
@@ -448,7 +458,7 @@ mod tests {
         let temp = TempDir::new();
         let mut log = log(&temp);
         assert!(!log.has_room(1 << 16));
-        log.roll(1 << 20, 2, &Keeper::new()).unwrap();
+        log.roll(1 << 20, Revision::new(2), &Keeper::new()).unwrap();
         assert!(log.has_room(1 << 20) && !log.has_room((1 << 20) + 1));
     }
 
@@ -466,7 +476,7 @@ mod tests {
         while rolled < 2 {
             keeper.look_ahead(&log);
             if log.current().filled() == 1 << 16 && keeper.wishes.lock().prepared.is_some() {
-                log.roll(100, 2, &keeper).unwrap();
+                log.roll(100, Revision::new(2), &keeper).unwrap();
                 // It was filled before it became a segment.
                 assert_eq!(log.current().filled(), 1 << 16);
                 log.advance(40_000);

@@ -39,6 +39,7 @@ use crate::log::Numbers;
 use crate::queue::Queue;
 use crate::recovery::Used;
 use crate::status::StoreStatus;
+use crate::types::Revision;
 use crate::watch::Hub;
 
 /// Longest it sleeps: expiry is told in seconds.
@@ -106,7 +107,7 @@ impl Maintenance {
     /// Goes on from what recovery found.
     pub fn new(tools: Tools, checkpoint: Option<Used>) -> Maintenance {
         let root = tools.hub.root();
-        let covered = checkpoint.as_ref().map_or(0, |used| used.revision);
+        let covered = checkpoint.as_ref().map_or(Revision::ZERO, |used| used.revision);
         tools.requests.progress.send_replace(Progress {
             compacted: root.oldest,
             checkpoint: covered,
@@ -120,7 +121,9 @@ impl Maintenance {
             forgetting: Forgetting::new(root.oldest),
             reclaiming: Reclaiming::default(),
             checkpointing: Checkpointing::new(&root, checkpoint),
-            idle: Idle::new(root.segments.in_order().last().map_or(0, |last| last.note().synced)),
+            idle: Idle::new(
+                root.segments.in_order().last().map_or(Revision::ZERO, |last| last.note().synced),
+            ),
             failing: Failing::default(),
             tools,
         }

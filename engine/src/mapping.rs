@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! a reader looks at a page ─► the disk fails ─► SIGBUS ─► handler: is it a page of ours? ─► zeros in its place
-//!          ▲                                                 └─ no: whoever had the signal before gets it
+//!          ▲                                                 └─ no: the handler before it gets it     
 //!          └───────────────────────── looks again, and sees zeros ◄──────────────────────────┘
 //! ```
 //!
 //! Looking at memory cannot return an error. Where a page of a mapping cannot be read, or lies behind the end of a file
-//! that somebody has made shorter, the kernel sends a signal that ends the process. Ours is told of it first and puts a
+//! that was made shorter, the kernel sends a signal that ends the process. Ours is told of it first and puts a
 //! page of zeros there instead: the checksums of the records in it do not match then, so these are told as damaged, by
 //! key and revision, and everything else goes on being served. How many pages that were is counted.
 //!
@@ -35,7 +35,7 @@ impl Mapping {
     /// Maps the first `len` bytes, at least one, of `file`.
     ///
     /// # Safety
-    /// Bytes of the file that somebody looks at must not be written meanwhile.
+    /// Bytes of the file that a reader looks at must not be written meanwhile.
     pub unsafe fn new(file: &File, len: usize) -> io::Result<Mapping> {
         watch_for_bus_errors()?;
         // SAFETY: the caller's.
@@ -44,7 +44,7 @@ impl Mapping {
         Ok(Mapping { region, memory })
     }
 
-    /// How many of its pages could not be read when somebody looked at them. They read as zeros since.
+    /// How many of its pages could not be read when a reader looked at them. They read as zeros since.
     pub fn unreadable_pages(&self) -> u64 {
         self.region.0.unreadable.load(Ordering::Relaxed)
     }
@@ -160,7 +160,7 @@ fn watch_for_bus_errors() -> io::Result<()> {
 
 /// Called by the kernel on the thread that looked at a page which cannot be read.
 extern "C" fn on_bus_error(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    // SAFETY: the kernel hands over what SA_SIGINFO promises. Where somebody has sent the signal there is no address, and
+    // SAFETY: the kernel hands over what SA_SIGINFO promises. Where a process has sent the signal there is no address, and
     // the code says so.
     let (address, is_fault) = unsafe { ((*info).si_addr() as usize, (*info).si_code > 0) };
     if is_fault
@@ -191,13 +191,13 @@ extern "C" fn on_bus_error(signal: libc::c_int, info: *mut libc::siginfo_t, cont
     }
 }
 
-/// Puts a page of zeros where `address` is, which lies in a region that somebody has mapped. False when the system has
+/// Puts a page of zeros where `address` is, which lies in a mapped region. False when the system has
 /// none to give.
 fn put_zeros(address: usize) -> bool {
     let page_bytes = PAGE_BYTES.load(Ordering::Relaxed);
     let page = (address & !(page_bytes - 1)) as *mut libc::c_void;
-    // SAFETY: the page belongs to a mapping of ours, which stays mapped while somebody looks at it; it stays readable, and
-    // nobody has seen other bytes in it, or else only ones that were checked.
+    // SAFETY: the page belongs to a mapping of ours, which stays mapped while a reader looks at it; it stays readable, and
+    // no reader has seen other bytes in it, or else only ones that were checked.
     unsafe { mmap_anonymous(page, page_bytes, ProtFlags::READ, MapFlags::PRIVATE | MapFlags::FIXED).is_ok() }
 }
 
@@ -223,7 +223,7 @@ mod tests {
     }
 
     fn map(file: &File, pages: usize) -> Mapping {
-        // SAFETY: nobody writes to it any more.
+        // SAFETY: nothing writes to it any more.
         unsafe { Mapping::new(file, pages * page_bytes()).unwrap() }
     }
 

@@ -17,7 +17,7 @@ use crate::error::{ApplyError, CommitError};
 use crate::steps::MaintenanceStep;
 use crate::types::{
     APPLIED_BYTES_MAX, APPLIED_RECORDS_MAX, ATTRIBUTES_BYTES_MAX, Applied, Change, Committed, KEY_BYTES_MAX,
-    VALUE_BYTES_MAX, Write,
+    Revision, VALUE_BYTES_MAX, Write,
 };
 
 /// Bytes of proposals that may wait in the queue; callers beyond wait outside. As much again may be in the
@@ -31,7 +31,7 @@ const BATCH_WRITES_MAX: usize = 1024;
 /// What the outcome of a commit is sent through.
 pub(crate) type CommitAnswer = oneshot::Sender<Result<Committed, CommitError>>;
 /// What the newest revision after an applied batch is sent through.
-pub(crate) type ApplyAnswer = oneshot::Sender<Result<u64, ApplyError>>;
+pub(crate) type ApplyAnswer = oneshot::Sender<Result<Revision, ApplyError>>;
 
 /// What waits for the sequencer, and where its answer goes. Bloom filters are those of the states written.
 pub(crate) enum Proposal {
@@ -99,7 +99,7 @@ impl Queue {
         &self,
         batch: Vec<Applied>,
         blooms: Vec<BloomFilter>,
-    ) -> Result<u64, ApplyError> {
+    ) -> Result<Revision, ApplyError> {
         let (answer, outcome) = oneshot::channel();
         self.push_when_room(Proposal::Apply { batch, blooms, answer }).await.ok_or(ApplyError::Closed)?;
         outcome.await.unwrap_or(Err(ApplyError::Closed))

@@ -26,12 +26,13 @@ use crate::sabotage;
 use crate::segment::{Found, Marks, Segment, Walk};
 use crate::snapshot::Root;
 use crate::throttle::WriteThrottle;
+use crate::types::Revision;
 
 /// Name of a segment that is being written anew.
 pub(crate) const NEXT_NAME: &str = "rewrite.segment";
 
 /// Bytes of records that one step looks at, some hundred microseconds' worth: what is dead costs no more than that, and
-/// whoever wants the processor need not wait long for it.
+/// a thread that wants the processor need not wait long for it.
 const STEP_BYTES: usize = 1024 * 1024;
 /// Segments that are written anew at once: what they give back should not be long in coming.
 const SOURCES_MAX: usize = 8;
@@ -57,7 +58,7 @@ pub(crate) struct Candidate {
 impl Candidate {
     /// What is known of the segment at `at` of the log, which is not the last, if the oldest readable revision is
     /// `oldest`.
-    pub fn of(in_order: &[Arc<Segment>], at: usize, oldest: u64) -> Candidate {
+    pub fn of(in_order: &[Arc<Segment>], at: usize, oldest: Revision) -> Candidate {
         let (segment, next_first) = (&in_order[at], in_order[at + 1].header.first_revision);
         let rewritten = segment.header.rewritten.filter(|_| has_states_for_tombstones(in_order, at));
         Candidate {
@@ -65,7 +66,7 @@ impl Candidate {
             live: segment.live(),
             tombstones: rewritten.map_or(0, |rewritten| rewritten.tombstone_bytes),
             // One without records has no revision of its own to stand for, and goes with the next.
-            forgotten: next_first <= oldest + 1 && segment.header.first_revision < next_first,
+            forgotten: next_first <= oldest.next() && segment.header.first_revision < next_first,
         }
     }
 
@@ -122,8 +123,8 @@ pub(crate) fn choose(candidates: &[Candidate], segment_bytes: u64) -> Option<Ran
 /// from the newest on.
 fn is_needed<'h>(
     versions: impl Iterator<Item = &'h Version> + Clone,
-    revision: u64,
-    oldest: u64,
+    revision: Revision,
+    oldest: Revision,
 ) -> Option<Version> {
     let kept = history::kept(versions.clone(), oldest);
     versions.take(kept).find(|version| version.revision == revision).copied()
@@ -144,7 +145,7 @@ fn needs_tombstone(root: &Root, sources: &[Arc<Segment>], delete: &Head) -> bool
 }
 
 /// Whether the segment has no state that `delete`, or a delete before it, ended.
-fn was_cleaned_of(segment: &Segment, delete: u64) -> bool {
+fn was_cleaned_of(segment: &Segment, delete: Revision) -> bool {
     segment.header.rewritten.is_some_and(|rewritten| rewritten.oldest >= delete)
 }
 
@@ -195,7 +196,7 @@ pub(crate) struct Move {
 pub(crate) struct Rewrite {
     root: Arc<Root>,
     sources: Vec<Arc<Segment>>,
-    last_revision: u64,
+    last_revision: Revision,
     file: Arc<dyn File>,
     salt: u64,
     /// The next source, and the walk over the one before it.
@@ -209,7 +210,7 @@ pub(crate) struct Rewrite {
     throttle: WriteThrottle,
     records: u32,
     tombstone_bytes: u64,
-    tombstones_since: Option<u64>,
+    tombstones_since: Option<Revision>,
     marks: Marks,
     /// Keys of which the root's index knows states that are not needed and lie in the sources.
     unneeded: Vec<Bytes>,
@@ -228,7 +229,7 @@ impl Rewrite {
         let first_revision = in_order[range.start].header.first_revision;
         range.start = in_order.partition_point(|segment| segment.header.first_revision < first_revision);
         let sources = in_order[range.clone()].to_vec();
-        let last_revision = in_order[range.end].header.first_revision - 1;
+        let last_revision = in_order[range.end].header.first_revision.before();
         let bytes: u64 = sources.iter().map(|source| source.record_bytes()).sum();
         // Mostly a hole: what is not written takes no room.
         let file = storage.create(NEXT_NAME, RECORDS_START + bytes)?;
@@ -288,7 +289,7 @@ impl Rewrite {
                 records: self.records,
                 end: self.position,
                 tombstone_bytes: self.tombstone_bytes,
-                tombstones_since: self.tombstones_since.unwrap_or(0),
+                tombstones_since: self.tombstones_since.unwrap_or(Revision::ZERO),
             }),
         };
         let segment = Segment::create(header, self.file)?;
@@ -337,7 +338,7 @@ impl Rewrite {
             let Some(source) = self.sources.get(self.next_source) else { return Ok(Next::Nothing) };
             self.next_source += 1;
             self.expected = RECORDS_START;
-            let before = source.header.first_revision - 1;
+            let before = source.header.first_revision.before();
             self.walk = Some(source.walk(RECORDS_START, source.end(), before)?);
         }
     }
@@ -393,7 +394,7 @@ pub(crate) struct Finished {
 impl Finished {
     /// A walk over the new segment.
     pub fn walk(&self) -> io::Result<Walk> {
-        let before = self.segment.header.first_revision - 1;
+        let before = self.segment.header.first_revision.before();
         self.segment.walk(RECORDS_START, self.segment.end(), before)
     }
 

@@ -26,13 +26,13 @@
 //! bytes which merely look like a record (a value that contains one, a leftover of an earlier use of the block)
 //! are not taken for one. `synced` is what lets recovery tell a torn tail from damage.
 //!
-//! A tombstone is what reclaim leaves of a delete whose final state nobody can ask for any more, while an older state
+//! A tombstone is what reclaim leaves of a delete whose final state no reader can reach, while an older state
 //! of the key may still stand in a segment before it.
 
 use bytes::{Buf, Bytes};
 
 use crate::sabotage;
-use crate::types::{ATTRIBUTES_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::types::{ATTRIBUTES_BYTES_MAX, KEY_BYTES_MAX, Revision, VALUE_BYTES_MAX};
 
 /// Bytes before the key.
 pub(crate) const HEAD_BYTES: usize = 72;
@@ -41,7 +41,7 @@ pub(crate) const ALIGN: usize = 8;
 /// Digits of the largest revision.
 pub(crate) const STAMP_BYTES_MAX: usize = 20;
 /// Revisions stay below this: far more than can ever be written, and arithmetic on them cannot overflow.
-pub(crate) const REVISION_END: u64 = 1 << 62;
+pub(crate) const REVISION_END: Revision = Revision::new(1 << 62);
 /// Times stay below this, some 9000 years after 1970, so that arithmetic on them cannot overflow.
 pub(crate) const TIME_MS_END: u64 = 1 << 48;
 /// Added to the kind of a record that another one of the same revision follows.
@@ -73,10 +73,10 @@ pub struct Record {
 /// The fixed fields of a record, within their limits.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Head {
-    pub revision: u64,
-    pub created: u64,
-    pub previous: u64,
-    pub synced: u64,
+    pub revision: Revision,
+    pub created: Revision,
+    pub previous: Revision,
+    pub synced: Revision,
     /// When it was committed, in milliseconds since 1970.
     pub time_ms: u64,
     /// When the key is to be deleted, in seconds since 1970; 0: never.
@@ -117,10 +117,10 @@ impl Head {
         let u32_at = |at: usize| u32::from_le_bytes([fixed[at], fixed[at + 1], fixed[at + 2], fixed[at + 3]]);
         let stamp = Stamp { offset: u32_at(60) as usize, len: usize::from(fixed[70]) };
         let head = Head {
-            revision: u64_at(8),
-            created: u64_at(16),
-            previous: u64_at(24),
-            synced: u64_at(32),
+            revision: Revision::new(u64_at(8)),
+            created: Revision::new(u64_at(16)),
+            previous: Revision::new(u64_at(24)),
+            synced: Revision::new(u64_at(32)),
             time_ms: u64_at(40),
             expires_s: u32_at(64),
             kind,
@@ -133,8 +133,8 @@ impl Head {
             attributes_crc: u32_at(56),
             value_crc: u32_at(4),
         };
-        let sound = (1..REVISION_END).contains(&head.revision)
-            && (1..=head.revision).contains(&head.created)
+        let sound = (Revision::FIRST..REVISION_END).contains(&head.revision)
+            && (Revision::FIRST..=head.revision).contains(&head.created)
             && head.previous < head.revision
             && head.synced < head.revision
             && head.time_ms < TIME_MS_END
@@ -203,10 +203,10 @@ impl Head {
 /// What [`append`] writes. The value is given in two parts, with the revision's digits to go between them.
 #[derive(Clone, Copy)]
 pub(crate) struct NewRecord<'a> {
-    pub revision: u64,
-    pub created: u64,
-    pub previous: u64,
-    pub synced: u64,
+    pub revision: Revision,
+    pub created: Revision,
+    pub previous: Revision,
+    pub synced: Revision,
     pub time_ms: u64,
     pub expires_s: u32,
     pub kind: EventKind,
@@ -222,7 +222,7 @@ pub(crate) struct NewRecord<'a> {
 impl NewRecord<'_> {
     /// Length of the record it will become, padding included.
     pub fn record_len(&self) -> usize {
-        let stamped = self.value_after_stamp.map_or(0, |rest| rest.len() + digits(self.revision));
+        let stamped = self.value_after_stamp.map_or(0, |rest| rest.len() + digits(self.revision.get()));
         padded(HEAD_BYTES + self.key.len() + self.attributes.len() + self.value.len() + stamped)
     }
 }
@@ -242,7 +242,7 @@ pub(crate) fn append(out: &mut Vec<u8>, record: &NewRecord<'_>, salt: u64, offse
     let mut stamp_len = 0;
     if let Some(rest) = record.value_after_stamp {
         let mut buffer = [0u8; STAMP_BYTES_MAX];
-        let stamp = decimal(record.revision, &mut buffer);
+        let stamp = decimal(record.revision.get(), &mut buffer);
         stamp_len = stamp.len();
         out.extend_from_slice(stamp);
         out.extend_from_slice(rest);
@@ -254,10 +254,10 @@ pub(crate) fn append(out: &mut Vec<u8>, record: &NewRecord<'_>, salt: u64, offse
 
     let head = &mut out[start..body];
     head[4..8].copy_from_slice(&value_crc.to_le_bytes());
-    head[8..16].copy_from_slice(&record.revision.to_le_bytes());
-    head[16..24].copy_from_slice(&record.created.to_le_bytes());
-    head[24..32].copy_from_slice(&record.previous.to_le_bytes());
-    head[32..40].copy_from_slice(&record.synced.to_le_bytes());
+    head[8..16].copy_from_slice(&record.revision.get().to_le_bytes());
+    head[16..24].copy_from_slice(&record.created.get().to_le_bytes());
+    head[24..32].copy_from_slice(&record.previous.get().to_le_bytes());
+    head[32..40].copy_from_slice(&record.synced.get().to_le_bytes());
     head[40..48].copy_from_slice(&record.time_ms.to_le_bytes());
     head[48..52].copy_from_slice(&(value_len as u32).to_le_bytes());
     head[52..56].copy_from_slice(&(record.attributes.len() as u32).to_le_bytes());
@@ -336,12 +336,12 @@ fn decimal(mut n: u64, buffer: &mut [u8; STAMP_BYTES_MAX]) -> &[u8] {
 mod tests {
     use super::*;
 
-    fn draft(revision: u64) -> NewRecord<'static> {
+    fn draft(revision: Revision) -> NewRecord<'static> {
         NewRecord {
             revision,
-            created: 1,
-            previous: 3,
-            synced: 2,
+            created: Revision::new(1),
+            previous: Revision::new(3),
+            synced: Revision::new(2),
             time_ms: 5,
             expires_s: 6,
             kind: EventKind::Put,
@@ -362,7 +362,7 @@ mod tests {
 
     #[test]
     fn the_layout_is_the_documented_one() {
-        let bytes = encoded(&draft(1234));
+        let bytes = encoded(&draft(Revision::new(1234)));
         assert_eq!(bytes.len(), 96);
         assert_eq!(bytes[8..16], 1234u64.to_le_bytes());
         assert_eq!(bytes[16..24], 1u64.to_le_bytes());
@@ -377,7 +377,7 @@ mod tests {
 
     #[test]
     fn a_copy_counts_in_its_new_place_and_says_the_same() {
-        let bytes = encoded(&draft(1234));
+        let bytes = encoded(&draft(Revision::new(1234)));
         let head = Head::read(&bytes, 7, 64).unwrap();
         for flipped in [None, Some(HEAD_BYTES + 5), Some(HEAD_BYTES + 10)] {
             let mut source = bytes.to_vec();
@@ -394,7 +394,7 @@ mod tests {
 
     #[test]
     fn a_tombstone_keeps_the_key_and_its_revisions_only() {
-        let bytes = encoded(&NewRecord { kind: EventKind::Delete, ..draft(1234) });
+        let bytes = encoded(&NewRecord { kind: EventKind::Delete, ..draft(Revision::new(1234)) });
         let head = Head::read(&bytes, 7, 64).unwrap();
         assert!(!head.tombstone);
         let mut out = Vec::new();
@@ -402,7 +402,10 @@ mod tests {
         assert_eq!(out.len(), 80);
         let tombstone = Head::read(&out, 8, 128).unwrap();
         assert!(tombstone.tombstone && tombstone.kind == EventKind::Delete && tombstone.body_is_sound(&out));
-        assert_eq!((tombstone.revision, tombstone.created, tombstone.previous), (1234, 1, 3));
+        assert_eq!(
+            (tombstone.revision, tombstone.created, tombstone.previous),
+            (Revision::new(1234), Revision::new(1), Revision::new(3))
+        );
         assert_eq!((tombstone.time_ms, tombstone.record_len()), (5, 80));
         let record = tombstone.record(Bytes::from(out));
         assert_eq!((&record.key[..], record.attributes.len(), record.value.len()), (&b"/a/b"[..], 0, 0));
@@ -410,8 +413,8 @@ mod tests {
 
     #[test]
     fn the_stamp_is_the_revision_in_decimal() {
-        for revision in [4, 9, 10, 99, 100, 12_345_678_901, REVISION_END - 1] {
-            let bytes = encoded(&draft(revision));
+        for revision in [4, 9, 10, 99, 100, 12_345_678_901, REVISION_END.before().get()] {
+            let bytes = encoded(&draft(Revision::new(revision)));
             let head = Head::read(&bytes, 7, 64).unwrap();
             assert!(head.body_is_sound(&bytes));
             let record = head.record(bytes.clone());
@@ -428,7 +431,7 @@ mod tests {
 
     #[test]
     fn every_flipped_bit_is_noticed_except_in_the_padding() {
-        let good = encoded(&draft(1234));
+        let good = encoded(&draft(Revision::new(1234)));
         for bit in 0..(HEAD_BYTES + 4 + 3 + 12) * 8 {
             let mut bytes = good.to_vec();
             bytes[bit / 8] ^= 1 << (bit % 8);
@@ -446,7 +449,7 @@ mod tests {
 
     #[test]
     fn a_record_counts_only_in_its_own_place() {
-        let bytes = encoded(&draft(1234));
+        let bytes = encoded(&draft(Revision::new(1234)));
         assert!(Head::read(&bytes, 7, 72).is_none());
         assert!(Head::read(&bytes, 8, 64).is_none());
         assert!(Head::read(&bytes[..88], 7, 64).is_none());

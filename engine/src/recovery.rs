@@ -13,15 +13,17 @@
 //!   all that follows it is cut: overwritten with zeros, so that no leftover is ever taken for a record.
 //!
 //! Segments before the last were synced before the next was made, so all invalid bytes in them are damage. What
-//! is found and kept is made durable before anybody reads it: after a crash of the process alone it may exist in
+//! is found and kept is made durable before it is read: after a crash of the process alone it may exist in
 //! memory only. That takes more than a sync: had one failed before, the kernel takes the pages for clean, shows them
 //! to us and has nothing to write. So what no record shows to be durable is written again, the zeros behind it as well, and
 //! the names of the files are synced like their bytes.
 //!
 //! What the disk cannot read is judged like any damage, except where the log would end with it: the store is not opened
-//! then, as nobody can say whether it was acknowledged.
+//! then, as it is unknown whether it was acknowledged.
 //!
 //! In a rewritten segment, revisions are missing on purpose; it says how many records it has.
+
+mod scan;
 
 use std::io;
 use std::ops::Range;
@@ -39,10 +41,11 @@ use crate::io::Storage;
 use crate::log::{NEXT_NAME, Segments, install};
 use crate::reclaim;
 use crate::record::{HEAD_BYTES, Head};
+use crate::recovery::scan::{Scan, last_synced};
 use crate::sabotage;
-use crate::segment::{Found, Segment};
+use crate::segment::Segment;
 use crate::snapshot::Root;
-use crate::types::KEY_BYTES_MAX;
+use crate::types::{KEY_BYTES_MAX, Revision};
 
 /// What was found on disk.
 pub(crate) struct Recovered {
@@ -65,7 +68,7 @@ pub(crate) struct Recovered {
 
 /// A checkpoint that opening began with.
 pub(crate) struct Used {
-    pub revision: u64,
+    pub revision: Revision,
     /// Bytes of its image.
     pub bytes: u64,
 }
@@ -97,7 +100,7 @@ pub(crate) fn recover(
     if let Some(stranger) = found.iter().find(|segment| segment.header.store != found[0].header.store) {
         return Err(OpenError::OtherStore { path: storage.path(&Segment::name(stranger.header.number)) });
     }
-    let mut checkpoints: Vec<u64> = names.iter().filter_map(|name| checkpoint::revision(name)).collect();
+    let mut checkpoints: Vec<Revision> = names.iter().filter_map(|name| checkpoint::revision(name)).collect();
     checkpoints.sort_unstable();
 
     let start = match Start::from_checkpoints(storage, &found, &checkpoints, bloom_scheme) {
@@ -112,8 +115,9 @@ pub(crate) fn recover(
         next.map_err(failed(&Segment::name(number), "begin a segment"))
     };
     if !goes_on {
-        let after_last = |last: &Arc<Segment>| last.header.rewritten.map_or(1, |it| it.last_revision + 1);
-        let first_revision = segments.last().map_or(1, after_last);
+        let after_last =
+            |last: &Arc<Segment>| last.header.rewritten.map_or(Revision::FIRST, |it| it.last_revision.next());
+        let first_revision = segments.last().map_or(Revision::FIRST, after_last);
         segments.push(begin(segments.last(), numbers_given + 1, first_revision)?);
     }
     let mut numbers_given = numbers_given.max(segments.iter().map(|s| s.header.number).max().unwrap_or(0));
@@ -129,10 +133,11 @@ pub(crate) fn recover(
             continue;
         }
         let known = state.revision.max(known_durable);
-        let synced = if at < last { u64::MAX } else { last_synced(segment, known).map_err(&read_failed)? };
+        let synced =
+            if at < last { Revision::MAX } else { last_synced(segment, known).map_err(&read_failed)? };
         state.scan(storage, segment, synced).map_err(&read_failed)?;
         if at == last {
-            is_end_lost = state.missing_until(storage, segment, synced + 1);
+            is_end_lost = state.missing_until(storage, segment, synced.next());
         }
     }
     let mut current = segments[last].clone();
@@ -153,7 +158,7 @@ pub(crate) fn recover(
     let has_lost_end = is_end_lost && current.header.numbering == Numbering::Sparse;
     if has_lost_end || numbering > current.header.numbering {
         numbers_given += 1;
-        current = begin(Some(&current), numbers_given, state.revision + 1)?;
+        current = begin(Some(&current), numbers_given, state.revision.next())?;
         segments.push(current.clone());
     }
     remove_superseded(storage, &found, &segments, &checkpoints, used.as_ref());
@@ -182,7 +187,7 @@ fn begin(
     segment_bytes: u64,
     last: Option<&Arc<Segment>>,
     number: u32,
-    first_revision: u64,
+    first_revision: Revision,
     numbering: Numbering,
 ) -> io::Result<Arc<Segment>> {
     let before = last.map(|last| &last.header);
@@ -208,17 +213,17 @@ struct Start {
     first_to_scan: usize,
     numbers_given: u32,
     /// Everything up to this revision was on disk once, whatever is found.
-    known_durable: u64,
+    known_durable: Revision,
 }
 
 /// What a checkpoint that opening cannot begin with tells all the same: everything up to its revision was on disk.
 struct Witness {
-    revision: u64,
+    revision: Revision,
     store: u64,
     /// Number and salt of the segment that the log ended in.
     last: (u32, u64),
     /// A revision that lies in that segment, or will.
-    last_holds: u64,
+    last_holds: Revision,
 }
 
 impl Start {
@@ -233,11 +238,11 @@ impl Start {
         let headers: Vec<_> = found.iter().map(|segment| segment.header).collect();
         let log = chain::from_headers(&headers).map_err(|gap| missing(gap.number))?;
         let is_ours = |witness: &&Witness| headers.iter().all(|header| header.store == witness.store);
-        let mut known_durable = 0;
+        let mut known_durable = Revision::ZERO;
         for witness in witnesses.iter().filter(is_ours) {
             // The end of the log is the one thing that no segment tells of another.
             let reaches = |header: &Header| {
-                let stands_for = header.rewritten.map_or(0, |rewritten| rewritten.last_revision);
+                let stands_for = header.rewritten.map_or(Revision::ZERO, |rewritten| rewritten.last_revision);
                 (header.number, header.salt) == witness.last
                     || stands_for >= witness.last_holds
                     || header.first_revision > witness.last_holds
@@ -256,7 +261,7 @@ impl Start {
     fn from_checkpoints(
         storage: &dyn Storage,
         found: &[Arc<Segment>],
-        checkpoints: &[u64],
+        checkpoints: &[Revision],
         bloom_scheme: BloomScheme,
     ) -> Result<Start, Vec<Witness>> {
         let mut witnesses = Vec::new();
@@ -276,7 +281,7 @@ impl Start {
     fn from_checkpoint(
         storage: &dyn Storage,
         found: &[Arc<Segment>],
-        revision: u64,
+        revision: Revision,
         bloom_scheme: BloomScheme,
     ) -> Result<Start, Option<Witness>> {
         let file = storage.open(&checkpoint::name(revision)).map_err(|_| None)?;
@@ -286,7 +291,7 @@ impl Start {
             revision,
             store: about.store,
             last: (last.number, last.salt),
-            last_holds: revision + u64::from(last.end == RECORDS_START),
+            last_holds: if last.end == RECORDS_START { revision.next() } else { revision },
         });
         let start = Start::from_image(found, revision, loading, bloom_scheme);
         start.ok_or(witness.filter(|_| !sabotage::witness_ignored()))
@@ -295,7 +300,7 @@ impl Start {
     /// `None`: the image does not fit the segments, or its keys are damaged.
     fn from_image(
         found: &[Arc<Segment>],
-        revision: u64,
+        revision: Revision,
         loading: checkpoint::Loading,
         bloom_scheme: BloomScheme,
     ) -> Option<Start> {
@@ -309,7 +314,7 @@ impl Start {
             end_is_right && image.end <= segment.file.size()
         });
         let goes_on_in = &segments[first_to_scan].header;
-        if !fits || goes_on_in.rewritten.is_some() || goes_on_in.first_revision > revision + 1 {
+        if !fits || goes_on_in.rewritten.is_some() || goes_on_in.first_revision > revision.next() {
             return None;
         }
         let oldest = oldest(&segments).max(about.oldest).min(revision);
@@ -341,12 +346,12 @@ impl Start {
 }
 
 /// How far history is forgotten according to what the segments say.
-fn oldest(segments: &[Arc<Segment>]) -> u64 {
+fn oldest(segments: &[Arc<Segment>]) -> Revision {
     let said = segments.iter().map(|segment| {
-        let rewritten = segment.header.rewritten.map_or(0, |rewritten| rewritten.oldest);
+        let rewritten = segment.header.rewritten.map_or(Revision::ZERO, |rewritten| rewritten.oldest);
         rewritten.max(segment.note().oldest)
     });
-    said.max().unwrap_or(0)
+    said.max().unwrap_or(Revision::ZERO)
 }
 
 /// Removes the files that are no part of the store any more. What fails is tried again at the next opening.
@@ -354,7 +359,7 @@ fn remove_superseded(
     storage: &dyn Storage,
     found: &[Arc<Segment>],
     log: &[Arc<Segment>],
-    checkpoints: &[u64],
+    checkpoints: &[Revision],
     used: Option<&Used>,
 ) {
     let in_log = |number: u32| log.iter().any(|segment| segment.header.number == number);
@@ -407,180 +412,8 @@ fn open(storage: &dyn Storage, number: u32) -> Result<Arc<Segment>, OpenError> {
     })
 }
 
-/// What must have been on disk when the segment was last written to, being at least up to `known`. Records before
-/// the segment's end are not looked at.
-fn last_synced(segment: &Segment, known: u64) -> io::Result<u64> {
-    let mut walk = segment.walk(segment.end(), written_end(segment)?, segment.header.first_revision - 1)?;
-    // What is before the segment was synced before the segment was made.
-    let mut synced = (segment.header.first_revision - 1).max(segment.note().synced).max(known);
-    while let Some(found) = walk.next() {
-        synced = synced.max(found.head.synced);
-    }
-    if sabotage::synced_marks_ignored() {
-        return Ok(known.max(segment.header.first_revision - 1));
-    }
-    Ok(synced)
-}
-
-/// Where the part of the file ends that may hold anything.
-fn written_end(segment: &Segment) -> io::Result<u64> {
-    let mut end = RECORDS_START;
-    while let Some(stretch) = segment.file.written(end)? {
-        if stretch.end <= end {
-            break;
-        }
-        end = stretch.end;
-    }
-    Ok(end.min(segment.file.size()).max(RECORDS_START.min(segment.file.size())))
-}
-
-/// The index in the making.
-#[derive(Default)]
-struct Scan {
-    tree: Tree,
-    bloom_scheme: BloomScheme,
-    /// The newest revision accounted for.
-    revision: u64,
-    /// The highest time of a record.
-    time_ms: u64,
-    lost_revisions: u64,
-    /// Where the first record of the last segment begins that nothing says is on disk.
-    doubtful: Option<u64>,
-    /// Where the scan of the last segment ended: behind its end when a revision there lacks records.
-    stopped_at: u64,
-    /// What is not needed to read at this revision and later is not in the tree.
-    oldest: u64,
-}
-
-impl Scan {
-    /// Adds the records of `segment` from its end on, which moves to where they end. What is invalid above `synced`
-    /// ends them, and so does a revision above `synced` that lacks some of its records.
-    fn scan(&mut self, storage: &dyn Storage, segment: &Arc<Segment>, synced: u64) -> io::Result<()> {
-        let mut walk = segment.walk(segment.end(), written_end(segment)?, self.revision)?;
-        // The records so far of a revision that has more.
-        let mut part: Vec<Found> = Vec::new();
-        while let Some(found) = walk.next() {
-            let revision = found.head.revision;
-            let is_missing = match segment.header.numbering {
-                Numbering::Dense => revision > self.revision + 1,
-                Numbering::Sparse => {
-                    found.skipped > 0 || part.first().is_some_and(|first| first.head.revision != revision)
-                }
-            };
-            if is_missing {
-                let first_missing = part.first().map_or(self.revision + 1, |found| found.head.revision);
-                if first_missing > synced {
-                    break;
-                }
-                part.drain(..).for_each(|found| self.add(segment, &found));
-                self.missing_before(storage, segment, revision);
-            }
-            if !found.head.body_is_sound(&found.bytes) {
-                if revision > synced && !sabotage::torn_tail_kept() {
-                    break;
-                }
-                tell_damage(storage, segment, &found);
-            }
-            if revision > synced && self.doubtful.is_none() {
-                self.doubtful = Some(found.offset);
-            }
-            let has_more = found.head.more;
-            part.push(found);
-            if !has_more {
-                part.drain(..).for_each(|found| self.add(segment, &found));
-            }
-        }
-        if let Some(last) = part.last() {
-            self.stopped_at = last.offset + last.bytes.len() as u64;
-            let revision = last.head.revision;
-            if revision <= synced {
-                part.drain(..).for_each(|found| self.add(segment, &found));
-                self.missing_before(storage, segment, revision + 1);
-            }
-        }
-        Ok(())
-    }
-
-    /// Adds the records of a segment that reclaim wrote.
-    fn scan_rewritten(&mut self, storage: &dyn Storage, segment: &Arc<Segment>) -> io::Result<()> {
-        let Some(rewritten) = segment.header.rewritten else { return Ok(()) };
-        let mut walk = segment.walk(RECORDS_START, rewritten.end, self.revision)?;
-        let mut records = 0;
-        while let Some(found) = walk.next() {
-            if found.head.revision > rewritten.last_revision {
-                break;
-            }
-            if !found.head.body_is_sound(&found.bytes) {
-                tell_damage(storage, segment, &found);
-            }
-            self.add(segment, &found);
-            records += 1;
-        }
-        let lost = u64::from(rewritten.records.saturating_sub(records));
-        if lost > 0 {
-            tracing::error!(
-                path = %storage.path(&Segment::name(segment.header.number)).display(),
-                records = lost,
-                "records are damaged beyond telling their keys; these show their states before, if they had any"
-            );
-            self.lost_revisions += lost;
-        }
-        segment.advance(rewritten.end);
-        self.revision = rewritten.last_revision;
-        Ok(())
-    }
-
-    fn add(&mut self, segment: &Arc<Segment>, found: &Found) {
-        let bloom = self.bloom_scheme.of_record(&found.head, &found.bytes);
-        self.tree.push(found.head.key(&found.bytes), found.version(segment.header.number), bloom);
-        segment.marks().pass(found.head.revision, found.offset);
-        segment.advance(found.offset + found.bytes.len() as u64);
-        self.revision = found.head.revision;
-        self.time_ms = self.time_ms.max(found.head.time_ms);
-    }
-
-    /// Accounts for the records before one of `revision` that were not found.
-    fn missing_before(&mut self, storage: &dyn Storage, segment: &Segment, revision: u64) {
-        if !self.missing_until(storage, segment, revision) {
-            // They share a revision with a record that was found.
-            self.tell_missing(storage, segment, self.revision..self.revision + 1);
-        }
-    }
-
-    /// Accounts for the revisions before `revision` that no record was found for; false when there are none.
-    fn missing_until(&mut self, storage: &dyn Storage, segment: &Segment, revision: u64) -> bool {
-        let missing: Range<u64> = self.revision + 1..revision;
-        if missing.is_empty() {
-            return false;
-        }
-        self.revision = missing.end - 1;
-        self.tell_missing(storage, segment, missing);
-        true
-    }
-
-    fn tell_missing(&mut self, storage: &dyn Storage, segment: &Segment, missing: Range<u64>) {
-        tracing::error!(
-            path = %storage.path(&Segment::name(segment.header.number)).display(),
-            first = missing.start,
-            last = missing.end - 1,
-            "records are damaged beyond telling their keys; these show their states before, if they had any"
-        );
-        self.lost_revisions += missing.end - missing.start;
-    }
-}
-
-fn tell_damage(storage: &dyn Storage, segment: &Segment, found: &Found) {
-    tracing::error!(
-        path = %storage.path(&Segment::name(segment.header.number)).display(),
-        offset = found.offset,
-        revision = found.head.revision,
-        key = %String::from_utf8_lossy(found.head.key(&found.bytes)),
-        "a record is damaged; its key reads as damaged until it is written again"
-    );
-}
-
-/// Whether what stands where the log ends can be read: what is no sound record was never acknowledged, but nobody knows
-/// that of what the disk does not give back. Mappings show zeros in its place (`mapping.rs`), so it is read without.
+/// Whether what stands where the log ends can be read: what is no sound record was never acknowledged, but this is
+/// not known of what the disk does not give back. Mappings show zeros in its place (`mapping.rs`), so it is read without.
 fn end_is_readable(segment: &Segment, end: u64) -> io::Result<()> {
     if sabotage::unreadable_end_cut() {
         return Ok(());

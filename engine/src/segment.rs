@@ -16,6 +16,7 @@ use crate::header::{Header, HeaderError, Note, Numbering, RECORDS_START};
 use crate::history::{Place, Version};
 use crate::io::File;
 use crate::record::{ALIGN, EventKind, HEAD_BYTES, Head};
+use crate::types::Revision;
 
 /// Zeros written at a time. The next commit syncs them with its own bytes, and waits for them if it comes while they are
 /// written: about as long as it takes anyway.
@@ -44,7 +45,7 @@ pub(crate) struct Segment {
 /// Where a record is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Mark {
-    pub revision: u64,
+    pub revision: Revision,
     pub offset: u64,
 }
 
@@ -53,20 +54,20 @@ pub(crate) struct Mark {
 pub(crate) struct Marks {
     marks: Vec<Mark>,
     /// Revision of the record passed last.
-    passed: u64,
+    passed: Revision,
 }
 
 impl From<Vec<Mark>> for Marks {
     /// Of marks in order.
     fn from(marks: Vec<Mark>) -> Marks {
-        Marks { marks, passed: 0 }
+        Marks { marks, passed: Revision::ZERO }
     }
 }
 
 impl Marks {
     /// Remembers where a record is, when the last one remembered is far enough behind and it is the first of its
     /// revision: a walk from a mark meets all records of the mark's revision.
-    pub fn pass(&mut self, revision: u64, offset: u64) {
+    pub fn pass(&mut self, revision: Revision, offset: u64) {
         let is_first = revision != std::mem::replace(&mut self.passed, revision);
         if is_first && self.marks.last().is_none_or(|last| offset >= last.offset + MARK_BYTES) {
             self.marks.push(Mark { revision, offset });
@@ -74,7 +75,7 @@ impl Marks {
     }
 
     /// How many of them are of `revision` or before.
-    fn until(&self, revision: u64) -> usize {
+    fn until(&self, revision: Revision) -> usize {
         self.marks.partition_point(|mark| mark.revision <= revision)
     }
 }
@@ -124,7 +125,7 @@ impl Segment {
 
     /// Notes that all up to `synced` is on disk and history before `oldest` forgotten. The caller syncs, if it
     /// matters.
-    pub fn write_note(&self, synced: u64, oldest: u64) -> io::Result<()> {
+    pub fn write_note(&self, synced: Revision, oldest: Revision) -> io::Result<()> {
         let mut note = self.note.lock();
         let next = Note {
             sequence: note.sequence.wrapping_add(1).max(1),
@@ -152,7 +153,7 @@ impl Segment {
     }
 
     /// The remembered records up to `revision`.
-    pub fn marks_until(&self, revision: u64) -> Vec<Mark> {
+    pub fn marks_until(&self, revision: Revision) -> Vec<Mark> {
         let marks = self.marks.lock();
         marks.marks[..marks.until(revision)].to_vec()
     }
@@ -226,17 +227,17 @@ impl Segment {
     }
 
     /// The records from `offset` to `end`, those of revision `after` or less taken for leftovers.
-    pub fn walk(&self, offset: u64, end: u64, after: u64) -> io::Result<Walk> {
+    pub fn walk(&self, offset: u64, end: u64, after: Revision) -> io::Result<Walk> {
         let data = self.file.read(offset, end.saturating_sub(offset) as usize)?;
-        Ok(Walk::over(data, offset, self.header.salt, after + 1, self.header.numbering))
+        Ok(Walk::over(data, offset, self.header.salt, after.next(), self.header.numbering))
     }
 
     /// The published records that may have revision `from` or more, beginning at most a mark's distance before.
-    pub fn walk_from(&self, from: u64) -> io::Result<Walk> {
+    pub fn walk_from(&self, from: Revision) -> io::Result<Walk> {
         let marks = self.marks.lock();
         let (before, offset) = match marks.until(from).checked_sub(1).map(|at| marks.marks[at]) {
-            Some(mark) => (mark.revision - 1, mark.offset),
-            None => (self.header.first_revision - 1, RECORDS_START),
+            Some(mark) => (mark.revision.before(), mark.offset),
+            None => (self.header.first_revision.before(), RECORDS_START),
         };
         drop(marks);
         self.walk(offset, self.end().max(offset), before)
@@ -275,14 +276,14 @@ pub(crate) struct Walk {
     salt: u64,
     at: usize,
     /// Records with lower revisions are leftovers.
-    lowest: u64,
+    lowest: Revision,
     numbering: Numbering,
 }
 
 impl Walk {
     /// The records in `data`, which stands at `base` of the segment with that salt and numbering; those below revision
     /// `lowest` are taken for leftovers.
-    pub fn over(data: Bytes, base: u64, salt: u64, lowest: u64, numbering: Numbering) -> Walk {
+    pub fn over(data: Bytes, base: u64, salt: u64, lowest: Revision, numbering: Numbering) -> Walk {
         Walk { data, base, salt, at: 0, lowest, numbering }
     }
 
@@ -323,7 +324,7 @@ mod tests {
         let header = Header {
             number: 1,
             after: 0,
-            first_revision: 1,
+            first_revision: Revision::new(1),
             salt: 99,
             store: 5,
             numbering: Numbering::Dense,
@@ -332,12 +333,12 @@ mod tests {
         Segment::create(header, dir.create(&Segment::name(1), 1 << 20).unwrap()).unwrap()
     }
 
-    fn draft(revision: u64, value: &[u8]) -> NewRecord<'_> {
+    fn draft(revision: Revision, value: &[u8]) -> NewRecord<'_> {
         NewRecord {
             revision,
-            created: 1,
-            previous: 0,
-            synced: 0,
+            created: Revision::new(1),
+            previous: Revision::ZERO,
+            synced: Revision::ZERO,
             time_ms: 0,
             expires_s: 0,
             kind: EventKind::Put,
@@ -377,24 +378,24 @@ mod tests {
         let segment = segment(&dir);
         let mut forged = Vec::new();
         // Made for another segment: the attacker does not know the salt.
-        record::append(&mut forged, &draft(50, b"forged"), 98, RECORDS_START + 80 + 80);
+        record::append(&mut forged, &draft(Revision::new(50), b"forged"), 98, RECORDS_START + 80 + 80);
         let mut out = Vec::new();
         let mut offsets = Vec::new();
         for (revision, value) in [(1, &b"one"[..]), (2, &forged), (3, b"three")] {
             offsets.push(RECORDS_START + out.len() as u64);
             let at = RECORDS_START + out.len() as u64;
-            record::append(&mut out, &draft(revision, value), 99, at);
+            record::append(&mut out, &draft(Revision::new(revision), value), 99, at);
         }
         segment.file.write_at(RECORDS_START, &out).unwrap();
         let walk = |after| {
             let mut walk = segment.walk(RECORDS_START, 1 << 20, after).unwrap();
-            std::iter::from_fn(|| walk.next()).map(|f| (f.head.revision, f.offset)).collect::<Vec<_>>()
+            std::iter::from_fn(|| walk.next()).map(|f| (f.head.revision.get(), f.offset)).collect::<Vec<_>>()
         };
-        assert_eq!(walk(0), [(1, offsets[0]), (2, offsets[1]), (3, offsets[2])]);
+        assert_eq!(walk(Revision::ZERO), [(1, offsets[0]), (2, offsets[1]), (3, offsets[2])]);
         // The head of the second goes bad.
         segment.file.write_at(offsets[1] + 9, &[1]).unwrap();
-        assert_eq!(walk(0), [(1, offsets[0]), (3, offsets[2])]);
+        assert_eq!(walk(Revision::ZERO), [(1, offsets[0]), (3, offsets[2])]);
         // Records no younger than what came before are leftovers.
-        assert_eq!(walk(2), [(3, offsets[2])]);
+        assert_eq!(walk(Revision::new(2)), [(3, offsets[2])]);
     }
 }

@@ -15,14 +15,14 @@ use crate::index::{self, Cursor, Tree};
 use crate::log::Segments;
 use crate::record::{Head, Record};
 use crate::segment::Segment;
-use crate::types::KeyRange;
+use crate::types::{KeyRange, Revision};
 
 /// One published state of the store.
 pub(crate) struct Root {
     /// The newest revision in it.
-    pub revision: u64,
+    pub revision: Revision,
     /// The lowest revision at which everything can be read.
-    pub oldest: u64,
+    pub oldest: Revision,
     pub tree: Tree,
     pub segments: Segments,
     /// Where the records of the last segment end.
@@ -48,16 +48,16 @@ impl Root {
 #[derive(Clone)]
 pub struct Snapshot {
     root: Arc<Root>,
-    revision: u64,
+    revision: Revision,
 }
 
 impl Snapshot {
-    pub(crate) fn new(root: Arc<Root>, revision: u64) -> Snapshot {
+    pub(crate) fn new(root: Arc<Root>, revision: Revision) -> Snapshot {
         Snapshot { root, revision }
     }
 
     /// The revision this shows.
-    pub fn revision(&self) -> u64 {
+    pub fn revision(&self) -> Revision {
         self.revision
     }
 
@@ -110,7 +110,7 @@ impl fmt::Debug for Snapshot {
 /// The entries of a range, in key order. Memory does not grow with the range.
 pub struct Scan {
     root: Arc<Root>,
-    revision: u64,
+    revision: Revision,
     cursor: Cursor,
 }
 
@@ -138,7 +138,7 @@ impl Scan {
 const PASSED_OVER_MAX: usize = 4096;
 
 /// The entries of a range that a query lets through, in key order: `Some` for each of them, and `None` now and then when
-/// none was found for a while, so that whoever looks for few among many can give way to others.
+/// none was found for a while, so that a caller that looks for few among many can give way to others.
 pub struct Filtered {
     scan: Scan,
     query: BloomQuery,
@@ -182,12 +182,12 @@ impl Entry {
     }
 
     /// The revision that wrote this state.
-    pub fn revision(&self) -> u64 {
+    pub fn revision(&self) -> Revision {
         self.version.revision
     }
 
     /// The revision of the put that made the key exist; a key that is deleted and made again starts anew.
-    pub fn created(&self) -> u64 {
+    pub fn created(&self) -> Revision {
         self.version.created
     }
 

@@ -12,33 +12,33 @@
 
 use crate::sabotage;
 use crate::snapshot::Root;
-use crate::types::Durability;
+use crate::types::{Durability, Revision};
 
 /// The stages, each as the revision that it has reached.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Stages {
     durability: Durability,
     /// Highest first revision of a segment that was rewritten and removed.
-    pub reclaimed: u64,
+    pub reclaimed: Revision,
     /// Oldest readable revision.
-    pub compacted: u64,
+    pub compacted: Revision,
     /// Revision of the newest checkpoint; 0: there is none.
-    pub checkpointed: u64,
+    pub checkpointed: Revision,
     /// Newest revision that readers see.
-    pub published: u64,
+    pub published: Revision,
     /// Newest revision known to be on stable storage.
-    pub synced: u64,
+    pub synced: Revision,
     /// Newest revision in the log's file.
-    pub appended: u64,
+    pub appended: Revision,
 }
 
 impl Stages {
     /// The stages of a store that was opened with `root`, all of which is on disk, and the checkpoint of that revision.
-    pub fn at_opening(root: &Root, checkpointed: u64, durability: Durability) -> Stages {
+    pub fn at_opening(root: &Root, checkpointed: Revision, durability: Durability) -> Stages {
         let rewritten = root.segments.in_order().iter().filter(|segment| segment.header.rewritten.is_some());
         let stages = Stages {
             durability,
-            reclaimed: rewritten.map(|segment| segment.header.first_revision).max().unwrap_or(0),
+            reclaimed: rewritten.map(|segment| segment.header.first_revision).max().unwrap_or(Revision::ZERO),
             compacted: root.oldest,
             checkpointed,
             published: root.revision,
@@ -58,7 +58,8 @@ impl Stages {
     /// Panics unless the stages are in order.
     fn check(&self) {
         let may_show_unsynced = self.durability == Durability::Relaxed || sabotage::ack_before_sync();
-        let may_lack_checkpoint = self.checkpointed == 0 || sabotage::retired_before_checkpoint();
+        let may_lack_checkpoint =
+            self.checkpointed == Revision::ZERO || sabotage::retired_before_checkpoint();
         assert!(self.reclaimed <= self.compacted, "readable history was removed: {self:?}");
         assert!(
             self.reclaimed <= self.checkpointed || may_lack_checkpoint,
@@ -85,12 +86,12 @@ mod tests {
 
     const ORDERED: Stages = Stages {
         durability: Durability::Sync,
-        reclaimed: 10,
-        compacted: 20,
-        checkpointed: 30,
-        published: 40,
-        synced: 50,
-        appended: 60,
+        reclaimed: Revision::new(10),
+        compacted: Revision::new(20),
+        checkpointed: Revision::new(30),
+        published: Revision::new(40),
+        synced: Revision::new(50),
+        appended: Revision::new(60),
     };
 
     fn holds(stages: Stages) -> bool {
@@ -102,16 +103,24 @@ mod tests {
         let relaxed = Stages { durability: Durability::Relaxed, ..ORDERED };
         for (stages, is_ordered) in [
             (ORDERED, true),
-            (Stages { reclaimed: 21, ..ORDERED }, false),
-            (Stages { reclaimed: 21, compacted: 25, checkpointed: 20, ..ORDERED }, false),
-            (Stages { checkpointed: 0, ..ORDERED }, true),
-            (Stages { compacted: 41, ..ORDERED }, false),
-            (Stages { checkpointed: 41, ..ORDERED }, false),
-            (Stages { published: 51, ..ORDERED }, false),
-            (Stages { published: 51, ..relaxed }, true),
-            (Stages { published: 61, ..relaxed }, false),
-            (Stages { checkpointed: 35, synced: 34, ..relaxed }, false),
-            (Stages { synced: 61, ..ORDERED }, false),
+            (Stages { reclaimed: Revision::new(21), ..ORDERED }, false),
+            (
+                Stages {
+                    reclaimed: Revision::new(21),
+                    compacted: Revision::new(25),
+                    checkpointed: Revision::new(20),
+                    ..ORDERED
+                },
+                false,
+            ),
+            (Stages { checkpointed: Revision::ZERO, ..ORDERED }, true),
+            (Stages { compacted: Revision::new(41), ..ORDERED }, false),
+            (Stages { checkpointed: Revision::new(41), ..ORDERED }, false),
+            (Stages { published: Revision::new(51), ..ORDERED }, false),
+            (Stages { published: Revision::new(51), ..relaxed }, true),
+            (Stages { published: Revision::new(61), ..relaxed }, false),
+            (Stages { checkpointed: Revision::new(35), synced: Revision::new(34), ..relaxed }, false),
+            (Stages { synced: Revision::new(61), ..ORDERED }, false),
         ] {
             assert_eq!(holds(stages), is_ordered, "{stages:?}");
         }

@@ -6,11 +6,13 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 use crate::error::Refusal;
 use crate::sabotage;
 use crate::segment::Segment;
 use crate::stages::Stages;
+use crate::types::Revision;
 
 /// What others may know about the sequencer's state.
 pub(crate) struct StoreStatus {
@@ -27,6 +29,8 @@ pub(crate) struct StoreStatus {
     pub rewritten_bytes: AtomicU64,
     /// Whether every write will be refused until the store is opened again.
     has_failed: AtomicBool,
+    /// Notified when `has_failed` becomes true.
+    failure: Notify,
     /// Why writes are refused at present.
     pub refusal: Mutex<Option<Refusal>>,
     /// Held during a sync of the log, before the lock of `refusal`.
@@ -45,6 +49,7 @@ impl StoreStatus {
             time_ms: AtomicU64::new(time_ms),
             rewritten_bytes: AtomicU64::new(0),
             has_failed: AtomicBool::new(false),
+            failure: Notify::new(),
             refusal: Mutex::default(),
             syncing: Mutex::default(),
         }
@@ -61,7 +66,7 @@ impl StoreStatus {
     }
 
     /// Newest revision known to be on stable storage.
-    pub fn synced(&self) -> u64 {
+    pub fn synced(&self) -> Revision {
         self.stages.lock().synced
     }
 
@@ -71,20 +76,26 @@ impl StoreStatus {
         if matches!(&*current, Some(Refusal::LogFailed { .. })) || current.as_ref() == Some(&refusal) {
             return;
         }
+        let mut failed = false;
         match &refusal {
             Refusal::Follower => return,
             Refusal::DiskFull => tracing::warn!("writes are refused: {refusal}"),
             Refusal::LogFailed { .. } => {
                 tracing::error!("writes are refused: {refusal}");
                 self.has_failed.store(true, Ordering::Release);
+                failed = true;
             }
         }
         *current = Some(refusal);
+        drop(current);
+        if failed {
+            self.failure.notify_waiters();
+        }
     }
 
     /// Syncs `segment`, after which everything up to `revision` is on disk. One at a time, and none after one that
     /// failed: a failure is reported once, to one of those who sync, and the others hear of success.
-    pub fn sync(&self, segment: &Segment, revision: u64) -> Result<(), Refusal> {
+    pub fn sync(&self, segment: &Segment, revision: Revision) -> Result<(), Refusal> {
         let _alone = self.syncing.lock();
         if let Some(refusal) = self.failed() {
             return Err(refusal);
@@ -106,6 +117,18 @@ impl StoreStatus {
         refusal.filter(|refusal| {
             matches!(refusal, Refusal::LogFailed { .. }) && !sabotage::writes_after_failed_sync()
         })
+    }
+
+    /// Resolves once every write will be refused until the store is opened again. Returns why.
+    pub async fn log_failed(&self) -> Refusal {
+        loop {
+            // Made before the look, so that a failure after it is not missed.
+            let failure = self.failure.notified();
+            if let Some(refusal) = self.failed() {
+                return refusal;
+            }
+            failure.await;
+        }
     }
 
     pub fn disk_is_full(&self) -> bool {

@@ -12,10 +12,11 @@ use crate::index::Tree;
 use crate::log::{Log, Segments};
 use crate::reclaim::Move;
 use crate::segment::Segment;
+use crate::types::Revision;
 
 /// Keys or records that one maintenance step may be about.
 pub(crate) const STEP_KEYS: usize = 256;
-/// The same while batches are large: enough for some of them, so that whoever asks for the next maintenance step need not come after
+/// The same while batches are large: enough for some of them, so that maintenance need not come after
 /// each.
 pub(crate) const STEP_KEYS_MAX: usize = 1024;
 /// Keys or records that are dealt with between two batches of one write. A leaf of the index is copied for each, which
@@ -34,7 +35,7 @@ pub(crate) fn part_keys(batch_writes: usize) -> usize {
 /// One of them.
 pub(crate) enum MaintenanceStep {
     /// History before this revision cannot be read any more.
-    Forget(u64),
+    Forget(Revision),
     /// What is forgotten goes from the histories of these keys.
     Prune(Vec<Bytes>),
     /// The same, and thoroughly.
@@ -55,8 +56,8 @@ pub(crate) fn carry_out(
     keys: usize,
     tree: &mut Tree,
     log: &mut Log,
-    oldest: u64,
-) -> (Option<MaintenanceStep>, u64) {
+    oldest: Revision,
+) -> (Option<MaintenanceStep>, Revision) {
     let segments = log.segments().clone();
     let mut freed = |version: &Version| {
         if let Some(segment) = segments.get(version.segment) {

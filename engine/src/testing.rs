@@ -4,12 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::header::{Header, Numbering, Rewritten};
+use crate::types::Revision;
 
 /// The header of a segment as it was written.
 pub(crate) const HEADER: Header = Header {
     number: 7,
     after: 6,
-    first_revision: 100,
+    first_revision: Revision::new(100),
     salt: 99,
     store: 55,
     numbering: Numbering::Dense,
@@ -19,12 +20,12 @@ pub(crate) const HEADER: Header = Header {
 /// The same of one that was written anew.
 pub(crate) const REWRITTEN: Header = Header {
     rewritten: Some(Rewritten {
-        last_revision: 200,
-        oldest: 250,
+        last_revision: Revision::new(200),
+        oldest: Revision::new(250),
         records: 3,
         end: 5_000,
         tombstone_bytes: 80,
-        tombstones_since: 90,
+        tombstones_since: Revision::new(90),
     }),
     ..HEADER
 };

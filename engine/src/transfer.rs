@@ -1,4 +1,4 @@
-//! A backup on its way from a running engine to where it is kept: frames of bytes, whoever carries them.
+//! A backup on its way from a running engine to where it is kept: frames of bytes, for any carrier.
 //!
 //! ```text
 //! Engine::backup ─► Outgoing ─► start, (segment, data …) …, end ─► offline::Receiver ─► a store's directory
@@ -16,6 +16,7 @@ use crate::header::{HEADER_BYTES, Header, HeaderError, RECORDS_START, u32_at, u6
 use crate::io::read_around;
 use crate::record::HEAD_BYTES;
 use crate::segment::Segment;
+use crate::types::Revision;
 
 /// The transfer this release makes, and the newest it understands.
 pub(crate) const TRANSFER_VERSION: u32 = 1;
@@ -60,8 +61,8 @@ pub(crate) struct Start {
     pub segments: u32,
     pub store: u64,
     /// The revision at which the backup is consistent.
-    pub revision: u64,
-    pub oldest: u64,
+    pub revision: Revision,
+    pub oldest: Revision,
     /// Bytes of records that will be sent.
     pub bytes: u64,
 }
@@ -96,7 +97,7 @@ impl Frame<'_> {
                 frame.extend_from_slice(&MAGIC);
                 frame.extend_from_slice(&TRANSFER_VERSION.to_le_bytes());
                 frame.extend_from_slice(&start.segments.to_le_bytes());
-                for field in [start.store, start.revision, start.oldest, start.bytes] {
+                for field in [start.store, start.revision.get(), start.oldest.get(), start.bytes] {
                     frame.extend_from_slice(&field.to_le_bytes());
                 }
                 START
@@ -143,8 +144,8 @@ impl Frame<'_> {
             START if len == START_BYTES && contents[..8] == MAGIC => Frame::Start(Start {
                 segments: u32_at(contents, 12),
                 store: u64_at(contents, 16),
-                revision: u64_at(contents, 24),
-                oldest: u64_at(contents, 32),
+                revision: Revision::new(u64_at(contents, 24)),
+                oldest: Revision::new(u64_at(contents, 32)),
                 bytes: u64_at(contents, 40),
             }),
             SEGMENT if len == COMING_BYTES => Frame::Segment(Coming::decode(contents)?),
@@ -181,7 +182,7 @@ fn seal(frame: &mut [u8], kind: u32, number: u32) {
 }
 
 /// The bytes of `segment` at `offset`, at most as many as a frame holds and none behind `end`, as the frame with that
-/// number. Read once, into the frame. Where they cannot be read there are zeros: whoever gets them checks every record.
+/// number. Read once, into the frame. Where they cannot be read there are zeros: the receiver checks every record.
 pub(crate) fn data(segment: &Segment, offset: u64, end: u64, number: u32) -> Bytes {
     let len = (end - offset).min(DATA_BYTES as u64) as usize;
     let mut frame = vec![0; FRAME_HEAD + len];
@@ -259,7 +260,13 @@ mod tests {
 
     fn frames() -> Vec<Frame<'static>> {
         vec![
-            Frame::Start(Start { segments: 3, store: 55, revision: 900, oldest: 250, bytes: 70_000 }),
+            Frame::Start(Start {
+                segments: 3,
+                store: 55,
+                revision: Revision::new(900),
+                oldest: Revision::new(250),
+                bytes: 70_000,
+            }),
             Frame::Segment(Coming { header: REWRITTEN, size: 8_192, end: 5_000, held: true }),
             Frame::Segment(Coming { header: REWRITTEN, size: 8_192, end: 4_096, held: false }),
             Frame::Data(b"records"),

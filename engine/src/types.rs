@@ -2,7 +2,10 @@
 //!
 //! Keys are ordered bytes; attributes and values are opaque bytes. Nothing here knows what they mean.
 
+use std::fmt;
+use std::num::ParseIntError;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -74,6 +77,63 @@ impl Options {
     }
 }
 
+/// Place of a committed write in the store's one order. The first write has revision 1; revisions are never reused.
+///
+/// [`Revision::ZERO`] is the empty store, before the first write.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[repr(transparent)]
+pub struct Revision(u64);
+
+impl Revision {
+    /// Before the first write.
+    pub const ZERO: Revision = Revision(0);
+    /// Of the first write.
+    pub const FIRST: Revision = Revision(1);
+    /// Not before any write.
+    pub const MAX: Revision = Revision(u64::MAX);
+
+    /// The revision with that number.
+    pub const fn new(number: u64) -> Revision {
+        Revision(number)
+    }
+
+    /// Its number.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// The revision of the write after this one.
+    #[must_use]
+    pub const fn next(self) -> Revision {
+        Revision(self.0 + 1)
+    }
+
+    /// The revision before this one; [`Revision::ZERO`] has none before it and gives itself.
+    #[must_use]
+    pub const fn before(self) -> Revision {
+        Revision(self.0.saturating_sub(1))
+    }
+
+    /// How many revisions there are after `earlier` up to this one; 0 when it is not later.
+    pub const fn since(self, earlier: Revision) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+impl FromStr for Revision {
+    type Err = ParseIntError;
+
+    fn from_str(text: &str) -> Result<Revision, ParseIntError> {
+        text.parse().map(Revision)
+    }
+}
+
+impl fmt::Display for Revision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 /// Where the revisions of a store come from. A store may be opened in another role than before.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Role {
@@ -115,7 +175,7 @@ pub enum Expected {
     /// The key must not exist.
     Absent,
     /// The key must exist and its newest state must carry this revision.
-    Revision(u64),
+    Revision(Revision),
 }
 
 /// What becomes of a key.
@@ -161,9 +221,9 @@ pub struct Payload {
 pub struct Applied {
     /// Its revision: greater than the store's newest, and not less than that of the record before it in the batch.
     /// Records of one revision are one transaction, in one batch, each about another key.
-    pub revision: u64,
+    pub revision: Revision,
     /// The revision of the put that made the key exist: the key's own where it exists, and at most `revision`.
-    pub created: u64,
+    pub created: Revision,
     /// The key, 1 to [`KEY_BYTES_MAX`] bytes.
     pub key: Bytes,
     /// What became of it. A payload has no time to live: expiry comes as a delete.
@@ -181,7 +241,7 @@ impl Applied {
 #[derive(Clone, Debug)]
 pub struct Committed {
     /// The revision it got.
-    pub revision: u64,
+    pub revision: Revision,
     /// Reads back the stored, stamped bytes; for a delete, the final state.
     pub entry: Entry,
 }
@@ -238,13 +298,13 @@ impl KeyRange {
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Stats {
     /// Newest published revision; 0 for an empty store.
-    pub revision: u64,
+    pub revision: Revision,
     /// Newest revision known to be on stable storage.
-    pub synced: u64,
+    pub synced: Revision,
     /// Lowest revision at which the whole store can be read.
-    pub oldest: u64,
+    pub oldest: Revision,
     /// Revision of the checkpoint that opening would begin with; 0: there is none.
-    pub checkpoint: u64,
+    pub checkpoint: Revision,
     /// Keys that exist at `revision`.
     pub keys: u64,
     /// States of keys that the index knows, deletes included.
@@ -257,9 +317,9 @@ pub struct Stats {
     pub segments: u64,
     /// Bytes of all segment files, including the part not yet written, most of which takes no room on disk.
     pub segment_bytes: u64,
-    /// Bytes of all records, headers and what nobody can ask for any more included.
+    /// Bytes of all records, headers and records that no reader can reach included.
     pub record_bytes: u64,
-    /// Bytes of the records that somebody can still ask for; the rest is given back in time.
+    /// Bytes of the records that readers can reach; the rest is given back in time.
     pub live_bytes: u64,
     /// Bytes that giving space back has copied since the store was opened.
     pub rewritten_bytes: u64,
@@ -269,7 +329,7 @@ pub struct Stats {
     pub commits: u64,
     /// Revisions whose record was found damaged beyond its key when the store was opened.
     pub lost_revisions: u64,
-    /// Pages of segments that the disk could not read when somebody looked at them. Records in them read as damaged.
+    /// Pages of segments that the disk could not read when a reader looked at them. Records in them read as damaged.
     pub unreadable_pages: u64,
     /// Tails that exist.
     pub tails: u64,

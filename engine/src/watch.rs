@@ -17,13 +17,12 @@
 //! Order within a publication, under the registry's lock: mark pending, extend the ring, store the root, store
 //! the published revision. A tail reads the published revision before its pending mark.
 
-use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::future::poll_fn;
 use std::ops::Bound;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 
 use arc_swap::ArcSwap;
@@ -32,96 +31,26 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, oneshot};
 
 use crate::error::TailError;
+use crate::event::{Event, Memo};
 use crate::header::Numbering;
-use crate::record::EventKind;
 use crate::sabotage;
 use crate::segment::Found;
 use crate::snapshot::{Entry, Root};
+use crate::types::Revision;
 
 /// Most events in the ring. At a thousand writes a second, a tail may stand still for a quarter of a minute
 /// before it has to read from the log.
 pub(crate) const RING_EVENTS_MAX: usize = 16 * 1024;
-/// Most record bytes that the ring's events stand for. The ring holds no bodies, but the renditions cached in
+/// Most record bytes that the ring's events stand for. The ring holds no bodies, but the representations cached in
 /// its events are about as large as these.
 const RING_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Most events or records looked at in one go, before other tasks get their turn.
 const LOOK_MAX: usize = 1024;
-/// Renditions one event can keep.
-pub const MEMO_SLOTS: usize = 16;
-
-/// One committed write, as tails hand it out. Shared by all of them.
-pub struct Event {
-    /// Its revision.
-    pub revision: u64,
-    /// What happened to the key.
-    pub kind: EventKind,
-    /// The key.
-    pub key: Bytes,
-    /// The state after it; for a delete the final state.
-    pub entry: Entry,
-    /// The state before it; `None` when the key did not exist.
-    pub previous: Option<Entry>,
-    /// Where consumers may keep what they made of it.
-    pub memo: Memo,
-    pub(crate) audience: AtomicU32,
-}
-
-impl Event {
-    /// How many tails it concerned when it was published; 0 for one that was read back from the log.
-    pub fn audience(&self) -> u32 {
-        self.audience.load(Ordering::Relaxed)
-    }
-}
-
-impl fmt::Debug for Event {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Event")
-            .field("revision", &self.revision)
-            .field("kind", &self.kind)
-            .field("key", &String::from_utf8_lossy(&self.key))
-            .field("previous", &self.previous.as_ref().map(Entry::revision))
-            .finish_non_exhaustive()
-    }
-}
-
-type Cached = OnceLock<Arc<dyn Any + Send + Sync>>;
-
-/// Shared renditions of an event, so that each is made once however many consumers want it. Consumers agree
-/// among themselves on what each slot holds. Lives as long as the event: in the ring, for a while.
-#[derive(Default)]
-pub struct Memo(OnceLock<Box<[Cached; MEMO_SLOTS]>>);
-
-impl Memo {
-    /// What `slot` holds, made by `make` if it is empty. When two ask at once, one makes and the other waits.
-    /// A slot past [`MEMO_SLOTS`], or one that holds another type, keeps nothing: `make` runs each time.
-    pub fn get_or_make<T: Any + Send + Sync>(&self, slot: u8, make: impl FnOnce() -> T) -> Arc<T> {
-        let slots = self.0.get_or_init(Default::default);
-        let mut make = Some(make);
-        let cached = slots.get(usize::from(slot)).and_then(|cached| {
-            let held = cached.get_or_init(|| match make.take() {
-                Some(make) => Arc::new(make()),
-                None => Arc::new(()),
-            });
-            held.clone().downcast::<T>().ok()
-        });
-        match (cached, make) {
-            (Some(cached), _) => cached,
-            (None, Some(make)) => Arc::new(make()),
-            (None, None) => unreachable!("a slot that was just made has the type it was made with"),
-        }
-    }
-
-    /// What `slot` holds already.
-    pub fn get<T: Any + Send + Sync>(&self, slot: u8) -> Option<Arc<T>> {
-        self.0.get()?.get(usize::from(slot))?.get()?.clone().downcast().ok()
-    }
-}
-
 /// The newest events, in order.
 struct Ring {
     events: VecDeque<Arc<Event>>,
     /// All published events of this revision and later are in it.
-    first: u64,
+    first: Revision,
     bytes: usize,
     events_max: usize,
 }
@@ -133,19 +62,19 @@ impl Ring {
         while self.events.len() > self.events_max || self.bytes > RING_BYTES_MAX {
             let Some(gone) = self.events.pop_front() else { break };
             self.bytes -= gone.entry.stored_len();
-            self.first = gone.revision + 1;
+            self.first = gone.revision.next();
         }
     }
 }
 
 impl Ring {
     /// Lets go of the events up to `oldest`: they keep segments that would otherwise be given back.
-    fn forget(&mut self, oldest: u64) {
+    fn forget(&mut self, oldest: Revision) {
         while self.events.front().is_some_and(|first| first.revision <= oldest)
             && let Some(gone) = self.events.pop_front()
         {
             self.bytes -= gone.entry.stored_len();
-            self.first = gone.revision + 1;
+            self.first = gone.revision.next();
         }
     }
 }
@@ -164,7 +93,7 @@ struct Registry {
     tails: BTreeMap<Bytes, Vec<Arc<Slot>>>,
     count: u64,
     /// Who waits for which revision, with a number to tell them apart.
-    waiters: BTreeMap<(u64, u64), oneshot::Sender<()>>,
+    waiters: BTreeMap<(Revision, u64), oneshot::Sender<()>>,
     waiters_so_far: u64,
     closed: bool,
 }
@@ -203,9 +132,9 @@ pub(crate) struct Hub {
 impl Hub {
     /// A hub that starts out with `root`, remembering no event before it.
     pub fn new(root: Root, ring_events_max: usize) -> Hub {
-        let first = root.revision + 1;
+        let first = root.revision.next();
         Hub {
-            published: AtomicU64::new(root.revision),
+            published: AtomicU64::new(root.revision.get()),
             root: ArcSwap::from_pointee(root),
             registry: Mutex::default(),
             ring: RwLock::new(Ring { events: VecDeque::new(), first, bytes: 0, events_max: ring_events_max }),
@@ -218,8 +147,8 @@ impl Hub {
     }
 
     /// Its revision.
-    pub fn revision(&self) -> u64 {
-        self.published.load(Ordering::Acquire)
+    pub fn revision(&self) -> Revision {
+        Revision::new(self.published.load(Ordering::Acquire))
     }
 
     /// Makes `root` the newest state; `events` are all that lies between it and the last.
@@ -235,7 +164,7 @@ impl Hub {
                 registry.concerned(&event.key, |slot| {
                     audience += 1;
                     if slot.pending.load(Ordering::Relaxed) == 0 {
-                        slot.pending.store(event.revision, Ordering::Release);
+                        slot.pending.store(event.revision.get(), Ordering::Release);
                         wake.push(slot.clone());
                     }
                 });
@@ -245,9 +174,9 @@ impl Hub {
             ring.forget(root.oldest);
             drop(ring);
             self.root.store(Arc::new(root));
-            self.published.store(revision, Ordering::Release);
+            self.published.store(revision.get(), Ordering::Release);
             if registry.waiters.first_key_value().is_some_and(|(first, _)| first.0 <= revision) {
-                let later = registry.waiters.split_off(&(revision + 1, 0));
+                let later = registry.waiters.split_off(&(revision.next(), 0));
                 reached = std::mem::replace(&mut registry.waiters, later);
             }
         }
@@ -260,7 +189,7 @@ impl Hub {
     }
 
     /// Returns once `revision` is published, or the hub closed.
-    pub async fn reached(&self, revision: u64) {
+    pub async fn reached(&self, revision: Revision) {
         let (outcome, _waiting) = {
             let mut registry = self.registry.lock();
             if self.revision() >= revision || registry.closed {
@@ -291,7 +220,7 @@ impl Hub {
     }
 
     /// A tail of the events after `after` whose key begins with `prefix`.
-    pub fn tail(self: &Arc<Hub>, after: u64, prefix: Bytes) -> Result<Tail, TailError> {
+    pub fn tail(self: &Arc<Hub>, after: Revision, prefix: Bytes) -> Result<Tail, TailError> {
         let slot = Arc::new(Slot::default());
         let mut registry = self.registry.lock();
         if registry.closed {
@@ -313,7 +242,7 @@ impl Hub {
 /// Takes a waiter out of the registry when it gives up: the revision it waits for may never come.
 struct Waiting<'h> {
     hub: &'h Hub,
-    place: (u64, u64),
+    place: (Revision, u64),
 }
 
 impl Drop for Waiting<'_> {
@@ -328,11 +257,11 @@ pub struct Tail {
     slot: Arc<Slot>,
     prefix: Bytes,
     /// Where it began.
-    after: u64,
+    after: Revision,
     /// Everything up to here was looked at or is known not to match.
-    looked: u64,
+    looked: Revision,
     /// Up to here it must look for itself; what comes later is announced through the slot.
-    look_until: u64,
+    look_until: Revision,
 }
 
 impl Tail {
@@ -357,7 +286,7 @@ impl Tail {
                 let registry = self.hub.registry.lock();
                 let pending = self.slot.pending.swap(0, Ordering::AcqRel);
                 if pending > 0 {
-                    self.looked = self.looked.max(pending - 1);
+                    self.looked = self.looked.max(Revision::new(pending).before());
                     self.look_until = self.hub.revision();
                     continue;
                 }
@@ -370,9 +299,9 @@ impl Tail {
     }
 
     /// Every matching event up to and including this revision has been returned by [`Tail::next`]. Never
-    /// falls, and rises with the store's revision as long as nothing matches, also while nobody calls `next`.
+    /// falls, and rises with the store's revision as long as nothing matches, also while `next` is not called.
     /// At least the revision the tail began after, even when that lies in the future.
-    pub fn progress(&self) -> u64 {
+    pub fn progress(&self) -> Revision {
         if self.looked < self.look_until {
             return self.looked;
         }
@@ -380,7 +309,7 @@ impl Tail {
         let published = self.hub.revision();
         let seen = match self.slot.pending.load(Ordering::Acquire) {
             0 => published,
-            pending => published.min(pending - 1),
+            pending => published.min(Revision::new(pending).before()),
         };
         seen.max(self.looked).max(self.after)
     }
@@ -388,7 +317,7 @@ impl Tail {
     /// Looks at some of what lies between `looked` and `look_until`.
     fn look(&mut self, max: usize) -> Result<Vec<Arc<Event>>, TailError> {
         let ring = self.hub.ring.read();
-        if ring.first > self.looked + 1 {
+        if ring.first > self.looked.next() {
             drop(ring);
             return self.look_in_log(max);
         }
@@ -422,15 +351,15 @@ impl Tail {
         }
         let mut found = Vec::new();
         let mut budget = LOOK_MAX;
-        for segment in root.segments.starting_at(self.looked + 1) {
+        for segment in root.segments.starting_at(self.looked.next()) {
             // Nothing is missing between two segments, whether or not revisions are within them.
-            if segment.header.first_revision > self.looked + 1 && !sabotage::hole_passed_over() {
-                return self.unless_missing(found, segment.header.first_revision - 1);
+            if segment.header.first_revision > self.looked.next() && !sabotage::hole_passed_over() {
+                return self.unless_missing(found, segment.header.first_revision.before());
             }
-            let missing = TailError::Damaged { revision: self.looked + 1 };
-            let mut walk = segment.walk_from(self.looked + 1).map_err(|_| missing)?;
+            let missing = TailError::Damaged { revision: self.looked.next() };
+            let mut walk = segment.walk_from(self.looked.next()).map_err(|_| missing)?;
             // The events of a revision that has more.
-            let mut part: Option<(u64, Vec<Arc<Event>>)> = None;
+            let mut part: Option<(Revision, Vec<Arc<Event>>)> = None;
             while let Some(record) = walk.next() {
                 let revision = record.head.revision;
                 if revision <= self.looked {
@@ -440,13 +369,13 @@ impl Tail {
                     return self.unless_missing(found, self.look_until);
                 }
                 let is_missing = match segment.header.numbering {
-                    Numbering::Dense => revision != self.looked + 1,
+                    Numbering::Dense => revision != self.looked.next(),
                     Numbering::Sparse => {
                         record.skipped > 0 || part.as_ref().is_some_and(|(part, _)| *part != revision)
                     }
                 };
                 if is_missing && !sabotage::hole_passed_over() {
-                    return self.unless_missing(found, revision.max(self.looked + 2) - 1);
+                    return self.unless_missing(found, revision.max(self.looked.next().next()).before());
                 }
                 let (_, events) = part.get_or_insert_with(|| (revision, Vec::new()));
                 if record.head.key(&record.bytes).starts_with(&self.prefix) {
@@ -468,9 +397,9 @@ impl Tail {
     }
 
     /// What was found before unreadable revisions up to `until`; they themselves when they are next.
-    fn unless_missing(&self, found: Vec<Arc<Event>>, until: u64) -> Result<Vec<Arc<Event>>, TailError> {
+    fn unless_missing(&self, found: Vec<Arc<Event>>, until: Revision) -> Result<Vec<Arc<Event>>, TailError> {
         if found.is_empty() && self.looked < until {
-            return Err(TailError::Damaged { revision: self.looked + 1 });
+            return Err(TailError::Damaged { revision: self.looked.next() });
         }
         Ok(found)
     }
@@ -505,7 +434,8 @@ fn event(root: &Root, segment: Arc<crate::segment::Segment>, record: &Found) -> 
     let head = &record.head;
     let key = Bytes::copy_from_slice(head.key(&record.bytes));
     let version = record.version(segment.header.number);
-    let previous = root.tree.at(&key, head.revision - 1).filter(|previous| !previous.is_delete()).copied();
+    let previous =
+        root.tree.at(&key, head.revision.before()).filter(|previous| !previous.is_delete()).copied();
     Some(Arc::new(Event {
         revision: head.revision,
         kind: head.kind,
@@ -561,33 +491,18 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_memo_keeps_one_rendition_in_each_slot() {
-        let memo = Memo::default();
-        assert!(memo.get::<u32>(0).is_none());
-        assert_eq!(*memo.get_or_make(0, || 1u32), 1);
-        assert_eq!(*memo.get_or_make(0, || 2u32), 1);
-        assert_eq!(*memo.get_or_make(MEMO_SLOTS as u8 - 1, || 3u32), 3);
-        assert_eq!(memo.get::<u32>(MEMO_SLOTS as u8 - 1).as_deref(), Some(&3));
-        // The wrong type and the slot that is not there are made anew each time.
-        assert_eq!(*memo.get_or_make(0, || "x"), "x");
-        assert_eq!(*memo.get_or_make(MEMO_SLOTS as u8, || 4u32), 4);
-        assert!(memo.get::<u32>(MEMO_SLOTS as u8).is_none());
-        assert_eq!(memo.get::<u32>(0).as_deref(), Some(&1));
-    }
-
     #[tokio::test]
     async fn who_gives_up_waiting_for_a_revision_leaves_nothing_behind() {
         let root = Root {
-            revision: 0,
-            oldest: 0,
+            revision: Revision::ZERO,
+            oldest: Revision::ZERO,
             tree: Default::default(),
             segments: Segments::new(vec![]),
             end: 0,
         };
         let hub = Hub::new(root, 4);
         for revision in 1..100 {
-            let wait = hub.reached(revision * 1_000);
+            let wait = hub.reached(Revision::new(revision * 1_000));
             assert!(tokio::time::timeout(std::time::Duration::ZERO, wait).await.is_err());
         }
         assert!(hub.registry.lock().waiters.is_empty());
@@ -596,15 +511,18 @@ mod tests {
     #[tokio::test]
     async fn what_was_compacted_cannot_be_followed() {
         let root = Root {
-            revision: 9,
-            oldest: 5,
+            revision: Revision::new(9),
+            oldest: Revision::new(5),
             tree: Default::default(),
             segments: Segments::new(vec![]),
             end: 0,
         };
         let hub = Arc::new(Hub::new(root, 4));
-        assert_eq!(hub.tail(4, Bytes::new()).unwrap_err(), TailError::Compacted { oldest: 5 });
-        assert!(hub.tail(5, Bytes::new()).is_ok());
+        assert_eq!(
+            hub.tail(Revision::new(4), Bytes::new()).unwrap_err(),
+            TailError::Compacted { oldest: Revision::new(5) }
+        );
+        assert!(hub.tail(Revision::new(5), Bytes::new()).is_ok());
         assert_eq!(hub.tails(), 0);
     }
 }

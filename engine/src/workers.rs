@@ -74,7 +74,7 @@ impl Workers {
             requests.stop();
             let _ = keeper_thread.join();
             let _ = maintenance_thread.join();
-            // The lock goes with the storage, before anybody hears that the store is closed.
+            // The lock goes with the storage, before callers hear that the store is closed.
             drop(storage);
             let _ = closing.send(true);
         };

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use engine::{
     Change, CommitError, Committed, Durability, Engine, Expected, KeyRange, OpenError, Options, Payload,
-    SnapshotError, TailError, Write,
+    Revision, SnapshotError, TailError, Write,
 };
 
 mod support;
@@ -18,25 +18,34 @@ async fn what_was_committed_is_read_back_before_and_after_reopening() {
     for round in 0..2 {
         let engine = open(&temp);
         if round == 0 {
-            assert_eq!(engine.revision(), 0);
+            assert_eq!(engine.revision(), Revision::ZERO);
             let Committed { revision, entry } = put(&engine, "/a/1", "one").await.unwrap();
-            assert_eq!((revision, entry.revision(), entry.created()), (1, 1, 1));
+            assert_eq!(
+                (revision, entry.revision(), entry.created()),
+                (Revision::new(1), Revision::new(1), Revision::new(1))
+            );
             assert_eq!(value(&entry), "one");
             put(&engine, "/a/2", "two").await.unwrap();
             let again = put(&engine, "/a/1", "uno").await.unwrap();
-            assert_eq!((again.revision, again.entry.created()), (3, 1));
+            assert_eq!((again.revision, again.entry.created()), (Revision::new(3), Revision::new(1)));
             let gone = delete(&engine, "/a/2").await.unwrap();
-            assert_eq!((gone.revision, value(&gone.entry).as_str(), gone.entry.created()), (4, "two", 2));
+            assert_eq!(
+                (gone.revision, value(&gone.entry).as_str(), gone.entry.created()),
+                (Revision::new(4), "two", Revision::new(2))
+            );
         }
         let now = engine.snapshot();
-        assert_eq!(now.revision(), 4);
+        assert_eq!(now.revision(), Revision::new(4));
         assert_eq!(value(&now.get(b"/a/1").unwrap()), "uno");
         assert!(now.get(b"/a/2").is_none());
-        let then = engine.snapshot_at(2).unwrap();
+        let then = engine.snapshot_at(Revision::new(2)).unwrap();
         let seen: Vec<_> = then.prefix(b"/a/").map(|e| (e.key().clone(), value(&e))).collect();
         assert_eq!(seen, [("/a/1".into(), "one".to_string()), ("/a/2".into(), "two".to_string())]);
         assert_eq!((now.count_prefix(b"/a/"), then.count_prefix(b"/a/")), (1, 2));
-        assert_eq!(engine.snapshot_at(5).unwrap_err(), SnapshotError::Future { current: 4 });
+        assert_eq!(
+            engine.snapshot_at(Revision::new(5)).unwrap_err(),
+            SnapshotError::Future { current: Revision::new(4) }
+        );
         engine.close().await;
     }
 }
@@ -44,7 +53,7 @@ async fn what_was_committed_is_read_back_before_and_after_reopening() {
 /// What a conflict reports: the current revision, or 0 for a key that does not exist.
 fn conflict<T: std::fmt::Debug>(result: Result<T, CommitError>) -> u64 {
     match result {
-        Err(CommitError::Conflict { current }) => current.map_or(0, |entry| entry.revision()),
+        Err(CommitError::Conflict { current }) => current.map_or(0, |entry| entry.revision().get()),
         other => panic!("expected a conflict, got {other:?}"),
     }
 }
@@ -62,16 +71,16 @@ async fn a_write_happens_exactly_when_its_expectation_holds() {
     for (state, expected, put_ok, delete_ok) in [
         (Absent, Expected::Any, true, false),
         (Absent, Expected::Absent, true, false),
-        (Absent, Expected::Revision(1), false, false),
+        (Absent, Expected::Revision(Revision::new(1)), false, false),
         (Deleted, Expected::Any, true, false),
         (Deleted, Expected::Absent, true, false),
-        (Deleted, Expected::Revision(2), false, false),
-        (Deleted, Expected::Revision(3), false, false),
+        (Deleted, Expected::Revision(Revision::new(2)), false, false),
+        (Deleted, Expected::Revision(Revision::new(3)), false, false),
         (Present, Expected::Any, true, true),
         (Present, Expected::Absent, false, false),
-        (Present, Expected::Revision(2), true, true),
-        (Present, Expected::Revision(1), false, false),
-        (Present, Expected::Revision(9), false, false),
+        (Present, Expected::Revision(Revision::new(2)), true, true),
+        (Present, Expected::Revision(Revision::new(1)), false, false),
+        (Present, Expected::Revision(Revision::new(9)), false, false),
     ] {
         for deleting in [false, true] {
             let temp = TempDir::new();
@@ -79,7 +88,7 @@ async fn a_write_happens_exactly_when_its_expectation_holds() {
             put(&engine, "/other", "x").await.unwrap();
             let mut current = 0;
             if !matches!(state, Absent) {
-                current = put(&engine, "/k", "old").await.unwrap().revision;
+                current = put(&engine, "/k", "old").await.unwrap().revision.get();
             }
             if matches!(state, Deleted) {
                 delete(&engine, "/k").await.unwrap();
@@ -90,7 +99,7 @@ async fn a_write_happens_exactly_when_its_expectation_holds() {
             let result = commit(&engine, "/k", expected, change).await;
             let case = format!("{state:?} {expected:?} deleting {deleting}: {result:?}");
             if if deleting { delete_ok } else { put_ok } {
-                assert_eq!(result.expect(&case).revision, before + 1, "{case}");
+                assert_eq!(result.expect(&case).revision, before.next(), "{case}");
             } else {
                 assert_eq!(conflict(result), current, "{case}");
                 assert_eq!(engine.revision(), before, "{case}");
@@ -112,14 +121,17 @@ async fn writes_queued_together_see_each_other() {
         delete(&engine, "/k"),
     );
     let a = a.unwrap();
-    assert_eq!((a.revision, value(&a.entry).as_str()), (1, "first"));
+    assert_eq!((a.revision, value(&a.entry).as_str()), (Revision::new(1), "first"));
     let Err(CommitError::Conflict { current: Some(current) }) = b else { panic!("{b:?}") };
     // The state in the way is readable, wherever it came from.
-    assert_eq!((current.revision(), value(&current).as_str()), (1, "first"));
+    assert_eq!((current.revision(), value(&current).as_str()), (Revision::new(1), "first"));
     let c = c.unwrap();
-    assert_eq!((c.revision, value(&c.entry).as_str(), c.entry.created()), (2, "first", 1));
+    assert_eq!(
+        (c.revision, value(&c.entry).as_str(), c.entry.created()),
+        (Revision::new(2), "first", Revision::new(1))
+    );
     let d = d.unwrap();
-    assert_eq!((d.revision, d.entry.created()), (3, 3));
+    assert_eq!((d.revision, d.entry.created()), (Revision::new(3), Revision::new(3)));
     assert_eq!(value(&e.unwrap().entry), "third");
     assert_eq!(engine.snapshot().count_prefix(b""), 0);
 }
@@ -154,15 +166,15 @@ async fn the_revision_is_stamped_where_the_writer_says() {
         (1..).zip([(r#"{"v":""}"#, 6, r#"{"v":"1"}"#), ("ab", 0, "2ab"), ("ab", 2, "ab3"), ("", 0, "4")])
     {
         let done = commit(&engine, "/k", Expected::Any, Change::Put(stamped(given, at))).await.unwrap();
-        assert_eq!((done.revision, value(&done.entry).as_str()), (revision, stored));
+        assert_eq!((done.revision, value(&done.entry).as_str()), (Revision::new(revision), stored));
     }
     // A deletion takes the last state and puts its own revision where the old one was, however long they are.
     for n in 5..=99 {
         commit(&engine, "/k", Expected::Any, Change::Put(stamped("<>", 1))).await.unwrap();
-        assert_eq!(engine.revision(), n);
+        assert_eq!(engine.revision(), Revision::new(n));
     }
     let gone = delete(&engine, "/k").await.unwrap();
-    assert_eq!((gone.revision, value(&gone.entry).as_str()), (100, "<100>"));
+    assert_eq!((gone.revision, value(&gone.entry).as_str()), (Revision::new(100), "<100>"));
     // A final state of the deleter's own.
     put(&engine, "/k", "unstamped").await.unwrap();
     let own = commit(&engine, "/k", Expected::Any, Change::Delete(Some(stamped("[]", 1)))).await.unwrap();
@@ -177,7 +189,7 @@ async fn the_revision_is_stamped_where_the_writer_says() {
     );
     assert_eq!(value(&gone.unwrap().entry), "<106>");
     engine.close().await;
-    assert_eq!(open(&temp).revision(), 106);
+    assert_eq!(open(&temp).revision(), Revision::new(106));
 }
 
 #[tokio::test]
@@ -200,7 +212,7 @@ async fn what_exceeds_a_limit_is_refused_and_what_meets_it_is_taken() {
     assert_eq!(error(write(1, 262_145, 0, None)).await, "attributes of 262145 bytes, more than 262144");
     assert_eq!(error(write(1, 0, 8_388_609, None)).await, "value of 8388609 bytes, more than 8388608");
     assert_eq!(error(write(1, 0, 5, Some(6))).await, "stamp at 6 in a value of 5 bytes");
-    assert_eq!(engine.revision(), 0);
+    assert_eq!(engine.revision(), Revision::ZERO);
     // Larger than a whole segment: it gets one of its own.
     let largest = engine.commit(write(1024, 262_144, 8_388_608, Some(8_388_608))).await.unwrap();
     let gone = engine
@@ -210,10 +222,10 @@ async fn what_exceeds_a_limit_is_refused_and_what_meets_it_is_taken() {
     for entry in [largest.entry, gone.entry] {
         let record = entry.read().unwrap();
         assert_eq!((record.attributes.len(), record.value.len()), (262_144, 8_388_609));
-        assert_eq!(record.value.last(), Some(&(b'0' + entry.revision() as u8)));
+        assert_eq!(record.value.last(), Some(&(b'0' + entry.revision().get() as u8)));
     }
     engine.close().await;
-    assert_eq!(open(&temp).stats().revision, 2);
+    assert_eq!(open(&temp).stats().revision, Revision::new(2));
 }
 
 #[tokio::test]
@@ -273,7 +285,7 @@ async fn a_store_is_opened_by_one_at_a_time() {
 async fn a_closed_store_takes_nothing_and_keeps_what_it_took() {
     let temp = TempDir::new();
     let engine = open(&temp);
-    let mut tail = engine.tail(0, Bytes::new()).unwrap();
+    let mut tail = engine.tail(Revision::ZERO, Bytes::new()).unwrap();
     let writes: Vec<_> = (0..50)
         .map(|n| {
             let engine = engine.clone();
@@ -286,9 +298,9 @@ async fn a_closed_store_takes_nothing_and_keeps_what_it_took() {
     for write in writes {
         kept += u64::from(write.await.unwrap());
     }
-    assert_eq!(engine.revision(), kept);
+    assert_eq!(engine.revision(), Revision::new(kept));
     assert!(matches!(put(&engine, "/k", "x").await, Err(CommitError::Closed)));
-    assert_eq!(engine.tail(0, Bytes::new()).unwrap_err(), TailError::Closed);
+    assert_eq!(engine.tail(Revision::ZERO, Bytes::new()).unwrap_err(), TailError::Closed);
     // What was committed before is still handed out, then the tail ends.
     let mut seen = 0;
     let end = loop {
@@ -298,8 +310,8 @@ async fn a_closed_store_takes_nothing_and_keeps_what_it_took() {
         }
     };
     assert_eq!((seen, end), (kept, TailError::Closed));
-    engine.reached(u64::MAX).await;
-    assert_eq!(open(&temp).revision(), kept);
+    engine.reached(Revision::MAX).await;
+    assert_eq!(open(&temp).revision(), Revision::new(kept));
 }
 
 #[test]
@@ -370,12 +382,12 @@ async fn many_writers_share_syncs_and_all_that_was_acknowledged_is_there() {
             all.extend(mine);
         }
         all.sort();
-        assert!(all.iter().map(|(revision, _)| *revision).eq(1..=64 * 30));
+        assert!(all.iter().map(|(revision, _)| revision.get()).eq(1..=64 * 30));
         let stats = engine.stats();
         assert!(stats.batches < stats.commits / 2, "{stats:?}");
         assert!(stats.segments > 3, "{stats:?}");
         engine.close().await;
-        assert_eq!(engine.stats().synced, 64 * 30);
+        assert_eq!(engine.stats().synced, Revision::new(64 * 30));
         let engine = Engine::open(options(&temp, 256 * 1024, durability)).unwrap();
         let snapshot = engine.snapshot();
         for (revision, key) in all {
@@ -391,34 +403,34 @@ async fn many_writers_share_syncs_and_all_that_was_acknowledged_is_there() {
 async fn waiting_for_a_revision_ends_when_it_comes() {
     let temp = TempDir::new();
     let engine = open(&temp);
-    engine.reached(0).await;
+    engine.reached(Revision::ZERO).await;
     let waiting = {
         let engine = engine.clone();
         tokio::spawn(async move {
-            engine.reached(2).await;
+            engine.reached(Revision::new(2)).await;
             engine.revision()
         })
     };
-    let never = tokio::time::timeout(Duration::from_millis(20), engine.reached(u64::MAX)).await;
+    let never = tokio::time::timeout(Duration::from_millis(20), engine.reached(Revision::MAX)).await;
     assert!(never.is_err());
     put(&engine, "/k", "1").await.unwrap();
     tokio::time::sleep(Duration::from_millis(20)).await;
     assert!(!waiting.is_finished());
     put(&engine, "/k", "2").await.unwrap();
-    assert_eq!(waiting.await.unwrap(), 2);
+    assert_eq!(waiting.await.unwrap(), Revision::new(2));
 }
 
 #[tokio::test]
 async fn an_event_is_rendered_once_however_many_look_at_it() {
     let temp = TempDir::new();
     let engine = open(&temp);
-    let mut tails: Vec<_> = (0..5).map(|_| engine.tail(0, Bytes::new()).unwrap()).collect();
+    let mut tails: Vec<_> = (0..5).map(|_| engine.tail(Revision::ZERO, Bytes::new()).unwrap()).collect();
     put(&engine, "/k", "value").await.unwrap();
     let made = std::cell::Cell::new(0);
-    let mut renditions: Vec<Arc<String>> = Vec::new();
+    let mut representations: Vec<Arc<String>> = Vec::new();
     for tail in &mut tails {
         let events = tail.next(10).await.unwrap();
-        renditions.push(events[0].memo.get_or_make(3, || {
+        representations.push(events[0].memo.get_or_make(3, || {
             made.set(made.get() + 1);
             value(&events[0].entry)
         }));
@@ -429,5 +441,5 @@ async fn an_event_is_rendered_once_however_many_look_at_it() {
         assert_eq!(*events[0].memo.get_or_make(200, || 8u32), 8);
     }
     assert_eq!(made.get(), 1);
-    assert!(renditions.iter().all(|r| Arc::ptr_eq(r, &renditions[0])));
+    assert!(representations.iter().all(|r| Arc::ptr_eq(r, &representations[0])));
 }

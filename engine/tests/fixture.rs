@@ -13,7 +13,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use engine::fault::{self, Disk, Stepper};
 use engine::{
-    BloomFilter, BloomQuery, BloomScheme, Change, Engine, Expected, KeyRange, Options, Payload, Write,
+    BloomFilter, BloomQuery, BloomScheme, Change, Engine, Expected, KeyRange, Options, Payload, Revision,
+    Write,
 };
 
 mod support;
@@ -55,7 +56,7 @@ fn make() -> Files {
         let _ = stepper.write(&engine, Write { key, expected: Expected::Any, change });
         disk.pass(Duration::from_millis(700));
         match n {
-            100 => work(&engine, &mut stepper, Some(engine.revision() - 20)),
+            100 => work(&engine, &mut stepper, Some((Revision::new(engine.revision().get() - 20)).get())),
             110 => work(&engine, &mut stepper, None),
             _ => {}
         }
@@ -67,7 +68,7 @@ fn make() -> Files {
 /// History before `revision` is forgotten and space given back, and a checkpoint is written.
 fn work(engine: &Engine, stepper: &mut Stepper, revision: Option<u64>) {
     if let Some(revision) = revision {
-        assert!(fault::now(engine.compact(revision)).is_none());
+        assert!(fault::now(engine.compact(Revision::new(revision))).is_none());
     }
     assert!(fault::now(engine.checkpoint()).is_none());
     for _ in 0..200 {
@@ -77,10 +78,10 @@ fn work(engine: &Engine, stepper: &mut Stepper, revision: Option<u64>) {
 }
 
 /// What a store shows at the oldest readable revision, at one in the middle, and at `newest`.
-fn contents(engine: &Engine, newest: u64) -> String {
+fn contents(engine: &Engine, newest: Revision) -> String {
     let mut text = String::new();
     let oldest = engine.stats().oldest;
-    for revision in [oldest, (oldest + newest) / 2, newest] {
+    for revision in [oldest, Revision::new((oldest.get() + newest.get()) / 2), newest] {
         let snapshot = engine.snapshot_at(revision).unwrap();
         for entry in snapshot.range(KeyRange::all()) {
             let record = entry.read().unwrap();
@@ -111,7 +112,7 @@ fn rewrite() {
         writeln!(text, "file {name} {} bytes", bytes.len()).unwrap();
     }
     writeln!(text, "newest {}", engine.revision()).unwrap();
-    text.push_str(&contents(&engine, engine.revision()));
+    text.push_str(&contents(&engine, Revision::new(engine.revision().get())));
     let _ = std::fs::remove_dir_all(fixture());
     std::fs::create_dir_all(fixture()).unwrap();
     for (name, bytes) in &files {
@@ -159,8 +160,8 @@ async fn a_store_of_format_version_1_opens_and_every_value_is_read() {
     // With its checkpoint and without.
     for round in 0..2 {
         let engine = Engine::open(Options::new(temp.path())).unwrap();
-        assert_eq!((engine.stats().lost_revisions, engine.revision() >= newest), (0, true));
-        assert_eq!(contents(&engine, newest), expected, "round {round}");
+        assert_eq!((engine.stats().lost_revisions, engine.revision() >= Revision::new(newest)), (0, true));
+        assert_eq!(contents(&engine, Revision::new(newest)), expected, "round {round}");
         engine.close().await;
         drop(engine);
         for file in std::fs::read_dir(temp.path()).unwrap() {

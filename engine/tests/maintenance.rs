@@ -6,18 +6,18 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use engine::{
-    Change, CompactError, Durability, Engine, EventKind, Expected, KeyRange, Options, Payload, SnapshotError,
-    TailError,
+    Change, CompactError, Durability, Engine, EventKind, Expected, KeyRange, Options, Payload, Revision,
+    SnapshotError, TailError,
 };
 
 mod support;
 use support::{Random, TempDir, commit, delete, open, options, payload, put, value};
 
-type State = BTreeMap<String, (u64, u64, String)>;
+type State = BTreeMap<String, (Revision, Revision, String)>;
 
 /// Every key with its revision, the revision that made it, and its value.
 fn state_at(engine: &Engine, revision: u64) -> State {
-    let snapshot = engine.snapshot_at(revision).unwrap();
+    let snapshot = engine.snapshot_at(Revision::new(revision)).unwrap();
     let entries = snapshot.range(KeyRange::all()).map(|entry| {
         let key = String::from_utf8(entry.key().to_vec()).unwrap();
         (key, (entry.revision(), entry.created(), value(&entry)))
@@ -26,7 +26,7 @@ fn state_at(engine: &Engine, revision: u64) -> State {
 }
 
 fn state(engine: &Engine) -> State {
-    state_at(engine, engine.revision())
+    state_at(engine, engine.revision().get())
 }
 
 fn small(temp: &TempDir) -> Options {
@@ -49,12 +49,18 @@ async fn what_was_compacted_cannot_be_read_and_everything_later_can() {
     }
     delete(&engine, "/0").await.unwrap();
     let before: Vec<_> = (0..=21).map(|revision| state_at(&engine, revision)).collect();
-    let old = engine.snapshot_at(3).unwrap();
-    let mut behind = engine.tail(2, Bytes::new()).unwrap();
-    assert_eq!(engine.compact(22).await, Err(CompactError::Future { current: 21 }));
-    engine.compact(15).await.unwrap();
-    assert_eq!(engine.compact(14).await, Err(CompactError::Compacted { oldest: 15 }));
-    engine.compact(15).await.unwrap();
+    let old = engine.snapshot_at(Revision::new(3)).unwrap();
+    let mut behind = engine.tail(Revision::new(2), Bytes::new()).unwrap();
+    assert_eq!(
+        engine.compact(Revision::new(22)).await,
+        Err(CompactError::Future { current: Revision::new(21) })
+    );
+    engine.compact(Revision::new(15)).await.unwrap();
+    assert_eq!(
+        engine.compact(Revision::new(14)).await,
+        Err(CompactError::Compacted { oldest: Revision::new(15) })
+    );
+    engine.compact(Revision::new(15)).await.unwrap();
     for round in 0..2 {
         let engine = if round == 0 {
             engine.clone()
@@ -62,20 +68,26 @@ async fn what_was_compacted_cannot_be_read_and_everything_later_can() {
             engine.close().await;
             open(&temp)
         };
-        assert_eq!(engine.stats().oldest, 15);
-        assert_eq!(engine.snapshot_at(14).unwrap_err(), SnapshotError::Compacted { oldest: 15 });
-        assert_eq!(engine.tail(14, Bytes::new()).unwrap_err(), TailError::Compacted { oldest: 15 });
+        assert_eq!(engine.stats().oldest, Revision::new(15));
+        assert_eq!(
+            engine.snapshot_at(Revision::new(14)).unwrap_err(),
+            SnapshotError::Compacted { oldest: Revision::new(15) }
+        );
+        assert_eq!(
+            engine.tail(Revision::new(14), Bytes::new()).unwrap_err(),
+            TailError::Compacted { oldest: Revision::new(15) }
+        );
         for revision in 15..=21 {
             assert_eq!(state_at(&engine, revision), before[revision as usize], "at {revision}");
         }
-        let events = engine.tail(15, Bytes::new()).unwrap().next(100).await.unwrap();
-        assert!(events.iter().map(|event| event.revision).eq(16..=21));
+        let events = engine.tail(Revision::new(15), Bytes::new()).unwrap().next(100).await.unwrap();
+        assert!(events.iter().map(|event| event.revision.get()).eq(16..=21));
         assert_eq!(events[0].previous.as_ref().map(value), Some("12".into()));
         assert_eq!(engine.stats().versions, 4 + 6);
     }
     // Who had a snapshot keeps it; a tail that fell behind is told.
     assert_eq!(old.prefix(b"/").map(|entry| value(&entry)).collect::<Vec<_>>(), ["1", "2", "3"]);
-    assert_eq!(behind.next(1).await.unwrap_err(), TailError::Compacted { oldest: 15 });
+    assert_eq!(behind.next(1).await.unwrap_err(), TailError::Compacted { oldest: Revision::new(15) });
 }
 
 #[tokio::test]
@@ -91,8 +103,11 @@ async fn without_retention_only_the_present_is_kept() {
     }
     engine.settled().await;
     let stats = engine.stats();
-    assert_eq!((stats.oldest, stats.keys), (51, 4));
-    assert_eq!(engine.snapshot_at(50).unwrap_err(), SnapshotError::Compacted { oldest: 51 });
+    assert_eq!((stats.oldest, stats.keys), (Revision::new(51), 4));
+    assert_eq!(
+        engine.snapshot_at(Revision::new(50)).unwrap_err(),
+        SnapshotError::Compacted { oldest: Revision::new(51) }
+    );
 }
 
 #[tokio::test]
@@ -114,7 +129,7 @@ async fn space_comes_back_and_nothing_else_changes() {
             }
             let expected = state(&engine);
             held.push((engine.snapshot(), expected.clone()));
-            engine.compact(engine.revision() - random.below(100)).await.unwrap();
+            engine.compact(Revision::new(engine.revision().get() - random.below(100))).await.unwrap();
             engine.settled().await;
             assert_eq!(state(&engine), expected, "seed {seed}");
             let stats = engine.stats();
@@ -180,7 +195,7 @@ async fn a_deleted_key_does_not_come_back_while_its_put_is_still_on_disk() {
 async fn a_tail_sees_each_event_once_while_history_is_forgotten_behind_it() {
     let temp = TempDir::new();
     let engine = Engine::open(small(&temp)).unwrap();
-    let mut tail = engine.tail(0, "/t/".into()).unwrap();
+    let mut tail = engine.tail(Revision::ZERO, "/t/".into()).unwrap();
     let mut expected = Vec::new();
     let mut seen = Vec::new();
     for n in 0..3_000u64 {
@@ -194,7 +209,7 @@ async fn a_tail_sees_each_event_once_while_history_is_forgotten_behind_it() {
             while tail.progress() < engine.revision() {
                 seen.extend(tail.next(100).await.unwrap().iter().map(|event| event.revision));
             }
-            engine.compact(engine.revision() - 100).await.unwrap();
+            engine.compact(Revision::new(engine.revision().get() - 100)).await.unwrap();
             engine.settled().await;
         }
     }
@@ -215,7 +230,7 @@ async fn opening_from_a_checkpoint_shows_the_same_and_so_does_opening_without() 
             delete(&engine, &format!("/{:04}", n % 1_000)).await.unwrap();
         }
     }
-    engine.compact(1_000).await.unwrap();
+    engine.compact(Revision::new(1_000)).await.unwrap();
     engine.checkpoint().await;
     let covered = engine.revision();
     assert_eq!(engine.stats().checkpoint, covered);
@@ -230,7 +245,7 @@ async fn opening_from_a_checkpoint_shows_the_same_and_so_does_opening_without() 
     let image = std::fs::read(&path).unwrap();
     let check = |checkpoint: u64| {
         let engine = large();
-        assert_eq!(engine.stats().checkpoint, checkpoint);
+        assert_eq!(engine.stats().checkpoint, Revision::new(checkpoint));
         assert_eq!((state(&engine), state_at(&engine, 2_000)), (now.clone(), then.clone()));
         let again = engine.stats();
         assert_eq!(
@@ -238,7 +253,7 @@ async fn opening_from_a_checkpoint_shows_the_same_and_so_does_opening_without() 
             (stats.oldest, stats.keys, stats.versions, stats.live_bytes, stats.record_bytes)
         );
     };
-    check(covered);
+    check(covered.get());
     let mut random = Random(5);
     for _ in 0..40 {
         // Anything may be wrong with it: the log is read instead, and the file removed.
@@ -256,7 +271,7 @@ async fn opening_from_a_checkpoint_shows_the_same_and_so_does_opening_without() 
         assert_eq!(temp.checkpoints().len(), 0);
     }
     std::fs::write(&path, &image).unwrap();
-    check(covered);
+    check(covered.get());
 }
 
 #[tokio::test]
@@ -273,10 +288,10 @@ async fn a_key_expires_and_whoever_follows_sees_it_deleted() {
     put(&engine, "/renewed", "for good").await.unwrap();
     put_for("/again", Duration::from_millis(10)).await;
     put_for("/again", Duration::from_secs(3_600)).await;
-    let mut tail = engine.tail(1, Bytes::from("/short")).unwrap();
+    let mut tail = engine.tail(Revision::new(1), Bytes::from("/short")).unwrap();
     let event = tail.next(10).await.unwrap().remove(0);
     assert_eq!((&event.key[..], event.kind), (&b"/short"[..], EventKind::Delete));
-    assert_eq!(event.previous.as_ref().map(|previous| previous.revision()), Some(1));
+    assert_eq!(event.previous.as_ref().map(|previous| previous.revision()), Some(Revision::new(1)));
     assert_eq!(value(&event.entry), "x");
     // What expires while the store is closed is deleted once it is open, whether there is a checkpoint or not.
     put_for("/down/1", Duration::from_millis(10)).await;

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use engine::fault::{self, Disk, Operation, Random, Stepper, Verdict};
-use engine::{Change, Durability, Engine, Expected, KeyRange, Options, Payload, Write};
+use engine::{Change, Durability, Engine, Expected, KeyRange, Options, Payload, Revision, Write};
 
-type State = BTreeMap<Bytes, (u64, Bytes)>;
+type State = BTreeMap<Bytes, (Revision, Bytes)>;
 
 /// What was acknowledged, and what may have happened beyond that.
 struct Model {
@@ -36,14 +36,14 @@ impl Model {
             Change::Delete(None)
         } else {
             let value = Bytes::from(vec![b'a' + random.below(26) as u8; 20 + random.below(1_500) as usize]);
-            next.insert(key.clone(), (revision, value.clone()));
+            next.insert(key.clone(), (Revision::new(revision), value.clone()));
             // Some expire, but so late that they never do here.
             let ttl = (random.below(4) == 0).then_some(Duration::from_secs(1 << 30));
             Change::Put(Payload { value, ttl, ..Payload::default() })
         };
         match stepper.write(engine, Write { key, expected: Expected::Any, change }) {
             Ok(done) => {
-                assert_eq!(done.revision, revision);
+                assert_eq!(done.revision, Revision::new(revision));
                 self.states.push(next);
             }
             Err(_) => self.perhaps = Some(next),
@@ -52,20 +52,20 @@ impl Model {
 
     /// Compares every readable state; takes over what turns out to have happened.
     fn check(&mut self, engine: &Engine, when: &str) {
-        if engine.revision() == self.states.len() as u64 {
+        if engine.revision() == Revision::new(self.states.len() as u64) {
             self.states.extend(self.perhaps.take());
         }
         self.perhaps = None;
-        assert_eq!(engine.revision(), self.states.len() as u64 - 1, "{when}");
+        assert_eq!(engine.revision(), Revision::new(self.states.len() as u64 - 1), "{when}");
         let stats = engine.stats();
         assert_eq!(stats.lost_revisions, 0, "{when}");
-        for revision in stats.oldest..=engine.revision() {
+        for revision in (stats.oldest.get()..=engine.revision().get()).map(Revision::new) {
             let snapshot = engine.snapshot_at(revision).unwrap();
             let shown: State = snapshot
                 .range(KeyRange::all())
                 .map(|entry| (entry.key().clone(), (entry.revision(), entry.read().unwrap().value)))
                 .collect();
-            assert_eq!(shown, self.states[revision as usize], "{when}, at {revision} of {stats:?}");
+            assert_eq!(shown, self.states[revision.get() as usize], "{when}, at {revision} of {stats:?}");
         }
         if stats.oldest < engine.revision() {
             let mut tail = engine.tail(stats.oldest, Bytes::new()).unwrap();
@@ -73,7 +73,12 @@ impl Model {
             while let Some(Ok(events)) = fault::now(tail.next(50)) {
                 seen.extend(events.iter().map(|event| event.revision));
             }
-            assert!(seen.into_iter().eq(stats.oldest + 1..=engine.revision()), "{when}");
+            assert!(
+                seen.iter()
+                    .map(|revision| revision.get())
+                    .eq(stats.oldest.get() + 1..=engine.revision().get()),
+                "{when}"
+            );
         }
     }
 
@@ -171,7 +176,7 @@ fn no_crash_at_any_operation_of_maintenance_loses_or_brings_back_anything() {
     let mut rewritten = 0;
     for seed in 0..3 {
         let (operations, reached) = run(seed, u64::MAX, Verdict::Proceed);
-        assert!(reached.checkpoint > 0 && reached.oldest > 0, "{reached:?}");
+        assert!(reached.checkpoint > Revision::ZERO && reached.oldest > Revision::ZERO, "{reached:?}");
         rewritten += reached.rewritten_bytes;
         for cut in 0..operations {
             run(seed, cut, Verdict::LosePower);
@@ -213,12 +218,12 @@ fn a_segment_without_records_goes_with_the_one_behind_it() {
         stepper.commit();
     }
     let stats = engine.stats();
-    assert!(stats.record_bytes < 20_000 && stats.checkpoint == 0, "{stats:?}");
+    assert!(stats.record_bytes < 20_000 && stats.checkpoint == Revision::ZERO, "{stats:?}");
     drop((engine, stepper));
     disk.restart();
     disk.behave();
     let (engine, _stepper) = fault::open(&disk, &options).unwrap();
-    assert_eq!(engine.revision(), 3);
+    assert_eq!(engine.revision(), Revision::new(3));
     let lens =
         |key: &str| engine.snapshot().get(key.as_bytes()).map(|entry| entry.read().unwrap().value.len());
     assert_eq!((lens("/a"), lens("/b")), (Some(9_000), Some(10)));

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use engine::{
-    Change, CommitError, Durability, Engine, EventKind, Expected, KeyRange, Payload, SnapshotError, Tail,
-    Write,
+    Change, CommitError, Durability, Engine, EventKind, Expected, KeyRange, Payload, Revision, SnapshotError,
+    Tail, Write,
 };
 
 mod support;
@@ -78,7 +78,10 @@ fn some_bytes(random: &mut Random) -> Vec<u8> {
 }
 
 fn same(entry: &engine::Entry, key: &[u8], state: &State) {
-    assert_eq!((&entry.key()[..], entry.revision(), entry.created()), (key, state.revision, state.created));
+    assert_eq!(
+        (&entry.key()[..], entry.revision(), entry.created()),
+        (key, Revision::new(state.revision), Revision::new(state.created))
+    );
     let record = entry.read().unwrap();
     assert_eq!(record.key, key);
     assert_eq!(record.attributes, state.attributes);
@@ -90,8 +93,10 @@ async fn write(engine: &Engine, model: &mut Model, random: &mut Random) {
     let current = model.now().get(&key).cloned();
     let expected = match random.below(6) {
         0 => Expected::Absent,
-        1 => Expected::Revision(random.below(model.revision() + 2)),
-        2 => current.as_ref().map_or(Expected::Absent, |state| Expected::Revision(state.revision)),
+        1 => Expected::Revision(Revision::new(random.below(model.revision() + 2))),
+        2 => current
+            .as_ref()
+            .map_or(Expected::Absent, |state| Expected::Revision(Revision::new(state.revision))),
         _ => Expected::Any,
     };
     let own = (random.below(4) > 0).then(|| {
@@ -114,7 +119,9 @@ async fn write(engine: &Engine, model: &mut Model, random: &mut Random) {
     let holds = match expected {
         Expected::Any => true,
         Expected::Absent => current.is_none(),
-        Expected::Revision(revision) => current.as_ref().is_some_and(|state| state.revision == revision),
+        Expected::Revision(revision) => {
+            current.as_ref().is_some_and(|state| state.revision == revision.get())
+        }
     };
     if !holds || (deleting && current.is_none()) {
         let Err(CommitError::Conflict { current: reported }) = result else { panic!("{result:?}") };
@@ -133,7 +140,7 @@ async fn write(engine: &Engine, model: &mut Model, random: &mut Random) {
     let created = current.as_ref().map_or(revision, |state| state.created);
     let state = State { revision, created, attributes, value };
     let done = result.unwrap();
-    assert_eq!(done.revision, revision);
+    assert_eq!(done.revision, Revision::new(revision));
     same(&done.entry, &key, &state);
     let mut now = model.now().clone();
     match deleting {
@@ -147,15 +154,15 @@ async fn write(engine: &Engine, model: &mut Model, random: &mut Random) {
 
 fn read(engine: &Engine, model: &Model, random: &mut Random) {
     let revision = random.below(model.revision() + 2);
-    let snapshot = match engine.snapshot_at(revision) {
+    let snapshot = match engine.snapshot_at(Revision::new(revision)) {
         Ok(snapshot) => snapshot,
         Err(error) => {
-            assert_eq!(error, SnapshotError::Future { current: model.revision() });
+            assert_eq!(error, SnapshotError::Future { current: Revision::new(model.revision()) });
             assert_eq!(revision, model.revision() + 1);
             engine.snapshot()
         }
     };
-    let state = &model.states[snapshot.revision() as usize];
+    let state = &model.states[snapshot.revision().get() as usize];
     let wanted = key(random);
     match (snapshot.get(&wanted), state.get(&wanted)) {
         (Some(entry), Some(state)) => same(&entry, &wanted, state),
@@ -192,28 +199,28 @@ async fn follow(model: &Model, follower: &mut Follower, random: &mut Random) {
     let seen = follower.seen as usize;
     let next = model.happened.get(seen..).unwrap_or_default().iter().find(matching);
     let progress = follower.tail.progress();
-    assert!(progress >= follower.seen);
+    assert!(progress >= Revision::new(follower.seen));
     let Some(next) = next else {
         // Everything was handed out; a tail that has looked knows that.
         let quiet = tokio::time::timeout(std::time::Duration::ZERO, follower.tail.next(5)).await;
         assert!(quiet.is_err());
-        assert_eq!(follower.tail.progress(), model.revision().max(follower.seen));
+        assert_eq!(follower.tail.progress(), Revision::new(model.revision().max(follower.seen)));
         return;
     };
-    assert!(progress < next.state.revision);
+    assert!(progress < Revision::new(next.state.revision));
     let max = 1 + random.below(8) as usize;
     let events = follower.tail.next(max).await.unwrap();
     assert!((1..=max).contains(&events.len()));
     let expected: Vec<_> = model.happened[seen..].iter().filter(matching).take(events.len()).collect();
     for (event, expected) in events.iter().zip(expected) {
         assert_eq!((&event.key[..], event.kind), (&expected.key[..], expected.kind));
-        assert_eq!(event.revision, expected.state.revision);
+        assert_eq!(event.revision, Revision::new(expected.state.revision));
         same(&event.entry, &expected.key, &expected.state);
         assert_eq!(event.previous.is_some(), expected.previous.is_some());
         if let (Some(previous), Some(expected_previous)) = (&event.previous, &expected.previous) {
             same(previous, &expected.key, expected_previous);
         }
-        follower.seen = event.revision;
+        follower.seen = event.revision.get();
     }
 }
 
@@ -236,16 +243,17 @@ async fn the_engine_and_the_model_never_disagree() {
                     }
                     drop(engine);
                     engine = reopen();
-                    assert_eq!(engine.revision(), model.revision());
+                    assert_eq!(engine.revision(), Revision::new(model.revision()));
                     for follower in &mut followers {
-                        follower.tail = engine.tail(follower.seen, follower.prefix.clone()).unwrap();
+                        follower.tail =
+                            engine.tail(Revision::new(follower.seen), follower.prefix.clone()).unwrap();
                     }
                 }
                 1..=2 => {
                     let after = random.below(model.revision() + 3);
                     let prefix = key(&mut random);
                     let prefix = Bytes::from(prefix[..prefix.len().min(random.below(5) as usize)].to_vec());
-                    let tail = engine.tail(after, prefix.clone()).unwrap();
+                    let tail = engine.tail(Revision::new(after), prefix.clone()).unwrap();
                     followers.push(Follower { tail, prefix, seen: after });
                     if followers.len() > 12 {
                         followers.swap_remove(random.below(12) as usize);
@@ -260,7 +268,7 @@ async fn the_engine_and_the_model_never_disagree() {
             }
         }
         let stats = engine.stats();
-        assert_eq!((stats.revision, stats.keys), (model.revision(), model.now().len() as u64));
+        assert_eq!((stats.revision, stats.keys), (Revision::new(model.revision()), model.now().len() as u64));
         assert!(stats.segments > 4, "{stats:?}");
     }
 }

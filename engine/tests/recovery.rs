@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use bytes::Bytes;
-use engine::{Change, CommitError, Engine, Expected, Payload, ReadError, TailError};
+use engine::{Change, CommitError, Engine, Expected, Payload, ReadError, Revision, TailError};
 
 mod support;
 use support::{Random, TempDir, commit, delete, open, payload, put, value};
@@ -61,7 +61,11 @@ async fn a_last_record_torn_at_any_byte_is_cut_and_writing_goes_on() {
             forget_notes(&path);
             let engine = open(&temp);
             let whole = written >= body_end;
-            assert_eq!(engine.revision(), if whole { 3 } else { 2 }, "{written} bytes, then {rest}");
+            assert_eq!(
+                engine.revision(),
+                Revision::new(if whole { 3 } else { 2 }),
+                "{written} bytes, then {rest}"
+            );
             let snapshot = engine.snapshot();
             assert_eq!(value(&snapshot.get(b"/0").unwrap()), "first");
             assert_eq!(value(&snapshot.get(b"/1").unwrap()), "second");
@@ -70,11 +74,11 @@ async fn a_last_record_torn_at_any_byte_is_cut_and_writing_goes_on() {
                 // Nothing of it is left to be taken for a record later.
                 assert!(bytes_at(&path, start, record.len()).iter().all(|&b| b == 0));
                 // The revision was never acknowledged: it belongs to the next write.
-                assert_eq!(put(&engine, "/new", "new").await.unwrap().revision, 3);
+                assert_eq!(put(&engine, "/new", "new").await.unwrap().revision, Revision::new(3));
             }
             engine.close().await;
             drop(engine);
-            assert_eq!(open(&temp).revision(), 3);
+            assert_eq!(open(&temp).revision(), Revision::new(3));
             overwrite(&path, start, &vec![0; record.len() + 200]);
         }
     }
@@ -89,15 +93,17 @@ async fn damage_in_the_last_batch_of_a_closed_store_is_no_torn_tail() {
         let good = bytes_at(&path, at, 1);
         overwrite(&path, at, &[good[0] ^ 1]);
         let engine = open(&temp);
-        assert_eq!((engine.revision(), engine.stats().lost_revisions), (2, lost));
+        assert_eq!((engine.revision(), engine.stats().lost_revisions), (Revision::new(2), lost));
         let read = engine.snapshot().get(b"/1").map(|entry| entry.read());
-        assert!(read.is_none_or(|read| read == Err(ReadError::Damaged { key: "/1".into(), revision: 2 })));
+        assert!(read.is_none_or(
+            |read| read == Err(ReadError::Damaged { key: "/1".into(), revision: Revision::new(2) })
+        ));
         engine.close().await;
         drop(engine);
         overwrite(&path, at, &good);
     }
     // The revision stays taken.
-    assert_eq!(put(&open(&temp), "/1", "again").await.unwrap().revision, 3);
+    assert_eq!(put(&open(&temp), "/1", "again").await.unwrap().revision, Revision::new(3));
     assert_eq!(value(&open(&temp).snapshot().get(b"/1").unwrap()), "again");
 }
 
@@ -113,7 +119,7 @@ async fn a_filter_reads_attributes_without_looking_at_the_value() {
     assert!(entry.read().is_err());
     assert_eq!(entry.attributes().unwrap(), "app=web");
     overwrite(&temp.segments()[0], attributes, b"A");
-    assert_eq!(entry.attributes(), Err(ReadError::Damaged { key: "/k".into(), revision: 1 }));
+    assert_eq!(entry.attributes(), Err(ReadError::Damaged { key: "/k".into(), revision: Revision::new(1) }));
 }
 
 #[tokio::test]
@@ -129,7 +135,7 @@ async fn a_flipped_bit_in_the_acknowledged_log_costs_that_record_only() {
         bad[bit / 8] ^= 1 << (bit % 8);
         overwrite(&path, start, &bad);
         let engine = open(&temp);
-        assert_eq!(engine.revision(), 4, "bit {bit}");
+        assert_eq!(engine.revision(), Revision::new(4), "bit {bit}");
         let snapshot = engine.snapshot();
         for (key, text) in [(b"/0", "zero"), (b"/2", "two"), (b"/3", "three")] {
             assert_eq!(value(&snapshot.get(key).unwrap()), text, "bit {bit}");
@@ -137,24 +143,29 @@ async fn a_flipped_bit_in_the_acknowledged_log_costs_that_record_only() {
         if bit / 8 >= body {
             // The key is known: it reads as damaged, by name.
             let error = snapshot.get(b"/1").unwrap().read().unwrap_err();
-            assert_eq!(error, ReadError::Damaged { key: "/1".into(), revision: 2 });
+            assert_eq!(error, ReadError::Damaged { key: "/1".into(), revision: Revision::new(2) });
             assert_eq!(error.to_string(), "stored state of \"/1\" at revision 2 is damaged");
             assert_eq!(snapshot.count_prefix(b""), 4);
         } else {
             assert!(snapshot.get(b"/1").is_none(), "bit {bit}");
             assert_eq!(engine.stats().lost_revisions, 1);
             // A tail that would have to pass it says so instead of hiding an event.
-            let mut tail = engine.tail(0, Bytes::new()).unwrap();
+            let mut tail = engine.tail(Revision::ZERO, Bytes::new()).unwrap();
             assert_eq!(tail.next(10).await.unwrap().len(), 1);
-            assert_eq!(tail.next(10).await.unwrap_err(), TailError::Damaged { revision: 2 });
-            assert_eq!(engine.tail(2, Bytes::new()).unwrap().next(10).await.unwrap().len(), 2);
+            assert_eq!(tail.next(10).await.unwrap_err(), TailError::Damaged { revision: Revision::new(2) });
+            assert_eq!(engine.tail(Revision::new(2), Bytes::new()).unwrap().next(10).await.unwrap().len(), 2);
         }
     }
     // The last of these left the key's own bytes whole: write over the damage, and delete it.
     let engine = open(&temp);
     let error = delete(&engine, "/1").await.unwrap_err();
-    assert!(matches!(error, CommitError::Damaged(ReadError::Damaged { revision: 2, .. })), "{error}");
-    let gone = commit(&engine, "/1", Expected::Revision(2), Change::Delete(Some(payload("final")))).await;
+    assert!(
+        matches!(error, CommitError::Damaged(ReadError::Damaged { revision, .. }) if revision == Revision::new(2)),
+        "{error}"
+    );
+    let gone =
+        commit(&engine, "/1", Expected::Revision(Revision::new(2)), Change::Delete(Some(payload("final"))))
+            .await;
     assert_eq!(value(&gone.unwrap().entry), "final");
     assert_eq!(value(&put(&engine, "/1", "again").await.unwrap().entry), "again");
 }
@@ -170,7 +181,7 @@ async fn rot_under_a_running_engine_is_noticed_at_the_read() {
     assert_eq!(value(&entry), "value");
     // Also in the head.
     overwrite(&temp.segments()[0], RECORDS_START + 8, b"X");
-    assert_eq!(entry.read(), Err(ReadError::Damaged { key: "/k".into(), revision: 1 }));
+    assert_eq!(entry.read(), Err(ReadError::Damaged { key: "/k".into(), revision: Revision::new(1) }));
 }
 
 #[tokio::test]
@@ -201,18 +212,21 @@ async fn what_the_disk_cannot_read_reads_as_damaged_and_the_engine_goes_on() {
     }
     // Those in the rest of the second segment, which has some fifty, and no others.
     assert!((25..60).contains(&damaged.len()), "{damaged:?}");
-    assert!(damaged.windows(2).all(|pair| pair[0] + 1 == pair[1]), "{damaged:?}");
+    assert!(damaged.windows(2).all(|pair| (pair[0]).next() == pair[1]), "{damaged:?}");
     assert!(engine.stats().unreadable_pages > 0);
     // Nobody else notices anything.
-    let (mut tail, mut seen) = (engine.tail(0, Bytes::new()).unwrap(), 0);
+    let (mut tail, mut seen) = (engine.tail(Revision::ZERO, Bytes::new()).unwrap(), 0);
     while seen < 200 {
         for event in tail.next(10).await.unwrap() {
             seen += 1;
-            assert_eq!((event.revision, event.entry.read().is_err()), (seen, damaged.contains(&seen)));
+            assert_eq!(
+                (event.revision, event.entry.read().is_err()),
+                (Revision::new(seen), damaged.contains(&Revision::new(seen)))
+            );
         }
     }
-    assert_eq!(put(&engine, "/new", "x").await.unwrap().revision, 201);
-    let again = format!("/{:03}", damaged[0] - 1);
+    assert_eq!(put(&engine, "/new", "x").await.unwrap().revision, Revision::new(201));
+    let again = format!("/{:03}", (damaged[0]).before());
     assert_eq!(value(&put(&engine, &again, "again").await.unwrap().entry), "again");
     engine.close().await;
 }
@@ -235,21 +249,24 @@ async fn damage_in_older_segments_does_not_touch_the_others() {
     // A checkpoint knows which records there were.
     assert!(!temp.checkpoints().is_empty());
     let engine = open(&temp);
-    assert_eq!((engine.revision(), engine.stats().keys, engine.stats().lost_revisions), (200, 200, 0));
+    assert_eq!(
+        (engine.revision(), engine.stats().keys, engine.stats().lost_revisions),
+        (Revision::new(200), 200, 0)
+    );
     let known = engine.snapshot().prefix(b"/").filter(|entry| entry.read().is_err()).count() as u64;
     assert!((3..=6).contains(&known), "{known}");
     engine.close().await;
     drop(engine);
     temp.remove_checkpoints();
     let engine = open(&temp);
-    assert_eq!(engine.revision(), 200);
+    assert_eq!(engine.revision(), Revision::new(200));
     let stats = engine.stats();
     let snapshot = engine.snapshot();
     let damaged = snapshot.prefix(b"/").filter(|entry| entry.read().is_err()).count() as u64;
     // One in the second segment, and the one that the zeros begin in the middle of.
     assert_eq!((damaged, damaged + stats.lost_revisions), (2, known));
     assert_eq!(snapshot.count_prefix(b"/"), 200 - stats.lost_revisions);
-    assert_eq!(put(&engine, "/new", "x").await.unwrap().revision, 201);
+    assert_eq!(put(&engine, "/new", "x").await.unwrap().revision, Revision::new(201));
 }
 
 #[tokio::test]
@@ -281,7 +298,7 @@ async fn a_segment_that_is_gone_or_of_another_store_is_named() {
         assert_eq!(refusal(&temp), format!("/{named:010}.segment: {foreign}"));
         std::fs::rename(&aside, &path).unwrap();
     }
-    assert_eq!(open(&temp).revision(), 200);
+    assert_eq!(open(&temp).revision(), Revision::new(200));
 }
 
 #[tokio::test]
@@ -290,7 +307,7 @@ async fn an_unfinished_next_segment_is_no_obstacle() {
     store(&temp, &["zero"]).await;
     std::fs::write(temp.path().join("next.segment"), "half a header").unwrap();
     let engine = open(&temp);
-    assert_eq!(engine.revision(), 1);
+    assert_eq!(engine.revision(), Revision::new(1));
     engine.close().await;
     assert_eq!(temp.segments().len(), 1);
 }
@@ -330,22 +347,22 @@ async fn no_file_contents_make_it_panic_or_serve_what_was_not_written() {
         std::fs::write(&path, &bytes).unwrap();
         let Ok(engine) = Engine::open(engine::Options::new(temp.path())) else { continue };
         let newest = engine.revision();
-        for revision in [newest / 2, newest] {
+        for revision in [Revision::new(newest.get() / 2), newest] {
             for entry in engine.snapshot_at(revision).unwrap().prefix(b"") {
                 if let Ok(record) = entry.read() {
-                    let expected = format!("value {} ", entry.revision() - 1);
+                    let expected = format!("value {} ", entry.revision().before());
                     assert!(record.value.starts_with(expected.as_bytes()), "round {round}");
                 }
             }
         }
-        let mut tail = engine.tail(0, Bytes::new()).unwrap();
+        let mut tail = engine.tail(Revision::ZERO, Bytes::new()).unwrap();
         while tail.progress() < newest {
             match tail.next(100).await {
                 Ok(events) => assert!(events.iter().all(|e| e.revision <= newest)),
                 Err(_) => break,
             }
         }
-        assert_eq!(put(&engine, "/new", "x").await.unwrap().revision, newest + 1);
+        assert_eq!(put(&engine, "/new", "x").await.unwrap().revision, newest.next());
     }
 }
 
@@ -373,5 +390,5 @@ async fn a_directory_that_was_about_to_be_replaced_is_named_and_no_empty_store_m
     );
     assert!(!temp.path().exists());
     std::fs::rename(&replaced, temp.path()).unwrap();
-    assert_eq!(open(&temp).revision(), 1);
+    assert_eq!(open(&temp).revision(), Revision::new(1));
 }

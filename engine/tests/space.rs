@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use engine::fault::{self, Disk, Random, Stepper};
-use engine::{Change, CommitError, Durability, Engine, Expected, KeyRange, Options, Payload, Write};
+use engine::{
+    Change, CommitError, Durability, Engine, Expected, KeyRange, Options, Payload, Revision, Write,
+};
 
 mod support;
 use support::{TempDir, delete, options as real_options, put, value};
@@ -192,7 +194,7 @@ fn an_hour_of_churn_takes_at_most_twice_what_is_live_and_retained() {
             }
         }
         let stats = store.engine.stats();
-        assert!(stats.rewritten_bytes > 0 && stats.checkpoint > 0, "{name}: {stats:?}");
+        assert!(stats.rewritten_bytes > 0 && stats.checkpoint > Revision::ZERO, "{name}: {stats:?}");
         eprintln!(
             "{name}: {} commits, {} KiB live and retained, {} KiB on disk, at most {largest:.2} times as much",
             stats.commits,

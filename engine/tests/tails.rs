@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use engine::{Change, Durability, Engine, Event, EventKind, Expected, Tail};
+use engine::{Change, Durability, Engine, Event, EventKind, Expected, Revision, Tail};
 
 mod support;
 use support::{TempDir, commit, delete, open, options, payload, put, value};
@@ -38,13 +38,13 @@ async fn an_event_tells_what_was_before_and_what_is_now() {
             put(&engine, "/a", "three").await.unwrap();
         }
         // In the second round they are read from the log.
-        let mut tail = engine.tail(0, "/a".into()).unwrap();
+        let mut tail = engine.tail(Revision::ZERO, "/a".into()).unwrap();
         let seen: Vec<_> = take(&mut tail, 4)
             .await
             .iter()
             .map(|e| {
-                let previous = e.previous.as_ref().map(|p| (p.revision(), value(p)));
-                (e.revision, e.kind, value(&e.entry), e.entry.created(), previous)
+                let previous = e.previous.as_ref().map(|p| (p.revision().get(), value(p)));
+                (e.revision.get(), e.kind, value(&e.entry), e.entry.created().get(), previous)
             })
             .collect();
         let (p, d) = (EventKind::Put, EventKind::Delete);
@@ -66,27 +66,36 @@ async fn only_the_prefix_is_followed_and_progress_passes_over_the_rest() {
     let temp = TempDir::new();
     let engine = open(&temp);
     put(&engine, "/pods/a", "1").await.unwrap();
-    let mut pods = engine.tail(0, "/pods/".into()).unwrap();
-    let mut one = engine.tail(1, "/pods/a".into()).unwrap();
-    let mut all = engine.tail(1, Bytes::new()).unwrap();
-    let future = engine.tail(100, "/pods/".into()).unwrap();
+    let mut pods = engine.tail(Revision::ZERO, "/pods/".into()).unwrap();
+    let mut one = engine.tail(Revision::new(1), "/pods/a".into()).unwrap();
+    let mut all = engine.tail(Revision::new(1), Bytes::new()).unwrap();
+    let future = engine.tail(Revision::new(100), "/pods/".into()).unwrap();
     // Nothing was looked at yet, so nothing is known.
-    assert_eq!((pods.progress(), one.progress(), future.progress()), (0, 1, 100));
-    assert_eq!(take(&mut pods, 1).await[0].revision, 1);
+    assert_eq!(
+        (pods.progress(), one.progress(), future.progress()),
+        (Revision::ZERO, Revision::new(1), Revision::new(100))
+    );
+    assert_eq!(take(&mut pods, 1).await[0].revision, Revision::new(1));
     for key in ["/nodes/a", "/podsx", "/pod", "/p", "/"] {
         put(&engine, key, "x").await.unwrap();
     }
-    assert_eq!((pods.progress(), one.progress(), all.progress()), (6, 6, 1));
+    assert_eq!(
+        (pods.progress(), one.progress(), all.progress()),
+        (Revision::new(6), Revision::new(6), Revision::new(1))
+    );
     assert!(is_quiet(&mut pods).await);
     put(&engine, "/pods/b", "2").await.unwrap();
     put(&engine, "/pods/a", "3").await.unwrap();
-    assert_eq!((pods.progress(), one.progress(), all.progress()), (6, 7, 1));
-    assert_eq!(take(&mut pods, 1).await[0].revision, 7);
-    assert_eq!(pods.progress(), 7);
-    assert_eq!(take(&mut pods, 1).await[0].revision, 8);
-    assert_eq!(take(&mut one, 1).await[0].revision, 8);
-    assert_eq!(pods.progress(), 8);
-    let revisions: Vec<_> = take(&mut all, 7).await.iter().map(|e| e.revision).collect();
+    assert_eq!(
+        (pods.progress(), one.progress(), all.progress()),
+        (Revision::new(6), Revision::new(7), Revision::new(1))
+    );
+    assert_eq!(take(&mut pods, 1).await[0].revision, Revision::new(7));
+    assert_eq!(pods.progress(), Revision::new(7));
+    assert_eq!(take(&mut pods, 1).await[0].revision, Revision::new(8));
+    assert_eq!(take(&mut one, 1).await[0].revision, Revision::new(8));
+    assert_eq!(pods.progress(), Revision::new(8));
+    let revisions: Vec<_> = take(&mut all, 7).await.iter().map(|e| e.revision.get()).collect();
     assert_eq!(revisions, [2, 3, 4, 5, 6, 7, 8]);
     drop((pods, one, all));
     assert_eq!(engine.stats().tails, 1);
@@ -96,21 +105,21 @@ async fn only_the_prefix_is_followed_and_progress_passes_over_the_rest() {
 async fn a_tail_may_begin_in_the_future() {
     let temp = TempDir::new();
     let engine = open(&temp);
-    let mut tail = engine.tail(3, Bytes::new()).unwrap();
+    let mut tail = engine.tail(Revision::new(3), Bytes::new()).unwrap();
     for n in 1..=3 {
         put(&engine, "/k", &n.to_string()).await.unwrap();
         assert!(is_quiet(&mut tail).await);
-        assert_eq!(tail.progress(), 3);
+        assert_eq!(tail.progress(), Revision::new(3));
     }
     put(&engine, "/k", "4").await.unwrap();
-    assert_eq!(take(&mut tail, 1).await[0].revision, 4);
+    assert_eq!(take(&mut tail, 1).await[0].revision, Revision::new(4));
 }
 
 #[tokio::test]
 async fn giving_up_a_wait_loses_nothing() {
     let temp = TempDir::new();
     let engine = open(&temp);
-    let mut tail = engine.tail(0, Bytes::new()).unwrap();
+    let mut tail = engine.tail(Revision::ZERO, Bytes::new()).unwrap();
     let writer = {
         let engine = engine.clone();
         tokio::spawn(async move {
@@ -123,7 +132,7 @@ async fn giving_up_a_wait_loses_nothing() {
     while next <= 300 {
         if let Ok(events) = tokio::time::timeout(Duration::from_micros(50), tail.next(2)).await {
             for event in events.unwrap() {
-                assert_eq!(event.revision, next);
+                assert_eq!(event.revision, Revision::new(next));
                 next += 1;
             }
         }
@@ -163,10 +172,10 @@ async fn a_tail_far_behind_comes_through_the_log_into_the_ring_without_gap_or_re
     let readers = [("/", 37_000), ("/even/", 18_500), ("/odd/7", 0), ("/none", 0)].map(|(prefix, count)| {
         let engine = engine.clone();
         tokio::spawn(async move {
-            let mut tail = engine.tail(0, prefix.into()).unwrap();
+            let mut tail = engine.tail(Revision::ZERO, prefix.into()).unwrap();
             let mut events = take(&mut tail, count).await;
             // Those of which the number is not known beforehand end when nothing more can come.
-            while tail.progress() < 37_000 {
+            while tail.progress() < Revision::new(37_000) {
                 match tokio::time::timeout(Duration::from_millis(50), tail.next(64)).await {
                     Ok(more) => events.extend(more.unwrap()),
                     Err(_) => continue,
@@ -180,7 +189,7 @@ async fn a_tail_far_behind_comes_through_the_log_into_the_ring_without_gap_or_re
         let (prefix, events) = reader.await.unwrap();
         assert!(events.is_sorted_by(|a, b| a.revision < b.revision), "{prefix}");
         if prefix == "/" {
-            assert!(events.iter().map(|e| e.revision).eq(1..=37_000));
+            assert!(events.iter().map(|e| e.revision.get()).eq(1..=37_000));
             let mut newest = std::collections::HashMap::new();
             for event in &events {
                 let previous = newest.insert(event.key.clone(), event.revision);
@@ -201,7 +210,7 @@ async fn a_thousand_tails_each_get_their_own() {
     let engine = Engine::open(options(&temp, 1 << 20, Durability::Relaxed)).unwrap();
     let readers: Vec<_> = (0..1_000)
         .map(|n| {
-            let mut tail = engine.tail(0, format!("/{n}/").into()).unwrap();
+            let mut tail = engine.tail(Revision::ZERO, format!("/{n}/").into()).unwrap();
             tokio::spawn(async move {
                 let events = take(&mut tail, 3).await;
                 assert!(events.iter().all(|e| e.key.starts_with(format!("/{n}/").as_bytes())));

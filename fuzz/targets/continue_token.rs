@@ -12,7 +12,7 @@ pub fn continue_token(data: &[u8]) {
     if let Ok(text) = std::str::from_utf8(data) {
         check(text);
         let token = ContinueToken {
-            revision: (!data.len().is_multiple_of(3)).then_some(data.len() as u64),
+            revision: (!data.len().is_multiple_of(3)).then_some(engine::Revision::new(data.len() as u64)),
             start: text.to_owned(),
         };
         let encoded = token.encode(META);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use engine::fault::{self, Disk, Stepper};
 use engine::{
-    Change, CommitError, Engine, Entry, Expected, KeyRange, Payload, Snapshot, SnapshotError, Write,
+    Change, CommitError, Engine, Entry, Expected, KeyRange, Payload, Revision, Snapshot, SnapshotError, Write,
 };
 
 use super::engine_recovery::open;
@@ -16,8 +16,8 @@ const STEPS_MAX: usize = 400;
 /// A state: revision, revision of the creation, value around the stamp.
 #[derive(Clone, Debug, PartialEq)]
 struct State {
-    revision: u64,
-    created: u64,
+    revision: Revision,
+    created: Revision,
     value: Vec<u8>,
 }
 
@@ -32,7 +32,7 @@ pub fn engine_model(data: &[u8]) {
     let (mut engine, mut stepper) = opened();
     let mut history: Vec<States> = vec![States::new()];
     let mut held: Vec<Snapshot> = vec![engine.snapshot()];
-    let mut oldest_allowed = 0;
+    let mut oldest_allowed = Revision::ZERO;
     for _ in 0..STEPS_MAX {
         if input.is_empty() {
             break;
@@ -42,24 +42,21 @@ pub fn engine_model(data: &[u8]) {
                 stepper.close();
                 disk.restart();
                 (engine, stepper) = opened();
-                assert_eq!(engine.revision(), history.len() as u64 - 1);
+                assert_eq!(engine.revision().next(), number(history.len()));
             }
             1 => held.push(engine.snapshot()),
             2..=4 => {
                 let revision = input.below(history.len() + 1);
-                match engine.snapshot_at(revision as u64) {
+                match engine.snapshot_at(number(revision)) {
                     Ok(snapshot) => look(&snapshot, &history[revision], &mut input),
                     Err(SnapshotError::Future { .. }) => assert_eq!(revision, history.len()),
                     Err(SnapshotError::Compacted { oldest }) => {
-                        assert!(
-                            (revision as u64) < oldest && oldest <= oldest_allowed,
-                            "{revision} {oldest}"
-                        );
+                        assert!(number(revision) < oldest && oldest <= oldest_allowed, "{revision} {oldest}");
                     }
                 }
             }
             15 => {
-                let revision = input.below(history.len()) as u64;
+                let revision = number(input.below(history.len()));
                 if fault::now(engine.compact(revision)).is_none() {
                     oldest_allowed = oldest_allowed.max(revision);
                 }
@@ -73,10 +70,15 @@ pub fn engine_model(data: &[u8]) {
         }
     }
     for snapshot in held {
-        look(&snapshot, &history[snapshot.revision() as usize], &mut input);
+        look(&snapshot, &history[snapshot.revision().get() as usize], &mut input);
     }
     let keys = history[history.len() - 1].len() as u64;
     assert_eq!((engine.stats().keys, engine.health()), (keys, Ok(())));
+}
+
+/// The revision whose states stand at that place of the history.
+fn number(at: usize) -> Revision {
+    Revision::new(at as u64)
 }
 
 /// Few keys, so that they repeat; enough for a tree of several levels.
@@ -95,7 +97,7 @@ fn commit(engine: &Engine, stepper: &mut Stepper, history: &mut Vec<States>, inp
     let current = now.get(&key);
     let expected = match input.below(5) {
         0 => Expected::Absent,
-        1 => Expected::Revision(input.below(history.len() + 1) as u64),
+        1 => Expected::Revision(number(input.below(history.len() + 1))),
         2 => current.map_or(Expected::Absent, |state| Expected::Revision(state.revision)),
         _ => Expected::Any,
     };
@@ -123,7 +125,7 @@ fn commit(engine: &Engine, stepper: &mut Stepper, history: &mut Vec<States>, inp
     match stepper.write(engine, Write { key: key.clone().into(), expected, change }) {
         Ok(done) => {
             assert!(holds && (!deleting || current.is_some()), "{expected:?} does not hold for {current:?}");
-            let revision = history.len() as u64;
+            let revision = number(history.len());
             assert_eq!(done.revision, revision);
             let created = current.map_or(revision, |state| state.created);
             let value = if kept { current.map_or(Vec::new(), |state| state.value.clone()) } else { value };

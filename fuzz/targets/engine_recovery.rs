@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use engine::fault::{self, Disk, Stepper};
-use engine::{Change, Engine, EventKind, Expected, KeyRange, OpenError, Options, Payload, Write};
+use engine::{Change, Engine, EventKind, Expected, KeyRange, OpenError, Options, Payload, Revision, Write};
 
 use crate::input::Input;
 
@@ -85,18 +85,18 @@ pub(super) fn check(disk: &Disk) {
         change: Change::Put(Payload { value: vec![b'v'; 5000].into(), ..Payload::default() }),
     };
     let done = stepper.write(&engine, write).expect("an open store takes writes");
-    assert_eq!((done.revision, engine.health()), (before + 1, Ok(())));
+    assert_eq!((done.revision, engine.health()), (before.next(), Ok(())));
     stepper.close();
     drop(engine);
 
     disk.restart();
     let (engine, _stepper) = open(disk).expect("what was open opens again");
-    assert_eq!(engine.revision(), before + 1);
+    assert_eq!(engine.revision(), before.next());
     let mut again = everything(&engine);
     assert!(
         again
             .remove(&b"/after"[..])
-            .is_some_and(|(revision, value)| revision == before + 1 && value.is_some())
+            .is_some_and(|(revision, value)| revision == before.next() && value.is_some())
     );
     let mut shown = shown;
     shown.remove(&b"/after"[..]);
@@ -108,7 +108,7 @@ pub(super) fn check(disk: &Disk) {
 }
 
 /// Every key with its revision and, if readable, its value.
-fn everything(engine: &Engine) -> BTreeMap<Vec<u8>, (u64, Option<Bytes>)> {
+fn everything(engine: &Engine) -> BTreeMap<Vec<u8>, (Revision, Option<Bytes>)> {
     let newest = engine.snapshot();
     let mut found = BTreeMap::new();
     for entry in newest.range(KeyRange::all()) {
@@ -122,8 +122,9 @@ fn everything(engine: &Engine) -> BTreeMap<Vec<u8>, (u64, Option<Bytes>)> {
     let stats = engine.stats();
     assert_eq!((newest.count(&KeyRange::all()), stats.keys), (found.len() as u64, found.len() as u64));
     assert_eq!(stats.revision, newest.revision());
-    let step = (newest.revision() / 16).max(1);
-    for revision in (stats.oldest..newest.revision()).step_by(step as usize).take(20) {
+    let step = (newest.revision().get() / 16).max(1);
+    for revision in (stats.oldest.get()..newest.revision().get()).step_by(step as usize).take(20) {
+        let revision = Revision::new(revision);
         let past = engine.snapshot_at(revision).expect("every revision from the oldest on is kept");
         assert_eq!(past.count(&KeyRange::all()), past.range(KeyRange::all()).count() as u64);
         for entry in past.range(KeyRange::all()) {
@@ -139,7 +140,7 @@ fn everything(engine: &Engine) -> BTreeMap<Vec<u8>, (u64, Option<Bytes>)> {
 fn follow(engine: &Engine) -> Option<usize> {
     let oldest = engine.stats().oldest;
     let mut tail = engine.tail(oldest, Bytes::new()).expect("what is kept can be followed");
-    let (mut seen, mut last) = (0, 0);
+    let (mut seen, mut last) = (0, Revision::ZERO);
     loop {
         let Some(next) = fault::now(tail.next(64)) else { return Some(seen) };
         let Ok(events) = next else { return None };
@@ -174,7 +175,7 @@ pub(super) fn looked_after() -> &'static Files {
         let disk = Disk::new(2);
         let (engine, mut stepper) = open(&disk).expect("a new store opens");
         write_some(&engine, &mut stepper, 200);
-        let _ = fault::now(engine.compact(engine.revision() - 20));
+        let _ = fault::now(engine.compact(Revision::new(engine.revision().get() - 20)));
         for _ in 0..2 {
             for _ in 0..10_000 {
                 if !stepper.maintain() {

@@ -14,7 +14,7 @@ use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
 use bytes::Bytes;
-use engine::{Engine, EventKind, Tail, TailError};
+use engine::{Engine, EventKind, Revision, Tail, TailError};
 use futures_util::FutureExt;
 use parking_lot::Mutex;
 use serde::Deserialize;
@@ -156,7 +156,7 @@ impl State {
     }
 
     /// Applies the commits up to `revision`; an error if the tail cannot.
-    fn follow(&mut self, revision: u64) -> Result<(), Option<TailError>> {
+    fn follow(&mut self, revision: Revision) -> Result<(), Option<TailError>> {
         let mut tail = self.tail.take().ok_or(None)?;
         while tail.progress() < revision {
             // The tail only waits for uncommitted events, or to yield.

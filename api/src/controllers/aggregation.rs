@@ -11,7 +11,7 @@
 use std::sync::Arc;
 
 use auth::authz::aggregation::LabelSelector;
-use engine::{Entry, Event, EventKind};
+use engine::{Entry, Event, EventKind, Revision};
 use futures_util::future::try_join_all;
 
 use super::{EVENTS_MAX, Ending};
@@ -54,7 +54,7 @@ pub async fn reconcile(api: &Context) -> Result<Vec<LabelSelector>, Status> {
     loop {
         let snapshot = api.engine().snapshot();
         let entries = snapshot.prefix(&store::collection(resource, ""));
-        let (revisions, roles): (Vec<u64>, Vec<Value>) =
+        let (revisions, roles): (Vec<Revision>, Vec<Value>) =
             entries.filter_map(|entry| Some((entry.revision(), read(&entry)?))).unzip();
         let writes = aggregated(&roles).into_iter().map(|(at, rules)| {
             let name = roles[at].str_at(&["metadata", "name"]);

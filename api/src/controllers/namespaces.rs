@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use engine::{Entry, EventKind, TailError};
+use engine::{Entry, EventKind, Revision, TailError};
 use futures_util::future::select_all;
 use futures_util::{FutureExt, StreamExt, stream};
 use http::StatusCode;
@@ -157,7 +157,7 @@ async fn empty(api: &Context, sweeps: &Semaphore, name: &str, backoff: &mut Back
 #[derive(Default)]
 struct Left<'a> {
     /// What it counted is what was there at this revision.
-    revision: u64,
+    revision: Revision,
     /// Resources of which something is left, and how many objects.
     resources: Vec<(&'a Resource, u64)>,
     /// Finalizers on those, and on how many.

@@ -23,7 +23,7 @@ use std::task::{Context, Poll, Waker};
 
 use auth::authz::{Binding, Policy, PolicySource};
 use bytes::Bytes;
-use engine::{Engine, Entry, Event, EventKind, Tail, TailError};
+use engine::{Engine, Entry, Event, EventKind, Revision, Tail, TailError};
 use parking_lot::{RwLock, RwLockWriteGuard};
 
 use crate::json::{self, Value};
@@ -87,7 +87,7 @@ impl State {
     }
 
     /// Takes over all events up to `revision`, which is published already, so nothing is waited for.
-    fn catch_up(&mut self, engine: &Engine, revision: u64) {
+    fn catch_up(&mut self, engine: &Engine, revision: Revision) {
         while self.tail.progress() < revision {
             // A waker that does nothing will do: what the future waits for when it is not ready is only to let
             // other tasks run, or events after `revision`; progress tells which.

@@ -3,6 +3,7 @@
 //! The key is the revision, which identifies one version of one object. The cache is a table of fixed size in which a
 //! newer length replaces an older one; a missing length is computed by encoding the object again.
 
+use engine::Revision;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -20,15 +21,16 @@ pub struct Lengths(OnceLock<Box<[AtomicU64]>>);
 impl Lengths {
     /// The length of the version written at `revision`, if it is cached.
     #[inline]
-    pub fn get(&self, revision: u64) -> Option<u64> {
+    pub fn get(&self, revision: Revision) -> Option<u64> {
         let held = self.0.get()?[place(revision)].load(Relaxed);
-        (held != 0 && held >> LENGTH_BITS == revision >> SLOT_BITS).then_some(held & ((1 << LENGTH_BITS) - 1))
+        (held != 0 && held >> LENGTH_BITS == revision.get() >> SLOT_BITS)
+            .then_some(held & ((1 << LENGTH_BITS) - 1))
     }
 
     /// Caches a length, except 0 and lengths of 4 MiB or more.
-    pub fn put(&self, revision: u64, bytes: usize) {
+    pub fn put(&self, revision: Revision, bytes: usize) {
         // Revisions end at 2^62, so the rest of one fits.
-        let slot = (revision >> SLOT_BITS) << LENGTH_BITS | bytes as u64;
+        let slot = (revision.get() >> SLOT_BITS) << LENGTH_BITS | bytes as u64;
         if (1..1 << LENGTH_BITS).contains(&bytes) {
             self.0.get_or_init(|| (0..SLOTS).map(|_| AtomicU64::new(0)).collect())[place(revision)]
                 .store(slot, Relaxed);
@@ -37,8 +39,8 @@ impl Lengths {
 }
 
 /// Consecutive revisions, as of objects created together, use consecutive slots.
-fn place(revision: u64) -> usize {
-    revision as usize % SLOTS
+fn place(revision: Revision) -> usize {
+    revision.get() as usize % SLOTS
 }
 
 #[cfg(test)]
@@ -48,13 +50,13 @@ mod tests {
     #[test]
     fn a_length_is_that_of_its_revision_or_forgotten() {
         let lengths = Lengths::default();
-        assert_eq!(lengths.get(7), None);
-        lengths.put(7, 100);
-        lengths.put(8, (1 << LENGTH_BITS) - 1);
-        lengths.put(9, 1 << LENGTH_BITS);
-        lengths.put(10, 0);
+        assert_eq!(lengths.get(Revision::new(7)), None);
+        lengths.put(Revision::new(7), 100);
+        lengths.put(Revision::new(8), (1 << LENGTH_BITS) - 1);
+        lengths.put(Revision::new(9), 1 << LENGTH_BITS);
+        lengths.put(Revision::new(10), 0);
         let largest = (1 << 62) - 1;
-        lengths.put(largest, 5);
+        lengths.put(Revision::new(largest), 5);
         for (revision, length) in [
             (7, Some(100)),
             (8, Some((1 << LENGTH_BITS) - 1)),
@@ -63,11 +65,11 @@ mod tests {
             (largest, Some(5)),
             (0, None),
         ] {
-            assert_eq!(lengths.get(revision), length, "{revision}");
+            assert_eq!(lengths.get(Revision::new(revision)), length, "{revision}");
         }
         let same_place = 7 + SLOTS as u64;
-        assert_eq!(lengths.get(same_place), None);
-        lengths.put(same_place, 50);
-        assert_eq!((lengths.get(same_place), lengths.get(7)), (Some(50), None));
+        assert_eq!(lengths.get(Revision::new(same_place)), None);
+        lengths.put(Revision::new(same_place), 50);
+        assert_eq!((lengths.get(Revision::new(same_place)), lengths.get(Revision::new(7))), (Some(50), None));
     }
 }

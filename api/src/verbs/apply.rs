@@ -58,7 +58,7 @@ pub async fn apply(
         };
         let mut object = merged(call, endpoint, &live, &config, &options)?;
         // Unless the configuration names a version, the apply goes on top of whatever there is.
-        if decimal(meta(&object, "resourceVersion")) == Some(revision) {
+        if decimal(meta(&object, "resourceVersion")) == Some(revision.get()) {
             set_meta(&mut object, "resourceVersion", None);
         }
         dedup_owners(call, &mut object);

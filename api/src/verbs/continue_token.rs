@@ -5,6 +5,7 @@
 
 use base64::engine::general_purpose::{GeneralPurpose, NO_PAD};
 use base64::{DecodeError, Engine as _, alphabet};
+use engine::Revision;
 use serde::{Deserialize, Serialize};
 
 use crate::json::ParseError;
@@ -18,7 +19,7 @@ const BASE64: GeneralPurpose =
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ContinueToken {
     /// Version of every chunk; `None` = go on at the newest version.
-    pub revision: Option<u64>,
+    pub revision: Option<Revision>,
     /// First key of the chunk, relative to the collection's prefix.
     pub start: String,
 }
@@ -36,7 +37,7 @@ struct Wire {
 impl ContinueToken {
     /// The token as clients see it.
     pub fn encode(&self, meta_version: &str) -> String {
-        let rv = self.revision.map_or(-1, |revision| i64::try_from(revision).unwrap_or(i64::MAX));
+        let rv = self.revision.map_or(-1, |revision| i64::try_from(revision.get()).unwrap_or(i64::MAX));
         let wire = Wire { v: meta_version.to_owned(), rv, start: self.start.clone() };
         // A struct of strings and numbers always serialises.
         BASE64.encode(serde_json::to_vec(&wire).unwrap_or_default())
@@ -59,7 +60,8 @@ impl ContinueToken {
         if wire.start.is_empty() {
             return Err(invalid(format!("encoded start key empty (version {meta_version})")));
         }
-        let token = ContinueToken { revision: u64::try_from(wire.rv).ok(), start: wire.start };
+        let token =
+            ContinueToken { revision: u64::try_from(wire.rv).ok().map(Revision::new), start: wire.start };
         if is_clean(token.suffix()) { Ok(token) } else { Err(invalid(token.start)) }
     }
 
@@ -95,7 +97,7 @@ mod tests {
         for (start, suffix) in
             [("ns/name\0", "ns/name\0"), ("/ns/name", "ns/name"), ("/", ""), ("..\0", "..\0")]
         {
-            for revision in [Some(7), None] {
+            for revision in [Some(Revision::new(7)), None] {
                 let token = ContinueToken { revision, start: start.to_owned() };
                 assert_eq!(ContinueToken::decode(&token.encode(META), META).unwrap(), token);
                 assert_eq!(token.suffix(), suffix);

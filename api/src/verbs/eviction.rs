@@ -9,6 +9,7 @@
 //!               several ─► 500
 //! ```
 
+use engine::Revision;
 use http::StatusCode;
 
 use super::delete::{check_preconditions, delete_object, success};
@@ -141,7 +142,7 @@ fn standing(pod: &Object) -> Standing {
 }
 
 /// Ties the deletion to the state that was judged, unless the caller tied it to another.
-fn pin(options: &mut DeleteOptions, revision: u64) {
+fn pin(options: &mut DeleteOptions, revision: Revision) {
     options.resource_version.get_or_insert_with(|| revision.to_string());
 }
 

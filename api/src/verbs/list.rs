@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use engine::{Filtered, KeyRange, Snapshot, SnapshotError};
+use engine::{Filtered, KeyRange, Revision, Snapshot, SnapshotError};
 use futures_util::Stream;
 use http::StatusCode;
 
@@ -245,7 +245,7 @@ async fn pick_snapshot(
     }
     let revision = list_version_number(&options.resource_version)?;
     let exact = options.version_match == Some(VersionMatch::Exact)
-        || options.version_match.is_none() && options.limit > 0 && revision > 0;
+        || options.version_match.is_none() && options.limit > 0 && revision > Revision::ZERO;
     if exact {
         return engine.snapshot_at(revision).map_err(|error| match error {
             SnapshotError::Compacted { .. } => {

@@ -11,6 +11,7 @@ use crate::query::{Query, check_dry_run, invalid_options};
 use crate::schema::builtin;
 use crate::schema::registry::Registry;
 use crate::status::{Reason, Status};
+use engine::Revision;
 
 /// How a list treats its resourceVersion.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -135,20 +136,20 @@ impl ListOptions {
 
 /// A resourceVersion of a get or watch as a number; empty and `0` are 0. Anything else is a 500 without a reason, as in
 /// the reference server.
-pub fn version_number(text: &str) -> Result<u64, Status> {
+pub fn version_number(text: &str) -> Result<Revision, Status> {
     parse_version(text).map_err(|why| Status::new(Reason::Unknown, why))
 }
 
 /// The same for a list, which refuses with 400.
-pub fn list_version_number(text: &str) -> Result<u64, Status> {
+pub fn list_version_number(text: &str) -> Result<Revision, Status> {
     parse_version(text).map_err(|why| Status::bad_request(format!("invalid resource version: {why}")))
 }
 
-fn parse_version(text: &str) -> Result<u64, String> {
+fn parse_version(text: &str) -> Result<Revision, String> {
     if text.is_empty() {
-        return Ok(0);
+        return Ok(Revision::ZERO);
     }
-    decimal(text).ok_or_else(|| {
+    decimal(text).map(Revision::new).ok_or_else(|| {
         let quoted = crate::field::go_quote(text);
         let why = match text.bytes().all(|byte| byte.is_ascii_digit()) {
             true => "value out of range",
@@ -344,8 +345,8 @@ mod tests {
         const WHY: &str =
             r#"resourceVersion: Invalid value: "abc": strconv.ParseUint: parsing "abc": invalid syntax"#;
         for (text, number) in [("", 0), ("0", 0), ("17", 17)] {
-            assert_eq!(version_number(text).unwrap(), number);
-            assert_eq!(list_version_number(text).unwrap(), number);
+            assert_eq!(version_number(text).unwrap(), Revision::new(number));
+            assert_eq!(list_version_number(text).unwrap(), Revision::new(number));
         }
         let status = version_number("abc").unwrap_err();
         assert_eq!(

@@ -1,5 +1,6 @@
 //! `/scale`: the replica count of a scalable object, through the one shape that autoscalers know.
 
+use engine::Revision;
 use std::borrow::Cow;
 
 use http::StatusCode;
@@ -45,7 +46,7 @@ impl<'t> View<'t> {
     }
 
     /// Builds the Scale of `parent`, which stands at `revision`.
-    fn of(&self, parent: &Object, revision: u64) -> Object {
+    fn of(&self, parent: &Object, revision: Revision) -> Object {
         let mut scale = Object::new();
         scale.push("kind", self.kind.into());
         scale.push("apiVersion", self.api_version.as_str().into());
@@ -202,7 +203,7 @@ where
     let outcome = crate::write::write(call, &intent, &mut Scaled { view, make }).await?;
     let written = outcome.written().ok_or_else(|| Status::not_found(call.subject(&call.info.name)))?;
     let object = store::decode_stored(call.resource, &written.value)?;
-    let revision = meta(&object, "resourceVersion").parse().unwrap_or(0);
+    let revision = meta(&object, "resourceVersion").parse().unwrap_or(Revision::ZERO);
     view.respond(call, &view.of(&object, revision))
 }
 
@@ -267,7 +268,7 @@ where
         &self,
         _intent: &Intent<'_>,
         object: &'o Object,
-        revision: u64,
+        revision: Revision,
     ) -> Result<Cow<'o, Object>, Status> {
         Ok(Cow::Owned(self.view.of(object, revision)))
     }

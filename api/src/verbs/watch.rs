@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use engine::{Event, EventKind, Filtered, Record, Tail, TailError};
+use engine::{Event, EventKind, Filtered, Record, Revision, Tail, TailError};
 use futures_util::Stream;
 use http::HeaderValue;
 use http::header::CONTENT_TYPE;
@@ -154,10 +154,10 @@ fn rest(audience: u32) -> Duration {
 }
 
 /// What the client of a tail that cannot go on after `seen` hears.
-fn broken(seen: u64, error: &TailError) -> Status {
+fn broken(seen: Revision, error: &TailError) -> Status {
     match error {
         TailError::Compacted { oldest } => {
-            Status::expired(format!("too old resource version: {seen} ({})", oldest.saturating_sub(1)))
+            Status::expired(format!("too old resource version: {seen} ({})", oldest.before()))
         }
         TailError::Damaged { .. } => Status::new(Reason::StorageReadError, error.to_string()),
         TailError::Closed => Status::new(Reason::ServiceUnavailable, "apiserver is shutting down"),
@@ -176,11 +176,11 @@ struct State {
     events: std::vec::IntoIter<Arc<Event>>,
     pending_error: Option<Status>,
     initial_marker: bool,
-    initial_revision: u64,
+    initial_revision: Revision,
     /// Revision after which changes are told.
-    start_revision: u64,
+    start_revision: Revision,
     /// Newest revision the client has been told of, by event or bookmark.
-    sent_revision: u64,
+    sent_revision: Revision,
     schedule: Schedule,
     /// Rings when the schedule or a rest says so. It and `shutdown` are made once and not at each wait, because a busy
     /// watch waits a hundred times a second.
@@ -307,7 +307,7 @@ impl State {
     /// Ends the watch, or says how far it has seen. That is said again even if it is no farther, so that the client
     /// knows that somebody is there; but nothing is said of a time before the watch began.
     fn keep_time(&mut self, now: Instant) {
-        let progress = self.tail.as_ref().map_or(0, Tail::progress);
+        let progress = self.tail.as_ref().map_or(Revision::ZERO, Tail::progress);
         if self.schedule.is_over(now) {
             self.ended = true;
         } else if self.schedule.take_bookmark(now) && progress > self.start_revision {

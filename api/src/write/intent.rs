@@ -8,6 +8,7 @@
 //! Outcome  what came of it
 //! ```
 
+use engine::Revision;
 use std::borrow::Cow;
 use std::future::Future;
 
@@ -147,7 +148,7 @@ pub struct Intent<'w> {
     /// What must be in the store.
     pub presence: Presence,
     /// The only revision that may be replaced: another is [`Outcome::Changed`], and not tried again.
-    pub seen: Option<u64>,
+    pub seen: Option<Revision>,
     /// The name under which the writer owns fields.
     pub manager: &'w str,
     /// Whether everything but the commit happens.
@@ -232,7 +233,7 @@ impl Current {
     }
 
     /// The revision.
-    pub fn revision(&self) -> u64 {
+    pub fn revision(&self) -> Revision {
         self.stored.entry.revision()
     }
 
@@ -344,7 +345,7 @@ pub trait Source<C>: Send + Sync {
         &self,
         intent: &Intent<'_>,
         object: &'o Object,
-        _revision: u64,
+        _revision: Revision,
     ) -> Result<Cow<'o, Object>, Status> {
         if intent.resource.is_stored_form() {
             return Ok(Cow::Borrowed(object));
@@ -400,7 +401,7 @@ pub struct Written {
     /// The bytes; of a dry run those that would be stored.
     pub value: Bytes,
     /// The revision; of a dry run the one that it would replace, zero for a new object.
-    pub revision: u64,
+    pub revision: Revision,
 }
 
 /// What came of a write.

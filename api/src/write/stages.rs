@@ -4,7 +4,7 @@
 
 use auth::authz::Escalation;
 use bytes::Bytes;
-use engine::{Change, Expected, Payload};
+use engine::{Change, Expected, Payload, Revision};
 
 use super::commit::{Attempt, completes_deletion, fitting_payload, is_same, unversioned};
 use super::intent::{Caller, Current, Intent, Source, Stage, Wanted, Written, generate_name};
@@ -171,7 +171,7 @@ pub(super) fn compare(
             return Err(Status::invalid(intent.subject(intent.name), &[error]));
         }
         text => match decimal(text) {
-            Some(seen) if seen == current.revision() => {}
+            Some(seen) if Revision::new(seen) == current.revision() => {}
             Some(_) => return Err(Status::stale(intent.subject(intent.name))),
             None => {
                 let quoted = crate::field::go_quote(text);
@@ -286,7 +286,7 @@ pub(super) async fn admit<C: Caller, S: Source<C>>(
             chain.validate(as_creation(intent.record(None, Some(new)), is_new)).await?
         }
         None => {
-            let new = source.shown(intent, new, 0)?;
+            let new = source.shown(intent, new, Revision::ZERO)?;
             chain.validate(as_creation(intent.record(None, Some(&*new)), is_new)).await?
         }
         Some(current) => {
@@ -362,7 +362,7 @@ pub(super) async fn commit(
 
 /// What a dry run of a creation shows.
 pub(super) fn shown_new(intent: &Intent<'_>, object: &Object) -> Written {
-    Written { value: unversioned(intent.resource, object), revision: 0 }
+    Written { value: unversioned(intent.resource, object), revision: Revision::ZERO }
 }
 
 /// 404 for the object, whether its namespace exists or not.

@@ -1,5 +1,6 @@
 //! The stage table: every entry of the write path, and the stages that it passes.
 
+use engine::Revision;
 use std::fmt::Write as _;
 
 use super::server_fixture::Server;
@@ -238,7 +239,7 @@ async fn by_the_server(table: &mut Table) {
     let at = ("n", "own");
     let seen = revision(&loopback, resource, at);
     let config = map(r#","data":{"c":"d"}"#).as_object().unwrap().clone();
-    loopback.apply(resource, at, seen, "t", &config).await.unwrap();
+    loopback.apply(resource, at, Revision::new(seen), "t", &config).await.unwrap();
     row("server: apply");
     let data = |old: &Object| {
         let mut new = old.clone();
@@ -256,7 +257,9 @@ async fn by_the_server(table: &mut Table) {
     };
     loopback.change(namespaces, ("", "n"), Endpoint::Status, told).await.unwrap();
     row("controller: change status");
-    assert!(!loopback.backfill(resource, at, revision(&loopback, resource, at)).await.unwrap());
+    assert!(
+        !loopback.backfill(resource, at, Revision::new(revision(&loopback, resource, at))).await.unwrap()
+    );
     row("backfill, no change");
     loopback.delete_object(resource, at, &DeleteOptions::default()).await.unwrap();
     row("controller: delete");
@@ -267,5 +270,5 @@ async fn by_the_server(table: &mut Table) {
 }
 
 fn revision(loopback: &Loopback<'_>, resource: &Resource, (namespace, name): (&str, &str)) -> u64 {
-    loopback.store().get(&store::key(resource, namespace, name)).unwrap().unwrap().entry.revision()
+    (loopback.store().get(&store::key(resource, namespace, name)).unwrap().unwrap().entry.revision()).get()
 }

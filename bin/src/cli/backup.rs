@@ -81,8 +81,8 @@ fn tell(flags: &Backup, done: BackedUp, listed: &[Damage], out: &mut impl Write)
     if flags.common.output == Format::Json {
         let damage = listed.iter().map(DamageReport::from).collect();
         let report = Report {
-            revision,
-            oldest,
+            revision: revision.get(),
+            oldest: oldest.get(),
             copied_segments: copied.0,
             copied_bytes: copied.1,
             kept_segments: kept.0,

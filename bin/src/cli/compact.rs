@@ -5,7 +5,7 @@ use std::io::Write;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, anyhow, bail};
-use engine::{CompactError, Engine, OpenError, Options};
+use engine::{CompactError, Engine, OpenError, Options, Revision};
 use serde::Serialize;
 
 use crate::cli::args::{Compact, Format};
@@ -64,11 +64,11 @@ async fn compact(flags: &Compact, options: Options) -> anyhow::Result<Report> {
         (Some(revision), _) => revision,
         (None, Some(keep)) => {
             let time = SystemTime::now().checked_sub(keep).unwrap_or(SystemTime::UNIX_EPOCH);
-            engine.revision_at(time)
+            engine.revision_at(time).get()
         }
-        (None, None) => before.revision,
+        (None, None) => before.revision.get(),
     };
-    match engine.compact(revision).await {
+    match engine.compact(Revision::new(revision)).await {
         Ok(()) => {}
         Err(error @ CompactError::Future { .. }) => bail!("revision {revision}: {error}"),
         // Compacted already; there may still be files to rewrite.
@@ -82,8 +82,8 @@ async fn compact(flags: &Compact, options: Options) -> anyhow::Result<Report> {
     engine.close().await;
     refused?;
     Ok(Report {
-        revision: after.revision,
-        oldest: after.oldest,
+        revision: after.revision.get(),
+        oldest: after.oldest.get(),
         before_bytes: before.record_bytes,
         after_bytes: after.record_bytes,
     })

@@ -1,5 +1,6 @@
 //! `inspect`: prints the log record by record while it reads.
 
+use engine::Revision;
 use std::borrow::Cow;
 use std::io::Write;
 
@@ -50,7 +51,9 @@ pub fn run(flags: &Inspect, out: &mut impl Write) -> anyhow::Result<Outcome> {
     }
     for found in store.records() {
         match found {
-            Found::Record(record) if flags.to.is_some_and(|to| record.revision() > to) => break,
+            Found::Record(record) if flags.to.is_some_and(|to| record.revision() > Revision::new(to)) => {
+                break;
+            }
             Found::Record(record) => {
                 if flags.selects(&record) {
                     if json { write_json(flags, &record, out)? } else { write_text(flags, &record, out)? }
@@ -70,7 +73,7 @@ pub fn run(flags: &Inspect, out: &mut impl Write) -> anyhow::Result<Outcome> {
 impl Inspect {
     fn selects(&self, record: &LogRecord) -> bool {
         let key = record.key();
-        self.from.is_none_or(|from| record.revision() >= from)
+        self.from.is_none_or(|from| record.revision() >= Revision::new(from))
             && self.key.as_ref().is_none_or(|wanted| key == wanted.as_bytes())
             && self.prefix.as_ref().is_none_or(|prefix| key.starts_with(prefix.as_bytes()))
     }
@@ -118,11 +121,11 @@ fn write_json(flags: &Inspect, record: &LogRecord, out: &mut impl Write) -> anyh
         Err(_) => Value::Text(String::from_utf8_lossy(bytes)),
     });
     let line = Line {
-        revision: record.revision(),
+        revision: record.revision().get(),
         time: report::time(record.time_ms()),
         kind: kind(record),
         key: String::from_utf8_lossy(&key),
-        created: record.created(),
+        created: record.created().get(),
         value_bytes: record.value_len(),
         stored_bytes: record.stored_len(),
         expires: expires(record),

@@ -1,5 +1,6 @@
 //! Formats numbers, times, keys and damage, as text and as JSON.
 
+use engine::Revision;
 use std::fmt::Write as _;
 
 use engine::offline::Damage;
@@ -23,8 +24,8 @@ impl From<&Damage> for DamageReport {
             problem: damage.problem.to_string(),
             file: damage.file.clone(),
             offset: damage.offset,
-            first_revision: damage.revisions.map(|range| range.0),
-            last_revision: damage.revisions.map(|range| range.1),
+            first_revision: damage.revisions.map(|range| range.0).map(Revision::get),
+            last_revision: damage.revisions.map(|range| range.1).map(Revision::get),
             key: damage.key.as_ref().map(|key| String::from_utf8_lossy(key).into_owned()),
         }
     }

@@ -1,12 +1,13 @@
 //! `restore`: creates a data directory from a backup, at its newest revision or an earlier one.
 
+use engine::Revision;
 use std::cell::RefCell;
 use std::fs;
 use std::io::Write;
 use std::path::Path;
 
-use anyhow::{Context, bail};
-use engine::offline::{Point, Restored};
+use anyhow::{Context, anyhow, bail};
+use engine::offline::{OfflineError, Point, Restored};
 use serde::Serialize;
 
 use crate::cli::args::{Format, Restore};
@@ -35,13 +36,13 @@ struct Report {
 pub fn run(flags: &Restore, out: &mut impl Write) -> anyhow::Result<Outcome> {
     let (from, to) = (&flags.from, &flags.common.data_dir);
     let point = match (flags.revision, flags.time) {
-        (Some(revision), _) => Point::Revision(revision),
+        (Some(revision), _) => Point::Revision(Revision::new(revision)),
         (None, Some(time)) => Point::Time(u64::try_from(time.as_millisecond()).unwrap_or(0)),
         (None, None) => Point::Newest,
     };
     must_be_empty(to)?;
     let json = flags.common.output == Format::Json;
-    files::private_dir(to)?;
+    let target = Target::begin(to)?;
     // Before the store, so that a server cannot create another store in it.
     if let Some(profile) = files::read_if_there(&from.join(PROFILE_FILE))? {
         files::write_private(&to.join(PROFILE_FILE), &profile)?;
@@ -60,8 +61,10 @@ pub fn run(flags: &Restore, out: &mut impl Write) -> anyhow::Result<Outcome> {
             }
         },
         |done, total| progress.borrow_mut().update_of(done, total),
-    )?;
+    );
     drop(progress);
+    let restored = restored.map_err(explained)?;
+    target.keep();
     if let Some(error) = failed {
         return Err(error.into());
     }
@@ -72,7 +75,14 @@ pub fn run(flags: &Restore, out: &mut impl Write) -> anyhow::Result<Outcome> {
     files::sync_dir(to)?;
     let Restored { from_revision, revision, keys, bytes: stored, damages } = restored;
     if json {
-        let report = Report { from_revision, revision, keys, bytes: stored, pki, damages };
+        let report = Report {
+            from_revision: from_revision.get(),
+            revision: revision.get(),
+            keys,
+            bytes: stored,
+            pki,
+            damages,
+        };
         serde_json::to_writer(&mut *out, &report)?;
         writeln!(out)?;
     } else {
@@ -91,6 +101,51 @@ pub fn run(flags: &Restore, out: &mut impl Write) -> anyhow::Result<Outcome> {
         }
     }
     Ok(if damages > 0 { Outcome::Damaged } else { Outcome::Fine })
+}
+
+/// The data directory of a restore. What was made of it goes again when the restore fails.
+struct Target<'d> {
+    dir: &'d Path,
+    /// Whether the directory was there before.
+    is_old: bool,
+    is_kept: bool,
+}
+
+impl Target<'_> {
+    fn begin(dir: &Path) -> anyhow::Result<Target<'_>> {
+        let is_old = dir.exists();
+        files::private_dir(dir)?;
+        Ok(Target { dir, is_old, is_kept: false })
+    }
+
+    fn keep(mut self) {
+        self.is_kept = true;
+    }
+}
+
+impl Drop for Target<'_> {
+    fn drop(&mut self) {
+        if self.is_kept {
+            return;
+        }
+        // The directory held nothing but the remains of an earlier restore, so no file of another origin goes.
+        let _ = fs::remove_file(self.dir.join(PROFILE_FILE));
+        if !self.is_old {
+            let _ = fs::remove_dir(self.dir);
+        }
+    }
+}
+
+/// The error with times as people write them.
+fn explained(error: OfflineError) -> anyhow::Error {
+    match error {
+        OfflineError::BeforeFirst { first, time_ms, .. } => {
+            let time = i64::try_from(time_ms).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
+            let time = time.map_or_else(|| format!("{time_ms} ms since 1970"), |time| time.to_string());
+            anyhow!("the backup begins at {time}, with revision {first}: nothing was written before")
+        }
+        error => error.into(),
+    }
 }
 
 /// Refuses a directory that contains anything but the remains of an interrupted restore.

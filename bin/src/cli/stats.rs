@@ -1,5 +1,6 @@
 //! `stats`: prints the size of a store, of its resources and of its segments.
 
+use engine::Revision;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
@@ -84,17 +85,17 @@ fn report_of(store: &Store, survey: Survey) -> Report {
     });
     let segments = survey.segments.iter().map(|segment| SegmentReport {
         file: segment.file.clone(),
-        first_revision: segment.first_revision,
+        first_revision: segment.first_revision.get(),
         records: segment.records,
         record_bytes: segment.record_bytes,
         file_bytes: segment.file_bytes,
         rewritten: segment.rewritten,
     });
     Report {
-        revision: survey.revision,
+        revision: survey.revision.get(),
         time: (survey.records > 0).then(|| report::time(survey.time_ms)),
-        oldest: survey.oldest,
-        checkpoint: store.checkpoint(),
+        oldest: survey.oldest.get(),
+        checkpoint: store.checkpoint().map(Revision::get),
         records: survey.records,
         keys: survey.live_keys(),
         live_bytes: survey.live_bytes,

@@ -63,8 +63,8 @@ pub fn run(flags: &Verify, out: &mut impl Write) -> anyhow::Result<Outcome> {
     }
     let summary = Summary {
         damages: survey.damages,
-        revision: survey.revision,
-        oldest: survey.oldest,
+        revision: survey.revision.get(),
+        oldest: survey.oldest.get(),
         records: survey.records,
         keys: survey.live_keys(),
         segments: survey.segments.len(),

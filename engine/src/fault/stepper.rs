@@ -12,7 +12,7 @@ use crate::Engine;
 use crate::error::{ApplyError, CommitError, OpenError};
 use crate::maintenance::Turn;
 use crate::segment::Segment;
-use crate::types::{Applied, Committed, Options, Write};
+use crate::types::{Applied, Committed, Options, Revision, Write};
 use crate::workers::Workers;
 
 /// Events that tails find in memory: few, so that they read from the log as well.
@@ -71,7 +71,7 @@ impl Stepper {
     }
 
     /// Applies a batch of a follower, together with whatever waits.
-    pub fn apply(&mut self, engine: &Engine, batch: Vec<Applied>) -> Result<u64, ApplyError> {
+    pub fn apply(&mut self, engine: &Engine, batch: Vec<Applied>) -> Result<Revision, ApplyError> {
         self.answer(engine.apply(batch))
     }
 

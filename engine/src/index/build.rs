@@ -82,6 +82,7 @@ mod tests {
     use super::*;
     use crate::bloom::BloomFilter;
     use crate::history::{Place, Version};
+    use crate::types::Revision;
 
     #[test]
     fn a_built_tree_is_like_one_that_grew() {
@@ -90,7 +91,13 @@ mod tests {
             let mut grown = Tree::default();
             for n in 0..keys {
                 let place = Place::new(8 * n, 80, n % 5 == 0);
-                let version = Version { revision: n + 1, created: 1, segment: 1, expires_s: 0, place };
+                let version = Version {
+                    revision: Revision::new(n + 1),
+                    created: Revision::new(1),
+                    segment: 1,
+                    expires_s: 0,
+                    place,
+                };
                 let key = format!("/key/{n:08}");
                 let bloom = BloomFilter::from_bits(n.into());
                 builder.push(key.as_bytes(), Slot { newest: version, older: None, bloom });

@@ -11,7 +11,7 @@
 //! nodes, so that a batch copies each node it touches once, however many of its writes land there.
 //!
 //! A deleted key stays in the tree as long as its history is retained; it is not counted among the live ones.
-//! Compaction takes out what nobody can ask for any more, key by key, under the same rules as any other edit.
+//! Compaction takes out what no reader can reach, key by key, under the same rules as any other edit.
 
 mod build;
 mod edit;
@@ -26,6 +26,7 @@ pub(crate) use node::{Node, Slot};
 pub(crate) use range::{Cursor, Filtered};
 
 use crate::history::{self, Version};
+use crate::types::Revision;
 
 /// One state of the whole index. Cloning is cheap and gives an independent tree.
 #[derive(Clone, Default)]
@@ -64,7 +65,7 @@ impl Tree {
     }
 
     /// The version of `key` that was the newest at `revision`; it may be a delete.
-    pub fn at(&self, key: &[u8], revision: u64) -> Option<&Version> {
+    pub fn at(&self, key: &[u8], revision: Revision) -> Option<&Version> {
         let (leaf, slot) = self.find(key)?;
         let slot = &leaf.slots()[slot];
         history::at(&slot.newest, &slot.older, revision)
@@ -76,7 +77,7 @@ impl Tree {
     }
 
     /// The version of `key` that `revision` wrote, if it is retained.
-    pub fn exact(&self, key: &[u8], revision: u64) -> Option<&Version> {
+    pub fn exact(&self, key: &[u8], revision: Revision) -> Option<&Version> {
         self.at(key, revision).filter(|version| version.revision == revision)
     }
 

@@ -1,4 +1,4 @@
-//! Taking out what nobody can ask for any more, and telling a tree that a record has moved.
+//! Taking out what no reader can reach, and telling a tree that a record has moved.
 //!
 //! Both look first and copy only the nodes of keys that change. Nodes that have become small are merged with a
 //! neighbour, so that a tree that shrinks gives its memory back.
@@ -9,6 +9,7 @@ use super::Tree;
 use super::build::Builder;
 use super::node::{NODE_LEN_MAX, Node, Slot};
 use crate::history::{self, Version};
+use crate::types::Revision;
 
 /// A node with fewer entries looks for a neighbour to be merged with.
 const SMALL: usize = NODE_LEN_MAX / 4;
@@ -20,16 +21,16 @@ const SHORT: usize = 64;
 impl Tree {
     /// Forgets the versions of `key` that are not needed to read at `oldest` and later, and tells `freed` each of
     /// them. A long history may keep up to as many unneeded versions as it has needed ones.
-    pub fn prune(&mut self, key: &[u8], oldest: u64, freed: &mut dyn FnMut(&Version)) {
+    pub fn prune(&mut self, key: &[u8], oldest: Revision, freed: &mut dyn FnMut(&Version)) {
         self.shorten(key, oldest, SHORT, freed);
     }
 
     /// [`Tree::prune`] that leaves no unneeded version, however long the history is.
-    pub fn prune_fully(&mut self, key: &[u8], oldest: u64, freed: &mut dyn FnMut(&Version)) {
+    pub fn prune_fully(&mut self, key: &[u8], oldest: Revision, freed: &mut dyn FnMut(&Version)) {
         self.shorten(key, oldest, usize::MAX, freed);
     }
 
-    fn shorten(&mut self, key: &[u8], oldest: u64, short: usize, freed: &mut dyn FnMut(&Version)) {
+    fn shorten(&mut self, key: &[u8], oldest: Revision, short: usize, freed: &mut dyn FnMut(&Version)) {
         let Some((leaf, at)) = self.find(key) else { return };
         let slot = &leaf.slots()[at];
         let kept = history::kept(history::iter(&slot.newest, &slot.older), oldest);
@@ -56,7 +57,7 @@ impl Tree {
     }
 
     /// The tree without the versions that are not needed to read at `oldest` and later, built anew.
-    pub fn pruned(&self, oldest: u64) -> Tree {
+    pub fn pruned(&self, oldest: Revision) -> Tree {
         let mut builder = Builder::default();
         let mut cursor = self.cursor(b"");
         let mut left = Vec::new();
@@ -156,14 +157,14 @@ mod tests {
     use crate::history::Place;
     use crate::testing::Random;
 
-    fn version(revision: u64, deleted: bool) -> Version {
-        let place = Place::new(revision * 8, 80, deleted);
-        Version { revision, created: 1, segment: 1, expires_s: 0, place }
+    fn version(revision: Revision, deleted: bool) -> Version {
+        let place = Place::new(revision.get() * 8, 80, deleted);
+        Version { revision, created: Revision::new(1), segment: 1, expires_s: 0, place }
     }
 
     /// Signs each version by its revision.
     fn push(tree: &mut Tree, key: &[u8], version: Version) {
-        tree.push(key, version, BloomFilter::from_bits(version.revision.into()));
+        tree.push(key, version, BloomFilter::from_bits(version.revision.get().into()));
     }
 
     type Model = BTreeMap<Vec<u8>, Vec<Version>>;
@@ -173,7 +174,7 @@ mod tests {
         let mut cursor = tree.cursor(b"");
         let mut content = Model::new();
         while let Some((key, slot)) = cursor.next_slot() {
-            assert_eq!(slot.bloom.bits(), u128::from(slot.newest.revision));
+            assert_eq!(slot.bloom.bits(), u128::from(slot.newest.revision.get()));
             let mut versions: Vec<_> = history::iter(&slot.newest, &slot.older).copied().collect();
             versions.reverse();
             content.insert(key.to_vec(), versions);
@@ -181,7 +182,7 @@ mod tests {
         content
     }
 
-    fn prune_model(model: &mut Model, oldest: u64) {
+    fn prune_model(model: &mut Model, oldest: Revision) {
         model.retain(|_, versions| {
             let kept = history::kept(versions.iter().rev(), oldest);
             versions.drain(..versions.len() - kept);
@@ -200,7 +201,7 @@ mod tests {
             let mut freed = 0u64;
             for revision in 1..=12_000u64 {
                 let key = format!("/k/{:x}", random.below(keys) * 7919 % 65_537).into_bytes();
-                let version = version(revision, random.below(2) == 0);
+                let version = version(Revision::new(revision), random.below(2) == 0);
                 push(&mut tree, &key, version);
                 model.entry(key.clone()).or_default().push(version);
                 touched.push(key);
@@ -209,9 +210,9 @@ mod tests {
                 }
                 if random.below(1_000) == 0 {
                     let oldest = revision - random.below(50).min(revision);
-                    prune_model(&mut model, oldest);
+                    prune_model(&mut model, Revision::new(oldest));
                     for key in touched.iter().chain(std::iter::once(&b"/none".to_vec())) {
-                        tree.prune(key, oldest, &mut |_| freed += 1);
+                        tree.prune(key, Revision::new(oldest), &mut |_| freed += 1);
                     }
                     assert_eq!(content(&tree), model, "seed {seed} at {oldest}");
                     let live = model.values().filter(|v| !v.last().unwrap().is_delete()).count();
@@ -222,8 +223,8 @@ mod tests {
                     assert_eq!((size.keys, size.versions), (model.len() as u64, versions as u64));
                     assert_eq!(size.key_bytes, key_bytes as u64);
                     assert_eq!(freed + size.versions, revision);
-                    assert_eq!(content(&tree.pruned(oldest)), model);
-                    assert_eq!(tree.pruned(oldest).size(), size);
+                    assert_eq!(content(&tree.pruned(Revision::new(oldest))), model);
+                    assert_eq!(tree.pruned(Revision::new(oldest)).size(), size);
                 }
             }
             for (tree, expected) in old {
@@ -233,10 +234,10 @@ mod tests {
             let mut revision = 12_000;
             for key in model.keys() {
                 revision += 1;
-                push(&mut tree, key, version(revision, true));
+                push(&mut tree, key, version(Revision::new(revision), true));
             }
             for key in model.keys() {
-                tree.prune(key, u64::MAX, &mut |_| ());
+                tree.prune(key, Revision::MAX, &mut |_| ());
             }
             assert_eq!(
                 (content(&tree).len(), tree.size(), tree.live()),
@@ -250,18 +251,18 @@ mod tests {
     fn a_long_history_is_shortened_in_large_steps() {
         let mut tree = Tree::default();
         for revision in 1..=1_000 {
-            push(&mut tree, b"k", version(revision, false));
+            push(&mut tree, b"k", version(Revision::new(revision), false));
         }
         let mut sizes = Vec::new();
         for oldest in [100, 400, 500, 600, 970, 1_000] {
-            tree.prune(b"k", oldest, &mut |_| ());
+            tree.prune(b"k", Revision::new(oldest), &mut |_| ());
             sizes.push(tree.size().versions);
         }
         assert_eq!(sizes, [1_000, 1_000, 1_000, 401, 31, 1]);
         for revision in 1_001..=2_000 {
-            push(&mut tree, b"k", version(revision, false));
+            push(&mut tree, b"k", version(Revision::new(revision), false));
         }
-        tree.prune_fully(b"k", 1_010, &mut |_| ());
+        tree.prune_fully(b"k", Revision::new(1_010), &mut |_| ());
         assert_eq!(tree.size().versions, 991);
     }
 
@@ -269,18 +270,28 @@ mod tests {
     fn a_moved_record_is_found_in_its_new_place_at_every_depth() {
         let mut tree = Tree::default();
         for revision in 1..=40 {
-            push(&mut tree, b"k", version(revision, false));
+            push(&mut tree, b"k", version(Revision::new(revision), false));
         }
         let before = tree.clone();
         for revision in [40, 39, 17, 1] {
-            let to = Version { segment: 2, ..version(revision, false) };
-            assert!(tree.relocate(b"k", &version(revision, false), to));
-            assert!(!tree.relocate(b"k", &version(revision, false), to), "it is not there any more");
-            assert_eq!(tree.exact(b"k", revision), Some(&to));
-            assert_eq!(before.exact(b"k", revision), Some(&version(revision, false)));
+            let to = Version { segment: 2, ..version(Revision::new(revision), false) };
+            assert!(tree.relocate(b"k", &version(Revision::new(revision), false), to));
+            assert!(
+                !tree.relocate(b"k", &version(Revision::new(revision), false), to),
+                "it is not there any more"
+            );
+            assert_eq!(tree.exact(b"k", Revision::new(revision)), Some(&to));
+            assert_eq!(
+                before.exact(b"k", Revision::new(revision)),
+                Some(&version(Revision::new(revision), false))
+            );
             assert_eq!(tree.slot(b"k").map(|slot| slot.bloom.bits()), Some(40));
         }
-        assert_eq!(tree.exact(b"k", 38), Some(&version(38, false)));
-        assert!(!tree.relocate(b"other", &version(1, false), version(1, false)));
+        assert_eq!(tree.exact(b"k", Revision::new(38)), Some(&version(Revision::new(38), false)));
+        assert!(!tree.relocate(
+            b"other",
+            &version(Revision::new(1), false),
+            version(Revision::new(1), false)
+        ));
     }
 }

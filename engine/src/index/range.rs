@@ -11,6 +11,7 @@ use super::Tree;
 use super::node::{Leaf, Node, Slot};
 use crate::bloom::BloomQuery;
 use crate::history::{self, Version};
+use crate::types::Revision;
 
 /// A walk in key order. It holds on to the nodes on its path only.
 pub(crate) struct Cursor {
@@ -41,12 +42,12 @@ pub(crate) enum Filtered {
 
 impl Cursor {
     /// The next key and its version at `revision`, which may be a delete; keys younger than that are skipped.
-    pub fn next(&mut self, revision: u64) -> Option<(Bytes, Version)> {
+    pub fn next(&mut self, revision: Revision) -> Option<(Bytes, Version)> {
         self.next_that(|slot| history::at(&slot.newest, &slot.older, revision).copied())
     }
 
     /// The next key that `query` lets through; of others it passes over at most `most`.
-    pub fn next_through(&mut self, revision: u64, query: &BloomQuery, most: usize) -> Option<Filtered> {
+    pub fn next_through(&mut self, revision: Revision, query: &BloomQuery, most: usize) -> Option<Filtered> {
         let mut left = most;
         let found = self.next_that(|slot| {
             // What is signed is the newest version.
@@ -169,13 +170,13 @@ mod tests {
     use crate::history::Place;
     use crate::testing::Random;
 
-    fn version(revision: u64, deleted: bool) -> Version {
-        let place = Place::new(revision * 8, 80, deleted);
-        Version { revision, created: 1, segment: 0, expires_s: 0, place }
+    fn version(revision: Revision, deleted: bool) -> Version {
+        let place = Place::new(revision.get() * 8, 80, deleted);
+        Version { revision, created: Revision::new(1), segment: 0, expires_s: 0, place }
     }
 
-    fn bloom(revision: u64) -> BloomFilter {
-        BloomFilter::from_bits(1 << (revision % 8))
+    fn bloom(revision: Revision) -> BloomFilter {
+        BloomFilter::from_bits(1 << (revision.get() % 8))
     }
 
     /// Keys of several lengths with long common prefixes, some a prefix of another.
@@ -184,28 +185,28 @@ mod tests {
         name.as_bytes()[..name.len() - (n % 3) as usize].to_vec()
     }
 
-    type Model = BTreeMap<Vec<u8>, Vec<(u64, bool)>>;
+    type Model = BTreeMap<Vec<u8>, Vec<(Revision, bool)>>;
 
-    fn walk(tree: &Tree, start: &[u8], at: u64) -> Vec<(Vec<u8>, u64, bool)> {
+    fn walk(tree: &Tree, start: &[u8], at: Revision) -> Vec<(Vec<u8>, Revision, bool)> {
         let mut cursor = tree.cursor(start);
         std::iter::from_fn(|| cursor.next(at)).map(|(k, v)| (k.to_vec(), v.revision, v.is_delete())).collect()
     }
 
-    fn model_walk(model: &Model, start: &[u8], at: u64) -> Vec<(Vec<u8>, u64, bool)> {
-        let newest = |versions: &Vec<(u64, bool)>| versions.iter().rfind(|(r, _)| *r <= at).copied();
+    fn model_walk(model: &Model, start: &[u8], at: Revision) -> Vec<(Vec<u8>, Revision, bool)> {
+        let newest = |versions: &Vec<(Revision, bool)>| versions.iter().rfind(|(r, _)| *r <= at).copied();
         let from = model.range(start.to_vec()..);
         from.filter_map(|(k, vs)| newest(vs).map(|(r, d)| (k.clone(), r, d))).collect()
     }
 
-    fn ranged(tree: &Tree, start: &[u8], end: &[u8], at: u64) -> Vec<(Vec<u8>, u64, bool)> {
+    fn ranged(tree: &Tree, start: &[u8], end: &[u8], at: Revision) -> Vec<(Vec<u8>, Revision, bool)> {
         let mut cursor = tree.range(start, Some(Bytes::copy_from_slice(end)));
         std::iter::from_fn(|| cursor.next(at)).map(|(k, v)| (k.to_vec(), v.revision, v.is_delete())).collect()
     }
 
     /// A walk through a query finds all of `expected` that it must, nothing else, and pauses.
-    fn sift(tree: &Tree, start: &[u8], end: &[u8], at: u64, expected: &[(Vec<u8>, u64, bool)]) {
+    fn sift(tree: &Tree, start: &[u8], end: &[u8], at: Revision, expected: &[(Vec<u8>, Revision, bool)]) {
         let mut query = BloomQuery::default();
-        query.require(vec![BloomFilter::from_bits(1 << (at % 8)), BloomFilter::from_bits(1)]);
+        query.require(vec![BloomFilter::from_bits(1 << (at.get() % 8)), BloomFilter::from_bits(1)]);
         let must = expected.iter().filter(|(_, revision, _)| query.lets_through(bloom(*revision)));
         let mut must = must.peekable();
         let mut cursor = tree.range(start, Some(Bytes::copy_from_slice(end)));
@@ -238,11 +239,15 @@ mod tests {
                 // The last round inserts in ascending order, which splits differently.
                 let key = if seed == 3 { revision.to_be_bytes().to_vec() } else { key(random.below(keys)) };
                 let deleted = random.below(4) == 0;
-                let previous = tree.push(&key, version(revision, deleted), bloom(revision));
+                let previous = tree.push(
+                    &key,
+                    version(Revision::new(revision), deleted),
+                    bloom(Revision::new(revision)),
+                );
                 let previous = previous.map(|v| v.revision);
                 let versions = model.entry(key).or_default();
                 assert_eq!(previous, versions.last().map(|v| v.0));
-                versions.push((revision, deleted));
+                versions.push((Revision::new(revision), deleted));
                 if random.below(1_000) == 0 {
                     roots.push((revision, tree.clone(), model.clone()));
                 } else if random.below(30) == 0 {
@@ -253,7 +258,7 @@ mod tests {
             roots.push((8_000, tree, model));
             for (revision, tree, model) in &roots {
                 let live = |to: Option<&[u8]>| {
-                    let walked = model_walk(model, b"", *revision);
+                    let walked = model_walk(model, b"", Revision::new(*revision));
                     walked.iter().filter(|(k, _, d)| !d && to.is_none_or(|to| &k[..] < to)).count() as u64
                 };
                 assert_eq!(tree.live(), live(None));
@@ -264,17 +269,25 @@ mod tests {
                     } else {
                         key(random.below(keys + 5))
                     };
-                    assert_eq!(walk(tree, &start, at), model_walk(model, &start, at), "seed {seed}");
+                    assert_eq!(
+                        walk(tree, &start, Revision::new(at)),
+                        model_walk(model, &start, Revision::new(at)),
+                        "seed {seed}"
+                    );
                     assert_eq!(tree.live_before(&start), live(Some(&start)), "seed {seed}");
                     let end = if n % 2 == 0 { key(random.below(keys + 5)) } else { start.clone() };
-                    let mut expected = model_walk(model, &start, at);
+                    let mut expected = model_walk(model, &start, Revision::new(at));
                     expected.retain(|(key, ..)| *key < end);
-                    assert_eq!(ranged(tree, &start, &end, at), expected, "seed {seed}");
-                    sift(tree, &start, &end, at, &expected);
-                    let expected = model.get(&start).and_then(|vs| vs.iter().rfind(|(r, _)| *r <= at));
-                    assert_eq!(tree.at(&start, at).map(|v| (v.revision, v.is_delete())), expected.copied());
+                    assert_eq!(ranged(tree, &start, &end, Revision::new(at)), expected, "seed {seed}");
+                    sift(tree, &start, &end, Revision::new(at), &expected);
+                    let expected =
+                        model.get(&start).and_then(|vs| vs.iter().rfind(|(r, _)| *r <= Revision::new(at)));
+                    assert_eq!(
+                        tree.at(&start, Revision::new(at)).map(|v| (v.revision, v.is_delete())),
+                        expected.copied()
+                    );
                 }
-                assert_eq!(walk(tree, b"", *revision).len(), model.len());
+                assert_eq!(walk(tree, b"", Revision::new(*revision)).len(), model.len());
             }
         }
     }
@@ -283,7 +296,7 @@ mod tests {
     fn an_empty_tree_has_nothing() {
         let tree = Tree::default();
         assert!(tree.newest(b"a").is_none());
-        assert!(tree.cursor(b"").next(u64::MAX).is_none());
+        assert!(tree.cursor(b"").next(Revision::MAX).is_none());
         assert_eq!((tree.live(), tree.live_before(b"\xff")), (0, 0));
     }
 }

@@ -20,6 +20,7 @@ use crate::sabotage;
 use crate::segment::Segment;
 use crate::snapshot::Root;
 use crate::throttle::WriteThrottle;
+use crate::types::Revision;
 
 /// How far it is.
 pub(super) struct Checkpointing {
@@ -115,7 +116,7 @@ impl Checkpointing {
         let asked = tools.requests.wanted_checkpoint();
         let newest = self.newest.as_ref();
         let due = CheckpointDue {
-            asked: asked.min(root.revision) > newest.map_or(0, |newest| newest.revision),
+            asked: asked.min(root.revision) > newest.map_or(Revision::ZERO, |newest| newest.revision),
             log_bytes: bytes_before(&root, root.revision).saturating_sub(self.log_bytes_then),
             image_bytes: newest.map_or(0, |newest| newest.bytes),
             retired_bytes: self.retired.iter().map(|(segment, _)| segment.record_bytes()).sum(),
@@ -167,7 +168,7 @@ impl Checkpointing {
         }
         if kept.is_none() {
             self.newest = None;
-            tools.status.advance(|stages| stages.checkpointed = 0);
+            tools.status.advance(|stages| stages.checkpointed = Revision::ZERO);
             // Their names must be gone before the segments are that they speak of.
             let _ = tools.storage.sync_dir();
         }
@@ -193,7 +194,7 @@ const IMAGES: u64 = 4;
 
 /// What says whether a checkpoint is due.
 struct CheckpointDue {
-    /// Somebody asked for it.
+    /// A caller asked for it.
     asked: bool,
     /// Bytes of the log that opening would have to read.
     log_bytes: u64,
@@ -219,7 +220,7 @@ impl CheckpointDue {
 }
 
 /// Bytes of records up to `revision`, about.
-fn bytes_before(root: &Root, revision: u64) -> u64 {
+fn bytes_before(root: &Root, revision: Revision) -> u64 {
     let older = root.segments.in_order().iter().filter(|segment| segment.header.first_revision <= revision);
     let whole: u64 = older.map(|segment| segment.record_bytes()).sum();
     let last = root.segments.starting_at(revision).first();

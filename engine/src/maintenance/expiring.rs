@@ -13,7 +13,7 @@ use crate::error::CommitError;
 use crate::expiry::Due;
 use crate::sabotage;
 use crate::snapshot::Root;
-use crate::types::{Change, Committed, Expected, Write};
+use crate::types::{Change, Committed, Expected, Revision, Write};
 
 /// Deletes of expired keys that may be under way.
 const DELETES_MAX: usize = 64;
@@ -30,7 +30,7 @@ impl Expiring {
         self.deletes.is_empty()
     }
 
-    /// Deletes keys whose time is over, through the sequencer like everybody else.
+    /// Deletes keys whose time is over, through the sequencer like all other writes.
     pub fn turn(&mut self, tools: &Tools, now_ms: u64) -> Turn {
         let mut again = Vec::new();
         let mut worked = false;
@@ -41,7 +41,7 @@ impl Expiring {
                 worked = true;
                 false
             }
-            Ok(Err(CommitError::Refused(_))) => {
+            Ok(Err(CommitError::Refused(_) | CommitError::OutcomeUnknown(_))) => {
                 again.push(*due);
                 false
             }
@@ -62,7 +62,7 @@ impl Expiring {
             worked = true;
             let key = match key_of(&root, due.revision) {
                 Ok(Some(key)) => key,
-                // It is damaged, and whoever reads it is told.
+                // It is damaged, and its readers are told.
                 Ok(None) => continue,
                 Err(error) => {
                     tracing::warn!("cannot delete an expired key at present: {error}");
@@ -90,7 +90,7 @@ impl Expiring {
 }
 
 /// The key that `revision` wrote, if its record is still there.
-fn key_of(root: &Root, revision: u64) -> io::Result<Option<Bytes>> {
+fn key_of(root: &Root, revision: Revision) -> io::Result<Option<Bytes>> {
     let Some(segment) = root.segments.starting_at(revision).first() else { return Ok(None) };
     let mut walk = segment.walk_from(revision)?;
     let found = std::iter::from_fn(|| walk.next()).find(|found| found.head.revision >= revision);

@@ -9,20 +9,21 @@ use super::{NAP_MAX, RETRY, Tools, Turn};
 use crate::compaction;
 use crate::sabotage;
 use crate::steps::MaintenanceStep;
+use crate::types::Revision;
 
 /// How far it is.
 pub(super) struct Forgetting {
     /// When history is looked at next, in milliseconds since 1970.
     next_at_ms: u64,
     /// Keys with records up to here are pruned.
-    pruned: u64,
+    pruned: Revision,
     /// The oldest readable revision that is noted on disk.
-    noted: u64,
+    noted: Revision,
 }
 
 impl Forgetting {
     /// All before `oldest` is forgotten.
-    pub fn new(oldest: u64) -> Forgetting {
+    pub fn new(oldest: Revision) -> Forgetting {
         Forgetting { next_at_ms: 0, pruned: oldest, noted: oldest }
     }
 
@@ -40,7 +41,7 @@ impl Forgetting {
         }
         if self.noted < root.oldest && now_ms >= self.next_at_ms {
             let noted = root.segments.in_order().last().is_none_or(|segment| {
-                let written = segment.write_note(0, root.oldest).inspect_err(|error| {
+                let written = segment.write_note(Revision::ZERO, root.oldest).inspect_err(|error| {
                     tracing::warn!("cannot note that history was forgotten: {error}");
                 });
                 let synced = tools.status.synced();

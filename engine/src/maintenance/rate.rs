@@ -20,7 +20,7 @@ const MANY: u64 = 8;
 /// How long what was found holds.
 const LOOK_MS: u64 = 100;
 
-/// The rate, looked at from time to time, and the rests that keep everybody to it together.
+/// The rate, looked at from time to time, and the rests that keep all parts of maintenance to it together.
 #[derive(Default)]
 pub(super) struct Rate {
     /// When it was looked at, in milliseconds since 1970; 0: never.
@@ -111,7 +111,7 @@ fn bytes_per_second(bytes: u64, live: u64, load: u64) -> u64 {
     // In quarters of what is live.
     match bytes.saturating_mul(4) / live.max(1) {
         12.. => u64::MAX / 1_000,
-        // There is nobody to wait for it.
+        // No caller waits for it.
         _ if load == 0 => 4 * QUIET_BYTES_PER_SECOND,
         0..6 => QUIET_BYTES_PER_SECOND.saturating_add(load),
         // To give back a byte takes copying one and a half at the worst.
@@ -123,9 +123,16 @@ fn bytes_per_second(bytes: u64, live: u64, load: u64) -> u64 {
 mod tests {
     use super::*;
     use crate::log::Segments;
+    use crate::types::Revision;
 
     fn nothing() -> Root {
-        Root { revision: 0, oldest: 0, tree: Default::default(), segments: Segments::new(vec![]), end: 0 }
+        Root {
+            revision: Revision::ZERO,
+            oldest: Revision::ZERO,
+            tree: Default::default(),
+            segments: Segments::new(vec![]),
+            end: 0,
+        }
     }
 
     #[test]
@@ -179,7 +186,7 @@ mod tests {
         let mut rate = Rate::default();
         // Milliseconds, bytes committed so far, load.
         for (now_ms, committed, expected) in [
-            (1_000, 5_000, 0), // since when, nobody knows
+            (1_000, 5_000, 0), // since an unknown time
             (1_050, 9_000, 0), // too soon to look
             (2_000, 9_000, 2_000),
             (3_000, 13_000, 3_000),

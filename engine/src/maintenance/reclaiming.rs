@@ -31,7 +31,7 @@ pub(super) struct Reclaiming {
     stuck: Vec<u32>,
     /// When it goes on, in milliseconds since 1970.
     next_at_ms: u64,
-    /// Segments that the log does without since somebody asked last.
+    /// Segments that the log does without since they were asked for last.
     retired: Vec<Arc<Segment>>,
 }
 

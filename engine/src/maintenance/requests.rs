@@ -9,6 +9,8 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::watch;
 
+use crate::types::Revision;
+
 /// What others ask of background maintenance, and hear from it.
 pub(crate) struct Requests {
     wanted: Mutex<Wanted>,
@@ -20,10 +22,10 @@ pub(crate) struct Requests {
 #[derive(Default)]
 struct Wanted {
     /// History before this revision is to be forgotten.
-    compact_to: u64,
+    compact_to: Revision,
     /// A checkpoint of at least this revision is to be written.
-    checkpoint: u64,
-    /// How often somebody asked to be told when there is nothing left to do.
+    checkpoint: Revision,
+    /// How often a caller asked to be told when there is nothing left to do.
     rests: u64,
     woken: bool,
     stop: bool,
@@ -33,9 +35,9 @@ struct Wanted {
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Progress {
     /// History before this revision is forgotten, in the index as well, and that is noted on disk.
-    pub compacted: u64,
+    pub compacted: Revision,
     /// Revision of the newest checkpoint.
-    pub checkpoint: u64,
+    pub checkpoint: Revision,
     /// So many that asked for it could have been told that there is nothing left to do.
     pub rests: u64,
 }
@@ -50,12 +52,12 @@ impl Requests {
     }
 
     /// Asks that history before `revision` be forgotten.
-    pub fn compact(&self, revision: u64) {
+    pub fn compact(&self, revision: Revision) {
         self.want(|wanted| wanted.compact_to = wanted.compact_to.max(revision));
     }
 
     /// Asks for a checkpoint of at least `revision`.
-    pub fn checkpoint(&self, revision: u64) {
+    pub fn checkpoint(&self, revision: Revision) {
         self.want(|wanted| wanted.checkpoint = wanted.checkpoint.max(revision));
     }
 
@@ -65,22 +67,22 @@ impl Requests {
         self.wanted.lock().rests
     }
 
-    /// The highest revision before which somebody wants history to be forgotten.
-    pub fn compact_to(&self) -> u64 {
+    /// The highest revision before which a caller wants history to be forgotten.
+    pub fn compact_to(&self) -> Revision {
         self.wanted.lock().compact_to
     }
 
-    /// The highest revision of which somebody wants a checkpoint.
-    pub fn wanted_checkpoint(&self) -> u64 {
+    /// The highest revision of which a caller wants a checkpoint.
+    pub fn wanted_checkpoint(&self) -> Revision {
         self.wanted.lock().checkpoint
     }
 
-    /// How often somebody asked to be told when there is nothing left to do.
+    /// How often a caller asked to be told when there is nothing left to do.
     pub fn rests(&self) -> u64 {
         self.wanted.lock().rests
     }
 
-    /// Changes what everybody hears of the progress.
+    /// Changes the progress that callers see.
     pub fn tell(&self, change: impl FnOnce(&mut Progress)) {
         self.progress.send_if_modified(|progress| {
             let before = *progress;
@@ -101,7 +103,7 @@ impl Requests {
         self.woken.notify_one();
     }
 
-    /// Sleeps until somebody wants something, for at most `nap`. False when it is to stop.
+    /// Sleeps until a caller asks for something, for at most `nap`. False when it is to stop.
     pub(super) fn sleep(&self, nap: Duration) -> bool {
         let mut wanted = self.wanted.lock();
         if !wanted.woken && !wanted.stop {

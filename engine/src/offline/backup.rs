@@ -16,6 +16,7 @@ use crate::offline::records::{tail, written_end};
 use crate::offline::target::{Ready, Target, check};
 use crate::offline::{OfflineError, Store};
 use crate::segment::Segment;
+use crate::types::Revision;
 
 /// A log that has not grown for so long is taken as it is. What a running engine has written is on disk after
 /// milliseconds, and what it takes back (a batch that met a full disk) is gone as soon.
@@ -45,7 +46,7 @@ pub fn backup(
 /// Copies what a look at a directory has found, up to `revision`.
 pub(super) fn copy(
     store: &Store,
-    revision: u64,
+    revision: Revision,
     mut target: Target,
     mut on_damage: impl FnMut(&Damage),
     mut on_progress: impl FnMut(u64, u64),
@@ -86,14 +87,14 @@ pub(super) fn copy(
         }
     };
     let copied = target.copy(last, end, &block, |copied| on_progress(bytes + copied, total))?;
-    target.copied(&last.header, copied, revision + 1, end - RECORDS_START, &mut on_damage)?;
+    target.copied(&last.header, copied, revision.next(), end - RECORDS_START, &mut on_damage)?;
     Ok(target.ready())
 }
 
 /// A look at the store and a revision up to which it is known to be on disk: not less than what was written when
 /// this was called.
-pub(super) fn steady(source: &Path) -> Result<(Store, u64), OfflineError> {
-    let written = |store: &Store| tail(store, u64::MAX).0;
+pub(super) fn steady(source: &Path) -> Result<(Store, Revision), OfflineError> {
+    let written = |store: &Store| tail(store, Revision::MAX).0;
     let first = Store::open(source)?;
     let wanted = written(&first);
     let begun = Instant::now();

@@ -18,6 +18,7 @@ use crate::offline::{
 };
 use crate::testing::{Random, TempDir};
 use crate::transfer::{Coming, DATA_BYTES, FRAME_HEAD, Frame, Held};
+use crate::types::Revision;
 use crate::{
     BackupError, Change, CompactError, Engine, Expected, Options, Outgoing, Payload, SEGMENT_BYTES_MIN,
     Snapshot, SnapshotError, Write,
@@ -34,7 +35,7 @@ fn open_dir(dir: &Path) -> Engine {
     Engine::open(Options { segment_bytes: SEGMENT_BYTES_MIN, ..Options::new(dir) }).unwrap()
 }
 
-async fn put(engine: &Engine, key: &str, value: &[u8]) -> u64 {
+async fn put(engine: &Engine, key: &str, value: &[u8]) -> Revision {
     let (key, value) = (Bytes::copy_from_slice(key.as_bytes()), Bytes::copy_from_slice(value));
     let change = Change::Put(Payload { value, ..Payload::default() });
     engine.commit(Write { key, expected: Expected::Any, change }).await.unwrap().revision
@@ -71,7 +72,7 @@ fn back_up(engine: &Engine, target: &Path) -> BackedUp {
 }
 
 /// Revision, key and value of every record.
-fn records(dir: &Path) -> Vec<(u64, Bytes, Option<Bytes>)> {
+fn records(dir: &Path) -> Vec<(Revision, Bytes, Option<Bytes>)> {
     let store = Store::open(dir).unwrap();
     let records = store.records().filter_map(|found| match found {
         Found::Record(record) => Some((record.revision(), record.key(), record.value())),
@@ -82,7 +83,7 @@ fn records(dir: &Path) -> Vec<(u64, Bytes, Option<Bytes>)> {
 }
 
 /// Key and value of everything that exists at `revision`.
-fn states(engine: &Engine, revision: u64) -> Vec<(Bytes, Bytes)> {
+fn states(engine: &Engine, revision: Revision) -> Vec<(Bytes, Bytes)> {
     states_of(&engine.snapshot_at(revision).unwrap())
 }
 
@@ -100,21 +101,21 @@ async fn what_arrives_is_the_log_and_the_next_time_only_what_is_new() {
     let (engine, target) = (open(&temp), temp.path().join("backup"));
     fill(&engine, 20, 15).await;
     let first = back_up(&engine, &target);
-    assert_eq!((first.revision, first.copied.0, first.kept.0), (20, 3, 0));
+    assert_eq!((first.revision, first.copied.0, first.kept.0), (Revision::new(20), 3, 0));
     assert_eq!(records(&target).len(), 20);
     fill(&engine, 9, 9).await;
     let kept = target.join("0000000001.segment");
     let before = inode(&kept);
     let second = back_up(&engine, &target);
-    assert_eq!((second.revision, second.copied.0, second.kept.0), (29, 3, 2));
+    assert_eq!((second.revision, second.copied.0, second.kept.0), (Revision::new(29), 3, 2));
     assert!(second.copied.1 < first.copied.1, "only what is new: {second:?}");
     assert_eq!(inode(&kept), before);
     assert!(!temp.path().join("backup.next").exists());
     engine.close().await;
     assert_eq!(records(&target), records(&temp.path().join("store")));
     let surveyed = survey(&Store::open(&target).unwrap(), |damage| panic!("{damage}"), |_| ());
-    assert_eq!((surveyed.revision, surveyed.damages), (29, 0));
-    assert_eq!(open_dir(&target).revision(), 29, "it is a store like any other");
+    assert_eq!((surveyed.revision, surveyed.damages), (Revision::new(29), 0));
+    assert_eq!(open_dir(&target).revision(), Revision::new(29), "it is a store like any other");
 }
 
 #[tokio::test]
@@ -126,7 +127,7 @@ async fn pieces_may_have_any_size() {
     for len in [1, 15, 17, 4_096, DATA_BYTES + FRAME_HEAD, stream.len()] {
         let target = temp.path().join(format!("in-{len}"));
         let pieces = stream.chunks(len).map(Bytes::copy_from_slice);
-        assert_eq!(receive(&target, pieces).unwrap().revision, 20);
+        assert_eq!(receive(&target, pieces).unwrap().revision, Revision::new(20));
         assert_eq!(records(&target).len(), 20);
     }
 }
@@ -187,7 +188,7 @@ async fn what_reclaim_removes_meanwhile_is_sent_to_its_end() {
     let temp = TempDir::new();
     let (engine, target) = (open(&temp), temp.path().join("backup"));
     fill(&engine, 30, 3).await;
-    let want = states(&engine, 30);
+    let want = states(&engine, Revision::new(30));
     let mut outgoing = engine.backup(b"").unwrap();
     let mut stream = vec![outgoing.next_frame().unwrap()];
     fill(&engine, 30, 3).await;
@@ -195,14 +196,14 @@ async fn what_reclaim_removes_meanwhile_is_sent_to_its_end() {
     assert!(!temp.path().join("store/0000000001.segment").exists(), "reclaim has done its work");
     stream.extend(frames(outgoing));
     let done = receive(&target, stream).unwrap();
-    assert_eq!(done.revision, 30);
+    assert_eq!(done.revision, Revision::new(30));
     let copy = open_dir(&target);
-    assert_eq!((copy.revision(), states(&copy, 30)), (30, want));
+    assert_eq!((copy.revision(), states(&copy, Revision::new(30))), (Revision::new(30), want));
     copy.close().await;
     // What is there now has nothing in common with it, and is received all the same.
     let now = back_up(&engine, &target);
-    assert_eq!((now.revision, now.oldest), (60, 60));
-    assert_eq!(states(&open_dir(&target), 60), states(&engine, 60));
+    assert_eq!((now.revision, now.oldest), (Revision::new(60), Revision::new(60)));
+    assert_eq!(states(&open_dir(&target), Revision::new(60)), states(&engine, Revision::new(60)));
 }
 
 #[tokio::test]
@@ -325,7 +326,10 @@ async fn another_store_is_not_replaced_and_damage_is_copied_and_told() {
         receiver.take(&frame, |damage| told.push(damage.clone())).unwrap();
     }
     let done = receiver.ready().unwrap().place().unwrap();
-    assert_eq!((done.damages, told.len(), told[0].revisions), (1, 1, Some((1, 1))));
+    assert_eq!(
+        (done.damages, told.len(), told[0].revisions),
+        (1, 1, Some((Revision::FIRST, Revision::FIRST)))
+    );
     // A sound copy of it is better than what the store has.
     assert_eq!((back_up(&engine, &target).kept.0, records(&target)), (2, before));
 }
@@ -349,14 +353,15 @@ async fn what_the_disk_cannot_read_is_missing_from_a_backup_and_told_and_nothing
         receiver.take(&frame, |damage| told.push(damage.clone())).unwrap();
     }
     assert_eq!(receiver.ready().unwrap().place().unwrap().damages, told.len() as u64);
-    let lost: Vec<_> = told.iter().map(|damage| damage.revisions).collect();
+    let lost: Vec<_> =
+        told.iter().map(|damage| damage.revisions.map(|(first, last)| (first.get(), last.get()))).collect();
     assert_eq!(lost, [Some((2, 2)), Some((3, 7))], "the second has its head");
     let copy = open_dir(&target);
-    assert_eq!((copy.revision(), copy.stats().lost_revisions), (20, 5));
+    assert_eq!((copy.revision(), copy.stats().lost_revisions), (Revision::new(20), 5));
     for (revision, value) in want {
-        let entry = copy.snapshot().get(format!("/k/{}", revision - 1).as_bytes());
+        let entry = copy.snapshot().get(format!("/k/{}", revision.before()).as_bytes());
         let read = entry.map(|entry| entry.read().ok().map(|record| record.value));
-        let expected = match revision {
+        let expected = match revision.get() {
             2 => Some(None),
             3..=7 => None,
             _ => Some(Some(value)),
@@ -374,11 +379,11 @@ async fn with_relaxed_durability_a_backup_has_only_what_is_on_disk() {
     for n in 0..20 {
         put(&engine, &format!("/k/{n}"), b"value").await;
         let outgoing = engine.backup(b"").unwrap();
-        assert!(outgoing.revision() > n && engine.stats().synced >= outgoing.revision());
+        assert!(outgoing.revision() > Revision::new(n) && engine.stats().synced >= outgoing.revision());
     }
     let empty = Engine::open(Options::new(temp.path().join("empty"))).unwrap();
-    assert_eq!(back_up(&empty, &temp.path().join("backup")).revision, 0);
-    assert_eq!(open_dir(&temp.path().join("backup")).revision(), 0);
+    assert_eq!(back_up(&empty, &temp.path().join("backup")).revision, Revision::ZERO);
+    assert_eq!(open_dir(&temp.path().join("backup")).revision(), Revision::ZERO);
     let patience = Duration::from_secs(60);
     tokio::time::timeout(patience, engine.close()).await.unwrap();
 }
@@ -395,7 +400,7 @@ async fn what_reclaim_removes_while_a_directory_is_read_is_no_loss() {
     let temp = TempDir::new();
     let (engine, source) = (open(&temp), temp.path().join("store"));
     fill(&engine, 30, 3).await;
-    let want = states(&engine, 30);
+    let want = states(&engine, Revision::new(30));
     // Between the list and the files: another look finds what stands for them.
     let listed = Listed::look(&source).unwrap();
     let (store, revision) = steady(&source).unwrap();
@@ -405,14 +410,14 @@ async fn what_reclaim_removes_while_a_directory_is_read_is_no_loss() {
     assert!(Store::of(&source, listed).unwrap().is_none(), "a file went away");
     let now = temp.path().join("now");
     let done = backup(&source, &now, |damage| panic!("{damage}"), |_, _| ()).unwrap().place().unwrap();
-    assert_eq!((done.revision, done.oldest), (60, 60));
-    assert_eq!(states(&open_dir(&now), 60), states(&engine, 60));
+    assert_eq!((done.revision, done.oldest), (Revision::new(60), Revision::new(60)));
+    assert_eq!(states(&open_dir(&now), Revision::new(60)), states(&engine, Revision::new(60)));
     // Between the files and the copy: they are held open.
     let then = temp.path().join("then");
     let target = Target::begin(&then).unwrap();
     let done = copy(&store, revision, target, |damage| panic!("{damage}"), |_, _| ());
-    assert_eq!(done.unwrap().place().unwrap().revision, 30);
-    assert_eq!(states(&open_dir(&then), 30), want);
+    assert_eq!(done.unwrap().place().unwrap().revision, Revision::new(30));
+    assert_eq!(states(&open_dir(&then), Revision::new(30)), want);
 }
 
 #[tokio::test]
@@ -463,7 +468,7 @@ async fn under_full_load_and_maintenance_each_backup_is_exactly_the_state_at_its
         let (engine, stop) = (engine.clone(), stop.clone());
         async move {
             while !stop.load(Ordering::Relaxed) {
-                match engine.compact(engine.revision().saturating_sub(20)).await {
+                match engine.compact(Revision::new(engine.revision().get().saturating_sub(20))).await {
                     Ok(()) | Err(CompactError::Compacted { .. }) => {}
                     Err(error) => panic!("{error}"),
                 }
@@ -501,5 +506,22 @@ async fn under_full_load_and_maintenance_each_backup_is_exactly_the_state_at_its
     stop.store(true, Ordering::Relaxed);
     for task in tasks {
         task.await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_restore_before_the_first_record_is_refused_and_leaves_nothing() {
+    let temp = TempDir::new();
+    let engine = open(&temp);
+    let first = put(&engine, "/k", b"v").await;
+    engine.close().await;
+    let (source, target) = (temp.path().join("store"), temp.path().join("restored"));
+    for point in [Point::Time(1), Point::Revision(Revision::ZERO)] {
+        let refused = restore(&source, &target, point, false, |_| (), |_, _| ()).unwrap_err();
+        assert!(
+            matches!(refused, OfflineError::BeforeFirst { first: told, time_ms, .. } if told == first && time_ms > 1),
+            "{point:?}: {refused}"
+        );
+        assert!(!target.exists(), "{point:?}");
     }
 }

@@ -10,15 +10,16 @@ use crate::offline::damage::{Damage, Problem};
 use crate::offline::files::ReadFile;
 use crate::offline::survey::Survey;
 use crate::record::Head;
+use crate::types::Revision;
 
 /// Checks the checkpoint of `revision`: its own bytes, that each state in it is the record in the place it names, and
 /// that it has the newest state of every key. `survey` has walked over the log; revisions in `lost` have no record.
 pub(super) fn check(
     store: &Store,
-    revision: u64,
+    revision: Revision,
     file: &ReadFile,
     survey: &Survey,
-    lost: &[(u64, u64)],
+    lost: &[(Revision, Revision)],
     tell: &mut impl FnMut(&Damage),
 ) {
     let name = checkpoint::name(revision);
@@ -32,8 +33,8 @@ pub(super) fn check(
     if !loading.blooms_are_sound() {
         return tell(&whole(Problem::Checkpoint));
     }
-    let is_lost = |revision: u64| lost.iter().any(|range| (range.0..=range.1).contains(&revision));
-    let differs = |key: &[u8], revision: u64| Damage {
+    let is_lost = |revision: Revision| lost.iter().any(|range| (range.0..=range.1).contains(&revision));
+    let differs = |key: &[u8], revision: Revision| Damage {
         revisions: Some((revision, revision)),
         key: Some(bytes::Bytes::copy_from_slice(key)),
         ..Damage::of_file(&name, Problem::Index)
@@ -78,10 +79,10 @@ pub(super) fn check(
 }
 
 /// Whether the header of a checkpoint is sound and of that revision.
-pub(super) fn proves_durable(revision: u64, file: &ReadFile) -> bool {
+pub(super) fn proves_durable(revision: Revision, file: &ReadFile) -> bool {
     let header = file.read(0, checkpoint::HEADER_BYTES);
     header.is_ok_and(|header| {
-        crc32fast::hash(&header[..124]) == u32_at(&header, 124) && u64_at(&header, 32) == revision
+        crc32fast::hash(&header[..124]) == u32_at(&header, 124) && u64_at(&header, 32) == revision.get()
     })
 }
 

@@ -4,6 +4,8 @@ use std::fmt;
 
 use bytes::Bytes;
 
+use crate::types::Revision;
+
 /// One thing that is wrong.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Damage {
@@ -12,7 +14,7 @@ pub struct Damage {
     /// Offset in the file, in bytes.
     pub offset: Option<u64>,
     /// First and last revision concerned.
-    pub revisions: Option<(u64, u64)>,
+    pub revisions: Option<(Revision, Revision)>,
     /// The key concerned, where it is still known.
     pub key: Option<Bytes>,
     /// What is wrong.

@@ -1,4 +1,4 @@
-//! Files as somebody reads them who does not own the store: read-only, by `pread`.
+//! Files as a reader that does not own the store sees them: read-only, by `pread`.
 //!
 //! Not mapped, unlike the engine's: a mapping shows zeros where the disk fails or a file got shorter, and these tools are
 //! to say so. An open file stays readable after its name is gone, which is how a reader outlives reclaim.
@@ -12,7 +12,7 @@ use std::path::Path;
 use bytes::Bytes;
 use rustix::fs::{FlockOperation, OFlags, flock};
 
-use crate::io::{File, LOCK_NAME, written_stretch};
+use crate::io::{File, LOCK_NAME, cannot_lock_directories, written_stretch};
 
 /// A file opened for reading.
 pub(super) struct ReadFile {
@@ -67,12 +67,23 @@ impl File for ReadFile {
 
 /// Whether an engine has the store in `dir` open. Looks by holding the lock for a moment, shared.
 pub(super) fn is_in_use(dir: &Path) -> io::Result<bool> {
-    let lock = match ReadFile::open(&dir.join(LOCK_NAME)) {
-        Ok(lock) => lock,
+    match fs::File::open(dir).and_then(|directory| is_locked(&directory)) {
+        Ok(false) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-        Err(error) => return Err(error),
-    };
-    match flock(&lock.file, FlockOperation::NonBlockingLockShared) {
+        Err(error) if cannot_lock_directories(&error) => {}
+        told => return told,
+    }
+    // A release that does not lock the directory locks this file.
+    match ReadFile::open(&dir.join(LOCK_NAME)) {
+        Ok(lock) => is_locked(&lock.file),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether another open file has an exclusive lock on `file`.
+fn is_locked(file: &fs::File) -> io::Result<bool> {
+    match flock(file, FlockOperation::NonBlockingLockShared) {
         Ok(()) => Ok(false),
         Err(rustix::io::Errno::WOULDBLOCK) => Ok(true),
         Err(error) => Err(error.into()),

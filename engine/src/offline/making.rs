@@ -15,7 +15,7 @@
 //! ```
 //!
 //! A crash between the two leaves no `log`, but what was in it, complete, under a name that nothing else has: the next
-//! attempt gives it its old name before it does anything else, and whoever wants to read it is told. A crash after
+//! attempt gives it its old name before it does anything else, and a reader of it is told. A crash after
 //! both leaves the new `log`, and a `log.replaced` that the next attempt removes. Never is there only half of one.
 
 use std::fs;
@@ -39,7 +39,7 @@ pub(super) struct Making {
 }
 
 impl Making {
-    /// Begins a directory for `place`, which nobody may have open.
+    /// Begins a directory for `place`, which no process may have open.
     pub fn begin(place: &Path) -> Result<Making, OfflineError> {
         let (path, replaced) = (beside(place, NEXT), beside(place, REPLACED));
         if !place.exists() && replaced.exists() {
@@ -119,7 +119,7 @@ impl Drop for Making {
     }
 }
 
-/// Opens a directory, made if absent, that nobody else has open.
+/// Opens a directory, made if absent, that no other process has open.
 fn lock(path: &Path) -> Result<Dir, OfflineError> {
     match Dir::open(path) {
         Ok(Some(dir)) => Ok(dir),
@@ -251,6 +251,19 @@ mod tests {
         assert_eq!((said(&place).as_str(), names(&temp)), ("first", vec!["log".to_owned()]));
     }
 
+    /// Makes the directory anew with the same files but the lock.
+    fn unlock(path: &Path) {
+        let locked = path.with_extension("locked");
+        fs::rename(path, &locked).unwrap();
+        fs::create_dir(path).unwrap();
+        for entry in fs::read_dir(&locked).unwrap().map(Result::unwrap) {
+            if entry.file_name() != LOCK_NAME {
+                fs::rename(entry.path(), path.join(entry.file_name())).unwrap();
+            }
+        }
+        fs::remove_dir_all(&locked).unwrap();
+    }
+
     #[test]
     fn a_crash_between_the_two_steps_is_made_good_by_the_next_attempt() {
         let temp = TempDir::new();
@@ -261,9 +274,9 @@ mod tests {
         std::mem::forget(second);
         assert_eq!(names(&temp), ["log.next", "log.replaced"]);
         assert_eq!(interrupted(&place), Some(temp.path().join("log.replaced")));
-        // Its process is gone, and with it its locks: they are on files that get other names.
-        fs::remove_file(temp.path().join("log.replaced/lock")).unwrap();
-        fs::remove_file(temp.path().join("log.next/lock")).unwrap();
+        // Its process is gone, and with it its locks.
+        unlock(&temp.path().join("log.replaced"));
+        unlock(&temp.path().join("log.next"));
         drop(making(&place, "third"));
         assert_eq!((said(&place).as_str(), names(&temp)), ("first", vec!["log".to_owned()]));
         assert_eq!(interrupted(&place), None);

@@ -41,6 +41,7 @@ pub use crate::offline::restore::{Point, Restored, restore};
 pub use crate::offline::survey::{KeyState, SegmentSummary, Survey, survey};
 pub use crate::offline::target::{BackedUp, Ready};
 use crate::segment::Segment;
+use crate::types::Revision;
 
 #[cfg(test)]
 mod backups_test;
@@ -118,17 +119,27 @@ pub enum OfflineError {
     #[error("revision {asked} is no longer there, the oldest is {oldest}")]
     Compacted {
         /// The revision asked for.
-        asked: u64,
+        asked: Revision,
         /// The oldest one that can be read.
-        oldest: u64,
+        oldest: Revision,
     },
     /// That revision was never written.
     #[error("revision {asked} is not there, the newest is {newest}")]
     Future {
         /// The revision asked for.
-        asked: u64,
+        asked: Revision,
         /// The newest one.
-        newest: u64,
+        newest: Revision,
+    },
+    /// Nothing was written by the revision or time asked for.
+    #[error("{} begins later: its first record has revision {first} and was written at {time_ms} ms since 1970", dir.display())]
+    BeforeFirst {
+        /// The store's directory.
+        dir: PathBuf,
+        /// Revision of its first record.
+        first: Revision,
+        /// Time of its first record, in milliseconds since 1970.
+        time_ms: u64,
     },
     /// The store's revisions are so high that there are none above them to begin with.
     #[error("{} has used up its revisions", dir.display())]
@@ -193,7 +204,7 @@ struct Listed {
     /// Of segments, ascending.
     numbers: Vec<u32>,
     /// Revision and file.
-    checkpoints: Vec<(u64, ReadFile)>,
+    checkpoints: Vec<(Revision, ReadFile)>,
 }
 
 impl Listed {
@@ -242,12 +253,12 @@ pub struct Store {
     /// Files that others stand for, waiting to be removed.
     superseded: Vec<Arc<Segment>>,
     /// Images of the index: revision and file.
-    checkpoints: Vec<(u64, ReadFile)>,
+    checkpoints: Vec<(Revision, ReadFile)>,
     /// The highest revision of a checkpoint whose header is sound: the log was synced up to it first.
-    known_durable: u64,
+    known_durable: Revision,
     /// What is wrong with files as wholes.
     damage: Vec<Damage>,
-    oldest: u64,
+    oldest: Revision,
 }
 
 impl Store {
@@ -312,11 +323,12 @@ impl Store {
         let superseded = superseded.collect();
         let log: Vec<_> = log.into_iter().map(|at| segments[at].clone()).collect();
         let rewritten = log.iter().filter_map(|segment| segment.header.rewritten).map(|it| it.oldest);
-        let oldest = rewritten.chain(log.iter().map(|segment| segment.note().oldest)).max().unwrap_or(0);
+        let oldest =
+            rewritten.chain(log.iter().map(|segment| segment.note().oldest)).max().unwrap_or(Revision::ZERO);
         checkpoints.sort_unstable_by_key(|(revision, _)| *revision);
         let sound =
             checkpoints.iter().rev().find(|(revision, file)| checkpoints::proves_durable(*revision, file));
-        let known_durable = sound.map_or(0, |(revision, _)| *revision);
+        let known_durable = sound.map_or(Revision::ZERO, |(revision, _)| *revision);
         Ok(Some(Store {
             dir: dir.to_owned(),
             in_use,
@@ -340,7 +352,7 @@ impl Store {
     }
 
     /// The lowest revision at which everything can be read.
-    pub fn oldest(&self) -> u64 {
+    pub fn oldest(&self) -> Revision {
         self.oldest
     }
 
@@ -355,8 +367,8 @@ impl Store {
     }
 
     /// The highest revision known to be on disk: the last segment says so, looked at anew, or a checkpoint does.
-    fn synced(&self) -> u64 {
-        self.segments.last().map_or(0, records::said_synced).max(self.known_durable)
+    fn synced(&self) -> Revision {
+        self.segments.last().map_or(Revision::ZERO, records::said_synced).max(self.known_durable)
     }
 
     /// The files of the log in order, then the superseded ones.
@@ -374,7 +386,7 @@ impl Store {
     }
 
     /// Revision of the newest checkpoint, if there is one.
-    pub fn checkpoint(&self) -> Option<u64> {
+    pub fn checkpoint(&self) -> Option<Revision> {
         self.checkpoints.last().map(|(revision, _)| *revision)
     }
 

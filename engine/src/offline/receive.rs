@@ -20,7 +20,7 @@ use crate::offline::damage::Damage;
 use crate::offline::target::{Copied, Ready, Target};
 use crate::record::RECORD_BYTES_MAX;
 use crate::transfer::{Broken, Coming, Frame, Held, Start, TRANSFER_VERSION};
-use crate::types::SEGMENT_BYTES_MAX;
+use crate::types::{Revision, SEGMENT_BYTES_MAX};
 
 /// Largest file of a segment: one record may need a larger one than was asked for.
 const FILE_BYTES_MAX: u64 = SEGMENT_BYTES_MAX + RECORDS_START + RECORD_BYTES_MAX as u64;
@@ -131,7 +131,7 @@ impl Receiver {
             (Frame::End, Some(start)) => start,
             _ => return Err(no_backup("its frames come in no order")),
         };
-        self.complete(start.revision + 1, on_damage)?;
+        self.complete(start.revision.next(), on_damage)?;
         let Order { log, gaps } = chain::order(&self.headers);
         let is_log = gaps.is_empty()
             && log.len() == self.headers.len()
@@ -181,7 +181,7 @@ impl Receiver {
     /// The segment that was coming has all its revisions before `end_revision`.
     fn complete(
         &mut self,
-        end_revision: u64,
+        end_revision: Revision,
         on_damage: &mut dyn FnMut(&Damage),
     ) -> Result<(), OfflineError> {
         let Some(Arriving { coming, file, at }) = self.arriving.take() else { return Ok(()) };

@@ -17,6 +17,7 @@ use crate::offline::Store;
 use crate::offline::damage::{Damage, Problem};
 use crate::record::{ALIGN, EventKind, Head, RECORD_BYTES_MAX};
 use crate::segment::{Found as RawRecord, Segment, Walk};
+use crate::types::Revision;
 
 /// Bytes read at a time.
 const WINDOW_BYTES: usize = 1024 * 1024;
@@ -75,12 +76,12 @@ impl LogRecord {
     }
 
     /// Its revision.
-    pub fn revision(&self) -> u64 {
+    pub fn revision(&self) -> Revision {
         self.head.revision
     }
 
     /// The revision of the put that made the key exist.
-    pub fn created(&self) -> u64 {
+    pub fn created(&self) -> Revision {
         self.head.created
     }
 
@@ -132,7 +133,7 @@ impl LogRecord {
         self.segment
     }
 
-    pub(super) fn previous(&self) -> u64 {
+    pub(super) fn previous(&self) -> Revision {
         self.head.previous
     }
 
@@ -165,7 +166,7 @@ pub struct Records<'s> {
     next: usize,
     current: Option<Part>,
     /// The newest revision accounted for.
-    revision: u64,
+    revision: Revision,
     time_ms: u64,
     /// Found, and not handed out yet.
     ready: VecDeque<Found>,
@@ -176,7 +177,7 @@ pub struct Records<'s> {
 struct Part {
     scanner: Scanner,
     /// Nothing is known to be on disk behind this; all of it for segments that were completed.
-    synced: u64,
+    synced: Revision,
     is_last: bool,
     records: u32,
     /// Records of a revision that has more.
@@ -188,7 +189,15 @@ struct Part {
 impl<'s> Records<'s> {
     pub(super) fn new(store: &'s Store) -> Records<'s> {
         let ready = VecDeque::new();
-        Records { store, next: 0, current: None, revision: 0, time_ms: 0, ready, bytes_before: 0 }
+        Records {
+            store,
+            next: 0,
+            current: None,
+            revision: Revision::ZERO,
+            time_ms: 0,
+            ready,
+            bytes_before: 0,
+        }
     }
 
     /// Bytes walked over, of [`Store::data_bytes`].
@@ -198,7 +207,7 @@ impl<'s> Records<'s> {
     }
 
     /// The newest revision accounted for.
-    pub fn revision(&self) -> u64 {
+    pub fn revision(&self) -> Revision {
         self.revision
     }
 
@@ -206,7 +215,7 @@ impl<'s> Records<'s> {
         self.lost_until(segment, None, segment.header.first_revision);
         let is_last = self.next == self.store.segments.len();
         let written_to = is_last && segment.header.rewritten.is_none();
-        let synced = if written_to { self.store.synced() } else { u64::MAX };
+        let synced = if written_to { self.store.synced() } else { Revision::MAX };
         let scanner = Scanner::new(segment.clone(), self.revision);
         self.current = Some(Part { scanner, synced, is_last, records: 0, held: Vec::new(), is_torn: false });
     }
@@ -238,11 +247,11 @@ impl<'s> Records<'s> {
             }
             let held = part.held.first().map(LogRecord::revision);
             let is_missing = match segment.header.numbering {
-                Numbering::Dense => revision > self.revision + 1,
+                Numbering::Dense => revision > self.revision.next(),
                 Numbering::Sparse => gap.is_some() || held.is_some_and(|held| held != revision),
             };
             if is_missing {
-                if held.unwrap_or(self.revision + 1) > part.synced {
+                if held.unwrap_or(self.revision.next()) > part.synced {
                     self.torn(part, expected);
                     return false;
                 }
@@ -292,26 +301,26 @@ impl<'s> Records<'s> {
         let segment = &part.scanner.segment;
         if let Some(rewritten) = segment.header.rewritten {
             if part.records < rewritten.records && part.scanner.expected != rewritten.end {
-                self.lost_until(segment, Some(part.scanner.expected), rewritten.last_revision + 1);
+                self.lost_until(segment, Some(part.scanner.expected), rewritten.last_revision.next());
             }
             self.revision = self.revision.max(rewritten.last_revision);
         } else if part.is_last {
             // A checkpoint may speak of a segment that was made after the look at the directory.
             let there = if self.store.in_use { said_synced(segment) } else { part.synced };
-            self.lost_until(segment, None, there + 1);
+            self.lost_until(segment, None, there.next());
         }
         self.bytes_before += part.scanner.end - RECORDS_START;
     }
 
     /// Revisions before `revision` that no record was found for.
-    fn lost_until(&mut self, segment: &Segment, offset: Option<u64>, revision: u64) {
-        if revision > self.revision + 1 {
-            self.lost(segment, offset, (self.revision + 1, revision - 1));
-            self.revision = revision - 1;
+    fn lost_until(&mut self, segment: &Segment, offset: Option<u64>, revision: Revision) {
+        if revision > self.revision.next() {
+            self.lost(segment, offset, (self.revision.next(), revision.before()));
+            self.revision = revision.before();
         }
     }
 
-    fn lost(&mut self, segment: &Segment, offset: Option<u64>, revisions: (u64, u64)) {
+    fn lost(&mut self, segment: &Segment, offset: Option<u64>, revisions: (Revision, Revision)) {
         self.ready.push_back(Found::Damage(Damage {
             file: Segment::name(segment.header.number),
             offset,
@@ -322,13 +331,13 @@ impl<'s> Records<'s> {
     }
 
     /// Records before one of `revision` that were not found.
-    fn lost_before(&mut self, segment: &Segment, offset: Option<u64>, revision: u64) {
+    fn lost_before(&mut self, segment: &Segment, offset: Option<u64>, revision: Revision) {
         match segment.header.numbering {
             Numbering::Dense => self.lost_until(segment, offset, revision),
             // They may have shared the revision of either neighbour.
             Numbering::Sparse => {
-                self.lost(segment, offset, (self.revision.max(1), revision));
-                self.revision = self.revision.max(revision - 1);
+                self.lost(segment, offset, (self.revision.max(Revision::FIRST), revision));
+                self.revision = self.revision.max(revision.before());
             }
         }
     }
@@ -349,7 +358,7 @@ impl<'s> Records<'s> {
         self.ready.push_back(Found::Torn { file, offset });
     }
 
-    /// Whether something that is no record stands behind the end of a log that nobody writes to, and nothing says
+    /// Whether something that is no record stands behind the end of a log that no engine writes to, and nothing says
     /// that it ever was one.
     fn is_torn_behind(&self, part: &Part, end: u64) -> bool {
         part.is_last
@@ -387,9 +396,9 @@ impl Iterator for Records<'_> {
 }
 
 /// The highest revision that the log's last segment says to be on disk. Looks at the file anew.
-pub(super) fn said_synced(segment: &Arc<Segment>) -> u64 {
-    let before = segment.header.first_revision - 1;
-    let noted = Note::read(&*segment.file, segment.header.salt).map_or(0, |note| note.synced);
+pub(super) fn said_synced(segment: &Arc<Segment>) -> Revision {
+    let before = segment.header.first_revision.before();
+    let noted = Note::read(&*segment.file, segment.header.salt).map_or(Revision::ZERO, |note| note.synced);
     let mut scanner = Scanner::new(segment.clone(), before);
     let mut synced = before.max(noted);
     while let Some(raw) = scanner.next() {
@@ -400,9 +409,9 @@ pub(super) fn said_synced(segment: &Arc<Segment>) -> u64 {
 
 /// The newest revision of at most `until` that recovery would find in the log's last segment, and where its record
 /// ends.
-pub(super) fn tail(store: &Store, until: u64) -> (u64, u64) {
-    let Some(segment) = store.segments.last() else { return (0, RECORDS_START) };
-    let mut revision = segment.header.first_revision - 1;
+pub(super) fn tail(store: &Store, until: Revision) -> (Revision, u64) {
+    let Some(segment) = store.segments.last() else { return (Revision::ZERO, RECORDS_START) };
+    let mut revision = segment.header.first_revision.before();
     if let Some(rewritten) = segment.header.rewritten {
         return (rewritten.last_revision, rewritten.end);
     }
@@ -413,10 +422,10 @@ pub(super) fn tail(store: &Store, until: u64) -> (u64, u64) {
     let mut part = None;
     while let Some(raw) = scanner.next() {
         let is_next = match segment.header.numbering {
-            Numbering::Dense => raw.head.revision == revision + 1,
+            Numbering::Dense => raw.head.revision == revision.next(),
             Numbering::Sparse => raw.skipped == 0 && part.is_none_or(|part| part == raw.head.revision),
         };
-        let follows = is_next || part.unwrap_or(revision + 1) <= synced;
+        let follows = is_next || part.unwrap_or(revision.next()) <= synced;
         let sound = raw.head.revision <= synced || raw.head.body_is_sound(&raw.bytes);
         if raw.head.revision > until || !follows || !sound {
             break;
@@ -466,17 +475,25 @@ pub(super) struct Scanner {
     pub unreadable: Option<(u64, String)>,
     window: Range<u64>,
     walk: Walk,
-    lowest: u64,
+    lowest: Revision,
 }
 
 impl Scanner {
     /// The records with a revision greater than `after`.
-    pub fn new(segment: Arc<Segment>, after: u64) -> Scanner {
+    pub fn new(segment: Arc<Segment>, after: Revision) -> Scanner {
         let end = written_end(&*segment.file);
         let Header { salt, numbering, .. } = segment.header;
-        let walk = Walk::over(Bytes::new(), RECORDS_START, salt, after + 1, numbering);
+        let walk = Walk::over(Bytes::new(), RECORDS_START, salt, after.next(), numbering);
         let window = RECORDS_START..RECORDS_START;
-        Scanner { end, expected: RECORDS_START, unreadable: None, window, walk, lowest: after + 1, segment }
+        Scanner {
+            end,
+            expected: RECORDS_START,
+            unreadable: None,
+            window,
+            walk,
+            lowest: after.next(),
+            segment,
+        }
     }
 
     /// The next one. Bytes between it and the place where it was expected are damaged.

@@ -6,7 +6,7 @@
 //!
 //! Every state keeps its revision, so that what is stored stays as it is. But the store itself goes on far above
 //! everything that the old one, or another store restored from it, can have given: nothing older is readable, so
-//! whoever comes with an old revision is told that it is compacted and reads again.
+//! a client that comes with an old revision is told that it is compacted and reads again.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -23,7 +23,7 @@ use crate::offline::records::{Found, RecordKind, tail};
 use crate::offline::{OfflineError, Store};
 use crate::record::{self, Head, REVISION_END};
 use crate::segment::Segment;
-use crate::types::SEGMENT_BYTES_DEFAULT;
+use crate::types::{Revision, SEGMENT_BYTES_DEFAULT};
 
 /// Which state to restore.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -31,7 +31,7 @@ pub enum Point {
     /// The newest.
     Newest,
     /// The one right after this revision was committed.
-    Revision(u64),
+    Revision(Revision),
     /// The newest at this time, in milliseconds since 1970.
     Time(u64),
 }
@@ -40,9 +40,9 @@ pub enum Point {
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Restored {
     /// The revision of the old store whose state was restored.
-    pub from_revision: u64,
+    pub from_revision: Revision,
     /// The revision the new store begins with, and the oldest one that can be read from it.
-    pub revision: u64,
+    pub revision: Revision,
     /// Keys that exist.
     pub keys: u64,
     /// Bytes of their records.
@@ -56,7 +56,7 @@ struct Place {
     segment: Arc<Segment>,
     offset: u64,
     len: usize,
-    revision: u64,
+    revision: Revision,
     sound: bool,
 }
 
@@ -101,9 +101,9 @@ pub fn restore(
     let mut places: Vec<Place> = states.into_values().filter(|place| place.sound).collect();
     places.sort_unstable_by_key(|place| place.revision);
 
-    let newest = tail(&store, u64::MAX).0.max(from_revision);
+    let newest = tail(&store, Revision::MAX).0.max(from_revision);
     let revision = bump(newest, SystemTime::now());
-    if revision >= REVISION_END - 1 {
+    if revision >= REVISION_END.before() {
         return Err(OfflineError::NoRevisionsLeft { dir: source.to_owned() });
     }
     let making = Making::begin(target)?;
@@ -119,12 +119,13 @@ fn states(
     point: Point,
     tell: &mut impl FnMut(&Damage),
     mut on_progress: impl FnMut(u64),
-) -> Result<(u64, HashMap<Bytes, Place>), OfflineError> {
+) -> Result<(Revision, HashMap<Bytes, Place>), OfflineError> {
     let mut states = HashMap::new();
     let mut records = store.records();
     // The newest revision accounted for before what lies behind the point.
-    let mut revision = 0;
+    let mut revision = Revision::ZERO;
     let mut reached = false;
+    let mut is_first = true;
     while let Some(found) = records.next() {
         match found {
             Found::Record(record) => {
@@ -133,9 +134,14 @@ fn states(
                     Point::Revision(until) => record.revision() > until,
                     Point::Time(until) => record.time_ms() > until,
                 };
+                if reached && is_first {
+                    let (first, time_ms) = (record.revision(), record.time_ms());
+                    return Err(OfflineError::BeforeFirst { dir: store.dir().to_owned(), first, time_ms });
+                }
                 if reached {
                     break;
                 }
+                is_first = false;
                 revision = record.revision();
                 let key = Bytes::copy_from_slice(&record.key());
                 match record.kind() {
@@ -186,23 +192,23 @@ fn states(
 /// second: so one that was never restored stays below that, and one that was and began with it does as well. Where a
 /// clock has been wrong there is room for ten billion writes since the backup. Numbers stay below 2⁵³ until the year
 /// 2255, for clients that know no higher ones.
-fn bump(newest: u64, now: SystemTime) -> u64 {
+fn bump(newest: Revision, now: SystemTime) -> Revision {
     let micros = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64);
-    let least = if micros > newest { micros } else { newest.saturating_add(10_000_000_000) };
-    least.checked_next_multiple_of(1_000_000).unwrap_or(u64::MAX)
+    let least = if micros > newest.get() { micros } else { newest.get().saturating_add(10_000_000_000) };
+    Revision::new(least.checked_next_multiple_of(1_000_000).unwrap_or(u64::MAX))
 }
 
 /// Writes the records at `places`, ascending by revision, as the whole log up to `revision`. Returns their bytes.
 fn write(
     making: &Making,
     places: &[Place],
-    revision: u64,
+    revision: Revision,
     numbering: Numbering,
     mut on_progress: impl FnMut(u64),
 ) -> Result<u64, OfflineError> {
     let dir = making.dir();
     let store = dir.entropy();
-    let (mut number, mut first_revision, mut done) = (0, 1, 0);
+    let (mut number, mut first_revision, mut done) = (0, Revision::FIRST, 0);
     let mut rest = places;
     loop {
         number += 1;
@@ -228,7 +234,7 @@ fn write(
             records: count as u32,
             end,
             tombstone_bytes: 0,
-            tombstones_since: 0,
+            tombstones_since: Revision::ZERO,
         };
         let header = Header {
             number,
@@ -253,7 +259,7 @@ fn write(
         if later.is_empty() {
             return Ok(done);
         }
-        (rest, first_revision) = (later, last_revision + 1);
+        (rest, first_revision) = (later, last_revision.next());
     }
 }
 
@@ -304,9 +310,9 @@ mod tests {
             (12_345, at(0), 10_000_012_345_u64.next_multiple_of(1_000_000)),
             (12_345, UNIX_EPOCH - Duration::from_secs(9), 10_000_012_345_u64.next_multiple_of(1_000_000)),
         ] {
-            let got = bump(newest, now);
-            assert_eq!(got, want, "{newest}");
-            assert!(got > newest && got.is_multiple_of(1_000_000));
+            let got = bump(Revision::new(newest), now);
+            assert_eq!(got, Revision::new(want), "{newest}");
+            assert!(got > Revision::new(newest) && got.get().is_multiple_of(1_000_000));
         }
     }
 }

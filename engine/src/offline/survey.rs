@@ -5,16 +5,17 @@ use std::collections::BTreeMap;
 use crate::offline::damage::{Damage, Problem};
 use crate::offline::records::{Found, LogRecord, RecordKind};
 use crate::offline::{Store, checkpoints};
+use crate::types::Revision;
 
 /// What a store holds.
 #[derive(Debug, Default)]
 pub struct Survey {
     /// The newest revision; beside a running engine the newest that is known to be on disk.
-    pub revision: u64,
+    pub revision: Revision,
     /// When it was committed, in milliseconds since 1970; 0 when there is no record.
     pub time_ms: u64,
     /// The lowest revision at which everything can be read.
-    pub oldest: u64,
+    pub oldest: Revision,
     /// Records in the log.
     pub records: u64,
     /// The newest state of each key that the log still speaks of, deleted ones included.
@@ -23,7 +24,7 @@ pub struct Survey {
     pub live_bytes: u64,
     /// Bytes of the records that are not, and are kept because their revisions can still be asked for.
     pub retained_bytes: u64,
-    /// Bytes of the records that nobody can ask for any more.
+    /// Bytes of the records that no reader can reach.
     pub dead_bytes: u64,
     /// The files of the log, in order.
     pub segments: Vec<SegmentSummary>,
@@ -43,7 +44,7 @@ pub struct SegmentSummary {
     /// Its size in bytes.
     pub file_bytes: u64,
     /// The lowest revision that may be in it.
-    pub first_revision: u64,
+    pub first_revision: Revision,
     /// Records in it.
     pub records: u64,
     /// Bytes of these records.
@@ -56,9 +57,9 @@ pub struct SegmentSummary {
 #[derive(Clone, Copy, Debug)]
 pub struct KeyState {
     /// The revision that wrote it.
-    pub revision: u64,
+    pub revision: Revision,
     /// The revision of the put that made the key exist.
-    pub created: u64,
+    pub created: Revision,
     /// Length of the record in bytes.
     pub stored_len: u32,
     /// Whether the key is gone.
@@ -131,18 +132,18 @@ impl Survey {
 
     /// Whether the record names the state before it that the log has. What was reclaimed or is lost cannot be
     /// compared.
-    fn continues(&self, record: &LogRecord, lost: &[(u64, u64)]) -> bool {
+    fn continues(&self, record: &LogRecord, lost: &[(Revision, Revision)]) -> bool {
         let known = self.keys.get(&record.key()[..]).filter(|state| !state.deleted);
         let previous = record.previous();
-        if known.map_or(0, |state| state.revision) == previous {
+        if known.map_or(Revision::ZERO, |state| state.revision) == previous {
             return known.is_none_or(|state| state.created == record.created());
         }
         // A state that was there and is not any more; or one that was ended by a record that is not any more.
-        let gone = |revision: u64| {
+        let gone = |revision: Revision| {
             revision <= self.oldest || lost.iter().any(|range| (range.0..=range.1).contains(&revision))
         };
         match (known, previous) {
-            (Some(known), 0) => {
+            (Some(known), Revision::ZERO) => {
                 self.oldest > known.revision || lost.iter().any(|range| range.1 > known.revision)
             }
             _ => gone(previous),
@@ -176,7 +177,7 @@ impl Survey {
     }
 
     /// Counts a state that was followed by another one at `until`.
-    fn retire(&mut self, state: KeyState, until: u64) {
+    fn retire(&mut self, state: KeyState, until: Revision) {
         let readable = if state.deleted { state.revision >= self.oldest } else { until > self.oldest };
         let bytes = if readable { &mut self.retained_bytes } else { &mut self.dead_bytes };
         *bytes += u64::from(state.stored_len);

@@ -16,6 +16,7 @@ use crate::offline::records::Scanner;
 use crate::offline::{OfflineError, Store};
 use crate::segment::Segment;
 use crate::transfer::Held;
+use crate::types::Revision;
 
 /// Bytes copied at a time.
 const COPY_BYTES: u64 = 1024 * 1024;
@@ -24,9 +25,9 @@ const COPY_BYTES: u64 = 1024 * 1024;
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct BackedUp {
     /// The revision at which it is consistent. Every write acknowledged before it began is in it.
-    pub revision: u64,
+    pub revision: Revision,
     /// The lowest revision that can be read from it.
-    pub oldest: u64,
+    pub oldest: Revision,
     /// Segments copied, and the bytes of their records.
     pub copied: (u64, u64),
     /// Segments that an earlier backup had already, and the bytes of their records.
@@ -105,10 +106,10 @@ impl Target {
         let (mut done, total) = (0, earlier.data_bytes());
         let mut all = Vec::new();
         for (at, segment) in earlier.segments.iter().enumerate() {
-            // That the last one is complete nobody says, unless it was written as a whole.
+            // Nothing says that the last one is complete, unless it was written as a whole.
             let end = match (earlier.segments.get(at + 1), segment.header.rewritten) {
                 (Some(next), _) => next.header.first_revision,
-                (None, Some(_)) => u64::MAX,
+                (None, Some(_)) => Revision::MAX,
                 (None, None) => break,
             };
             let mut flaws = 0;
@@ -188,7 +189,7 @@ impl Target {
         &mut self,
         header: &Header,
         copied: Copied,
-        end_revision: u64,
+        end_revision: Revision,
         bytes: u64,
         on_damage: &mut dyn FnMut(&Damage),
     ) -> Result<(), OfflineError> {
@@ -218,12 +219,12 @@ impl Target {
 
 /// Tells what is wrong with the records of a segment that has all revisions from its first one to `end`, exclusive,
 /// or is rewritten; returns by what it is known.
-pub(super) fn check(segment: &Arc<Segment>, end: u64, tell: &mut dyn FnMut(&Damage)) -> Held {
+pub(super) fn check(segment: &Arc<Segment>, end: Revision, tell: &mut dyn FnMut(&Damage)) -> Held {
     let name = Segment::name(segment.header.number);
-    let mut revision = segment.header.first_revision - 1;
+    let mut revision = segment.header.first_revision.before();
     let (mut records, mut last) = (0, None);
     let mut scanner = Scanner::new(segment.clone(), revision);
-    let lost = |from: u64, until: u64| {
+    let lost = |from: Revision, until: Revision| {
         let damage = Damage::of_file(&name, Problem::Lost);
         Damage { revisions: Some((from, until)), ..damage }
     };
@@ -231,11 +232,13 @@ pub(super) fn check(segment: &Arc<Segment>, end: u64, tell: &mut dyn FnMut(&Dama
         records += 1;
         match segment.header.numbering {
             _ if segment.header.rewritten.is_some() => {}
-            Numbering::Dense if raw.head.revision > revision + 1 => {
-                tell(&lost(revision + 1, raw.head.revision - 1));
+            Numbering::Dense if raw.head.revision > revision.next() => {
+                tell(&lost(revision.next(), raw.head.revision.before()));
             }
             // It may have shared the revision of either neighbour.
-            Numbering::Sparse if raw.skipped > 0 => tell(&lost(revision.max(1), raw.head.revision)),
+            Numbering::Sparse if raw.skipped > 0 => {
+                tell(&lost(revision.max(Revision::FIRST), raw.head.revision))
+            }
             _ => {}
         }
         if !raw.head.body_is_sound(&raw.bytes) {
@@ -254,7 +257,7 @@ pub(super) fn check(segment: &Arc<Segment>, end: u64, tell: &mut dyn FnMut(&Dama
         Some(rewritten) if records < rewritten.records => {
             tell(&lost(segment.header.first_revision, rewritten.last_revision));
         }
-        None if revision + 1 < end => tell(&lost(revision + 1, end - 1)),
+        None if revision.next() < end => tell(&lost(revision.next(), end.before())),
         _ => {}
     }
     if let Some((offset, reason)) = scanner.unreadable {

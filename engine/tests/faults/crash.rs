@@ -6,8 +6,8 @@ use std::time::Duration;
 use engine::Durability;
 use engine::fault::{Kind, Verdict};
 
+use crate::fixture::{Fixture, Rates, Setup, live};
 use crate::history::Checked;
-use crate::world::{Rates, Setup, World, live};
 
 /// Cycles of crash and opening that the random lives go through together, unless `FAULT_CYCLES` says otherwise.
 const CYCLES: u64 = 14_000;
@@ -31,8 +31,8 @@ fn expect<T>(checked: Checked<T>, setup: &Setup) -> T {
     checked.unwrap_or_else(|violation| panic!("{violation}\n  in {setup:?}"))
 }
 
-/// The worlds of a seed: what goes wrong in them differs.
-fn world_of(seed: u64) -> Setup {
+/// The fixtures of a seed: what goes wrong in them differs.
+fn setup_of(seed: u64) -> Setup {
     let failing = Rates { sync_fails: 40, write_fails: 60, ..Rates::default() };
     let rates = match seed % 4 {
         0 | 1 => Rates::default(),
@@ -53,18 +53,18 @@ fn world_of(seed: u64) -> Setup {
 #[test]
 fn no_life_full_of_crashes_breaks_a_promise() {
     if let Some(seed) = number_from("FAULT_SEED") {
-        let setup = world_of(seed);
+        let setup = setup_of(seed);
         expect(live(setup, ACTS), &setup);
         return;
     }
     let wanted = number_from("FAULT_CYCLES").unwrap_or(CYCLES);
     let (mut cycles, mut seed) = (0, 0);
     for seed in FOUND {
-        let setup = world_of(seed);
+        let setup = setup_of(seed);
         cycles += expect(live(setup, ACTS), &setup);
     }
     while cycles < wanted {
-        let setup = world_of(seed);
+        let setup = setup_of(seed);
         cycles += expect(live(setup, ACTS), &setup);
         seed += 1;
     }
@@ -73,16 +73,16 @@ fn no_life_full_of_crashes_breaks_a_promise() {
 
 /// A short life with a cut: what was cut, `None` when the life was over before; and how often it was opened.
 fn cut_life(setup: Setup) -> Checked<(Option<(Kind, String)>, u64)> {
-    let mut world = World::new(setup)?;
+    let mut fixture = Fixture::new(setup)?;
     for _ in 0..110 {
-        world.act()?;
+        fixture.act()?;
         // What was left has been looked through; a few acts more, and that is it.
-        if world.cycles > 3 {
+        if fixture.cycles > 3 {
             break;
         }
     }
-    world.finish()?;
-    Ok((world.disk.cut(), world.cycles))
+    fixture.finish()?;
+    Ok((fixture.disk.cut(), fixture.cycles))
 }
 
 /// Files of one sort count as one.

@@ -6,11 +6,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use engine::fault::{self, Disk, Kind, Random, Stepper, Verdict};
 use engine::{
-    Change, Engine, Entry, Expected, KeyRange, OpenError, Options, Payload, ReadError, TailError, Write,
+    Change, Engine, Entry, Expected, KeyRange, OpenError, Options, Payload, ReadError, Revision, TailError,
+    Write,
 };
 
+use crate::fixture::{Fixture, NEVER, Setup};
 use crate::history::{Checked, Content, Guarantee, History, Proposal, Violation, check, check_entry};
-use crate::world::{NEVER, Setup, World};
 
 /// The segment that a store begins with, and where its records begin (docs/format.md).
 const FIRST: &str = "0000000001.segment";
@@ -20,10 +21,10 @@ type Files = BTreeMap<String, Vec<u8>>;
 
 /// A store of several segments that was closed in good order, and what is in it.
 fn store(seed: u64) -> (History, Files) {
-    let mut world = World::new(Setup { cut: NEVER, ..Setup::new(seed) }).unwrap();
-    (0..150).try_for_each(|_| world.act()).unwrap();
-    world.finish().unwrap();
-    world.end().unwrap()
+    let mut fixture = Fixture::new(Setup { cut: NEVER, ..Setup::new(seed) }).unwrap();
+    (0..150).try_for_each(|_| fixture.act()).unwrap();
+    fixture.finish().unwrap();
+    fixture.end().unwrap()
 }
 
 fn options() -> Options {
@@ -159,7 +160,7 @@ fn check_refusal(files: &Files, history: &History, random: &mut Random) -> Check
 }
 
 /// Each key's newest state: revision, and the value if it can be read.
-fn states(engine: &Engine) -> BTreeMap<Bytes, (u64, Option<Bytes>)> {
+fn states(engine: &Engine) -> BTreeMap<Bytes, (Revision, Option<Bytes>)> {
     let entries = engine.snapshot().range(KeyRange::all());
     entries
         .map(|entry| (entry.key().clone(), (entry.revision(), entry.read().ok().map(|record| record.value))))
@@ -200,7 +201,7 @@ fn check_served(engine: &Engine, history: &History, at_most: usize, random: &mut
     check(Guarantee::Durable, newest == history.revision(), || {
         format!("the store ends at {newest}, not at {}", history.revision())
     })?;
-    let mut past = || oldest + random.below(newest - oldest + 1);
+    let mut past = || Revision::new(oldest.get() + random.below(newest.since(oldest) + 1));
     for revision in [newest, past(), past()] {
         let snapshot = engine.snapshot_at(revision).expect("everything is retained");
         let mut found: BTreeMap<Bytes, Entry> =
@@ -240,7 +241,7 @@ fn check_served(engine: &Engine, history: &History, at_most: usize, random: &mut
 }
 
 /// An entry is something that was there before `revision`.
-fn check_genuine(entry: &Entry, history: &History, revision: u64) -> Checked {
+fn check_genuine(entry: &Entry, history: &History, revision: Revision) -> Checked {
     let was = history.get(entry.revision()).filter(|was| was.revision < revision && was.key == entry.key());
     let Some(was) = was else {
         return Err(Violation {
@@ -252,7 +253,7 @@ fn check_genuine(entry: &Entry, history: &History, revision: u64) -> Checked {
 }
 
 /// A tail hands out everything that is not damaged, and says so where it cannot go on.
-fn follow(engine: &Engine, history: &History, damaged: &mut BTreeSet<u64>) -> Checked {
+fn follow(engine: &Engine, history: &History, damaged: &mut BTreeSet<Revision>) -> Checked {
     let mut seen = engine.stats().oldest;
     while seen < history.revision() {
         let mut tail = engine.tail(seen, Bytes::new()).expect("everything is retained");
@@ -260,9 +261,9 @@ fn follow(engine: &Engine, history: &History, damaged: &mut BTreeSet<u64>) -> Ch
             match fault::now(tail.next(64)) {
                 Some(Ok(events)) => {
                     for event in events {
-                        let next = event.revision == seen + 1;
+                        let next = event.revision == seen.next();
                         check(Guarantee::Resumable, next, || format!("{event:?} after {seen}"))?;
-                        seen += 1;
+                        seen = seen.next();
                         match event.entry.read() {
                             Ok(_) => {
                                 let expected = history.get(seen).expect("revisions are without gaps");
@@ -275,7 +276,7 @@ fn follow(engine: &Engine, history: &History, damaged: &mut BTreeSet<u64>) -> Ch
                     }
                 }
                 Some(Err(TailError::Damaged { revision })) => {
-                    let next = revision == seen + 1;
+                    let next = revision == seen.next();
                     check(Guarantee::Resumable, next, || format!("stopped at {revision} after {seen}"))?;
                     damaged.insert(revision);
                     seen = revision;
@@ -362,14 +363,14 @@ fn a_disk_that_cannot_be_read_is_said_to_be_so_and_nothing_is_lost_by_it() {
 fn after_a_lying_sync_nothing_is_served_that_was_not_written() {
     let (mut opened, mut complete) = (0, 0);
     for seed in 0..600 {
-        let mut world = World::new(Setup { cut: NEVER, ..Setup::new(seed) }).unwrap();
-        let lie = world.disk.operations() + seed % 60;
-        world.disk.follow(move |operation| match operation.number == lie {
+        let mut fixture = Fixture::new(Setup { cut: NEVER, ..Setup::new(seed) }).unwrap();
+        let lie = fixture.disk.operations() + seed % 60;
+        fixture.disk.follow(move |operation| match operation.number == lie {
             true => Verdict::Lie,
             false => Verdict::Proceed,
         });
-        (0..25).try_for_each(|_| world.act()).unwrap();
-        let (history, disk) = world.cut_off(seed).unwrap();
+        (0..25).try_for_each(|_| fixture.act()).unwrap();
+        let (history, disk) = fixture.cut_off(seed).unwrap();
         let Ok((engine, _stepper)) = fault::open(&disk, &options()) else { continue };
         opened += 1;
         let newest = engine.revision();
@@ -476,7 +477,9 @@ pub fn unreadable_end(_seed: u64) -> Checked {
     // Nothing was changed by that: when the disk has come to itself, everything is there.
     let disk = Disk::with_files(1, &before);
     let (engine, _stepper) = fault::open(&disk, &options()).unwrap();
-    check(Guarantee::Durable, engine.revision() == 2, || "opening has changed something".into())
+    check(Guarantee::Durable, engine.revision() == Revision::new(2), || {
+        "opening has changed something".into()
+    })
 }
 
 #[test]
@@ -488,9 +491,13 @@ fn a_log_whose_end_cannot_be_read_is_refused() {
         assert_ne!(offset, last);
         disk.spoil(FIRST, offset);
         let (engine, mut stepper) = fault::open(&disk, &options()).unwrap();
-        assert_eq!((engine.revision(), engine.stats().lost_revisions), (2, revisions), "{offset}");
+        assert_eq!(
+            (engine.revision(), engine.stats().lost_revisions),
+            (Revision::new(2), revisions),
+            "{offset}"
+        );
         write(&engine, &mut stepper, "/three", b"three".to_vec());
-        assert_eq!(engine.revision(), 3);
+        assert_eq!(engine.revision(), Revision::new(3));
     }
 }
 
@@ -566,15 +573,18 @@ fn a_batch_torn_in_its_middle_is_cut_from_there_on() {
     disk.damage(FIRST, |bytes| bytes[start..start + 16].fill(0));
     disk.restart();
     let (engine, mut stepper) = fault::open(&disk, &options()).unwrap();
-    assert_eq!((engine.revision(), engine.stats().keys, engine.stats().lost_revisions), (1, 1, 0));
+    assert_eq!(
+        (engine.revision(), engine.stats().keys, engine.stats().lost_revisions),
+        (Revision::new(1), 1, 0)
+    );
     write(&engine, &mut stepper, "/9", Vec::new());
-    assert_eq!(engine.revision(), 2);
+    assert_eq!(engine.revision(), Revision::new(2));
     stepper.close();
     drop(engine);
     // No leftover of the batch comes back behind the new, shorter record.
     disk.restart();
     let (engine, _stepper) = fault::open(&disk, &options()).unwrap();
-    assert_eq!((engine.revision(), engine.stats().keys), (2, 2));
+    assert_eq!((engine.revision(), engine.stats().keys), (Revision::new(2), 2));
 }
 
 #[test]
@@ -600,8 +610,11 @@ fn damage_to_the_last_write_of_a_store_that_has_gone_idle_is_no_torn_end() {
         let found = engine.snapshot().get(b"/two").map(|entry| entry.read());
         match idle {
             // Nobody knows that it was ever on disk.
-            false => assert!(found.is_none() && engine.revision() == 1, "{found:?}"),
-            true => assert!(matches!(found, Some(Err(ReadError::Damaged { revision: 2, .. }))), "{found:?}"),
+            false => assert!(found.is_none() && engine.revision() == Revision::new(1), "{found:?}"),
+            true => assert!(
+                matches!(found, Some(Err(ReadError::Damaged { revision, .. })) if revision.get() == 2),
+                "{found:?}"
+            ),
         }
     }
 }

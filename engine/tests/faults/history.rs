@@ -9,7 +9,7 @@ use bytes::Bytes;
 use engine::fault::now;
 use engine::{
     BloomFilter, BloomQuery, BloomScheme, Change, Engine, Entry, Event, EventKind, Expected, KeyRange,
-    Payload, Snapshot, Tail, TailError,
+    Payload, Revision, Snapshot, Tail, TailError,
 };
 
 /// What a store promises.
@@ -64,7 +64,7 @@ pub struct Content {
 }
 
 impl Content {
-    fn stored(&self, revision: u64) -> Vec<u8> {
+    fn stored(&self, revision: Revision) -> Vec<u8> {
         let mut stored = self.value.to_vec();
         if let Some(rest) = &self.rest {
             stored.extend_from_slice(revision.to_string().as_bytes());
@@ -109,12 +109,12 @@ impl Proposal {
 /// What happened at a revision.
 #[derive(Clone, Debug)]
 pub struct Happened {
-    pub revision: u64,
+    pub revision: Revision,
     pub key: Bytes,
     pub deleted: bool,
-    pub created: u64,
+    pub created: Revision,
     /// Revision of the state before; `None` when the key did not exist.
-    pub previous: Option<u64>,
+    pub previous: Option<Revision>,
     pub content: Content,
     /// When it was committed, in milliseconds since 1970.
     pub time_ms: u64,
@@ -134,27 +134,27 @@ pub struct History {
     /// By revision, from 1.
     happened: Vec<Happened>,
     /// The revisions of each key, ascending.
-    keys: BTreeMap<Bytes, Vec<u64>>,
+    keys: BTreeMap<Bytes, Vec<Revision>>,
     /// Proposals whose outcome nobody was told, in the order in which they were made.
     pub unknown: VecDeque<Proposal>,
     /// History up to here may be forgotten.
-    pub forgettable: u64,
+    pub forgettable: Revision,
     /// Whether some of those may have been refused while others were not.
     pub refusals: bool,
 }
 
 impl History {
     /// The newest revision that is known.
-    pub fn revision(&self) -> u64 {
-        self.happened.len() as u64
+    pub fn revision(&self) -> Revision {
+        Revision::new(self.happened.len() as u64)
     }
 
-    pub fn get(&self, revision: u64) -> Option<&Happened> {
-        self.happened.get((revision as usize).checked_sub(1)?)
+    pub fn get(&self, revision: Revision) -> Option<&Happened> {
+        self.happened.get((revision.get() as usize).checked_sub(1)?)
     }
 
     /// What made the state of `key` at `revision`, if it existed.
-    pub fn at(&self, key: &[u8], revision: u64) -> Option<&Happened> {
+    pub fn at(&self, key: &[u8], revision: Revision) -> Option<&Happened> {
         let revisions = self.keys.get(key)?;
         let newest = revisions[..revisions.partition_point(|&r| r <= revision)].last()?;
         self.get(*newest).filter(|happened| !happened.deleted)
@@ -165,13 +165,13 @@ impl History {
     }
 
     /// The whole store at `revision`, in the order of keys.
-    pub fn state(&self, revision: u64) -> impl Iterator<Item = &Happened> {
+    pub fn state(&self, revision: Revision) -> impl Iterator<Item = &Happened> {
         self.keys.keys().filter_map(move |key| self.at(key, revision))
     }
 
     /// The newest thing that happened to each key up to `revision`, in the order of keys.
-    pub fn newest_states(&self, revision: u64) -> impl Iterator<Item = &Happened> {
-        let newest = move |revisions: &Vec<u64>| {
+    pub fn newest_states(&self, revision: Revision) -> impl Iterator<Item = &Happened> {
+        let newest = move |revisions: &Vec<Revision>| {
             revisions[..revisions.partition_point(|&r| r <= revision)].last().copied()
         };
         self.keys.values().filter_map(newest).filter_map(|newest| self.get(newest))
@@ -190,7 +190,7 @@ impl History {
 
     /// What a proposal that succeeds now makes happen.
     fn outcome(&self, proposal: &Proposal) -> Happened {
-        let revision = self.revision() + 1;
+        let revision = self.revision().next();
         let current = self.now(&proposal.key);
         let kept = || current.map(|state| state.content.clone());
         Happened {
@@ -213,13 +213,13 @@ impl History {
     }
 
     /// The newest revision committed at `time_ms` or before.
-    pub fn newest_at(&self, time_ms: u64) -> u64 {
-        self.happened.partition_point(|happened| happened.time_ms <= time_ms) as u64
+    pub fn newest_at(&self, time_ms: u64) -> Revision {
+        Revision::new(self.happened.partition_point(|happened| happened.time_ms <= time_ms) as u64)
     }
 
     /// What came after `revision` did not happen after all.
-    pub fn forget_after(&mut self, revision: u64) {
-        self.happened.truncate(revision as usize);
+    pub fn forget_after(&mut self, revision: Revision) {
+        self.happened.truncate(revision.get() as usize);
         for revisions in self.keys.values_mut() {
             revisions.truncate(revisions.partition_point(|&r| r <= revision));
         }
@@ -244,7 +244,10 @@ impl History {
     /// else.
     pub fn expire(&mut self, event: &Event, now_ms: u64, time_ms: u64) -> Checked<bool> {
         let over = self.now(&event.key).is_some_and(|state| state.is_over(now_ms));
-        if !over || event.kind != EventKind::Delete || event.revision != self.revision() + 1 {
+        if !over
+            || event.kind != EventKind::Delete
+            || event.revision != Revision::new(self.revision().next().get())
+        {
             return Ok(false);
         }
         let (key, expected) = (event.key.clone(), Expected::Any);
@@ -258,8 +261,10 @@ impl History {
     }
 
     fn learn_event(&mut self, event: &Event, now_ms: u64) -> Checked {
-        let revision = self.revision() + 1;
-        check(Guarantee::Ordered, event.revision == revision, || format!("{event:?} instead of {revision}"))?;
+        let revision = self.revision().next();
+        check(Guarantee::Ordered, event.revision == Revision::new(revision.get()), || {
+            format!("{event:?} instead of {revision}")
+        })?;
         // It may have been some time before the store was opened.
         let since_ms = self.happened.last().map_or(0, |last| last.time_ms);
         if self.expire(event, now_ms, since_ms)? {
@@ -331,8 +336,8 @@ impl History {
     }
 
     /// The next revision after `seen` that a tail on `prefix` has to hand out.
-    fn next(&self, seen: u64, prefix: &[u8]) -> Option<&Happened> {
-        let after = self.happened.get(seen as usize..).unwrap_or_default();
+    fn next(&self, seen: Revision, prefix: &[u8]) -> Option<&Happened> {
+        let after = self.happened.get(seen.get() as usize..).unwrap_or_default();
         after.iter().find(|happened| happened.key.starts_with(prefix))
     }
 }
@@ -348,11 +353,11 @@ pub fn bloom_scheme(kind: u32) -> BloomScheme {
 }
 
 /// The events of a store after `known`.
-pub fn news(engine: &Engine, known: u64) -> Checked<Vec<Arc<Event>>> {
+pub fn news(engine: &Engine, known: Revision) -> Checked<Vec<Arc<Event>>> {
     let newest = engine.revision();
     let mut tail = engine.tail(known, Bytes::new()).expect("the newest that is known can be followed");
     let mut news = Vec::new();
-    while known + (news.len() as u64) < newest {
+    while known.get() + (news.len() as u64) < newest.get() {
         match now(tail.next(64)) {
             Some(Ok(events)) => news.extend(events),
             other => {
@@ -392,13 +397,13 @@ pub struct Follower {
     pub tail: Option<Tail>,
     pub prefix: Bytes,
     /// Everything up to here was handed out.
-    pub seen: u64,
+    pub seen: Revision,
 }
 
 impl Follower {
     /// Goes on after what was seen, on a store that was opened anew.
     pub fn resume(&mut self, engine: &Engine, history: &History) -> Checked {
-        match engine.tail(self.seen, self.prefix.clone()) {
+        match engine.tail(Revision::new(self.seen.get()), self.prefix.clone()) {
             Ok(tail) => self.tail = Some(tail),
             Err(error) => self.start_over(error, history)?,
         }
@@ -431,7 +436,7 @@ impl Follower {
             let (revision, seen) = (event.revision, self.seen);
             check(Guarantee::Ordered, revision > seen, || format!("{event:?} after {seen}"))?;
             let expected = history.next(seen, &self.prefix);
-            let next = expected.map_or(u64::MAX, |happened| happened.revision);
+            let next = expected.map_or(Revision::MAX, |happened| happened.revision);
             check(Guarantee::NoGhost, revision >= next, || format!("{event:?} was never told"))?;
             check(Guarantee::Resumable, revision == next, || format!("{event:?} instead of {expected:?}"))?;
             if let Some(expected) = expected {

@@ -1,13 +1,13 @@
 //! The engine on a disk that fails in every way a disk can, compared with a history of what it was asked and said.
 //!
 //! ```text
-//! seed ─► world (world.rs): acts, faults, crashes ─► engine, stepped, on a simulated disk
+//! seed ─► fixture (fixture.rs): acts, faults, crashes ─► engine, stepped, on a simulated disk
 //!             └─► history (history.rs): named guarantees ─► violation, with the seed
 //! ```
 
 mod crash;
 mod damage;
+mod fixture;
 mod history;
 mod mutations;
 mod refusals;
-mod world;

@@ -6,11 +6,11 @@ use engine::Durability;
 use engine::fault::{Sabotage, Sabotaged};
 
 use crate::damage;
+use crate::fixture::{Rates, Setup, live};
 use crate::history::{Checked, Guarantee};
-use crate::world::{Rates, Setup, live};
 
-/// Worlds tried before a mutation counts as unnoticed.
-const WORLDS: u64 = 400;
+/// Fixtures tried before a mutation counts as unnoticed.
+const FIXTURES: u64 = 400;
 
 fn crashes(seed: u64) -> Checked {
     live(Setup::new(seed), 150).map(drop)
@@ -53,8 +53,8 @@ fn forgetful_relaxed(seed: u64) -> Checked {
 #[test]
 fn no_protection_can_be_taken_away_unnoticed() {
     use Guarantee::{Atomic, Durable, ExactVersion, Filtered, NoGhost, Ordered, QuickOpen, Resumable};
-    type World = fn(u64) -> Checked;
-    let mutations: &[(Sabotage, World, &[Guarantee])] = &[
+    type Fixture = fn(u64) -> Checked;
+    let mutations: &[(Sabotage, Fixture, &[Guarantee])] = &[
         (Sabotage::AckBeforeSync, crashes, &[Durable]),
         (Sabotage::WritesAfterFailedSync, failing_syncs, &[Durable, Ordered, NoGhost, Atomic]),
         (Sabotage::ExpectationSkipped, crashes, &[ExactVersion]),
@@ -86,14 +86,14 @@ fn no_protection_can_be_taken_away_unnoticed() {
     ];
     for &sabotage in Sabotage::ALL {
         let row = mutations.iter().find(|(known, _, _)| *known == sabotage);
-        let (_, world, guarantees) = row.unwrap_or_else(|| panic!("nobody looks for {sabotage:?}"));
+        let (_, fixture, guarantees) = row.unwrap_or_else(|| panic!("nobody looks for {sabotage:?}"));
         let sabotaged = Sabotaged::with(sabotage);
-        let noticed = (0..WORLDS).find_map(|seed| Some((seed, world(seed).err()?)));
+        let noticed = (0..FIXTURES).find_map(|seed| Some((seed, fixture(seed).err()?)));
         drop(sabotaged);
         let Some((seed, violation)) = noticed else { panic!("{sabotage:?} was not noticed") };
         assert!(guarantees.contains(&violation.guarantee), "{sabotage:?}, seed {seed}: {violation}");
         eprintln!("{sabotage:?}, seed {seed}: {violation}");
-        // With the protection in its place, the same world is in order.
-        assert!(world(seed).is_ok(), "seed {seed} does not need {sabotage:?} to fail");
+        // With the protection in its place, the same fixture is in order.
+        assert!(fixture(seed).is_ok(), "seed {seed} does not need {sabotage:?} to fail");
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use engine::fault::{self, Disk, Kind, Random, Verdict, now};
-use engine::{ApplyError, Durability, Options, Role};
+use engine::{ApplyError, Durability, Options, Revision, Role};
 
 use crate::script::Script;
 
@@ -33,7 +33,7 @@ fn run(seed: u64, script: &Script, cut: u64, durability: Durability) -> bool {
         _ if operation.number == cut => verdict,
         _ => Verdict::Proceed,
     });
-    let (mut acknowledged, mut crashes) = (0, 0);
+    let (mut acknowledged, mut crashes) = (Revision::ZERO, 0);
     while acknowledged < script.newest() {
         let (engine, mut stepper) = match fault::open(&disk, &options(durability)) {
             Ok(opened) => opened,
@@ -46,18 +46,18 @@ fn run(seed: u64, script: &Script, cut: u64, durability: Durability) -> bool {
         };
         let found = engine.revision();
         let what = format!("seed {seed}, cut {cut}: {found} after {acknowledged} was acknowledged");
-        assert!(script.has(found), "{what}");
-        assert!(found >= acknowledged || durability == Durability::Relaxed, "{what}");
+        assert!(script.has(Revision::new(found.get())), "{what}");
+        assert!(found >= Revision::new(acknowledged.get()) || durability == Durability::Relaxed, "{what}");
         assert_eq!(engine.stats().lost_revisions, 0, "{what}");
         if crashes > 0 {
             script.check(&engine, &mut random);
         }
-        acknowledged = found;
-        while acknowledged < script.newest() && disk.has_power() {
-            match stepper.apply(&engine, script.batch(engine.revision(), &mut random)) {
+        acknowledged = Revision::new(found.get());
+        while acknowledged < Revision::new(script.newest().get()) && disk.has_power() {
+            match stepper.apply(&engine, script.batch(Revision::new(engine.revision().get()), &mut random)) {
                 Ok(revision) => {
                     assert_eq!(revision, engine.revision());
-                    acknowledged = revision;
+                    acknowledged = Revision::new(revision.get());
                 }
                 Err(ApplyError::Refused(_)) => {}
                 Err(error) => panic!("seed {seed}, cut {cut}: {error}"),
@@ -67,7 +67,7 @@ fn run(seed: u64, script: &Script, cut: u64, durability: Durability) -> bool {
                 1 | 2 => _ = stepper.maintain(),
                 3 if random.one_in(3) => {
                     let oldest = engine.stats().oldest;
-                    let to = oldest + random.below(engine.revision() - oldest + 1);
+                    let to = Revision::new(oldest.get() + random.below(engine.revision().since(oldest) + 1));
                     let _ = now(engine.compact(to));
                 }
                 4 if random.one_in(4) => drop(now(engine.checkpoint())),
@@ -91,7 +91,7 @@ fn run(seed: u64, script: &Script, cut: u64, durability: Durability) -> bool {
         return false;
     }
     let (engine, _stepper) = fault::open(&disk, &options(durability)).unwrap();
-    assert_eq!(engine.revision(), script.newest(), "seed {seed}, cut {cut}");
+    assert_eq!(engine.revision(), Revision::new(script.newest().get()), "seed {seed}, cut {cut}");
     script.check(&engine, &mut random);
     true
 }

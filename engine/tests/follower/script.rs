@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use engine::fault::{Random, now};
-use engine::{Applied, Change, Engine, EventKind, KeyRange, Payload};
+use engine::{Applied, Change, Engine, EventKind, KeyRange, Payload, Revision};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct State {
-    pub revision: u64,
-    pub created: u64,
+    pub revision: Revision,
+    pub created: Revision,
     value: Vec<u8>,
 }
 
@@ -24,9 +24,10 @@ impl Script {
         let mut random = Random::new(seed);
         let mut live: BTreeMap<Bytes, State> = BTreeMap::new();
         let mut records = Vec::new();
-        let mut revision = random.below(3) * 1_000;
+        let mut number = random.below(3) * 1_000;
         while records.len() < count {
-            revision += 1 + if random.one_in(3) { random.below(1_000) } else { 0 };
+            number += 1 + if random.one_in(3) { random.below(1_000) } else { 0 };
+            let revision = Revision::new(number);
             let size = if random.one_in(3) { 1 + random.below(12) } else { 1 };
             let first = records.len();
             for _ in 0..size {
@@ -58,17 +59,17 @@ impl Script {
     }
 
     /// The newest revision.
-    pub fn newest(&self) -> u64 {
-        self.records.last().map_or(0, |(applied, _)| applied.revision)
+    pub fn newest(&self) -> Revision {
+        self.records.last().map_or(Revision::ZERO, |(applied, _)| applied.revision)
     }
 
     /// Whether a store can be at `revision`.
-    pub fn has(&self, revision: u64) -> bool {
-        revision == 0 || self.records.iter().any(|(applied, _)| applied.revision == revision)
+    pub fn has(&self, revision: Revision) -> bool {
+        revision == Revision::ZERO || self.records.iter().any(|(applied, _)| applied.revision == revision)
     }
 
     /// The next batch after `revision`: a few revisions, each as a whole.
-    pub fn batch(&self, revision: u64, random: &mut Random) -> Vec<Applied> {
+    pub fn batch(&self, revision: Revision, random: &mut Random) -> Vec<Applied> {
         let after = self.records.partition_point(|(applied, _)| applied.revision <= revision);
         let mut batch: Vec<Applied> = Vec::new();
         for transaction in self.records[after..].chunk_by(|a, b| a.0.revision == b.0.revision) {
@@ -80,7 +81,7 @@ impl Script {
         batch
     }
 
-    fn state(&self, revision: u64) -> BTreeMap<Bytes, State> {
+    fn state(&self, revision: Revision) -> BTreeMap<Bytes, State> {
         let mut live = BTreeMap::new();
         for (applied, state) in self.records.iter().take_while(|(it, _)| it.revision <= revision) {
             match applied.change {
@@ -92,12 +93,12 @@ impl Script {
     }
 
     /// The store says at `revision`, which may lie in a gap, what it has to.
-    pub fn check_at(&self, engine: &Engine, revision: u64) {
+    pub fn check_at(&self, engine: &Engine, revision: Revision) {
         self.check_at_as(engine, revision, revision);
     }
 
     /// The store says at `revision` what the one that follows the script has to say at `as_of`.
-    pub fn check_at_as(&self, engine: &Engine, revision: u64, as_of: u64) {
+    pub fn check_at_as(&self, engine: &Engine, revision: Revision, as_of: Revision) {
         let snapshot = engine.snapshot_at(revision).unwrap();
         let found = snapshot.range(KeyRange::all()).map(|entry| {
             let record = entry.read().unwrap();
@@ -113,10 +114,10 @@ impl Script {
 
     /// A tail after `revision` hands out every later event once, in order and by whole revisions, with what was before
     /// it.
-    pub fn check_tail(&self, engine: &Engine, revision: u64, prefix: &str, max: usize) {
+    pub fn check_tail(&self, engine: &Engine, revision: Revision, prefix: &str, max: usize) {
         let mut tail = engine.tail(revision, Bytes::copy_from_slice(prefix.as_bytes())).unwrap();
         let newest = engine.revision();
-        let wanted = |at: &u64| (revision + 1..=newest).contains(at);
+        let wanted = |at: &Revision| (revision.next()..=newest).contains(at);
         let expected: Vec<_> = (self.records.iter())
             .filter(|(it, _)| wanted(&it.revision) && it.key.starts_with(prefix.as_bytes()))
             .collect();
@@ -130,7 +131,7 @@ impl Script {
                 assert_eq!(event.entry.created(), state.created);
                 let record = event.entry.read().unwrap();
                 assert_eq!(unstamped(&record.value, event.revision), state.value);
-                let before = self.state(event.revision - 1).remove(&event.key);
+                let before = self.state(event.revision.before()).remove(&event.key);
                 // Reading back the log after a compaction, the state before may be forgotten.
                 let previous = event.previous.as_ref().map(|entry| entry.revision());
                 assert_eq!(previous, before.map(|state| state.revision), "before {event:?}");
@@ -148,7 +149,7 @@ impl Script {
         let (oldest, newest) = (engine.stats().oldest, engine.revision());
         self.check_at(engine, newest);
         for _ in 0..4 {
-            let revision = oldest + random.below(newest - oldest + 1);
+            let revision = Revision::new(oldest.get() + random.below(newest.since(oldest) + 1));
             self.check_at(engine, revision);
             let prefix = ["", "/1/", "/2/7"][random.below(3) as usize];
             self.check_tail(engine, revision, prefix, 1 + random.below(20) as usize);
@@ -162,7 +163,7 @@ fn payload(value: &[u8]) -> Payload {
     Payload { value: Bytes::copy_from_slice(value), stamp_at, ..Payload::default() }
 }
 
-fn unstamped(stored: &[u8], revision: u64) -> Vec<u8> {
+fn unstamped(stored: &[u8], revision: Revision) -> Vec<u8> {
     let stamp = revision.to_string();
     let text = String::from_utf8(stored.to_vec()).unwrap();
     text.replacen(&stamp, "", 1).into_bytes()

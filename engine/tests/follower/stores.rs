@@ -3,7 +3,8 @@
 use engine::fault::Random;
 use engine::offline::{self, Point, Receiver, Store};
 use engine::{
-    Applied, ApplyError, Change, CommitError, Engine, Expected, Options, Payload, Refusal, Role, Write,
+    Applied, ApplyError, Change, CommitError, Engine, Expected, Options, Payload, Refusal, Revision, Role,
+    Write,
 };
 
 use crate::script::Script;
@@ -16,15 +17,25 @@ fn options(dir: &TempDir, role: Role) -> Options {
     Options { segment_bytes: 64 * 1024, role, ..Options::new(dir.path()) }
 }
 
-async fn apply(engine: &Engine, script: &Script, until: u64, random: &mut Random) {
+async fn apply(engine: &Engine, script: &Script, until: Revision, random: &mut Random) {
     while engine.revision() < until {
         engine.apply(script.batch(engine.revision(), random)).await.unwrap();
     }
 }
 
+/// A revision in the middle of what there is.
+fn half(newest: Revision) -> Revision {
+    Revision::new(newest.get() / 2)
+}
+
 fn put(key: &str, revision: u64) -> Applied {
     let change = Change::Put(Payload { value: "v".into(), ..Payload::default() });
-    Applied { revision, created: revision, key: key.to_owned().into(), change }
+    Applied {
+        revision: Revision::new(revision),
+        created: Revision::new(revision),
+        key: key.to_owned().into(),
+        change,
+    }
 }
 
 fn write(key: &str) -> Write {
@@ -36,12 +47,16 @@ async fn a_follower_takes_records_in_order_and_no_writes() {
     let dir = TempDir::new();
     let engine = Engine::open(options(&dir, Role::Follower)).unwrap();
     assert!(matches!(engine.commit(write("/a")).await, Err(CommitError::Refused(Refusal::Follower))));
-    assert_eq!(engine.apply(vec![put("/a", 5), put("/b", 5), put("/c", 9)]).await.unwrap(), 9);
-    assert!(matches!(engine.apply(vec![put("/d", 9)]).await, Err(ApplyError::NotNewer { newest: 9 })));
+    assert_eq!(engine.apply(vec![put("/a", 5), put("/b", 5), put("/c", 9)]).await.unwrap(), Revision::new(9));
+    assert!(
+        matches!(engine.apply(vec![put("/d", 9)]).await, Err(ApplyError::NotNewer { newest }) if newest == Revision::new(9))
+    );
     let torn = vec![put("/d", 10), put("/a", 11)];
-    assert!(matches!(engine.apply(torn).await, Err(ApplyError::Created { at: 1, created: 5 })));
-    assert_eq!(engine.revision(), 9, "nothing of a refused batch is there");
-    let keys = |at| engine.snapshot_at(at).unwrap().count_prefix(b"/");
+    assert!(
+        matches!(engine.apply(torn).await, Err(ApplyError::Created { at: 1, created }) if created == Revision::new(5))
+    );
+    assert_eq!(engine.revision(), Revision::new(9), "nothing of a refused batch is there");
+    let keys = |at| engine.snapshot_at(Revision::new(at)).unwrap().count_prefix(b"/");
     assert_eq!([4, 5, 8, 9].map(keys), [0, 2, 2, 3]);
     engine.close().await;
     assert!(matches!(engine.apply(vec![put("/d", 10)]).await, Err(ApplyError::Closed)));
@@ -61,10 +76,10 @@ async fn a_follower_is_found_as_it_was_left_with_and_without_a_checkpoint() {
         if part > 1 {
             script.check(&engine, &mut random);
         }
-        apply(&engine, &script, script.newest() * part / 4, &mut random).await;
+        apply(&engine, &script, Revision::new(script.newest().get() * part / 4), &mut random).await;
         script.check(&engine, &mut random);
         if part == 3 {
-            engine.compact(engine.revision() / 2).await.unwrap();
+            engine.compact(half(engine.revision())).await.unwrap();
             engine.settled().await;
             script.check(&engine, &mut random);
         }
@@ -87,9 +102,9 @@ async fn a_backup_of_a_follower_and_what_is_restored_from_it_say_the_same() {
     let (dir, copies) = (TempDir::new(), TempDir::new());
     let mut random = Random::new(8);
     let engine = Engine::open(options(&dir, Role::Follower)).unwrap();
-    apply(&engine, &script, script.newest() / 2, &mut random).await;
+    apply(&engine, &script, half(script.newest()), &mut random).await;
     let (received, copied) = (copies.path().join("received"), copies.path().join("copied"));
-    for until in [script.newest() / 2, script.newest()] {
+    for until in [half(script.newest()), script.newest()] {
         apply(&engine, &script, until, &mut random).await;
         let mut receiver = Receiver::begin(&received).unwrap();
         let held = receiver.held(1 << 20, |_, _| ());
@@ -111,12 +126,12 @@ async fn a_backup_of_a_follower_and_what_is_restored_from_it_say_the_same() {
     }
     // A revision inside of a gap or not, and the newest.
     let restored = copies.path().join("restored");
-    let middle = script.newest() / 2;
+    let middle = half(script.newest());
     for point in [Point::Revision(middle), Point::Newest] {
         offline::restore(&copied, &restored, point, false, |damage| panic!("{damage}"), |_, _| ()).unwrap();
         let engine = Engine::open(Options::new(&restored)).unwrap();
         let at = if point == Point::Newest { script.newest() } else { middle };
-        script.check_at_as(&engine, engine.revision(), at);
+        script.check_at_as(&engine, Revision::new(engine.revision().get()), at);
         engine.close().await;
         std::fs::remove_dir_all(&restored).unwrap();
     }
@@ -140,15 +155,21 @@ async fn a_damaged_record_of_a_follower_is_told_at_every_opening_and_ends_tails(
         let store = Store::open(dir.path()).unwrap();
         let mut damages = Vec::new();
         let survey = offline::survey(&store, |damage| damages.push(damage.clone()), |_| ());
-        assert!(survey.damages >= 1 && damages[0].revisions == Some((20, 20)), "{damages:?}");
+        assert!(
+            survey.damages >= 1 && damages[0].revisions == Some((Revision::new(20), Revision::new(20))),
+            "{damages:?}"
+        );
         let engine = Engine::open(options(&dir, Role::Follower)).unwrap();
         assert!(engine.stats().lost_revisions > 0);
-        let mut tail = engine.tail(10, bytes::Bytes::new()).unwrap();
+        let mut tail = engine.tail(Revision::new(10), bytes::Bytes::new()).unwrap();
         let told = tail.next(10).await.map(|events| events.len());
         assert!(matches!(told, Err(engine::TailError::Damaged { .. })), "{told:?}");
-        let mut tail = engine.tail(20, bytes::Bytes::new()).unwrap();
-        assert_eq!(tail.next(10).await.unwrap()[0].revision, 30);
-        engine.apply(vec![put(&format!("/{opening}"), engine.revision() + 10)]).await.unwrap();
+        let mut tail = engine.tail(Revision::new(20), bytes::Bytes::new()).unwrap();
+        assert_eq!(tail.next(10).await.unwrap()[0].revision, Revision::new(30));
+        engine
+            .apply(vec![put(&format!("/{opening}"), (Revision::new(engine.revision().get() + 10)).get())])
+            .await
+            .unwrap();
         engine.close().await;
     }
 }
@@ -161,26 +182,32 @@ async fn a_store_changes_its_role_between_openings() {
         [Role::Leader, Role::Follower, Role::Follower, Role::Leader, Role::Follower].into_iter().enumerate()
     {
         let engine = Engine::open(options(&dir, role)).unwrap();
-        assert_eq!((engine.revision(), engine.stats().lost_revisions), (revision, 0));
+        assert_eq!((engine.revision(), engine.stats().lost_revisions), (Revision::new(revision), 0));
         let key = format!("/{round}");
         revision = match role {
-            Role::Leader => engine.commit(write(&key)).await.unwrap().revision,
-            Role::Follower => engine
+            Role::Leader => (engine.commit(write(&key)).await.unwrap().revision).get(),
+            Role::Follower => (engine
                 .apply(vec![put(&key, revision + 5), put("/x", revision + 5)])
                 .await
-                .unwrap_or_else(|error| panic!("{error}")),
+                .unwrap_or_else(|error| panic!("{error}")))
+            .get(),
         };
         if role == Role::Follower {
             let change = Change::Delete(None);
-            let gone = Applied { revision: revision + 1, created: revision, key: "/x".into(), change };
-            revision = engine.apply(vec![gone]).await.unwrap();
+            let gone = Applied {
+                revision: Revision::new(revision + 1),
+                created: Revision::new(revision),
+                key: "/x".into(),
+                change,
+            };
+            revision = engine.apply(vec![gone]).await.unwrap().get();
         }
-        let mut tail = engine.tail(0, "/0".into()).unwrap();
-        assert_eq!(tail.next(9).await.unwrap()[0].revision, 1);
+        let mut tail = engine.tail(Revision::ZERO, "/0".into()).unwrap();
+        assert_eq!(tail.next(9).await.unwrap()[0].revision, Revision::new(1));
         assert_eq!(engine.snapshot().count_prefix(b"/"), round as u64 + 1);
         engine.close().await;
     }
     let store = Store::open(dir.path()).unwrap();
     let survey = offline::survey(&store, |damage| panic!("{damage}"), |_| ());
-    assert_eq!((survey.revision, survey.damages), (revision, 0));
+    assert_eq!((survey.revision, survey.damages), (Revision::new(revision), 0));
 }

@@ -1,6 +1,7 @@
 //! What the collector does about an object, once it is decided. Everything written holds only for the life of the
 //! object that was looked at, and can be done twice.
 
+use engine::Revision;
 use futures_util::future::try_join_all;
 use http::StatusCode;
 use tokio::sync::Semaphore;
@@ -52,7 +53,7 @@ pub enum Write<'a> {
     /// It goes, if it still is as it was looked at.
     Delete {
         /// Where it was looked at.
-        revision: u64,
+        revision: Revision,
         /// What becomes of its own dependents.
         propagation: Propagation,
         /// Whether it must stop blocking its owners first.
@@ -134,7 +135,7 @@ async fn delete(
     loopback: &Loopback<'_>,
     place: &Place<'_>,
     uid: &str,
-    revision: u64,
+    revision: Revision,
     propagation: Propagation,
 ) -> Result<Outcome, Status> {
     let options = DeleteOptions {

@@ -20,7 +20,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use engine::{Entry, Event, EventKind};
+use engine::{Entry, Event, EventKind, Revision};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::Semaphore;
@@ -196,7 +196,12 @@ impl<'a> Collector<'a> {
     }
 
     /// What is to be done about a dependent.
-    fn check(&mut self, place: Place<'a>, head: &Head, revision: u64) -> Result<Option<Action<'a>>, Status> {
+    fn check(
+        &mut self,
+        place: Place<'a>,
+        head: &Head,
+        revision: Revision,
+    ) -> Result<Option<Action<'a>>, Status> {
         let (mut solid, mut waiting, mut unknown) = (false, false, false);
         let mut lost = Vec::new();
         let mut strays = Vec::new();

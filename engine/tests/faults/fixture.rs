@@ -13,8 +13,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use engine::fault::{self, Disk, Kind, Operation, Random, Stepper, Verdict};
 use engine::{
-    BloomScheme, CommitError, Committed, Durability, Engine, Event, Expected, Options, Refusal, Snapshot,
-    SnapshotError,
+    BloomScheme, CommitError, Committed, Durability, Engine, Event, Expected, Options, Refusal, Revision,
+    Snapshot, SnapshotError,
 };
 
 use crate::damage;
@@ -43,13 +43,13 @@ impl Rates {
     }
 }
 
-/// A cut that never comes: for worlds in which nothing goes wrong by itself.
+/// A cut that never comes: for fixtures in which nothing goes wrong by itself.
 pub const NEVER: Option<(u64, Verdict)> = Some((u64::MAX, Verdict::Proceed));
 
 /// Fewer than most records have.
 const PIECE_BYTES: usize = 100;
 
-/// What a world is like.
+/// What a fixture is like.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
     pub seed: u64,
@@ -71,7 +71,7 @@ pub struct Setup {
     pub pressed: bool,
     /// Whether batches are handed over in pieces while they grow, as large ones are.
     pub in_pieces: bool,
-    /// Decides what is left of a world that went the same way up to the cut.
+    /// Decides what is left of a fixture that went the same way up to the cut.
     pub fate: u64,
 }
 
@@ -96,7 +96,7 @@ impl Setup {
 
 type Answer = Pin<Box<dyn Future<Output = Result<Committed, CommitError>>>>;
 
-pub struct World {
+pub struct Fixture {
     setup: Setup,
     random: Random,
     pub disk: Disk,
@@ -107,10 +107,10 @@ pub struct World {
     followers: Vec<Follower>,
     held: Vec<Snapshot>,
     /// The newest revision that was said to be on disk.
-    synced: u64,
+    synced: Revision,
     proposals: u64,
     /// Revision of the checkpoint that opening has to begin with.
-    checkpoint: u64,
+    checkpoint: Revision,
     /// Whether the store is at work; only then may reads fail.
     at_work: Arc<AtomicBool>,
     /// How the store that is open signs.
@@ -119,10 +119,10 @@ pub struct World {
     pub cycles: u64,
 }
 
-impl World {
+impl Fixture {
     /// An empty disk with a store on it.
-    pub fn new(setup: Setup) -> Checked<World> {
-        let mut world = World {
+    pub fn new(setup: Setup) -> Checked<Fixture> {
+        let mut fixture = Fixture {
             setup,
             random: Random::new(setup.seed),
             disk: Disk::new(setup.seed),
@@ -131,16 +131,16 @@ impl World {
             waiting: Vec::new(),
             followers: Vec::new(),
             held: Vec::new(),
-            synced: 0,
+            synced: Revision::ZERO,
             proposals: 0,
-            checkpoint: 0,
+            checkpoint: Revision::ZERO,
             at_work: Arc::default(),
             bloom_scheme: BloomScheme::default(),
             cycles: 0,
         };
-        world.plan();
-        world.open(0)?;
-        Ok(world)
+        fixture.plan();
+        fixture.open(Revision::ZERO)?;
+        Ok(fixture)
     }
 
     /// Says what will go wrong from now on.
@@ -240,7 +240,10 @@ impl World {
                 }
             }
         }
-        (0..=self.history.revision()).rev().step_by(7).try_for_each(|revision| self.check_at(revision))
+        (0..=self.history.revision().get())
+            .rev()
+            .step_by(7)
+            .try_for_each(|revision| self.check_at(Revision::new(revision)))
     }
 
     /// Lets time pass until everything that has a time to live is gone.
@@ -263,16 +266,16 @@ impl World {
         let since = self.disk.time_ms().saturating_sub(self.setup.retention.as_millis() as u64);
         let old = match self.setup.retention {
             Duration::MAX => 0,
-            Duration::ZERO => self.engine().revision(),
-            _ => self.history.newest_at(since),
+            Duration::ZERO => self.engine().revision().get(),
+            _ => self.history.newest_at(since).get(),
         };
-        self.history.forgettable = self.history.forgettable.max(old);
+        self.history.forgettable = self.history.forgettable.max(Revision::new(old));
         self.work(Stepper::maintain)
     }
 
     /// What is there at a revision, or that it is forgotten.
-    fn check_at(&self, revision: u64) -> Checked {
-        match self.engine().snapshot_at(revision) {
+    fn check_at(&self, revision: Revision) -> Checked {
+        match self.engine().snapshot_at(Revision::new(revision.get())) {
             Ok(snapshot) => self.history.check_snapshot(&snapshot),
             Err(error) => {
                 let told = matches!(error, SnapshotError::Compacted { oldest } if revision < oldest);
@@ -288,10 +291,10 @@ impl World {
             let engine = self.engine().clone();
             match self.random.below(8) {
                 0 => {
-                    let revision = self.random.below(engine.revision() + 1);
+                    let revision = self.random.below(engine.revision().next().get());
                     // To be asked is enough; nobody waits for it.
-                    if fault::now(engine.compact(revision)).is_none() {
-                        self.history.forgettable = self.history.forgettable.max(revision);
+                    if fault::now(engine.compact(Revision::new(revision))).is_none() {
+                        self.history.forgettable = self.history.forgettable.max(Revision::new(revision));
                     }
                 }
                 1 => drop(fault::now(engine.checkpoint())),
@@ -307,9 +310,9 @@ impl World {
                 self.commit()?;
             }
         }
-        self.checkpoint = self.engine().stats().checkpoint;
+        self.checkpoint = Revision::new(self.engine().stats().checkpoint.get());
         let (oldest, allowed) = (self.engine().stats().oldest, self.history.forgettable);
-        check(Guarantee::ExactVersion, oldest <= allowed, || {
+        check(Guarantee::ExactVersion, oldest <= Revision::new(allowed.get()), || {
             format!("forgotten up to {oldest}, not {allowed}")
         })
     }
@@ -356,7 +359,9 @@ impl World {
         let current = self.history.now(&key).map(|state| state.revision);
         let expected = match self.random.below(5) {
             0 => Expected::Absent,
-            1 => Expected::Revision(1 + self.random.below(self.history.revision() + 1)),
+            1 => {
+                Expected::Revision(Revision::new(1 + self.random.below(self.history.revision().next().get())))
+            }
             2 => current.map_or(Expected::Absent, Expected::Revision),
             _ => Expected::Any,
         };
@@ -376,7 +381,7 @@ impl World {
     fn commit(&mut self) -> Checked {
         self.work(Stepper::commit);
         self.hear()?;
-        self.synced = self.synced.max(self.engine().stats().synced);
+        self.synced = self.synced.max(Revision::new(self.engine().stats().synced.get()));
         Ok(())
     }
 
@@ -430,7 +435,9 @@ impl World {
             Err(CommitError::Conflict { current }) => {
                 let told = current.as_ref().map(|entry| entry.revision());
                 let newest = |history: &History| history.now(&proposal.key).map(|state| state.revision);
-                while newest(&self.history) != told && self.expire(news)? {}
+                while newest(&self.history) != told.map(Revision::get).map(Revision::new)
+                    && self.expire(news)?
+                {}
             }
             Err(_) => {}
         }
@@ -439,7 +446,7 @@ impl World {
             Ok(done) => {
                 news.pop_front();
                 check(Guarantee::ExactVersion, holds, || format!("{proposal:?} came true: {done:?}"))?;
-                let next = self.history.revision() + 1;
+                let next = self.history.revision().next();
                 check(Guarantee::Ordered, done.revision == next, || format!("{done:?} instead of {next}"))?;
                 check_entry(&done.entry, self.history.apply(&proposal))
             }
@@ -452,9 +459,9 @@ impl World {
                 })
             }
             // It never happened and never will.
-            Err(CommitError::Refused(Refusal::DiskFull)) => Ok(()),
+            Err(CommitError::Refused(Refusal::DiskFull | Refusal::LogFailed { .. })) => Ok(()),
             Err(CommitError::Damaged(_)) if self.setup.rates.read_fails > 0 => Ok(()),
-            Err(CommitError::Refused(Refusal::LogFailed { .. })) => {
+            Err(CommitError::OutcomeUnknown(_)) => {
                 self.history.unknown.push_back(proposal);
                 Ok(())
             }
@@ -466,8 +473,8 @@ impl World {
     }
 
     fn read(&mut self) -> Checked {
-        let revision = self.random.below(self.history.revision() + 1);
-        self.check_at(revision)?;
+        let revision = self.random.below(self.history.revision().next().get());
+        self.check_at(Revision::new(revision))?;
         self.history.check_snapshot(&self.engine().snapshot())?;
         self.check_filtered()?;
         self.held.iter().try_for_each(|held| self.history.check_snapshot(held))
@@ -481,7 +488,7 @@ impl World {
     fn follow(&mut self) -> Checked {
         if self.followers.len() < 4 {
             let prefix = [&b""[..], b"/", b"/0", b"/1/3"][self.random.below(4) as usize];
-            let seen = self.random.below(self.history.revision() + 1);
+            let seen = Revision::new(self.random.below(self.history.revision().next().get()));
             self.followers.push(Follower { tail: None, prefix: Bytes::from_static(prefix), seen });
         }
         let engine = &self.running.as_ref().expect("it is open").0;
@@ -539,7 +546,7 @@ impl World {
     }
 
     /// Opens the store, which has to have everything up to `floor` at least, and compares it with what was.
-    fn open(&mut self, mut floor: u64) -> Checked {
+    fn open(&mut self, mut floor: Revision) -> Checked {
         self.cycles += 1;
         if self.setup.damage && self.random.one_in(2) {
             self.damage_spares();
@@ -597,20 +604,20 @@ impl World {
         let newest = self.engine().revision();
         if newest < self.history.revision() && newest >= floor {
             // Acknowledged before it was on disk, as relaxed durability says.
-            self.history.forget_after(newest);
+            self.history.forget_after(Revision::new(newest.get()));
             self.history.unknown.clear();
-            self.followers.retain(|follower| follower.seen <= newest);
+            self.followers.retain(|follower| follower.seen <= Revision::new(newest.get()));
         }
         let engine = self.running.as_ref().expect("it was just opened").0.clone();
         self.history.learn(&engine, self.disk.time_ms())?;
         self.history.refusals = self.is_short_of_space() || self.setup.rates.read_fails > 0;
-        self.synced = newest;
+        self.synced = Revision::new(newest.get());
         self.history.check_snapshot(&engine.snapshot())?;
         self.check_filtered()?;
         let checkpoint = engine.stats().checkpoint;
         // On a full disk room comes before speed; and one that cannot be read is of no use.
         let excused = self.is_short_of_space() || self.setup.rates.read_fails > 0;
-        let kept = checkpoint >= self.checkpoint || excused;
+        let kept = checkpoint >= Revision::new(self.checkpoint.get()) || excused;
         check(Guarantee::QuickOpen, kept, || {
             format!("checkpoint {checkpoint} instead of {}", self.checkpoint)
         })?;
@@ -630,7 +637,7 @@ impl World {
         let random = &mut self.random;
         let how = random.below(4);
         if how < 3 {
-            self.checkpoint = 0;
+            self.checkpoint = Revision::ZERO;
         }
         for name in files.keys().filter(|name| name.ends_with(".checkpoint")) {
             match how {
@@ -655,12 +662,12 @@ impl World {
     }
 }
 
-/// A world's life of so many acts; how often it was opened.
+/// A fixture's life of so many acts; how often it was opened.
 pub fn live(setup: Setup, acts: u64) -> Checked<u64> {
-    let mut world = World::new(setup)?;
+    let mut fixture = Fixture::new(setup)?;
     for _ in 0..acts {
-        world.act()?;
+        fixture.act()?;
     }
-    world.finish()?;
-    Ok(world.cycles)
+    fixture.finish()?;
+    Ok(fixture.cycles)
 }

@@ -1,0 +1,195 @@
+//! The walk over the log's records at opening: what of them enters the index, and what is damage or a torn tail.
+//!
+//! A record that is invalid and at most at the revision known to be durable is damage: it is reported, and the walk goes on.
+//! One above it ends the log. The rules and their reasons are at the head of `recovery.rs`. The walk writes nothing, and
+//! does not know which segments make the log.
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::bloom::BloomScheme;
+use crate::header::{Numbering, RECORDS_START};
+use crate::index::Tree;
+use crate::io::Storage;
+use crate::sabotage;
+use crate::segment::{Found, Segment};
+use crate::types::Revision;
+
+/// What must have been on disk when the segment was last written to, being at least up to `known`. Records before
+/// the segment's end are not looked at.
+pub(super) fn last_synced(segment: &Segment, known: Revision) -> io::Result<Revision> {
+    let mut walk =
+        segment.walk(segment.end(), written_end(segment)?, segment.header.first_revision.before())?;
+    // What is before the segment was synced before the segment was made.
+    let mut synced = (segment.header.first_revision.before()).max(segment.note().synced).max(known);
+    while let Some(found) = walk.next() {
+        synced = synced.max(found.head.synced);
+    }
+    if sabotage::synced_marks_ignored() {
+        return Ok(known.max(segment.header.first_revision.before()));
+    }
+    Ok(synced)
+}
+
+/// Where the part of the file ends that may hold anything.
+fn written_end(segment: &Segment) -> io::Result<u64> {
+    let mut end = RECORDS_START;
+    while let Some(stretch) = segment.file.written(end)? {
+        if stretch.end <= end {
+            break;
+        }
+        end = stretch.end;
+    }
+    Ok(end.min(segment.file.size()).max(RECORDS_START.min(segment.file.size())))
+}
+
+/// The index in the making.
+#[derive(Default)]
+pub(super) struct Scan {
+    pub tree: Tree,
+    pub bloom_scheme: BloomScheme,
+    /// The newest revision accounted for.
+    pub revision: Revision,
+    /// The highest time of a record.
+    pub time_ms: u64,
+    pub lost_revisions: u64,
+    /// Where the first record of the last segment begins that nothing says is on disk.
+    pub doubtful: Option<u64>,
+    /// Where the scan of the last segment ended: behind its end when a revision there lacks records.
+    pub stopped_at: u64,
+    /// What is not needed to read at this revision and later is not in the tree.
+    pub oldest: Revision,
+}
+
+impl Scan {
+    /// Adds the records of `segment` from its end on, which moves to where they end. What is invalid above `synced`
+    /// ends them, and so does a revision above `synced` that lacks some of its records.
+    pub fn scan(
+        &mut self,
+        storage: &dyn Storage,
+        segment: &Arc<Segment>,
+        synced: Revision,
+    ) -> io::Result<()> {
+        let mut walk = segment.walk(segment.end(), written_end(segment)?, self.revision)?;
+        // The records so far of a revision that has more.
+        let mut part: Vec<Found> = Vec::new();
+        while let Some(found) = walk.next() {
+            let revision = found.head.revision;
+            let is_missing = match segment.header.numbering {
+                Numbering::Dense => revision > self.revision.next(),
+                Numbering::Sparse => {
+                    found.skipped > 0 || part.first().is_some_and(|first| first.head.revision != revision)
+                }
+            };
+            if is_missing {
+                let first_missing = part.first().map_or(self.revision.next(), |found| found.head.revision);
+                if first_missing > synced {
+                    break;
+                }
+                part.drain(..).for_each(|found| self.add(segment, &found));
+                self.missing_before(storage, segment, revision);
+            }
+            if !found.head.body_is_sound(&found.bytes) {
+                if revision > synced && !sabotage::torn_tail_kept() {
+                    break;
+                }
+                tell_damage(storage, segment, &found);
+            }
+            if revision > synced && self.doubtful.is_none() {
+                self.doubtful = Some(found.offset);
+            }
+            let has_more = found.head.more;
+            part.push(found);
+            if !has_more {
+                part.drain(..).for_each(|found| self.add(segment, &found));
+            }
+        }
+        if let Some(last) = part.last() {
+            self.stopped_at = last.offset + last.bytes.len() as u64;
+            let revision = last.head.revision;
+            if revision <= synced {
+                part.drain(..).for_each(|found| self.add(segment, &found));
+                self.missing_before(storage, segment, revision.next());
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the records of a segment that reclaim wrote.
+    pub fn scan_rewritten(&mut self, storage: &dyn Storage, segment: &Arc<Segment>) -> io::Result<()> {
+        let Some(rewritten) = segment.header.rewritten else { return Ok(()) };
+        let mut walk = segment.walk(RECORDS_START, rewritten.end, self.revision)?;
+        let mut records = 0;
+        while let Some(found) = walk.next() {
+            if found.head.revision > rewritten.last_revision {
+                break;
+            }
+            if !found.head.body_is_sound(&found.bytes) {
+                tell_damage(storage, segment, &found);
+            }
+            self.add(segment, &found);
+            records += 1;
+        }
+        let lost = u64::from(rewritten.records.saturating_sub(records));
+        if lost > 0 {
+            tracing::error!(
+                path = %storage.path(&Segment::name(segment.header.number)).display(),
+                records = lost,
+                "records are damaged beyond telling their keys; these show their states before, if they had any"
+            );
+            self.lost_revisions += lost;
+        }
+        segment.advance(rewritten.end);
+        self.revision = rewritten.last_revision;
+        Ok(())
+    }
+
+    fn add(&mut self, segment: &Arc<Segment>, found: &Found) {
+        let bloom = self.bloom_scheme.of_record(&found.head, &found.bytes);
+        self.tree.push(found.head.key(&found.bytes), found.version(segment.header.number), bloom);
+        segment.marks().pass(found.head.revision, found.offset);
+        segment.advance(found.offset + found.bytes.len() as u64);
+        self.revision = found.head.revision;
+        self.time_ms = self.time_ms.max(found.head.time_ms);
+    }
+
+    /// Accounts for the records before one of `revision` that were not found.
+    fn missing_before(&mut self, storage: &dyn Storage, segment: &Segment, revision: Revision) {
+        if !self.missing_until(storage, segment, revision) {
+            // They share a revision with a record that was found.
+            self.tell_missing(storage, segment, self.revision..self.revision.next());
+        }
+    }
+
+    /// Accounts for the revisions before `revision` that no record was found for; false when there are none.
+    pub fn missing_until(&mut self, storage: &dyn Storage, segment: &Segment, revision: Revision) -> bool {
+        let missing: Range<Revision> = self.revision.next()..revision;
+        if missing.is_empty() {
+            return false;
+        }
+        self.revision = missing.end.before();
+        self.tell_missing(storage, segment, missing);
+        true
+    }
+
+    fn tell_missing(&mut self, storage: &dyn Storage, segment: &Segment, missing: Range<Revision>) {
+        tracing::error!(
+            path = %storage.path(&Segment::name(segment.header.number)).display(),
+            first = missing.start.get(),
+            last = missing.end.before().get(),
+            "records are damaged beyond telling their keys; these show their states before, if they had any"
+        );
+        self.lost_revisions += missing.end.since(missing.start);
+    }
+}
+
+fn tell_damage(storage: &dyn Storage, segment: &Segment, found: &Found) {
+    tracing::error!(
+        path = %storage.path(&Segment::name(segment.header.number)).display(),
+        offset = found.offset,
+        revision = found.head.revision.get(),
+        key = %String::from_utf8_lossy(found.head.key(&found.bytes)),
+        "a record is damaged; its key reads as damaged until it is written again"
+    );
+}
