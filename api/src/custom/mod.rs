@@ -1,0 +1,9 @@
+//! Custom resources: types that clients define, and the objects of them.
+//!
+//! ```text
+//! CustomResourceDefinition ─ schema (JSON) ─► Schema (tree)
+//! ```
+//!
+//! Nothing here reads or writes the store or knows HTTP: functions from values to values.
+
+pub mod schema;
