@@ -1,9 +1,18 @@
 //! Custom resources: types that clients define, and the objects of them.
 //!
 //! ```text
-//! CustomResourceDefinition ─ schema (JSON) ─► Schema (tree)
+//! CustomResourceDefinition ─ schema (JSON) ─► schema: the tree ─► resource: the type of the objects
+//!                                                                      │
+//! object ─ decode, prune, default (by the type) ─────────────────────► validate ─► field errors
 //! ```
 //!
 //! Nothing here reads or writes the store or knows HTTP: functions from values to values.
 
+pub mod format;
+mod lists;
+mod number;
+mod path;
+pub mod resource;
+mod same;
 pub mod schema;
+pub mod validate;
