@@ -14,5 +14,6 @@ mod number;
 mod path;
 pub mod resource;
 mod same;
+pub mod scale;
 pub mod schema;
 pub mod validate;
