@@ -27,6 +27,8 @@ struct Strategy {
     /// Completes the first object, about to replace the second through an endpoint. It is already limited to what the
     /// endpoint may write.
     update: Option<fn(Endpoint, &mut Object, &Object)>,
+    /// What the writer of the first object, which is new or replaces the second, is warned of.
+    warnings: Option<fn(&Object, Option<&Object>) -> Vec<String>>,
 }
 
 /// What is known about a creation beside the object.
@@ -162,6 +164,14 @@ pub fn prepare_update(resource: &Resource, endpoint: Endpoint, new: &mut Object,
         set_meta(new, "generation", (generation > 0).then_some(Value::Int(generation)));
     } else if endpoint != Endpoint::Main {
         copy_path(new, old, "metadata.generation");
+    }
+}
+
+/// What the writer of a valid object is warned of; only the resource itself warns.
+pub fn warnings(resource: &Resource, endpoint: Endpoint, new: &Object, old: Option<&Object>) -> Vec<String> {
+    match of(resource) {
+        Some(Strategy { warnings: Some(warnings), .. }) if endpoint == Endpoint::Main => warnings(new, old),
+        _ => Vec::new(),
     }
 }
 
