@@ -27,6 +27,8 @@ struct Strategy {
     /// Completes the first object, about to replace the second through an endpoint. It is already limited to what the
     /// endpoint may write.
     update: Option<fn(Endpoint, &mut Object, &Object)>,
+    /// What the writer of the first object, which is new or replaces the second, is warned of.
+    warnings: Option<fn(&Object, Option<&Object>) -> Vec<String>>,
 }
 
 /// What is known about a creation beside the object.
@@ -176,6 +178,14 @@ fn same_outside_metadata(a: &Object, b: &Object) -> bool {
     let others = |object: &Object| object.len() - usize::from(object.contains("metadata"));
     others(a) == others(b)
         && a.iter().all(|(name, value)| name == "metadata" || b.get(name).is_some_and(|other| other == value))
+}
+
+/// What the writer of a valid object is warned of; only the resource itself warns.
+pub fn warnings(resource: &Resource, endpoint: Endpoint, new: &Object, old: Option<&Object>) -> Vec<String> {
+    match of(resource) {
+        Some(Strategy { warnings: Some(warnings), .. }) if endpoint == Endpoint::Main => warnings(new, old),
+        _ => Vec::new(),
+    }
 }
 
 /// Keeps of `new` only the given paths (and the metadata of `new`); everything else is as in `old`.

@@ -1,13 +1,16 @@
 //! Custom resources: types that clients define, and the objects of them.
 //!
 //! ```text
-//! CustomResourceDefinition ─ schema (JSON) ─► schema: the tree ─► resource: the type of the objects
-//!                                                                      │
-//! object ─ decode, prune, default (by the type) ─────────────────────► validate ─► field errors
+//! CustomResourceDefinition ─┬ schema (JSON) ─► schema: the tree ─► resource: the type of the objects ─┐
+//!                           └ everything else ─► definition ──────────────────────────────────────────┴► serving
+//!
+//! object ─ decode, prune, default (by the type) ─► validate ─► field errors
 //! ```
 //!
 //! Nothing here reads or writes the store or knows HTTP: functions from values to values.
 
+pub mod definition;
+pub mod field_path;
 pub mod format;
 mod lists;
 mod number;

@@ -136,6 +136,11 @@ impl FieldError {
         Self::new(FieldErrorKind::TooMany, path, Some(count.to_string()), detail)
     }
 
+    /// `path: Internal error: detail`.
+    pub fn internal(path: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self::new(FieldErrorKind::Internal, path, None, detail)
+    }
+
     /// The message of the cause: the error without the path.
     pub fn body(&self) -> String {
         let mut text = self.kind.text().to_owned();

@@ -389,6 +389,13 @@ impl ResourceMaker {
         self
     }
 
+    /// Deprecated; requests are warned with this text.
+    #[must_use]
+    pub fn deprecated(mut self, warning: impl Into<Text>) -> Self {
+        self.table.deprecated = warning.into();
+        self
+    }
+
     /// With a subresource `status`, which alone writes the field of this name.
     #[must_use]
     pub fn status(mut self) -> Self {

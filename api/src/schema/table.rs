@@ -411,7 +411,8 @@ pub struct ResourceTable {
     pub immutable: &'static [&'static str],
     /// How objects become rows of tables; the business of `table`.
     pub format: Slot,
-    /// Release since which the version is deprecated, as `1.33`; empty = it is not.
+    /// Release since which the version is deprecated, as `1.33`; empty = it is not. Of types made at run time, the
+    /// warning itself.
     pub deprecated: Text,
     /// What the server does for the kind beyond the rest of the table.
     pub behavior: &'static Behavior,
