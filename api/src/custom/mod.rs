@@ -19,4 +19,5 @@ pub mod resource;
 mod same;
 pub mod scale;
 pub mod schema;
+pub mod serving;
 pub mod validate;
