@@ -6,7 +6,7 @@ use hashbrown::HashMap;
 use super::path::Path;
 use crate::field::FieldError;
 use crate::json::{self, Object, Value};
-use crate::schema::table::{Kind, List, ListType, Message, Slice, Text};
+use crate::schema::table::{Kind, ListType, Message, Slice, Text};
 
 /// What a check asks of one value of a kind.
 type Check = fn(&Kind, &Value, &Path, &mut Vec<FieldError>);
@@ -61,12 +61,12 @@ fn repeated_here(kind: &Kind, value: &Value, path: &Path, errors: &mut Vec<Field
     let (Kind::List(list), Value::Array(items)) = (kind, value) else { return };
     match &list.merge {
         ListType::Atomic => {}
-        ListType::Set => refuse_repeated(items, path, errors, Value::clone, |value| Some(identity(value))),
-        ListType::Map(keys) => repeated_keys(list, keys, items, path, errors),
+        ListType::Set => refuse_repeated(items, path, errors, Value::clone),
+        ListType::Map(keys) => repeated_keys(keys, items, path, errors),
     }
 }
 
-fn repeated_keys(_: &List, keys: &Slice<Text>, items: &[Value], path: &Path, errors: &mut Vec<FieldError>) {
+fn repeated_keys(keys: &Slice<Text>, items: &[Value], path: &Path, errors: &mut Vec<FieldError>) {
     let is_element = |item: &Value| matches!(item, Value::Object(_) | Value::Null);
     if let Some((at, item)) = items.iter().enumerate().find(|(_, item)| !is_element(item)) {
         let detail = "must be an object for an array of list-type map";
@@ -79,27 +79,26 @@ fn repeated_keys(_: &List, keys: &Slice<Text>, items: &[Value], path: &Path, err
         members.sort_by(|(a, _), (b, _)| a.cmp(b));
         members.into_iter().collect::<Object>().into()
     };
-    refuse_repeated(items, path, errors, keys_of, |item| Some(identity(&keys_of(item))));
+    refuse_repeated(items, path, errors, keys_of);
 }
 
-/// Reports the second appearance of each element; `shown` is what the error shows of it.
+/// Reports the second appearance of each element; `part` is what tells elements apart, and what the error shows.
 fn refuse_repeated(
     items: &[Value],
     path: &Path,
     errors: &mut Vec<FieldError>,
-    shown: impl Fn(&Value) -> Value,
-    identity: impl Fn(&Value) -> Option<Vec<u8>>,
+    part: impl Fn(&Value) -> Value,
 ) {
     if items.len() < 2 {
         return;
     }
     let mut times: HashMap<Vec<u8>, usize> = HashMap::with_capacity(items.len());
     for (at, item) in items.iter().enumerate() {
-        let Some(identity) = identity(item) else { continue };
-        let times = times.entry(identity).or_default();
+        let part = part(item);
+        let times = times.entry(identity(&part)).or_default();
         *times += 1;
         if *times == 2 {
-            errors.push(FieldError::duplicate(format!("{:#}", path.index(at)), &shown(item)));
+            errors.push(FieldError::duplicate(format!("{:#}", path.index(at)), &part));
         }
     }
 }

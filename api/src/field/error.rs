@@ -161,9 +161,6 @@ impl fmt::Display for FieldError {
     }
 }
 
-/// Least exponent that Go's `%v` writes.
-const EXPONENT_FROM: i32 = 6;
-
 /// A value in an error message: strings quoted as in Go, everything else as JSON.
 fn print(value: &Value) -> String {
     match value {
@@ -177,13 +174,12 @@ fn print(value: &Value) -> String {
     }
 }
 
-/// A double as Go's `%v` writes it: in the fewest digits, with an exponent below -4 and from
-/// [`EXPONENT_FROM`] on.
+/// A double as Go's `%v` writes it: in the fewest digits, with an exponent where that is below -4 or above 5.
 pub(crate) fn go_float(number: f64) -> String {
     let scientific = format!("{number:e}");
     let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
     match exponent.parse::<i32>() {
-        Ok(exponent) if !(-4..EXPONENT_FROM).contains(&exponent) => {
+        Ok(exponent) if !(-4..6).contains(&exponent) => {
             let sign = if exponent < 0 { '-' } else { '+' };
             format!("{digits}e{sign}{:02}", exponent.abs())
         }
