@@ -134,7 +134,7 @@ impl Emitter<'_> {
             self.field(out, field);
         }
         out.push_str(
-            "]),unknown:Unknown::Prune,embedded:false,custom:false,compiled:Compiled::new(),inlined:B(&[",
+            "]),unknown:Unknown::Prune,embedded:false,custom:false,limits:None,compiled:Compiled::new(),inlined:B(&[",
         );
         for (number, inner) in &message.inlined {
             write!(out, "Inlined{{number:{number},message:S(&{})}},", self.symbol(*inner)).expect(STRING);
@@ -366,7 +366,7 @@ impl Emitter<'_> {
             writeln!(
                 out,
                 "SubresourceTable{{name:{:?},group:B({:?}),group_suffixed:{},version:B({:?}),kind:B({:?}),verbs:{},\
-                 message:S(&{}),connect:{},update_rule:{}}},",
+                 message:S(&{}),connect:{},update_rule:{},scale:None}},",
                 sub.name,
                 sub.body.stem,
                 sub.body.suffixed,

@@ -27,6 +27,7 @@ pub mod compress;
 pub mod context;
 pub mod controllers;
 pub mod convert;
+pub mod custom;
 pub mod discovery;
 pub mod features;
 pub mod field;

@@ -251,6 +251,9 @@ fn check_method(head: &Head, resource: &Resource, info: &RequestInfo) -> Result<
 
 fn deprecation(resource: &Resource) -> String {
     let table = &resource.table;
+    if table.message.custom {
+        return table.deprecated.clone().into_owned();
+    }
     let mut text = format!("{} {} is deprecated in v{}+", resource.api_version, table.kind, table.deprecated);
     if !table.behavior.replacement.is_empty() {
         text.push_str("; use ");

@@ -27,7 +27,12 @@ struct Strategy {
     /// Completes the first object, about to replace the second through an endpoint. It is already limited to what the
     /// endpoint may write.
     update: Option<fn(Endpoint, &mut Object, &Object)>,
+    /// What the writer of the first object, which is new or replaces the second, is warned of.
+    warnings: Option<Warnings>,
 }
+
+/// The texts for the writer of an object, which is new or replaces the second.
+type Warnings = fn(&Object, Option<&Object>) -> Vec<String>;
 
 /// What is known about a creation beside the object.
 struct Creation<'a> {
@@ -110,7 +115,7 @@ pub fn prepare_create(resource: &Resource, object: &mut Object, user: &User, nam
             copy_path(object, &Object::new(), path);
         }
     }
-    if !table.generation_on.is_empty() {
+    if table.message.custom || !table.generation_on.is_empty() {
         set_meta(object, "generation", Some(Value::Int(1)));
     }
     if let Some(Strategy { create: Some(create), .. }) = of(resource) {
@@ -126,6 +131,7 @@ pub fn prepare_update(resource: &Resource, endpoint: Endpoint, new: &mut Object,
                 copy_path(new, old, path);
             }
         }
+        Endpoint::Status if resource.table.message.custom => only(new, old, &["status"]),
         Endpoint::Status => {
             for path in resource.table.status.iter().flat_map(|rules| &*rules.kept_by_status) {
                 if *path == "metadata" {
@@ -154,15 +160,35 @@ pub fn prepare_update(resource: &Resource, endpoint: Endpoint, new: &mut Object,
     }
     restore_system_metadata(new, old);
     let counted = &resource.table.generation_on;
+    let is_custom = resource.table.message.custom;
     // A binding completes the specification, as a default does: the generation stays.
-    if !counted.is_empty() && endpoint != Endpoint::Binding {
+    if is_custom || !counted.is_empty() && endpoint != Endpoint::Binding {
         let before =
             old.get("metadata").and_then(|metadata| metadata.get("generation")).and_then(Value::as_i64);
-        let changed = counted.iter().any(|path| !same_at(new, old, path));
+        let changed = if is_custom {
+            endpoint != Endpoint::Status && !same_outside_metadata(new, old)
+        } else {
+            counted.iter().any(|path| !same_at(new, old, path))
+        };
         let generation = before.unwrap_or(0) + i64::from(changed);
         set_meta(new, "generation", (generation > 0).then_some(Value::Int(generation)));
     } else {
         copy_path(new, old, "metadata.generation");
+    }
+}
+
+/// Whether two objects are equal but for their metadata.
+fn same_outside_metadata(a: &Object, b: &Object) -> bool {
+    let others = |object: &Object| object.len() - usize::from(object.contains("metadata"));
+    others(a) == others(b)
+        && a.iter().all(|(name, value)| name == "metadata" || b.get(name).is_some_and(|other| other == value))
+}
+
+/// What the writer of a valid object is warned of; only the resource itself warns.
+pub fn warnings(resource: &Resource, endpoint: Endpoint, new: &Object, old: Option<&Object>) -> Vec<String> {
+    match of(resource) {
+        Some(Strategy { warnings: Some(warnings), .. }) if endpoint == Endpoint::Main => warnings(new, old),
+        _ => Vec::new(),
     }
 }
 

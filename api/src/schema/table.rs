@@ -55,6 +55,8 @@ pub struct Message {
     pub embedded: bool,
     /// Made at run time: no code knows the type by its name.
     pub custom: bool,
+    /// What validation asks of the struct of a type made at run time beyond its fields.
+    pub limits: Option<Ref<Limits>>,
     /// What is worked out of the rest.
     pub compiled: Compiled,
 }
@@ -400,7 +402,8 @@ pub struct ResourceTable {
     pub graceful_delete: bool,
     /// A completed delete answers with the object instead of a Status.
     pub delete_returns_object: bool,
-    /// `metadata.generation` starts at 1 and counts changes of these dotted paths; empty = no generation.
+    /// `metadata.generation` starts at 1 and counts changes of these dotted paths; empty = no generation. Types made at
+    /// run time count changes of everything but metadata.
     pub generation_on: Slice<Text>,
     /// What `/status` and the main resource leave alone; `None` without a status subresource.
     pub status: Option<StatusRules>,
@@ -408,7 +411,8 @@ pub struct ResourceTable {
     pub immutable: &'static [&'static str],
     /// How objects become rows of tables; the business of `table`.
     pub format: Slot,
-    /// Release since which the version is deprecated, as `1.33`; empty = it is not.
+    /// Release since which the version is deprecated, as `1.33`; empty = it is not. Of types made at run time, the
+    /// warning itself.
     pub deprecated: Text,
     /// What the server does for the kind beyond the rest of the table.
     pub behavior: &'static Behavior,
@@ -448,6 +452,20 @@ pub struct SubresourceTable {
     pub connect: bool,
     /// Number of the check in code of updates through it, from 1; 0 without. Only validation knows what is behind it.
     pub update_rule: u16,
+    /// Where the scale of a type made at run time stands in its objects. Those of built-in types stand at
+    /// `spec.replicas`, `status.replicas` and `spec.selector`.
+    pub scale: Option<ScalePaths>,
+}
+
+/// Where the parts of a scale stand in an object: names after dots, with one in front.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ScalePaths {
+    /// The wanted number.
+    pub spec: Text,
+    /// The number that there is.
+    pub status: Text,
+    /// The selector, as text.
+    pub selector: Option<Text>,
 }
 
 /// Which side of an object each endpoint may write (docs/api/apply.md#managed-fields).

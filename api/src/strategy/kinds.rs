@@ -3,9 +3,13 @@
 
 use super::{Creation, Endpoint, Strategy, qos_class, sort_members};
 use crate::clock;
+use crate::custom::definition::{Definition, formats};
 use crate::json::{Object, Value};
 use crate::object::{self, copy_path, meta, same_at, set_meta};
 use crate::schema::TEMPLATE_GENERATION;
+
+/// Nothing beyond what the tables say.
+const NONE: Strategy = Strategy { create: None, update: None, warnings: None };
 
 pub(super) const NAMESPACE: Strategy = Strategy {
     create: Some(create_namespace),
@@ -14,6 +18,7 @@ pub(super) const NAMESPACE: Strategy = Strategy {
             copy_path(new, old, "spec.finalizers");
         }
     }),
+    ..NONE
 };
 
 pub(super) const POD: Strategy = Strategy {
@@ -30,6 +35,7 @@ pub(super) const POD: Strategy = Strategy {
         status.insert("qosClass", qos.into());
     }),
     update: Some(|_, new, _| raise_grace_period(new)),
+    ..NONE
 };
 
 /// A pod with scheduling gates is not scheduled, and says so from the beginning.
@@ -58,14 +64,14 @@ pub(super) const PERSISTENT_VOLUME: Strategy = Strategy {
         status.insert("phase", "Pending".into());
         status.insert("lastPhaseTransitionTime", clock::now().into());
     }),
-    update: None,
+    ..NONE
 };
 
 pub(super) const PERSISTENT_VOLUME_CLAIM: Strategy = Strategy {
     create: Some(|object, _| {
         object.object_entry("status").insert("phase", "Pending".into());
     }),
-    update: None,
+    ..NONE
 };
 
 pub(super) const DAEMON_SET: Strategy = Strategy {
@@ -77,9 +83,10 @@ pub(super) const DAEMON_SET: Strategy = Strategy {
         let changed = !same_at(new, old, "spec.template");
         set_template_generation(new, template_generation(old).saturating_add(i64::from(changed)));
     }),
+    ..NONE
 };
 
-pub(super) const JOB: Strategy = Strategy { create: Some(create_job), update: None };
+pub(super) const JOB: Strategy = Strategy { create: Some(create_job), ..NONE };
 
 pub(super) const CERTIFICATE_SIGNING_REQUEST: Strategy = Strategy {
     create: Some(create_signing_request),
@@ -88,13 +95,49 @@ pub(super) const CERTIFICATE_SIGNING_REQUEST: Strategy = Strategy {
             time_conditions(new, old);
         }
     }),
+    ..NONE
 };
 
 /// Generations are counted from the first change on.
 pub(super) const CSI_DRIVER: Strategy =
-    Strategy { create: Some(|object, _| set_meta(object, "generation", None)), update: None };
+    Strategy { create: Some(|object, _| set_meta(object, "generation", None)), ..NONE };
 
-pub(super) const API_SERVICE: Strategy = Strategy { create: Some(create_api_service), update: None };
+pub(super) const API_SERVICE: Strategy = Strategy { create: Some(create_api_service), ..NONE };
+
+pub(super) const CUSTOM_RESOURCE_DEFINITION: Strategy = Strategy {
+    create: Some(|object, _| {
+        // No names are granted yet.
+        let mut names = Object::new();
+        names.push("plural", "".into());
+        names.push("kind", "".into());
+        let mut status = Object::new();
+        status.push("conditions", Value::Null);
+        status.push("acceptedNames", names.into());
+        status.push("storedVersions", Value::Null);
+        object.insert("status", status.into());
+        add_stored_version(object);
+    }),
+    update: Some(|endpoint, object, _| {
+        if endpoint == Endpoint::Main {
+            add_stored_version(object);
+        }
+    }),
+    warnings: Some(|new, old| formats::warnings(&Definition::read(new), old.map(Definition::read).as_ref())),
+};
+
+/// Objects may be stored in the storage version from now on.
+fn add_stored_version(definition: &mut Object) {
+    let versions = object::at(definition, "spec.versions").and_then(Value::as_array).unwrap_or_default();
+    let mut stored =
+        versions.iter().filter(|version| version.get("storage").and_then(Value::as_bool) == Some(true));
+    let Some(name) = stored.next().map(|version| Value::from(version.str_at(&["name"]))) else { return };
+    let versions = definition.object_entry("status").entry("storedVersions");
+    match versions {
+        Value::Array(names) if names.contains(&name) => {}
+        Value::Array(names) => names.push(name),
+        _ => *versions = Value::Array(vec![name]),
+    }
+}
 
 /// `spec.finalizers` holds the system's finalizer, the name is a label, and the phase is Active.
 fn create_namespace(object: &mut Object, creation: &Creation) {

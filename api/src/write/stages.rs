@@ -245,6 +245,15 @@ pub(super) fn validate(intent: &Intent<'_>, new: &Object, old: Option<&Object>) 
     Err(Status::invalid(intent.subject_by_kind(name), &errors))
 }
 
+/// What the kind has to say of a valid object.
+pub(super) fn warn<C: Caller>(caller: &mut C, intent: &Intent<'_>, new: &Object, old: Option<&Object>) {
+    if !intent.leaves_out.contains(&Stage::Validate)
+        && let Some(warnings) = caller.warnings()
+    {
+        warnings.extend(strategy::warnings(intent.resource, intent.endpoint, new, old));
+    }
+}
+
 /// A role or a binding grants nothing that its writer does not hold: 403, or 404 when a binding's role is missing.
 pub(super) async fn escalate(intent: &Intent<'_>, new: &Object, old: Option<&Object>) -> Result<(), Status> {
     let authorizer = intent.api.authorizer();

@@ -106,7 +106,8 @@ pub(super) fn client(validator: &mut Validator, path: &Path, client: View) {
     }
 }
 
-fn url(validator: &mut Validator, path: &Path, url: &str) {
+/// The address of a webhook.
+pub(super) fn url(validator: &mut Validator, path: &Path, url: &str) {
     let Some((scheme, rest)) = url.split_once("://") else {
         let detail = format!("'https' is the only allowed URL scheme; {URL_FORM}");
         return validator.invalid(path, "", detail);
@@ -131,6 +132,16 @@ fn url(validator: &mut Validator, path: &Path, url: &str) {
             validator.invalid(path, part, what);
         }
     }
+}
+
+/// A service that is called, where nothing else has looked for its names.
+pub(super) fn named_service(validator: &mut Validator, path: &Path, reference: View) {
+    for name in ["name", "namespace"] {
+        if reference.text(name).is_empty() {
+            validator.required(path.child(name), "");
+        }
+    }
+    service(validator, path, reference);
 }
 
 /// A service that is called.

@@ -302,38 +302,6 @@ fn balancer_name(validator: &mut Validator, path: &Path, point: View) {
     }
 }
 
-/// Versions that objects may be stored in are versions of the type.
-pub(super) fn definition(validator: &mut Validator, path: &Path, status: View) {
-    let place = path.child("storedVersions");
-    let stored = status.items("storedVersions");
-    if stored.is_empty() {
-        let detail = "must have at least one stored version";
-        return validator.invalid(place, Value::Array(Vec::new()), detail);
-    }
-    let spec = validator.object.child("spec");
-    let served: HashSet<&str> = spec.structs("versions").map(|version| version.text("name")).collect();
-    for version in spec.structs("versions").filter(|version| version.is_true("storage")) {
-        let name = version.text("name");
-        if !status.texts("storedVersions").any(|stored| stored == name) {
-            let detail = format!("must have the storage version {name}");
-            validator.invalid(path.child("storedVersions"), version.to_value(), detail);
-        }
-    }
-    for (at, name) in status.texts("storedVersions").enumerate() {
-        if validator.has_enough() {
-            return;
-        }
-        if !served.contains(name) {
-            let detail = format!(
-                "missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions \
-                 until a storage migration ensures no data remains persisted in {name} and removes {name} from \
-                 status.storedVersions"
-            );
-            validator.invalid(place.index(at), name, detail);
-        }
-    }
-}
-
 pub(super) fn admission_policy(validator: &mut Validator, path: &Path, status: View) {
     let checking = path.child("typeChecking");
     let list = checking.child("expressionWarnings");
