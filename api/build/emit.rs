@@ -134,7 +134,7 @@ impl Emitter<'_> {
             self.field(out, field);
         }
         out.push_str(
-            "]),unknown:Unknown::Prune,embedded:false,custom:false,compiled:Compiled::new(),inlined:B(&[",
+            "]),unknown:Unknown::Prune,embedded:false,custom:false,limits:None,compiled:Compiled::new(),inlined:B(&[",
         );
         for (number, inner) in &message.inlined {
             write!(out, "Inlined{{number:{number},message:S(&{})}},", self.symbol(*inner)).expect(STRING);

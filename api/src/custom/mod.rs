@@ -1,12 +1,25 @@
 //! Custom resources: types that clients define, and the objects of them.
 //!
 //! ```text
-//! CustomResourceDefinition ─┬ schema (JSON) ─► Schema (tree)
-//!                           └ everything else ─► definition
+//! CustomResourceDefinition ─┬ schema (JSON) ─► schema: the tree ─► resource: the type of the objects ─┐
+//!                           └ everything else ─► definition ──────────────────────────────────────────┴► serving
+//!
+//! object ─ decode, prune, default (by the type) ─► validate ─► field errors
 //! ```
 //!
 //! Nothing here reads or writes the store or knows HTTP: functions from values to values.
 
 pub mod definition;
 pub mod field_path;
+pub mod definition;
+pub mod field_path;
+pub mod format;
+mod lists;
+mod number;
+mod path;
+pub mod resource;
+mod same;
+pub mod scale;
 pub mod schema;
+pub mod serving;
+pub mod validate;

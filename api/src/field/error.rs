@@ -97,6 +97,11 @@ impl FieldError {
         Self::new(FieldErrorKind::Invalid, path, Some(print(value)), detail)
     }
 
+    /// `path: Invalid value: <value>: detail`, for a value of the wrong JSON type.
+    pub fn type_invalid(path: impl Into<String>, value: &Value, detail: impl Into<String>) -> Self {
+        Self::new(FieldErrorKind::TypeInvalid, path, Some(print(value)), detail)
+    }
+
     /// `path: Unsupported value: <value>: supported values: "A", "B"`, in the order given.
     pub fn not_supported<S: AsRef<str>>(path: impl Into<String>, value: &Value, supported: &[S]) -> Self {
         let quoted: Vec<String> = supported.iter().map(|value| go_quote(value.as_ref())).collect();
@@ -127,7 +132,7 @@ impl FieldError {
 
     /// `path: Too many: <count>: must have at most <max> items`.
     pub fn too_many(path: impl Into<String>, count: usize, max: usize) -> Self {
-        let detail = format!("must have at most {max} items");
+        let detail = format!("must have at most {max} {}", if max == 1 { "item" } else { "items" });
         Self::new(FieldErrorKind::TooMany, path, Some(count.to_string()), detail)
     }
 
@@ -156,15 +161,33 @@ impl fmt::Display for FieldError {
     }
 }
 
+/// Least exponent that Go's `%v` writes.
+const EXPONENT_FROM: i32 = 6;
+
 /// A value in an error message: strings quoted as in Go, everything else as JSON.
 fn print(value: &Value) -> String {
     match value {
         Value::String(text) => go_quote(text),
+        Value::Float(number) => go_float(*number),
         other => {
             let mut out = Vec::new();
             json::write(other, &mut out);
             String::from_utf8_lossy(&out).into_owned()
         }
+    }
+}
+
+/// A double as Go's `%v` writes it: in the fewest digits, with an exponent below -4 and from
+/// [`EXPONENT_FROM`] on.
+pub(crate) fn go_float(number: f64) -> String {
+    let scientific = format!("{number:e}");
+    let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    match exponent.parse::<i32>() {
+        Ok(exponent) if !(-4..EXPONENT_FROM).contains(&exponent) => {
+            let sign = if exponent < 0 { '-' } else { '+' };
+            format!("{digits}e{sign}{:02}", exponent.abs())
+        }
+        _ => number.to_string(),
     }
 }
 
@@ -181,6 +204,20 @@ pub fn index(path: &str, key: impl fmt::Display) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn doubles_are_written_in_the_fewest_digits() {
+        for (number, want) in [
+            (0.5, "0.5"),
+            (1e21, "1e+21"),
+            (1e6, "1e+06"),
+            (1e-7, "1e-07"),
+            (-1.5e300, "-1.5e+300"),
+            (123_456.0, "123456"),
+        ] {
+            assert_eq!(go_float(number), want);
+        }
+    }
 
     #[test]
     fn errors_read_as_documented() {

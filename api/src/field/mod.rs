@@ -13,6 +13,7 @@ mod path;
 mod set;
 
 pub use auth::go::quote as go_quote;
+pub(crate) use error::go_float;
 pub use error::{FieldError, FieldErrorKind, child, index};
 pub use fields_v1::{FieldsV1Error, NESTING_MAX};
 pub use path::{Element, Scalar, display};

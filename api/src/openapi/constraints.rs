@@ -4,6 +4,7 @@ use super::definition::{Dialect, push_text};
 use crate::json::{Object, Value};
 use crate::schema::decode::plain_number;
 use crate::schema::limits::Limits;
+use crate::schema::pattern::Pattern;
 use crate::schema::table::Empty;
 
 /// Says what validation asks of a value beyond its kind.
@@ -36,7 +37,7 @@ pub(super) fn constrain(schema: &mut Object, limits: Option<&Limits>, empty: Emp
             }
         }
     }
-    push_text(schema, "pattern", limits.pattern.as_deref().unwrap_or_default());
+    push_text(schema, "pattern", limits.pattern.as_ref().map(Pattern::as_str).unwrap_or_default());
     if limits.unique {
         schema.push("uniqueItems", true.into());
     }

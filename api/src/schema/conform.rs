@@ -23,7 +23,7 @@ use crate::json::{DEPTH_MAX, Key, Object, Value};
 pub fn conform(message: &Message, value: Value) -> Result<Decoded, DecodeError> {
     let report = Report::default();
     let read = read_root(&report, message, Source { value, depth: DEPTH_MAX });
-    report.finish(read, |halt| halt.0)
+    report.finish(message, read, |halt| halt.0)
 }
 
 /// As [`conform`], for a `value` most of which is as in `known`, which conforms already: what is equal, in its place, stays

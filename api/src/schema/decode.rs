@@ -22,12 +22,12 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 use smallvec::SmallVec;
 
 use super::builtin;
-use super::decode_form::{given, is_always_written, zero_element, zero_field, zero_object};
+use super::decode_form::{given, is_always_written, zero_element, zero_field, zero_member, zero_object};
 use super::decode_raw::{RAW, field_set_text};
 use super::decode_report::{At, Path, Report, Step, message_name, mismatch, type_name};
 use super::decode_straight::{Author, settled, straight};
 use super::scalars::{bytes, duration, quantity, time};
-use super::table::{Element, Kind, List, Map, Message, Unknown};
+use super::table::{Element, Field, Kind, List, Map, Message, Unknown};
 use crate::json::{Key, Object, Value};
 
 /// An object read by schema.
@@ -98,7 +98,7 @@ pub(super) fn decode_any(message: &Message, text: &[u8]) -> Result<Decoded, Deco
     let mut source = serde_json::Deserializer::from_slice(text);
     let report = Report::of_text();
     let read = read_root(&report, message, &mut source).and_then(|object| source.end().map(|()| object));
-    report.finish(read, syntax_sentence)
+    report.finish(message, read, syntax_sentence)
 }
 
 fn syntax_sentence(error: serde_json::Error) -> String {
@@ -125,7 +125,7 @@ pub(super) fn read_value<'de, D: Deserializer<'de>>(
     kind: &Kind,
     source: D,
 ) -> Result<Option<Value>, D::Error> {
-    Single { report, kind, path: None }.deserialize(source)
+    Single { report, kind, path: None, is_free: false }.deserialize(source)
 }
 
 /// Reads one element of a list by itself.
@@ -186,6 +186,8 @@ pub(super) struct Single<'c> {
     report: &'c Report,
     kind: &'c Kind,
     path: At<'c>,
+    /// A value of a wrong type is kept as it is: validation has the words for it.
+    is_free: bool,
 }
 
 impl<'de> DeserializeSeed<'de> for Single<'_> {
@@ -208,6 +210,7 @@ impl Single<'_> {
         match self.kind {
             Kind::Double | Kind::Json | Kind::RawExtension => Ok(Some(plain_number(number))),
             Kind::Quantity => self.text(&number.to_string()),
+            _ if self.is_free => Ok(Some(plain_number(number))),
             Kind::Int32 | Kind::Int64 | Kind::IntOrString => Err(self.wrong(&format!("number {number}"))),
             _ => Err(self.wrong("number")),
         }
@@ -219,6 +222,7 @@ impl Single<'_> {
             Kind::String | Kind::Json | Kind::RawExtension | Kind::IntOrString => {
                 return Ok(Some(Value::String(text.to_owned())));
             }
+            _ if self.is_free => return Ok(Some(Value::String(text.to_owned()))),
             Kind::Bytes => bytes::canonical(text).map(Some),
             Kind::Time => time::canonical_seconds(text),
             Kind::MicroTime => time::canonical_micros(text),
@@ -262,12 +266,14 @@ impl<'de> Visitor<'de> for Single<'_> {
             Kind::Bool | Kind::SchemaOrBool(_) | Kind::Json | Kind::RawExtension => {
                 Ok(Some(Value::Bool(value)))
             }
+            _ if self.is_free => Ok(Some(Value::Bool(value))),
             _ => Err(self.wrong("bool")),
         }
     }
 
     fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<Option<Value>, E> {
         match self.kind {
+            _ if self.is_free => Ok(Some(Value::Int(value))),
             Kind::Int32 | Kind::IntOrString if i32::try_from(value).is_err() => {
                 Err(self.wrong(&format!("number {value}")))
             }
@@ -298,20 +304,19 @@ impl<'de> Visitor<'de> for Single<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, source: A) -> Result<Option<Value>, A::Error> {
-        let Single { report, path, .. } = self;
         match self.kind {
-            Kind::List(list) => read_list(report, list, path, source).map(Some),
+            Kind::List(list) => read_list(self, list, source).map(Some),
             Kind::SchemaOrArray(message) => {
-                read_items(report, &Kind::Message(message.clone()), path, source, || {
-                    Value::Object(zero_object(message))
-                })
-                .map(|items| Some(Value::Array(items)))
+                let item = &Kind::Message(message.clone());
+                read_items(Single { kind: item, ..self }, source, || Value::Object(zero_object(message)))
+                    .map(|items| Some(Value::Array(items)))
             }
             Kind::SchemaOrStrings(_) => {
-                read_items(report, &Kind::String, path, source, || Value::String(String::new()))
+                read_items(Single { kind: &Kind::String, ..self }, source, || Value::String(String::new()))
                     .map(|items| Some(Value::Array(items)))
             }
             Kind::Json | Kind::RawExtension => RAW.visit_seq(source).map(Some),
+            _ if self.is_free => RAW.visit_seq(source).map(Some),
             _ => Err(self.wrong("array")),
         }
     }
@@ -323,8 +328,9 @@ impl<'de> Visitor<'de> for Single<'_> {
             | Kind::SchemaOrBool(message)
             | Kind::SchemaOrStrings(message) => read_message(self.report, message, self.path, source)
                 .map(|object| Some(Value::Object(object))),
-            Kind::Map(map) => read_map(self.report, map, self.path, source).map(Some),
+            Kind::Map(map) => read_map(self, map, source).map(Some),
             Kind::Json | Kind::RawExtension => RAW.visit_map(source).map(Some),
+            _ if self.is_free => RAW.visit_map(source).map(Some),
             _ => Err(self.wrong("object")),
         }
     }
@@ -368,7 +374,9 @@ fn read_message<'de, A: MapAccess<'de>>(
             report.note("duplicate", parent, &field.name);
         }
         seen[word] |= bit;
-        let value = source.next_value_seed(Single { report, kind: &field.kind, path: Some(&path) })?;
+        let is_free = message.custom && is_described_by_schema(field);
+        let single = Single { report, kind: &field.kind, path: Some(&path), is_free };
+        let value = source.next_value_seed(single)?;
         let value = self::given(field, value);
         if repeated && let Some(slot) = given.iter_mut().find(|(position, _)| *position == at) {
             slot.1 = value;
@@ -392,6 +400,11 @@ fn read_message<'de, A: MapAccess<'de>>(
     }
     members.extend(sorted(preserved, |name| report.note("duplicate", parent, name)));
     Ok(members.into_iter().collect())
+}
+
+/// Whether a field of a type made at run time is not one of those that every object has.
+fn is_described_by_schema(field: &Field) -> bool {
+    field.pointer && !matches!(&field.kind, Kind::Message(message) if !message.custom)
 }
 
 /// Position of the field that a member name names, or the name if there is none.
@@ -419,13 +432,9 @@ impl Visitor<'_> for FieldName<'_> {
     }
 }
 
-fn read_list<'de, A: SeqAccess<'de>>(
-    report: &Report,
-    list: &List,
-    path: At<'_>,
-    source: A,
-) -> Result<Value, A::Error> {
-    let mut items = read_items(report, &list.item.kind, path, source, || zero_element(&list.item))?;
+fn read_list<'de, A: SeqAccess<'de>>(whole: Single<'_>, list: &List, source: A) -> Result<Value, A::Error> {
+    let mut items =
+        read_items(Single { kind: &list.item.kind, ..whole }, source, || zero_element(&list.item))?;
     if items.is_empty() && is_managed_fields(&list.item.kind) {
         // An empty list means what a list of one empty entry means: forget who owns what. Other empty lists of built-in
         // types are the same as none and leave no trace.
@@ -434,18 +443,17 @@ fn read_list<'de, A: SeqAccess<'de>>(
     Ok(Value::Array(items))
 }
 
-/// Reads the elements of a list; `null` is what `absent` makes.
+/// Reads the elements of a list, each of the kind of `item`, which stands where the list does; `null` is what `absent`
+/// makes.
 fn read_items<'de, A: SeqAccess<'de>>(
-    report: &Report,
-    kind: &Kind,
-    parent: At<'_>,
+    item: Single<'_>,
     mut source: A,
     absent: impl Fn() -> Value,
 ) -> Result<Vec<Value>, A::Error> {
     let mut items = Vec::new();
     loop {
-        let path = Path { parent, step: Step::Index(items.len()) };
-        match source.next_element_seed(Single { report, kind, path: Some(&path) })? {
+        let path = Path { parent: item.path, step: Step::Index(items.len()) };
+        match source.next_element_seed(Single { path: Some(&path), ..item })? {
             Some(value) => items.push(value.unwrap_or_else(&absent)),
             None => return Ok(items),
         }
@@ -456,20 +464,17 @@ fn is_managed_fields(kind: &Kind) -> bool {
     matches!(kind, Kind::Message(message) if message.is(builtin::MANAGED_FIELDS_ENTRY))
 }
 
-fn read_map<'de, A: MapAccess<'de>>(
-    report: &Report,
-    map: &Map,
-    parent: At<'_>,
-    mut source: A,
-) -> Result<Value, A::Error> {
+fn read_map<'de, A: MapAccess<'de>>(whole: Single<'_>, map: &Map, mut source: A) -> Result<Value, A::Error> {
+    let Single { report, path: parent, .. } = whole;
     let mut members: Vec<(Key, Value)> = Vec::new();
     let mut ascending = true;
     while let Some(name) = source.next_key::<String>()? {
         let value = {
             let path = Path { parent, step: Step::Key(&name) };
-            let value = Single { report, kind: &map.value.kind, path: Some(&path) };
-            source.next_value_seed(value)?.unwrap_or_else(|| zero_element(&map.value))
+            let value = Single { kind: &map.value.kind, path: Some(&path), ..whole };
+            source.next_value_seed(value)?.or_else(|| zero_member(&map.value))
         };
+        let Some(value) = value else { continue };
         ascending &= members.last().is_none_or(|(last, _)| last.as_ref() < name.as_str());
         members.push((Key::Owned(name), value));
     }

@@ -23,7 +23,12 @@ pub(crate) fn zero_field(field: &Field) -> Value {
     if field.pointer { Value::Null } else { zero(&field.kind) }
 }
 
-/// What `null` means as an element of a list or a value of a map.
+/// What `null` means as a value of a map; `None` where it counts as not given.
+pub(crate) fn zero_member(element: &Element) -> Option<Value> {
+    (element.empty != Empty::Kept).then(|| zero_element(element))
+}
+
+/// What `null` means as an element of a list.
 pub(crate) fn zero_element(element: &Element) -> Value {
     if element.empty == Empty::Absent { zero(&element.kind) } else { Value::Null }
 }
@@ -62,7 +67,7 @@ fn is_empty(value: &Value) -> bool {
 pub(crate) fn is_left_out(field: &Field, value: &Value) -> bool {
     match field.empty {
         Empty::Absent => {}
-        Empty::Kept => return value.is_null() && field.assigned.is_some(),
+        Empty::Kept => return value.is_null(),
         Empty::Nullable => return false,
     }
     let is_container = || matches!(field.kind, Kind::List(_) | Kind::Map(_));

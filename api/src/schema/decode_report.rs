@@ -19,6 +19,16 @@ pub(super) struct Report {
     failure: RefCell<Option<DecodeError>>,
 }
 
+/// The order in which objects of types made at run time are read: duplicate fields of the text come first, then unknown
+/// fields of metadata, both in document order, then all other unknown fields, sorted.
+fn pass(found: &str) -> (u8, &str) {
+    match found.strip_prefix("unknown field ") {
+        None => (0, ""),
+        Some(path) if path.starts_with("\"metadata.") => (1, ""),
+        Some(path) => (2, path),
+    }
+}
+
 impl Report {
     /// For decoding text.
     pub(super) fn of_text() -> Self {
@@ -37,12 +47,19 @@ impl Report {
     /// The outcome: an error of ours wins over the text that carried it through serde.
     pub(super) fn finish<E>(
         self,
+        message: &Message,
         read: Result<Object, E>,
         sentence: impl FnOnce(E) -> String,
     ) -> Result<Decoded, DecodeError> {
         match (read, self.failure.into_inner()) {
             (_, Some(failure)) => Err(failure),
-            (Ok(object), None) => Ok(Decoded { object, strict: self.strict.into_inner() }),
+            (Ok(object), None) => {
+                let mut strict = self.strict.into_inner();
+                if message.custom {
+                    strict.sort_by(|a, b| pass(a).cmp(&pass(b)));
+                }
+                Ok(Decoded { object, strict })
+            }
             (Err(error), None) => Err(DecodeError { message: sentence(error), path: String::new() }),
         }
     }

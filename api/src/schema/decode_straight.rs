@@ -17,7 +17,7 @@ use serde::de::{DeserializeSeed, IgnoredAny};
 use smallvec::SmallVec;
 
 use super::builtin;
-use super::decode_form::{given, is_always_written, zero_element, zero_field};
+use super::decode_form::{given, is_always_written, zero_element, zero_field, zero_member};
 use super::decode_raw::{RAW, compact, nesting};
 use super::encode::encode;
 use super::scalars::{bytes, duration, quantity, time};
@@ -177,9 +177,10 @@ impl<'t> Reader<'t> {
         let mut more = self.cursor.enter(b'{', b'}')?;
         while more {
             let name = self.cursor.name()?;
-            let value = self.value(&map.value.kind)?.unwrap_or_else(|| zero_element(&map.value));
-            ascending &= members.last().is_none_or(|(last, _)| **last < *name);
-            members.push((Key::Owned(name.into_owned()), value));
+            if let Some(value) = self.value(&map.value.kind)?.or_else(|| zero_member(&map.value)) {
+                ascending &= members.last().is_none_or(|(last, _)| **last < *name);
+                members.push((Key::Owned(name.into_owned()), value));
+            }
             more = self.cursor.more(b'}')?;
         }
         if !ascending {

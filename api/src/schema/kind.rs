@@ -33,8 +33,8 @@ pub enum Empty {
     /// `omit_empty` say which zeros are.
     #[default]
     Absent,
-    /// Everything that was given is kept as it is, but `null` is no value: it counts as not given where there is a
-    /// default, and validation refuses it everywhere else.
+    /// Everything that was given is kept as it is, but `null` is no value: a member that is `null` counts as not given,
+    /// and validation refuses an element of a list that is.
     Kept,
     /// Everything that was given is kept as it is, `null` too.
     Nullable,

@@ -1,9 +1,16 @@
 //! What validation asks of a value of a type made at run time, beyond what its kind says.
 //!
-//! The constraints are those of JSON Schema as far as structural schemas have them. Rules are kept as they were written:
-//! the type knows that they are there, the expression language is the business of those who evaluate them.
+//! ```text
+//! Limits ─┬─ bounds, pattern, format, closed set, required members    of the value itself
+//!         ├─ Schemas ─► Limits      other schemas that it satisfies too, and what they say of its parts
+//!         └─ rules                  kept as they were written
+//! ```
+//!
+//! The constraints are those of JSON Schema as far as structural schemas have them. The type knows that rules are there;
+//! the expression language is the business of those who evaluate them.
 
 use super::handle::{Slice, Text};
+use super::pattern::Pattern;
 use crate::json::Value;
 
 /// Constraints of one value.
@@ -18,17 +25,46 @@ pub struct Limits {
     /// Fewest and most characters of a text.
     pub length: (Option<u64>, Option<u64>),
     /// Regular expression that a text has a match of.
-    pub pattern: Option<Text>,
+    pub pattern: Option<Pattern>,
+    /// Format of a text that is enforced, as the schema names it; empty for none.
+    pub format: Text,
     /// Fewest and most elements of a list.
     pub items: (Option<u64>, Option<u64>),
     /// Fewest and most members of a struct or map.
     pub members: (Option<u64>, Option<u64>),
     /// Elements of a list differ.
     pub unique: bool,
+    /// Elements of a list have no counterpart in an older value of it: the list says that it is atomic.
+    pub uncorrelated: bool,
+    /// The schema names no type: values that are no struct are allowed where the kind is one.
+    pub any_type: bool,
+    /// Members that must be given, in the order in which their absence is reported.
+    pub required: Vec<Text>,
     /// The closed set of values; empty = any.
     pub enumeration: Vec<Value>,
     /// Rules in the expression language.
     pub rules: Slice<Rule>,
+    /// Other schemas.
+    pub schemas: Option<Box<Schemas>>,
+}
+
+/// Schemas beside the one that gives a value its type. They restrict values and never describe them.
+#[derive(Clone, Debug, Default)]
+pub struct Schemas {
+    /// All of these hold.
+    pub all_of: Vec<Limits>,
+    /// At least one of these holds.
+    pub any_of: Vec<Limits>,
+    /// Exactly one of these holds.
+    pub one_of: Vec<Limits>,
+    /// This does not hold.
+    pub not: Option<Limits>,
+    /// The JSON type that is asked for; empty for any. Only alternatives of a value of two types ask for one.
+    pub kind: Text,
+    /// What is said of members that the type describes elsewhere.
+    pub properties: Vec<(Text, Limits)>,
+    /// What is said of elements that the type describes elsewhere.
+    pub items: Option<Limits>,
 }
 
 /// One rule (`x-kubernetes-validations`).

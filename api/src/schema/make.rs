@@ -176,6 +176,8 @@ pub struct Struct {
     is_atomic: bool,
     is_embedded: bool,
     description: Text,
+    limits: Option<Limits>,
+    metadata: Option<Limits>,
 }
 
 impl Struct {
@@ -196,6 +198,18 @@ impl Struct {
     pub fn required(mut self, name: impl Into<Text>, node: Node) -> Self {
         self.fields.push((name.into(), node, true));
         self
+    }
+
+    /// What validation asks of it beyond its fields. Fields that were required before are required still.
+    #[must_use]
+    pub fn limits(self, limits: Limits) -> Self {
+        Struct { limits: Some(limits), ..self }
+    }
+
+    /// What validation asks of the metadata of an object.
+    #[must_use]
+    pub fn metadata(self, limits: Limits) -> Self {
+        Struct { metadata: Some(limits), ..self }
     }
 
     /// What becomes of other members.
@@ -231,14 +245,21 @@ impl Struct {
     }
 
     fn message(self, package: &str, is_object: bool) -> Result<Ref<Message>, MakeError> {
+        let mut limits = self.limits;
         let mut fields = Vec::with_capacity(self.fields.len() + 3);
         for (name, node, required) in self.fields {
+            if required {
+                let required = &mut limits.get_or_insert_default().required;
+                if !required.contains(&name) {
+                    required.push(name.clone());
+                }
+            }
             fields.push(node.field(name, required)?);
         }
         fields.sort_by(|a: &Field, b| a.name.cmp(&b.name));
         if is_object || self.is_embedded {
             fields.retain(|field| !matches!(&*field.name, "kind" | "apiVersion" | "metadata"));
-            fields.splice(0..0, type_fields(is_object));
+            fields.splice(0..0, type_fields(is_object, self.metadata));
         }
         if let Some(pair) = fields.windows(2).find(|pair| pair[0].name == pair[1].name) {
             return Err(MakeError::Twice(pair[0].name.clone()));
@@ -258,13 +279,14 @@ impl Struct {
             unknown: self.unknown,
             embedded: self.is_embedded,
             custom: true,
+            limits: limits.map(Ref::new),
             compiled: Compiled::new(),
         }))
     }
 }
 
 /// What every object begins with.
-fn type_fields(is_object: bool) -> [Field; 3] {
+fn type_fields(is_object: bool, limits: Option<Limits>) -> [Field; 3] {
     let of = |name: &'static str, kind: Kind, description: &'static str| Field {
         name: name.into(),
         kind,
@@ -275,7 +297,14 @@ fn type_fields(is_object: bool) -> [Field; 3] {
     [
         of("kind", Kind::String, "Kind of this object, in CamelCase."),
         of("apiVersion", Kind::String, "Group and version of the schema that this object is written in."),
-        of("metadata", Kind::Message(Ref::Static(builtin::OBJECT_META)), "Metadata that every object has."),
+        Field {
+            limits: limits.map(Ref::new),
+            ..of(
+                "metadata",
+                Kind::Message(Ref::Static(builtin::OBJECT_META)),
+                "Metadata that every object has.",
+            )
+        },
     ]
 }
 
@@ -474,6 +503,7 @@ pub(crate) fn plain(name: &'static str, fields: Vec<Field>) -> Message {
         unknown: Unknown::Prune,
         embedded: false,
         custom: false,
+        limits: None,
         compiled: Compiled::new(),
     }
 }

@@ -117,27 +117,13 @@ fn what_was_given_is_kept_and_what_was_not_is_filled_in() {
 }
 
 #[test]
-fn unknown_members_are_reported_and_refused_and_wrong_types_are_told_by_their_place() {
+fn unknown_members_are_reported_and_refused() {
     let resource = widgets(1);
     let message = &resource.table.message;
     let strict = decode(message, br#"{"spec":{"what":1,"open":{"x":1}}}"#).unwrap().strict;
     assert_eq!(strict, [r#"unknown field "spec.what""#]);
-    for (text, path, want) in [
-        (r#"{"spec":{"closed":{"x":1}}}"#, "spec.closed", r#"unknown field "x""#),
-        (
-            r#"{"spec":{"rows":[{"a":["x"]}]}}"#,
-            "spec.rows[0].a[0]",
-            "json: cannot unmarshal string into Go struct field Spec.spec.rows of type int64",
-        ),
-        (
-            r#"{"spec":{"rows":[{"a":1}]}}"#,
-            "spec.rows[0].a",
-            "json: cannot unmarshal number into Go struct field Spec.spec.rows of type []int64",
-        ),
-    ] {
-        let error = decode(message, text.as_bytes()).unwrap_err();
-        assert_eq!((&*error.path, &*error.message), (path, want), "{text}");
-    }
+    let error = decode(message, br#"{"spec":{"closed":{"x":1}}}"#).unwrap_err();
+    assert_eq!((&*error.path, &*error.message), ("spec.closed", r#"unknown field "x""#));
 }
 
 #[test]
@@ -156,10 +142,10 @@ fn validation_finds_what_is_out_of_bounds_wherever_it_stands() {
     );
     assert_eq!(judged(r#""ports":[{}]"#), ["spec.ports[0].name: Required value"]);
     assert_eq!(
-        judged(r#""tags":null,"rows":[{"a":null}]"#),
+        judged(r#""tags":"t","rows":[{"a":["x"]}]"#),
         [
-            r#"spec.rows[0][a]: Invalid value: null: spec.rows[0][a] in body must be of type array: "null""#,
-            r#"spec.tags: Invalid value: null: spec.tags in body must be of type array: "null""#,
+            r#"spec.rows[0].a[0]: Invalid value: "string": spec.rows[0].a[0] in body must be of type integer: "string""#,
+            r#"spec.tags: Invalid value: "string": spec.tags in body must be of type array: "string""#,
         ]
     );
 }

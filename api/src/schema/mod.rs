@@ -19,6 +19,7 @@ pub mod handle;
 pub mod kind;
 pub mod limits;
 pub mod make;
+pub mod pattern;
 pub mod registry;
 pub mod scalars;
 pub mod table;

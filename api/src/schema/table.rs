@@ -55,6 +55,8 @@ pub struct Message {
     pub embedded: bool,
     /// Made at run time: no code knows the type by its name.
     pub custom: bool,
+    /// What validation asks of the struct of a type made at run time beyond its fields.
+    pub limits: Option<Ref<Limits>>,
     /// What is worked out of the rest.
     pub compiled: Compiled,
 }

@@ -7,13 +7,13 @@
 //! ```
 //!
 //! Checks of a single field are declared in the schema files (options `check`, `union`, `immutable`). Checks of several
-//! fields are functions in `rules/`, one file per topic, which a type names in the schema (option `rule`). All failures
+//! fields are functions in `rules/`, one file per topic, which a type names in the schema (option `rule`). Objects of
+//! types made at run time are checked by [`custom::validate`] instead, their status among the rest. All failures
 //! are collected; none ends the validation. Objects arrive in stored form, defaulted and prepared by the strategy. This
 //! module does not read the store: checks that need other objects belong to admission. `docs/validation.md` lists the
 //! coverage of each kind.
 
 mod forms;
-mod limits;
 pub mod metadata;
 pub mod names;
 mod path;
@@ -23,6 +23,7 @@ mod walk;
 use path::Path;
 use rules::view::View;
 
+use crate::custom;
 use crate::field::FieldError;
 use crate::json::{Object, Value};
 use crate::naming::Naming;
@@ -92,6 +93,18 @@ pub fn prepare(resource: &ResourceTable, object: &mut Object, old: Option<&Objec
 
 /// The failures of a new object. Metadata is complete: name, namespace and uid are set.
 pub fn create(resource: &ResourceTable, naming: &Naming, object: &Object) -> Vec<FieldError> {
+    if resource.message.custom {
+        let mut errors = Vec::new();
+        metadata::validate_metadata_create(
+            resource.name_rule,
+            resource.scope,
+            naming,
+            metadata_of(object),
+            &mut errors,
+        );
+        errors.extend(custom::validate::object(&resource.message, object, None));
+        return errors;
+    }
     let mut validator = validator(resource, naming, object, None);
     walk::object(&mut validator, &resource.message, object);
     metadata::validate_metadata_create(
@@ -134,6 +147,10 @@ pub fn update_through(
 ) -> Vec<FieldError> {
     let mut validator = validator(resource, naming, new, Some(old));
     metadata::validate_metadata_update(naming, metadata_of(new), metadata_of(old), &mut validator.errors);
+    if resource.message.custom {
+        validator.errors.extend(custom::validate::object(&resource.message, new, Some(old)));
+        return validator.errors;
+    }
     if subresource == "status" {
         validator.is_status = true;
         walk::status(&mut validator, &resource.message, new);

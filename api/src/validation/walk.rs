@@ -12,13 +12,12 @@ use hashbrown::HashSet;
 
 use super::Validator;
 use super::forms;
-use super::limits;
 use super::path::Path;
 use super::rules;
 use super::rules::view::View;
 use crate::field::FieldError;
 use crate::json::{Object, Value};
-use crate::schema::table::{Check, Element, Empty, Field, Form, Kind, Message, Presence, Union};
+use crate::schema::table::{Check, Field, Form, Kind, Message, Presence, Union};
 
 /// Checks an object of type `message`, but for its metadata and status.
 pub(super) fn object(validator: &mut Validator, message: &Message, object: &Object) {
@@ -53,9 +52,6 @@ fn structure(validator: &mut Validator, message: &Message, object: &Object, path
         };
         match value.filter(|value| !value.is_null()) {
             Some(value) => member(validator, field, value, &path.child(&field.name)),
-            None if value.is_some() && field.empty != Empty::Absent => {
-                refuse_null(validator, field.empty, &field.kind, &path.child(&field.name));
-            }
             None if is_needed(field) => refuse_absent(validator, field, &path.child(&field.name)),
             None => {}
         }
@@ -122,9 +118,6 @@ fn member(validator: &mut Validator, field: &Field, value: &Value, path: &Path) 
             return;
         }
     }
-    if let Some(limits) = &field.limits {
-        limits::check(limits, value, path, &mut validator.errors);
-    }
     below(validator, &field.kind, value, path);
 }
 
@@ -134,42 +127,23 @@ fn below(validator: &mut Validator, kind: &Kind, value: &Value, path: &Path) {
         (Kind::Message(inner), Value::Object(object)) if !inner.checked_apart => {
             structure(validator, inner, object, path, false);
         }
-        (Kind::List(list), Value::Array(items)) if has_demands(&list.item) => {
+        (Kind::List(list), Value::Array(items)) if has_parts(&list.item.kind) => {
             for (at, item) in items.iter().enumerate() {
-                element(validator, &list.item, item, &path.index(at));
+                below(validator, &list.item.kind, item, &path.index(at));
             }
         }
-        (Kind::Map(map), Value::Object(members)) if has_demands(&map.value) => {
+        (Kind::Map(map), Value::Object(members)) if has_parts(&map.value.kind) => {
             for (key, value) in members.iter() {
-                element(validator, &map.value, value, &path.key(key));
+                below(validator, &map.value.kind, value, &path.key(key));
             }
         }
         _ => {}
     }
 }
 
-/// Whether there is anything to check in elements like this one.
-fn has_demands(element: &Element) -> bool {
-    let is_scalar = !matches!(element.kind, Kind::Message(_) | Kind::List(_) | Kind::Map(_));
-    !is_scalar || element.limits.is_some() || element.empty == Empty::Kept
-}
-
-/// Checks one element of a list, or one value of a map.
-fn element(validator: &mut Validator, element: &Element, value: &Value, path: &Path) {
-    if value.is_null() {
-        return refuse_null(validator, element.empty, &element.kind, path);
-    }
-    if let Some(limits) = &element.limits {
-        limits::check(limits, value, path, &mut validator.errors);
-    }
-    below(validator, &element.kind, value, path);
-}
-
-/// Refuses a `null` where it is kept, but is no value.
-fn refuse_null(validator: &mut Validator, empty: Empty, kind: &Kind, path: &Path) {
-    if empty == Empty::Kept {
-        validator.errors.push(limits::null(kind, path));
-    }
+/// Whether there is anything to check in values of this kind.
+fn has_parts(kind: &Kind) -> bool {
+    matches!(kind, Kind::Message(_) | Kind::List(_) | Kind::Map(_))
 }
 
 /// Calls `visit` for each element of a list, or for the value itself.

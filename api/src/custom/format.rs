@@ -1,0 +1,424 @@
+//! Formats of texts that validation of custom objects enforces.
+//!
+//! A format that is not in the list is published and has no effect. Names may be written with dashes anywhere
+//! (`date-time` and `datetime` are one). What each format accepts is what clients of Kubernetes rely on, which is not
+//! always what its standard says.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::LazyLock;
+
+use base64::Engine;
+use regex::Regex;
+
+/// One format: whether a text has it.
+type Check = fn(&str) -> bool;
+
+/// The enforced formats, sorted by name.
+const FORMATS: [(&str, Check); 26] = [
+    ("bsonobjectid", |text| text.len() == 24 && text.bytes().all(|byte| byte.is_ascii_hexdigit())),
+    ("byte", is_base64),
+    ("cidr", is_cidr),
+    ("creditcard", is_credit_card),
+    ("date", is_date),
+    ("datetime", is_date_time),
+    ("duration", is_duration),
+    ("email", is_email),
+    ("hexcolor", |text| matches(&HEX_COLOR, text)),
+    ("hostname", is_hostname),
+    ("ipv4", |text| !text.contains(':') && text.parse::<Ipv4Addr>().is_ok()),
+    ("ipv6", |text| text.contains(':') && is_ipv6(text)),
+    ("isbn", |text| is_isbn10(text) || is_isbn13(text)),
+    ("isbn10", is_isbn10),
+    ("isbn13", is_isbn13),
+    ("k8slongname", is_long_name),
+    ("k8sshortname", is_short_name),
+    ("mac", is_mac),
+    ("password", |_| true),
+    ("rgbcolor", |text| matches(&RGB_COLOR, text)),
+    ("ssn", |text| matches(&SSN, text)),
+    ("uri", is_uri),
+    ("uuid", |text| is_uuid(text, None)),
+    ("uuid3", |text| is_uuid(text, Some(b'3'))),
+    ("uuid4", |text| is_uuid(text, Some(b'4'))),
+    ("uuid5", |text| is_uuid(text, Some(b'5'))),
+];
+
+/// Whether a format has an effect.
+pub fn is_enforced(format: &str) -> bool {
+    find(format).is_some()
+}
+
+/// Whether `text` has the format; `true` for formats without an effect.
+pub fn has(format: &str, text: &str) -> bool {
+    find(format).is_none_or(|check| check(text))
+}
+
+fn find(format: &str) -> Option<Check> {
+    let name = if format.contains('-') { &*format.replace('-', "") } else { format };
+    FORMATS.binary_search_by(|(other, _)| (*other).cmp(name)).ok().map(|at| FORMATS[at].1)
+}
+
+type Expression = LazyLock<Option<Regex>>;
+
+static HEX_COLOR: Expression = LazyLock::new(|| Regex::new("^#?([0-9a-fA-F]{3}|[0-9a-fA-F]{6})$").ok());
+static RGB_COLOR: Expression = LazyLock::new(|| {
+    let part = r"[\t\n\x0C\r ]*(0|[1-9][0-9]?|1[0-9][0-9]?|2[0-4][0-9]|25[0-5])[\t\n\x0C\r ]*";
+    Regex::new(&format!(r"^rgb\({part},{part},{part}\)$")).ok()
+});
+static SSN: Expression = LazyLock::new(|| Regex::new("^[0-9]{3}[- ]?[0-9]{2}[- ]?[0-9]{4}$").ok());
+static HOSTNAME: Expression = LazyLock::new(|| {
+    let char = r"[a-zA-Z0-9\p{S}\p{L}]";
+    let inner = r"[a-zA-Z0-9\-\p{S}\p{L}]";
+    Regex::new(&format!(
+        r"^({char}((-?{char}{{0,62}})?)|({char}(({inner}{{0,61}}{char})?)(\.)){{1,}}{char}(-?{char}){{1,62}})$"
+    ))
+    .ok()
+});
+static BASE64: Expression = LazyLock::new(|| {
+    Regex::new("^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{4})$").ok()
+});
+static DATE_TIME: Expression = LazyLock::new(|| {
+    Regex::new(r"^([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|([+-][0-9]{2}:[0-9]{2}))$").ok()
+});
+static DURATION: Expression = LazyLock::new(|| Regex::new(r"([0-9]+)[\t\n\x0C\r ]*([A-Za-zµ]+)").ok());
+
+fn matches(expression: &Expression, text: &str) -> bool {
+    expression.as_ref().is_some_and(|expression| expression.is_match(text))
+}
+
+fn is_base64(text: &str) -> bool {
+    matches(&BASE64, text) && base64::engine::general_purpose::STANDARD.decode(text).is_ok()
+}
+
+fn is_ipv6(text: &str) -> bool {
+    text.split_once('%').map_or(text, |(address, _)| address).parse::<Ipv6Addr>().is_ok()
+}
+
+fn is_cidr(text: &str) -> bool {
+    let Some((address, bits)) = text.split_once('/') else { return false };
+    let most = if address.contains(':') { 128 } else { 32 };
+    let is_address = address.parse::<Ipv4Addr>().is_ok() || address.parse::<Ipv6Addr>().is_ok();
+    let is_number = bits.len() <= 3 && !bits.is_empty() && bits.bytes().all(|byte| byte.is_ascii_digit());
+    is_address && is_number && bits.parse::<u32>().is_ok_and(|bits| bits <= most)
+}
+
+/// Digits whose weighted sum says that none was mistyped (Luhn), of the lengths and beginnings of cards.
+fn is_credit_card(text: &str) -> bool {
+    static CARD: Expression = LazyLock::new(|| {
+        Regex::new(
+            "^(?:4[0-9]{12}(?:[0-9]{3})?|5[1-5][0-9]{14}|(222[1-9]|22[3-9][0-9]|2[3-6][0-9]{2}|27[01][0-9]|2720)\
+             [0-9]{12}|6(?:011|5[0-9][0-9])[0-9]{12}|3[47][0-9]{13}|3(?:0[0-5]|[68][0-9])[0-9]{11}|\
+             (?:2131|1800|35[0-9]{3})[0-9]{11}|6[27][0-9]{14})$",
+        )
+        .ok()
+    });
+    let digits: String = text.chars().filter(char::is_ascii_digit).collect();
+    let doubled = |digit: u32| if digit > 4 { digit * 2 - 9 } else { digit * 2 };
+    let digit = |byte: u8| u32::from(byte - b'0');
+    let sum: u32 = (digits.bytes().rev().enumerate())
+        .map(|(at, byte)| if at % 2 == 1 { doubled(digit(byte)) } else { digit(byte) })
+        .sum();
+    matches(&CARD, &digits) && sum % 10 == 0
+}
+
+fn is_date(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let number = |range: std::ops::Range<usize>| {
+        let part = text.get(range)?;
+        part.bytes().all(|byte| byte.is_ascii_digit()).then(|| part.parse::<i16>().ok()).flatten()
+    };
+    let (Some(year), Some(month), Some(day)) = (number(0..4), number(5..7), number(8..10)) else {
+        return false;
+    };
+    bytes.len() == 10
+        && bytes[4] == b'-'
+        && bytes[7] == b'-'
+        && i8::try_from(month).is_ok_and(|month| {
+            i8::try_from(day).is_ok_and(|day| jiff::civil::Date::new(year, month, day).is_ok())
+        })
+}
+
+/// A date, `T`, and a time of day with its distance from UTC, in capitals or not.
+fn is_date_time(text: &str) -> bool {
+    let lower = text.to_lowercase();
+    let mut parts = lower.split('t');
+    let (Some(date), Some(time)) = (parts.next(), parts.next()) else { return false };
+    let Some(found) = DATE_TIME.as_ref().and_then(|expression| expression.captures(time)) else {
+        return false;
+    };
+    let at_most = |group: usize, most: u32| {
+        found.get(group).is_some_and(|part| part.as_str().parse::<u32>().is_ok_and(|part| part <= most))
+    };
+    is_date(date) && at_most(1, 23) && at_most(2, 59) && at_most(3, 59)
+}
+
+/// A duration of the standard library of Go, or numbers with units of time among anything else.
+fn is_duration(text: &str) -> bool {
+    const UNITS: [&str; 10] = ["ns", "us", "µs", "ms", "s", "m", "h", "hr", "d", "w"];
+    const BEGINNINGS: [&str; 8] = ["nano", "micro", "milli", "sec", "min", "hour", "day", "week"];
+    let is_unit = |unit: &str| {
+        let unit = unit.to_lowercase();
+        UNITS.contains(&&*unit) || BEGINNINGS.iter().any(|start| unit.starts_with(start))
+    };
+    if auth::go::duration::parse(text).is_ok() {
+        return true;
+    }
+    let mut has_unit = false;
+    for found in DURATION.as_ref().into_iter().flat_map(|expression| expression.captures_iter(text)) {
+        let (_, [number, unit]) = found.extract();
+        if number.parse::<i64>().is_err() {
+            return false;
+        }
+        has_unit |= is_unit(unit);
+    }
+    has_unit
+}
+
+/// An address as in a header of a mail, with or without a name before it in angle brackets.
+fn is_email(text: &str) -> bool {
+    let text = text.trim_matches([' ', '\t']);
+    let address = match text.strip_suffix('>') {
+        None => text,
+        Some(named) => match named.rsplit_once('<') {
+            None => return false,
+            Some((name, address)) if is_phrase(name.trim_matches([' ', '\t'])) => address,
+            Some(_) => return false,
+        },
+    };
+    let Some((local, domain)) = address.rsplit_once('@') else { return false };
+    let quoted = local.len() >= 2 && local.starts_with('"') && local.ends_with('"');
+    let is_local = if quoted { is_quoted(local) } else { is_dot_atom(local) };
+    let is_domain = match domain.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        Some(literal) => literal.parse::<Ipv4Addr>().is_ok() || is_literal_ipv6(literal),
+        None => is_dot_atom(domain),
+    };
+    is_local && is_domain
+}
+
+fn is_literal_ipv6(literal: &str) -> bool {
+    literal.strip_prefix("IPv6:").is_some_and(|address| address.parse::<Ipv6Addr>().is_ok())
+}
+
+fn is_phrase(name: &str) -> bool {
+    name.is_empty()
+        || (name.len() >= 2 && name.starts_with('"') && name.ends_with('"') && is_quoted(name))
+        || name.split([' ', '\t']).filter(|word| !word.is_empty()).all(is_dot_atom)
+}
+
+/// Whether the quotes inside a quoted text are escaped.
+fn is_quoted(text: &str) -> bool {
+    let mut chars = text[1..text.len() - 1].chars();
+    while let Some(char) = chars.next() {
+        match char {
+            '"' => return false,
+            '\\' if chars.next().is_none() => return false,
+            char if char.is_ascii_control() && char != '\t' => return false,
+            _ => {}
+        }
+    }
+    true
+}
+
+fn is_dot_atom(text: &str) -> bool {
+    let is_atom_char =
+        |char: char| char.is_ascii_alphanumeric() || !char.is_ascii() || "!#$%&'*+-/=?^_`{|}~".contains(char);
+    text.split('.').all(|atom| !atom.is_empty() && atom.chars().all(is_atom_char))
+}
+
+fn is_hostname(text: &str) -> bool {
+    text.len() <= 255 && text.split('.').all(|label| label.len() <= 63) && matches(&HOSTNAME, text)
+}
+
+fn digits_of(text: &str) -> String {
+    text.chars().filter(|char| !matches!(char, '-' | ' ' | '\t' | '\n' | '\r' | '\x0C')).collect()
+}
+
+fn is_isbn10(text: &str) -> bool {
+    let text = digits_of(text);
+    let digit = |byte: u8| match byte {
+        b'0'..=b'9' => Some(u32::from(byte - b'0')),
+        _ => None,
+    };
+    let Some((last, first)) = text.as_bytes().split_last().filter(|(_, first)| first.len() == 9) else {
+        return false;
+    };
+    let first: Option<u32> = (1..).zip(first).map(|(weight, byte)| Some(weight * digit(*byte)?)).sum();
+    let last = if matches!(last, b'X' | b'x') { Some(10) } else { digit(*last) };
+    first.zip(last).is_some_and(|(first, last)| (first + 10 * last) % 11 == 0)
+}
+
+fn is_isbn13(text: &str) -> bool {
+    let text = digits_of(text);
+    let is_long = text.len() == 13 && text.bytes().all(|byte| byte.is_ascii_digit());
+    let weighted = |(at, byte): (usize, u8)| u32::from(byte - b'0') * if at % 2 == 0 { 1 } else { 3 };
+    is_long && text.bytes().enumerate().map(weighted).sum::<u32>() % 10 == 0
+}
+
+/// Six, eight or twenty bytes in hexadecimal, separated by colons or dashes, or in groups of four separated by dots.
+fn is_mac(text: &str) -> bool {
+    let separator = match text.as_bytes() {
+        [_, _, b':', ..] => ':',
+        [_, _, b'-', ..] => '-',
+        [_, _, _, _, b'.', ..] => '.',
+        _ => return false,
+    };
+    let width = if separator == '.' { 4 } else { 2 };
+    let mut groups = 0;
+    let is_hex = text.split(separator).all(|group| {
+        groups += 1;
+        group.len() == width && group.bytes().all(|byte| byte.is_ascii_hexdigit())
+    });
+    is_hex && [6, 8, 20].contains(&(groups * width / 2))
+}
+
+/// An absolute URI, or an absolute path.
+fn is_uri(text: &str) -> bool {
+    let is_clean = !text.is_empty()
+        && !text.bytes().any(|byte| byte < 0x20 || byte == 0x7F)
+        && has_whole_escapes(text.split_once('?').map_or(text, |(path, _)| path));
+    let Some((scheme, rest)) = text.split_once(':').filter(|(scheme, _)| !scheme.contains('/')) else {
+        return is_clean && text.starts_with('/');
+    };
+    let is_scheme = scheme.starts_with(|char: char| char.is_ascii_alphabetic())
+        && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
+    let Some(after) = rest.strip_prefix("//") else { return is_clean && is_scheme };
+    let authority = after.split(['/', '?']).next().unwrap_or_default();
+    is_clean && is_scheme && is_authority(authority)
+}
+
+/// Whether every percent sign begins an escape.
+fn has_whole_escapes(text: &str) -> bool {
+    text.split('%')
+        .skip(1)
+        .all(|after| after.len() >= 2 && after.bytes().take(2).all(|byte| byte.is_ascii_hexdigit()))
+}
+
+fn is_authority(authority: &str) -> bool {
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    let port = match host.strip_prefix('[') {
+        Some(literal) => match literal.split_once(']') {
+            Some((_, port)) => port.strip_prefix(':').or(port.is_empty().then_some("")),
+            None => None,
+        },
+        None => Some(host.split_once(':').map_or("", |(_, port)| port)),
+    };
+    port.is_some_and(|port| port.bytes().all(|byte| byte.is_ascii_digit()))
+        && !host.bytes().any(|byte| b" <>\"\\^`{|}".contains(&byte))
+}
+
+/// Thirty-two hexadecimal digits with or without dashes, of this version; versions 4 and 5 have a variant, too.
+fn is_uuid(text: &str, version: Option<u8>) -> bool {
+    let mut rest = text;
+    let mut groups = [""; 5];
+    for (at, len) in [8, 4, 4, 4, 12].into_iter().enumerate() {
+        if at > 0 {
+            rest = rest.strip_prefix('-').unwrap_or(rest);
+        }
+        let Some((group, after)) = rest.split_at_checked(len) else { return false };
+        (groups[at], rest) = (group, after);
+    }
+    let is_hex = groups.iter().all(|group| group.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    let is_version = version.is_none_or(|version| groups[2].as_bytes()[0] == version);
+    let has_variant = !matches!(version, Some(b'4' | b'5'))
+        || matches!(groups[3].as_bytes()[0], b'8' | b'9' | b'a' | b'b' | b'A' | b'B');
+    rest.is_empty() && is_hex && is_version && has_variant
+}
+
+/// A label as in RFC 1123.
+fn is_short_name(text: &str) -> bool {
+    let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    !text.is_empty()
+        && text.len() <= 63
+        && text.bytes().all(is_inner)
+        && !text.starts_with('-')
+        && !text.ends_with('-')
+}
+
+/// Labels separated by dots.
+fn is_long_name(text: &str) -> bool {
+    text.len() <= 253 && text.split('.').all(is_short_name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_is_sorted() {
+        assert!(FORMATS.is_sorted_by(|(a, _), (b, _)| a < b));
+        assert!(is_enforced("date-time") && is_enforced("datetime") && is_enforced("k8s-short-name"));
+        assert!(!is_enforced("") && !is_enforced("int32") && !is_enforced("double"));
+        assert!(has("int32", "anything"));
+    }
+
+    #[test]
+    fn formats_accept_and_refuse() {
+        for (format, accepted, refused) in [
+            (
+                "bsonobjectid",
+                &["507f1f77bcf86cd799439011"][..],
+                &["", "507f1f77bcf86cd79943901g", "507f"][..],
+            ),
+            ("byte", &["YQ==", "YWJj"], &["", "YQ", "Y Q=", "!"]),
+            ("cidr", &["10.0.0.0/8", "fd00::/64"], &["10.0.0.0", "10.0.0.0/33", "a/8", "10.0.0.0/+8"]),
+            ("creditcard", &["4111 1111 1111 1111", "5555555555554444"], &["4111111111111112", "", "0"]),
+            ("date", &["2024-02-29"], &["2023-02-29", "2024-2-29", "20240229", "2024-02-29x", "+024-02-29"]),
+            (
+                "date-time",
+                &["2024-01-02T03:04:05Z", "2024-01-02t03:04:05.123+01:00", "2024-01-02T03:04:05-00:00"],
+                &[
+                    "yesterday",
+                    "2024-01-02",
+                    "2024-01-02T24:04:05Z",
+                    "2024-01-02T03:04:05",
+                    "2024-13-02T03:04:05Z",
+                ],
+            ),
+            ("duration", &["1h30m", "5 days", "2w", "100ms", "0"], &["", "h", "1 fortnight", "-"]),
+            (
+                "email",
+                &["a@b", "A B <a.b@c.org>", "\"a b\"@c"],
+                &["", "a", "a@", "@b", "a b@c", "a@b c", "<a@b"],
+            ),
+            ("hexcolor", &["#fff", "00FF00"], &["#ff", "#ggg", "#fffff"]),
+            ("hostname", &["a", "a.example.com", "1a.b-c.de"], &["", "-a", "a..b", "a_b.com", "a.b."]),
+            ("ipv4", &["1.2.3.4"], &["1.2.3", "::1", "1.2.3.256", "::ffff:1.2.3.4"]),
+            ("ipv6", &["::1", "fe80::1", "::ffff:1.2.3.4"], &["1.2.3.4", ":", "12345::"]),
+            (
+                "isbn",
+                &["0-306-40615-2", "978-3-16-148410-0", "080442957X"],
+                &["0306406153", "9783161484101", ""],
+            ),
+            ("k8s-long-name", &["a.b-c.d1"], &["", "A", "a..b", "-a"]),
+            ("k8s-short-name", &["a-1"], &["a.b", "", "a-"]),
+            (
+                "mac",
+                &["00:1b:44:11:3a:b7", "001b.4411.3ab7", "00-1b-44-11-3a-b7-00-00"],
+                &["00:1b", "g0:1b:44:11:3a:b7"],
+            ),
+            ("password", &["", "x"], &[]),
+            ("rgbcolor", &["rgb(0,31,255)", "rgb( 1 , 2 , 3 )"], &["rgb(1,2)", "rgb(256,0,0)", "1,2,3"]),
+            ("ssn", &["000-00-0000", "123 45 6789"], &["1234-56-789", "a"]),
+            (
+                "uri",
+                &["http://a.b/c?d=e", "/a", "mailto:x", "urn:a:b"],
+                &["", "a", "a/b", "http://a b/", "http://[::1", "1a:b", "http://a/%zz"],
+            ),
+            (
+                "uuid",
+                &["a8098c1a-f86e-11da-bd1a-00112444be1e", "A8098C1AF86E11DABD1A00112444BE1E"],
+                &["a8098c1a", "", "a8098c1a-f86e-11da-bd1a-00112444be1g"],
+            ),
+            ("uuid3", &["bcd02e22-68f0-3046-a512-327cca9def8f"], &["bcd02e22-68f0-4046-a512-327cca9def8f"]),
+            ("uuid4", &["025b0d74-00a2-4048-bf57-227c5111bb34"], &["025b0d74-00a2-4048-cf57-227c5111bb34"]),
+            ("uuid5", &["886313e1-3b8a-5372-9b90-0c9aee199e5d"], &["886313e1-3b8a-3372-9b90-0c9aee199e5d"]),
+        ] {
+            for text in accepted {
+                assert!(has(format, text), "{text:?} is a {format}");
+            }
+            for text in refused {
+                assert!(!has(format, text), "{text:?} is no {format}");
+            }
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Checks of custom objects that no schema keyword makes: elements of sets and keyed lists are told apart, and objects
+//! inside of objects say what they are.
+
+use hashbrown::HashMap;
+
+use super::path::Path;
+use crate::field::FieldError;
+use crate::json::{self, Object, Value};
+use crate::schema::table::{Kind, List, ListType, Message, Slice, Text};
+
+/// What a check asks of one value of a kind.
+type Check = fn(&Kind, &Value, &Path, &mut Vec<FieldError>);
+
+/// Repeated elements of sets, and repeated keys of keyed lists.
+pub(super) fn repeated(message: &Message, object: &Object) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    walk(repeated_here, message, object, &Path::Root, &mut errors);
+    errors
+}
+
+/// Embedded objects without a kind or a version.
+pub(super) fn unnamed(message: &Message, object: &Object) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    walk(unnamed_here, message, object, &Path::Root, &mut errors);
+    errors
+}
+
+fn walk(check: Check, message: &Message, object: &Object, path: &Path, errors: &mut Vec<FieldError>) {
+    for (name, value) in object.iter() {
+        if let Some(field) = message.field(name) {
+            walk_value(check, &field.kind, value, &path.child(name), errors);
+        }
+    }
+}
+
+fn walk_value(check: Check, kind: &Kind, value: &Value, path: &Path, errors: &mut Vec<FieldError>) {
+    check(kind, value, path, errors);
+    match (kind, value) {
+        (Kind::Message(message), Value::Object(object)) if message.custom => {
+            walk(check, message, object, path, errors);
+        }
+        (Kind::List(list), Value::Array(items)) if has_parts(&list.item.kind) => {
+            for (at, item) in items.iter().enumerate() {
+                walk_value(check, &list.item.kind, item, &path.index(at), errors);
+            }
+        }
+        (Kind::Map(map), Value::Object(members)) if has_parts(&map.value.kind) => {
+            for (key, value) in members.iter() {
+                walk_value(check, &map.value.kind, value, &path.key(key), errors);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn has_parts(kind: &Kind) -> bool {
+    matches!(kind, Kind::Message(_) | Kind::List(_) | Kind::Map(_))
+}
+
+fn repeated_here(kind: &Kind, value: &Value, path: &Path, errors: &mut Vec<FieldError>) {
+    let (Kind::List(list), Value::Array(items)) = (kind, value) else { return };
+    match &list.merge {
+        ListType::Atomic => {}
+        ListType::Set => refuse_repeated(items, path, errors, Value::clone, |value| Some(identity(value))),
+        ListType::Map(keys) => repeated_keys(list, keys, items, path, errors),
+    }
+}
+
+fn repeated_keys(_: &List, keys: &Slice<Text>, items: &[Value], path: &Path, errors: &mut Vec<FieldError>) {
+    let is_element = |item: &Value| matches!(item, Value::Object(_) | Value::Null);
+    if let Some((at, item)) = items.iter().enumerate().find(|(_, item)| !is_element(item)) {
+        let detail = "must be an object for an array of list-type map";
+        errors.push(FieldError::invalid(format!("{:#}", path.index(at)), item, detail));
+        return;
+    }
+    let keys_of = |item: &Value| -> Value {
+        let given = keys.iter().filter_map(|key| Some((key.clone(), item.get(key)?.clone())));
+        let mut members: Vec<_> = given.collect();
+        members.sort_by(|(a, _), (b, _)| a.cmp(b));
+        members.into_iter().collect::<Object>().into()
+    };
+    refuse_repeated(items, path, errors, keys_of, |item| Some(identity(&keys_of(item))));
+}
+
+/// Reports the second appearance of each element; `shown` is what the error shows of it.
+fn refuse_repeated(
+    items: &[Value],
+    path: &Path,
+    errors: &mut Vec<FieldError>,
+    shown: impl Fn(&Value) -> Value,
+    identity: impl Fn(&Value) -> Option<Vec<u8>>,
+) {
+    if items.len() < 2 {
+        return;
+    }
+    let mut times: HashMap<Vec<u8>, usize> = HashMap::with_capacity(items.len());
+    for (at, item) in items.iter().enumerate() {
+        let Some(identity) = identity(item) else { continue };
+        let times = times.entry(identity).or_default();
+        *times += 1;
+        if *times == 2 {
+            errors.push(FieldError::duplicate(format!("{:#}", path.index(at)), &shown(item)));
+        }
+    }
+}
+
+/// What two values have in common that are one: their text, with members in order of names.
+fn identity(value: &Value) -> Vec<u8> {
+    let mut out = Vec::new();
+    write_sorted(value, &mut out);
+    out
+}
+
+fn write_sorted(value: &Value, out: &mut Vec<u8>) {
+    match value {
+        Value::Object(members) => {
+            let mut sorted: Vec<_> = members.iter().collect();
+            sorted.sort_by_key(|(name, _)| *name);
+            out.push(b'{');
+            for (name, value) in sorted {
+                json::write_string(name, out);
+                out.push(b':');
+                write_sorted(value, out);
+                out.push(b',');
+            }
+            out.push(b'}');
+        }
+        Value::Array(items) => {
+            out.push(b'[');
+            for item in items {
+                write_sorted(item, out);
+                out.push(b',');
+            }
+            out.push(b']');
+        }
+        scalar => json::write(scalar, out),
+    }
+}
+
+fn unnamed_here(kind: &Kind, value: &Value, path: &Path, errors: &mut Vec<FieldError>) {
+    let (Kind::Message(message), Value::Object(object)) = (kind, value) else { return };
+    if !message.embedded {
+        return;
+    }
+    for name in ["apiVersion", "kind"] {
+        match object.get(name) {
+            None => errors.push(FieldError::required(format!("{:#}", path.child(name)), "must not be empty")),
+            Some(Value::String(text)) if text.is_empty() => {
+                let empty = Value::String(String::new());
+                errors.push(FieldError::invalid(
+                    format!("{:#}", path.child(name)),
+                    &empty,
+                    "must not be empty",
+                ));
+            }
+            Some(_) => {}
+        }
+    }
+}

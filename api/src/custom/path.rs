@@ -1,0 +1,67 @@
+//! Where a value stands in a custom object: a linked list on the stack, written only when an error is reported.
+
+use std::fmt;
+
+/// `spec.containers[0].env`. Keys of maps are written as names in errors of schemas, and in brackets (`{:#}`) in all
+/// others.
+#[derive(Clone, Copy)]
+pub(super) enum Path<'p> {
+    /// The object.
+    Root,
+    /// A member of a struct.
+    Name(&'p Path<'p>, &'p str),
+    /// A member of a map.
+    Key(&'p Path<'p>, &'p str),
+    /// An element of a list.
+    Index(&'p Path<'p>, usize),
+}
+
+impl<'p> Path<'p> {
+    /// A member of a struct.
+    pub(super) fn child(&'p self, name: &'p str) -> Path<'p> {
+        Path::Name(self, name)
+    }
+
+    /// A member of a map.
+    pub(super) fn key(&'p self, key: &'p str) -> Path<'p> {
+        Path::Key(self, key)
+    }
+
+    /// An element of a list.
+    pub(super) fn index(&'p self, at: usize) -> Path<'p> {
+        Path::Index(self, at)
+    }
+}
+
+impl fmt::Display for Path<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Path::Root => Ok(()),
+            Path::Key(parent, key) if f.alternate() => write!(f, "{parent:#}[{key}]"),
+            Path::Name(Path::Root, name) | Path::Key(Path::Root, name) => f.write_str(name),
+            Path::Name(parent, name) | Path::Key(parent, name) => {
+                parent.fmt(f)?;
+                write!(f, ".{name}")
+            }
+            Path::Index(parent, at) => {
+                parent.fmt(f)?;
+                write!(f, "[{at}]")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_written_in_two_ways() {
+        let spec = Path::Root.child("spec");
+        let map = spec.child("map");
+        let key = map.key("a.b");
+        let item = key.index(2);
+        assert_eq!(format!("{item}|{item:#}"), "spec.map.a.b[2]|spec.map[a.b][2]");
+        assert_eq!(Path::Root.to_string(), "");
+    }
+}

@@ -1,0 +1,230 @@
+//! From a custom schema to a type: the fields, kinds and constraints of its objects.
+//!
+//! ```text
+//! Schema ─┬─ type, properties, items, list and map types ─► Struct, Node ─► ResourceMaker
+//!         └─ bounds, formats, allOf, anyOf, oneOf, not    ─► Limits of the same node
+//! ```
+//!
+//! The schema is structural: a definition with another one is not served. What structural schemas forbid is passed over
+//! here. Formats that are not enforced are no constraint.
+
+use super::format;
+use super::schema::{Additional, Items, Rule, Schema};
+use crate::json::{self, Value};
+use crate::schema::limits::{self, Limits, Schemas};
+use crate::schema::make::{MakeError, Node, Struct};
+use crate::schema::pattern::Pattern;
+use crate::schema::table::{Kind, Text, Unknown};
+
+/// The type of the objects of `kind` that a schema describes.
+///
+/// # Errors
+/// [`MakeError`] for a schema that is not structural.
+pub fn object(kind: &str, schema: &Schema) -> Result<Struct, MakeError> {
+    let metadata = schema.properties.get("metadata").and_then(restrictions);
+    let object = structure(schema, kind, schema.preserves_unknown_fields())?;
+    Ok(match metadata {
+        Some(metadata) => object.metadata(metadata),
+        None => object,
+    })
+}
+
+/// The struct of a node; `keeps` says whether it keeps unknown fields.
+fn structure(schema: &Schema, name: &str, keeps: bool) -> Result<Struct, MakeError> {
+    let mut made = Struct::new(name.to_owned()).described(schema.description.clone());
+    if let Some(limits) = node_limits(schema) {
+        made = made.limits(limits);
+    }
+    for (name, property) in &schema.properties {
+        let node = node(property, property.preserves_unknown_fields())?;
+        made = if schema.required.contains(name) {
+            made.required(name.clone(), node)
+        } else {
+            made.field(name.clone(), node)
+        };
+    }
+    if keeps {
+        made = made.unknown(Unknown::Preserve);
+    }
+    if schema.embedded_resource {
+        if let Some(metadata) = schema.properties.get("metadata").and_then(restrictions) {
+            made = made.metadata(metadata);
+        }
+        made = made.embedded();
+    }
+    if schema.map_type.as_deref() == Some("atomic") {
+        made = made.atomic();
+    }
+    Ok(made)
+}
+
+/// A value below the object. `keeps` says whether structs in it, or in the elements of a list, keep unknown fields.
+fn node(schema: &Schema, keeps: bool) -> Result<Node, MakeError> {
+    let keeps = keeps || schema.preserves_unknown_fields();
+    let mut has_own_limits = false;
+    let mut node = match &*schema.kind {
+        _ if schema.int_or_string => Node::new(Kind::IntOrString),
+        "boolean" => Node::new(Kind::Bool),
+        "integer" => Node::new(Kind::Int64),
+        "number" => Node::new(Kind::Double),
+        "string" => Node::new(Kind::String),
+        "array" => list(schema, keeps)?,
+        _ => match &schema.additional_properties {
+            Some(Additional::Schema(value)) if schema.properties.is_empty() => {
+                map(schema, self::node(value, false)?)
+            }
+            Some(Additional::Allowed(true)) if schema.properties.is_empty() && !keeps => {
+                // Any value is allowed, but nothing is said of its parts, so they are dropped.
+                let limits = Limits { any_type: true, ..Limits::default() };
+                map(schema, Struct::new("").limits(limits).node()?)
+            }
+            _ if schema.kind.is_empty() && schema.properties.is_empty() && !schema.embedded_resource => {
+                Node::new(Kind::Json)
+            }
+            _ => {
+                has_own_limits = true;
+                structure(schema, "", keeps)?.node()?
+            }
+        },
+    };
+    if let Some(limits) = node_limits(schema).filter(|_| !has_own_limits) {
+        node = node.limits(limits);
+    }
+    if let Some(default) = &schema.default {
+        node = node.default(text_of(default));
+    }
+    if schema.nullable {
+        node = node.nullable();
+    }
+    Ok(node.described(schema.description.clone()).format(schema.format.clone()))
+}
+
+fn list(schema: &Schema, keeps: bool) -> Result<Node, MakeError> {
+    let item = match &schema.items {
+        Some(Items::All(item)) => node(item, keeps)?,
+        _ => Node::new(Kind::Json),
+    };
+    Ok(match schema.list_type.as_deref() {
+        Some("set") => Node::set(item),
+        Some("map") => Node::keyed(item, schema.list_map_keys.iter().cloned()),
+        _ => Node::list(item),
+    })
+}
+
+fn map(schema: &Schema, value: Node) -> Node {
+    if schema.map_type.as_deref() == Some("atomic") { Node::atomic_map(value) } else { Node::map(value) }
+}
+
+/// What a node asks of its values beyond their type; `None` for nothing.
+fn node_limits(schema: &Schema) -> Option<Limits> {
+    let any_type = schema.kind.is_empty() && !schema.int_or_string;
+    let uncorrelated = matches!(schema.list_type.as_deref(), Some("set" | "atomic"));
+    let schemas = combined(schema);
+    if is_plain(schema) && !any_type && !uncorrelated && schemas.is_none() {
+        return None;
+    }
+    Some(Limits { any_type, uncorrelated, schemas: schemas.map(Box::new), ..bounds(schema) })
+}
+
+/// What is said of a value that gets its type elsewhere; `None` for nothing.
+fn restrictions(schema: &Schema) -> Option<Limits> {
+    let limits = nested(schema);
+    (limits.schemas.is_some() || !is_plain(schema)).then_some(limits)
+}
+
+/// The constraints of a schema inside `allOf`, `anyOf`, `oneOf` or `not`.
+fn nested(schema: &Schema) -> Limits {
+    let mut schemas = combined(schema).unwrap_or_default();
+    schemas.kind = schema.kind.clone().into();
+    schemas.properties =
+        schema.properties.iter().map(|(name, part)| (name.clone().into(), nested(part))).collect();
+    if let Some(Items::All(item)) = &schema.items {
+        schemas.items = Some(nested(item));
+    }
+    let says_nothing = schemas.kind.is_empty()
+        && schemas.properties.is_empty()
+        && schemas.items.is_none()
+        && combined(schema).is_none();
+    Limits { schemas: (!says_nothing).then(|| Box::new(schemas)), ..bounds(schema) }
+}
+
+/// The schemas beside a schema.
+fn combined(schema: &Schema) -> Option<Schemas> {
+    let all = |schemas: &[Schema]| schemas.iter().map(nested).collect::<Vec<_>>();
+    let combined = Schemas {
+        all_of: all(&schema.all_of),
+        any_of: all(&schema.any_of),
+        one_of: all(&schema.one_of),
+        not: schema.not.as_deref().map(nested),
+        ..Schemas::default()
+    };
+    let is_some = !combined.all_of.is_empty()
+        || !combined.any_of.is_empty()
+        || !combined.one_of.is_empty()
+        || combined.not.is_some();
+    is_some.then_some(combined)
+}
+
+/// Whether a schema has no keyword that [`bounds`] reads.
+fn is_plain(schema: &Schema) -> bool {
+    let has_bound = schema.minimum.is_some() || schema.maximum.is_some() || schema.multiple_of.is_some();
+    let counts = [
+        schema.min_length,
+        schema.max_length,
+        schema.min_items,
+        schema.max_items,
+        schema.min_properties,
+        schema.max_properties,
+    ];
+    !has_bound
+        && counts.iter().all(Option::is_none)
+        && schema.pattern.is_empty()
+        && !format::is_enforced(&schema.format)
+        && !schema.unique_items
+        && schema.required.is_empty()
+        && schema.enumeration.is_empty()
+        && schema.validations.is_empty()
+}
+
+/// The constraints that a schema states itself.
+fn bounds(schema: &Schema) -> Limits {
+    // A negative bound is no bound from below, and one from above that nothing satisfies.
+    let count = |count: Option<i64>| count.map(|count| u64::try_from(count).unwrap_or(0));
+    let enforced = format::is_enforced(&schema.format);
+    Limits {
+        min: schema.minimum.map(|bound| (bound, schema.exclusive_minimum)),
+        max: schema.maximum.map(|bound| (bound, schema.exclusive_maximum)),
+        multiple_of: schema.multiple_of,
+        length: (count(schema.min_length), count(schema.max_length)),
+        pattern: (!schema.pattern.is_empty()).then(|| Pattern::new(schema.pattern.clone())),
+        format: if enforced { schema.format.clone().into() } else { Text::default() },
+        items: (count(schema.min_items), count(schema.max_items)),
+        members: (count(schema.min_properties), count(schema.max_properties)),
+        unique: schema.unique_items,
+        required: schema.required.iter().cloned().map(Into::into).collect(),
+        enumeration: schema.enumeration.clone(),
+        rules: schema.validations.iter().map(rule).collect::<Vec<_>>().into(),
+        ..Limits::default()
+    }
+}
+
+fn rule(rule: &Rule) -> limits::Rule {
+    limits::Rule {
+        rule: rule.rule.clone().into(),
+        message: rule.message.clone().into(),
+        message_expression: rule.message_expression.clone().into(),
+        reason: rule.reason.clone().unwrap_or_default().into(),
+        field_path: rule.field_path.clone().into(),
+        optional_old_self: rule.optional_old_self.unwrap_or_default(),
+    }
+}
+
+fn text_of(value: &Value) -> String {
+    let mut out = Vec::new();
+    json::write(value, &mut out);
+    String::from_utf8(out).unwrap_or_default()
+}
+
+#[cfg(test)]
+#[path = "resource_test.rs"]
+mod tests;

@@ -1,0 +1,167 @@
+//! Schemas and objects of them, taken through decoding, pruning, defaulting and validation.
+
+use std::sync::Arc;
+
+use crate::custom::resource::object;
+use crate::custom::schema::Schema;
+use crate::json::Value;
+use crate::naming::KUBERNETES;
+use crate::schema::conform::conform;
+use crate::schema::decode::decode;
+use crate::schema::defaults;
+use crate::schema::encode::encode;
+use crate::schema::make::ResourceMaker;
+use crate::schema::registry::Resource;
+use crate::schema::table::Scope;
+use crate::testing;
+
+/// A resource of kind `Thing` whose `spec` has this schema.
+fn things(spec: &str) -> Arc<Resource> {
+    let spec = spec.replace("{x}", "x-kubernetes-");
+    let schema = format!(r#"{{"type":"object","properties":{{"spec":{spec}}}}}"#);
+    of_schema(&schema)
+}
+
+fn of_schema(schema: &str) -> Arc<Resource> {
+    let schema = Schema::read(&Value::Object(testing::object(&schema.replace("{x}", "x-kubernetes-"))));
+    let object = object("Thing", &schema).unwrap();
+    ResourceMaker::new(("example.com", "v1"), "things", Scope::Namespaced, object).unwrap().make(&KUBERNETES)
+}
+
+/// What becomes of a spec, with what strict decoding says of it.
+fn kept(resource: &Resource, spec: &str) -> (String, Vec<String>) {
+    let text = format!(r#"{{"kind":"Thing","apiVersion":"example.com/v1","spec":{spec}}}"#);
+    let message = &resource.table.message;
+    let decoded = decode(message, text.as_bytes()).unwrap();
+    let mut object = decoded.object;
+    defaults::apply(message, &mut object, &KUBERNETES);
+    let mut out = Vec::new();
+    encode(message, &object, &mut out);
+    assert_eq!(decode(message, &out).unwrap().object, object, "{}", String::from_utf8_lossy(&out));
+    assert_eq!(conform(message, object.clone().into()).unwrap().object, object);
+    let spec = object.get("spec").unwrap();
+    (testing::object_text(spec.as_object().unwrap()), decoded.strict)
+}
+
+#[test]
+fn unknown_fields_are_dropped_but_where_the_schema_keeps_them() {
+    let resource = things(
+        r#"{"type":"object","properties":{
+            "a":{"type":"string"},
+            "o":{"type":"object","properties":{"p":{"type":"integer"}}},
+            "free":{"type":"object","{x}preserve-unknown-fields":true,
+                "properties":{"known":{"type":"object","properties":{"k":{"type":"string"}}}}},
+            "any":{"{x}preserve-unknown-fields":true},
+            "list":{"type":"array","items":{"type":"object","properties":{"z":{"type":"integer"}}}},
+            "kept":{"type":"array","{x}preserve-unknown-fields":true,
+                "items":{"type":"object","properties":{"z":{"type":"integer"}}}},
+            "map":{"type":"object","additionalProperties":{"type":"object","properties":{"v":{"type":"string"}}}},
+            "open":{"type":"object","additionalProperties":true},
+            "empty":{"type":"object"},
+            "inner":{"type":"object","{x}embedded-resource":true,"properties":{"spec":{"type":"object"}}}}}"#,
+    );
+    for (spec, want, unknown) in [
+        (r#"{"z":1,"o":{"q":1,"p":2},"a":"x"}"#, r#"{"a":"x","o":{"p":2}}"#, "spec.o.q spec.z"),
+        (
+            r#"{"free":{"u":{"v":[1]},"known":{"w":1,"k":"y"}}}"#,
+            r#"{"free":{"known":{"k":"y"},"u":{"v":[1]}}}"#,
+            "spec.free.known.w",
+        ),
+        (r#"{"any":{"a":[{"b":null}]}}"#, r#"{"any":{"a":[{"b":null}]}}"#, ""),
+        (r#"{"list":[{"y":1,"z":1},{}]}"#, r#"{"list":[{"z":1},{}]}"#, "spec.list[0].y"),
+        (r#"{"kept":[{"y":1,"z":1}]}"#, r#"{"kept":[{"z":1,"y":1}]}"#, ""),
+        (r#"{"map":{"b":{"x":1},"a":{"v":"w"}}}"#, r#"{"map":{"a":{"v":"w"},"b":{}}}"#, "spec.map.b.x"),
+        (r#"{"open":{"a":1,"b":[2],"c":{"d":1}}}"#, r#"{"open":{"a":1,"b":[2],"c":{}}}"#, "spec.open.c.d"),
+        (r#"{"empty":{"a":1}}"#, r#"{"empty":{}}"#, "spec.empty.a"),
+        (
+            r#"{"inner":{"data":1,"metadata":{"name":"n","what":1},"kind":"K","apiVersion":"v1"}}"#,
+            r#"{"inner":{"kind":"K","apiVersion":"v1","metadata":{"name":"n"}}}"#,
+            "spec.inner.data spec.inner.metadata.what",
+        ),
+    ] {
+        let (got, strict) = kept(&resource, spec);
+        let unknown: Vec<String> = unknown
+            .split(' ')
+            .filter(|path| !path.is_empty())
+            .map(|path| format!("unknown field \"{path}\""))
+            .collect();
+        assert_eq!((got, strict), (want.to_owned(), unknown), "{spec}");
+    }
+}
+
+#[test]
+fn duplicates_come_first_then_metadata_then_the_rest_sorted() {
+    let resource = things(r#"{"type":"object","properties":{"a":{"type":"string"}}}"#);
+    let text = r#"{"z":1,"spec":{"y":1,"a":"1","a":"2"},"metadata":{"q":1,"name":"n"},"b":2}"#;
+    let found = decode(&resource.table.message, text.as_bytes()).unwrap().strict;
+    let quoted = |what: &str, path: &str| format!("{what} field \"{path}\"");
+    let unknown = ["metadata.q", "b", "spec.y", "z"].map(|path| quoted("unknown", path));
+    assert_eq!(found[0], quoted("duplicate", "spec.a"));
+    assert_eq!(found[1..], unknown);
+}
+
+#[test]
+fn defaults_fill_what_was_not_given_and_null_is_not_given_unless_it_is_a_value() {
+    let resource = things(
+        r#"{"type":"object","properties":{
+            "foo":{"type":"string","default":"d"},
+            "bar":{"type":"string","nullable":true},
+            "baz":{"type":"string"},
+            "both":{"type":"string","nullable":true,"default":"d"},
+            "deep":{"type":"object","default":{},"properties":{"x":{"type":"integer","default":5}}},
+            "below":{"type":"object","properties":{"x":{"type":"integer","default":5}}},
+            "map":{"type":"object","additionalProperties":{"type":"integer"}},
+            "list":{"type":"array","items":{"type":"object","properties":{"z":{"type":"integer","default":1}}}}}}"#,
+    );
+    for (spec, want) in [
+        ("{}", r#"{"both":"d","deep":{"x":5},"foo":"d"}"#),
+        (
+            r#"{"foo":null,"bar":null,"baz":null,"both":null,"deep":null}"#,
+            r#"{"bar":null,"both":null,"deep":{"x":5},"foo":"d"}"#,
+        ),
+        (
+            r#"{"below":{},"list":[{},{"z":2},{"z":null}],"map":{"a":null,"b":1}}"#,
+            r#"{"below":{"x":5},"both":"d","deep":{"x":5},"foo":"d","list":[{"z":1},{"z":2},{"z":1}],"map":{"b":1}}"#,
+        ),
+    ] {
+        assert_eq!(kept(&resource, spec), (want.to_owned(), Vec::new()), "{spec}");
+    }
+}
+
+#[test]
+fn values_of_a_wrong_type_are_kept_for_validation_but_not_in_metadata() {
+    let resource = things(
+        r#"{"type":"object","properties":{"n":{"type":"integer"},"s":{"type":"string"},"l":{"type":"array",
+            "items":{"type":"object"}},"m":{"type":"object","additionalProperties":{"type":"boolean"}},
+            "p":{"{x}int-or-string":true}}}"#,
+    );
+    let spec = r#"{"l":"x","m":{"a":"b"},"n":"5","p":9007199254740993,"s":[1]}"#;
+    assert_eq!(kept(&resource, spec), (spec.to_owned(), Vec::new()));
+    let spec = r#"{"l":[1,[2]],"m":[],"n":1.5,"p":1.5,"s":{"a":1}}"#;
+    assert_eq!(kept(&resource, spec), (spec.to_owned(), Vec::new()));
+    for (text, want) in [
+        (
+            r#"{"metadata":{"labels":{"a":1}}}"#,
+            "json: cannot unmarshal number into Go struct field ObjectMeta.labels of type string",
+        ),
+        (r#"{"kind":1}"#, "json: cannot unmarshal number into Go struct field Thing.kind of type string"),
+    ] {
+        let error = decode(&resource.table.message, text.as_bytes()).unwrap_err();
+        assert!(error.message.ends_with(want.rsplit(' ').next().unwrap()), "{}", error.message);
+    }
+}
+
+#[test]
+fn every_schema_of_the_corpus_of_keywords_becomes_a_type() {
+    for schema in [
+        r#"{"type":"object"}"#,
+        r#"{"type":"object","{x}preserve-unknown-fields":true}"#,
+        r#"{"type":"object","properties":{"l":{"type":"array","{x}list-type":"map","{x}list-map-keys":["k"],
+            "items":{"type":"object","required":["k"],"properties":{"k":{"type":"string"}}}}}}"#,
+        r#"{"type":"object","properties":{"s":{"type":"array","{x}list-type":"set","items":{"type":"string"}},
+            "m":{"type":"object","{x}map-type":"atomic","additionalProperties":{"type":"string"}}}}"#,
+    ] {
+        let resource = of_schema(schema);
+        assert!(resource.table.message.custom, "{schema}");
+    }
+}

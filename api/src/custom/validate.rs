@@ -1,0 +1,515 @@
+//! Validation of custom objects against their schema.
+//!
+//! ```text
+//! value ─ check ─► type ─► allOf, anyOf, oneOf, not ─► text, format, number ─► elements ─► closed set ─► members
+//!                                                                               └──────── check ◄────────┘
+//! object ─► schema ─► embedded objects ─► sets and keyed lists ─► rules
+//! ```
+//!
+//! The order of the checks is the order of the errors. Each check that is passed counts: where one of several schemas
+//! would do and none does, the errors of the one with the most passed checks are reported.
+//!
+//! On an update, errors at a value that is as it was are dropped (`same`), so that an object that was valid under an
+//! older schema can be changed elsewhere.
+
+use std::borrow::Cow;
+
+use super::format;
+use super::lists;
+use super::number::{self, is_whole};
+use super::path::Path;
+use super::same::{counterpart, is_same, limits_of};
+use crate::field::{FieldError, FieldErrorKind, go_quote};
+use crate::json::{self, Object, Value};
+use crate::schema::limits::{Limits, Schemas};
+use crate::schema::table::{Empty, Kind, Message};
+
+/// What is wrong with an object of type `message`; `old` is the stored one on an update. Metadata is not looked at, but
+/// for what the schema says of it.
+pub fn object(message: &Message, new: &Object, old: Option<&Object>) -> Vec<FieldError> {
+    let mut checked = Outcome::default();
+    let shape = Shape { kind: None, members: Members::Struct(message), empty: Empty::Kept };
+    members(shape, message.limits.as_deref(), new, old, &Path::Root, &mut checked);
+    let mut errors = checked.errors;
+    errors.extend(lists::unnamed(message, new));
+    if old.is_none_or(|old| lists::repeated(message, old).is_empty()) {
+        errors.extend(lists::repeated(message, new));
+    }
+    errors
+}
+
+/// Whether errors leave the rules of a schema without an object that they can be asked of.
+pub fn blocks_rules(errors: &[FieldError]) -> bool {
+    errors.iter().any(|error| {
+        matches!(
+            error.kind,
+            FieldErrorKind::NotSupported
+                | FieldErrorKind::Required
+                | FieldErrorKind::TooLong
+                | FieldErrorKind::TooMany
+                | FieldErrorKind::TypeInvalid
+        )
+    })
+}
+
+/// What is wrong with one value of a kind, such as a default, as if it stood at the top of an object.
+pub fn value(kind: &Kind, empty: Empty, limits: Option<&Limits>, value: &Value) -> Vec<FieldError> {
+    let mut checked = check(Shape::of(kind, empty), limits_of(kind, limits), value, None, &Path::Root);
+    if let (Kind::Message(message), Value::Object(object)) = (kind, value)
+        && message.custom
+    {
+        checked.errors.extend(lists::unnamed(message, object));
+        checked.errors.extend(lists::repeated(message, object));
+    }
+    checked.errors
+}
+
+/// What came of checking a value.
+#[derive(Default)]
+struct Outcome {
+    errors: Vec<FieldError>,
+    /// Checks that were passed.
+    passed: usize,
+}
+
+impl Outcome {
+    fn add(&mut self, error: FieldError) {
+        if !self.errors.contains(&error) {
+            self.errors.push(error);
+        }
+    }
+
+    fn merge(&mut self, other: Outcome) {
+        self.passed += other.passed;
+        if self.errors.is_empty() {
+            self.errors = other.errors;
+        } else {
+            other.errors.into_iter().for_each(|error| self.add(error));
+        }
+    }
+
+    fn is_valid(&self) -> bool {
+        self.errors.is_empty()
+    }
+
+    /// Counts a validator that ran, beside what it counted itself.
+    fn ran(&mut self, error: Option<FieldError>) {
+        self.passed += 1;
+        if let Some(error) = error {
+            self.add(error);
+        }
+    }
+}
+
+/// What a value is to be, apart from its limits.
+#[derive(Clone, Copy)]
+struct Shape<'t> {
+    /// The kind; `None` for the object itself, and for schemas that only restrict.
+    kind: Option<&'t Kind>,
+    members: Members<'t>,
+    empty: Empty,
+}
+
+/// What describes the members and elements of a value.
+#[derive(Clone, Copy)]
+enum Members<'t> {
+    /// The kind.
+    Kind,
+    /// This struct.
+    Struct(&'t Message),
+    /// The schema that restricts.
+    Schemas(Option<&'t Schemas>),
+}
+
+impl<'t> Shape<'t> {
+    fn of(kind: &'t Kind, empty: Empty) -> Self {
+        Shape { kind: Some(kind), members: Members::Kind, empty }
+    }
+
+    /// Of a schema that restricts a value which gets its type elsewhere.
+    fn of_restriction(limits: &'t Limits) -> Self {
+        Shape { kind: None, members: Members::Schemas(limits.schemas.as_deref()), empty: Empty::Kept }
+    }
+
+    /// The JSON types that are allowed, separated by commas; empty for any.
+    fn types(&self, limits: Option<&'t Limits>) -> &'t str {
+        if limits.is_some_and(|limits| limits.any_type) {
+            return "";
+        }
+        match (self.kind, self.members) {
+            (Some(Kind::Bool), _) => "boolean",
+            (Some(Kind::Int32 | Kind::Int64), _) => "integer",
+            (Some(Kind::Double), _) => "number",
+            (Some(Kind::IntOrString), _) => "integer,string",
+            (Some(Kind::List(_)), _) => "array",
+            (Some(Kind::Map(_) | Kind::Message(_)), _) => "object",
+            (Some(Kind::Json | Kind::RawExtension), _) => "",
+            (Some(_), _) => "string",
+            (None, Members::Schemas(Some(schemas))) => &schemas.kind,
+            (None, _) => "",
+        }
+    }
+
+    /// The struct that describes the members, if there is one.
+    fn message(&self) -> Option<&'t Message> {
+        match (self.kind, self.members) {
+            (Some(Kind::Message(message)), _) => Some(message),
+            (_, Members::Struct(message)) => Some(message),
+            _ => None,
+        }
+    }
+}
+
+/// Checks a value; errors are dropped if it is the old one.
+fn check(shape: Shape, limits: Option<&Limits>, value: &Value, old: Option<&Value>, path: &Path) -> Outcome {
+    let mut checked = check_anew(shape, limits, value, old, path);
+    if !checked.is_valid()
+        && old.is_some_and(|old| match shape.kind {
+            Some(kind) => is_same(kind, limits, value, old),
+            None => !matches!(value, Value::Array(_) | Value::Object(_)) && value == old,
+        })
+    {
+        checked.errors.clear();
+    }
+    checked
+}
+
+fn check_anew(
+    shape: Shape,
+    limits: Option<&Limits>,
+    value: &Value,
+    old: Option<&Value>,
+    path: &Path,
+) -> Outcome {
+    let mut checked = Outcome::default();
+    let types = shape.types(limits);
+    if value.is_null() {
+        if !types.is_empty() && shape.empty != Empty::Nullable {
+            checked.add(wrong_type(path, types, "null"));
+        } else {
+            checked.passed += 1;
+        }
+        if let Some(error) = limits.and_then(|limits| outside_of_set(limits, value, path)) {
+            checked.add(error);
+        }
+        return checked;
+    }
+    let format = limits.map_or("", |limits| &*limits.format);
+    if !types.is_empty() || !format.is_empty() {
+        match type_error(types, format, value, path) {
+            Some(error) => checked.ran(Some(error)),
+            None => checked.passed += 2,
+        }
+    }
+    if let Some(schemas) = limits.and_then(|limits| limits.schemas.as_deref()) {
+        checked.merge(combined(schemas, value, old, path));
+    }
+    checked.passed += 2;
+    match value {
+        Value::String(text) => {
+            checked.ran(limits.and_then(|limits| text_error(limits, text, path)));
+            if !format.is_empty() {
+                let error = || wrong_type(path, format, text);
+                checked.ran((!format::has(format, text)).then(error));
+            }
+        }
+        Value::Int(_) | Value::Float(_) => {
+            for fault in limits.into_iter().flat_map(|limits| number::faults(limits, value)) {
+                checked.add(invalid(path, value, &fault));
+            }
+            checked.passed += 2;
+        }
+        _ => {}
+    }
+    parts(shape, limits, value, old, path, &mut checked);
+    checked.passed += 1;
+    checked
+}
+
+/// Checks elements, the closed set, and members.
+fn parts(
+    shape: Shape,
+    limits: Option<&Limits>,
+    value: &Value,
+    old: Option<&Value>,
+    path: &Path,
+    checked: &mut Outcome,
+) {
+    if let Value::Array(items) = value {
+        elements(shape, limits, items, old, path, checked);
+        checked.passed += 2;
+    }
+    checked.ran(limits.and_then(|limits| outside_of_set(limits, value, path)));
+    if let Value::Object(object) = value {
+        members(shape, limits, object, old.and_then(Value::as_object), path, checked);
+        checked.passed += 1;
+    }
+}
+
+fn elements(
+    shape: Shape,
+    limits: Option<&Limits>,
+    items: &[Value],
+    old: Option<&Value>,
+    path: &Path,
+    checked: &mut Outcome,
+) {
+    match (shape.kind, shape.members) {
+        (Some(kind @ Kind::List(list)), _) => {
+            let old = old.and_then(Value::as_array);
+            let item = Shape::of(&list.item.kind, list.item.empty);
+            let item_limits = limits_of(&list.item.kind, list.item.limits.as_deref());
+            for (at, value) in items.iter().enumerate() {
+                let old = old.and_then(|old| counterpart(kind, limits, (value, at), old));
+                checked.merge(check(item, item_limits, value, old, &path.index(at)));
+            }
+        }
+        (_, Members::Schemas(Some(Schemas { items: Some(item), .. }))) => {
+            for (at, value) in items.iter().enumerate() {
+                let old = old.and_then(Value::as_array).and_then(|old| old.get(at));
+                checked.merge(check(Shape::of_restriction(item), Some(item), value, old, &path.index(at)));
+            }
+        }
+        _ => {}
+    }
+    let (min, max) = limits.map_or((None, None), |limits| limits.items);
+    let count = Value::Int(i64::try_from(items.len()).unwrap_or(i64::MAX));
+    if let Some(min) = min.filter(|min| (items.len() as u64) < *min) {
+        checked.add(invalid(path, &count, &format!("should have at least {min} items")));
+    }
+    if let Some(max) = max.filter(|max| items.len() as u64 > *max) {
+        checked.add(too_many(path, items.len(), max));
+    }
+}
+
+fn members(
+    shape: Shape,
+    limits: Option<&Limits>,
+    object: &Object,
+    old: Option<&Object>,
+    path: &Path,
+    checked: &mut Outcome,
+) {
+    let (min, max) = limits.map_or((None, None), |limits| limits.members);
+    let len = object.len() as u64;
+    if let Some(min) = min.filter(|min| len < *min) {
+        let count = Value::Int(i64::try_from(len).unwrap_or(i64::MAX));
+        return checked.add(invalid(path, &count, &format!("should have at least {min} properties")));
+    }
+    if let Some(max) = max.filter(|max| len > *max) {
+        return checked.add(too_many(path, object.len(), max));
+    }
+    let old_of = |name: &str| old.and_then(|old| old.get(name));
+    if let Some(message) = shape.message() {
+        // Members are in the order of fields, preserved ones come last.
+        for (name, value) in object.iter() {
+            let Some(field) = message.field(name) else { continue };
+            let limits = limits_of(&field.kind, field.limits.as_deref());
+            let path = path.child(name);
+            match &field.kind {
+                // What every object has is checked elsewhere, but for what the schema says of it.
+                Kind::Message(inner) if !inner.custom => {
+                    if let Some(limits) = limits {
+                        let shape = Shape::of_restriction(limits);
+                        checked.merge(check(shape, Some(limits), value, old_of(name), &path));
+                    }
+                }
+                kind => {
+                    checked.merge(check(Shape::of(kind, field.empty), limits, value, old_of(name), &path))
+                }
+            }
+        }
+    } else if let Some(Kind::Map(map)) = shape.kind {
+        let limits = limits_of(&map.value.kind, map.value.limits.as_deref());
+        let shape = Shape::of(&map.value.kind, map.value.empty);
+        for (key, value) in object.iter() {
+            checked.merge(check(shape, limits, value, old_of(key), &path.key(key)));
+        }
+    }
+    if let Some(schemas) = limits.and_then(|limits| limits.schemas.as_deref()) {
+        for (name, part) in &schemas.properties {
+            if let Some(value) = object.get(name) {
+                let path = path.child(name);
+                checked.merge(check(Shape::of_restriction(part), Some(part), value, old_of(name), &path));
+            }
+        }
+    }
+    for name in limits.into_iter().flat_map(|limits| &limits.required) {
+        if !object.contains(name) {
+            checked.add(FieldError::required(path.child(name).to_string(), ""));
+        }
+    }
+}
+
+/// Checks a value against the schemas beside the one that describes it.
+fn combined(schemas: &Schemas, value: &Value, old: Option<&Value>, path: &Path) -> Outcome {
+    let mut checked = Outcome::default();
+    let check = |part: &Limits| check_anew(Shape::of_restriction(part), Some(part), value, old, path);
+    let failed = |sentence: &str| {
+        let detail = format!("{} {sentence}", go_quote(&path.to_string()));
+        FieldError::invalid("", &Value::String(String::new()), detail)
+    };
+    if !schemas.any_of.is_empty() {
+        let mut best: Option<Outcome> = None;
+        for part in &schemas.any_of {
+            let outcome = check(part);
+            let is_valid = outcome.is_valid();
+            if is_valid || best.as_ref().is_none_or(|best| outcome.passed > best.passed) {
+                best = Some(outcome);
+            }
+            if is_valid {
+                break;
+            }
+        }
+        if best.as_ref().is_some_and(|best| !best.is_valid()) {
+            checked.add(failed("must validate at least one schema (anyOf)"));
+        }
+        best.into_iter().for_each(|best| checked.merge(best));
+    }
+    if !schemas.one_of.is_empty() {
+        let (mut best, mut first): (Option<Outcome>, Option<Outcome>) = (None, None);
+        let mut valid = 0;
+        for part in &schemas.one_of {
+            let outcome = check(part);
+            if outcome.is_valid() {
+                valid += 1;
+                first.get_or_insert(outcome);
+            } else if best.as_ref().is_none_or(|best| outcome.passed > best.passed) {
+                best = Some(outcome);
+            }
+        }
+        match (valid, first, best) {
+            (1, Some(first), _) => checked.merge(first),
+            (0, _, best) => {
+                let found = "must validate one and only one schema (oneOf). Found none valid";
+                checked.add(failed(found));
+                best.into_iter().for_each(|best| checked.merge(best));
+            }
+            (count, ..) => {
+                let found = format!(
+                    "must validate one and only one schema (oneOf). Found {count} valid alternatives"
+                );
+                checked.add(failed(&found));
+            }
+        }
+    }
+    if !schemas.all_of.is_empty() {
+        let mut valid = 0;
+        for part in &schemas.all_of {
+            let outcome = check(part);
+            valid += usize::from(outcome.is_valid());
+            checked.merge(outcome);
+        }
+        if valid < schemas.all_of.len() {
+            let none = if valid == 0 { ". None validated" } else { "" };
+            checked.add(failed(&format!("must validate all the schemas (allOf){none}")));
+        }
+    }
+    if schemas.not.as_ref().is_some_and(|part| check(part).is_valid()) {
+        checked.add(failed("must not validate the schema (not)"));
+    }
+    checked
+}
+
+/// The JSON type of a value, and the format that goes with it.
+fn type_of(value: &Value) -> (&'static str, &'static str) {
+    match value {
+        Value::Null => ("null", ""),
+        Value::Bool(_) => ("boolean", ""),
+        Value::Int(_) => ("integer", "int64"),
+        Value::Float(_) => ("number", "float64"),
+        Value::String(_) => ("string", ""),
+        Value::Array(_) => ("array", ""),
+        Value::Object(_) => ("object", ""),
+    }
+}
+
+fn type_error(types: &str, format: &str, value: &Value, path: &Path) -> Option<FieldError> {
+    let allows = |name: &str| types.split(',').any(|other| other == name);
+    let (found, found_format) = type_of(value);
+    let is_number_after_all = match value {
+        Value::Float(number) => allows("integer") && is_whole(*number),
+        Value::Int(_) => allows("number"),
+        _ => false,
+    };
+    let fits = allows(found) || is_number_after_all;
+    // A text or list where a text of a format is expected is the business of that format.
+    let is_formed = !format.is_empty() && matches!(value, Value::String(_) | Value::Array(_));
+    match (format, fits) {
+        (_, true) => None,
+        _ if is_formed && !allows("number") && !allows("integer") => None,
+        ("", false) => Some(wrong_type(path, types, found)),
+        (_, false) if is_formed => Some(wrong_type(path, types, found)),
+        (format, false) => Some(wrong_type(path, format, found_format)),
+    }
+}
+
+fn wrong_type(path: &Path, wanted: &str, found: &str) -> FieldError {
+    let detail = format!("{path} in body must be of type {wanted}: {}", go_quote(found));
+    FieldError::type_invalid(path.to_string(), &found.into(), detail)
+}
+
+fn invalid(path: &Path, value: &Value, sentence: &str) -> FieldError {
+    FieldError::invalid(path.to_string(), value, format!("{path} in body {sentence}"))
+}
+
+fn too_many(path: &Path, count: usize, max: u64) -> FieldError {
+    FieldError::too_many(path.to_string(), count, usize::try_from(max).unwrap_or(usize::MAX))
+}
+
+/// The first thing that is wrong with a text.
+fn text_error(limits: &Limits, text: &str, path: &Path) -> Option<FieldError> {
+    let value = || Value::String(text.to_owned());
+    if let (min, max) = limits.length
+        && (min.is_some() || max.is_some())
+    {
+        let length = text.chars().count() as u64;
+        if let Some(max) = max.filter(|max| length > *max) {
+            return Some(FieldError::too_long(path.to_string(), usize::try_from(max).unwrap_or(usize::MAX)));
+        }
+        if let Some(min) = min.filter(|min| length < *min) {
+            return Some(invalid(path, &value(), &format!("should be at least {min} chars long")));
+        }
+    }
+    let pattern = limits.pattern.as_ref().filter(|pattern| !pattern.is_in(text))?;
+    Some(invalid(path, &value(), &format!("should match '{}'", pattern.as_str())))
+}
+
+fn outside_of_set(limits: &Limits, value: &Value, path: &Path) -> Option<FieldError> {
+    let set = &limits.enumeration;
+    if set.is_empty() || set.iter().any(|member| !value.is_null() && is_equal(member, value)) {
+        return None;
+    }
+    let shown: Vec<Cow<'_, str>> = set.iter().map(shown).collect();
+    Some(FieldError::not_supported(path.to_string(), value, &shown))
+}
+
+/// Equality of JSON values: of numbers by value, of objects without regard to the order of members.
+fn is_equal(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Int(a), Value::Float(b)) | (Value::Float(b), Value::Int(a)) => *a as f64 == *b,
+        (Value::Array(a), Value::Array(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_equal(a, b))
+        }
+        (Value::Object(a), Value::Object(b)) => {
+            a.len() == b.len() && a.iter().all(|(name, a)| b.get(name).is_some_and(|b| is_equal(a, b)))
+        }
+        (a, b) => a == b,
+    }
+}
+
+/// A member of a closed set as errors list it: texts as they are, everything else as JSON.
+fn shown(value: &Value) -> Cow<'_, str> {
+    match value {
+        Value::String(text) => text.as_str().into(),
+        other => {
+            let mut out = Vec::new();
+            json::write(other, &mut out);
+            String::from_utf8(out).unwrap_or_default().into()
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "validate_test.rs"]
+mod tests;
