@@ -366,7 +366,7 @@ impl Emitter<'_> {
             writeln!(
                 out,
                 "SubresourceTable{{name:{:?},group:B({:?}),group_suffixed:{},version:B({:?}),kind:B({:?}),verbs:{},\
-                 message:S(&{}),connect:{},update_rule:{}}},",
+                 message:S(&{}),connect:{},update_rule:{},scale:None}},",
                 sub.name,
                 sub.body.stem,
                 sub.body.suffixed,

@@ -112,7 +112,7 @@ pub fn prepare_create(resource: &Resource, object: &mut Object, user: &User, nam
             copy_path(object, &Object::new(), path);
         }
     }
-    if !table.generation_on.is_empty() {
+    if table.message.custom || !table.generation_on.is_empty() {
         set_meta(object, "generation", Some(Value::Int(1)));
     }
     if let Some(Strategy { create: Some(create), .. }) = of(resource) {
@@ -128,6 +128,7 @@ pub fn prepare_update(resource: &Resource, endpoint: Endpoint, new: &mut Object,
                 copy_path(new, old, path);
             }
         }
+        Endpoint::Status if resource.table.message.custom => only(new, old, &["status"]),
         Endpoint::Status => {
             for path in resource.table.status.iter().flat_map(|rules| &*rules.kept_by_status) {
                 if *path == "metadata" {
@@ -156,15 +157,27 @@ pub fn prepare_update(resource: &Resource, endpoint: Endpoint, new: &mut Object,
     }
     restore_system_metadata(new, old);
     let counted = &resource.table.generation_on;
-    if !counted.is_empty() {
+    let is_custom = resource.table.message.custom;
+    if is_custom || !counted.is_empty() {
         let before =
             old.get("metadata").and_then(|metadata| metadata.get("generation")).and_then(Value::as_i64);
-        let changed = counted.iter().any(|path| !same_at(new, old, path));
+        let changed = if is_custom {
+            endpoint != Endpoint::Status && !same_outside_metadata(new, old)
+        } else {
+            counted.iter().any(|path| !same_at(new, old, path))
+        };
         let generation = before.unwrap_or(0) + i64::from(changed);
         set_meta(new, "generation", (generation > 0).then_some(Value::Int(generation)));
     } else if endpoint != Endpoint::Main {
         copy_path(new, old, "metadata.generation");
     }
+}
+
+/// Whether two objects are equal but for their metadata.
+fn same_outside_metadata(a: &Object, b: &Object) -> bool {
+    let others = |object: &Object| object.len() - usize::from(object.contains("metadata"));
+    others(a) == others(b)
+        && a.iter().all(|(name, value)| name == "metadata" || b.get(name).is_some_and(|other| other == value))
 }
 
 /// What the writer of a valid object is warned of; only the resource itself warns.

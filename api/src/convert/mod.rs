@@ -44,7 +44,8 @@ const EVENT: Conversion = Conversion {
 enum Step<'r> {
     /// In nothing.
     Identity,
-    /// In their `apiVersion` only: one type under two names.
+    /// In their `apiVersion` only: one type under two names, or types made at run time, of which each keeps the fields
+    /// that it knows.
     Rename(&'r Storage),
     /// In members too.
     Convert(&'static Conversion, &'r Storage),
@@ -86,7 +87,7 @@ fn step(resource: &Resource) -> Result<Step<'_>, Status> {
     if let Some(conversion) = number.checked_sub(1).and_then(|at| CONVERSIONS.get(at)) {
         return Ok(Step::Convert(conversion, storage));
     }
-    if resource.table.message.is(&storage.message) {
+    if resource.table.message.is(&storage.message) || resource.table.message.custom {
         return Ok(Step::Rename(storage));
     }
     let (kind, version) = (&resource.table.kind, &resource.api_version);

@@ -118,7 +118,7 @@ fn is_credit_card(text: &str) -> bool {
     let sum: u32 = (digits.bytes().rev().enumerate())
         .map(|(at, byte)| if at % 2 == 1 { doubled(digit(byte)) } else { digit(byte) })
         .sum();
-    matches(&CARD, &digits) && sum % 10 == 0
+    matches(&CARD, &digits) && sum.is_multiple_of(10)
 }
 
 fn is_date(text: &str) -> bool {
@@ -244,14 +244,14 @@ fn is_isbn10(text: &str) -> bool {
     };
     let first: Option<u32> = (1..).zip(first).map(|(weight, byte)| Some(weight * digit(*byte)?)).sum();
     let last = if matches!(last, b'X' | b'x') { Some(10) } else { digit(*last) };
-    first.zip(last).is_some_and(|(first, last)| (first + 10 * last) % 11 == 0)
+    first.zip(last).is_some_and(|(first, last)| (first + 10 * last).is_multiple_of(11))
 }
 
 fn is_isbn13(text: &str) -> bool {
     let text = digits_of(text);
     let is_long = text.len() == 13 && text.bytes().all(|byte| byte.is_ascii_digit());
     let weighted = |(at, byte): (usize, u8)| u32::from(byte - b'0') * if at % 2 == 0 { 1 } else { 3 };
-    is_long && text.bytes().enumerate().map(weighted).sum::<u32>() % 10 == 0
+    is_long && text.bytes().enumerate().map(weighted).sum::<u32>().is_multiple_of(10)
 }
 
 /// Six, eight or twenty bytes in hexadecimal, separated by colons or dashes, or in groups of four separated by dots.

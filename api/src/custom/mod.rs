@@ -11,8 +11,6 @@
 
 pub mod definition;
 pub mod field_path;
-pub mod definition;
-pub mod field_path;
 pub mod format;
 mod lists;
 mod number;

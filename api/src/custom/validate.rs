@@ -3,7 +3,7 @@
 //! ```text
 //! value ─ check ─► type ─► allOf, anyOf, oneOf, not ─► text, format, number ─► elements ─► closed set ─► members
 //!                                                                               └──────── check ◄────────┘
-//! object ─► schema ─► embedded objects ─► sets and keyed lists ─► rules
+//! object ─► schema ─► scale ─► embedded objects ─► sets and keyed lists ─► rules
 //! ```
 //!
 //! The order of the checks is the order of the errors. Each check that is passed counts: where one of several schemas
@@ -19,18 +19,28 @@ use super::lists;
 use super::number::{self, is_whole};
 use super::path::Path;
 use super::same::{counterpart, is_same, limits_of};
+use super::scale;
 use crate::field::{FieldError, FieldErrorKind, go_quote};
 use crate::json::{self, Object, Value};
 use crate::schema::limits::{Limits, Schemas};
-use crate::schema::table::{Empty, Kind, Message};
+use crate::schema::table::{Empty, Kind, Message, ResourceTable};
 
-/// What is wrong with an object of type `message`; `old` is the stored one on an update. Metadata is not looked at, but
-/// for what the schema says of it.
-pub fn object(message: &Message, new: &Object, old: Option<&Object>) -> Vec<FieldError> {
+/// What is wrong with an object of a resource; `old` is the stored one on an update, through the `subresource` or, if that
+/// is empty, the resource itself. Metadata is not looked at, but for what the schema says of it.
+pub fn object(
+    table: &ResourceTable,
+    subresource: &str,
+    new: &Object,
+    old: Option<&Object>,
+) -> Vec<FieldError> {
+    let message: &Message = &table.message;
     let mut checked = Outcome::default();
     let shape = Shape { kind: None, members: Members::Struct(message), empty: Empty::Kept };
     members(shape, message.limits.as_deref(), new, old, &Path::Root, &mut checked);
     let mut errors = checked.errors;
+    if let Some(paths) = table.subresources.iter().find_map(|subresource| subresource.scale.as_ref()) {
+        errors.extend(scale::errors(paths, new, subresource == "status"));
+    }
     errors.extend(lists::unnamed(message, new));
     if old.is_none_or(|old| lists::repeated(message, old).is_empty()) {
         errors.extend(lists::repeated(message, new));

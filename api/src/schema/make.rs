@@ -16,13 +16,17 @@ use super::limits::Limits;
 use super::registry::{Resource, Storage, subresource};
 use super::table::{
     Behavior, Column, Element, Empty, Field, Kind, List, ListType, Map, Message, NameRule, Ref,
-    ResourceTable, Scope, Selectable, Slot, StatusRules, StorageTable, SubresourceTable, Text, Unknown,
+    ResourceTable, ScalePaths, Scope, Selectable, Slot, StatusRules, StorageTable, SubresourceTable, Text,
+    Unknown,
 };
 use crate::json;
 use crate::naming::Naming;
 
 /// Verbs of a stored resource.
 const VERBS: &[&str] = &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+
+/// The type of scales.
+const SCALE: &str = "api.autoscaling.v1.Scale";
 
 /// Why a type cannot be made.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -315,6 +319,7 @@ pub struct ResourceMaker {
     version: Text,
     table: ResourceTable,
     has_status: bool,
+    scale: Option<ScalePaths>,
     prefix: Option<String>,
 }
 
@@ -333,7 +338,14 @@ impl ResourceMaker {
         let message = object.message(&format!("{}.{version}", reversed.join(".")), true)?;
         let table = ResourceTable { scope, ..table(plural.into(), message) };
         let version = version.to_owned().into();
-        Ok(ResourceMaker { group: group.to_owned(), version, table, has_status: false, prefix: None })
+        Ok(ResourceMaker {
+            group: group.to_owned(),
+            version,
+            table,
+            has_status: false,
+            scale: None,
+            prefix: None,
+        })
     }
 
     /// Under other names: the singular, the kind of lists, short names and categories.
@@ -391,6 +403,12 @@ impl ResourceMaker {
         self
     }
 
+    /// With a subresource `scale`, whose parts stand at these paths.
+    #[must_use]
+    pub fn scale(self, paths: ScalePaths) -> Self {
+        ResourceMaker { scale: Some(paths), ..self }
+    }
+
     /// With keys that begin so in the store, instead of `/<group>/<plural>/`.
     #[must_use]
     pub fn storage_prefix(mut self, prefix: impl Into<String>) -> Self {
@@ -398,37 +416,54 @@ impl ResourceMaker {
         self
     }
 
+    /// The resource as another version of `stored`, in whose form its objects are stored.
+    pub fn make_version_of(self, stored: &Resource, naming: &Naming) -> Arc<Resource> {
+        let mut made = self.resource(naming);
+        made.storage.clone_from(&stored.storage);
+        Arc::new(made)
+    }
+
     /// The resource, to be added to registries of this naming profile.
     pub fn make(self, naming: &Naming) -> Arc<Resource> {
-        let ResourceMaker { group, version, mut table, has_status, prefix } = self;
+        Arc::new(self.resource(naming))
+    }
+
+    fn resource(self, naming: &Naming) -> Resource {
+        let ResourceMaker { group, version, mut table, has_status, scale, prefix } = self;
         let others = table.message.fields.iter().map(|field| field.name.clone());
         let others: Vec<Text> =
             others.filter(|name| !matches!(&**name, "kind" | "apiVersion" | "metadata" | "status")).collect();
-        table.generation_on = others.clone().into();
+        let subresource_of = |name, group: Text, version, kind, message| SubresourceTable {
+            name,
+            group,
+            group_suffixed: false,
+            version,
+            kind,
+            verbs: &["get", "patch", "update"],
+            message,
+            connect: false,
+            update_rule: 0,
+            scale: None,
+        };
+        let mut subresources = Vec::new();
+        if let (Some(paths), Some(message)) = (scale, builtin::message(naming, SCALE)) {
+            let table =
+                subresource_of("scale", "autoscaling".into(), "v1".into(), "Scale".into(), message.into());
+            subresources.push(SubresourceTable { scale: Some(paths), ..table });
+        }
         if has_status {
-            table.subresources = vec![SubresourceTable {
-                name: "status",
-                group: group.clone().into(),
-                group_suffixed: false,
-                version: version.clone(),
-                kind: table.kind.clone(),
-                verbs: &["get", "patch", "update"],
-                message: table.message.clone(),
-                connect: false,
-                update_rule: 0,
-            }]
-            .into();
+            let (kind, message) = (table.kind.clone(), table.message.clone());
+            subresources.push(subresource_of("status", group.clone().into(), version.clone(), kind, message));
             let status: Vec<Text> = vec!["status".into()];
-            let mut reset_by_status = others.clone();
-            reset_by_status.push("metadata".into());
             table.status = Some(StatusRules {
                 kept_by_main: status.clone().into(),
                 kept_by_status: others.into(),
                 reset_by_main: status.into(),
-                reset_by_status: reset_by_status.into(),
+                reset_by_status: vec!["metadata".into(), "spec".into()].into(),
                 kept_on_create: false,
             });
         }
+        table.subresources = subresources.into();
         table.storage = Some(StorageTable {
             group: group.clone().into(),
             group_suffixed: false,
@@ -448,7 +483,7 @@ impl ResourceMaker {
             key_prefix,
             ttl: None,
         };
-        Arc::new(Resource { table, group, version, api_version, storage: Some(storage), subresources })
+        Resource { table, group, version, api_version, storage: Some(storage), subresources }
     }
 }
 

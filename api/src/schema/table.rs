@@ -402,7 +402,8 @@ pub struct ResourceTable {
     pub graceful_delete: bool,
     /// A completed delete answers with the object instead of a Status.
     pub delete_returns_object: bool,
-    /// `metadata.generation` starts at 1 and counts changes of these dotted paths; empty = no generation.
+    /// `metadata.generation` starts at 1 and counts changes of these dotted paths; empty = no generation. Types made at
+    /// run time count changes of everything but metadata.
     pub generation_on: Slice<Text>,
     /// What `/status` and the main resource leave alone; `None` without a status subresource.
     pub status: Option<StatusRules>,
@@ -451,6 +452,20 @@ pub struct SubresourceTable {
     pub connect: bool,
     /// Number of the check in code of updates through it, from 1; 0 without. Only validation knows what is behind it.
     pub update_rule: u16,
+    /// Where the scale of a type made at run time stands in its objects. Those of built-in types stand at
+    /// `spec.replicas`, `status.replicas` and `spec.selector`.
+    pub scale: Option<ScalePaths>,
+}
+
+/// Where the parts of a scale stand in an object: names after dots, with one in front.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ScalePaths {
+    /// The wanted number.
+    pub spec: Text,
+    /// The number that there is.
+    pub status: Text,
+    /// The selector, as text.
+    pub selector: Option<Text>,
 }
 
 /// Which side of an object each endpoint may write (docs/api/apply.md#managed-fields).

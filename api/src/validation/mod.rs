@@ -102,7 +102,7 @@ pub fn create(resource: &ResourceTable, naming: &Naming, object: &Object) -> Vec
             metadata_of(object),
             &mut errors,
         );
-        errors.extend(custom::validate::object(&resource.message, object, None));
+        errors.extend(custom::validate::object(resource, "", object, None));
         return errors;
     }
     let mut validator = validator(resource, naming, object, None);
@@ -148,7 +148,7 @@ pub fn update_through(
     let mut validator = validator(resource, naming, new, Some(old));
     metadata::validate_metadata_update(naming, metadata_of(new), metadata_of(old), &mut validator.errors);
     if resource.message.custom {
-        validator.errors.extend(custom::validate::object(&resource.message, new, Some(old)));
+        validator.errors.extend(custom::validate::object(resource, subresource, new, Some(old)));
         return validator.errors;
     }
     if subresource == "status" {

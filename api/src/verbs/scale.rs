@@ -8,19 +8,21 @@ use super::Call;
 use super::patch::{Reading, kind_of, options as patch_options, patched};
 use super::write::intent;
 use crate::admission::Options;
-use crate::apply::scale::{to_parent, to_scale};
+use crate::apply::scale::{Replicas, to_parent, to_scale};
 use crate::apply::{Reset, Versions, Writer, put_managed_fields, take_managed_fields, updated};
 use crate::body::Expected;
-use crate::field::FieldError;
+use crate::custom;
+use crate::custom::scale::AccessError;
+use crate::field::{FieldError, go_quote};
 use crate::json::{Object, Value};
-use crate::object::{at, copy_path, meta, set_meta};
+use crate::object::{at, meta, set_meta};
 use crate::patch::PatchKind;
 use crate::query::WriteOptions;
 use crate::representation::{Renderer, refuse_list_transform};
 use crate::response::Response;
-use crate::schema::table::{Message, SubresourceTable};
+use crate::schema::table::{Message, ScalePaths, SubresourceTable};
 use crate::selector::label::LabelSelector;
-use crate::status::{Status, Subject};
+use crate::status::{Reason, Status, Subject};
 use crate::store;
 use crate::strategy::Endpoint;
 use crate::write::intent::OWNED_BY_SOURCE;
@@ -30,21 +32,73 @@ use crate::write::{Current, Form, Intent, Source, Wanted};
 /// Through what the fields of a scale are owned.
 const SUBRESOURCE: &str = "scale";
 
+/// The wanted number in the scale of a custom object that has none: no client can ask for it.
+const NOT_SET: i64 = i32::MIN as i64;
+
 /// The scale of an object, as the subresource shows it.
 struct View<'t> {
     message: &'t Message,
     api_version: String,
     kind: &'t str,
+    /// Where its parts stand in objects of a type made at run time.
+    paths: Option<&'t ScalePaths>,
+}
+
+/// The parts of a scale.
+struct Parts {
+    /// `None` in a custom object that has none.
+    wanted: Option<i64>,
+    actual: i64,
+    selector: Option<String>,
 }
 
 impl<'t> View<'t> {
     fn new(call: &Call<'_>, table: &'t SubresourceTable) -> Self {
         let api_version = call.api.naming().api_version(&table.group, table.group_suffixed, &table.version);
-        View { message: &table.message, api_version, kind: &table.kind }
+        View { message: &table.message, api_version, kind: &table.kind, paths: table.scale.as_ref() }
     }
 
-    /// Builds the Scale of `parent`, which stands at `revision`.
-    fn of(&self, parent: &Object, revision: u64) -> Object {
+    /// Where the replica count stands in parents, for their managed fields.
+    fn replicas(&self) -> Replicas<'t> {
+        self.paths.map_or_else(Replicas::builtin, |paths| Replicas::at(custom::scale::steps(&paths.spec)))
+    }
+
+    /// The parts as they stand in `parent`: 500 where something else stands there.
+    fn parts(&self, parent: &Object) -> Result<Parts, Status> {
+        let Some(paths) = self.paths else {
+            let count = |path| at(parent, path).and_then(Value::as_i64).unwrap_or(0);
+            return Ok(Parts {
+                wanted: Some(count("spec.replicas")),
+                actual: count("status.replicas"),
+                selector: selector_text(parent),
+            });
+        };
+        let failed = |error: AccessError| Status::new(Reason::Unknown, error.to_string());
+        let selector = match &paths.selector {
+            Some(path) => custom::scale::text(parent, path).map_err(failed)?.filter(|text| !text.is_empty()),
+            None => None,
+        };
+        Ok(Parts {
+            wanted: custom::scale::count(parent, &paths.spec).map_err(failed)?,
+            actual: custom::scale::count(parent, &paths.status).map_err(failed)?.unwrap_or(0),
+            selector: selector.map(str::to_owned),
+        })
+    }
+
+    /// Builds the Scale of `parent`, which stands at `revision` and has a wanted number.
+    fn of(&self, parent: &Object, revision: u64) -> Result<Object, Status> {
+        let parts = self.parts(parent)?;
+        match (parts.wanted, self.paths) {
+            (None, Some(paths)) => {
+                let path = go_quote(&paths.spec);
+                Err(Status::internal(format!("the spec replicas field {path} does not exist")))
+            }
+            _ => Ok(self.shown(parent, revision, parts)),
+        }
+    }
+
+    /// Builds the Scale of `parent` from its parts.
+    fn shown(&self, parent: &Object, revision: u64, parts: Parts) -> Object {
         let mut scale = Object::new();
         scale.push("kind", self.kind.into());
         scale.push("apiVersion", self.api_version.as_str().into());
@@ -55,15 +109,15 @@ impl<'t> View<'t> {
             }
         }
         set_meta(&mut scale, "resourceVersion", Some(revision.to_string().into()));
-        let count = |path| at(parent, path).and_then(Value::as_i64).unwrap_or(0);
         // As decoding would have it: what is left out when zero is not there.
         let wanted = scale.object_entry("spec");
-        if count("spec.replicas") != 0 {
-            wanted.insert("replicas", Value::Int(count("spec.replicas")));
+        let replicas = parts.wanted.unwrap_or(NOT_SET);
+        if replicas != 0 {
+            wanted.insert("replicas", Value::Int(replicas));
         }
         let status = scale.object_entry("status");
-        status.insert("replicas", Value::Int(count("status.replicas")));
-        if let Some(selector) = selector_text(parent) {
+        status.insert("replicas", Value::Int(parts.actual));
+        if let Some(selector) = parts.selector {
             status.insert("selector", selector.into());
         }
         scale
@@ -105,7 +159,7 @@ pub async fn get(call: &mut Call<'_>, table: &SubresourceTable) -> Result<Respon
         return Err(Status::not_found(call.subject(&call.info.name)));
     };
     let view = View::new(call, table);
-    let scale = view.of(&stored.object(call.resource)?, stored.entry.revision());
+    let scale = view.of(&stored.object(call.resource)?, stored.entry.revision())?;
     view.respond(call, &scale)
 }
 
@@ -199,7 +253,7 @@ where
     let written = outcome.written().ok_or_else(|| Status::not_found(call.subject(&call.info.name)))?;
     let object = store::decode_stored(call.resource, &written.value)?;
     let revision = meta(&object, "resourceVersion").parse().unwrap_or(0);
-    view.respond(call, &view.of(&object, revision))
+    view.respond(call, &view.of(&object, revision)?)
 }
 
 /// A scale as a source: plugins see the scale, the store gets the parent.
@@ -221,8 +275,9 @@ where
         let revision = current.revision();
         let versions = Versions::of(call.api.registry(), call.resource);
         let old = current.live(call.api, call.resource)?;
-        let mut live = self.view.of(old, revision);
-        put_managed_fields(&mut live, to_scale(old, &versions, &self.view.api_version));
+        let mut live = self.view.shown(old, revision, self.view.parts(old)?);
+        let replicas = self.view.replicas();
+        put_managed_fields(&mut live, to_scale(old, &versions, &self.view.api_version, &replicas));
         (self.make)(call, live).map(Wanted::Object)
     }
 
@@ -236,7 +291,14 @@ where
     ) -> Result<Object, Status> {
         let Some(current) = current else { return Ok(scale) };
         let replicas = at(&scale, "spec.replicas").and_then(Value::as_i64).unwrap_or(0);
-        if replicas < 0 {
+        if let Some(paths) = self.view.paths
+            && replicas == NOT_SET
+        {
+            let path = go_quote(&paths.spec);
+            return Err(Status::bad_request(format!("the spec replicas field {path} cannot be empty")));
+        }
+        // That of a custom object is judged by the rules of its kind.
+        if replicas < 0 && self.view.paths.is_none() {
             let error = FieldError::invalid(
                 "spec.replicas",
                 &Value::Int(replicas),
@@ -253,9 +315,14 @@ where
             set_meta(&mut parent, name, (!value.is_empty()).then(|| value.into()));
         }
         take_managed_fields(&mut parent);
-        put_managed_fields(&mut parent, to_parent(old, &versions, &scale));
-        copy_path(&mut parent, &scale, "spec.replicas");
-        parent.object_entry("spec").insert("replicas", Value::Int(replicas));
+        put_managed_fields(&mut parent, to_parent(old, &versions, &scale, &self.view.replicas()));
+        match self.view.paths {
+            Some(paths) => custom::scale::set_count(&mut parent, &paths.spec, replicas)
+                .map_err(|error| Status::new(Reason::Unknown, error.to_string()))?,
+            None => {
+                parent.object_entry("spec").insert("replicas", Value::Int(replicas));
+            }
+        }
         Ok(parent)
     }
 
@@ -265,6 +332,7 @@ where
         object: &'o Object,
         revision: u64,
     ) -> Result<Cow<'o, Object>, Status> {
-        Ok(Cow::Owned(self.view.of(object, revision)))
+        let parts = self.view.parts(object)?;
+        Ok(Cow::Owned(self.view.shown(object, revision, parts)))
     }
 }
