@@ -28,8 +28,11 @@ struct Strategy {
     /// endpoint may write.
     update: Option<fn(Endpoint, &mut Object, &Object)>,
     /// What the writer of the first object, which is new or replaces the second, is warned of.
-    warnings: Option<fn(&Object, Option<&Object>) -> Vec<String>>,
+    warnings: Option<Warnings>,
 }
+
+/// The texts for the writer of an object, which is new or replaces the second.
+type Warnings = fn(&Object, Option<&Object>) -> Vec<String>;
 
 /// What is known about a creation beside the object.
 struct Creation<'a> {

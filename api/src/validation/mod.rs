@@ -24,6 +24,8 @@ use path::Path;
 use rules::view::View;
 
 use crate::custom;
+use crate::custom::definition::Definition;
+use crate::custom::definition::conditions::Findings;
 use crate::field::FieldError;
 use crate::json::{Object, Value};
 use crate::naming::Naming;
@@ -164,6 +166,11 @@ pub fn update_through(
         rule(&mut validator, View::of(new), View::of(old));
     }
     validator.errors
+}
+
+/// What is found in the stored definition of a custom type beside its names.
+pub fn findings<'f>(naming: &Naming, definition: &Definition, object: &'f Object) -> Findings<'f> {
+    rules::definition::findings(naming, definition, object)
 }
 
 /// Paths that no update changes (the tables' `immutable`).

@@ -344,7 +344,7 @@ fn class_escape(rest: &str) -> Result<Option<&str>, PatternError> {
 fn is_unicode_class(name: &str) -> bool {
     let is_exact = name.starts_with(|c: char| c.is_ascii_uppercase())
         && name.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'_');
-    is_exact && (name == "Any" || regex::Regex::new(&format!("\\p{{{name}}}")).is_ok())
+    is_exact && (matches!(name, "Any") || regex::Regex::new(&format!("\\p{{{name}}}")).is_ok())
 }
 
 /// The character that an escape stands for, and what comes after.

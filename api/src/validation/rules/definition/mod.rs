@@ -28,11 +28,13 @@ use words::Words;
 
 use super::View;
 use crate::custom::definition::approval::{self, Approval};
+use crate::custom::definition::conditions::Findings;
 use crate::custom::definition::rules::{RuleCompiler, StoredExpressions};
 use crate::custom::definition::{Definition, Shared, Version, naming, walk};
 use crate::custom::schema::Schema;
 use crate::field::FieldError;
-use crate::json::Value;
+use crate::json::Object;
+use crate::naming::Naming;
 use crate::validation::Validator;
 use crate::validation::path::Path;
 
@@ -72,7 +74,9 @@ pub(in super::super) fn definition(validator: &mut Validator, path: &Path, objec
     let old = validator.old.and_then(View::object).map(Definition::read);
     let words = Words::of(validator.naming);
     let spec = path.child("spec");
-    name(validator, path, &new, object);
+    if old.is_none() {
+        name(validator, path, &new, object);
+    }
     let options = match &old {
         None => Options::of_new(COMPILER),
         Some(old) => Options::of_update(COMPILER, &new, old, &words),
@@ -374,6 +378,47 @@ impl Spec<'_> {
         {
             validator.invalid(root, "", obstacle);
         }
+    }
+}
+
+/// What is found in a stored definition beside its names.
+pub(in super::super) fn findings<'f>(
+    naming: &Naming,
+    definition: &Definition,
+    object: &'f Object,
+) -> Findings<'f> {
+    let annotation = || annotation_of(View::of(object), &approval::annotation(naming));
+    let is_protected = approval::is_protected(naming, &definition.group);
+    Findings {
+        approval: is_protected.then(|| Approval::of(annotation())),
+        violations: violations(naming, definition),
+        bad_bundle: has_bad_bundle(definition),
+    }
+}
+
+/// Why the schemas of a definition are not structural, as one text; `None` if all are.
+fn violations(naming: &Naming, definition: &Definition) -> Option<String> {
+    let words = Words::of(naming);
+    let spec = Path::ROOT.child("spec");
+    let versions = spec.child("versions");
+    let mut texts: Vec<String> = Vec::new();
+    for (at, version) in definition.versions.iter().enumerate() {
+        let Some(schema) = version.schema() else { continue };
+        if let Some(obstacle) = structural::obstacle(schema, &words) {
+            return Some(format!(
+                "failed to check validation schema for version {}: {obstacle}",
+                version.name
+            ));
+        }
+        let version = versions.index(at);
+        let place = version.child("schema");
+        let errors = structural::errors(schema, &place.child("openAPIV3Schema"), &words);
+        texts.extend(errors.iter().map(ToString::to_string));
+    }
+    match texts.as_slice() {
+        [] => None,
+        [one] => Some(one.clone()),
+        several => Some(format!("[{}]", several.join(", "))),
     }
 }
 
