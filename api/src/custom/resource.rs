@@ -10,11 +10,13 @@
 
 use super::format;
 use super::schema::{Additional, Items, Rule, Schema};
+use super::validate;
+use crate::field::FieldError;
 use crate::json::{self, Value};
 use crate::schema::limits::{self, Limits, Schemas};
 use crate::schema::make::{MakeError, Node, Struct};
 use crate::schema::pattern::Pattern;
-use crate::schema::table::{Kind, Text, Unknown};
+use crate::schema::table::{Element, Kind, Text, Unknown};
 
 /// The type of the objects of `kind` that a schema describes.
 ///
@@ -27,6 +29,16 @@ pub fn object(kind: &str, schema: &Schema) -> Result<Struct, MakeError> {
         Some(metadata) => object.metadata(metadata),
         None => object,
     })
+}
+
+/// What is wrong with a single value, such as a default, where `schema` says what it looks like. Paths begin at the
+/// value.
+///
+/// # Errors
+/// [`MakeError`] for a schema that is not structural.
+pub fn value_errors(schema: &Schema, value: &Value) -> Result<Vec<FieldError>, MakeError> {
+    let Element { kind, empty, limits } = node(schema, false)?.element();
+    Ok(validate::value(&kind, empty, limits.as_deref(), value))
 }
 
 /// The struct of a node; `keeps` says whether it keeps unknown fields.

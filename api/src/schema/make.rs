@@ -125,7 +125,8 @@ impl Node {
         Node { format: format.into(), ..self }
     }
 
-    fn element(self) -> Element {
+    /// As an element of a list, or a value of a map: without its default.
+    pub fn element(self) -> Element {
         Element { kind: self.kind, empty: self.empty, limits: self.limits.map(Ref::new) }
     }
 

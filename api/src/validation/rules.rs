@@ -8,7 +8,7 @@ mod common;
 mod config;
 mod container;
 mod cron;
-mod definition;
+pub(super) mod definition;
 mod devices;
 mod endpoints;
 mod environment;

@@ -10,6 +10,8 @@
 //! [`crate::verbs`], what the server writes by itself in [`crate::loopback`].
 
 pub mod commit;
+#[cfg(test)]
+mod definition_test;
 pub mod intent;
 pub mod ownership;
 mod path;

@@ -7,10 +7,11 @@
 //!
 //! Conditions keep their order, which is that of their first appearance, and the time of their last change of status.
 
-use super::approval::Approval;
+use super::approval::{self, Approval};
 use super::naming::{ESTABLISHED, NAMES_ACCEPTED, Taken, grant};
 use super::{Condition, Definition, Names};
 use crate::json::{Object, Value};
+use crate::naming::Naming;
 
 /// The condition that the type was agreed on, in groups of the project itself.
 pub const APPROVAL_CONFORMANT: &str = "KubernetesAPIApprovalPolicyConformant";
@@ -24,8 +25,8 @@ pub const TERMINATING: &str = "Terminating";
 /// What is known of a definition beside itself and the names in use.
 #[derive(Clone, Debug, Default)]
 pub struct Findings<'f> {
-    /// In groups of the project: what the annotation says, and its name.
-    pub approval: Option<(Approval<'f>, &'f str)>,
+    /// In groups of the project: what the annotation says.
+    pub approval: Option<Approval<'f>>,
     /// Why some schema is not structural, as one text.
     pub violations: Option<String>,
     /// The certificate authorities of the conversion webhook cannot be read.
@@ -73,10 +74,16 @@ impl State {
 }
 
 /// The state that a stored definition should have: names granted, and established at once, for there is one server.
-pub fn derive(definition: &Definition, taken: &Taken, findings: &Findings, now: &str) -> State {
+pub fn derive(
+    naming: &Naming,
+    definition: &Definition,
+    taken: &Taken,
+    findings: &Findings,
+    now: &str,
+) -> State {
     let mut state = State::of(definition);
-    if let Some((approval, annotation)) = &findings.approval {
-        let reason = approval.reason(annotation);
+    if let Some(approval) = &findings.approval {
+        let reason = approval.reason(&approval::annotation(naming));
         let (status, why) = match approval {
             Approval::Approved(_) => ("True", "ApprovedAnnotation"),
             Approval::Bypassed(_) => ("False", "UnapprovedAnnotation"),
@@ -209,6 +216,7 @@ impl Condition {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::naming::KUBERNETES;
     use crate::testing::object;
 
     fn shown(state: &State) -> Vec<String> {
@@ -229,15 +237,15 @@ mod tests {
         let mut taken = Taken::default();
         taken.add(&Names { kind: "A".to_owned(), ..Names::default() });
         let none = Findings::default();
-        let state = derive(&definition, &taken, &none, "1");
+        let state = derive(&KUBERNETES, &definition, &taken, &none, "1");
         assert_eq!(
             shown(&state),
             ["NamesAccepted=False KindConflict @1", "Established=False NotAccepted @1"]
         );
         (definition.accepted, definition.conditions) = (state.accepted, state.conditions);
-        assert_eq!(State::of(&definition), derive(&definition, &taken, &none, "2"));
+        assert_eq!(State::of(&definition), derive(&KUBERNETES, &definition, &taken, &none, "2"));
 
-        let state = derive(&definition, &Taken::default(), &none, "3");
+        let state = derive(&KUBERNETES, &definition, &Taken::default(), &none, "3");
         let established = ["NamesAccepted=True NoConflicts @3", "Established=True InitialNamesAccepted @3"];
         assert_eq!(shown(&state), established);
         assert_eq!(state.accepted, definition.names);
@@ -245,7 +253,7 @@ mod tests {
 
         definition.names.kind = "B".to_owned();
         taken.add(&Names { kind: "B".to_owned(), ..Names::default() });
-        let state = derive(&definition, &taken, &none, "4");
+        let state = derive(&KUBERNETES, &definition, &taken, &none, "4");
         assert_eq!(
             shown(&state),
             ["NamesAccepted=False KindConflict @4", "Established=True InitialNamesAccepted @3"]
@@ -257,11 +265,11 @@ mod tests {
     fn other_findings_have_conditions_of_their_own() {
         let mut definition = definition(r#"{"plural":"as","kind":"A"}"#);
         let findings = Findings {
-            approval: Some((Approval::Bypassed("unapproved"), "a")),
+            approval: Some(Approval::Bypassed("unapproved")),
             violations: Some("bad".to_owned()),
             bad_bundle: true,
         };
-        let state = derive(&definition, &Taken::default(), &findings, "1");
+        let state = derive(&KUBERNETES, &definition, &Taken::default(), &findings, "1");
         assert_eq!(
             shown(&state),
             [
@@ -272,7 +280,7 @@ mod tests {
             ]
         );
         (definition.accepted, definition.conditions) = (state.accepted, state.conditions);
-        let state = derive(&definition, &Taken::default(), &Findings::default(), "2");
+        let state = derive(&KUBERNETES, &definition, &Taken::default(), &Findings::default(), "2");
         assert_eq!(
             shown(&state),
             [

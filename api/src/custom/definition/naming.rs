@@ -58,9 +58,9 @@ pub fn grant(definition: &Definition, taken: &Taken) -> Option<(Names, Condition
     };
     one(&asked.plural, &mut names.plural, &taken.resources, "PluralConflict");
     one(&asked.singular, &mut names.singular, &taken.resources, "SingularConflict");
-    let own = |name: &String| {
-        accepted.short_names.contains(name) || *name == accepted.plural || *name == accepted.singular
-    };
+    let short_names: HashSet<&String> = accepted.short_names.iter().collect();
+    let own =
+        |name: &String| short_names.contains(name) || *name == accepted.plural || *name == accepted.singular;
     let refused: Vec<String> = asked
         .short_names
         .iter()

@@ -1,5 +1,6 @@
 //! Defaults of a schema: each is a value that the schema itself accepts, without fields that it does not have.
 
+use crate::custom::resource;
 use crate::custom::schema::{Additional, Items, Schema};
 use crate::field::FieldError;
 use crate::json::Value;
@@ -30,6 +31,12 @@ fn node(schema: &Schema, path: &Path, is_root: bool, keeps_unknown: bool, errors
         let place = path.child("default");
         if !keeps_unknown && !is_pruned(value, Some(schema), is_root || schema.embedded_resource) {
             errors.push(FieldError::invalid(place, value, "must not have unknown fields"));
+        }
+        // A schema of which no type can be made has errors of its own.
+        for error in resource::value_errors(schema, value).unwrap_or_default() {
+            let path =
+                if error.path.is_empty() { place.to_string() } else { format!("{place}.{}", error.path) };
+            errors.push(FieldError { path, ..error });
         }
     }
     if let Some(Items::All(item)) = &schema.items {

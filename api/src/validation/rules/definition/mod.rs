@@ -16,6 +16,7 @@ mod cost;
 mod defaults;
 mod internal;
 mod names;
+mod options;
 mod schema;
 mod structural;
 mod version;
@@ -23,47 +24,23 @@ mod words;
 
 use hashbrown::HashSet;
 
-use conversion::Tolerated;
+use options::{Options, has_bad_bundle};
 use words::Words;
 
 use super::View;
 use crate::custom::definition::approval::{self, Approval};
-use crate::custom::definition::rules::{RuleCompiler, StoredExpressions};
+use crate::custom::definition::conditions::Findings;
+use crate::custom::definition::rules::RuleCompiler;
 use crate::custom::definition::{Definition, Shared, Version, naming, walk};
 use crate::custom::schema::Schema;
 use crate::field::FieldError;
-use crate::json::Value;
+use crate::json::Object;
+use crate::naming::Naming;
 use crate::validation::Validator;
 use crate::validation::path::Path;
 
 /// Compiles the rules of schemas; without one, only their form is checked.
 static COMPILER: Option<&'static dyn RuleCompiler> = None;
-
-/// Which checks a definition has to pass. Some are left out where the stored one would not pass them.
-struct Options {
-    compiler: Option<&'static dyn RuleCompiler>,
-    /// Expressions of the stored definition.
-    stored: StoredExpressions,
-    /// Types are known ones.
-    checks_types: bool,
-    /// Every version has a schema; otherwise every served one.
-    needs_schemas: bool,
-    /// Schemas are structural.
-    needs_structure: bool,
-    /// Defaults have no unknown fields.
-    needs_pruned_defaults: bool,
-    /// Elements of sets are compared as a whole.
-    checks_sets: bool,
-    /// Keys of lists are there in each element.
-    checks_keys: bool,
-    /// What a single expression costs does not count: the schema is as it was.
-    keeps_costs: bool,
-    tolerated: Tolerated,
-    /// Versions whose schema is as it was.
-    unchanged: HashSet<String>,
-    /// Versions that keep more selectable fields than new ones may have.
-    keeps_selectable: HashSet<String>,
-}
 
 /// A definition, on creation or on update of its spec.
 pub(in super::super) fn definition(validator: &mut Validator, path: &Path, object: View) {
@@ -72,7 +49,9 @@ pub(in super::super) fn definition(validator: &mut Validator, path: &Path, objec
     let old = validator.old.and_then(View::object).map(Definition::read);
     let words = Words::of(validator.naming);
     let spec = path.child("spec");
-    name(validator, path, &new, object);
+    if old.is_none() {
+        name(validator, path, &new, object);
+    }
     let options = match &old {
         None => Options::of_new(COMPILER),
         Some(old) => Options::of_update(COMPILER, &new, old, &words),
@@ -377,6 +356,47 @@ impl Spec<'_> {
     }
 }
 
+/// What is found in a stored definition beside its names.
+pub(in super::super) fn findings<'f>(
+    naming: &Naming,
+    definition: &Definition,
+    object: &'f Object,
+) -> Findings<'f> {
+    let annotation = || annotation_of(View::of(object), &approval::annotation(naming));
+    let is_protected = approval::is_protected(naming, &definition.group);
+    Findings {
+        approval: is_protected.then(|| Approval::of(annotation())),
+        violations: violations(naming, definition),
+        bad_bundle: has_bad_bundle(definition),
+    }
+}
+
+/// Why the schemas of a definition are not structural, as one text; `None` if all are.
+fn violations(naming: &Naming, definition: &Definition) -> Option<String> {
+    let words = Words::of(naming);
+    let spec = Path::ROOT.child("spec");
+    let versions = spec.child("versions");
+    let mut texts: Vec<String> = Vec::new();
+    for (at, version) in definition.versions.iter().enumerate() {
+        let Some(schema) = version.schema() else { continue };
+        if let Some(obstacle) = structural::obstacle(schema, &words) {
+            return Some(format!(
+                "failed to check validation schema for version {}: {obstacle}",
+                version.name
+            ));
+        }
+        let version = versions.index(at);
+        let place = version.child("schema");
+        let errors = structural::errors(schema, &place.child("openAPIV3Schema"), &words);
+        texts.extend(errors.iter().map(ToString::to_string));
+    }
+    match texts.as_slice() {
+        [] => None,
+        [one] => Some(one.clone()),
+        several => Some(format!("[{}]", several.join(", "))),
+    }
+}
+
 /// With `/status`, the root of a schema says only what does not cut across `status`.
 fn root_error(schema: &Schema, path: &Path) -> Option<FieldError> {
     const ALLOWED: &str = "[Description Type Format Title Maximum ExclusiveMaximum Minimum ExclusiveMinimum MaxLength \
@@ -433,76 +453,4 @@ fn has_extensions(schema: &Schema) -> bool {
             || node.list_type.is_some()
             || !node.validations.is_empty()
     })
-}
-
-impl Options {
-    /// All checks.
-    fn of_new(compiler: Option<&'static dyn RuleCompiler>) -> Options {
-        Options {
-            compiler,
-            stored: StoredExpressions::default(),
-            checks_types: true,
-            needs_schemas: true,
-            needs_structure: true,
-            needs_pruned_defaults: true,
-            checks_sets: true,
-            checks_keys: true,
-            keeps_costs: false,
-            // No objects can be converted yet, so the authorities may still follow.
-            tolerated: Tolerated { unknown_reviews: false, bad_bundle: true },
-            unchanged: HashSet::new(),
-            keeps_selectable: HashSet::new(),
-        }
-    }
-
-    /// All checks but those that the stored definition does not pass.
-    fn of_update(
-        compiler: Option<&'static dyn RuleCompiler>,
-        new: &Definition,
-        old: &Definition,
-        words: &Words,
-    ) -> Options {
-        let no_schema =
-            |holds: &dyn Fn(&Schema) -> bool| !old.schemas().any(|schema| walk::any(schema, holds));
-        let is_structural = |schema: &Schema| {
-            structural::obstacle(schema, words).is_none()
-                && structural::errors(schema, &Path::ROOT, words).is_empty()
-        };
-        let before = |version: &Version| old.versions.iter().find(|other| other.name == version.name);
-        let names = |holds: &dyn Fn(&Version, &Version) -> bool| {
-            let kept =
-                new.versions.iter().filter(|version| before(version).is_some_and(|old| holds(version, old)));
-            kept.map(|version| version.name.clone()).collect()
-        };
-        Options {
-            stored: StoredExpressions::of(old),
-            checks_types: no_schema(&|node| {
-                !node.kind.is_empty() && !schema::TYPES.contains(&node.kind.as_str())
-            }),
-            needs_schemas: old.versions.iter().all(|version| version.schema().is_some()),
-            needs_structure: old.schemas().all(is_structural),
-            needs_pruned_defaults: !old
-                .schemas()
-                .any(|schema| is_structural(schema) && !defaults::are_pruned(schema)),
-            checks_sets: no_schema(&|node| schema::has_open_sets(node, words)),
-            checks_keys: no_schema(&|node| !schema::key_errors(node, &Path::ROOT, words).is_empty()),
-            tolerated: Tolerated {
-                unknown_reviews: old.conversion.as_ref().is_some_and(|conversion| {
-                    let versions = &conversion.review_versions;
-                    !versions.is_empty() && !conversion::knows_reviews(versions)
-                }),
-                bad_bundle: !old.is(naming::ESTABLISHED) || has_bad_bundle(old),
-            },
-            unchanged: names(&|new, old| new.validation == old.validation),
-            keeps_selectable: names(&|new, old| {
-                old.selectable.len() > version::SELECTABLE_MAX && new.selectable == old.selectable
-            }),
-            ..Options::of_new(compiler)
-        }
-    }
-}
-
-fn has_bad_bundle(definition: &Definition) -> bool {
-    let client = definition.conversion.as_ref().and_then(|conversion| conversion.client.as_ref());
-    client.is_some_and(|client| conversion::read_bundle(&client.ca_bundle).is_err())
 }

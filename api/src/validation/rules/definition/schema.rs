@@ -6,6 +6,8 @@
 //!
 //! The errors of compiled rules come after all others, as the reference server reports them.
 
+use hashbrown::HashSet;
+
 use super::cost::{Cardinality, TotalCost};
 use super::structural::{self, item};
 use super::words::Words;
@@ -319,7 +321,8 @@ impl Check<'_> {
             let detail = format!("must be object if parent array's {} is map", words.list_type);
             return self.invalid(items.child("type"), item.kind.as_str(), detail);
         }
-        for (at, key) in schema.list_map_keys.iter().enumerate() {
+        let mut seen = HashSet::new();
+        for key in &schema.list_map_keys {
             if is_enough(&self.errors) {
                 return;
             }
@@ -335,7 +338,7 @@ impl Check<'_> {
                 Some(_) => {}
                 None => self.invalid(keys, all(), "entries must all be names of item properties"),
             }
-            if schema.list_map_keys[..at].contains(key) {
+            if !seen.insert(key) {
                 self.invalid(keys, all(), "must not contain duplicate entries");
             }
         }
@@ -451,6 +454,7 @@ pub(super) fn key_errors(schema: &Schema, path: &Path, words: &Words) -> Vec<Fie
         return errors;
     }
     let properties = items.child("properties");
+    let required: HashSet<&String> = item.required.iter().collect();
     for key in &schema.list_map_keys {
         if is_enough(&errors) {
             break;
@@ -458,7 +462,7 @@ pub(super) fn key_errors(schema: &Schema, path: &Path, words: &Words) -> Vec<Fie
         let Some(property) = item.properties.get(key) else { continue };
         let place = properties.key(key);
         let why = format!("this property is in {}, so it", words.list_map_keys);
-        if property.default.is_none() && !item.required.contains(key) {
+        if property.default.is_none() && !required.contains(key) {
             let detail = format!("{why} must have a default or be a required property");
             errors.push(FieldError::required(place.child("default"), detail));
         }
