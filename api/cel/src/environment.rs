@@ -1,0 +1,158 @@
+//! What names mean: variables, functions and types an expression may use.
+//!
+//! Built once per set of variables and compatibility version, then shared by [`Arc`].
+
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+
+use crate::ast::{CheckedAst, Constant, Name};
+use crate::checker::check;
+use crate::error::CompileError;
+use crate::library::{CallCheck, Library, Overload, Version};
+use crate::parser::{Syntax, parse};
+use crate::source::Source;
+use crate::types::{Type, TypeProvider};
+
+/// Whether an expression is newly written or was accepted by an earlier server. Stored expressions may use everything
+/// the binary knows, so that a rollback does not invalidate them.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Origin {
+    /// A new expression: only what the compatibility version has.
+    New,
+    /// An expression read from storage.
+    Stored,
+}
+
+/// Declarations that expressions are checked against.
+#[derive(Clone)]
+pub struct Environment {
+    version: Version,
+    origin: Origin,
+    variables: HashMap<Name, Type>,
+    functions: HashMap<&'static str, Vec<Arc<Overload>>>,
+    types: HashMap<Name, Type>,
+    constants: HashMap<Name, Constant>,
+    checks: Vec<(&'static str, CallCheck)>,
+    provider: Option<Arc<dyn TypeProvider>>,
+}
+
+impl Environment {
+    /// The declarations of `libraries` that `version` has.
+    pub fn new(libraries: &[Library], version: Version, origin: Origin) -> Self {
+        let visible = |since: Version| origin == Origin::Stored || since <= version;
+        let mut functions: HashMap<&'static str, Vec<Arc<Overload>>> = HashMap::new();
+        let mut types = HashMap::new();
+        let mut checks = Vec::new();
+        for library in libraries {
+            for function in &library.functions {
+                checks.extend(
+                    function
+                        .check
+                        .filter(|(since, _)| visible(*since))
+                        .map(|(_, check)| (function.name, check)),
+                );
+                let shown = function.overloads.iter().filter(|overload| visible(overload.since)).cloned();
+                let mut shown = shown.peekable();
+                if shown.peek().is_some() {
+                    functions.entry(function.name).or_default().extend(shown);
+                }
+            }
+            for (r#type, since) in &library.types {
+                if visible(*since) {
+                    types.insert(Name::from(r#type.runtime_name()), r#type.clone());
+                }
+            }
+        }
+        Self {
+            version,
+            origin,
+            variables: HashMap::new(),
+            functions,
+            types,
+            constants: HashMap::new(),
+            checks,
+            provider: None,
+        }
+    }
+
+    /// Adds a variable; its name may be qualified (`request.user`).
+    pub fn with_variable(mut self, name: &str, of: Type) -> Self {
+        self.variables.insert(name.into(), of);
+        self
+    }
+
+    /// Adds a named constant, such as an enum value.
+    pub fn with_constant(mut self, name: &str, value: Constant) -> Self {
+        self.constants.insert(name.into(), value);
+        self
+    }
+
+    /// Sets the host's object types.
+    pub fn with_types(mut self, provider: Arc<dyn TypeProvider>) -> Self {
+        self.provider = Some(provider);
+        self
+    }
+
+    /// The compatibility version.
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// Whether it is for new or for stored expressions.
+    pub fn origin(&self) -> Origin {
+        self.origin
+    }
+
+    /// Whether an expression may use what `since` introduced.
+    pub fn has_version(&self, since: Version) -> bool {
+        self.origin == Origin::Stored || since <= self.version
+    }
+
+    /// The syntax that is on.
+    pub fn syntax(&self) -> Syntax {
+        Syntax {
+            optionals: self.has_version(Version::new(1, 28)),
+            two_variables: self.has_version(Version::new(1, 32)),
+            sort_by: self.has_version(Version::new(1, 34)),
+        }
+    }
+
+    /// Parses and checks an expression.
+    ///
+    /// # Errors
+    /// All syntax errors; if there are none, all type errors.
+    pub fn compile(&self, text: &str) -> Result<CheckedAst, CompileError> {
+        check(parse(&Source::new(text), self.syntax())?, self)
+    }
+
+    /// A named constant by its full name.
+    pub fn constant(&self, name: &str) -> Option<&Constant> {
+        self.constants.get(name)
+    }
+
+    /// Checks of calls by function name.
+    pub fn checks(&self) -> &[(&'static str, CallCheck)] {
+        &self.checks
+    }
+
+    /// Type of a variable by its full name.
+    pub fn variable(&self, name: &str) -> Option<&Type> {
+        self.variables.get(name)
+    }
+
+    /// Overloads of a function; empty when there is no such function.
+    pub fn function(&self, name: &str) -> &[Arc<Overload>] {
+        self.functions.get(name).map_or(&[], Vec::as_slice)
+    }
+
+    /// The type that `name` denotes as a value.
+    pub fn named_type(&self, name: &str) -> Option<&Type> {
+        self.types.get(name)
+    }
+
+    /// The host's object types.
+    pub fn provider(&self) -> Option<&dyn TypeProvider> {
+        self.provider.as_deref()
+    }
+}

@@ -1,0 +1,31 @@
+//! Evaluation: from a checked expression to its value and cost.
+//!
+//! ```text
+//! checked ast ─► planner ─► plan ─┐
+//!                                 ├─► evaluator (fold: loops) ─► value or error, cost
+//!                    activation ──┘       │
+//!                                         └─► operators, equality, conversion, standard; libraries by dispatch
+//! ```
+//!
+//! Actual costs count what the evaluation did: 1 for each variable read, step of a path and call, more for calls that
+//! read their arguments through and for literals of lists, maps and objects. They are part of the API of a host with
+//! budgets, so that the rules in `plan::Charge` and in `evaluator` are those of the reference, also where a cost
+//! looks odd: a branch of `? :` that is a plain variable costs nothing, and loops go on after an error.
+
+pub use self::program::{Activation, Evaluation, Limits, Program};
+
+pub(crate) mod conversion;
+mod dispatch;
+pub mod equality;
+mod evaluator;
+mod fold;
+pub mod operators;
+mod plan;
+mod planner;
+mod program;
+mod standard;
+mod wellknown;
+
+#[cfg(test)]
+#[path = "evaluation_test.rs"]
+mod tests;

@@ -1,0 +1,204 @@
+//! Evaluation of loops: what `all`, `exists`, `map`, `filter` and their kin expand to.
+//!
+//! The accumulator keeps errors of the language as its value, so that a later element can make up for them. The lists
+//! and maps that macros build grow in place, which keeps a loop linear.
+
+use crate::error::EvalError;
+use crate::evaluation::equality;
+use crate::evaluation::evaluator::{Evaluator, Outcome, SlotState, describe, kind_name, settle};
+use crate::evaluation::plan::{ExpressionId, Fold, FoldVariables, Slot, Step};
+use crate::evaluation::{dispatch, operators};
+use crate::value::{List, Value};
+
+/// Iterations between two looks at the caller's interrupt.
+const ITERATIONS_PER_CHECK: usize = 100;
+/// Creating a call's result, reading an accumulator: each costs 1.
+const STEP_COST: u64 = 1;
+
+impl<'v> Evaluator<'_, 'v> {
+    pub(super) fn fold(&mut self, fold: &Fold) -> Outcome<'v> {
+        let range = self.evaluate(fold.range)?;
+        self.set(fold.accumulator, SlotState::Unread(fold.init));
+        let len = match (&range, fold.variables) {
+            (Value::List(list), _) => list.len(),
+            (Value::Map(map), _) => map.len(),
+            (other, FoldVariables::One(_)) => {
+                return Err(EvalError::new(format!("got '{}', expected iterable type", kind_name(other))));
+            }
+            (other, FoldVariables::Two(..)) => {
+                return Err(EvalError::new(format!(
+                    "unsupported comprehension range type: {}",
+                    kind_name(other)
+                )));
+            }
+        };
+        for index in 0..len {
+            if index % ITERATIONS_PER_CHECK == ITERATIONS_PER_CHECK - 1 && self.interrupted() {
+                return Err(equality::interrupted());
+            }
+            if !self.bind(&range, index, fold.variables) {
+                break;
+            }
+            if let Ok(Value::Bool(false)) = settle(self.evaluate(fold.condition))? {
+                break;
+            }
+            self.step(&fold.step, fold.accumulator)?;
+        }
+        self.evaluate(fold.result)
+    }
+
+    /// Sets the variables to the entry at `index`; false when there is none.
+    fn bind(&mut self, range: &Value<'v>, index: usize, variables: FoldVariables) -> bool {
+        match (range, variables) {
+            (Value::List(list), FoldVariables::One(element)) => {
+                let Some(value) = list.get(index) else { return false };
+                self.set(element, SlotState::Value(Ok(value)));
+            }
+            (Value::List(list), FoldVariables::Two(key, element)) => {
+                let Some(value) = list.get(index) else { return false };
+                self.set(key, SlotState::Value(Ok(Value::Int(index as i64))));
+                self.set(element, SlotState::Value(Ok(value)));
+            }
+            (Value::Map(map), FoldVariables::One(element)) => {
+                let Some(key) = map.key_at(index) else { return false };
+                self.set(element, SlotState::Value(Ok(key)));
+            }
+            (Value::Map(map), FoldVariables::Two(first, second)) => {
+                let Some((key, value)) = map.entry_at(index) else { return false };
+                self.set(first, SlotState::Value(Ok(key)));
+                self.set(second, SlotState::Value(Ok(value)));
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn set(&mut self, slot: Slot, state: SlotState<'v>) {
+        self.slots[slot.0 as usize] = state;
+    }
+
+    /// Computes the next accumulator. The error is one that ends the evaluation.
+    fn step(&mut self, step: &Step, accumulator: Slot) -> Result<(), EvalError> {
+        match step {
+            Step::Append(list) => self.append(accumulator, *list),
+            Step::Insert(key, value) => self.insert(accumulator, *key, *value),
+            Step::InsertAll(entries) => self.insert_all(accumulator, *entries),
+            Step::If(condition, step) => {
+                let failure = match settle(self.evaluate(*condition))? {
+                    Ok(Value::Bool(true)) => return self.step(step, accumulator),
+                    Ok(Value::Bool(false)) => return self.start(accumulator),
+                    Ok(_) => EvalError::no_such_overload(),
+                    Err(error) => error,
+                };
+                self.set(accumulator, SlotState::Value(Err(failure)));
+                Ok(())
+            }
+            Step::Evaluate(expression) => {
+                let value = settle(self.evaluate(*expression))?;
+                self.set(accumulator, SlotState::Value(value));
+                Ok(())
+            }
+        }
+    }
+
+    /// Reads the accumulator as an operand: what it costs, and its error if it has one.
+    fn operand(&mut self, accumulator: Slot) -> Result<Option<EvalError>, EvalError> {
+        self.start(accumulator)?;
+        self.charge(STEP_COST)?;
+        Ok(match &self.slots[accumulator.0 as usize] {
+            SlotState::Value(Err(error)) => Some(error.clone()),
+            _ => None,
+        })
+    }
+
+    fn append(&mut self, accumulator: Slot, list: ExpressionId) -> Result<(), EvalError> {
+        let failure = self.operand(accumulator)?;
+        let list = settle(self.evaluate(list))?;
+        self.charge(STEP_COST)?;
+        let failure = match (failure, list) {
+            (Some(failure), _) | (None, Err(failure)) => Some(failure),
+            (None, Ok(list)) => self.extend(accumulator, &list)?,
+        };
+        if let Some(failure) = failure {
+            self.set(accumulator, SlotState::Value(Err(failure)));
+        }
+        Ok(())
+    }
+
+    /// Adds the elements of `list`; returns the error of the language if it does not fit.
+    fn extend(&mut self, accumulator: Slot, list: &Value<'v>) -> Result<Option<EvalError>, EvalError> {
+        let state = &mut self.slots[accumulator.0 as usize];
+        match (&mut *state, list) {
+            (SlotState::List(elements), Value::List(list)) => elements.extend(list.iter()),
+            (SlotState::Value(Ok(Value::List(grown))), Value::List(list)) => {
+                let sum = List::concat(grown, list)?;
+                *state = SlotState::Value(Ok(Value::List(sum)));
+            }
+            (SlotState::Value(Ok(other)), list) => match settle(operators::add(other, list))? {
+                Ok(sum) => *state = SlotState::Value(Ok(sum)),
+                Err(error) => return Ok(Some(error)),
+            },
+            _ => return Ok(Some(EvalError::no_such_overload())),
+        }
+        Ok(None)
+    }
+
+    fn insert(&mut self, accumulator: Slot, key: ExpressionId, value: ExpressionId) -> Result<(), EvalError> {
+        // The first error ends the call, and only that of the last argument leaves it a cost.
+        if self.operand(accumulator)?.is_some() {
+            return Ok(());
+        }
+        let key = match settle(self.evaluate(key))? {
+            Ok(key) => key,
+            Err(error) => {
+                self.set(accumulator, SlotState::Value(Err(error)));
+                return Ok(());
+            }
+        };
+        let value = settle(self.evaluate(value))?;
+        self.charge(STEP_COST)?;
+        let inserted = value.and_then(|value| self.put(accumulator, key, value));
+        if let Err(error) = settle(inserted)? {
+            self.set(accumulator, SlotState::Value(Err(error)));
+        }
+        Ok(())
+    }
+
+    fn insert_all(&mut self, accumulator: Slot, entries: ExpressionId) -> Result<(), EvalError> {
+        let failure = self.operand(accumulator)?;
+        let entries = settle(self.evaluate(entries))?;
+        self.charge(STEP_COST)?;
+        let inserted = match (failure, entries) {
+            (Some(error), _) | (None, Err(error)) => Err(error),
+            (None, Ok(Value::Map(entries))) => {
+                entries.iter().try_for_each(|(key, value)| self.put(accumulator, key, value))
+            }
+            (None, Ok(other)) => {
+                let map = Value::map(Default::default());
+                Err(dispatch::no_such_overload("cel.@mapInsert", &[map, other]))
+            }
+        };
+        if let Err(error) = settle(inserted)? {
+            self.set(accumulator, SlotState::Value(Err(error)));
+        }
+        Ok(())
+    }
+
+    /// Adds one entry to the accumulator.
+    fn put(&mut self, accumulator: Slot, key: Value<'v>, value: Value<'v>) -> Result<(), EvalError> {
+        let state = &mut self.slots[accumulator.0 as usize];
+        if let SlotState::Value(Ok(Value::Map(map))) = state {
+            let entries = map.iter().collect();
+            *state = SlotState::Map(entries);
+        }
+        let SlotState::Map(map) = state else { return Err(EvalError::no_such_overload()) };
+        if matches!(key, Value::Bytes(_)) {
+            return Err(EvalError::new("unsupported key type: bytes"));
+        }
+        if map.get(&key).is_some() {
+            return Err(EvalError::new(format!("insert failed: key {} already exists", describe(&key))));
+        }
+        map.insert(key, value);
+        Ok(())
+    }
+}

@@ -1,0 +1,115 @@
+//! Texts in the notation of the Go language, which the reference's messages and unparsed expressions use.
+
+use std::fmt::Write as _;
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+/// A string in double quotes with Go's escapes. Bytes that are not UTF-8 become `\x` escapes.
+pub(crate) fn quote(bytes: &[u8]) -> String {
+    let mut out = String::with_capacity(bytes.len() + 2);
+    out.push('"');
+    for chunk in bytes.utf8_chunks() {
+        chunk.valid().chars().for_each(|c| quote_char(c, &mut out));
+        for byte in chunk.invalid() {
+            let _ = write!(out, "\\x{byte:02x}");
+        }
+    }
+    out.push('"');
+    out
+}
+
+/// Text in double quotes with Go's escapes.
+pub(crate) fn quoted(text: &str) -> String {
+    quote(text.as_bytes())
+}
+
+fn quote_char(c: char, out: &mut String) {
+    let escape = match c {
+        '"' | '\\' => c,
+        '\x07' => 'a',
+        '\x08' => 'b',
+        '\x0c' => 'f',
+        '\n' => 'n',
+        '\r' => 'r',
+        '\t' => 't',
+        '\x0b' => 'v',
+        _ if is_printable(c) => return out.push(c),
+        _ => {
+            let _ = match c as u32 {
+                code @ ..0x80 => write!(out, "\\x{code:02x}"),
+                code @ ..0x1_0000 => write!(out, "\\u{code:04x}"),
+                code => write!(out, "\\U{code:08x}"),
+            };
+            return;
+        }
+    };
+    out.extend(['\\', escape]);
+}
+
+/// Letters, marks, numbers, punctuation, symbols, and the space.
+fn is_printable(c: char) -> bool {
+    static PRINTABLE: LazyLock<Option<Regex>> =
+        LazyLock::new(|| Regex::new(r"[\p{L}\p{M}\p{N}\p{P}\p{S}]").ok());
+    match c {
+        ' '..='~' => true,
+        c if c.is_ascii() => false,
+        c => PRINTABLE.as_ref().is_some_and(|class| class.is_match(c.encode_utf8(&mut [0; 4]))),
+    }
+}
+
+/// The shortest text that reads back as the same number, with an exponent below 1e-4 and from 1e6 on (`%g`).
+pub(crate) fn float(value: f64) -> String {
+    if !value.is_finite() {
+        return if value.is_nan() {
+            "NaN"
+        } else if value > 0.0 {
+            "+Inf"
+        } else {
+            "-Inf"
+        }
+        .to_owned();
+    }
+    let scientific = format!("{value:e}");
+    let Some((mantissa, exponent)) = scientific.split_once('e') else { return scientific };
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    match exponent {
+        -4..6 => value.to_string(),
+        ..-4 => format!("{mantissa}e-{:02}", -exponent),
+        _ => format!("{mantissa}e+{exponent:02}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_exponents_outside_of_1e_4_to_1e6() {
+        for (value, text) in [
+            (0.0, "0"),
+            (-0.0, "-0"),
+            (1.5, "1.5"),
+            (100_000.0, "100000"),
+            (1e6, "1e+06"),
+            (123_456_789.0, "1.23456789e+08"),
+            (1e-4, "0.0001"),
+            (1e-5, "1e-05"),
+            (-1.5e300, "-1.5e+300"),
+            (f64::INFINITY, "+Inf"),
+        ] {
+            assert_eq!(float(value), text);
+        }
+    }
+
+    #[test]
+    fn quotes_escape_what_is_not_printable() {
+        for (bytes, text) in [
+            (&b"a\"b\\c"[..], r#""a\"b\\c""#),
+            ("é\u{200b}\u{1f600}\u{e0001}".as_bytes(), "\"é\\u200b\u{1f600}\\U000e0001\""),
+            (b"\x00\x07\x7f\xff", r#""\x00\a\x7f\xff""#),
+        ] {
+            assert_eq!(quote(bytes), text);
+        }
+    }
+}

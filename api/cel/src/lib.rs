@@ -1,0 +1,30 @@
+//! The Common Expression Language as Kubernetes uses it.
+//!
+//! ```text
+//! text ─► source ─► parser ─► ast ─► checker ─► checked ast ─► program ─► evaluation ─► value, cost
+//!                      ▲                ▲            │             ▲
+//!                   macros        environment        └─► cost      └── activation: the variables
+//!                                  ▲      ▲          (estimate)
+//!                              libraries  host: variables, object types
+//! ```
+//!
+//! The crate knows neither Kubernetes objects nor HTTP. A host adds its variables and object types to an
+//! [`Environment`](environment::Environment) and hands over its data through the traits of [`value`], which read it in
+//! place. Language definition: <https://github.com/google/cel-spec>.
+
+pub mod ast;
+pub mod checker;
+pub mod cost;
+pub mod duration;
+pub mod environment;
+pub mod error;
+pub mod evaluation;
+mod go_text;
+pub mod library;
+pub mod number;
+pub mod parser;
+pub mod source;
+pub mod timestamp;
+pub mod types;
+pub mod unparse;
+pub mod value;

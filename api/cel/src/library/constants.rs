@@ -1,0 +1,48 @@
+//! Checks of literals as arguments: an argument that can never be right is an error of the expression.
+
+use crate::ast::{CheckedAst, Constant, NodeId, NodeKind};
+use crate::duration;
+use crate::library::regex;
+use crate::timestamp::Timestamp;
+
+/// `duration('…')`
+pub(super) fn duration(checked: &CheckedAst, call: NodeId) -> Option<(NodeId, String)> {
+    first_argument(checked, call, "duration", |constant| match constant {
+        Constant::String(text) => duration::parse(text).is_some(),
+        _ => true,
+    })
+}
+
+/// `timestamp('…')`
+pub(super) fn timestamp(checked: &CheckedAst, call: NodeId) -> Option<(NodeId, String)> {
+    first_argument(checked, call, "timestamp", |constant| match constant {
+        Constant::String(text) => Timestamp::parse(text).is_ok(),
+        Constant::Int(seconds) => Timestamp::from_seconds(*seconds).is_some(),
+        _ => true,
+    })
+}
+
+/// `text.matches('…')`; of the global form the reference checks the text instead of the pattern.
+pub(super) fn matches(checked: &CheckedAst, call: NodeId) -> Option<(NodeId, String)> {
+    first_argument(checked, call, "matches", |constant| match constant {
+        Constant::String(text) => regex::compile(text).is_ok(),
+        _ => true,
+    })
+}
+
+/// Checks the first argument, not counting a receiver, when it is a literal.
+fn first_argument(
+    checked: &CheckedAst,
+    call: NodeId,
+    function: &str,
+    is_valid: impl FnOnce(&Constant) -> bool,
+) -> Option<(NodeId, String)> {
+    let NodeKind::Call { args, .. } = checked.ast.kind(call) else { return None };
+    let arg = *args.first()?;
+    match checked.ast.kind(arg) {
+        NodeKind::Literal(constant) if !is_valid(constant) => {
+            Some((arg, format!("invalid {function} argument")))
+        }
+        _ => None,
+    }
+}

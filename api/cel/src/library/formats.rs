@@ -1,0 +1,399 @@
+//! Named string formats: `format.dns1123Label().validate(name)`.
+//!
+//! Validation answers an optional list of messages, empty for a valid text. Source: the validation of Kubernetes object
+//! names and the formats of OpenAPI schemas.
+
+use crate::cost::rules::{self, PATTERN_FACTOR, TEXT_FACTOR, arg_size};
+use crate::cost::{CallEstimate, CallSite};
+use crate::error::EvalError;
+use crate::library::opaque::{self, opaque_type};
+use crate::library::url::parse::Url;
+use crate::library::{Call, Function, Implementation, Library, Overload, Version};
+use crate::types::Type;
+use crate::value::Value;
+
+const SINCE: Version = Version::new(1, 31);
+
+/// The pattern size that estimates assume for every format.
+const ESTIMATED_PATTERN_SIZE: f64 = 128.0;
+
+const LABEL_CHARS_MAX: usize = 63;
+const SUBDOMAIN_CHARS_MAX: usize = 253;
+
+/// A format that texts are validated against.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Format {
+    Dns1123Label,
+    Dns1123Subdomain,
+    Dns1035Label,
+    QualifiedName,
+    Dns1123LabelPrefix,
+    Dns1123SubdomainPrefix,
+    Dns1035LabelPrefix,
+    LabelValue,
+    Uri,
+    Uuid,
+    Byte,
+    Date,
+    DateTime,
+}
+
+/// Each format with its name, the function that gives it, and that function's implementation.
+const FORMATS: [(Format, &str, &str, Implementation); 13] = [
+    (Format::Dns1123Label, "dns1123Label", "format.dns1123Label", |_| give(Format::Dns1123Label)),
+    (Format::Dns1123Subdomain, "dns1123Subdomain", "format.dns1123Subdomain", |_| {
+        give(Format::Dns1123Subdomain)
+    }),
+    (Format::Dns1035Label, "dns1035Label", "format.dns1035Label", |_| give(Format::Dns1035Label)),
+    (Format::QualifiedName, "qualifiedName", "format.qualifiedName", |_| give(Format::QualifiedName)),
+    (Format::Dns1123LabelPrefix, "dns1123LabelPrefix", "format.dns1123LabelPrefix", |_| {
+        give(Format::Dns1123LabelPrefix)
+    }),
+    (Format::Dns1123SubdomainPrefix, "dns1123SubdomainPrefix", "format.dns1123SubdomainPrefix", |_| {
+        give(Format::Dns1123SubdomainPrefix)
+    }),
+    (Format::Dns1035LabelPrefix, "dns1035LabelPrefix", "format.dns1035LabelPrefix", |_| {
+        give(Format::Dns1035LabelPrefix)
+    }),
+    (Format::LabelValue, "labelValue", "format.labelValue", |_| give(Format::LabelValue)),
+    (Format::Uri, "uri", "format.uri", |_| give(Format::Uri)),
+    (Format::Uuid, "uuid", "format.uuid", |_| give(Format::Uuid)),
+    (Format::Byte, "byte", "format.byte", |_| give(Format::Byte)),
+    (Format::Date, "date", "format.date", |_| give(Format::Date)),
+    (Format::DateTime, "datetime", "format.datetime", |_| give(Format::DateTime)),
+];
+
+/// `kubernetes.NamedFormat`
+pub fn format_type() -> Type {
+    Type::object("kubernetes.NamedFormat")
+}
+
+opaque_type!(Format, format_type);
+
+/// The declarations of the library.
+pub fn library() -> Library {
+    let since = |overload: Overload| Overload { since: SINCE, ..overload };
+    let messages = Type::optional(Type::list(Type::String));
+    let validate = Overload::member("format-validate", [format_type(), Type::String], messages);
+    let named = Overload::function("format-named", [Type::String], Type::optional(format_type()));
+    let mut functions = vec![
+        Function::new("validate", [since(validate).computed_by(validate_text).costing(estimate, actual)]),
+        Function::new(
+            "format.named",
+            [since(named).computed_by(find).costing(rules::nominal, rules::nominal_actual)],
+        ),
+    ];
+    functions.extend(FORMATS.iter().map(|&(_, _, function, implementation)| {
+        let overload = Overload::function(function, [], format_type());
+        Function::new(function, [since(overload).computed_by(implementation)])
+    }));
+    Library { functions, types: vec![(format_type(), SINCE)] }
+}
+
+impl Format {
+    /// The messages of `text`; none if it is valid.
+    fn validate(self, text: &str) -> Vec<String> {
+        let unless = |valid: bool, message: &str| if valid { Vec::new() } else { vec![message.to_owned()] };
+        match self {
+            Self::Dns1123Label => label(text),
+            Self::Dns1123Subdomain => subdomain(text),
+            Self::Dns1035Label => label_1035(text),
+            Self::QualifiedName => qualified_name(text),
+            Self::Dns1123LabelPrefix => label(&completed(text)),
+            Self::Dns1123SubdomainPrefix => subdomain(&completed(text)),
+            Self::Dns1035LabelPrefix => label_1035(&completed(text)),
+            Self::LabelValue => label_value(text),
+            Self::Uri => Url::parse_request(text).err().into_iter().collect(),
+            Self::Uuid => unless(is_uuid(text), "does not match the UUID format"),
+            Self::Byte => unless(is_base64(text), "invalid base64"),
+            Self::Date => unless(is_date(text), "invalid date"),
+            Self::DateTime => unless(is_date_time(text), "invalid datetime"),
+        }
+    }
+
+    /// The size of the regular expression that the reference takes the format for. Costs only.
+    fn pattern_size(self) -> u64 {
+        match self {
+            Self::Dns1123Label | Self::Dns1035Label | Self::Dns1123LabelPrefix | Self::Dns1035LabelPrefix => {
+                30
+            }
+            Self::Dns1123Subdomain | Self::Dns1123SubdomainPrefix | Self::QualifiedName => 60,
+            Self::LabelValue => 40,
+            Self::Uri => 1104,
+            Self::Uuid => 70,
+            Self::Byte => 84,
+            Self::Date | Self::DateTime => 72,
+        }
+    }
+}
+
+fn give<'v>(format: Format) -> Result<Value<'v>, EvalError> {
+    Ok(opaque::value(format))
+}
+
+fn find<'v>(call: &Call<'_, 'v>) -> Result<Value<'v>, EvalError> {
+    let [Value::String(name)] = call.args else { return Err(EvalError::no_such_overload()) };
+    let found = FORMATS.iter().find(|format| format.1 == &**name);
+    Ok(found.map_or(Value::Optional(None), |format| Value::some(opaque::value(format.0))))
+}
+
+fn validate_text<'v>(call: &Call<'_, 'v>) -> Result<Value<'v>, EvalError> {
+    let [format, Value::String(text)] = call.args else { return Err(EvalError::no_such_overload()) };
+    let messages = opaque::expect::<Format>(format)?.validate(text);
+    if messages.is_empty() {
+        return Ok(Value::Optional(None));
+    }
+    let messages: Vec<_> = messages.into_iter().map(Value::string).collect();
+    Ok(Value::some(Value::list(messages)))
+}
+
+fn estimate(site: &dyn CallSite) -> Option<CallEstimate> {
+    let reading = site.size(1).times_factor(TEXT_FACTOR);
+    Some(CallEstimate::cost(reading.times_factor(ESTIMATED_PATTERN_SIZE * PATTERN_FACTOR)))
+}
+
+fn actual(args: &[Value<'_>], _: &Value<'_>) -> u64 {
+    let format = args.first().and_then(opaque::get::<Format>);
+    format.map_or(rules::CALL_COST, |format| rules::matching_actual(arg_size(args, 1), format.pattern_size()))
+}
+
+/// A generated name's prefix with the dash at its end replaced, as a suffix will follow it.
+fn completed(prefix: &str) -> String {
+    match prefix.strip_suffix('-') {
+        // The character before the dash is left out, too: it may be a dash itself.
+        Some(rest) if !rest.is_empty() => {
+            let mut chars = rest.chars();
+            chars.next_back();
+            format!("{}a", chars.as_str())
+        }
+        _ => prefix.to_owned(),
+    }
+}
+
+fn is_lower_or_digit(byte: u8) -> bool {
+    byte.is_ascii_lowercase() || byte.is_ascii_digit()
+}
+
+/// Whether a text has the form of a DNS label: lower-case letters, digits and dashes inside.
+fn is_label(text: &str, first: fn(u8) -> bool) -> bool {
+    let bytes = text.as_bytes();
+    bytes.first().is_some_and(|&byte| first(byte))
+        && bytes.last().is_some_and(|&byte| is_lower_or_digit(byte))
+        && bytes.iter().all(|&byte| is_lower_or_digit(byte) || byte == b'-')
+}
+
+fn is_subdomain(text: &str) -> bool {
+    text.split('.').all(|part| is_label(part, is_lower_or_digit))
+}
+
+/// Whether a text has the form of a label value or of the name part of a key.
+fn is_qualified(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    bytes.first().is_some_and(u8::is_ascii_alphanumeric)
+        && bytes.last().is_some_and(u8::is_ascii_alphanumeric)
+        && bytes.iter().all(|&byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
+}
+
+fn too_long(text: &str, max: usize, unit: &str) -> Option<String> {
+    (text.len() > max).then(|| format!("must be no more than {max} {unit}"))
+}
+
+fn label(text: &str) -> Vec<String> {
+    const MESSAGE: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and \
+                           must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex \
+                           used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
+    let mut messages: Vec<_> = too_long(text, LABEL_CHARS_MAX, "characters").into_iter().collect();
+    if !is_label(text, is_lower_or_digit) {
+        messages.push(if is_subdomain(text) { "must not contain dots" } else { MESSAGE }.to_owned());
+    }
+    messages
+}
+
+fn label_1035(text: &str) -> Vec<String> {
+    const MESSAGE: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an \
+                           alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or \
+                           'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
+    let mut messages: Vec<_> = too_long(text, LABEL_CHARS_MAX, "characters").into_iter().collect();
+    if !is_label(text, |byte| byte.is_ascii_lowercase()) {
+        messages.push(MESSAGE.to_owned());
+    }
+    messages
+}
+
+fn subdomain(text: &str) -> Vec<String> {
+    const MESSAGE: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or \
+                           '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used \
+                           for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+    let mut messages: Vec<_> = too_long(text, SUBDOMAIN_CHARS_MAX, "characters").into_iter().collect();
+    if !is_subdomain(text) {
+        messages.push(MESSAGE.to_owned());
+    }
+    messages
+}
+
+fn qualified_name(text: &str) -> Vec<String> {
+    const MESSAGE: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
+                           alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for \
+                           validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
+    let (prefix, name) = match text.split_once('/') {
+        None => (None, text),
+        Some((_, rest)) if rest.contains('/') => {
+            return vec![format!(
+                "a qualified name {MESSAGE} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+            )];
+        }
+        Some((prefix, name)) => (Some(prefix), name),
+    };
+    let mut messages = match prefix {
+        None => Vec::new(),
+        Some("") => vec!["prefix part must be non-empty".to_owned()],
+        Some(prefix) => {
+            subdomain(prefix).into_iter().map(|message| format!("prefix part {message}")).collect()
+        }
+    };
+    if name.is_empty() {
+        messages.push("name part must be non-empty".to_owned());
+    }
+    messages.extend(too_long(name, LABEL_CHARS_MAX, "bytes").map(|message| format!("name part {message}")));
+    if !is_qualified(name) {
+        messages.push(format!("name part {MESSAGE}"));
+    }
+    messages
+}
+
+fn label_value(text: &str) -> Vec<String> {
+    const MESSAGE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or \
+                           '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or \
+                           'my_value',  or '12345', regex used for validation is \
+                           '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
+    let mut messages: Vec<_> = too_long(text, LABEL_CHARS_MAX, "bytes").into_iter().collect();
+    if !text.is_empty() && !is_qualified(text) {
+        messages.push(MESSAGE.to_owned());
+    }
+    messages
+}
+
+/// Whether a text is a UUID, with any of its dashes left out.
+fn is_uuid(text: &str) -> bool {
+    let mut rest = text.as_bytes();
+    for (at, digits) in [8, 4, 4, 4, 12].into_iter().enumerate() {
+        if at > 0 {
+            rest = rest.strip_prefix(b"-").unwrap_or(rest);
+        }
+        match rest.split_at_checked(digits) {
+            Some((group, after)) if group.iter().all(u8::is_ascii_hexdigit) => rest = after,
+            _ => return false,
+        }
+    }
+    rest.is_empty()
+}
+
+/// Whether a text is padded base64; an empty one is not.
+fn is_base64(text: &str) -> bool {
+    let digits = text.strip_suffix("==").or_else(|| text.strip_suffix('=')).unwrap_or(text);
+    let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
+    !text.is_empty() && text.len().is_multiple_of(4) && digits.bytes().all(is_digit)
+}
+
+/// Whether a text is a date of the calendar, `YYYY-MM-DD` (RFC 3339 full-date).
+fn is_date(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    if bytes.len() != 10 || bytes[4] != b'-' || bytes[7] != b'-' {
+        return false;
+    }
+    let number = |from: usize, to: usize| {
+        let digits = &bytes[from..to];
+        digits
+            .iter()
+            .all(u8::is_ascii_digit)
+            .then(|| digits.iter().fold(0u16, |n, d| n * 10 + u16::from(d - b'0')))
+    };
+    let (Some(year), Some(month), Some(day)) = (number(0, 4), number(5, 7), number(8, 10)) else {
+        return false;
+    };
+    jiff::civil::Date::new(year as i16, month as i8, day as i8).is_ok()
+}
+
+/// Whether a text is a date and a time of day, `YYYY-MM-DDThh:mm:ss[.fraction](Z|±hh:mm)`.
+fn is_date_time(text: &str) -> bool {
+    let text = text.to_ascii_lowercase();
+    let mut parts = text.split('t');
+    let (Some(date), Some(time)) = (parts.next(), parts.next()) else { return false };
+    let Some((clock, rest)) = time.split_at_checked(8) else { return false };
+    let two = |text: &str, max: &str| text.len() == 2 && is_digits(text) && text <= max;
+    let clock: Vec<_> = clock.split(':').collect();
+    let [hour, minute, second] = clock[..] else { return false };
+    // The fraction begins with any character: the reference's pattern has an unescaped dot.
+    let mut chars = rest.chars();
+    chars.next();
+    let after_digits = chars.as_str().trim_start_matches(|c: char| c.is_ascii_digit());
+    let has_fraction = after_digits.len() < chars.as_str().len();
+    let is_zone = |zone: &str| {
+        zone == "z"
+            || zone.strip_prefix(['+', '-']).is_some_and(|offset| {
+                offset.len() == 5 && offset.split(':').all(|part| part.len() == 2 && is_digits(part))
+            })
+    };
+    is_date(date)
+        && two(hour, "23")
+        && two(minute, "59")
+        && two(second, "59")
+        && (is_zone(rest) || has_fraction && is_zone(after_digits))
+}
+
+fn is_digits(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn formats_accept_what_is_valid_and_say_what_is_not() {
+        use Format::*;
+        let long = "a".repeat(64);
+        for (format, text, want) in [
+            (Dns1123Label, "1a-b", ""),
+            (Dns1123Label, "a.b", "must not contain dots"),
+            (Dns1123Label, "A", "a lowercase RFC 1123 label"),
+            (Dns1123Label, long.as_str(), "must be no more than 63 characters"),
+            (Dns1123LabelPrefix, "a--", ""),
+            (Dns1123LabelPrefix, "-", "a lowercase RFC 1123 label"),
+            (Dns1035Label, "1a", "a DNS-1035 label"),
+            (Dns1123Subdomain, "a.1b", ""),
+            (Dns1123SubdomainPrefix, "", "a lowercase RFC 1123 subdomain"),
+            (QualifiedName, "a.com/B_c", ""),
+            (QualifiedName, "/b", "prefix part must be non-empty"),
+            (QualifiedName, "a/b/c", "a qualified name must consist"),
+            (QualifiedName, "A/b", "prefix part a lowercase"),
+            (LabelValue, "", ""),
+            (LabelValue, long.as_str(), "must be no more than 63 bytes"),
+            (Uri, "x", "parse \"x\": invalid URI"),
+            (Uuid, "123e4567-e89b-12d3-a456-426614174000", ""),
+            (Uuid, "123E4567e89b12d3a456426614174000", ""),
+            (Uuid, "123e4567-e89b-12d3-a456-42661417400", "does not match"),
+            (Byte, "YQ==", ""),
+            (Byte, "YWI=", ""),
+            (Byte, "", "invalid base64"),
+            (Byte, "Y===", "invalid base64"),
+            (Byte, "YQ", "invalid base64"),
+            (Date, "2024-02-29", ""),
+            (Date, "0000-01-01", ""),
+            (Date, "2023-02-29", "invalid date"),
+            (Date, "2024-2-29", "invalid date"),
+            (DateTime, "2024-02-29T12:34:56Z", ""),
+            (DateTime, "2024-02-29t12:34:56.789+01:00", ""),
+            (DateTime, "2024-02-29T12:34:56", "invalid datetime"),
+            (DateTime, "2024-02-29T24:00:00Z", "invalid datetime"),
+            (DateTime, "2024-02-29 12:34:56Z", "invalid datetime"),
+        ] {
+            let messages = format.validate(text);
+            assert_eq!(messages.is_empty(), want.is_empty(), "{format:?} {text}: {messages:?}");
+            assert!(
+                messages.first().is_none_or(|message| message.starts_with(want)),
+                "{format:?} {text}: {messages:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! Values of the libraries' own types.
+
+use std::sync::Arc;
+
+use crate::error::EvalError;
+use crate::value::{Opaque, Value};
+
+/// A value of a library's own type.
+pub(crate) fn value<'v>(value: impl Opaque + 'static) -> Value<'v> {
+    Value::Opaque(Arc::new(value))
+}
+
+/// The library's own type `T` in a value.
+pub(crate) fn get<'a, T: 'static>(value: &'a Value<'_>) -> Option<&'a T> {
+    match value {
+        Value::Opaque(opaque) => opaque.as_any().downcast_ref(),
+        _ => None,
+    }
+}
+
+/// The same, or the error of an argument that has another type.
+pub(crate) fn expect<'a, T: 'static>(value: &'a Value<'_>) -> Result<&'a T, EvalError> {
+    get(value).ok_or_else(EvalError::no_such_overload)
+}
+
+/// Makes a type an opaque value of the type that `$of` gives. Values are equal by `PartialEq`, and their size is that
+/// of the expression `$size`.
+macro_rules! opaque_type {
+    ($name:ty, $of:path) => {
+        opaque_type!($name, $of, |_| 1);
+    };
+    ($name:ty, $of:path, $size:expr) => {
+        impl crate::value::Opaque for $name {
+            fn type_of(&self) -> crate::types::Type {
+                $of()
+            }
+
+            fn equals(&self, other: &dyn crate::value::Opaque) -> bool {
+                other.as_any().downcast_ref::<Self>() == Some(self)
+            }
+
+            fn size(&self) -> u64 {
+                let size: fn(&Self) -> u64 = $size;
+                size(self)
+            }
+
+            fn as_any(&self) -> &dyn std::any::Any {
+                self
+            }
+        }
+    };
+}
+pub(crate) use opaque_type;

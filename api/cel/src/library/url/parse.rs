@@ -1,0 +1,436 @@
+//! Reading URLs, with the rules and error texts of Go's `net/url`. A *request URI* is an absolute URI or an absolute path
+//! without a fragment; a *URL* is a request URI that may have a fragment behind it.
+
+use crate::go_text::quoted;
+use crate::library::address::parse_address;
+
+/// Where text stands in a URI; the characters that must be escaped differ.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Part {
+    Host,
+    /// The zone of an IPv6 address, behind its `%25`.
+    Zone,
+    Path,
+    Userinfo,
+    Query,
+    Fragment,
+}
+
+/// The parts of a URI. Host, path and user are unescaped, so they are bytes and not always text.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Url {
+    scheme: String,
+    /// What follows the scheme, when it does not begin with a slash.
+    opaque: String,
+    user: Option<(Vec<u8>, Option<Vec<u8>>)>,
+    host: Vec<u8>,
+    /// There was a scheme and a path, but no `//host`.
+    omit_host: bool,
+    path: Vec<u8>,
+    /// The path as written, when escaping `path` does not give it.
+    raw_path: String,
+    /// The URI ends with a lone `?`.
+    force_query: bool,
+    query: String,
+    fragment: Vec<u8>,
+    /// The fragment as written, when escaping `fragment` does not give it.
+    raw_fragment: String,
+}
+
+impl Url {
+    /// Reads a request URI, in which `#` has no meaning.
+    ///
+    /// # Errors
+    /// The sentence of Go's `ParseRequestURI`.
+    pub fn parse_request(text: &str) -> Result<Self, String> {
+        parse(text, true).map_err(|fault| format!("parse {}: {fault}", quoted(text)))
+    }
+
+    /// Reads a URL. The text must be a request URI, too.
+    ///
+    /// # Errors
+    /// The sentence of Go's `ParseRequestURI` or `Parse`.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        Self::parse_request(text)?;
+        let (before, fragment) = text.split_once('#').unwrap_or((text, ""));
+        let mut url = parse(before, false).map_err(|fault| format!("parse {}: {fault}", quoted(before)))?;
+        url.fragment =
+            unescape(fragment, Part::Fragment).map_err(|fault| format!("parse {}: {fault}", quoted(text)))?;
+        if escape(&url.fragment, Part::Fragment) != fragment {
+            url.raw_fragment = fragment.to_owned();
+        }
+        Ok(url)
+    }
+
+    /// The scheme in lower case.
+    pub fn scheme(&self) -> &str {
+        &self.scheme
+    }
+
+    /// Host and port, as written.
+    pub fn host(&self) -> String {
+        lossy(&self.host)
+    }
+
+    /// The host without port, and without the brackets of an IPv6 address.
+    pub fn hostname(&self) -> String {
+        let host = self.split_port().0;
+        let bare = host.strip_prefix(b"[").and_then(|host| host.strip_suffix(b"]"));
+        lossy(bare.unwrap_or(host))
+    }
+
+    /// The digits after the host's colon.
+    pub fn port(&self) -> String {
+        lossy(self.split_port().1)
+    }
+
+    /// The path as written if that is a valid way to escape it, else escaped anew.
+    pub fn escaped_path(&self) -> String {
+        if is_escaped(&self.raw_path, Part::Path) {
+            return self.raw_path.clone();
+        }
+        if self.path == b"*" { "*".to_owned() } else { escape(&self.path, Part::Path) }
+    }
+
+    /// The parameters of the query: each key once, in order of first appearance, with its values in order. Malformed
+    /// parameters are left out.
+    pub fn query(&self) -> Vec<(String, Vec<String>)> {
+        let mut parameters: Vec<(String, Vec<String>)> = Vec::new();
+        let mut places = hashbrown::HashMap::new();
+        for parameter in
+            self.query.split('&').filter(|parameter| !parameter.is_empty() && !parameter.contains(';'))
+        {
+            let (key, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+            let (Ok(key), Ok(value)) = (unescape(key, Part::Query), unescape(value, Part::Query)) else {
+                continue;
+            };
+            let (key, value) = (lossy(&key), lossy(&value));
+            let place = *places.entry(key.clone()).or_insert(parameters.len());
+            if place == parameters.len() {
+                parameters.push((key, Vec::new()));
+            }
+            parameters[place].1.push(value);
+        }
+        parameters
+    }
+
+    fn split_port(&self) -> (&[u8], &[u8]) {
+        match self.host.iter().rposition(|&byte| byte == b':') {
+            Some(colon) if self.host[colon + 1..].iter().all(u8::is_ascii_digit) => {
+                (&self.host[..colon], &self.host[colon + 1..])
+            }
+            _ => (&self.host, &[]),
+        }
+    }
+}
+
+impl std::fmt::Display for Url {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut out = String::new();
+        if !self.scheme.is_empty() {
+            out = format!("{}:", self.scheme);
+        }
+        if !self.opaque.is_empty() {
+            out.push_str(&self.opaque);
+        } else {
+            let has_authority = !self.host.is_empty() || self.user.is_some();
+            let written = !self.scheme.is_empty() || has_authority;
+            if written && (has_authority || !self.omit_host) {
+                if has_authority || !self.path.is_empty() {
+                    out.push_str("//");
+                }
+                if let Some((name, password)) = &self.user {
+                    out.push_str(&escape(name, Part::Userinfo));
+                    if let Some(password) = password {
+                        out.push(':');
+                        out.push_str(&escape(password, Part::Userinfo));
+                    }
+                    out.push('@');
+                }
+                out.push_str(&escape(&self.host, Part::Host));
+            }
+            let path = self.escaped_path();
+            if !path.is_empty() && !path.starts_with('/') && !self.host.is_empty() {
+                out.push('/');
+            }
+            if out.is_empty() && path.split('/').next().is_some_and(|segment| segment.contains(':')) {
+                out.push_str("./");
+            }
+            out.push_str(&path);
+        }
+        if self.force_query || !self.query.is_empty() {
+            out.push('?');
+            out.push_str(&self.query);
+        }
+        if !self.fragment.is_empty() {
+            out.push('#');
+            match is_escaped(&self.raw_fragment, Part::Fragment) {
+                true => out.push_str(&self.raw_fragment),
+                false => out.push_str(&escape(&self.fragment, Part::Fragment)),
+            }
+        }
+        f.write_str(&out)
+    }
+}
+
+fn parse(text: &str, is_request: bool) -> Result<Url, String> {
+    if text.bytes().any(|byte| byte.is_ascii_control()) {
+        return Err("net/url: invalid control character in URL".to_owned());
+    }
+    if text.is_empty() && is_request {
+        return Err("empty url".to_owned());
+    }
+    let mut url = Url::default();
+    if text == "*" {
+        url.path = b"*".to_vec();
+        return Ok(url);
+    }
+    let (scheme, rest) = split_scheme(text)?;
+    url.scheme = scheme.to_ascii_lowercase();
+    let rest = match rest.split_once('?') {
+        Some((before, "")) => {
+            url.force_query = true;
+            before
+        }
+        Some((before, query)) => {
+            url.query = query.to_owned();
+            before
+        }
+        None => rest,
+    };
+    if !rest.starts_with('/') {
+        if !url.scheme.is_empty() {
+            url.opaque = rest.to_owned();
+            return Ok(url);
+        }
+        return Err("invalid URI for request".to_owned());
+    }
+    let path = match rest.strip_prefix("//") {
+        Some(after) if !url.scheme.is_empty() || !is_request && !after.starts_with('/') => {
+            let (authority, path) = after.split_at(after.find('/').unwrap_or(after.len()));
+            url.read_authority(authority)?;
+            path
+        }
+        _ => {
+            url.omit_host = !url.scheme.is_empty();
+            rest
+        }
+    };
+    url.path = unescape(path, Part::Path)?;
+    if escape(&url.path, Part::Path) != path {
+        url.raw_path = path.to_owned();
+    }
+    Ok(url)
+}
+
+/// Scheme and the rest behind its colon; no scheme when the text does not begin with one.
+fn split_scheme(text: &str) -> Result<(&str, &str), String> {
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' => {}
+            b'0'..=b'9' | b'+' | b'-' | b'.' if at > 0 => {}
+            b':' if at == 0 => return Err("missing protocol scheme".to_owned()),
+            b':' => return Ok((&text[..at], &text[at + 1..])),
+            _ => break,
+        }
+    }
+    Ok(("", text))
+}
+
+impl Url {
+    fn read_authority(&mut self, authority: &str) -> Result<(), String> {
+        let (user, host) = match authority.rsplit_once('@') {
+            Some((user, host)) => (Some(user), host),
+            None => (None, authority),
+        };
+        self.host = read_host(host)?;
+        let Some(user) = user else { return Ok(()) };
+        let valid = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:~!$&'()*+,;=%@".contains(&byte);
+        if !user.bytes().all(valid) {
+            return Err("net/url: invalid userinfo".to_owned());
+        }
+        self.user = Some(match user.split_once(':') {
+            Some((name, password)) => {
+                (unescape(name, Part::Userinfo)?, Some(unescape(password, Part::Userinfo)?))
+            }
+            None => (unescape(user, Part::Userinfo)?, None),
+        });
+        Ok(())
+    }
+}
+
+fn read_host(host: &str) -> Result<Vec<u8>, String> {
+    let check_port = |port: &str| {
+        let digits = port.strip_prefix(':').unwrap_or(port);
+        let valid =
+            port.is_empty() || port.starts_with(':') && digits.bytes().all(|byte| byte.is_ascii_digit());
+        if valid { Ok(()) } else { Err(format!("invalid port {} after host", quoted(port))) }
+    };
+    if !host.starts_with('[') {
+        if let Some(colon) = host.rfind(':') {
+            check_port(&host[colon..])?;
+        }
+        return unescape(host, Part::Host);
+    }
+    let Some(bracket) = host.rfind(']') else { return Err("missing ']' in host".to_owned()) };
+    check_port(&host[bracket + 1..])?;
+    let unescaped = match host[..bracket].find("%25") {
+        Some(zone) => {
+            let mut bytes = unescape(&host[..zone], Part::Host)?;
+            bytes.extend(unescape(&host[zone..bracket], Part::Zone)?);
+            bytes.extend(unescape(&host[bracket..], Part::Host)?);
+            bytes
+        }
+        None => unescape(host, Part::Host)?,
+    };
+    let literal = lossy(&unescaped[1..unescaped.iter().rposition(|&byte| byte == b']').unwrap_or(1)]);
+    match parse_address(&literal) {
+        Ok(parsed) if parsed.address.is_ipv6() => Ok(unescaped),
+        Ok(_) => Err("invalid IP-literal".to_owned()),
+        Err(error) => Err(format!("invalid host: {error}")),
+    }
+}
+
+fn unescape(text: &str, part: Part) -> Result<Vec<u8>, String> {
+    let bytes = text.as_bytes();
+    let invalid = |at: usize| {
+        let shown = &bytes[at..bytes.len().min(at + 3)];
+        Err(format!("invalid URL escape {}", quoted(&lossy(shown))))
+    };
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while let Some(&byte) = bytes.get(at) {
+        match byte {
+            b'%' => {
+                let digit = |at: usize| bytes.get(at).and_then(|&digit| (digit as char).to_digit(16));
+                let (Some(high), Some(low)) = (digit(at + 1), digit(at + 2)) else { return invalid(at) };
+                let value = (high * 16 + low) as u8;
+                // Hosts are escaped only outside ASCII; %25 stands before the zone of an IPv6 address.
+                let allowed = match part {
+                    Part::Host => value >= 0x80 || value == b'%',
+                    Part::Zone => value == b'%' || value == b' ' || !must_escape(value, Part::Host),
+                    Part::Path | Part::Userinfo | Part::Query | Part::Fragment => true,
+                };
+                if !allowed {
+                    return invalid(at);
+                }
+                out.push(value);
+                at += 3;
+            }
+            b'+' if part == Part::Query => {
+                out.push(b' ');
+                at += 1;
+            }
+            _ if matches!(part, Part::Host | Part::Zone) && byte < 0x80 && must_escape(byte, part) => {
+                return Err(format!("invalid character {} in host name", quoted(&text[at..=at])));
+            }
+            _ => {
+                out.push(byte);
+                at += 1;
+            }
+        }
+    }
+    Ok(out)
+}
+
+fn escape(bytes: &[u8], part: Part) -> String {
+    const HEX: [u8; 16] = *b"0123456789ABCDEF";
+    let mut out = String::with_capacity(bytes.len());
+    for &byte in bytes {
+        if must_escape(byte, part) {
+            out.push('%');
+            out.push(HEX[usize::from(byte >> 4)].into());
+            out.push(HEX[usize::from(byte & 15)].into());
+        } else {
+            out.push(byte.into());
+        }
+    }
+    out
+}
+
+/// Whether a byte must be escaped (RFC 3986, and quotes and angle brackets allowed in hosts).
+fn must_escape(byte: u8, part: Part) -> bool {
+    let plain = match part {
+        Part::Host | Part::Zone => b"-_.~!$&'()*+,;=:[]<>\"".contains(&byte),
+        Part::Path => b"-_.~$&+,/:;=@".contains(&byte),
+        Part::Userinfo => b"-_.~$&+,;=".contains(&byte),
+        Part::Query => b"-_.~".contains(&byte),
+        Part::Fragment => b"-_.~$&+,/:;=?@!()*".contains(&byte),
+    };
+    !plain && !byte.is_ascii_alphanumeric()
+}
+
+/// Whether a text as it was written is a valid way to escape its part. An empty one is not used.
+fn is_escaped(text: &str, part: Part) -> bool {
+    !text.is_empty()
+        && text.bytes().all(|byte| b"!$&'()*+,;=:@[]%".contains(&byte) || !must_escape(byte, part))
+}
+
+fn lossy(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uris_are_read_and_written() {
+        for (text, written, host, port, path) in [
+            ("https://example.com:80/path/to?a=b#f%20g", None, "example.com:80", "80", "/path/to"),
+            ("http://user:pa%20ss@host/", None, "host", "", "/"),
+            ("http://[::1]:8080/x", None, "[::1]:8080", "8080", "/x"),
+            ("https://a.com/#", Some("https://a.com/"), "a.com", "", "/"),
+            ("/path?x=1", None, "", "", "/path"),
+            ("//host/p", None, "host", "", "/p"),
+            ("mailto:a@b.c", None, "", "", ""),
+            ("https://é.com/ü", Some("https://%C3%A9.com/%C3%BC"), "é.com", "", "/%C3%BC"),
+            ("https://a.com/a b", Some("https://a.com/a%20b"), "a.com", "", "/a%20b"),
+            ("https://a.com/%2Fx/../y", None, "a.com", "", "/%2Fx/../y"),
+            ("http://a.com:/", None, "a.com:", "", "/"),
+            ("http://", Some("http:"), "", "", ""),
+            ("HTTP://A.com", Some("http://A.com"), "A.com", "", ""),
+            ("https://a.com?", None, "a.com", "", ""),
+            ("file:///etc", None, "", "", "/etc"),
+            ("file:/etc", None, "", "", "/etc"),
+            ("*", None, "", "", "*"),
+        ] {
+            let url = Url::parse(text).unwrap_or_else(|error| panic!("{error}"));
+            let got = (url.to_string(), url.host(), url.port(), url.escaped_path());
+            let want = (written.unwrap_or(text), host, port, path);
+            assert_eq!(
+                got,
+                (want.0.to_owned(), want.1.to_owned(), want.2.to_owned(), want.3.to_owned()),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_reason_of_a_refusal_is_told() {
+        for (text, want) in [
+            ("", "empty url"),
+            ("a\tb", "net/url: invalid control character in URL"),
+            ("../x", "invalid URI for request"),
+            (":", "missing protocol scheme"),
+            ("https://a b.com", "invalid character \" \" in host name"),
+            ("https://a.com#", "invalid character \"#\" in host name"),
+            ("http://a.com:port/", "invalid port \":port\" after host"),
+            ("https://a.com/%zz", "invalid URL escape \"%zz\""),
+            ("https://a.com/%z", "invalid URL escape \"%z\""),
+            ("https://a%41.com/", "invalid URL escape \"%41\""),
+            ("http://[::1", "missing ']' in host"),
+            ("http://a b@c/", "net/url: invalid userinfo"),
+        ] {
+            assert_eq!(Url::parse(text), Err(format!("parse {}: {want}", quoted(text))));
+        }
+    }
+
+    #[test]
+    fn queries_keep_the_order_and_leave_out_what_is_malformed() {
+        let url = Url::parse("/?a=b&a=c+d&;x&q=%zz&e&=f&d=e%20f").unwrap_or_else(|error| panic!("{error}"));
+        let query: Vec<_> =
+            url.query().into_iter().map(|(key, values)| format!("{key}={}", values.join(","))).collect();
+        assert_eq!(query, ["a=b,c d", "e=", "=f", "d=e f"]);
+    }
+}

@@ -1,0 +1,587 @@
+//! The grammar, one function per rule.
+//!
+//! ```text
+//! expr      : or ('?' or ':' expr)?
+//! or        : and ('||' and)*
+//! and       : relation ('&&' relation)*
+//! relation  : calc (('<'|'<='|'>='|'>'|'=='|'!='|'in') relation)*
+//! calc      : unary (('*'|'/'|'%') calc)* | calc (('+'|'-') calc)*
+//! unary     : member | '!'+ member | '-'+ member
+//! member    : primary ('.' '?'? name | '.' IDENTIFIER '(' args? ')' | '[' '?'? expr ']')*
+//! primary   : '.'? IDENTIFIER ('(' args? ')')? | '(' expr ')' | '[' list? ','? ']' | '{' map? ','? '}'
+//!           | '.'? IDENTIFIER ('.' IDENTIFIER)* '{' fields? ','? '}' | literal
+//! literal   : '-'? NUM_INT | NUM_UINT | '-'? NUM_FLOAT | STRING | BYTES | 'true' | 'false' | 'null'
+//! ```
+//!
+//! A rule that meets a syntax error keeps the parts it has and returns normally after recovery, so that its callers go
+//! on; only exceeded limits end the parse.
+
+use super::Syntax;
+use super::builder::{Builder, Entry, Part};
+use super::lexer::tokenize;
+use super::recovery::{Next, Place, Recovery, Rule, Stop};
+use super::token::{Token, TokenKind as T, TokenSet};
+use crate::ast::Ast;
+use crate::error::Issue;
+use crate::source::Source;
+
+/// Tokens that may start a member expression.
+const MEMBER: TokenSet = TokenSet::of(&[
+    T::LeftBracket,
+    T::LeftBrace,
+    T::LeftParen,
+    T::Dot,
+    T::Minus,
+    T::True,
+    T::False,
+    T::Null,
+    T::Float,
+    T::Int,
+    T::Uint,
+    T::String,
+    T::Bytes,
+    T::Identifier,
+]);
+/// Tokens that may start an expression.
+const EXPR: TokenSet = MEMBER.with(T::Exclamation);
+/// Tokens that may start an element of a list.
+const ELEMENT: TokenSet = EXPR.with(T::Question);
+const NAME: TokenSet = TokenSet::of(&[T::Identifier, T::EscapedIdentifier]);
+const FIELD: TokenSet = NAME.with(T::Question);
+const RELATION: TokenSet =
+    TokenSet::of(&[T::Equals, T::NotEquals, T::In, T::Less, T::LessEquals, T::GreaterEquals, T::Greater]);
+const CALC: TokenSet = TokenSet::of(&[T::Minus, T::Plus, T::Star, T::Slash, T::Percent]);
+
+const RULE_END: Next = Next::or_end(TokenSet::EMPTY);
+const AFTER_PRIMARY: Next = Next::or_end(TokenSet::of(&[T::LeftBracket, T::Dot]));
+const AFTER_ELEMENT: Next = Next::or_end(TokenSet::of(&[T::Comma]));
+const START_EXPR: Next = Next::only(EXPR);
+
+/// Places where the parser decides how to go on.
+mod place {
+    use super::*;
+
+    const fn at(id: u8, tokens: TokenSet) -> Place {
+        Place { id, next: Next::only(tokens) }
+    }
+
+    pub const UNARY: Place = at(0, EXPR);
+    pub const NOT_LOOP: Place = at(1, EXPR);
+    pub const MINUS_LOOP: Place = at(2, MEMBER);
+    pub const PRIMARY: Place = at(3, MEMBER);
+    pub const LITERAL: Place = at(
+        4,
+        TokenSet::of(&[T::Minus, T::True, T::False, T::Null, T::Float, T::Int, T::Uint, T::String, T::Bytes]),
+    );
+    pub const SELECT: Place = at(5, FIELD);
+    pub const INDEX: Place = at(6, ELEMENT);
+    pub const ARGS: Place = at(7, EXPR.with(T::RightParen));
+    pub const LIST: Place = at(8, ELEMENT.with(T::Comma).with(T::RightBracket));
+    pub const LIST_END: Place = at(9, TokenSet::of(&[T::Comma, T::RightBracket]));
+    pub const MAP: Place = at(10, ELEMENT.with(T::Comma).with(T::RightBrace));
+    pub const BRACE_END: Place = at(11, TokenSet::of(&[T::Comma, T::RightBrace]));
+    pub const FIELDS: Place = at(12, FIELD.with(T::Comma).with(T::RightBrace));
+    pub const OPT_EXPR: Place = at(13, ELEMENT);
+    pub const OPT_FIELD: Place = at(14, FIELD);
+    pub const NAME_START: Place = at(15, NAME);
+    pub const MEMBER_ALTERNATIVE: u8 = 16;
+}
+
+/// Numbers of the places where one token is matched.
+mod matching {
+    pub const END: u8 = 20;
+    pub const CONDITIONAL_COLON: u8 = 21;
+    pub const CALL_PAREN: u8 = 22;
+    pub const ARGS_PAREN: u8 = 23;
+    pub const NESTED_PAREN: u8 = 24;
+    pub const INDEX_BRACKET: u8 = 25;
+    pub const LIST_BRACKET: u8 = 26;
+    pub const MAP_BRACE: u8 = 27;
+    pub const STRUCT_BRACE: u8 = 28;
+    pub const MAP_COLON: u8 = 29;
+    pub const FIELD_COLON: u8 = 30;
+    pub const MEMBER_IDENTIFIER: u8 = 31;
+    pub const PRIMARY_IDENTIFIER: u8 = 32;
+}
+
+/// Parses a whole expression.
+pub(super) fn parse(source: &Source, syntax: Syntax) -> Result<Ast, Vec<Issue>> {
+    let (tokens, errors) = tokenize(source.text());
+    let mut parser =
+        Parser { input: Recovery::new(source, tokens, errors), builder: Builder::new(source, syntax) };
+    let root = parser.start();
+    let Parser { input, builder } = parser;
+    match root {
+        Ok(root) => builder.finish(root, input.issues),
+        Err(_) => Err(input.issues),
+    }
+}
+
+struct Parser<'s> {
+    input: Recovery<'s>,
+    builder: Builder,
+}
+
+type Parsed = Result<Part, Stop>;
+
+impl Parser<'_> {
+    /// Runs one rule: `body` fills in what it has, also when it stops early.
+    fn rule<O: Default>(
+        &mut self,
+        rule: Rule,
+        follow: Next,
+        body: impl FnOnce(&mut Self, &mut O) -> Result<(), Stop>,
+    ) -> Result<O, Stop> {
+        let mut out = O::default();
+        self.input.enter(rule, follow)?;
+        let outcome = body(self, &mut out);
+        self.input.exit(rule, outcome)?;
+        Ok(out)
+    }
+
+    fn is(&self, kind: T) -> bool {
+        self.input.kind() == kind
+    }
+
+    fn next_in(&self, set: TokenSet) -> bool {
+        set.contains(self.input.kind())
+    }
+
+    fn take_if(&mut self, kind: T) -> Option<Token> {
+        self.is(kind).then(|| self.input.take())
+    }
+
+    fn no_viable(&self, place: u8, length: usize) -> Stop {
+        let start = self.input.index();
+        Stop::NoViable { place, start, offending: start + length }
+    }
+
+    fn start(&mut self) -> Parsed {
+        self.input.report_lex_errors()?;
+        let root = self.expr(Next::only(TokenSet::of(&[T::End])))?;
+        if let Err(stop) = self.input.expect(matching::END, T::End, RULE_END) {
+            self.input.handle(stop)?;
+        }
+        Ok(root)
+    }
+
+    fn expr(&mut self, follow: Next) -> Parsed {
+        self.rule(Rule::Expr, follow, |p, out| {
+            *out = p.or(Next::or_end(TokenSet::of(&[T::Question])))?;
+            if let Some(op) = p.take_if(T::Question) {
+                let then = p.or(Next::only(TokenSet::of(&[T::Colon])))?;
+                p.input.expect(matching::CONDITIONAL_COLON, T::Colon, START_EXPR)?;
+                let otherwise = p.expr(RULE_END)?;
+                *out = p.builder.operator(op.offset, "_?_:_", vec![*out, then, otherwise]);
+            }
+            Ok(())
+        })
+    }
+
+    fn or(&mut self, follow: Next) -> Parsed {
+        self.rule(Rule::Or, follow, |p, out| {
+            let follow = Next::or_end(TokenSet::of(&[T::Or]));
+            *out = p.and(follow)?;
+            let (mut terms, mut ops) = (vec![*out], Vec::new());
+            while let Some(op) = p.take_if(T::Or) {
+                ops.push(op.offset);
+                terms.push(p.and(follow)?);
+            }
+            *out = p.builder.logic("_||_", &terms, &ops);
+            Ok(())
+        })
+    }
+
+    fn and(&mut self, follow: Next) -> Parsed {
+        self.rule(Rule::And, follow, |p, out| {
+            let follow = Next::or_end(TokenSet::of(&[T::And]));
+            *out = p.relation(follow, true)?;
+            let (mut terms, mut ops) = (vec![*out], Vec::new());
+            while let Some(op) = p.take_if(T::And) {
+                ops.push(op.offset);
+                terms.push(p.relation(follow, true)?);
+            }
+            *out = p.builder.logic("_&&_", &terms, &ops);
+            Ok(())
+        })
+    }
+
+    /// `chain`: a chain of operators; otherwise a right operand, which takes none.
+    fn relation(&mut self, follow: Next, chain: bool) -> Parsed {
+        self.rule(Rule::Relation, follow, |p, out| {
+            *out = p.calc(Next::or_end(RELATION), 1)?;
+            while chain && p.next_in(RELATION) {
+                let op = p.input.take();
+                let right = p.relation(Next::or_end(RELATION), false)?;
+                *out = p.builder.operator(op.offset, operator(op.kind), vec![*out, right]);
+            }
+            Ok(())
+        })
+    }
+
+    /// `level` 1 takes all operators, 2 only the multiplicative ones, 3 none.
+    fn calc(&mut self, follow: Next, level: u8) -> Parsed {
+        self.rule(Rule::Calc, follow, |p, out| {
+            *out = p.unary(Next::or_end(CALC))?;
+            while p.next_in(CALC) {
+                let op_level = if matches!(p.input.kind(), T::Plus | T::Minus) { 1 } else { 2 };
+                if op_level < level {
+                    break;
+                }
+                let op = p.input.take();
+                let right = p.calc(Next::or_end(CALC), op_level + 1)?;
+                *out = p.builder.operator(op.offset, operator(op.kind), vec![*out, right]);
+            }
+            Ok(())
+        })
+    }
+
+    fn unary(&mut self, follow: Next) -> Parsed {
+        let start = self.input.peek(0).offset;
+        self.rule(Rule::Unary, follow, |p, out| {
+            *out = p.builder.error_literal(start);
+            p.input.sync(place::UNARY)?;
+            match p.input.kind() {
+                T::Exclamation => {
+                    let op = p.input.take();
+                    let mut count = 1;
+                    p.input.sync_loop(place::NOT_LOOP)?;
+                    while p.take_if(T::Exclamation).is_some() {
+                        count += 1;
+                        p.input.sync_loop(place::NOT_LOOP)?;
+                    }
+                    p.signed(out, op, "!_", count)
+                }
+                T::Minus if !p.signed_number(place::UNARY.id)? => {
+                    let op = p.input.take();
+                    let mut count = 1;
+                    p.input.sync_loop(place::MINUS_LOOP)?;
+                    while p.is(T::Minus) {
+                        p.signed_number(place::MINUS_LOOP.id)?;
+                        p.input.take();
+                        count += 1;
+                        p.input.sync_loop(place::MINUS_LOOP)?;
+                    }
+                    p.signed(out, op, "-_", count)
+                }
+                _ if p.next_in(MEMBER) => {
+                    *out = p.member(RULE_END)?;
+                    Ok(())
+                }
+                _ => Err(p.no_viable(place::UNARY.id, 0)),
+            }
+        })
+    }
+
+    /// The operand of `count` equal signs; pairs of them cancel out.
+    fn signed(&mut self, out: &mut Part, op: Token, function: &str, count: u32) -> Result<(), Stop> {
+        let operand = self.member(RULE_END)?;
+        *out = if count.is_multiple_of(2) {
+            operand
+        } else {
+            self.builder.operator(op.offset, function, vec![operand])
+        };
+        Ok(())
+    }
+
+    /// At a minus: whether it is the sign of a number. An error when neither a number nor an operand follows.
+    fn signed_number(&mut self, place: u8) -> Result<bool, Stop> {
+        match self.input.peek(1).kind {
+            T::Int | T::Float => {
+                // The choice stays open while members follow the number, so an error there is reported here.
+                let optional = usize::from(self.input.peek(3).kind == T::Question);
+                let dot = self.input.peek(2).kind == T::Dot;
+                if dot && !NAME.contains(self.input.peek(3 + optional).kind) {
+                    return Err(self.no_viable(place, 3 + optional));
+                }
+                Ok(true)
+            }
+            kind if MEMBER.contains(kind) => Ok(false),
+            _ => Err(self.no_viable(place, 1)),
+        }
+    }
+
+    fn member(&mut self, follow: Next) -> Parsed {
+        self.rule(Rule::Member, follow, |p, out| {
+            let start = p.input.peek(0).offset;
+            *out = p.primary(AFTER_PRIMARY)?;
+            loop {
+                match p.input.kind() {
+                    T::LeftBracket => p.index(out, start)?,
+                    T::Dot => match (p.input.peek(1).kind, p.input.peek(2).kind) {
+                        (T::Identifier, T::LeftParen) => p.member_call(out, start)?,
+                        (T::Identifier | T::EscapedIdentifier | T::Question, _) => p.select(out, start)?,
+                        _ => return Err(p.no_viable(place::MEMBER_ALTERNATIVE, 1)),
+                    },
+                    _ => return Ok(()),
+                }
+            }
+        })
+    }
+
+    fn index(&mut self, out: &mut Part, start: u32) -> Result<(), Stop> {
+        let operand = std::mem::replace(out, self.builder.unspecified(start));
+        let op = self.input.take();
+        self.input.sync(place::INDEX)?;
+        let optional = self.take_if(T::Question).is_some();
+        let index = self.expr(Next::only(TokenSet::of(&[T::RightBracket])))?;
+        *out = self.builder.index(op.offset, operand, index, optional);
+        self.input.expect(matching::INDEX_BRACKET, T::RightBracket, AFTER_PRIMARY)?;
+        Ok(())
+    }
+
+    fn member_call(&mut self, out: &mut Part, start: u32) -> Result<(), Stop> {
+        let target = std::mem::replace(out, self.builder.unspecified(start));
+        self.input.take();
+        let open_next = Next::only(TokenSet::of(&[T::LeftParen]));
+        let name = self.input.expect(matching::MEMBER_IDENTIFIER, T::Identifier, open_next)?;
+        let open =
+            self.input.expect(matching::CALL_PAREN, T::LeftParen, Next::only(EXPR.with(T::RightParen)))?;
+        let (args, closed) = self.arguments()?;
+        *out = self.builder.member_call(open.offset, self.input.text(name), target, args);
+        closed?;
+        self.input.expect(matching::ARGS_PAREN, T::RightParen, AFTER_PRIMARY)?;
+        Ok(())
+    }
+
+    /// The arguments after an opening parenthesis, and whether the closing one may be matched.
+    fn arguments(&mut self) -> Result<(Vec<Part>, Result<(), Stop>), Stop> {
+        match self.input.sync(place::ARGS) {
+            Err(Stop::Abort) => return Err(Stop::Abort),
+            Err(stop) => return Ok((Vec::new(), Err(stop))),
+            Ok(()) => {}
+        }
+        if !self.next_in(EXPR) {
+            return Ok((Vec::new(), Ok(())));
+        }
+        let follow = Next::only(TokenSet::of(&[T::RightParen]));
+        let args = self.rule(Rule::ExprList, follow, |p, out: &mut Vec<Part>| {
+            out.push(p.expr(AFTER_ELEMENT)?);
+            while p.take_if(T::Comma).is_some() {
+                out.push(p.expr(AFTER_ELEMENT)?);
+            }
+            Ok(())
+        })?;
+        Ok((args, Ok(())))
+    }
+
+    fn select(&mut self, out: &mut Part, start: u32) -> Result<(), Stop> {
+        let operand = std::mem::replace(out, self.builder.unspecified(start));
+        let op = self.input.take();
+        self.input.sync(place::SELECT)?;
+        let optional = self.take_if(T::Question).is_some();
+        let (at, name) = self.field_name(AFTER_PRIMARY)?;
+        let name = name.map(|token| (token.kind, self.input.text(token)));
+        *out = self.builder.select(op.offset, operand, (at, name), optional);
+        Ok(())
+    }
+
+    /// A plain or back-quoted name with the offset where it starts; `None` when there is neither.
+    fn field_name(&mut self, follow: Next) -> Result<(u32, Option<Token>), Stop> {
+        let start = self.input.peek(0).offset;
+        let name = self.rule(Rule::EscapeIdent, follow, |p, out: &mut Option<Token>| {
+            p.input.sync(place::NAME_START)?;
+            if !p.next_in(NAME) {
+                return Err(p.no_viable(place::NAME_START.id, 0));
+            }
+            *out = Some(p.input.take());
+            Ok(())
+        })?;
+        Ok((start, name))
+    }
+
+    fn primary(&mut self, follow: Next) -> Parsed {
+        self.rule(Rule::Primary, follow, |p, out| {
+            *out = p.builder.nowhere();
+            p.input.sync(place::PRIMARY)?;
+            match p.input.kind() {
+                T::Identifier | T::Dot => match p.starts_struct()? {
+                    true => p.struct_literal(out),
+                    false => p.identifier_or_call(out),
+                },
+                T::LeftParen => {
+                    p.input.take();
+                    *out = p.expr(Next::only(TokenSet::of(&[T::RightParen])))?;
+                    p.input.expect(matching::NESTED_PAREN, T::RightParen, RULE_END).map(drop)
+                }
+                T::LeftBracket => p.list(out),
+                T::LeftBrace => p.map(out),
+                _ if p.next_in(MEMBER) => {
+                    *out = p.literal()?;
+                    Ok(())
+                }
+                _ => Err(p.no_viable(place::PRIMARY.id, 0)),
+            }
+        })
+    }
+
+    /// Whether names with dots between them are followed by a brace.
+    fn starts_struct(&self) -> Result<bool, Stop> {
+        let mut at = usize::from(self.is(T::Dot));
+        if self.input.peek(at).kind != T::Identifier {
+            return Err(self.no_viable(place::PRIMARY.id, at));
+        }
+        while self.input.peek(at + 1).kind == T::Dot && self.input.peek(at + 2).kind == T::Identifier {
+            at += 2;
+        }
+        Ok(self.input.peek(at + 1).kind == T::LeftBrace)
+    }
+
+    fn identifier_or_call(&mut self, out: &mut Part) -> Result<(), Stop> {
+        let start = self.input.peek(0).offset;
+        let dot = self.take_if(T::Dot).is_some();
+        let after = Next::or_end(TokenSet::of(&[T::LeftParen]));
+        *out = self.builder.unspecified(start);
+        let name = self.input.expect(matching::PRIMARY_IDENTIFIER, T::Identifier, after)?;
+        let text = self.input.text(name);
+        if !self.is(T::LeftParen) {
+            *out = self.builder.identifier(start, name.offset, dot, text);
+            return Ok(());
+        }
+        let open = self.input.take();
+        let mark = self.builder.mark();
+        let (args, closed) = self.arguments()?;
+        *out = self.builder.global_call(start, open.offset, dot, text, args, mark);
+        closed?;
+        self.input.expect(matching::CALL_PAREN, T::RightParen, RULE_END).map(drop)
+    }
+
+    fn list(&mut self, out: &mut Part) -> Result<(), Stop> {
+        let op = self.input.take();
+        *out = self.builder.list(op.offset, Vec::new());
+        self.input.sync(place::LIST)?;
+        if self.next_in(ELEMENT) {
+            let follow = Next::only(TokenSet::of(&[T::Comma, T::RightBracket]));
+            let elements = self.rule(Rule::ListInit, follow, |p, out: &mut Vec<(Option<u32>, Part)>| {
+                out.push(p.optional_expr(AFTER_ELEMENT)?);
+                while p.is(T::Comma) && ELEMENT.contains(p.input.peek(1).kind) {
+                    p.input.take();
+                    out.push(p.optional_expr(AFTER_ELEMENT)?);
+                }
+                Ok(())
+            })?;
+            *out = self.builder.list(op.offset, elements);
+        }
+        self.input.sync(place::LIST_END)?;
+        self.take_if(T::Comma);
+        self.input.expect(matching::LIST_BRACKET, T::RightBracket, RULE_END).map(drop)
+    }
+
+    /// An expression with the offset of the question mark before it.
+    fn optional_expr(&mut self, follow: Next) -> Result<(Option<u32>, Part), Stop> {
+        self.rule(Rule::OptExpr, follow, |p, out: &mut (Option<u32>, Part)| {
+            out.1 = p.builder.nowhere();
+            p.input.sync(place::OPT_EXPR)?;
+            out.0 = p.take_if(T::Question).map(|question| question.offset);
+            out.1 = p.expr(RULE_END)?;
+            Ok(())
+        })
+    }
+
+    fn map(&mut self, out: &mut Part) -> Result<(), Stop> {
+        let op = self.input.take();
+        *out = self.builder.map(op.offset, Vec::new());
+        self.input.sync(place::MAP)?;
+        if self.next_in(ELEMENT) {
+            let follow = Next::only(TokenSet::of(&[T::Comma, T::RightBrace]));
+            let entries = self.rule(Rule::MapInit, follow, |p, out: &mut Vec<Entry<Part>>| {
+                loop {
+                    let (optional, key) = p.optional_expr(Next::only(TokenSet::of(&[T::Colon])))?;
+                    let colon = p.input.expect(matching::MAP_COLON, T::Colon, START_EXPR)?;
+                    let value = p.expr(AFTER_ELEMENT)?;
+                    out.push(Entry { key, optional, colon: colon.offset, value });
+                    if !(p.is(T::Comma) && ELEMENT.contains(p.input.peek(1).kind)) {
+                        return Ok(());
+                    }
+                    p.input.take();
+                }
+            })?;
+            *out = self.builder.map(op.offset, entries);
+        }
+        self.close_brace(matching::MAP_BRACE)
+    }
+
+    fn close_brace(&mut self, id: u8) -> Result<(), Stop> {
+        self.input.sync(place::BRACE_END)?;
+        self.take_if(T::Comma);
+        self.input.expect(id, T::RightBrace, RULE_END).map(drop)
+    }
+
+    fn struct_literal(&mut self, out: &mut Part) -> Result<(), Stop> {
+        let mut name = String::new();
+        while !self.is(T::LeftBrace) {
+            let part = self.input.take();
+            name.push_str(self.input.text(part));
+        }
+        let op = self.input.take();
+        *out = self.builder.struct_literal(op.offset, &name, Vec::new());
+        self.input.sync(place::FIELDS)?;
+        if self.next_in(FIELD) {
+            let follow = Next::only(TokenSet::of(&[T::Comma, T::RightBrace]));
+            let fields = self.rule(Rule::FieldInit, follow, |p, out: &mut Vec<Entry<_>>| {
+                loop {
+                    let (optional, name) = p.optional_field()?;
+                    let colon = p.input.expect(matching::FIELD_COLON, T::Colon, START_EXPR)?;
+                    let name =
+                        p.builder.field_name(name.0, name.1.map(|token| (token.kind, p.input.text(token))));
+                    let value = p.expr(AFTER_ELEMENT)?;
+                    out.push(Entry { key: name, optional, colon: colon.offset, value });
+                    if !(p.is(T::Comma) && FIELD.contains(p.input.peek(1).kind)) {
+                        return Ok(());
+                    }
+                    p.input.take();
+                }
+            })?;
+            *out = self.builder.struct_literal(op.offset, &name, fields);
+        }
+        self.close_brace(matching::STRUCT_BRACE)
+    }
+
+    #[expect(
+        clippy::type_complexity,
+        reason = "the question mark, and the name with the offset where it starts"
+    )]
+    fn optional_field(&mut self) -> Result<(Option<u32>, (u32, Option<Token>)), Stop> {
+        let follow = Next::only(TokenSet::of(&[T::Colon]));
+        self.rule(Rule::OptField, follow, |p, out: &mut (Option<u32>, (u32, Option<Token>))| {
+            p.input.sync(place::OPT_FIELD)?;
+            out.0 = p.take_if(T::Question).map(|question| question.offset);
+            out.1 = p.field_name(RULE_END)?;
+            Ok(())
+        })
+    }
+
+    fn literal(&mut self) -> Parsed {
+        self.rule(Rule::Literal, RULE_END, |p, out| {
+            *out = p.builder.nowhere();
+            p.input.sync(place::LITERAL)?;
+            if p.is(T::Minus) && !matches!(p.input.peek(1).kind, T::Int | T::Float) {
+                return Err(p.no_viable(place::LITERAL.id, 1));
+            }
+            let start = p.input.peek(0).offset;
+            let negative = p.take_if(T::Minus).is_some();
+            let token = p.input.take();
+            let text = p.input.text(token);
+            *out = p.builder.literal(start, token.kind, text, negative);
+            Ok(())
+        })
+    }
+}
+
+/// The function an operator calls.
+fn operator(kind: T) -> &'static str {
+    match kind {
+        T::Equals => "_==_",
+        T::NotEquals => "_!=_",
+        T::In => "@in",
+        T::Less => "_<_",
+        T::LessEquals => "_<=_",
+        T::GreaterEquals => "_>=_",
+        T::Greater => "_>_",
+        T::Plus => "_+_",
+        T::Minus => "_-_",
+        T::Star => "_*_",
+        T::Slash => "_/_",
+        _ => "_%_",
+    }
+}

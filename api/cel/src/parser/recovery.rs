@@ -1,0 +1,402 @@
+//! Where the parser is in the grammar, what may come next, and how it goes on after a syntax error.
+//!
+//! The messages and the recovery are those of an ANTLR parser with its default error strategy, because the reference
+//! is one and users read these messages. In short, at a decision or a token that does not fit:
+//!
+//! ```text
+//! the token after it fits      ─► "extraneous input": drop it
+//! it fits after the expected   ─► "missing": go on as if the expected token were there
+//! neither                      ─► "mismatched input" or "no viable alternative": leave the rule, skipping to a
+//!                                 token that may follow any of the rules being parsed
+//! ```
+//!
+//! After a report the parser stays silent until a token matches. See the ANTLR 4 reference, "Automatic Error Recovery".
+
+use super::lexer::LexError;
+use super::token::{Token, TokenKind, TokenSet};
+use crate::error::Issue;
+use crate::source::{Location, Source};
+
+/// Nesting of one grammar rule within itself.
+const DEPTH_MAX: u16 = 250;
+/// Syntax errors that are reported before the parser gives up.
+const SYNTAX_ERRORS_MAX: usize = 100;
+/// Recoveries before the parser gives up.
+const RECOVERIES_MAX: usize = 30;
+/// Tokens that one recovery may skip.
+const SKIPPED_MAX: usize = 256;
+
+/// The rules of the grammar, for their depth.
+#[derive(Clone, Copy, Debug)]
+#[repr(u8)]
+pub(super) enum Rule {
+    Expr,
+    Or,
+    And,
+    Relation,
+    Calc,
+    Unary,
+    Member,
+    Primary,
+    ExprList,
+    ListInit,
+    OptExpr,
+    MapInit,
+    FieldInit,
+    OptField,
+    EscapeIdent,
+    Literal,
+}
+
+const RULES: usize = Rule::Literal as usize + 1;
+
+/// What may come next at a place of a rule.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Next {
+    pub tokens: TokenSet,
+    /// The rule may end here.
+    pub end: bool,
+}
+
+impl Next {
+    pub const fn only(tokens: TokenSet) -> Self {
+        Self { tokens, end: false }
+    }
+
+    pub const fn or_end(tokens: TokenSet) -> Self {
+        Self { tokens, end: true }
+    }
+}
+
+/// A place in the grammar: a number that is unique to it, and what may come there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub id: u8,
+    pub next: Next,
+}
+
+/// Why a rule was left early.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Stop {
+    /// A syntax error at a place.
+    Mismatch(Place),
+    /// No alternative fits the tokens from the one with this index up to the one with the other.
+    NoViable { place: u8, start: usize, offending: usize },
+    /// The whole parse ends.
+    Abort,
+}
+
+/// The token stream with the state of error recovery.
+pub(super) struct Recovery<'s> {
+    pub source: &'s Source,
+    pub issues: Vec<Issue>,
+    tokens: Vec<Token>,
+    lex_errors: Vec<LexError>,
+    at: usize,
+    /// For each rule being parsed, what may follow it in its caller.
+    follow: Vec<Next>,
+    depth: [u16; RULES],
+    recovering: bool,
+    last_error: Option<usize>,
+    last_places: u128,
+    syntax_errors: usize,
+    recoveries: usize,
+}
+
+impl<'s> Recovery<'s> {
+    pub fn new(source: &'s Source, tokens: Vec<Token>, lex_errors: Vec<LexError>) -> Self {
+        Self {
+            source,
+            issues: Vec::new(),
+            tokens,
+            lex_errors,
+            at: 0,
+            follow: Vec::new(),
+            depth: [0; RULES],
+            recovering: false,
+            last_error: None,
+            last_places: 0,
+            syntax_errors: 0,
+            recoveries: 0,
+        }
+    }
+
+    /// Reports the lexer's errors, in order.
+    pub fn report_lex_errors(&mut self) -> Result<(), Stop> {
+        for index in 0..self.lex_errors.len() {
+            let LexError { offset, start, end } = self.lex_errors[index];
+            let message = format!("token recognition error at: '{}'", &self.source.text()[start..end]);
+            self.report(offset, &message)?;
+        }
+        Ok(())
+    }
+
+    /// The token `ahead` tokens after the current one; the last one repeats.
+    pub fn peek(&self, ahead: usize) -> Token {
+        self.tokens[(self.at + ahead).min(self.tokens.len() - 1)]
+    }
+
+    pub fn kind(&self) -> TokenKind {
+        self.peek(0).kind
+    }
+
+    /// Index of the current token.
+    pub fn index(&self) -> usize {
+        self.at
+    }
+
+    /// The text of a token.
+    pub fn text(&self, token: Token) -> &'s str {
+        &self.source.text()[token.start as usize..token.end as usize]
+    }
+
+    fn consume(&mut self) {
+        if self.at + 1 < self.tokens.len() {
+            self.at += 1;
+        }
+    }
+
+    /// Enters a rule after which `follow` may come in its caller.
+    pub fn enter(&mut self, rule: Rule, follow: Next) -> Result<(), Stop> {
+        let depth = &mut self.depth[rule as usize];
+        *depth += 1;
+        if *depth > DEPTH_MAX {
+            return Err(self.abort(format!("expression recursion limit exceeded: {DEPTH_MAX}")));
+        }
+        self.follow.push(follow);
+        Ok(())
+    }
+
+    /// Leaves a rule; after a syntax error, reports it and skips to where a caller can go on.
+    pub fn exit(&mut self, rule: Rule, outcome: Result<(), Stop>) -> Result<(), Stop> {
+        if let Err(stop) = outcome {
+            self.handle(stop)?;
+        }
+        self.follow.pop();
+        self.depth[rule as usize] -= 1;
+        Ok(())
+    }
+
+    /// Reports a syntax error and skips to where a caller of the current rule can go on.
+    pub fn handle(&mut self, stop: Stop) -> Result<(), Stop> {
+        if let Stop::Abort = stop {
+            return Err(stop);
+        }
+        self.report_stop(stop)?;
+        self.recover(stop)
+    }
+
+    /// Takes the current token, which the caller knows to fit.
+    pub fn take(&mut self) -> Token {
+        let token = self.peek(0);
+        self.matched();
+        self.consume();
+        token
+    }
+
+    fn matched(&mut self) {
+        self.recovering = false;
+        self.last_error = None;
+        self.last_places = 0;
+    }
+
+    /// Matches one token. `after` is what may come after it. Returns the token, or the one that stands for a missing
+    /// one.
+    pub fn expect(&mut self, id: u8, kind: TokenKind, after: Next) -> Result<Token, Stop> {
+        if self.kind() == kind {
+            return Ok(self.take());
+        }
+        self.count_recovery()?;
+        let place = Place { id, next: Next::only(TokenSet::of(&[kind])) };
+        if self.delete_token(place)? {
+            return Ok(self.take());
+        }
+        if self.expected(after).contains(self.kind()) {
+            if !self.recovering {
+                self.recovering = true;
+                let found = self.display(self.peek(0));
+                let message = format!("missing {} at {found}", place.next.tokens.display());
+                self.report(self.peek(0).offset, &message)?;
+            }
+            return Ok(self.peek(0));
+        }
+        Err(Stop::Mismatch(place))
+    }
+
+    /// Checks before a decision that the current token fits; drops it when only the next one does.
+    pub fn sync(&mut self, place: Place) -> Result<(), Stop> {
+        if self.recovering || place.next.end || place.next.tokens.contains(self.kind()) {
+            return Ok(());
+        }
+        if self.delete_token(place)? { Ok(()) } else { Err(Stop::Mismatch(place)) }
+    }
+
+    /// Checks at the end of a repetition that it may go on or end; skips what fits neither.
+    pub fn sync_loop(&mut self, place: Place) -> Result<(), Stop> {
+        if self.recovering || place.next.tokens.contains(self.kind()) {
+            return Ok(());
+        }
+        self.report_unwanted(place.next)?;
+        let stop = self.expected(place.next).union(self.recovery_set());
+        while self.kind() != TokenKind::End && !stop.contains(self.kind()) {
+            self.consume();
+        }
+        Ok(())
+    }
+
+    /// Tokens that may come at a place: where its rule may end, those after the callers' calls too.
+    fn expected(&self, mut next: Next) -> TokenSet {
+        let mut tokens = next.tokens;
+        for follow in self.follow.iter().rev() {
+            if !next.end {
+                return tokens;
+            }
+            next = *follow;
+            tokens = tokens.union(next.tokens);
+        }
+        if next.end { tokens.with(TokenKind::End) } else { tokens }
+    }
+
+    /// Tokens that may follow any of the rules being parsed.
+    fn recovery_set(&self) -> TokenSet {
+        self.follow.iter().fold(TokenSet::EMPTY, |set, follow| set.union(follow.tokens))
+    }
+
+    /// Drops the current token when the next one fits.
+    fn delete_token(&mut self, place: Place) -> Result<bool, Stop> {
+        if !self.expected(place.next).contains(self.peek(1).kind) {
+            return Ok(false);
+        }
+        self.report_unwanted(place.next)?;
+        self.consume();
+        self.matched();
+        Ok(true)
+    }
+
+    fn report_unwanted(&mut self, next: Next) -> Result<(), Stop> {
+        if self.recovering {
+            return Ok(());
+        }
+        self.recovering = true;
+        let token = self.peek(0);
+        let message =
+            format!("extraneous input {} expecting {}", self.display(token), self.expected(next).display());
+        self.report(token.offset, &message)
+    }
+
+    fn report_stop(&mut self, stop: Stop) -> Result<(), Stop> {
+        if self.recovering {
+            return Ok(());
+        }
+        self.recovering = true;
+        match stop {
+            Stop::Mismatch(place) => {
+                let token = self.peek(0);
+                let expected = self.expected(place.next).display();
+                self.report(
+                    token.offset,
+                    &format!("mismatched input {} expecting {expected}", self.display(token)),
+                )
+            }
+            Stop::NoViable { start, offending, .. } => {
+                let (start, offending) = (self.tokens[start], self.tokens[offending]);
+                let input = self.input(start, offending);
+                // As in the reference, keywords used as field names have a message of their own.
+                let keyword =
+                    |word: &&str| input.strip_suffix(*word).is_some_and(|rest| rest.chars().count() == 1);
+                let message = match ["true", "false", "null"].iter().find(|word| keyword(word)) {
+                    Some(word) => format!("mismatched input '{word}' expecting IDENTIFIER"),
+                    None => format!("no viable alternative at input {}", quote(&input)),
+                };
+                self.report(offending.offset, &message)
+            }
+            Stop::Abort => Err(Stop::Abort),
+        }
+    }
+
+    /// The text from one token to another, without what the lexer refused.
+    fn input(&self, from: Token, to: Token) -> String {
+        if from.kind == TokenKind::End {
+            return "<EOF>".to_owned();
+        }
+        let mut input = String::new();
+        let mut at = from.start as usize;
+        for error in
+            self.lex_errors.iter().filter(|error| (from.start..to.end).contains(&(error.start as u32)))
+        {
+            input.push_str(&self.source.text()[at..error.start]);
+            at = error.end;
+        }
+        input.push_str(&self.source.text()[at..(to.end as usize).max(at)]);
+        input
+    }
+
+    fn recover(&mut self, stop: Stop) -> Result<(), Stop> {
+        self.count_recovery()?;
+        let place = match stop {
+            Stop::Mismatch(place) => place.id,
+            Stop::NoViable { place, .. } => place,
+            Stop::Abort => return Err(Stop::Abort),
+        };
+        let mut skipped = 0;
+        if self.last_error == Some(self.at) && self.last_places & 1 << place != 0 {
+            // The same error at the same token again: without this the parser would not come on.
+            self.consume();
+            skipped += 1;
+        }
+        self.last_error = Some(self.at);
+        self.last_places |= 1 << place;
+        let stop = self.recovery_set();
+        while self.kind() != TokenKind::End && !stop.contains(self.kind()) {
+            if skipped == SKIPPED_MAX {
+                return Err(
+                    self.abort(format!("error recovery token lookahead limit exceeded: {SKIPPED_MAX}"))
+                );
+            }
+            self.consume();
+            skipped += 1;
+        }
+        Ok(())
+    }
+
+    fn count_recovery(&mut self) -> Result<(), Stop> {
+        if self.recoveries == RECOVERIES_MAX {
+            let message = format!("error recovery attempt limit exceeded: {RECOVERIES_MAX}");
+            self.report(self.peek(0).offset, &message)?;
+            return Err(Stop::Abort);
+        }
+        self.recoveries += 1;
+        Ok(())
+    }
+
+    fn report(&mut self, offset: u32, message: &str) -> Result<(), Stop> {
+        let mut location = self.source.location(offset);
+        if self.source.text().is_empty() {
+            location.column = -1;
+        }
+        let full = self.syntax_errors == SYNTAX_ERRORS_MAX;
+        let message = match full {
+            true => format!("Syntax error: More than {SYNTAX_ERRORS_MAX} syntax errors"),
+            false => format!("Syntax error: {message}"),
+        };
+        self.issues.push(Issue { location, message });
+        self.syntax_errors += 1;
+        if full { Err(Stop::Abort) } else { Ok(()) }
+    }
+
+    fn abort(&mut self, message: String) -> Stop {
+        self.issues.push(Issue { location: Location::NONE, message });
+        Stop::Abort
+    }
+
+    fn display(&self, token: Token) -> String {
+        match token.kind {
+            TokenKind::End => "'<EOF>'".to_owned(),
+            _ => quote(self.text(token)),
+        }
+    }
+}
+
+fn quote(text: &str) -> String {
+    format!("'{}'", text.replace('\t', "\\t").replace('\n', "\\n").replace('\r', "\\r"))
+}

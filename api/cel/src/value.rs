@@ -1,0 +1,218 @@
+//! Values at run time.
+//!
+//! A value either owns its parts through `Arc` or reads the host's data in place: strings are borrowed, lists, maps and
+//! objects of the host are a [`HostRef`], a copyable pair of the host's node and of the host's schema for it. Values are
+//! covariant in their lifetime, so constants (`Value<'static>`) serve in every evaluation.
+
+use std::any::Any;
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use crate::ast::Constant;
+use crate::types::Type;
+
+pub use self::host::{HostList, HostMap, HostObject, HostRef, View};
+pub use self::list::List;
+pub use self::map::{Map, OwnedMap};
+pub use self::object::{Object, OwnedObject};
+pub use crate::duration::Duration;
+pub use crate::timestamp::Timestamp;
+
+pub mod host;
+pub mod list;
+pub mod map;
+pub mod object;
+
+/// A value of the language.
+#[derive(Clone, Debug)]
+pub enum Value<'v> {
+    /// `null`
+    Null,
+    /// A boolean.
+    Bool(bool),
+    /// A signed integer.
+    Int(i64),
+    /// An unsigned integer.
+    Uint(u64),
+    /// A floating point number.
+    Double(f64),
+    /// Text.
+    String(Text<'v>),
+    /// Bytes.
+    Bytes(Octets<'v>),
+    /// A span of time.
+    Duration(Duration),
+    /// A point in time.
+    Timestamp(Timestamp),
+    /// A type as a value.
+    Type(Type),
+    /// A list.
+    List(List<'v>),
+    /// A map.
+    Map(Map<'v>),
+    /// An object with a type of the host.
+    Object(Object<'v>),
+    /// An optional.
+    Optional(Option<Arc<Value<'v>>>),
+    /// A value of a library's own type.
+    Opaque(Arc<dyn Opaque>),
+}
+
+/// Text, borrowed or shared.
+#[derive(Clone, Debug)]
+pub enum Text<'v> {
+    /// Text of the host or of the expression.
+    Borrowed(&'v str),
+    /// Text made by the evaluation.
+    Shared(Arc<str>),
+}
+
+/// Bytes, borrowed or shared.
+#[derive(Clone, Debug)]
+pub enum Octets<'v> {
+    /// Bytes of the host.
+    Borrowed(&'v [u8]),
+    /// Bytes made by the evaluation.
+    Shared(Arc<[u8]>),
+}
+
+/// A value of a library's own type: an IP address, a quantity, an authorizer.
+pub trait Opaque: fmt::Debug + Send + Sync {
+    /// The type, as the checker declares it.
+    fn type_of(&self) -> Type;
+
+    /// Equality with another opaque value.
+    fn equals(&self, other: &dyn Opaque) -> bool;
+
+    /// The size that costs grow with.
+    fn size(&self) -> u64 {
+        1
+    }
+
+    /// For implementations, to get at the concrete type.
+    fn as_any(&self) -> &dyn Any;
+}
+
+impl Deref for Text<'_> {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        match self {
+            Self::Borrowed(text) => text,
+            Self::Shared(text) => text,
+        }
+    }
+}
+
+impl Deref for Octets<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Borrowed(bytes) => bytes,
+            Self::Shared(bytes) => bytes,
+        }
+    }
+}
+
+impl<'v> Value<'v> {
+    /// Text made by the evaluation.
+    pub fn string(text: impl Into<Arc<str>>) -> Self {
+        Self::String(Text::Shared(text.into()))
+    }
+
+    /// A list made by the evaluation.
+    pub fn list(elements: impl Into<Arc<[Value<'v>]>>) -> Self {
+        Self::List(List::Shared(elements.into()))
+    }
+
+    /// A map made by the evaluation.
+    pub fn map(entries: OwnedMap<'v>) -> Self {
+        Self::Map(Map::Shared(Arc::new(entries)))
+    }
+
+    /// An optional with a value.
+    pub fn some(value: Value<'v>) -> Self {
+        Self::Optional(Some(Arc::new(value)))
+    }
+
+    /// The size that `size(x)` gives: code points, bytes, elements, entries. `None` for values
+    /// without a size.
+    pub fn size(&self) -> Option<usize> {
+        Some(match self {
+            Self::String(text) => text.chars().count(),
+            Self::Bytes(bytes) => bytes.len(),
+            Self::List(list) => list.len(),
+            Self::Map(map) => map.len(),
+            Self::Object(object) => object.fields().len(),
+            _ => return None,
+        })
+    }
+
+    /// The size that costs grow with: that of the value, of the value in an optional, or 1.
+    pub fn cost_size(&self) -> u64 {
+        match self {
+            Self::Optional(Some(value)) => value.cost_size(),
+            Self::Opaque(opaque) => opaque.size(),
+            other => other.size().map_or(1, |size| size as u64),
+        }
+    }
+
+    /// The name of the value's type at run time.
+    pub fn type_name(&self) -> Cow<'_, str> {
+        Cow::Borrowed(match self {
+            Self::Null => "null_type",
+            Self::Bool(_) => "bool",
+            Self::Int(_) => "int",
+            Self::Uint(_) => "uint",
+            Self::Double(_) => "double",
+            Self::String(_) => "string",
+            Self::Bytes(_) => "bytes",
+            Self::Duration(_) => "google.protobuf.Duration",
+            Self::Timestamp(_) => "google.protobuf.Timestamp",
+            Self::Type(_) => "type",
+            Self::List(_) => "list",
+            Self::Map(_) => "map",
+            Self::Object(object) => object.type_name(),
+            Self::Optional(_) => "optional_type",
+            Self::Opaque(opaque) => return Cow::Owned(opaque.type_of().runtime_name().to_string()),
+        })
+    }
+
+    /// The type of the value. Lists and maps have `dyn` parameters at run time.
+    pub fn type_of(&self) -> Type {
+        match self {
+            Self::Null => Type::Null,
+            Self::Bool(_) => Type::Bool,
+            Self::Int(_) => Type::Int,
+            Self::Uint(_) => Type::Uint,
+            Self::Double(_) => Type::Double,
+            Self::String(_) => Type::String,
+            Self::Bytes(_) => Type::Bytes,
+            Self::Duration(_) => Type::Duration,
+            Self::Timestamp(_) => Type::Timestamp,
+            Self::Type(_) => Type::Type(None),
+            Self::List(_) => Type::list(Type::Dyn),
+            Self::Map(_) => Type::map(Type::Dyn, Type::Dyn),
+            Self::Object(object) => Type::object(object.type_name()),
+            Self::Optional(_) => Type::optional(Type::Dyn),
+            Self::Opaque(opaque) => opaque.type_of(),
+        }
+    }
+}
+
+impl From<&Constant> for Value<'static> {
+    fn from(constant: &Constant) -> Self {
+        match constant {
+            Constant::Null => Self::Null,
+            Constant::Bool(b) => Self::Bool(*b),
+            Constant::Int(i) => Self::Int(*i),
+            Constant::Uint(u) => Self::Uint(*u),
+            Constant::Double(d) => Self::Double(*d),
+            Constant::String(text) => Self::String(Text::Shared(text.clone())),
+            Constant::Bytes(bytes) => Self::Bytes(Octets::Shared(bytes.clone())),
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Data of the host, read in place.
+//!
+//! A [`HostRef`] is a node of the host's data together with what the host needs to interpret it, usually a schema. The
+//! traits hand out values that borrow from both.
+
+use std::any::Any;
+use std::fmt;
+
+use crate::error::EvalError;
+use crate::value::Value;
+use crate::value::list::List;
+
+/// What the host passes through to its own accessors: usually the schema of the node.
+pub type View<'v> = Option<&'v (dyn Any + Send + Sync)>;
+
+/// A node of the host's data with the host's view of it.
+pub struct HostRef<'v, T: ?Sized> {
+    /// The data, read through the traits below.
+    pub node: &'v T,
+    /// Handed to every accessor.
+    pub view: View<'v>,
+}
+
+/// A list of the host.
+pub trait HostList: Send + Sync {
+    /// Number of elements.
+    fn len<'v>(&'v self, view: View<'v>) -> usize;
+
+    /// Whether there are no elements.
+    fn is_empty<'v>(&'v self, view: View<'v>) -> bool {
+        self.len(view) == 0
+    }
+
+    /// The element at `index`, which is below [`len`](Self::len).
+    fn get<'v>(&'v self, view: View<'v>, index: usize) -> Value<'v>;
+
+    /// The host's own equality (sets ignore order); `None`: element by element.
+    fn equals<'v>(&'v self, _view: View<'v>, _other: &List<'v>) -> Option<bool> {
+        None
+    }
+
+    /// The host's own `+` (sets and keyed lists merge); `None`: concatenation.
+    fn concat<'v>(&'v self, _view: View<'v>, _other: &List<'v>) -> Option<Result<List<'v>, EvalError>> {
+        None
+    }
+}
+
+/// A map of the host, with string keys.
+pub trait HostMap: Send + Sync {
+    /// Number of entries.
+    fn len<'v>(&'v self, view: View<'v>) -> usize;
+
+    /// Whether there are no entries.
+    fn is_empty<'v>(&'v self, view: View<'v>) -> bool {
+        self.len(view) == 0
+    }
+
+    /// The value under `key`.
+    fn get<'v>(&'v self, view: View<'v>, key: &str) -> Option<Value<'v>>;
+
+    /// The key of the entry at `index`, which is below [`len`](Self::len); the order is the host's and stays the same.
+    fn key_at<'v>(&'v self, view: View<'v>, index: usize) -> &'v str;
+}
+
+/// An object of the host. The checker knows its fields from the [`TypeProvider`](crate::types::TypeProvider).
+pub trait HostObject: Send + Sync {
+    /// Name of its type.
+    fn type_name<'v>(&'v self, view: View<'v>) -> &'v str;
+
+    /// The value of a field that is set; `None` when it is not set or does not exist.
+    fn get<'v>(&'v self, view: View<'v>, field: &str) -> Option<Value<'v>>;
+
+    /// The value of a field that is set, for a host that computes fields and may fail to.
+    ///
+    /// # Errors
+    /// The host's.
+    fn try_get<'v>(&'v self, view: View<'v>, field: &str) -> Result<Option<Value<'v>>, EvalError> {
+        Ok(self.get(view, field))
+    }
+
+    /// Names of the fields that are set, in the host's order; for equality and output.
+    fn fields<'v>(&'v self, view: View<'v>) -> Vec<&'v str>;
+}
+
+impl<T: ?Sized> Clone for HostRef<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T: ?Sized> Copy for HostRef<'_, T> {}
+
+impl<T: ?Sized> fmt::Debug for HostRef<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("HostRef")
+    }
+}

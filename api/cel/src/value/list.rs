@@ -1,0 +1,152 @@
+//! Lists: elements of the evaluation, lists of the host, and concatenations.
+//!
+//! `+` costs 1 whatever the sizes, so a short expression can double a list many times over. Concatenations are
+//! therefore ropes that share both sides; small results are copied, which keeps ropes shallow.
+
+use std::sync::Arc;
+
+use crate::error::{EvalError, EvalErrorKind};
+use crate::value::Value;
+use crate::value::host::{HostList, HostRef};
+
+/// A concatenation up to this many elements is copied: cheaper than the rope's later look-ups.
+const COPY_LEN_MAX: usize = 64;
+/// Ropes deeper than this are copied when they are short enough, and refused otherwise. Recursion follows the depth.
+const ROPE_DEPTH_MAX: u32 = 128;
+/// The longest rope that is copied for its depth: about 3 MB.
+const FLATTEN_LEN_MAX: usize = 1 << 16;
+
+/// A list, owned or the host's.
+#[derive(Clone, Debug)]
+pub enum List<'v> {
+    /// Elements made by the evaluation.
+    Shared(Arc<[Value<'v>]>),
+    /// A list of the host, read in place.
+    Host(HostRef<'v, dyn HostList>),
+    /// The result of `+`.
+    Concat(Arc<Concat<'v>>),
+}
+
+/// Two lists, one after the other.
+#[derive(Debug)]
+pub struct Concat<'v> {
+    left: List<'v>,
+    right: List<'v>,
+    /// Length of `left`.
+    split: usize,
+    len: usize,
+    depth: u32,
+}
+
+impl<'v> List<'v> {
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Shared(elements) => elements.len(),
+            Self::Host(host) => host.node.len(host.view),
+            Self::Concat(concat) => concat.len,
+        }
+    }
+
+    /// Whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The element at `index`.
+    pub fn get(&self, index: usize) -> Option<Value<'v>> {
+        match self {
+            Self::Shared(elements) => elements.get(index).cloned(),
+            Self::Host(host) => (index < self.len()).then(|| host.node.get(host.view, index)),
+            Self::Concat(concat) if index < concat.split => concat.left.get(index),
+            Self::Concat(concat) => concat.right.get(index - concat.split),
+        }
+    }
+
+    /// The elements in order.
+    pub fn iter(&self) -> impl Iterator<Item = Value<'v>> {
+        (0..self.len()).filter_map(|index| self.get(index))
+    }
+
+    /// The host's own answer to `self == other`, for a list of the host that has one.
+    pub fn host_equals(&self, other: &List<'v>) -> Option<bool> {
+        match self {
+            Self::Host(host) => host.node.equals(host.view, other),
+            _ => None,
+        }
+    }
+
+    /// `left + right`, by the rule of a host's list on the left if it has one.
+    ///
+    /// # Errors
+    /// Those of the host's rule, and [`EvalErrorKind::CostLimit`] for a concatenation too long and too deep to hold.
+    pub fn concat(left: &List<'v>, right: &List<'v>) -> Result<List<'v>, EvalError> {
+        if let Self::Host(host) = left
+            && let Some(merged) = host.node.concat(host.view, right)
+        {
+            return merged;
+        }
+        if left.is_empty() {
+            return Ok(right.clone());
+        }
+        if right.is_empty() {
+            return Ok(left.clone());
+        }
+        let too_long = || EvalError { kind: EvalErrorKind::CostLimit, ..EvalError::new("list is too long") };
+        let split = left.len();
+        let len = split.checked_add(right.len()).ok_or_else(too_long)?;
+        let depth = left.depth().max(right.depth()) + 1;
+        if len <= COPY_LEN_MAX || depth > ROPE_DEPTH_MAX && len <= FLATTEN_LEN_MAX {
+            return Ok(Self::Shared(left.iter().chain(right.iter()).collect()));
+        }
+        if depth > ROPE_DEPTH_MAX {
+            return Err(too_long());
+        }
+        Ok(Self::Concat(Arc::new(Concat { left: left.clone(), right: right.clone(), split, len, depth })))
+    }
+
+    fn depth(&self) -> u32 {
+        match self {
+            Self::Concat(concat) => concat.depth,
+            _ => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers(count: i64) -> List<'static> {
+        List::Shared((0..count).map(Value::Int).collect())
+    }
+
+    #[test]
+    fn a_list_can_be_doubled_many_times_and_still_be_read() {
+        let mut list = numbers(100);
+        for _ in 0..30 {
+            list = List::concat(&list, &list).unwrap();
+        }
+        assert_eq!(list.len(), 100 << 30);
+        assert!(matches!(list.get((100 << 29) + 7), Some(Value::Int(7))));
+        assert!(list.get(100 << 30).is_none());
+    }
+
+    #[test]
+    fn ropes_stay_shallow() {
+        let mut list = numbers(100);
+        for _ in 0..10_000 {
+            list = List::concat(&list, &numbers(1)).unwrap();
+            assert!(list.depth() <= ROPE_DEPTH_MAX);
+        }
+        assert_eq!(list.len(), 10_100);
+        assert!(matches!(list.iter().last(), Some(Value::Int(0))));
+    }
+
+    #[test]
+    fn an_empty_side_leaves_the_other() {
+        let list = numbers(3);
+        assert!(matches!(List::concat(&list, &numbers(0)), Ok(List::Shared(same)) if same.len() == 3));
+        assert!(matches!(List::concat(&numbers(0), &list), Ok(List::Shared(same)) if same.len() == 3));
+    }
+}

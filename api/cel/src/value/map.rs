@@ -1,0 +1,243 @@
+//! Maps: entries of the evaluation and maps of the host.
+//!
+//! Keys of different types are different keys, also numbers: `{1: 'a', 1u: 'b'}` has two entries. A look-up that finds
+//! no key of its own type tries the other integer types: an int finds the equal uint and a uint the equal int, a double
+//! both.
+
+use std::hash::BuildHasher;
+use std::sync::Arc;
+
+use hashbrown::{DefaultHashBuilder, HashTable};
+
+use crate::number;
+use crate::value::Text;
+use crate::value::Value;
+use crate::value::host::{HostMap, HostRef};
+
+/// A map with more entries than this has a hash table; looking through fewer is faster.
+const SCAN_LEN_MAX: usize = 8;
+
+/// A map, owned or the host's.
+#[derive(Clone, Debug)]
+pub enum Map<'v> {
+    /// Entries made by the evaluation.
+    Shared(Arc<OwnedMap<'v>>),
+    /// A map of the host, read in place.
+    Host(HostRef<'v, dyn HostMap>),
+}
+
+/// Entries in insertion order, with an index by key.
+#[derive(Clone, Debug, Default)]
+pub struct OwnedMap<'v> {
+    entries: Vec<(Value<'v>, Value<'v>)>,
+    /// Places in `entries`, by the hash of the key; empty up to [`SCAN_LEN_MAX`] entries.
+    index: HashTable<u32>,
+    hasher: DefaultHashBuilder,
+}
+
+impl<'v> Map<'v> {
+    /// Number of entries.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Shared(map) => map.entries.len(),
+            Self::Host(host) => host.node.len(host.view),
+        }
+    }
+
+    /// Whether there are no entries.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The value under `key`, or under the equal integer of another type.
+    pub fn get(&self, key: &Value<'v>) -> Option<Value<'v>> {
+        match (self, key) {
+            (Self::Shared(map), key) => map.get(key).cloned(),
+            (Self::Host(host), Value::String(key)) => host.node.get(host.view, key),
+            (Self::Host(_), _) => None,
+        }
+    }
+
+    /// The key of the entry at `index`, in the map's own order.
+    pub fn key_at(&self, index: usize) -> Option<Value<'v>> {
+        match self {
+            Self::Shared(map) => map.entries.get(index).map(|(key, _)| key.clone()),
+            Self::Host(host) => (index < self.len())
+                .then(|| Value::String(Text::Borrowed(host.node.key_at(host.view, index)))),
+        }
+    }
+
+    /// The entry at `index`, in the map's own order.
+    pub fn entry_at(&self, index: usize) -> Option<(Value<'v>, Value<'v>)> {
+        match self {
+            Self::Shared(map) => map.entries.get(index).cloned(),
+            Self::Host(host) => {
+                let key = (index < self.len()).then(|| host.node.key_at(host.view, index))?;
+                Some((Value::String(Text::Borrowed(key)), host.node.get(host.view, key)?))
+            }
+        }
+    }
+
+    /// The entries, in the map's own order.
+    pub fn iter(&self) -> impl Iterator<Item = (Value<'v>, Value<'v>)> {
+        (0..self.len()).filter_map(|index| self.entry_at(index))
+    }
+}
+
+impl<'v> OwnedMap<'v> {
+    /// Adds an entry. Returns false, leaving the map as it was, when the key is there already, also as the equal integer
+    /// of another type.
+    pub fn insert(&mut self, key: Value<'v>, value: Value<'v>) -> bool {
+        if self.get(&key).is_some() {
+            return false;
+        }
+        self.push(key, value);
+        true
+    }
+
+    /// Sets the value under exactly this key, as a map literal does.
+    pub fn set(&mut self, key: Value<'v>, value: Value<'v>) {
+        match self.place(&key) {
+            Some(place) => self.entries[place].1 = value,
+            None => self.push(key, value),
+        }
+    }
+
+    /// The value under `key`, or under the equal integer of another type.
+    pub fn get(&self, key: &Value<'v>) -> Option<&Value<'v>> {
+        let exact = |key: &Value<'v>| self.get_exact(key);
+        exact(key).or_else(|| match key {
+            Value::Int(int) => exact(&Value::Uint(u64::try_from(*int).ok()?)),
+            Value::Uint(uint) => exact(&Value::Int(i64::try_from(*uint).ok()?)),
+            Value::Double(double) => number::double_to_int_exact(*double)
+                .and_then(|int| exact(&Value::Int(int)))
+                .or_else(|| exact(&Value::Uint(number::double_to_uint_exact(*double)?))),
+            _ => None,
+        })
+    }
+
+    /// The value under exactly this key.
+    pub fn get_exact(&self, key: &Value<'v>) -> Option<&Value<'v>> {
+        self.place(key).map(|place| &self.entries[place].1)
+    }
+
+    /// The entries in insertion order.
+    pub fn entries(&self) -> &[(Value<'v>, Value<'v>)] {
+        &self.entries
+    }
+
+    fn push(&mut self, key: Value<'v>, value: Value<'v>) {
+        self.entries.push((key, value));
+        let Self { entries, index, hasher } = self;
+        let first_new = match entries.len() {
+            len if len <= SCAN_LEN_MAX => return,
+            len if index.is_empty() => 0..len,
+            len => len - 1..len,
+        };
+        for place in first_new {
+            index.insert_unique(hash(hasher, &entries[place].0), place as u32, |&place| {
+                hash(hasher, &entries[place as usize].0)
+            });
+        }
+    }
+
+    /// Where exactly this key is.
+    fn place(&self, key: &Value<'v>) -> Option<usize> {
+        if self.index.is_empty() {
+            return self.entries.iter().position(|(other, _)| same_key(other, key));
+        }
+        let found =
+            self.index.find(hash(&self.hasher, key), |&place| same_key(&self.entries[place as usize].0, key));
+        found.map(|&place| place as usize)
+    }
+}
+
+impl<'v> FromIterator<(Value<'v>, Value<'v>)> for OwnedMap<'v> {
+    fn from_iter<I: IntoIterator<Item = (Value<'v>, Value<'v>)>>(entries: I) -> Self {
+        let mut map = Self::default();
+        for (key, value) in entries {
+            map.set(key, value);
+        }
+        map
+    }
+}
+
+/// Whether two values are the same key. Lists, maps and other values without identity are never the same.
+fn same_key(left: &Value<'_>, right: &Value<'_>) -> bool {
+    match (left, right) {
+        (Value::Null, Value::Null) => true,
+        (Value::Bool(a), Value::Bool(b)) => a == b,
+        (Value::Int(a), Value::Int(b)) => a == b,
+        (Value::Uint(a), Value::Uint(b)) => a == b,
+        (Value::Double(a), Value::Double(b)) => a == b,
+        (Value::String(a), Value::String(b)) => **a == **b,
+        (Value::Bytes(a), Value::Bytes(b)) => **a == **b,
+        (Value::Duration(a), Value::Duration(b)) => a == b,
+        (Value::Timestamp(a), Value::Timestamp(b)) => a == b,
+        (Value::Type(a), Value::Type(b)) => a.runtime_name() == b.runtime_name(),
+        _ => false,
+    }
+}
+
+/// A hash that is equal for the same keys.
+fn hash(hasher: &DefaultHashBuilder, key: &Value<'_>) -> u64 {
+    match key {
+        Value::Bool(b) => hasher.hash_one(b),
+        Value::Int(i) => hasher.hash_one(i),
+        Value::Uint(u) => hasher.hash_one(u),
+        // Both zeros are the same key.
+        Value::Double(d) => hasher.hash_one((d + 0.0).to_bits()),
+        Value::String(text) => hasher.hash_one(&**text),
+        Value::Bytes(bytes) => hasher.hash_one(&**bytes),
+        Value::Duration(d) => hasher.hash_one(d),
+        Value::Timestamp(t) => hasher.hash_one(t),
+        Value::Type(of) => hasher.hash_one(of.runtime_name()),
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_different_types_are_different_keys_that_lookups_find() {
+        let mut map = OwnedMap::default();
+        for (i, key) in
+            [Value::Int(1), Value::Uint(2), Value::Double(1.5), Value::Double(3.0)].into_iter().enumerate()
+        {
+            map.set(key, Value::Int(i as i64));
+        }
+        for (key, found) in [
+            (Value::Int(1), Some(0)),
+            (Value::Uint(1), Some(0)),
+            (Value::Double(1.0), Some(0)),
+            (Value::Int(2), Some(1)),
+            (Value::Double(2.0), Some(1)),
+            (Value::Double(1.5), Some(2)),
+            (Value::Double(3.0), Some(3)),
+            (Value::Int(3), None),
+            (Value::Int(-1), None),
+            (Value::Bool(true), None),
+        ] {
+            let got = map.get(&key).map(|value| match value {
+                Value::Int(i) => *i,
+                other => panic!("{other:?}"),
+            });
+            assert_eq!(got, found, "{key:?}");
+        }
+    }
+
+    #[test]
+    fn large_maps_find_all_their_keys() {
+        let mut map = OwnedMap::default();
+        for i in 0..1000 {
+            assert!(map.insert(Value::Int(i), Value::Int(-i)));
+        }
+        for i in 0..1000 {
+            assert!(matches!(map.get(&Value::Int(i)), Some(Value::Int(found)) if *found == -i));
+            assert!(!map.insert(Value::Uint(i as u64), Value::Null));
+        }
+        assert!(map.get(&Value::Int(1000)).is_none());
+    }
+}
