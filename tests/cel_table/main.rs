@@ -1,0 +1,37 @@
+//! Answers the inputs of a CEL table: one JSON object per line on standard output.
+//!
+//! `cel-table FILE.jsonl` reads only the input fields of each line. Lines of operations it does not know are left out.
+
+mod base;
+mod json;
+
+use std::io::{BufWriter, Write};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let Some(path) = std::env::args().nth(1) else {
+        eprintln!("usage: cel-table FILE.jsonl");
+        return ExitCode::FAILURE;
+    };
+    match std::fs::read_to_string(&path).and_then(|text| answer(&text)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{path}: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn answer(text: &str) -> std::io::Result<()> {
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    for line in text.lines().filter(|line| !line.trim().is_empty()) {
+        let row: serde_json::Value = serde_json::from_str(line)?;
+        let mut answer = match (row["env"].as_str(), row["op"].as_str()) {
+            (Some("base"), None) => base::answer(&row),
+            _ => continue,
+        };
+        answer["id"] = row["id"].clone();
+        writeln!(out, "{answer}")?;
+    }
+    out.flush()
+}
