@@ -30,6 +30,7 @@ pub use targets::credentials::{certificates, credentials, token_file};
 pub use targets::engine_decode::engine_decode;
 pub use targets::engine_model::engine_model;
 pub use targets::engine_recovery::engine_recovery;
+pub use targets::expressions::expressions;
 pub use targets::json_text::json_text;
 pub use targets::patch::patch;
 pub use targets::patch_round_trip::patch_round_trip;
@@ -122,6 +123,16 @@ targets! {
     engine_decode: &["REVLOG\r\n", "REVCKPT\n", "\0\0\0\0\0\0\0\x01", "\0\0\x01\0"];
     engine_model: &[];
     engine_recovery: &[];
+    expressions: &[
+        "(", ")", "[", "]", "{", "}", ".", ",", "?", ":", "!", "-", "+", " * ", " / ", " % ", " == ", " != ", " < ",
+        " >= ", " in ", " && ", " || ", ".?", "[?", "'a'", "\"b\"", "b'\\xff'", "r'''", "1", "2u", "0x1F", "1.5e3", ".5",
+        "-9223372036854775808", "null", "true", "i", "s", "l", "m", "d", "x", "has(m.a)", "l.map(x, ", "l.filter(x, ",
+        "l.all(x, ", "m.exists(k, v, ", "l.transformMap(x, y, ", "l.sortBy(x, ", "optional.of(", ".optMap(x, ",
+        ".orValue(", "size(", "int(", "string(", "duration('1h')", "timestamp('2020-01-01T00:00:00Z')", ".getDate()",
+        ".matches('a+')", ".findAll('[a-z]')", ".format([", "'%s %d'", ".split(', ')", ".join()", ".substring(1, ",
+        "quantity('1Gi')", "ip('::1')", "cidr('10.0.0.0/8')", "url('https://a/b')", "semver('1.2.3')", ".isLessThan(",
+        "format.uuid()", "sets.contains(", "lists.range(9)", ".flatten()", ".sum()", "type(", "dyn(", "// c\n",
+    ];
     field_selector: &["metadata.name", "metadata.namespace", "spec.nodeName", "=", "==", "!=", ",", "\\", "\\=", "\\,"];
     field_set: &[
         "\0", "{\"f:a\":{}}", "\"f:metadata\":", "\".\":{}", "\"k:{\\\"name\\\":\\\"a\\\"}\":{}", "\"v:1\":{}", "\"i:0\":{}", "{", "}", ",",

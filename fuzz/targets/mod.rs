@@ -9,6 +9,7 @@ pub mod credentials;
 pub mod engine_decode;
 pub mod engine_model;
 pub mod engine_recovery;
+pub mod expressions;
 pub mod json_text;
 pub mod patch;
 mod patch_model;

@@ -213,6 +213,7 @@ smoke! {
     engine_decode
     engine_model
     engine_recovery
+    expressions
     field_selector
     field_set
     json_text
