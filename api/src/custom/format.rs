@@ -154,24 +154,39 @@ fn is_date_time(text: &str) -> bool {
 
 /// A duration of the standard library of Go, or numbers with units of time among anything else.
 fn is_duration(text: &str) -> bool {
-    const UNITS: [&str; 10] = ["ns", "us", "µs", "ms", "s", "m", "h", "hr", "d", "w"];
-    const BEGINNINGS: [&str; 8] = ["nano", "micro", "milli", "sec", "min", "hour", "day", "week"];
-    let is_unit = |unit: &str| {
-        let unit = unit.to_lowercase();
-        UNITS.contains(&&*unit) || BEGINNINGS.iter().any(|start| unit.starts_with(start))
-    };
-    if auth::go::duration::parse(text).is_ok() {
-        return true;
+    duration(text).is_some()
+}
+
+/// The nanoseconds of such a duration.
+pub fn duration(text: &str) -> Option<i64> {
+    const MICRO: i64 = 1_000;
+    const SECOND: i64 = 1_000_000_000;
+    const DAY: i64 = 86_400 * SECOND;
+    /// Names, the beginning of longer names, and nanoseconds.
+    const UNITS: [(&[&str], &str, i64); 8] = [
+        (&["ns"], "nano", 1),
+        (&["us", "µs"], "micro", MICRO),
+        (&["ms"], "milli", 1_000 * MICRO),
+        (&["s"], "sec", SECOND),
+        (&["m"], "min", 60 * SECOND),
+        (&["h", "hr"], "hour", 3_600 * SECOND),
+        (&["d"], "day", DAY),
+        (&["w"], "week", 7 * DAY),
+    ];
+    if let Ok(nanoseconds) = auth::go::duration::parse(text) {
+        return Some(nanoseconds);
     }
-    let mut has_unit = false;
+    let mut sum: Option<i64> = None;
     for found in DURATION.as_ref().into_iter().flat_map(|expression| expression.captures_iter(text)) {
         let (_, [number, unit]) = found.extract();
-        if number.parse::<i64>().is_err() {
-            return false;
+        let number: i64 = number.parse().ok()?;
+        let unit = unit.to_lowercase();
+        let is_it = |names: &[&str], start: &str| names.contains(&&*unit) || unit.starts_with(start);
+        if let Some((_, _, each)) = UNITS.iter().find(|(names, start, _)| is_it(names, start)) {
+            sum = Some(sum.unwrap_or(0).wrapping_add(number.wrapping_mul(*each)));
         }
-        has_unit |= is_unit(unit);
     }
-    has_unit
+    sum
 }
 
 /// An address as in a header of a mail, with or without a name before it in angle brackets.

@@ -16,6 +16,7 @@ mod lists;
 mod number;
 mod path;
 pub mod resource;
+pub mod rules;
 mod same;
 pub mod scale;
 pub mod schema;

@@ -7,11 +7,12 @@ use std::sync::Arc;
 
 use super::definition::{Definition, Version};
 use super::resource;
+use super::rules::Rules;
 use super::schema::Schema;
 use crate::naming::Naming;
 use crate::schema::make::{MakeError, ResourceMaker};
 use crate::schema::registry::Resource;
-use crate::schema::table::ScalePaths;
+use crate::schema::table::{ScalePaths, Slot};
 
 /// The resources of the served versions of a definition, in its order; none for a definition without a storage version.
 ///
@@ -52,6 +53,9 @@ fn maker(definition: &Definition, version: &Version) -> Result<ResourceMaker, Ma
             status: scale.status_replicas_path.clone().into(),
             selector: selector.map(Into::into),
         });
+    }
+    if let Some(rules) = schema.and_then(Rules::of) {
+        maker = maker.rules(Slot::of(rules));
     }
     Ok(definition.present(version, maker))
 }

@@ -18,6 +18,7 @@ use super::format;
 use super::lists;
 use super::number::{self, is_whole};
 use super::path::Path;
+use super::rules::Rules;
 use super::same::{counterpart, is_same, limits_of};
 use super::scale;
 use crate::field::{FieldError, FieldErrorKind, go_quote};
@@ -45,11 +46,22 @@ pub fn object(
     if old.is_none_or(|old| lists::repeated(message, old).is_empty()) {
         errors.extend(lists::repeated(message, new));
     }
+    if let Some(rules) = table.rules.get::<Rules>() {
+        if blocks_rules(&errors) {
+            errors.push(FieldError::invalid("", &Value::Null, NOT_CHECKED));
+        } else {
+            errors.extend(rules.judge(message, new, old).0);
+        }
+    }
     errors
 }
 
+/// What is said where rules could not be asked.
+const NOT_CHECKED: &str = "some validation rules were not checked because the object was invalid; correct the existing \
+    errors to complete validation";
+
 /// Whether errors leave the rules of a schema without an object that they can be asked of.
-pub fn blocks_rules(errors: &[FieldError]) -> bool {
+fn blocks_rules(errors: &[FieldError]) -> bool {
     errors.iter().any(|error| {
         matches!(
             error.kind,

@@ -72,6 +72,16 @@ impl Slot {
         Slot(OnceLock::new())
     }
 
+    /// With this in it.
+    pub fn of<T: Any + Send + Sync>(made: Arc<T>) -> Self {
+        Slot(OnceLock::from(made as Arc<dyn Any + Send + Sync>))
+    }
+
+    /// What is in it, if it is of this type.
+    pub fn get<T: Any + Send + Sync>(&self) -> Option<&T> {
+        self.0.get().and_then(|made| made.downcast_ref())
+    }
+
     /// What is in it, made at the first call. There is one module that asks, so that it is always of one type.
     ///
     /// # Errors

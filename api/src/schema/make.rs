@@ -410,6 +410,13 @@ impl ResourceMaker {
         ResourceMaker { scale: Some(paths), ..self }
     }
 
+    /// With rules, which validation asks of its objects.
+    #[must_use]
+    pub fn rules(mut self, rules: Slot) -> Self {
+        self.table.rules = rules;
+        self
+    }
+
     /// With keys that begin so in the store, instead of `/<group>/<plural>/`.
     #[must_use]
     pub fn storage_prefix(mut self, prefix: impl Into<String>) -> Self {
@@ -516,6 +523,7 @@ pub(crate) fn table(plural: Text, message: Ref<Message>) -> ResourceTable {
         status: None,
         immutable: &[],
         format: Slot::new(),
+        rules: Slot::new(),
         deprecated: "".into(),
         behavior: &Behavior::PLAIN,
     }

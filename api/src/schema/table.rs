@@ -411,6 +411,8 @@ pub struct ResourceTable {
     pub immutable: &'static [&'static str],
     /// How objects become rows of tables; the business of `table`.
     pub format: Slot,
+    /// Rules of a type made at run time, in the expression language; the business of `custom`.
+    pub rules: Slot,
     /// Release since which the version is deprecated, as `1.33`; empty = it is not. Of types made at run time, the
     /// warning itself.
     pub deprecated: Text,

@@ -28,6 +28,7 @@ use options::{Options, has_bad_bundle};
 use words::Words;
 
 use super::View;
+use crate::custom;
 use crate::custom::definition::approval::{self, Approval};
 use crate::custom::definition::conditions::Findings;
 use crate::custom::definition::rules::RuleCompiler;
@@ -40,7 +41,7 @@ use crate::validation::Validator;
 use crate::validation::path::Path;
 
 /// Compiles the rules of schemas; without one, only their form is checked.
-static COMPILER: Option<&'static dyn RuleCompiler> = None;
+static COMPILER: Option<&'static dyn RuleCompiler> = Some(&custom::rules::Compiler);
 
 /// A definition, on creation or on update of its spec.
 pub(in super::super) fn definition(validator: &mut Validator, path: &Path, object: View) {

@@ -1,0 +1,17 @@
+//! Rules of custom schemas in the expression language (`x-kubernetes-validations`).
+//!
+//! ```text
+//! Schema ─► declaration: types and sizes of `self` ─┬─► compile: is the rule one, and what may it cost  (definitions)
+//!                                                   └─► program ─ run: value of an object, costs, errors  (objects)
+//! ```
+//!
+//! The language is that of the `cel` crate; objects are read in place.
+
+mod compile;
+mod declaration;
+pub mod escape;
+mod run;
+mod value;
+
+pub use compile::Compiler;
+pub use run::{OBJECT_COST_MAX, Rules};

@@ -1,0 +1,454 @@
+//! Asks the rules of a schema of an object.
+//!
+//! ```text
+//! node with rules ─► each rule: program(self, oldSelf) ─► cost off the budget ─► error, in the rule's own words
+//!       └─► nodes below, beside the parts of the object
+//! ```
+//!
+//! A node that nothing below has rules is left out. Programs are made when a node is first reached. An old value is the
+//! one at the same place: of a keyed list the element with the same keys, of other lists none. An exhausted budget ends
+//! everything.
+
+use std::sync::{Arc, OnceLock};
+
+use cel::evaluation::{Activation, Limits as CostLimits, Program};
+use cel::value::Value;
+
+use super::compile::Scope;
+use super::declaration::Declaration;
+use super::value;
+use crate::custom::field_path;
+use crate::custom::path::Path;
+use crate::custom::same::{counterpart, is_same, limits_of};
+use crate::custom::schema::{Additional, Items, Rule, Schema};
+use crate::field::{FieldError, FieldErrorKind};
+use crate::json::{self, Object};
+use crate::schema::limits::Limits;
+use crate::schema::table::{Kind, ListType, Message};
+
+/// Most that one evaluation may cost.
+const CALL_COST_MAX: u64 = 1_000_000;
+
+/// Most that all rules of one object may cost.
+pub const OBJECT_COST_MAX: u64 = 10_000_000;
+
+/// Longest message that a rule makes, in bytes.
+const MESSAGE_BYTES_MAX: usize = 5120;
+
+/// The rules of the objects of one schema.
+#[derive(Debug)]
+pub struct Rules(Node);
+
+#[derive(Debug)]
+struct Node {
+    /// The type, as errors that are not about the value show it.
+    kind: String,
+    rules: Vec<Rule>,
+    /// For each rule, the path below the node that its errors name.
+    paths: Vec<String>,
+    scope: Option<Declaration>,
+    programs: OnceLock<Vec<Compiled>>,
+    is_atomic: bool,
+    properties: Vec<(String, Node)>,
+    items: Option<Box<Node>>,
+    values: Option<Box<Node>>,
+    all_of: Vec<Node>,
+}
+
+/// What became of a rule.
+#[derive(Debug)]
+enum Compiled {
+    /// It is empty.
+    Nothing,
+    Refused(String),
+    Ready(Ready),
+}
+
+/// Programs of a rule.
+#[derive(Debug)]
+pub(super) struct Ready {
+    pub(super) rule: Program,
+    pub(super) message: Option<Program>,
+    pub(super) uses_old_self: bool,
+}
+
+impl Rules {
+    /// Those of a schema of objects; `None` for a schema without any.
+    pub fn of(schema: &Schema) -> Option<Arc<Rules>> {
+        Node::of(schema, schema, true).map(|root| Arc::new(Rules(root)))
+    }
+
+    /// The errors of an object of type `message`, and texts that its writer is warned of: errors at values that are as
+    /// they were in `old`.
+    pub fn judge(
+        &self,
+        message: &Message,
+        new: &Object,
+        old: Option<&Object>,
+    ) -> (Vec<FieldError>, Vec<String>) {
+        let mut run = Run { left: OBJECT_COST_MAX, errors: Vec::new(), warnings: Vec::new() };
+        let _ = run.root(&self.0, message, new, old);
+        (run.errors, run.warnings)
+    }
+}
+
+impl Node {
+    /// The rules that `rules` states for values that `schema` describes.
+    fn of(rules: &Schema, schema: &Schema, is_object: bool) -> Option<Node> {
+        let below = |rules: &Schema, schema: &Schema| Node::of(rules, schema, schema.embedded_resource);
+        let properties: Vec<(String, Node)> = rules
+            .properties
+            .iter()
+            .filter_map(|(name, part)| Some((name.clone(), below(part, schema.properties.get(name)?)?)))
+            .collect();
+        let items = match (&rules.items, &schema.items) {
+            (Some(Items::All(part)), Some(Items::All(item))) => below(part, item).map(Box::new),
+            _ => None,
+        };
+        let values = match (&rules.additional_properties, &schema.additional_properties) {
+            (Some(Additional::Schema(part)), Some(Additional::Schema(value))) => {
+                below(part, value).map(Box::new)
+            }
+            _ => None,
+        };
+        let all_of: Vec<Node> =
+            rules.all_of.iter().filter_map(|part| Node::of(part, schema, is_object)).collect();
+        let is_empty = rules.validations.is_empty()
+            && properties.is_empty()
+            && items.is_none()
+            && values.is_none()
+            && all_of.is_empty();
+        if is_empty {
+            return None;
+        }
+        let path = |rule: &Rule| match &*rule.field_path {
+            "" => String::new(),
+            path => {
+                field_path::resolve(path, schema, true).map_or_else(|_| String::new(), |found| found.text)
+            }
+        };
+        let has_rules = !rules.validations.is_empty();
+        Some(Node {
+            kind: schema.kind.clone(),
+            paths: rules.validations.iter().map(path).collect(),
+            rules: rules.validations.clone(),
+            scope: has_rules.then(|| Declaration::of(schema, is_object)).flatten(),
+            programs: OnceLock::new(),
+            is_atomic: schema.map_type.as_deref() == Some("atomic"),
+            properties,
+            items,
+            values,
+            all_of,
+        })
+    }
+
+    fn programs(&self) -> &[Compiled] {
+        self.programs.get_or_init(|| {
+            let Some(declaration) = &self.scope else { return Vec::new() };
+            let scope = Scope::new(declaration.clone());
+            self.rules
+                .iter()
+                .map(|rule| match rule.rule.trim() {
+                    "" => Compiled::Nothing,
+                    _ => scope.programs(rule).map_or_else(Compiled::Refused, Compiled::Ready),
+                })
+                .collect()
+        })
+    }
+}
+
+/// What a value below the object is.
+#[derive(Clone, Copy)]
+struct Place<'t> {
+    kind: &'t Kind,
+    limits: Option<&'t Limits>,
+}
+
+impl<'t> Place<'t> {
+    fn of(kind: &'t Kind, limits: Option<&'t Limits>) -> Place<'t> {
+        Place { kind, limits: limits_of(kind, limits) }
+    }
+}
+
+/// A value, and the one before it, as rules see them.
+struct Judged<'v> {
+    own: Value<'v>,
+    before: Option<Value<'v>>,
+    /// The value, where errors show it.
+    shown: Option<&'v json::Value>,
+    is_as_before: bool,
+}
+
+/// Nothing more is evaluated.
+struct Exhausted;
+
+struct Run {
+    /// What is left of the budget.
+    left: u64,
+    errors: Vec<FieldError>,
+    warnings: Vec<String>,
+}
+
+/// The variables of a rule.
+struct Variables<'v> {
+    own: Value<'v>,
+    old: Option<Value<'v>>,
+}
+
+impl<'v> Activation<'v> for Variables<'v> {
+    fn variable(&self, name: &str) -> Option<Value<'v>> {
+        match name {
+            "self" => Some(self.own.clone()),
+            "oldSelf" => self.old.clone(),
+            _ => None,
+        }
+    }
+}
+
+impl Run {
+    /// Asks all rules of an object.
+    fn root(
+        &mut self,
+        node: &Node,
+        message: &Message,
+        new: &Object,
+        old: Option<&Object>,
+    ) -> Result<(), Exhausted> {
+        let judged = Judged {
+            own: value::object(message, new),
+            before: old.map(|old| value::object(message, old)),
+            shown: None,
+            is_as_before: false,
+        };
+        self.rules(node, &judged, &Path::Root)?;
+        for part in &node.all_of {
+            self.root(part, message, new, old)?;
+        }
+        self.members(node, message, (new, old), &Path::Root, false)
+    }
+
+    /// Asks the rules of a node and of those below. `is_as_before` is set below a value that is as it was.
+    fn node(
+        &mut self,
+        node: &Node,
+        place: Place<'_>,
+        new: &json::Value,
+        old: Option<&json::Value>,
+        path: &Path<'_>,
+        is_as_before: bool,
+    ) -> Result<(), Exhausted> {
+        if new.is_null() {
+            return Ok(());
+        }
+        let old = old.filter(|old| !old.is_null());
+        let is_as_before = is_as_before || old.is_some_and(|old| is_same(place.kind, place.limits, new, old));
+        if !node.rules.is_empty() {
+            let own = value::of(place.kind, place.limits, new);
+            let before = old.map(|old| value::of(place.kind, place.limits, old)).transpose();
+            match (own, before) {
+                (Ok(own), Ok(before)) => {
+                    let is_shown = !matches!(new, json::Value::Object(_) | json::Value::Array(_));
+                    let judged = Judged { own, before, shown: is_shown.then_some(new), is_as_before };
+                    self.rules(node, &judged, path)?;
+                }
+                (Err(error), _) | (_, Err(error)) => {
+                    let kind = node.kind.as_str().into();
+                    self.errors.push(FieldError::invalid(format!("{path:#}"), &kind, error.to_string()));
+                }
+            }
+        }
+        for part in &node.all_of {
+            self.node(part, place, new, old, path, is_as_before)?;
+        }
+        match (new, place.kind) {
+            (json::Value::Array(items), Kind::List(list)) => {
+                let Some(below) = &node.items else { return Ok(()) };
+                let is_keyed = matches!(list.merge, ListType::Map(_));
+                let old = old.and_then(json::Value::as_array).filter(|_| is_keyed);
+                let item = Place::of(&list.item.kind, list.item.limits.as_deref());
+                for (at, value) in items.iter().enumerate() {
+                    let old = old.and_then(|old| counterpart(place.kind, place.limits, (value, at), old));
+                    self.node(below, item, value, old, &path.index(at), is_as_before)?;
+                }
+            }
+            (json::Value::Object(members), kind) => {
+                let old = old.and_then(json::Value::as_object).filter(|_| !node.is_atomic);
+                match (kind, &node.values) {
+                    (Kind::Map(map), Some(below)) => {
+                        let place = Place::of(&map.value.kind, map.value.limits.as_deref());
+                        for (key, value) in members.iter() {
+                            let old = old.and_then(|old| old.get(key));
+                            self.node(below, place, value, old, &path.key(key), is_as_before)?;
+                        }
+                    }
+                    (Kind::Message(message), _) => {
+                        self.members(node, message, (members, old), path, is_as_before)?;
+                    }
+                    _ => {}
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Asks the rules of the members of a struct.
+    fn members(
+        &mut self,
+        node: &Node,
+        message: &Message,
+        (new, old): (&Object, Option<&Object>),
+        path: &Path<'_>,
+        is_as_before: bool,
+    ) -> Result<(), Exhausted> {
+        for (name, below) in &node.properties {
+            let (Some(value), Some(field)) = (new.get(name), message.field(name)) else { continue };
+            let place = Place::of(&field.kind, field.limits.as_deref());
+            let old = old.and_then(|old| old.get(name));
+            self.node(below, place, value, old, &path.child(name), is_as_before)?;
+        }
+        Ok(())
+    }
+
+    /// Asks the rules of a node.
+    fn rules(&mut self, node: &Node, judged: &Judged<'_>, path: &Path<'_>) -> Result<(), Exhausted> {
+        let Judged { own, before, shown, is_as_before } = judged;
+        if node.rules.is_empty() || node.scope.is_none() {
+            return Ok(());
+        }
+        let kind = || json::Value::from(node.kind.as_str());
+        let failed = |detail: String| FieldError::invalid(format!("{path:#}"), &kind(), detail);
+        if self.left == 0 {
+            self.errors.push(failed(OUT_OF_BUDGET.to_owned()));
+            return Err(Exhausted);
+        }
+        for ((rule, compiled), below) in node.rules.iter().zip(node.programs()).zip(&node.paths) {
+            let ready = match compiled {
+                Compiled::Nothing => continue,
+                Compiled::Refused(error) => {
+                    self.errors.push(failed(format!("rule compile error: {error}")));
+                    continue;
+                }
+                Compiled::Ready(ready) => ready,
+            };
+            let is_optional = rule.optional_old_self == Some(true);
+            if ready.uses_old_self && before.is_none() && !is_optional {
+                continue;
+            }
+            let old = match (before, is_optional) {
+                (None, true) => Some(Value::Optional(None)),
+                (Some(before), true) => Some(Value::some(before.clone())),
+                (before, false) => before.clone(),
+            };
+            let variables = Variables { own: own.clone(), old };
+            let evaluated = ready.rule.evaluate(&variables, &CostLimits::cost(CALL_COST_MAX));
+            let said = if rule.message.is_empty() { rule.rule.trim() } else { rule.message.trim() };
+            if evaluated.cost > self.left {
+                self.errors.push(failed(OUT_OF_BUDGET.to_owned()));
+                return Err(Exhausted);
+            }
+            self.left -= evaluated.cost;
+            match evaluated.result {
+                Ok(Value::Bool(true)) => continue,
+                Ok(_) => {}
+                Err(error) => {
+                    let text = error.to_string();
+                    if text.starts_with("no such overload") {
+                        self.errors.push(failed(format!(
+                            "'{text}': call arguments did not match a supported operator, function or macro \
+                             signature for rule: {said}"
+                        )));
+                    } else if text.starts_with("operation cancelled: actual cost limit exceeded") {
+                        self.errors.push(failed(format!(
+                            "'{text}': no further validation rules will be run due to call cost exceeds limit for \
+                             rule: {said}"
+                        )));
+                        return Err(Exhausted);
+                    } else {
+                        self.errors.push(failed(format!("{text} evaluating rule: {said}")));
+                    }
+                    continue;
+                }
+            }
+            let place = match (below.as_str(), path.to_string()) {
+                ("", _) => format!("{path:#}"),
+                (below, own) if own.is_empty() => below.to_owned(),
+                (below, _) => format!("{path:#}.{below}"),
+            };
+            let made = match &ready.message {
+                None => None,
+                Some(program) => match self.message(program, rule, &variables) {
+                    Ok(made) => made,
+                    Err(detail) => {
+                        self.errors.push(FieldError::invalid(place, &kind(), detail));
+                        return Err(Exhausted);
+                    }
+                },
+            };
+            let detail = made.unwrap_or_else(|| match rule.message.trim() {
+                "" => format!("failed rule: {}", rule.rule.trim()),
+                message => message.to_owned(),
+            });
+            let error = broken(rule, place, *shown, detail);
+            if !ready.uses_old_self && *is_as_before {
+                self.warnings.push(error.to_string());
+            } else {
+                self.errors.push(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// What the message expression makes; `None` where that is no message.
+    fn message(
+        &mut self,
+        program: &Program,
+        rule: &Rule,
+        variables: &Variables<'_>,
+    ) -> Result<Option<String>, String> {
+        let evaluated = program.evaluate(variables, &CostLimits::cost(CALL_COST_MAX));
+        if evaluated.cost > self.left {
+            return Err("messageExpression evaluation failed due to running out of cost budget, no further \
+                        validation rules will be run"
+                .to_owned());
+        }
+        self.left -= evaluated.cost;
+        match evaluated.result {
+            Ok(Value::String(text)) => {
+                let text = text.trim();
+                let is_message = !text.is_empty() && text.len() <= MESSAGE_BYTES_MAX && !text.contains('\n');
+                Ok(is_message.then(|| text.to_owned()))
+            }
+            Ok(_) => Ok(None),
+            Err(error)
+                if error.to_string().starts_with("operation cancelled: actual cost limit exceeded") =>
+            {
+                Err(format!(
+                    "no further validation rules will be run due to call cost exceeds limit for \
+                     messageExpression: {}",
+                    crate::field::go_quote(&rule.message_expression)
+                ))
+            }
+            Err(_) => Ok(None),
+        }
+    }
+}
+
+const OUT_OF_BUDGET: &str =
+    "validation failed due to running out of cost budget, no further validation rules will be run";
+
+/// The error of a broken rule. Objects and lists are not shown.
+fn broken(rule: &Rule, path: String, value: Option<&json::Value>, detail: String) -> FieldError {
+    let shown = |error: FieldError| if value.is_some() { error } else { FieldError { value: None, ..error } };
+    let value = value.unwrap_or(&json::Value::Null);
+    match rule.reason.as_deref() {
+        Some("FieldValueForbidden") => FieldError::forbidden(path, detail),
+        Some("FieldValueRequired") => FieldError::required(path, detail),
+        Some("FieldValueDuplicate") => shown(FieldError::duplicate(path, value)),
+        _ => FieldError { kind: FieldErrorKind::Invalid, ..shown(FieldError::invalid(path, value, detail)) },
+    }
+}
+
+#[cfg(test)]
+#[path = "run_test.rs"]
+mod tests;

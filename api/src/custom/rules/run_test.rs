@@ -1,0 +1,132 @@
+//! Rules asked of objects.
+
+use super::*;
+use crate::custom::resource;
+use crate::naming::KUBERNETES;
+use crate::schema::decode::decode;
+use crate::schema::make::ResourceMaker;
+use crate::schema::table::Scope as ResourceScope;
+use crate::testing::object;
+
+/// Errors and warnings of the field `v` of a spec of this schema.
+fn judged(schema: &str, new: &str, old: Option<&str>) -> String {
+    let text = format!(
+        r#"{{"type":"object","properties":{{"spec":{{"type":"object","properties":{{"v":{}}}}}}}}}"#,
+        schema.replace("{x}", "x-kubernetes-")
+    );
+    let schema = Schema::read(&json::Value::Object(object(&text)));
+    let made = resource::object("Thing", &schema).unwrap();
+    let made = ResourceMaker::new(("example.com", "v1"), "things", ResourceScope::Namespaced, made).unwrap();
+    let made = made.make(&KUBERNETES);
+    let message = &made.table.message;
+    let read = |value: &str| {
+        let text = format!(r#"{{"kind":"Thing","apiVersion":"example.com/v1","spec":{{"v":{value}}}}}"#);
+        decode(message, text.as_bytes()).unwrap().object
+    };
+    let rules = Rules::of(&schema).unwrap();
+    let (errors, warnings) = rules.judge(message, &read(new), old.map(read).as_ref());
+    let errors = errors.iter().map(ToString::to_string);
+    errors.chain(warnings.iter().map(|warning| format!("warning {warning}"))).collect::<Vec<_>>().join("; ")
+}
+
+#[test]
+fn broken_rules_are_told_in_their_own_words() {
+    let integer = |rule: &str| format!(r#"{{"type":"integer","{{x}}validations":[{rule}]}}"#);
+    for (rule, value, want) in [
+        (r#"{"rule":"self > 1"}"#, "2", ""),
+        (r#"{"rule":"self > 1"}"#, "1", "spec.v: Invalid value: 1: failed rule: self > 1"),
+        (r#"{"rule":"self > 1","message":"too small"}"#, "1", "spec.v: Invalid value: 1: too small"),
+        (
+            r#"{"rule":"self > 1","messageExpression":"string(self) + ' is small'"}"#,
+            "1",
+            "spec.v: Invalid value: 1: 1 is small",
+        ),
+        (
+            r#"{"rule":"self > 1","message":"m","messageExpression":"' '"}"#,
+            "1",
+            "spec.v: Invalid value: 1: m",
+        ),
+        (
+            r#"{"rule":"self > 1","reason":"FieldValueRequired"}"#,
+            "1",
+            "spec.v: Required value: failed rule: self > 1",
+        ),
+        (r#"{"rule":"self > 1","reason":"FieldValueDuplicate"}"#, "1", "spec.v: Duplicate value: 1"),
+        (
+            r#"{"rule":"1 / self > 0"}"#,
+            "0",
+            r#"spec.v: Invalid value: "integer": division by zero evaluating rule: 1 / self > 0"#,
+        ),
+        (r#"{"rule":"self > oldSelf"}"#, "0", ""),
+    ] {
+        assert_eq!(judged(&integer(rule), value, None), want, "{rule}");
+    }
+}
+
+#[test]
+fn rules_stand_at_every_place() {
+    let schema = r#"{"type":"object","{x}validations":[{"rule":"self.a < self.b","fieldPath":".a"}],"properties":{
+        "a":{"type":"integer"},"b":{"type":"integer"},
+        "x-y":{"type":"string","{x}validations":[{"rule":"self.startsWith('x')"}]},
+        "l":{"type":"array","items":{"type":"string","{x}validations":[{"rule":"self.size() < 3"}]}},
+        "m":{"type":"object","additionalProperties":{"type":"integer","{x}validations":[{"rule":"self > 0"}]}},
+        "s":{"type":"array","{x}list-type":"set","items":{"type":"string"},
+            "{x}validations":[{"rule":"self == ['b','a']"}]},
+        "t":{"type":"string","format":"date-time","{x}validations":[{"rule":"self.getFullYear() > 2000"}]}}}"#;
+    for (value, want) in [
+        (r#"{"a":1,"b":2,"x-y":"x","l":["a"],"m":{"k":1},"s":["a","b"],"t":"2024-01-02T03:04:05Z"}"#, ""),
+        (r#"{"a":2,"b":1}"#, "spec.v.a: Invalid value: failed rule: self.a < self.b"),
+        (r#"{"a":1}"#, r#"spec.v: Invalid value: "object": no such key: b evaluating rule: self.a < self.b"#),
+        (
+            r#"{"a":1,"b":2,"x-y":"y"}"#,
+            r#"spec.v.x-y: Invalid value: "y": failed rule: self.startsWith('x')"#,
+        ),
+        (
+            r#"{"a":1,"b":2,"l":["a","abc"]}"#,
+            r#"spec.v.l[1]: Invalid value: "abc": failed rule: self.size() < 3"#,
+        ),
+        (r#"{"a":1,"b":2,"m":{"k.k":0}}"#, "spec.v.m[k.k]: Invalid value: 0: failed rule: self > 0"),
+        (r#"{"a":1,"b":2,"s":["a"]}"#, "spec.v.s: Invalid value: failed rule: self == ['b','a']"),
+    ] {
+        assert_eq!(judged(schema, value, None), want, "{value}");
+    }
+}
+
+#[test]
+fn old_values_are_those_at_the_same_place() {
+    let schema = r#"{"type":"object","properties":{
+        "n":{"type":"integer","{x}validations":[{"rule":"self >= oldSelf"}]},
+        "c":{"type":"integer","{x}validations":[{"rule":"self > 5"}]},
+        "o":{"type":"integer","{x}validations":[{"rule":"oldSelf.hasValue() || self == 1","optionalOldSelf":true}]},
+        "k":{"type":"array","{x}list-type":"map","{x}list-map-keys":["k"],"items":{"type":"object","properties":{
+            "k":{"type":"string"},"n":{"type":"integer","{x}validations":[{"rule":"self >= oldSelf"}]}}}}}}"#;
+    for (old, new, want) in [
+        (r#"{"n":1}"#, r#"{"n":2}"#, ""),
+        (r#"{"n":2}"#, r#"{"n":1}"#, "spec.v.n: Invalid value: 1: failed rule: self >= oldSelf"),
+        ("{}", r#"{"n":1}"#, ""),
+        (r#"{"c":1}"#, r#"{"c":1,"n":1}"#, "warning spec.v.c: Invalid value: 1: failed rule: self > 5"),
+        (r#"{"c":1}"#, r#"{"c":2}"#, "spec.v.c: Invalid value: 2: failed rule: self > 5"),
+        (r#"{"o":2}"#, r#"{"o":3}"#, ""),
+        ("{}", r#"{"o":2}"#, "spec.v.o: Invalid value: 2: failed rule: oldSelf.hasValue() || self == 1"),
+        (
+            r#"{"k":[{"k":"a","n":1},{"k":"b","n":5}]}"#,
+            r#"{"k":[{"k":"b","n":4},{"k":"a","n":2}]}"#,
+            "spec.v.k[0].n: Invalid value: 4: failed rule: self >= oldSelf",
+        ),
+    ] {
+        assert_eq!(judged(schema, new, Some(old)), want, "{old} {new}");
+    }
+}
+
+#[test]
+fn an_evaluation_that_costs_too_much_ends_everything() {
+    let schema = r#"{"type":"array","items":{"type":"integer"},"{x}validations":[
+        {"rule":"self.all(a, self.all(b, self.all(c, a + b + c >= 0)))"},{"rule":"false"}]}"#;
+    let many = format!("[{}]", vec!["1"; 120].join(","));
+    let errors = judged(schema, &many, None);
+    assert!(
+        errors.contains("no further validation rules will be run due to call cost exceeds limit"),
+        "{errors}"
+    );
+    assert!(!errors.contains("failed rule: false"), "{errors}");
+}

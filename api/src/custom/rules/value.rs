@@ -1,0 +1,187 @@
+//! Values of custom objects as the expression language sees them, read in place.
+//!
+//! What a value is follows its type: a text may be a point in time, a struct is an object whose fields are known by
+//! identifiers, elements of sets have no order. The type is the view that goes with each value.
+
+use base64::Engine;
+use cel::error::EvalError;
+use cel::value::{
+    Duration, HostList, HostMap, HostObject, HostRef, List, Map, Object, Octets, Text, Timestamp, Value, View,
+};
+
+use super::escape::{escape, unescape};
+use crate::custom::same::limits_of;
+use crate::json;
+use crate::schema::kind;
+use crate::schema::limits::Limits;
+use crate::schema::table::{Kind, ListType, Message};
+
+/// The value of a kind.
+///
+/// # Errors
+/// A text does not have the format that makes it something else.
+pub(super) fn of<'v>(
+    kind: &'v Kind,
+    limits: Option<&'v Limits>,
+    value: &'v json::Value,
+) -> Result<Value<'v>, EvalError> {
+    Ok(match (kind, value) {
+        (_, json::Value::Null) => Value::Null,
+        (_, json::Value::Bool(value)) => Value::Bool(*value),
+        (Kind::Double, json::Value::Int(number)) => Value::Double(*number as f64),
+        (_, json::Value::Int(number)) => Value::Int(*number),
+        (_, json::Value::Float(number)) => Value::Double(*number),
+        (_, json::Value::String(text)) => {
+            return formed(limits.map_or("", |limits| &*limits.format), text);
+        }
+        (Kind::List(list), json::Value::Array(_)) => {
+            let list: &kind::List = list;
+            Value::List(List::Host(HostRef { node: value, view: Some(list) }))
+        }
+        (Kind::Map(map), json::Value::Object(_)) => {
+            let map: &kind::Map = map;
+            Value::Map(Map::Host(HostRef { node: value, view: Some(map) }))
+        }
+        (Kind::Message(message), json::Value::Object(members)) => object(message, members),
+        // Values without a type cannot be spoken of.
+        _ => Value::Null,
+    })
+}
+
+/// The object of a struct.
+pub(super) fn object<'v>(message: &'v Message, value: &'v json::Object) -> Value<'v> {
+    Value::Object(Object::Host(HostRef { node: value, view: Some(message) }))
+}
+
+fn formed<'v>(format: &str, text: &'v str) -> Result<Value<'v>, EvalError> {
+    let failed = |what: &str, why: &str| EvalError::new(format!("Invalid {what} {text}: {why}"));
+    match format {
+        "duration" => {
+            let nanoseconds = crate::custom::format::duration(text);
+            let nanoseconds = nanoseconds.ok_or_else(|| failed("duration", "cannot parse duration"))?;
+            Ok(Value::Duration(Duration { nanoseconds }))
+        }
+        "date" => {
+            let parsed = Timestamp::parse(&format!("{text}T00:00:00Z"));
+            let parsed = parsed.map_err(|_| failed("date formatted string", "cannot parse as a date"))?;
+            Ok(Value::Timestamp(parsed))
+        }
+        "date-time" => {
+            let parsed = Timestamp::parse(&text.to_ascii_uppercase());
+            let parsed =
+                parsed.map_err(|_| failed("date-time formatted string", "cannot parse as a time"))?;
+            Ok(Value::Timestamp(parsed))
+        }
+        "byte" => {
+            let bytes = base64::engine::general_purpose::URL_SAFE.decode(text).map_err(|error| {
+                let at = match error {
+                    base64::DecodeError::InvalidByte(at, _) => at,
+                    _ => text.len(),
+                };
+                failed("byte formatted string", &format!("illegal base64 data at input byte {at}"))
+            })?;
+            Ok(Value::Bytes(Octets::Shared(bytes.into())))
+        }
+        _ => Ok(Value::String(Text::Borrowed(text))),
+    }
+}
+
+fn view<'v, T: 'static>(view: View<'v>) -> Option<&'v T> {
+    view?.downcast_ref()
+}
+
+impl HostList for json::Value {
+    fn len<'v>(&'v self, _: View<'v>) -> usize {
+        self.as_array().map_or(0, <[json::Value]>::len)
+    }
+
+    fn get<'v>(&'v self, list: View<'v>, index: usize) -> Value<'v> {
+        let Some(list) = view::<kind::List>(list) else { return Value::Null };
+        let item = self.as_array().and_then(|items| items.get(index));
+        let limits = limits_of(&list.item.kind, list.item.limits.as_deref());
+        item.and_then(|item| of(&list.item.kind, limits, item).ok()).unwrap_or(Value::Null)
+    }
+
+    /// Sets are equal whatever the order of their elements.
+    fn equals<'v>(&'v self, list: View<'v>, other: &List<'v>) -> Option<bool> {
+        if view::<kind::List>(list)?.merge != ListType::Set {
+            return None;
+        }
+        let len = HostList::len(self, list);
+        let has =
+            |wanted: &Value<'v>| (0..len).any(|at| is_same_scalar(&HostList::get(self, list, at), wanted));
+        Some(len == other.len() && other.iter().all(|item| has(&item)))
+    }
+
+    /// The union of sets keeps the order of the first.
+    fn concat<'v>(&'v self, list: View<'v>, other: &List<'v>) -> Option<Result<List<'v>, EvalError>> {
+        if view::<kind::List>(list)?.merge != ListType::Set {
+            return None;
+        }
+        let own = (0..HostList::len(self, list)).map(|at| HostList::get(self, list, at));
+        let mut union: Vec<Value<'v>> = own.collect();
+        for item in other.iter() {
+            if !union.iter().any(|known| is_same_scalar(known, &item)) {
+                union.push(item);
+            }
+        }
+        Some(Ok(List::Shared(union.into())))
+    }
+}
+
+/// Elements of sets are scalars.
+fn is_same_scalar(a: &Value<'_>, b: &Value<'_>) -> bool {
+    match (a, b) {
+        (Value::String(a), Value::String(b)) => **a == **b,
+        (Value::Int(a), Value::Int(b)) => a == b,
+        (Value::Double(a), Value::Double(b)) => a == b,
+        (Value::Bool(a), Value::Bool(b)) => a == b,
+        (Value::Timestamp(a), Value::Timestamp(b)) => a == b,
+        (Value::Duration(a), Value::Duration(b)) => a == b,
+        _ => false,
+    }
+}
+
+impl HostMap for json::Value {
+    fn len<'v>(&'v self, _: View<'v>) -> usize {
+        self.as_object().map_or(0, json::Object::len)
+    }
+
+    fn get<'v>(&'v self, map: View<'v>, key: &str) -> Option<Value<'v>> {
+        let map = view::<kind::Map>(map)?;
+        let limits = limits_of(&map.value.kind, map.value.limits.as_deref());
+        of(&map.value.kind, limits, self.get(key)?).ok()
+    }
+
+    fn key_at<'v>(&'v self, _: View<'v>, index: usize) -> &'v str {
+        let members = self.as_object().map_or(&[][..], json::Object::members);
+        members.get(index).map_or("", |(key, _)| key)
+    }
+}
+
+impl HostObject for json::Object {
+    fn type_name<'v>(&'v self, _: View<'v>) -> &'v str {
+        "object"
+    }
+
+    fn get<'v>(&'v self, message: View<'v>, field: &str) -> Option<Value<'v>> {
+        self.try_get(message, field).ok().flatten()
+    }
+
+    fn try_get<'v>(&'v self, message: View<'v>, field: &str) -> Result<Option<Value<'v>>, EvalError> {
+        let found = || {
+            let name = unescape(field)?;
+            let field = view::<Message>(message)?.field(&name)?;
+            Some((field, self.get(&name)?))
+        };
+        let Some((field, value)) = found() else { return Ok(None) };
+        of(&field.kind, limits_of(&field.kind, field.limits.as_deref()), value).map(Some)
+    }
+
+    fn fields<'v>(&'v self, message: View<'v>) -> Vec<&'v str> {
+        let Some(message) = view::<Message>(message) else { return Vec::new() };
+        let declared = self.iter().filter(|(name, _)| message.field(name).is_some());
+        // A name that is no identifier cannot be asked for.
+        declared.map(|(name, _)| name).filter(|name| escape(name).as_deref() == Some(*name)).collect()
+    }
+}
