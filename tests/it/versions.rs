@@ -159,12 +159,8 @@ fn token(list: &Value) -> String {
     list["metadata"]["continue"].as_str().expect("the list goes on").to_owned()
 }
 
-/// A future version that is waited for.
+/// A future version, whether it is waited for or not.
 const LATE: &str = "504 Timeout: Timeout: Too large resource version: $future, current: $now | again after 1 | \
-    ResourceVersionTooLarge: Too large resource version";
-
-/// A future version that is not waited for.
-const NEVER: &str = "504 Timeout: Timeout: Too large resource version: $future, current: $now | \
     ResourceVersionTooLarge: Too large resource version";
 
 const GONE: &str = "410 Expired: The resourceVersion for the provided list is too old.";
@@ -210,11 +206,11 @@ async fn tables(past: &Past) {
             ("resource-versions unset/first/other", "?limit=1&resourceVersion=$then", "200 b @$then +1"),
             ("resource-versions unset/first/other", "?limit=5&resourceVersion=$then", "200 b c @$then"),
             ("resource-versions unset/first/other", "?limit=1&resourceVersion=$old", GONE),
-            ("resource-versions unset/first/other", "?limit=1&resourceVersion=$future", NEVER),
+            ("resource-versions unset/first/other", "?limit=1&resourceVersion=$future", LATE),
             // match unset, a later chunk
             ("resource-versions unset/next/unset", "?limit=1&continue=$token", "200 c @$then"),
             ("resource-versions unset/next/unset", "?limit=1&continue=$oldtoken", EXPIRED_TOKEN),
-            ("resource-versions unset/next/unset", "?limit=1&continue=$futuretoken", NEVER),
+            ("resource-versions unset/next/unset", "?limit=1&continue=$futuretoken", LATE),
             ("resource-versions unset/next/unset", "?continue=$token", "200 c @$then"),
             ("resource-versions unset/next/0", "?limit=1&continue=$token&resourceVersion=0", "200 c @$then"),
             (
@@ -249,7 +245,7 @@ async fn tables(past: &Past) {
             (
                 "resource-versions Exact/none/other",
                 "?resourceVersionMatch=Exact&resourceVersion=$future",
-                NEVER,
+                LATE,
             ),
             ("resource-versions Exact/first/unset", "?limit=1&resourceVersionMatch=Exact", WITHOUT_VERSION),
             (
@@ -270,7 +266,7 @@ async fn tables(past: &Past) {
             (
                 "resource-versions Exact/first/other",
                 "?limit=1&resourceVersionMatch=Exact&resourceVersion=$future",
-                NEVER,
+                LATE,
             ),
             // NotOlderThan
             (

@@ -241,7 +241,12 @@ async fn errors_before_a_watch_are_ordinary_responses() {
                 "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden when continue is provided",
             ),
         ),
-        ("list-options", "&resourceVersion=x", "400 BadRequest: …".to_owned()),
+        (
+            "list-options",
+            "&resourceVersion=x",
+            r#"500 -: resourceVersion: Invalid value: "x": strconv.ParseUint: parsing "x": invalid syntax"#
+                .to_owned(),
+        ),
         ("selectors", "&labelSelector=%21%21", "400 BadRequest: …".to_owned()),
         ("selectors", "&fieldSelector=data.k%3Dv", "400 BadRequest: …".to_owned()),
         (

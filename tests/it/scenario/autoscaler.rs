@@ -64,7 +64,7 @@ kubectl applies $apps/deployments/d
   {"spec":{"selector":{"matchLabels":{"app":"d"}},"template":{"metadata":{"labels":{"app":"d"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}
 = 200
 ? spec.replicas 3
-handover Apply apps/v1: .spec.replicas
+handover Apply apps/v1 (no time): .spec.replicas
 kubectl Apply apps/v1: .spec.selector .spec.template.metadata.labels.app .spec.template.spec.containers[name="c"] .spec.template.spec.containers[name="c"].image .spec.template.spec.containers[name="c"].name
 "#;
 

@@ -42,15 +42,15 @@ one applies $core/configmaps/a
 two applies $core/configmaps/a
   {"data":{"a":"1"}}
 = 200
+two Apply v1 (no time): .data.a
 one Apply v1: .data.a .data.b
-two Apply v1: .data.a
 
 one applies $core/configmaps/a
   {"data":{"b":"2"}}
 = 200
 ? data {"a":"1","b":"2"}
+two Apply v1 (no time): .data.a
 one Apply v1: .data.b
-two Apply v1: .data.a
 
 two applies $core/configmaps/a
   {}
@@ -110,8 +110,8 @@ one applies $core/configmaps/a
 two applies $core/configmaps/a
   {"data":{"a":"1"}}
 = 200
+two Apply v1 (no time): .data.a
 one Apply v1: .data.a
-two Apply v1: .data.a
 
 # Any later change by one of them conflicts with the other.
 one applies $core/configmaps/a
@@ -133,7 +133,7 @@ one applies $core/configmaps/a
   {}
 = 200
 ? data.a "1"
-two Apply v1: .data.a
+two Apply v1 (no time): .data.a
 "#;
 
     an_update_takes_a_field_from_an_applier: r#"
