@@ -42,10 +42,8 @@ pub async fn apply_defaults(api: &Context) -> Result<Outcome, Status> {
     let loopback = Loopback::new(api);
     let snapshot = loopback.store().snapshot();
     let mut outcome = Outcome::default();
-    for resource in api.registry().resources().filter(|resource| resource.storage.is_some()) {
-        if !resource.is_stored_form() {
-            continue;
-        }
+    let types = api.types();
+    for resource in types.registry().stored() {
         let entries = snapshot.prefix(&store::collection(resource, ""));
         let writes = stream::iter(entries).map(|entry| complete(&loopback, resource, entry));
         let mut writes = std::pin::pin!(writes.buffer_unordered(WRITES));

@@ -10,21 +10,20 @@ use std::time::Duration;
 use auth::authz::Mode;
 use auth::{Attributes, Authenticator, Authorized, Authorizer};
 use engine::{CommitError, Engine, Revision};
+use tokio::sync::watch;
 
 use crate::admission::{self, namespace_lifecycle::Creations};
 use crate::allocation::{Allocations, Ranges};
 use crate::backup::Backups;
-use crate::discovery::Discovery;
-use crate::discovery::catalog::{Catalog, registry_groups};
 use crate::features::{Feature, Features};
 use crate::health;
 use crate::metrics::Metrics;
 use crate::naming::Naming;
 use crate::negotiate::Formats;
-use crate::openapi::OpenApi;
 use crate::policy::EnginePolicy;
 use crate::representation::lengths::Lengths;
 use crate::schema::registry::{Registry, Resource};
+use crate::served::{Served, Types};
 use crate::server::Lifecycle;
 use crate::status::{Reason, Status, Subject};
 use crate::tokens::Tokens;
@@ -59,15 +58,14 @@ impl Default for Limits {
 /// The server: everything a request may need, shared by all of them.
 pub struct Context {
     engine: Engine,
-    registry: Registry,
+    builtin: Registry,
+    types: Arc<Types>,
     naming: &'static Naming,
     formats: Formats,
     authenticator: Authenticator,
     authorizer: Authorizer,
     lifecycle: Lifecycle,
     limits: Limits,
-    discovery: Discovery,
-    openapi: OpenApi,
     metrics: Arc<Metrics>,
     backups: Backups,
     lengths: Arc<Lengths>,
@@ -125,12 +123,9 @@ impl Context {
         let registry = Registry::with_event_ttl(naming, event_ttl);
         let rbac_group = naming.group("rbac.authorization", true);
         let authorizer = Authorizer::new(modes, Arc::new(EnginePolicy::new(engine.clone())?), rbac_group);
-        let catalog = Arc::new(Catalog::new(registry_groups(&registry, |_| true)));
-        let other_paths = health::paths();
+        let types = Served::new(registry.clone(), address.to_string(), health::paths());
         let namespaces = registry.resource("", "v1", "namespaces").cloned();
         Ok(Context {
-            discovery: Discovery::new(catalog.clone(), naming, address.to_string(), other_paths.clone()),
-            openapi: OpenApi::new(catalog, naming, &other_paths),
             metrics: parts.metrics,
             backups: Backups::default(),
             lengths: Arc::default(),
@@ -142,7 +137,8 @@ impl Context {
             advertised: parts.advertised,
             collects_garbage: parts.collects_garbage,
             engine,
-            registry,
+            builtin: registry,
+            types: Arc::new(Types::new(types)),
             naming,
             authenticator,
             authorizer,
@@ -159,9 +155,32 @@ impl Context {
         &self.engine
     }
 
-    /// The resource types that are served.
-    pub fn registry(&self) -> &Registry {
-        &self.registry
+    /// The built-in resource types, which are served at all times.
+    pub fn builtin(&self) -> &Registry {
+        &self.builtin
+    }
+
+    /// The types that are served now, with their documents. A request asks once, at its start.
+    pub fn types(&self) -> Arc<Served> {
+        self.types.now()
+    }
+
+    /// Serves other types from now on: what `make` makes of the registry. Built-in types must stay as they are.
+    ///
+    /// # Errors
+    /// Those of `make`; nothing changes then.
+    pub fn change_types<E>(&self, make: impl FnOnce(&Registry) -> Result<Registry, E>) -> Result<(), E> {
+        self.types.change(make)
+    }
+
+    /// Ends once this very type is not served any more; `None` for one that is always served.
+    pub fn retired(&self, resource: &Arc<Resource>) -> Option<impl Future<Output = ()> + Send + 'static> {
+        (!resource.is_builtin()).then(|| self.types.retired(resource))
+    }
+
+    /// Tells of every change of the types from now on; several may be told as one.
+    pub fn type_changes(&self) -> watch::Receiver<()> {
+        self.types.changes()
     }
 
     /// The naming profile.
@@ -192,16 +211,6 @@ impl Context {
     /// Bounds that the operator set.
     pub fn limits(&self) -> &Limits {
         &self.limits
-    }
-
-    /// The discovery documents.
-    pub fn discovery(&self) -> &Discovery {
-        &self.discovery
-    }
-
-    /// The OpenAPI documents.
-    pub fn openapi(&self) -> &OpenApi {
-        &self.openapi
     }
 
     /// The counters of `/metrics`.

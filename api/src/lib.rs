@@ -53,6 +53,7 @@ pub mod retry;
 pub mod routes;
 pub mod schema;
 pub mod selector;
+pub mod served;
 pub mod server;
 pub mod startup;
 pub mod status;

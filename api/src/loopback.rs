@@ -3,6 +3,8 @@
 //! They take the write path like any other write, under the server's own identity, and leave out what is for requests
 //! only: admission, the comparison with a version in the object, and the question what the writer may grant.
 
+use std::sync::Arc;
+
 use auth::{Attributes, Authorized, User};
 use engine::Revision;
 
@@ -15,6 +17,7 @@ use crate::convert;
 use crate::json::{Object, Value};
 use crate::names;
 use crate::schema::registry::Resource;
+use crate::served::Served;
 use crate::status::{Reason, Status};
 use crate::store::{self, Store, Stored};
 use crate::strategy::Endpoint;
@@ -29,6 +32,8 @@ use crate::write::{
 #[derive(Clone)]
 pub struct Loopback<'a> {
     api: &'a Context,
+    /// The types that were served when this was made.
+    types: Arc<Served>,
     user: User,
     /// Who owns what it writes: a component of the system, by the name under which it is known.
     manager: String,
@@ -38,19 +43,24 @@ impl<'a> Loopback<'a> {
     /// The server's own identity: a member of the group that may everything.
     pub fn new(api: &'a Context) -> Self {
         let user = User::new("system:apiserver", [auth::identity::MASTERS]);
-        Loopback { api, user, manager: api.naming().system("apiserver") }
+        Loopback { api, types: api.types(), user, manager: api.naming().system("apiserver") }
     }
 
     /// The identity of one of the controllers, by which upstream's users know it: a service account of the system.
     pub fn controller(api: &'a Context, name: &str) -> Self {
         let account = auth::identity::service_account_user(&api.naming().system("system"), name);
         let user = User::new(account, [auth::identity::MASTERS]);
-        Loopback { api, user, manager: api.naming().system("controller-manager") }
+        Loopback { api, types: api.types(), user, manager: api.naming().system("controller-manager") }
     }
 
     /// The server.
     pub fn api(&self) -> &'a Context {
         self.api
+    }
+
+    /// The types that were served when this was made.
+    pub fn types(&self) -> &Served {
+        &self.types
     }
 
     /// The store, opened by the server's own permission.
@@ -60,16 +70,16 @@ impl<'a> Loopback<'a> {
         Store::open(self.api.engine(), &proof)
     }
 
-    /// The resource of a target; its name does not matter.
+    /// The resource of a target, which is of a built-in type; its name does not matter.
     ///
     /// # Errors
     /// There is no such resource.
     pub fn resource(&self, target: &Target) -> Result<&'a Resource, Status> {
         let naming = self.api.naming();
         let is_it = |name: &str| name.strip_suffix(naming.group_suffix).unwrap_or(name) == target.group;
-        let group = self.api.registry().groups().iter().find(|group| is_it(&group.name));
+        let group = self.api.builtin().groups().iter().find(|group| is_it(&group.name));
         let group = group.map(|group| group.name.as_str()).unwrap_or_default();
-        let resource = self.api.registry().resource(group, target.version, target.resource);
+        let resource = self.api.builtin().resource(group, target.version, target.resource);
         resource
             .map(|resource| &**resource)
             .ok_or_else(|| Status::internal(format!("{target:?} is not served")))
@@ -79,6 +89,7 @@ impl<'a> Loopback<'a> {
     fn intent<'s>(&'s self, resource: &'s Resource, (namespace, name): (&'s str, &'s str)) -> Intent<'s> {
         Intent {
             api: self.api,
+            types: &self.types,
             store: self.store(),
             user: &self.user,
             permission: None,
@@ -169,7 +180,7 @@ impl<'a> Loopback<'a> {
         let mut intent = self.intent(resource, at);
         (intent.seen, intent.leaves_out) = (Some(seen), BY_SERVER_APPLIED);
         let (versions, reset) =
-            (Versions::of(self.api.registry(), resource), Reset::of(resource, Endpoint::Main));
+            (Versions::of(self.types.registry(), resource), Reset::of(resource, Endpoint::Main));
         let mut source = InServedForm(|_: &mut &Loopback<'_>, current: Option<&mut Current>| {
             let Some(current) = current else { return Ok(Wanted::AsItIs) };
             let live = convert::to_served(resource, current.object(resource)?.clone(), self.api.naming())?;

@@ -28,6 +28,7 @@ use crate::representation::answer::respond_status;
 use crate::request::{RequestError, RequestInfo};
 use crate::response::{Response, respond_text};
 use crate::routes::{self, Permitted};
+use crate::served::Served;
 use crate::server::websocket::Upgrade;
 use crate::server::{ConnectionInfo, Handler, Incoming, Request, panic_response};
 use crate::status::{Status, Subject};
@@ -38,6 +39,8 @@ const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 /// One request on its way through the stages, with all that they have found out so far.
 pub struct Exchange<'c> {
     context: &'c Context,
+    /// The types that are served, from the first stage to the last.
+    types: Arc<Served>,
     connection: &'c ConnectionInfo,
     received: Instant,
     head: Head,
@@ -76,6 +79,7 @@ impl<'c> Exchange<'c> {
         let pretty = plain.as_ref().is_ok_and(|output| output.pretty);
         Exchange {
             context,
+            types: context.types(),
             connection,
             received: Instant::now(),
             head,
@@ -152,6 +156,7 @@ impl<'c> Exchange<'c> {
         };
         let work = routes::serve(Permitted {
             context: self.context,
+            types: &self.types,
             head: &self.head,
             query: &self.query,
             info,

@@ -8,6 +8,8 @@
 //!
 //! Knows which verbs a resource has, and not what they do.
 
+use std::sync::Arc;
+
 use auth::Authorized;
 use auth::go::duration;
 use bytes::Bytes;
@@ -26,6 +28,7 @@ use crate::representation::answer::respond_status;
 use crate::request::{RequestInfo, Verb};
 use crate::response::{Response, respond_text};
 use crate::schema::registry::Resource;
+use crate::served::Served;
 use crate::server::websocket::Upgrade;
 use crate::server::{BODY_BYTES_MAX, BodyError, Incoming, read_body};
 use crate::status::{Reason, Status};
@@ -37,6 +40,8 @@ use crate::warning;
 pub struct Permitted<'e> {
     /// The parts of the server.
     pub context: &'e Context,
+    /// The types that were served when the request began.
+    pub types: &'e Arc<Served>,
     /// Method, URL and headers.
     pub head: &'e Head,
     /// Query parameters.
@@ -70,9 +75,9 @@ pub async fn serve(request: Permitted<'_>) -> Result<Response, Status> {
 
 /// Requests for a resource or one of its subresources.
 async fn serve_resource(request: Permitted<'_>) -> Result<Response, Status> {
-    let Permitted { context, head, query, info, proof, incoming, errors, .. } = request;
-    let Some(resource) = context.registry().resource(&info.group, &info.version, &info.resource) else {
-        let mut resources = context.registry().resources();
+    let Permitted { context, types, head, query, info, proof, incoming, errors, .. } = request;
+    let Some(resource) = types.registry().resource(&info.group, &info.version, &info.resource) else {
+        let mut resources = types.registry().resources();
         // All paths below a built-in group are its own; custom resources have no more paths than they serve.
         let is_built_in =
             |resource: &Resource| resource.group == info.group && !resource.table.message.custom;
@@ -105,6 +110,7 @@ async fn serve_resource(request: Permitted<'_>) -> Result<Response, Status> {
     }
     let mut call = Call {
         api: context,
+        types,
         proof,
         info,
         resource,
@@ -148,7 +154,7 @@ async fn read(context: &Context, incoming: Incoming) -> Result<Bytes, Status> {
 
 /// Paths outside the resource API.
 async fn serve_document(request: Permitted<'_>) -> Result<Response, Status> {
-    let Permitted { context, head, query, info, incoming, pretty, .. } = request;
+    let Permitted { context, types, head, query, info, incoming, pretty, .. } = request;
     let path = info.path.as_str();
     if path == backup::PATH {
         let source = backup::Source {
@@ -169,10 +175,10 @@ async fn serve_document(request: Permitted<'_>) -> Result<Response, Status> {
     let is_read = matches!(head.method, Method::GET | Method::HEAD);
     let response = if path == "/version" || path == "/version/" {
         Some(crate::version::respond().map(Into::into))
-    } else if let Some(response) = context.discovery().respond(path, &head.headers, pretty) {
+    } else if let Some(response) = types.discovery().respond(path, &head.headers, pretty) {
         Some(response.map(Into::into))
     } else {
-        context.openapi().respond(path, head.uri.query(), &head.headers).map(|r| r.map(Into::into))
+        types.openapi().respond(path, head.uri.query(), &head.headers).map(|r| r.map(Into::into))
     };
     match response {
         Some(_) if !is_read => Err(Status::method_not_allowed()),

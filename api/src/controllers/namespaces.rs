@@ -35,6 +35,7 @@ use crate::json::{Object, Value};
 use crate::loopback::Loopback;
 use crate::object::{at, meta};
 use crate::schema::registry::Resource;
+use crate::served::Served;
 use crate::status::Status;
 use crate::store;
 use crate::strategy::Endpoint;
@@ -155,11 +156,11 @@ async fn empty(api: &Context, sweeps: &Semaphore, name: &str, backoff: &mut Back
 
 /// What a sweep could not clear away.
 #[derive(Default)]
-struct Left<'a> {
+struct Left {
     /// What it counted is what was there at this revision.
     revision: Revision,
     /// Resources of which something is left, and how many objects.
-    resources: Vec<(&'a Resource, u64)>,
+    resources: Vec<(Arc<Resource>, u64)>,
     /// Finalizers on those, and on how many.
     finalizers: BTreeMap<String, u64>,
     /// What could not be deleted.
@@ -173,7 +174,7 @@ struct Failures {
     told: Vec<String>,
 }
 
-impl Left<'_> {
+impl Left {
     fn is_nothing(&self) -> bool {
         self.resources.is_empty() && self.failures.count == 0
     }
@@ -181,10 +182,10 @@ impl Left<'_> {
 
 /// Deletes everything in the namespace, pods first: as long as one is left the rest stays, because it may protect
 /// or serve what still runs. `again`: what is being deleted already was told so before.
-async fn sweep<'a>(api: &'a Context, namespace: &str, again: bool) -> Result<Left<'a>, Status> {
+async fn sweep(api: &Context, namespace: &str, again: bool) -> Result<Left, Status> {
     let mut left = Left::default();
     let (pods, rest): (Vec<_>, Vec<_>) =
-        content(api).partition(|resource| resource.table.behavior.deleted_first);
+        content(&api.types()).into_iter().partition(|resource| resource.table.behavior.deleted_first);
     for stage in [pods, rest] {
         for resource in &stage {
             delete_all(api, resource, namespace, again, &mut left.failures).await;
@@ -192,7 +193,7 @@ async fn sweep<'a>(api: &'a Context, namespace: &str, again: bool) -> Result<Lef
         let snapshot = api.engine().snapshot();
         left.revision = snapshot.revision();
         for resource in stage {
-            let prefix = store::collection(resource, namespace);
+            let prefix = store::collection(&resource, namespace);
             let count = snapshot.count_prefix(&prefix);
             if count > 0 {
                 left.resources.push((resource, count));
@@ -212,14 +213,9 @@ async fn sweep<'a>(api: &'a Context, namespace: &str, again: bool) -> Result<Lef
 }
 
 /// The resources whose objects live in namespaces, each stored form once.
-fn content(api: &Context) -> impl Iterator<Item = &Resource> {
-    let resources = api.registry().resources().map(|resource| &**resource);
-    resources.filter(|resource| {
-        resource.namespaced()
-            && resource.storage.is_some()
-            && resource.is_stored_form()
-            && resource.table.verbs.contains(&"delete")
-    })
+fn content(types: &Served) -> Vec<Arc<Resource>> {
+    let stored = types.registry().stored().into_iter();
+    stored.filter(|resource| resource.namespaced() && resource.can("delete")).cloned().collect()
 }
 
 async fn delete_all(
@@ -276,7 +272,7 @@ fn count_finalizers(entry: &Entry, counts: &mut BTreeMap<String, u64>) {
 }
 
 /// Waits until something of what is left changes, or the namespace itself does.
-async fn wait(api: &Context, name: &str, left: &Left<'_>) -> Result<(), TailError> {
+async fn wait(api: &Context, name: &str, left: &Left) -> Result<(), TailError> {
     let left_prefixes: Vec<Bytes> =
         left.resources.iter().map(|(resource, _)| store::collection(resource, name)).collect();
     let own = store::key(api.namespaces(), "", name);
@@ -325,7 +321,7 @@ struct Condition {
 }
 
 /// Says in the namespace's conditions what is left. A namespace that goes at once gets none.
-async fn report(api: &Context, name: &str, left: &Left<'_>) -> Result<(), Status> {
+async fn report(api: &Context, name: &str, left: &Left) -> Result<(), Status> {
     let conditions = conditions(left);
     let tell = |namespace: &Object| {
         let told = at(namespace, "status.conditions").is_some();
@@ -345,7 +341,7 @@ async fn report(api: &Context, name: &str, left: &Left<'_>) -> Result<(), Status
 }
 
 /// The five conditions in upstream's order, with its texts (docs/api/controllers.md#namespace-controller).
-fn conditions(left: &Left<'_>) -> [Condition; 5] {
+fn conditions(left: &Left) -> [Condition; 5] {
     let Failures { count, told } = &left.failures;
     let failures = (*count > 0).then(|| {
         let list = match told.as_slice() {

@@ -1,23 +1,24 @@
-//! Builds the JSON trees of the discovery documents from the catalog (docs/api/discovery.md#discovery-documents,
+//! Builds the JSON trees of the discovery documents from the registry (docs/api/discovery.md#discovery-documents,
 //! #aggregated-discovery).
 //!
 //! Members are in the reference server's declaration order. This module does not know HTTP.
+
+use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha256};
 
 use super::accept::{AGGREGATED_GROUP, AGGREGATED_KIND, AGGREGATED_VERSION};
-use super::catalog::{Definition, Group, Gvk, Resource, Subresource, Version};
 use crate::json::{Object, Value};
 use crate::naming::Naming;
+use crate::schema::registry::{Group, Resource, Storage, Subresource, Version};
 use crate::schema::table::Text;
 
 /// `/api`: the versions of the core group and where to reach the server.
 pub(super) fn api_versions(core: Option<&Group>, server_address: &str) -> Value {
-    let versions = core.map_or(Vec::new(), |group| {
-        group.versions.iter().map(|version| version.version.as_str().into()).collect()
-    });
+    let versions = core
+        .map_or(Vec::new(), |group| group.versions.iter().map(|version| (*version.version).into()).collect());
     let address = object([("clientCIDR", "0.0.0.0/0".into()), ("serverAddress", server_address.into())]);
     object([
         ("kind", "APIVersions".into()),
@@ -27,7 +28,7 @@ pub(super) fn api_versions(core: Option<&Group>, server_address: &str) -> Value 
 }
 
 /// `/apis`: every named group.
-pub(super) fn group_list<'a>(groups: impl Iterator<Item = &'a Group>) -> Value {
+pub(super) fn group_list<'a>(groups: impl Iterator<Item = &'a Arc<Group>>) -> Value {
     let groups = groups.map(|group| Value::Object(group_members(group, Object::new()))).collect();
     object([("kind", "APIGroupList".into()), ("apiVersion", "v1".into()), ("groups", Value::Array(groups))])
 }
@@ -42,7 +43,10 @@ pub(super) fn group(group: &Group) -> Value {
 
 fn group_members(group: &Group, mut to: Object) -> Object {
     let version = |version: &Version| {
-        object([("groupVersion", version.api_version().into()), ("version", version.version.as_str().into())])
+        object([
+            ("groupVersion", version.api_version.as_str().into()),
+            ("version", (*version.version).into()),
+        ])
     };
     to.push("name", group.name.as_str().into());
     to.push("versions", Value::Array(group.versions.iter().map(|each| version(each)).collect()));
@@ -56,7 +60,7 @@ fn group_members(group: &Group, mut to: Object) -> Object {
 pub(super) fn resource_list(version: &Version) -> Value {
     let mut resources = Vec::with_capacity(version.resources.len() * 2);
     for resource in &version.resources {
-        resources.push(api_resource(resource, version));
+        resources.push(api_resource(resource));
         for subresource in &resource.subresources {
             resources.push(api_subresource(resource, subresource, version));
         }
@@ -67,58 +71,57 @@ pub(super) fn resource_list(version: &Version) -> Value {
     if !version.group.is_empty() {
         list.push("apiVersion", "v1".into());
     }
-    list.push("groupVersion", version.api_version().into());
+    list.push("groupVersion", version.api_version.as_str().into());
     list.push("resources", Value::Array(resources));
     list.into()
 }
 
-fn api_resource(resource: &Resource, version: &Version) -> Value {
+fn api_resource(resource: &Resource) -> Value {
     let mut entry = Object::with_capacity(9);
-    entry.push("name", text(&resource.plural));
-    entry.push("singularName", text(&resource.singular));
-    entry.push("namespaced", resource.namespaced.into());
-    push_foreign(&mut entry, &resource.gvk, version);
-    entry.push("kind", text(&resource.gvk.kind));
-    entry.push("verbs", texts(&resource.verbs));
-    push_texts(&mut entry, "shortNames", &resource.short_names);
-    push_texts(&mut entry, "categories", &resource.categories);
-    if let Some(stored) = &resource.storage {
-        entry.push("storageVersionHash", storage_version_hash(stored).into());
+    let table = &resource.table;
+    entry.push("name", text(&table.plural));
+    entry.push("singularName", text(&table.singular));
+    entry.push("namespaced", resource.namespaced().into());
+    entry.push("kind", text(&table.kind));
+    entry.push("verbs", words(table.verbs));
+    push_texts(&mut entry, "shortNames", &table.short_names);
+    push_texts(&mut entry, "categories", &table.categories);
+    if let Some(storage) = &resource.storage {
+        entry.push("storageVersionHash", storage_version_hash(storage).into());
     }
     entry.into()
 }
 
 fn api_subresource(resource: &Resource, subresource: &Subresource, version: &Version) -> Value {
     let mut entry = Object::with_capacity(7);
-    entry.push("name", format!("{}/{}", resource.plural, subresource.name).into());
+    let table = &subresource.table;
+    entry.push("name", format!("{}/{}", resource.table.plural, table.name).into());
     entry.push("singularName", "".into());
-    entry.push("namespaced", resource.namespaced.into());
-    push_foreign(&mut entry, &subresource.gvk, version);
-    entry.push("kind", text(&subresource.gvk.kind));
-    entry.push("verbs", texts(&subresource.verbs));
+    entry.push("namespaced", resource.namespaced().into());
+    if subresource.group != version.group || table.version != version.version {
+        entry.push("group", subresource.group.as_str().into());
+        entry.push("version", text(&table.version));
+    }
+    entry.push("kind", text(&table.kind));
+    entry.push("verbs", words(table.verbs));
     entry.into()
 }
 
-/// Group and version of a body that is not of the list's own.
-fn push_foreign(entry: &mut Object, gvk: &Gvk, version: &Version) {
-    if gvk.group != version.group || gvk.version != version.version {
-        entry.push("group", text(&gvk.group));
-        entry.push("version", text(&gvk.version));
-    }
-}
-
-/// Base64 of the first 8 bytes of SHA-256 over `<group>/<version>/<Kind>` of the stored form.
-fn storage_version_hash(stored: &Gvk) -> String {
+/// Base64 of the first 8 bytes of SHA-256 over `<group>/<version>/<Kind>` of the stored form; the core group is empty.
+fn storage_version_hash(storage: &Storage) -> String {
     let mut hash = Sha256::new();
-    for part in [&stored.group, "/", &stored.version, "/", &stored.kind] {
+    if storage.group.is_empty() {
+        hash.update("/");
+    }
+    for part in [&storage.api_version, "/", &*storage.kind] {
         hash.update(part.as_bytes());
     }
     STANDARD.encode(&hash.finalize()[..8])
 }
 
 /// The aggregated form: every version and resource of `groups` at once.
-pub(super) fn aggregated<'a>(groups: impl Iterator<Item = &'a Group>, naming: &Naming) -> Value {
-    let items = groups.map(aggregated_group).collect();
+pub(super) fn aggregated<'a>(groups: impl Iterator<Item = &'a Arc<Group>>, naming: &Naming) -> Value {
+    let items = groups.map(|group| aggregated_group(group)).collect();
     object([
         ("kind", AGGREGATED_KIND.into()),
         ("apiVersion", naming.api_version(AGGREGATED_GROUP, true, AGGREGATED_VERSION).into()),
@@ -135,9 +138,9 @@ fn aggregated_group(group: &Group) -> Value {
     let versions = group.versions.iter().map(|version| {
         let resources = version.resources.iter().map(|each| aggregated_resource(each, version)).collect();
         object([
-            ("version", version.version.as_str().into()),
+            ("version", (*version.version).into()),
             ("resources", Value::Array(resources)),
-            ("freshness", if version.stale { "Stale" } else { "Current" }.into()),
+            ("freshness", "Current".into()),
         ])
     });
     object([("metadata", metadata.into()), ("versions", Value::Array(versions.collect()))])
@@ -145,19 +148,23 @@ fn aggregated_group(group: &Group) -> Value {
 
 fn aggregated_resource(resource: &Resource, version: &Version) -> Value {
     let mut entry = Object::with_capacity(8);
-    entry.push("resource", text(&resource.plural));
-    entry.push("responseKind", response_kind(&resource.gvk, &resource.definition, version));
-    entry.push("scope", if resource.namespaced { "Namespaced" } else { "Cluster" }.into());
-    entry.push("singularResource", text(&resource.singular));
-    entry.push("verbs", texts(&resource.verbs));
-    push_texts(&mut entry, "shortNames", &resource.short_names);
-    push_texts(&mut entry, "categories", &resource.categories);
+    let table = &resource.table;
+    let is_custom = table.message.custom;
+    entry.push("resource", text(&table.plural));
+    let own = (&*resource.group, &*resource.version, &*table.kind);
+    entry.push("responseKind", response_kind(own, is_custom, version));
+    entry.push("scope", if resource.namespaced() { "Namespaced" } else { "Cluster" }.into());
+    entry.push("singularResource", text(&table.singular));
+    entry.push("verbs", words(table.verbs));
+    push_texts(&mut entry, "shortNames", &table.short_names);
+    push_texts(&mut entry, "categories", &table.categories);
     if !resource.subresources.is_empty() {
         let subresources = resource.subresources.iter().map(|sub| {
+            let body = (&*sub.group, &*sub.table.version, &*sub.table.kind);
             object([
-                ("subresource", text(&sub.name)),
-                ("responseKind", response_kind(&sub.gvk, &resource.definition, version)),
-                ("verbs", texts(&sub.verbs)),
+                ("subresource", sub.table.name.into()),
+                ("responseKind", response_kind(body, is_custom, version)),
+                ("verbs", words(sub.table.verbs)),
             ])
         });
         entry.push("subresources", Value::Array(subresources.collect()));
@@ -166,11 +173,10 @@ fn aggregated_resource(resource: &Resource, version: &Version) -> Value {
 }
 
 /// Built-in types leave group and version empty where they equal those of the listing; custom types name them.
-fn response_kind(gvk: &Gvk, parent: &Definition, version: &Version) -> Value {
-    let own = gvk.group == version.group && gvk.version == version.version;
-    let implied = own && !parent.is_custom();
-    let or_empty = |name: &Text| if implied { "".into() } else { text(name) };
-    object([("group", or_empty(&gvk.group)), ("version", or_empty(&gvk.version)), ("kind", text(&gvk.kind))])
+fn response_kind((group, name, kind): (&str, &str, &str), is_custom: bool, version: &Version) -> Value {
+    let is_own = group == version.group && name == version.version;
+    let (group, name) = if is_own && !is_custom { ("", "") } else { (group, name) };
+    object([("group", group.into()), ("version", name.into()), ("kind", kind.into())])
 }
 
 /// `/`: the sorted paths of the server, each once.
@@ -188,6 +194,10 @@ fn text(name: &Text) -> Value {
     Value::String(name.clone().into_owned())
 }
 
+fn words(names: &[&'static str]) -> Value {
+    Value::Array(names.iter().map(|name| (*name).into()).collect())
+}
+
 fn texts(names: &[Text]) -> Value {
     Value::Array(names.iter().map(text).collect())
 }
@@ -201,14 +211,15 @@ fn push_texts(entry: &mut Object, name: &'static str, names: &[Text]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::naming::KUBERNETES;
+    use crate::schema::registry::Registry;
 
     #[test]
     fn storage_version_hashes_are_those_of_the_reference() {
-        for (group, version, kind, want) in
-            [("", "v1", "Pod", "xPOwRZ+Yhw8="), ("apps", "v1", "Deployment", "8aSe+NMegvE=")]
-        {
-            let stored = Gvk { group: group.into(), version: version.into(), kind: kind.into() };
-            assert_eq!(storage_version_hash(&stored), want);
+        let registry = Registry::new(&KUBERNETES);
+        for (group, plural, want) in [("", "pods", "xPOwRZ+Yhw8="), ("apps", "deployments", "8aSe+NMegvE=")] {
+            let resource = registry.resource(group, "v1", plural).unwrap();
+            assert_eq!(storage_version_hash(resource.stored()), want);
         }
     }
 }

@@ -2,16 +2,15 @@
 //! #aggregated-discovery).
 //!
 //! ```text
-//! Catalog ──► /  /api  /apis  /apis/<group>  /api/v1  /apis/<group>/<version>
+//! registry ─► /  /api  /apis  /apis/<group>  /api/v1  /apis/<group>/<version>
 //!         └─► the aggregated forms of /api and /apis, with an ETag
 //! ```
 //!
 //! Plain documents are small and rarely read, so each request builds its own. Aggregated documents are built on the
-//! first request and cached. Constructing a `Discovery` is cheap. This module does not know the registry or
-//! authorization; of a request it sees path and headers.
+//! first request and cached. Constructing a `Discovery` is cheap. This module does not know authorization;
+//! of a request it sees path and headers.
 
 pub(crate) mod accept;
-pub mod catalog;
 mod documents;
 
 use std::fmt::Write;
@@ -23,16 +22,14 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use sha2::{Digest, Sha512};
 
 use self::accept::Form;
-use self::catalog::Catalog;
 use crate::json::{self, Value};
-use crate::naming::Naming;
+use crate::schema::registry::{Group, Registry};
 use crate::status::{Reason, Status};
 
-/// The discovery documents of one catalog.
+/// The discovery documents of one registry.
 #[derive(Debug)]
 pub struct Discovery {
-    catalog: Arc<Catalog>,
-    naming: &'static Naming,
+    registry: Arc<Registry>,
     server_address: String,
     other_paths: Vec<String>,
     core: OnceLock<Aggregated>,
@@ -47,26 +44,16 @@ struct Aggregated {
 }
 
 impl Discovery {
-    /// Discovery of `catalog`. `server_address` (`host:port`) is the address that `/api` gives to clients;
+    /// Discovery of `registry`. `server_address` (`host:port`) is the address that `/api` gives to clients;
     /// `other_paths` are the paths outside the resource API (`/healthz`, `/version` …) that `/` lists too.
-    pub fn new(
-        catalog: Arc<Catalog>,
-        naming: &'static Naming,
-        server_address: String,
-        other_paths: Vec<String>,
-    ) -> Self {
+    pub fn new(registry: Arc<Registry>, server_address: String, other_paths: Vec<String>) -> Self {
         let (core, named) = (OnceLock::new(), OnceLock::new());
-        Discovery { catalog, naming, server_address, other_paths, core, named }
+        Discovery { registry, server_address, other_paths, core, named }
     }
 
-    /// The same documents for another catalog.
-    pub fn with_catalog(&self, catalog: Arc<Catalog>) -> Self {
-        Self::new(catalog, self.naming, self.server_address.clone(), self.other_paths.clone())
-    }
-
-    /// The catalog that the documents describe.
-    pub fn catalog(&self) -> &Arc<Catalog> {
-        &self.catalog
+    /// The same documents for another registry.
+    pub fn with(&self, registry: Arc<Registry>) -> Self {
+        Self::new(registry, self.server_address.clone(), self.other_paths.clone())
     }
 
     /// Answers a GET of `path`; `None` when it is no discovery path or names nothing that is served.
@@ -84,7 +71,7 @@ impl Discovery {
             [Some("apis"), None, None, None] => Some(&self.named),
             _ => None,
         };
-        let form = accept::form(headers, self.naming, cache.is_some());
+        let form = accept::form(headers, self.registry.naming(), cache.is_some());
         let mut response = match (cache, form) {
             (_, None) => self.plain(parts).map(|_| not_acceptable(pretty))?,
             (Some(cache), Some(Form::Aggregated)) => self.aggregated(cache, parts[0] == Some("api"), headers),
@@ -99,17 +86,17 @@ impl Discovery {
     fn plain(&self, parts: [Option<&str>; 4]) -> Option<Value> {
         Some(match parts {
             [Some("api"), None, None, None] => {
-                documents::api_versions(self.catalog.group(""), &self.server_address)
+                documents::api_versions(self.registry.group("").map(|group| &**group), &self.server_address)
             }
-            [Some("apis"), None, None, None] => documents::group_list(self.catalog.named_groups()),
+            [Some("apis"), None, None, None] => documents::group_list(self.groups(false)),
             [Some("apis"), Some(group), None, None] if !group.is_empty() => {
-                documents::group(self.catalog.group(group)?)
+                documents::group(self.registry.group(group)?)
             }
             [Some("api"), Some(version), None, None] => {
-                documents::resource_list(self.catalog.version("", version)?)
+                documents::resource_list(self.registry.version("", version)?)
             }
             [Some("apis"), Some(group), Some(version), None] if !group.is_empty() => {
-                documents::resource_list(self.catalog.version(group, version)?)
+                documents::resource_list(self.registry.version(group, version)?)
             }
             _ => return None,
         })
@@ -117,8 +104,7 @@ impl Discovery {
 
     fn aggregated(&self, cache: &OnceLock<Aggregated>, core: bool, headers: &HeaderMap) -> Response<Bytes> {
         let document = cache.get_or_init(|| {
-            let groups = self.catalog.groups().iter().filter(|group| group.name.is_empty() == core);
-            let body = body(&documents::aggregated(groups, self.naming), false);
+            let body = body(&documents::aggregated(self.groups(core), self.registry.naming()), false);
             Aggregated { etag: quoted(&sha512_hex(&body)), body }
         });
         let unchanged = headers.get(IF_NONE_MATCH) == Some(&document.etag);
@@ -126,7 +112,7 @@ impl Discovery {
         if unchanged {
             *response.status_mut() = StatusCode::NOT_MODIFIED;
         } else {
-            let group = self.naming.group(accept::AGGREGATED_GROUP, true);
+            let group = self.registry.naming().group(accept::AGGREGATED_GROUP, true);
             let (version, kind) = (accept::AGGREGATED_VERSION, accept::AGGREGATED_KIND);
             let content_type = format!("application/json;g={group};v={version};as={kind}");
             if let Ok(content_type) = HeaderValue::from_str(&content_type) {
@@ -138,10 +124,15 @@ impl Discovery {
         response
     }
 
+    /// The core group, or all others, in discovery order.
+    fn groups(&self, core: bool) -> impl Iterator<Item = &Arc<Group>> {
+        self.registry.groups().iter().filter(move |group| group.name.is_empty() == core)
+    }
+
     fn paths(&self) -> Vec<String> {
         let mut paths = self.other_paths.clone();
         paths.extend(["/api", "/apis", "/apis/"].map(str::to_owned));
-        for group in self.catalog.groups() {
+        for group in self.registry.groups() {
             if !group.name.is_empty() {
                 paths.push(format!("/apis/{}", group.name));
             }
@@ -194,10 +185,10 @@ pub(crate) fn quoted(text: &str) -> HeaderValue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::discovery::catalog::{
-        CustomDefinition, Definition, Group, Gvk, Resource, Subresource, Version,
-    };
     use crate::naming::CLUSTER;
+    use crate::schema::make::{ResourceMaker, Struct, plain, table};
+    use crate::schema::registry::{self, Resource, Storage};
+    use crate::schema::table::{Ref, ResourceTable, Scope, SubresourceTable};
     use http::header::ACCEPT;
 
     fn aggregated() -> String {
@@ -205,63 +196,55 @@ mod tests {
         format!("application/json;g={group};v=v2;as=APIGroupDiscoveryList")
     }
 
-    fn gvk(group: &'static str, version: &'static str, kind: &'static str) -> Gvk {
-        Gvk { group: group.into(), version: version.into(), kind: kind.into() }
-    }
-
-    fn version(group: &str, version: &str, resources: Vec<Resource>) -> Arc<Version> {
-        let (group, version) = (group.to_owned(), version.to_owned());
-        Arc::new(Version { group, version, priority: 15, stale: false, resources })
+    /// Pods, as a built-in type.
+    fn pods() -> Arc<Resource> {
+        let message = || Ref::new(plain("Pod", Vec::new()));
+        let eviction = SubresourceTable {
+            name: "eviction",
+            group: "policy".into(),
+            group_suffixed: false,
+            version: "v1".into(),
+            kind: "Eviction".into(),
+            verbs: &["create"],
+            message: message(),
+            connect: false,
+            update_rule: 0,
+            scale: None,
+        };
+        let table = Ref::new(ResourceTable {
+            verbs: &["create", "get"],
+            short_names: vec!["po".into()].into(),
+            categories: vec!["all".into()].into(),
+            ..table("pods".into(), message())
+        });
+        let storage = Storage {
+            group: String::new(),
+            api_version: "v1".to_owned(),
+            kind: "Pod".into(),
+            message: message(),
+            table: table.clone(),
+            key_prefix: "/core/pods/".to_owned(),
+            ttl: None,
+        };
+        Arc::new(Resource {
+            table,
+            group: String::new(),
+            version: "v1".into(),
+            api_version: "v1".to_owned(),
+            storage: Some(storage),
+            subresources: vec![registry::subresource(&CLUSTER, &eviction)],
+            published: None,
+        })
     }
 
     /// A core group with pods, and a custom group with widgets.
     fn discovery() -> Discovery {
-        let pods = Resource {
-            plural: "pods".into(),
-            singular: "pod".into(),
-            gvk: gvk("", "v1", "Pod"),
-            list_kind: "PodList".into(),
-            namespaced: true,
-            verbs: vec!["create".into(), "get".into()],
-            short_names: vec!["po".into()],
-            categories: vec!["all".into()],
-            storage: Some(gvk("", "v1", "Pod")),
-            subresources: vec![Subresource {
-                name: "eviction".into(),
-                gvk: gvk("policy", "v1", "Eviction"),
-                verbs: vec!["create".into()],
-                connect: false,
-                definition: Definition::Elsewhere,
-            }],
-            definition: Definition::Elsewhere,
-            strategic: true,
-            delete_returns_object: false,
-        };
-        let widgets = Resource {
-            plural: "widgets".into(),
-            singular: "widget".into(),
-            gvk: gvk("example.com", "v2", "Widget"),
-            list_kind: "WidgetList".into(),
-            namespaced: false,
-            verbs: vec!["get".into()],
-            short_names: vec![],
-            categories: vec![],
-            storage: None,
-            subresources: vec![],
-            definition: Definition::Custom(Arc::new(CustomDefinition { schema: Value::Null })),
-            strategic: false,
-            delete_returns_object: false,
-        };
-        let groups = vec![
-            Group { name: String::new(), priority: 18000, versions: vec![version("", "v1", vec![pods])] },
-            Group {
-                name: "example.com".to_owned(),
-                priority: 1000,
-                versions: vec![version("example.com", "v2", vec![widgets])],
-            },
-        ];
+        let widgets =
+            ResourceMaker::new(("example.com", "v2"), "widgets", Scope::Cluster, Struct::new("Widget"));
+        let widgets = widgets.unwrap().verbs(&["get"]).make(&CLUSTER);
+        let registry = Registry::empty(&CLUSTER).with(pods(), 18_000, 15).with(widgets, 1000, 100);
         let paths = vec!["/version".to_owned(), "/healthz".to_owned()];
-        Discovery::new(Arc::new(Catalog::new(groups)), &CLUSTER, "10.0.0.1:6443".to_owned(), paths)
+        Discovery::new(Arc::new(registry), "10.0.0.1:6443".to_owned(), paths)
     }
 
     fn get(path: &str, accept: &str) -> Option<Response<Bytes>> {
@@ -295,7 +278,7 @@ mod tests {
             ),
             (
                 "/apis/example.com/v2",
-                r#"{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"example.com/v2","resources":[{"name":"widgets","singularName":"widget","namespaced":false,"kind":"Widget","verbs":["get"]}]}"#,
+                r#"{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"example.com/v2","resources":[{"name":"widgets","singularName":"widget","namespaced":false,"kind":"Widget","verbs":["get"],"storageVersionHash":"zRcoV5EeA3s="}]}"#,
             ),
         ] {
             let response = get(path, "application/json").unwrap();

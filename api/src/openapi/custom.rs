@@ -4,10 +4,10 @@
 //! objects. OpenAPI v2 is less expressive than v3, and its clients refuse fields that a schema does not list; a type
 //! that v2 cannot describe completely is published without a list of fields.
 
-use super::definition::{Dialect, META, gvk_value};
-use crate::discovery::catalog::{Definition, Gvk, Resource};
+use super::definition::{Dialect, Gvk, META, gvk_value};
 use crate::json::{Object, Value};
 use crate::naming::Naming;
+use crate::schema::registry::Resource;
 
 /// Name of a custom definition: the group's labels reversed, version, kind (`com.example.v1.Widget`).
 pub(super) fn definition_name(gvk: &Gvk) -> String {
@@ -22,15 +22,12 @@ pub(super) fn definition_name(gvk: &Gvk) -> String {
     name
 }
 
-/// The published schema of a custom type's objects.
-pub(super) fn object(resource: &Resource, naming: &Naming, dialect: Dialect) -> Value {
+/// The published schema of a custom type's objects, from the one that its author wrote.
+pub(super) fn object(resource: &Resource, written: &Value, naming: &Naming, dialect: Dialect) -> Value {
     let preserve = naming.extension("preserve-unknown-fields");
-    let mut schema = match &resource.definition {
-        Definition::Custom(custom) => match &custom.schema {
-            Value::Object(schema) if dialect == Dialect::V3 || !is_true(schema, &preserve) => schema.clone(),
-            _ => plain_object(),
-        },
-        Definition::Type(_) | Definition::Elsewhere => plain_object(),
+    let mut schema = match written {
+        Value::Object(schema) if dialect == Dialect::V3 || !is_true(schema, &preserve) => schema.clone(),
+        _ => plain_object(),
     };
     // An object schema without fields gets no metadata either: v2 clients would take
     // the list of properties for complete.
@@ -41,26 +38,26 @@ pub(super) fn object(resource: &Resource, naming: &Naming, dialect: Dialect) -> 
         embed(&mut schema, naming, dialect);
         add_type_members(&mut schema, naming, dialect, true);
     }
-    schema.insert(naming.extension("group-version-kind"), Value::Array(vec![gvk_value(&resource.gvk)]));
+    schema.insert(naming.extension("group-version-kind"), Value::Array(vec![gvk_value(&Gvk::of(resource))]));
     schema.into()
 }
 
 /// The schema of a custom type's lists.
 pub(super) fn list(resource: &Resource, naming: &Naming, dialect: Dialect) -> Value {
     let prefix = dialect.reference_prefix();
-    let item = reference(format!("{prefix}{}", definition_name(&resource.gvk)));
+    let item = reference(format!("{prefix}{}", definition_name(&Gvk::of(resource))));
     let items = Object::from_iter([
-        ("description".into(), format!("Objects of kind {}.", resource.gvk.kind).into()),
+        ("description".into(), format!("Objects of kind {}.", resource.table.kind).into()),
         ("items".into(), item),
         ("type".into(), "array".into()),
     ]);
     let mut schema = plain_object();
-    schema.push("description", format!("A list of {}.", resource.gvk.kind).into());
+    schema.push("description", format!("A list of {}.", resource.table.kind).into());
     schema.object_entry("properties").push("items", items.into());
     add_type_members(&mut schema, naming, dialect, false);
     schema.push("required", Value::Array(vec!["items".into()]));
-    let gvk = Gvk { kind: resource.list_kind.clone(), ..resource.gvk.clone() };
-    schema.push(naming.extension("group-version-kind"), Value::Array(vec![gvk_value(&gvk)]));
+    schema
+        .push(naming.extension("group-version-kind"), Value::Array(vec![gvk_value(&Gvk::of_list(resource))]));
     schema.into()
 }
 
@@ -151,44 +148,39 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::discovery::catalog::CustomDefinition;
     use crate::json;
     use crate::naming::CLUSTER;
+    use crate::schema::make::{ResourceMaker, Struct};
+    use crate::schema::table::Scope;
 
-    /// A type with this schema, in which `{x}` begins the names of extensions.
-    fn widget(schema: &str) -> Resource {
-        let schema = json::parse(schema.replace("{x}", CLUSTER.extension_prefix).as_bytes()).unwrap();
-        Resource {
-            plural: "widgets".into(),
-            singular: "widget".into(),
-            gvk: Gvk { group: "stable.example.com".into(), version: "v1".into(), kind: "Widget".into() },
-            list_kind: "WidgetList".into(),
-            namespaced: true,
-            verbs: vec![],
-            short_names: vec![],
-            categories: vec![],
-            storage: None,
-            subresources: vec![],
-            definition: Definition::Custom(Arc::new(CustomDefinition { schema })),
-            strategic: false,
-            delete_returns_object: false,
-        }
+    fn widgets() -> Arc<Resource> {
+        let group_version = ("stable.example.com", "v1");
+        ResourceMaker::new(group_version, "widgets", Scope::Namespaced, Struct::new("Widget"))
+            .unwrap()
+            .make(&CLUSTER)
+    }
+
+    /// A schema, in which `{x}` begins the names of extensions.
+    fn schema(text: &str) -> Value {
+        json::parse(text.replace("{x}", CLUSTER.extension_prefix).as_bytes()).unwrap()
     }
 
     #[test]
     fn custom_schemas_get_the_members_of_every_object() {
-        let schema = r#"{"type":"object","properties":{"spec":{"type":"object","properties":{
+        let resource = widgets();
+        let written = schema(
+            r#"{"type":"object","properties":{"spec":{"type":"object","properties":{
             "size":{"type":"integer","default":1,"nullable":true},
             "port":{"{x}int-or-string":true,"anyOf":[{"type":"integer"},{"type":"string"}]},
             "name":{"type":"string","default":"a","oneOf":[{"pattern":"a"}]},
-            "inner":{"type":"object","{x}embedded-resource":true,"{x}preserve-unknown-fields":true}}}}}"#;
-        let resource = widget(schema);
-        assert_eq!(definition_name(&resource.gvk), "com.example.stable.v1.Widget");
-        let v3 = object(&resource, &CLUSTER, Dialect::V3);
+            "inner":{"type":"object","{x}embedded-resource":true,"{x}preserve-unknown-fields":true}}}}}"#,
+        );
+        assert_eq!(definition_name(&Gvk::of(&resource)), "com.example.stable.v1.Widget");
+        let v3 = object(&resource, &written, &CLUSTER, Dialect::V3);
         assert_eq!(v3.at(&["properties", "spec", "properties", "size", "default"]), Some(&Value::Int(1)));
         assert!(v3.at(&["properties", "spec", "properties", "inner", "properties", "kind"]).is_some());
         assert!(v3.at(&["properties", "metadata", "allOf"]).is_some());
-        let v2 = object(&resource, &CLUSTER, Dialect::V2);
+        let v2 = object(&resource, &written, &CLUSTER, Dialect::V2);
         let properties = v2.at(&["properties", "spec", "properties"]).unwrap();
         for (name, want) in
             [("size", "{}"), ("port", r#"{"{x}int-or-string":true}"#), ("name", r#"{"type":"string"}"#)]
@@ -205,14 +197,14 @@ mod tests {
 
     #[test]
     fn a_type_that_keeps_unknown_fields_is_an_open_object_in_v2() {
-        let resource = widget(
+        let resource = widgets();
+        let written = schema(
             r#"{"type":"object","{x}preserve-unknown-fields":true,"properties":{"a":{"type":"string"}}}"#,
         );
-        let v2 = object(&resource, &CLUSTER, Dialect::V2);
+        let v2 = object(&resource, &written, &CLUSTER, Dialect::V2);
         assert!(v2.get("properties").is_none());
-        let none = widget("null");
-        assert_eq!(object(&none, &CLUSTER, Dialect::V2).str_at(&["type"]), "object");
-        let gvks = list(&none, &CLUSTER, Dialect::V3);
+        assert_eq!(object(&resource, &Value::Null, &CLUSTER, Dialect::V2).str_at(&["type"]), "object");
+        let gvks = list(&resource, &CLUSTER, Dialect::V3);
         assert_eq!(
             gvks.get(&CLUSTER.extension("group-version-kind")).unwrap().as_array().unwrap()[0]
                 .str_at(&["kind"]),

@@ -11,14 +11,17 @@
 //! strategy is published as `atomic`.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use super::constraints::constrain;
 use super::custom;
-use crate::discovery::catalog::{Catalog, Definition, Gvk, Resource};
 use crate::json::{self, Object, Value};
 use crate::naming::Naming;
 use crate::schema::builtin;
-use crate::schema::table::{Element, Empty, Field, Kind, ListType, Message, Ref, Text, Unknown};
+use crate::schema::registry::{Registry, Resource, Subresource, Version};
+use crate::schema::table::{
+    Element, Empty, Field, Kind, ListType, Message, Ref, SubresourceTable, Text, Unknown,
+};
 
 /// Stem of the package of metadata types.
 pub(super) const META: &str = "apimachinery.pkg.apis.meta.v1";
@@ -43,7 +46,37 @@ impl Dialect {
     }
 }
 
-/// Which kinds a built-in message is the body of, over the whole catalog.
+/// Group, version and kind of one body.
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub(super) struct Gvk {
+    /// Full group name; empty for the core group.
+    pub group: String,
+    /// Version.
+    pub version: Text,
+    /// Kind.
+    pub kind: Text,
+}
+
+impl Gvk {
+    /// That of a resource's objects.
+    pub(super) fn of(resource: &Resource) -> Self {
+        let kind = resource.table.kind.clone();
+        Gvk { group: resource.group.clone(), version: resource.version.clone(), kind }
+    }
+
+    /// That of a resource's lists.
+    pub(super) fn of_list(resource: &Resource) -> Self {
+        Gvk { kind: resource.table.list_kind.clone(), ..Gvk::of(resource) }
+    }
+
+    /// That of a subresource's body.
+    pub(super) fn of_body(subresource: &Subresource) -> Self {
+        let SubresourceTable { version, kind, .. } = &subresource.table;
+        Gvk { group: subresource.group.clone(), version: version.clone(), kind: kind.clone() }
+    }
+}
+
+/// Which kinds a message is the body of, over the whole registry.
 #[derive(Debug, Default)]
 pub(super) struct Kinds {
     /// By package and name of the message.
@@ -51,48 +84,46 @@ pub(super) struct Kinds {
 }
 
 impl Kinds {
-    pub(super) fn new(catalog: &Catalog, naming: &Naming) -> Self {
+    pub(super) fn new(registry: &Registry) -> Self {
+        let naming = registry.naming();
         let mut kinds = Kinds::default();
-        let versions = || catalog.groups().iter().flat_map(|group| &group.versions);
-        for version in versions() {
-            for resource in &version.resources {
-                kinds.add(&resource.definition, &resource.gvk);
-                if let Some(list) = list_message(resource, naming) {
-                    let kind = resource.list_kind.clone();
-                    kinds.add(&Definition::Type(list), &Gvk { kind, ..resource.gvk.clone() });
-                }
-                for subresource in &resource.subresources {
-                    kinds.add(&subresource.definition, &subresource.gvk);
-                }
+        for resource in registry.resources() {
+            kinds.add(&resource.table.message, Gvk::of(resource));
+            if let Some(list) = list_message(resource, naming) {
+                kinds.add(&list, Gvk::of_list(resource));
+            }
+            for subresource in &resource.subresources {
+                kinds.add(&subresource.table.message, Gvk::of_body(subresource));
             }
         }
         let meta = |name: &str| builtin::message(naming, &format!("{META}.{name}"));
-        let core = |kind: &'static str| Gvk { group: "".into(), version: "v1".into(), kind: kind.into() };
+        let core = |kind: &'static str| Gvk { group: String::new(), version: "v1".into(), kind: kind.into() };
         for kind in ["Status", "APIVersions", "APIGroup", "APIGroupList", "APIResourceList"] {
             if let Some(message) = meta(kind) {
-                kinds.add(&Definition::Type(message.into()), &core(kind));
+                kinds.add(message, core(kind));
             }
         }
-        // These two belong to every group version at once.
+        // These two belong to every group version at once. Those without built-in types are left out, so that no
+        // document of another version changes when they come or go.
+        let is_builtin =
+            |version: &&Arc<Version>| version.resources.iter().any(|resource| !resource.table.message.custom);
         for kind in ["DeleteOptions", "WatchEvent"] {
             if let Some(message) = meta(kind) {
-                let definition = Definition::Type(message.into());
-                kinds.add(&definition, &core(kind));
-                for version in versions() {
-                    let (group, version) = (version.group.clone().into(), version.version.clone().into());
-                    kinds.add(&definition, &Gvk { group, version, kind: kind.into() });
+                kinds.add(message, core(kind));
+                let versions = registry.groups().iter().flat_map(|group| &group.versions);
+                for version in versions.filter(is_builtin) {
+                    let (group, version) = (version.group.clone(), version.version.clone());
+                    kinds.add(message, Gvk { group, version, kind: kind.into() });
                 }
             }
         }
         kinds
     }
 
-    fn add(&mut self, definition: &Definition, gvk: &Gvk) {
-        if let Definition::Type(message) = definition {
-            let known = self.of.entry(identity(message)).or_default();
-            if let Err(at) = known.binary_search(gvk) {
-                known.insert(at, gvk.clone());
-            }
+    fn add(&mut self, message: &Message, gvk: Gvk) {
+        let known = self.of.entry(identity(message)).or_default();
+        if let Err(at) = known.binary_search(&gvk) {
+            known.insert(at, gvk);
         }
     }
 }
@@ -104,19 +135,19 @@ fn identity(message: &Message) -> (Text, Text) {
 
 /// The message of a built-in resource's lists.
 fn list_message(resource: &Resource, naming: &Naming) -> Option<Ref<Message>> {
-    match &resource.definition {
-        Definition::Type(item) if !resource.list_kind.is_empty() && !item.custom => {
-            builtin::message(naming, &format!("{}.{}", item.package, resource.list_kind)).map(Ref::Static)
-        }
-        _ => None,
+    let (item, list_kind) = (&resource.table.message, &resource.table.list_kind);
+    if list_kind.is_empty() || item.custom {
+        return None;
     }
+    builtin::message(naming, &format!("{}.{list_kind}", item.package)).map(Ref::Static)
 }
 
 /// The source of a definition.
 enum Source<'a> {
     Message(Ref<Message>),
     Scalar(&'static Scalar),
-    Custom(&'a Resource),
+    /// The objects of a custom type, with the schema as its author wrote it.
+    Custom(&'a Resource, &'a Value),
     CustomList(&'a Resource),
 }
 
@@ -166,37 +197,26 @@ impl<'a> Definitions<'a> {
         message.full_name(self.naming)
     }
 
-    /// Name of the definition of a resource's objects; `None` where another server has it.
-    pub(super) fn object(&mut self, resource: &'a Resource) -> Option<String> {
-        match &resource.definition {
-            Definition::Type(message) => Some(self.message(message)),
-            Definition::Custom(_) => {
-                let name = custom::definition_name(&resource.gvk);
-                self.meta("ObjectMeta");
-                self.sources.entry(name.clone()).or_insert(Source::Custom(resource));
-                Some(name)
-            }
-            Definition::Elsewhere => None,
-        }
+    /// Name of the definition of a resource's objects.
+    pub(super) fn object(&mut self, resource: &'a Resource) -> String {
+        let Some(schema) = &resource.published else { return self.message(&resource.table.message) };
+        let name = custom::definition_name(&Gvk::of(resource));
+        self.meta("ObjectMeta");
+        self.sources.entry(name.clone()).or_insert(Source::Custom(resource, schema));
+        name
     }
 
     /// Name of the definition of a resource's lists; `None` where there are none.
     pub(super) fn list(&mut self, resource: &'a Resource) -> Option<String> {
-        match &resource.definition {
-            Definition::Type(message) if !message.custom => {
-                let message = list_message(resource, self.naming)?;
-                Some(self.message(&message))
-            }
-            Definition::Type(_) | Definition::Custom(_) => {
-                let gvk = Gvk { kind: resource.list_kind.clone(), ..resource.gvk.clone() };
-                let name = custom::definition_name(&gvk);
-                self.meta("ListMeta");
-                self.object(resource);
-                self.sources.entry(name.clone()).or_insert(Source::CustomList(resource));
-                Some(name)
-            }
-            Definition::Elsewhere => None,
+        if !resource.table.message.custom {
+            let message = list_message(resource, self.naming)?;
+            return Some(self.message(&message));
         }
+        let name = custom::definition_name(&Gvk::of_list(resource));
+        self.meta("ListMeta");
+        self.object(resource);
+        self.sources.entry(name.clone()).or_insert(Source::CustomList(resource));
+        Some(name)
     }
 
     fn need(&mut self, message: &Ref<Message>) {
@@ -245,7 +265,9 @@ impl<'a> Definitions<'a> {
             let schema = match source {
                 Source::Message(message) => self.message_schema(message),
                 Source::Scalar(scalar) => scalar.schema(self.dialect),
-                Source::Custom(resource) => custom::object(resource, self.naming, self.dialect),
+                Source::Custom(resource, schema) => {
+                    custom::object(resource, schema, self.naming, self.dialect)
+                }
                 Source::CustomList(resource) => custom::list(resource, self.naming, self.dialect),
             };
             each(name, &schema);

@@ -1,8 +1,8 @@
 //! OpenAPI documents of all served resources (docs/api/openapi.md#openapi-documents).
 //!
 //! ```text
-//! Catalog ─► operations ─┐
-//! schema tables ─► definitions ─┴─► trees, part by part ─► JSON or protobuf ─► /openapi/v2, /openapi/v3/…
+//! registry ─► operations ─┐
+//! types ─► definitions ────┴─► trees, part by part ─► JSON or protobuf ─► /openapi/v2, /openapi/v3/…
 //! ```
 //!
 //! | path | document |
@@ -14,7 +14,7 @@
 //!
 //! A document is built on its first request and cached in each requested encoding. The index needs the hash of every
 //! document: it builds missing documents one at a time and keeps only their hashes.
-//! This module does not know the registry; of a request it sees path, query and headers.
+//! Of a request this module sees path, query and headers.
 
 mod constraints;
 mod content;
@@ -42,10 +42,9 @@ use self::definition::{Definitions, Dialect, Kinds};
 use self::document::Encoding;
 use self::operation::{Content as Answer, Media, PathItem, plain_path};
 use crate::discovery::accept::Clause;
-use crate::discovery::catalog::{Catalog, Version};
 use crate::discovery::{quoted, sha512_hex};
 use crate::json::{self, Object, Value};
-use crate::naming::Naming;
+use crate::schema::registry::{Registry, Version};
 
 const JSON: &str = "application/json";
 const PROTOBUF_V2: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
@@ -56,11 +55,10 @@ const PROTOBUF_V3_OLD: &str = "application/com.github.proto-openapi.spec.v3@v1.0
 /// How long a client may keep a document that it asked for by hash, in seconds.
 const IMMUTABLE_SECONDS: i64 = 365 * 24 * 3600;
 
-/// The OpenAPI documents of one catalog.
+/// The OpenAPI documents of one registry.
 #[derive(Debug)]
 pub struct OpenApi {
-    catalog: Arc<Catalog>,
-    naming: &'static Naming,
+    registry: Arc<Registry>,
     modified: HeaderValue,
     kinds: OnceLock<Kinds>,
     v2: Document,
@@ -113,16 +111,15 @@ const OTHERS: [(&str, &str, &str); 2] = [
 ];
 
 impl OpenApi {
-    /// The documents of `catalog`. `other_paths` are the server's paths outside
+    /// The documents of `registry`. `other_paths` are the server's paths outside
     /// the resource API, some of which have documents too. Costs little: nothing is made yet.
-    pub fn new(catalog: Arc<Catalog>, naming: &'static Naming, other_paths: &[String]) -> Self {
+    pub fn new(registry: Arc<Registry>, other_paths: &[String]) -> Self {
         let mut v3 = BTreeMap::new();
         let mut add = |path: String, subject: Subject| {
             v3.insert(path, Arc::new(Document::new(subject)));
         };
-        for group in catalog.groups() {
-            // Aggregated API servers publish the documents of their own versions.
-            for version in group.versions.iter().filter(|version| version.has_definitions()) {
+        for group in registry.groups() {
+            for version in &group.versions {
                 add(version.path(), Subject::Version(version.clone()));
             }
             if !group.name.is_empty() {
@@ -138,8 +135,7 @@ impl OpenApi {
             }
         }
         OpenApi {
-            catalog,
-            naming,
+            registry,
             modified: http_date(Timestamp::now()),
             kinds: OnceLock::new(),
             v2: Document::new(Subject::Everything),
@@ -148,14 +144,14 @@ impl OpenApi {
         }
     }
 
-    /// The documents of another catalog; documents of versions that both catalogs share are reused.
-    pub fn with_catalog(&self, catalog: Arc<Catalog>) -> Self {
+    /// The documents of another registry; those of versions that both registries share are kept as they are.
+    pub fn with(&self, registry: Arc<Registry>) -> Self {
         let others: Vec<String> = OTHERS
             .iter()
             .filter(|other| self.v3.contains_key(other.0))
             .map(|other| other.0.to_owned())
             .collect();
-        let mut next = Self::new(catalog, self.naming, &others);
+        let mut next = Self::new(registry, &others);
         for (path, document) in &mut next.v3 {
             if let Some(known) = self.v3.get(path)
                 && known.subject.is_same(&document.subject)
@@ -279,15 +275,16 @@ impl OpenApi {
     }
 
     fn make(&self, subject: &Subject, encoding: Encoding) -> Vec<u8> {
-        let kinds = self.kinds.get_or_init(|| Kinds::new(&self.catalog, self.naming));
+        let kinds = self.kinds.get_or_init(|| Kinds::new(&self.registry));
+        let naming = self.registry.naming();
         let dialect = match subject {
             Subject::Everything => Dialect::V2,
             _ => Dialect::V3,
         };
-        let mut definitions = Definitions::new(self.naming, dialect, kinds);
+        let mut definitions = Definitions::new(naming, dialect, kinds);
         let mut paths = Vec::new();
         self.paths(subject, &mut definitions, &mut paths);
-        document::assemble(self.naming, dialect, encoding, &paths, definitions)
+        document::assemble(naming, dialect, encoding, &paths, definitions)
     }
 
     /// Adds the paths of `subject`, sorted.
@@ -300,7 +297,7 @@ impl OpenApi {
                 to.sort_by(|a, b| a.path.cmp(&b.path));
             }
             Subject::Version(version) => {
-                to.extend(operation::version_paths(version, self.naming, definitions))
+                to.extend(operation::version_paths(version, self.registry.naming(), definitions))
             }
             Subject::Api => {
                 let answer = Answer::Schema(definitions.meta("APIVersions"), Media::Object);
@@ -318,8 +315,8 @@ impl OpenApi {
             }
             Subject::Group(group) => {
                 let answer = Answer::Schema(definitions.meta("APIGroup"), Media::Object);
-                let id = format!("get{}APIGroup", operation::group_id(group, self.naming));
-                let tag = operation::group_tag(group, self.naming);
+                let id = format!("get{}APIGroup", operation::group_id(group, self.registry.naming()));
+                let tag = operation::group_tag(group, self.registry.naming());
                 let path = format!("/apis/{group}/");
                 to.push(plain_path(&path, &id, &tag, "get information of a group", answer));
             }

@@ -4,46 +4,24 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::*;
-use crate::discovery::catalog::{CustomDefinition, Definition, Group, Gvk, Resource, registry_groups};
-use crate::naming::{self, CLUSTER, KUBERNETES};
-use crate::schema::registry::Registry;
+use crate::naming::{self, CLUSTER, KUBERNETES, Naming};
+use crate::schema::make::{ResourceMaker, Struct};
+use crate::schema::registry::{Registry, Resource};
+use crate::schema::table::Scope;
 
 /// Every built-in type and one custom type.
 fn everything(naming: &'static Naming) -> OpenApi {
-    let mut groups = registry_groups(&Registry::new(naming), |_| true);
-    groups.push(widgets());
-    let others = ["/openid/v1/jwks".to_owned(), "/healthz".to_owned()];
-    OpenApi::new(Arc::new(Catalog::new(groups)), naming, &others)
+    let registry = Registry::new(naming).with(widgets(naming), 1000, 100);
+    OpenApi::new(Arc::new(registry), &["/openid/v1/jwks".to_owned(), "/healthz".to_owned()])
 }
 
-fn widgets() -> Group {
+fn widgets(naming: &Naming) -> Arc<Resource> {
     let text = r#"{"type":"object","properties":{"spec":{"type":"object","required":["size"],
         "properties":{"size":{"type":"integer","minimum":1,"default":1}}}}}"#;
     let schema = json::parse(text.as_bytes()).unwrap();
-    let verbs = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
-    let widgets = Resource {
-        plural: "widgets".into(),
-        singular: "widget".into(),
-        gvk: Gvk { group: "example.com".into(), version: "v1".into(), kind: "Widget".into() },
-        list_kind: "WidgetList".into(),
-        namespaced: true,
-        verbs: verbs.map(Into::into).to_vec(),
-        short_names: vec![],
-        categories: vec![],
-        storage: None,
-        subresources: vec![],
-        definition: Definition::Custom(Arc::new(CustomDefinition { schema })),
-        strategic: false,
-        delete_returns_object: false,
-    };
-    let version = Version {
-        group: "example.com".to_owned(),
-        version: "v1".to_owned(),
-        priority: 100,
-        stale: false,
-        resources: vec![widgets],
-    };
-    Group { name: "example.com".to_owned(), priority: 1000, versions: vec![Arc::new(version)] }
+    let widgets =
+        ResourceMaker::new(("example.com", "v1"), "widgets", Scope::Namespaced, Struct::new("Widget"));
+    widgets.unwrap().published(schema).make(naming)
 }
 
 fn get(api: &OpenApi, path: &str, accept: &str) -> Response<Bytes> {
@@ -406,9 +384,7 @@ fn documents_are_the_same_each_time_and_survive_a_change_elsewhere() {
     for path in ["/openapi/v3", "/openapi/v2", "/openapi/v3/apis/apps/v1"] {
         assert_eq!(get(&one, path, "").body(), get(&two, path, "").body(), "{path}");
     }
-    let mut groups = one.catalog.groups().to_vec();
-    groups.retain(|group| group.name != "example.com");
-    let next = one.with_catalog(Arc::new(Catalog::new(groups)));
+    let next = one.with(Arc::new(one.registry.without("example.com", "v1", "widgets")));
     assert!(Arc::ptr_eq(&one.v3["apis/apps/v1"], &next.v3["apis/apps/v1"]));
     assert_eq!(get(&next, "/openapi/v3/apis/example.com/v1", "").status(), 404);
     assert!(!text(document(&next, "/openapi/v2").get("paths")).contains("example.com"));

@@ -13,10 +13,10 @@
 //! Operation ids follow the reference server's pattern `<action><Group><Version>[…][Namespaced]<Kind>[…]`, from which
 //! client generators derive method names.
 
-use super::definition::Definitions;
+use super::definition::{Definitions, Gvk};
 use super::parameter::{self, Parameter};
-use crate::discovery::catalog::{Definition, Gvk, Resource, Subresource, Version};
 use crate::naming::Naming;
+use crate::schema::registry::{Resource, Subresource, Version};
 
 /// HTTP method, in the order in which documents list them.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -117,9 +117,10 @@ pub(super) fn version_paths<'a>(
     let base = format!("/{}", version.path());
     let mut paths = vec![names.resources_path(&base, definitions)];
     for resource in &version.resources {
-        let Some(object) = definitions.object(resource) else { continue };
+        let object = definitions.object(resource);
+        let gvk = Gvk::of(resource);
         let mut maker =
-            Maker { names: &names, base: &base, resource, object, definitions, paths: &mut paths };
+            Maker { names: &names, base: &base, resource, gvk, object, definitions, paths: &mut paths };
         maker.collection();
         maker.item();
         for subresource in &resource.subresources {
@@ -211,6 +212,7 @@ struct Maker<'m, 'a> {
     names: &'m Names,
     base: &'m str,
     resource: &'a Resource,
+    gvk: Gvk,
     /// Definition of the objects.
     object: String,
     definitions: &'m mut Definitions<'a>,
@@ -219,20 +221,20 @@ struct Maker<'m, 'a> {
 
 impl<'a> Maker<'_, 'a> {
     fn scope(&self) -> &'static str {
-        if self.resource.namespaced { "Namespaced" } else { "" }
+        if self.resource.namespaced() { "Namespaced" } else { "" }
     }
 
     fn collection_path(&self) -> String {
-        let namespaces = if self.resource.namespaced { "/namespaces/{namespace}" } else { "" };
-        format!("{}{namespaces}/{}", self.base, self.resource.plural)
+        let namespaces = if self.resource.namespaced() { "/namespaces/{namespace}" } else { "" };
+        format!("{}{namespaces}/{}", self.base, self.resource.table.plural)
     }
 
     fn path_parameters(&self, name: bool) -> Vec<Parameter> {
         let mut parameters = Vec::with_capacity(3);
         if name {
-            parameters.push(parameter::path("name", format!("Name of the {}.", self.resource.gvk.kind)));
+            parameters.push(parameter::path("name", format!("Name of the {}.", self.resource.table.kind)));
         }
-        if self.resource.namespaced {
+        if self.resource.namespaced() {
             parameters.push(parameter::path("namespace", "Namespace of the object."));
         }
         parameters
@@ -260,7 +262,7 @@ impl<'a> Maker<'_, 'a> {
 
     fn collection(&mut self) {
         let (resource, scope) = (self.resource, self.scope());
-        let (version, kind) = (&self.names.id, &resource.gvk.kind);
+        let (version, kind) = (&self.names.id, &resource.table.kind);
         let mut operations = Vec::new();
         let list = if resource.can("list") { self.definitions.list(resource) } else { None };
         if let Some(list) = &list {
@@ -269,14 +271,14 @@ impl<'a> Maker<'_, 'a> {
         }
         if resource.can("create") {
             let id = format!("create{version}{scope}{kind}");
-            let mut create = self.operation("post", &resource.gvk, id, format!("create {}", article(kind)));
+            let mut create = self.operation("post", &self.gvk, id, format!("create {}", article(kind)));
             self.write(&mut create, &self.object, &[200, 201, 202]);
             operations.push((Method::Post, create));
         }
         if resource.can("deletecollection") {
             let id = format!("delete{version}Collection{scope}{kind}");
             let description = format!("delete collection of {kind}");
-            let mut delete = self.operation("deletecollection", &resource.gvk, id, description);
+            let mut delete = self.operation("deletecollection", &self.gvk, id, description);
             delete.parameters = cloned(&parameter::DELETE_COLLECTION);
             delete.body = Some(self.delete_options());
             let status = self.definitions.meta("Status");
@@ -284,33 +286,36 @@ impl<'a> Maker<'_, 'a> {
             operations.push((Method::Delete, delete));
         }
         self.push(self.collection_path(), self.path_parameters(false), operations);
-        if let (true, Some(list)) = (resource.namespaced, &list) {
+        if let (true, Some(list)) = (resource.namespaced(), &list) {
             let list = self.list(format!("list{}{kind}ForAllNamespaces", self.names.id), list);
-            self.push(format!("{}/{}", self.base, resource.plural), Vec::new(), vec![(Method::Get, list)]);
+            self.push(
+                format!("{}/{}", self.base, resource.table.plural),
+                Vec::new(),
+                vec![(Method::Get, list)],
+            );
         }
     }
 
     fn list(&self, id: String, list: &str) -> Operation {
-        let description = format!("list or watch objects of kind {}", self.resource.gvk.kind);
-        let mut operation = self.operation("list", &self.resource.gvk, id, description);
+        let description = format!("list or watch objects of kind {}", self.resource.table.kind);
+        let mut operation = self.operation("list", &self.gvk, id, description);
         operation.parameters = cloned(&parameter::LIST);
         operation.responses.insert(0, (200, Content::Schema(list.to_owned(), Media::List)));
         operation
     }
 
     fn item(&mut self) {
-        let (resource, object) = (self.resource, self.object.clone());
-        let suffix = format!("{}{}{}", self.names.id, self.scope(), resource.gvk.kind);
-        let kind = resource.gvk.kind.to_string();
-        let mut operations =
-            self.item_operations(&resource.gvk, &suffix, &kind, &object, |verb| resource.can(verb));
+        let (resource, gvk, object) = (self.resource, self.gvk.clone(), self.object.clone());
+        let suffix = format!("{}{}{}", self.names.id, self.scope(), resource.table.kind);
+        let kind = resource.table.kind.to_string();
+        let mut operations = self.item_operations(&gvk, &suffix, &kind, &object, |verb| resource.can(verb));
         if resource.can("delete") {
             let description = format!("delete {}", article(&kind));
-            let mut delete = self.operation("delete", &resource.gvk, format!("delete{suffix}"), description);
+            let mut delete = self.operation("delete", &gvk, format!("delete{suffix}"), description);
             delete.parameters = cloned(&parameter::DELETE);
             delete.body = Some(self.delete_options());
             let answer =
-                if resource.delete_returns_object { object } else { self.definitions.meta("Status") };
+                if resource.table.delete_returns_object { object } else { self.definitions.meta("Status") };
             let content = Content::Schema(answer, Media::Object);
             delete.responses.splice(0..0, [(200, content.clone()), (202, content)]);
             operations.push((Method::Delete, delete));
@@ -346,7 +351,7 @@ impl<'a> Maker<'_, 'a> {
             let mut patch = self.operation("patch", gvk, id, description);
             self.write(&mut patch, schema, &[200, 201]);
             patch.parameters = cloned(&parameter::PATCH);
-            let strategic = self.resource.strategic;
+            let strategic = !self.resource.table.message.custom;
             let schema = self.definitions.patch();
             patch.body = Some(Body { schema, media: Media::Patch { strategic }, required: true });
             operations.push((Method::Patch, patch));
@@ -368,20 +373,17 @@ impl<'a> Maker<'_, 'a> {
 
     fn subresource(&mut self, subresource: &'a Subresource) {
         let resource = self.resource;
-        let path = format!("{}/{{name}}/{}", self.collection_path(), subresource.name);
-        let mut suffix = format!("{}{}{}", self.names.id, self.scope(), resource.gvk.kind);
-        suffix.push_str(&camel(&subresource.name));
-        let what = format!("{} of the specified {}", subresource.name, resource.gvk.kind);
-        if subresource.connect {
+        let path = format!("{}/{{name}}/{}", self.collection_path(), subresource.table.name);
+        let mut suffix = format!("{}{}{}", self.names.id, self.scope(), resource.table.kind);
+        suffix.push_str(&camel(subresource.table.name));
+        let what = format!("{} of the specified {}", subresource.table.name, resource.table.kind);
+        if subresource.table.connect {
             return self.connect(subresource, path);
         }
-        let schema = match &subresource.definition {
-            Definition::Type(message) if !message.custom => self.definitions.message(message),
-            // A custom type's subresource that is no Scale has the body of its parent.
-            Definition::Type(_) | Definition::Custom(_) => self.object.clone(),
-            Definition::Elsewhere => return,
-        };
-        let gvk = &subresource.gvk;
+        let message = &subresource.table.message;
+        // A custom type's subresource that is no Scale has the body of its parent.
+        let schema = if message.custom { self.object.clone() } else { self.definitions.message(message) };
+        let gvk = &Gvk::of_body(subresource);
         let mut operations = self.item_operations(gvk, &suffix, &what, &schema, |verb| subresource.can(verb));
         if subresource.can("create") {
             let (id, description) = (format!("create{suffix}"), format!("create {what}"));
@@ -390,9 +392,8 @@ impl<'a> Maker<'_, 'a> {
             operations.push((Method::Post, create));
         }
         // The one subresource whose GET streams text instead of answering with its kind.
-        if subresource.name == "log"
-            && let Definition::Type(parent) = &resource.definition
-        {
+        if subresource.table.name == "log" {
+            let parent = &resource.table.message;
             let options = format!("{}.{}LogOptions", parent.package, parent.name);
             for (_, read) in operations.iter_mut().filter(|(method, _)| *method == Method::Get) {
                 read.responses[0].1 = Content::Text(Media::Log);
@@ -407,10 +408,7 @@ impl<'a> Maker<'_, 'a> {
 
     /// A connection: one operation for each method, with and without a path behind where it proxies.
     fn connect(&mut self, subresource: &Subresource, path: String) {
-        let query = match &subresource.definition {
-            Definition::Type(message) => parameter::from_message(message),
-            Definition::Custom(_) | Definition::Elsewhere => Vec::new(),
-        };
+        let (query, gvk) = (parameter::from_message(&subresource.table.message), Gvk::of_body(subresource));
         let mut methods: Vec<Method> = [
             ("get", Method::Get),
             ("create", Method::Post),
@@ -426,8 +424,8 @@ impl<'a> Maker<'_, 'a> {
         if proxies {
             methods.extend([Method::Head, Method::Options]);
         }
-        let kind = &self.resource.gvk.kind;
-        let suffix = format!("{}{kind}{}", self.scope(), camel(&subresource.name));
+        let kind = &self.resource.table.kind;
+        let suffix = format!("{}{kind}{}", self.scope(), camel(subresource.table.name));
         for (behind, id) in [("", ""), ("/{path}", "WithPath")] {
             if !behind.is_empty() && !proxies {
                 continue;
@@ -438,9 +436,13 @@ impl<'a> Maker<'_, 'a> {
                     let verb = camel(method.name());
                     let mut operation = self.operation(
                         "connect",
-                        &subresource.gvk,
+                        &gvk,
                         format!("connect{}{verb}{suffix}{id}", self.names.id),
-                        format!("connect {} requests to {} of {kind}", verb.to_uppercase(), subresource.name),
+                        format!(
+                            "connect {} requests to {} of {kind}",
+                            verb.to_uppercase(),
+                            subresource.table.name
+                        ),
                     );
                     operation.responses.insert(0, (200, Content::Text(Media::Any)));
                     (*method, operation)
@@ -463,10 +465,10 @@ impl<'a> Maker<'_, 'a> {
             return;
         }
         let (version, scope, kind, plural) =
-            (&self.names.id, self.scope(), &resource.gvk.kind, &resource.plural);
+            (&self.names.id, self.scope(), &resource.table.kind, &resource.table.plural);
         let base = format!("{}/watch", self.base);
         let mut watches = Vec::with_capacity(3);
-        if resource.namespaced {
+        if resource.namespaced() {
             let collection = format!("{base}/namespaces/{{namespace}}/{plural}");
             watches.push((
                 format!("{base}/{plural}"),
@@ -481,7 +483,7 @@ impl<'a> Maker<'_, 'a> {
         }
         for (path, id, action) in watches {
             let description = format!("watch {kind}; deprecated: list with the `watch` parameter instead");
-            let mut watch = self.operation(action, &resource.gvk, id, description);
+            let mut watch = self.operation(action, &self.gvk, id, description);
             watch.deprecated = true;
             let event = self.definitions.meta("WatchEvent");
             watch.responses.insert(0, (200, Content::Schema(event, Media::List)));

@@ -19,7 +19,7 @@ use super::table::{
     ResourceTable, ScalePaths, Scope, Selectable, Slot, StatusRules, StorageTable, SubresourceTable, Text,
     Unknown,
 };
-use crate::json;
+use crate::json::{self, Value};
 use crate::naming::Naming;
 
 /// Verbs of a stored resource.
@@ -322,6 +322,7 @@ pub struct ResourceMaker {
     has_status: bool,
     scale: Option<ScalePaths>,
     prefix: Option<String>,
+    published: Option<Arc<Value>>,
 }
 
 impl ResourceMaker {
@@ -346,6 +347,7 @@ impl ResourceMaker {
             has_status: false,
             scale: None,
             prefix: None,
+            published: None,
         })
     }
 
@@ -424,6 +426,13 @@ impl ResourceMaker {
         self
     }
 
+    /// With this schema in OpenAPI documents, as the author of the type wrote it. Otherwise it follows from the type.
+    #[must_use]
+    pub fn published(mut self, schema: Value) -> Self {
+        self.published = Some(Arc::new(schema));
+        self
+    }
+
     /// The resource as another version of `stored`, in whose form its objects are stored.
     pub fn make_version_of(self, stored: &Resource, naming: &Naming) -> Arc<Resource> {
         let mut made = self.resource(naming);
@@ -437,7 +446,7 @@ impl ResourceMaker {
     }
 
     fn resource(self, naming: &Naming) -> Resource {
-        let ResourceMaker { group, version, mut table, has_status, scale, prefix } = self;
+        let ResourceMaker { group, version, mut table, has_status, scale, prefix, published } = self;
         let others = table.message.fields.iter().map(|field| field.name.clone());
         let others: Vec<Text> =
             others.filter(|name| !matches!(&**name, "kind" | "apiVersion" | "metadata" | "status")).collect();
@@ -491,7 +500,7 @@ impl ResourceMaker {
             key_prefix,
             ttl: None,
         };
-        Resource { table, group, version, api_version, storage: Some(storage), subresources }
+        Resource { table, group, version, api_version, storage: Some(storage), subresources, published }
     }
 }
 

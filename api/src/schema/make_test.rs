@@ -7,7 +7,6 @@ use jiff::Timestamp;
 use super::*;
 use crate::apply::{Reset, Versions, Writer, apply};
 use crate::discovery::Discovery;
-use crate::discovery::catalog::{Catalog, registry_groups};
 use crate::naming::KUBERNETES;
 use crate::openapi::OpenApi;
 use crate::patch::{PatchKind, apply as patch};
@@ -206,17 +205,13 @@ fn tables_discovery_and_openapi_know_the_type() {
     let table = String::from_utf8(out).unwrap();
     assert!(table.contains(r#""cells":["w",4]"#) && table.contains("How large it is."), "{table}");
 
-    let catalog = Arc::new(Catalog::new(registry_groups(&registry, |_| true)));
-    let version = catalog.version("example.com", "v1").unwrap();
-    let listed = &version.resources[0];
-    assert_eq!((&*listed.plural, &*listed.list_kind, listed.strategic), ("widgets", "WidgetList", false));
-    assert_eq!(listed.subresources.len(), 1);
+    let registry = Arc::new(registry);
     let headers = http::HeaderMap::new();
-    let discovery = Discovery::new(Arc::clone(&catalog), &KUBERNETES, String::new(), Vec::new());
+    let discovery = Discovery::new(Arc::clone(&registry), String::new(), Vec::new());
     let body = discovery.respond("/apis/example.com/v1", &headers, false).unwrap().into_body();
     assert!(String::from_utf8_lossy(&body).contains(r#""name":"widgets/status""#));
 
-    let openapi = OpenApi::new(catalog, &KUBERNETES, &[]);
+    let openapi = OpenApi::new(registry, &[]);
     let document = openapi.respond("/openapi/v3/apis/example.com/v1", None, &headers).unwrap();
     let document = json::parse(document.body()).unwrap();
     let schemas = document.at(&["components", "schemas"]).unwrap();

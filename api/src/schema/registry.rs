@@ -10,12 +10,14 @@
 //! This module knows no requests and no store: of keys it only makes the prefix of a resource.
 
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::builtin;
 use super::table::{GroupTable, Message, Ref, ResourceTable, Scope, StorageTable, SubresourceTable, Text};
 use super::versions::compare_versions;
+use crate::json::Value;
 use crate::naming::Naming;
 
 /// All that is served.
@@ -69,6 +71,9 @@ pub struct Resource {
     pub storage: Option<Storage>,
     /// Sorted by name.
     pub subresources: Vec<Subresource>,
+    /// The schema that is published of its objects, as the author of the type wrote it; `None` where it follows from
+    /// the type.
+    pub published: Option<Arc<Value>>,
 }
 
 /// The stored form of a resource, which several versions, or even two groups, can share.
@@ -117,6 +122,12 @@ impl Registry {
         groups.sort_by(in_discovery_order);
         let by_name = by_name(&groups);
         Registry { naming, groups, by_name }
+    }
+
+    /// Nothing under the names of `naming`, to begin with.
+    #[cfg(test)]
+    pub(crate) fn empty(naming: &'static Naming) -> Registry {
+        Registry { naming, groups: Vec::new(), by_name: Vec::new() }
     }
 
     /// The vocabulary of all names here.
@@ -211,6 +222,19 @@ impl Registry {
     pub fn resources(&self) -> impl Iterator<Item = &Arc<Resource>> {
         self.groups.iter().flat_map(|group| &group.versions).flat_map(|version| &version.resources)
     }
+
+    /// Every stored form once, as one of the resources that are stored so: in the stored version where that is served.
+    pub fn stored(&self) -> Vec<&Arc<Resource>> {
+        let mut by_prefix: BTreeMap<&str, &Arc<Resource>> = BTreeMap::new();
+        for resource in self.resources() {
+            let Some(storage) = &resource.storage else { continue };
+            let known = by_prefix.entry(&storage.key_prefix).or_insert(resource);
+            if resource.is_stored_form() {
+                *known = resource;
+            }
+        }
+        by_prefix.into_values().collect()
+    }
 }
 
 impl Group {
@@ -221,6 +245,12 @@ impl Group {
 }
 
 impl Version {
+    /// Path without slashes at the ends: `api/v1`, `apis/apps/v1`.
+    pub fn path(&self) -> String {
+        let root = if self.group.is_empty() { "api" } else { "apis" };
+        format!("{root}/{}", self.api_version)
+    }
+
     /// A resource by its name in URLs.
     pub fn resource(&self, plural: &str) -> Option<&Arc<Resource>> {
         let at = self.resources.binary_search_by(|resource| (*resource.table.plural).cmp(plural)).ok()?;
@@ -238,6 +268,11 @@ impl Resource {
         }
     }
 
+    /// Whether it is built in, and so in every registry.
+    pub fn is_builtin(&self) -> bool {
+        matches!(self.table, Ref::Static(_))
+    }
+
     /// Whether its objects live in namespaces.
     pub fn namespaced(&self) -> bool {
         self.table.scope == Scope::Namespaced
@@ -246,6 +281,11 @@ impl Resource {
     /// How it is stored. Virtual types are served apart and never get as far as to ask.
     pub fn stored(&self) -> &Storage {
         self.storage.as_ref().expect("virtual types never reach the store")
+    }
+
+    /// Whether it has `verb`.
+    pub fn can(&self, verb: &str) -> bool {
+        self.table.verbs.contains(&verb)
     }
 
     /// Whether the served form is the stored form, so that stored bytes are served as they are.
@@ -257,6 +297,13 @@ impl Resource {
     pub fn subresource(&self, name: &str) -> Option<&Subresource> {
         let at = self.subresources.binary_search_by(|subresource| subresource.table.name.cmp(name)).ok()?;
         self.subresources.get(at)
+    }
+}
+
+impl Subresource {
+    /// Whether it has `verb`.
+    pub fn can(&self, verb: &str) -> bool {
+        self.table.verbs.contains(&verb)
     }
 }
 
@@ -296,6 +343,7 @@ fn group(
                         .iter()
                         .map(|table| subresource(naming, table))
                         .collect(),
+                    published: None,
                 })
             });
             let resources = resources.collect();
@@ -338,7 +386,7 @@ fn storage(
     }
 }
 
-pub(super) fn subresource(naming: &Naming, table: &SubresourceTable) -> Subresource {
+pub(crate) fn subresource(naming: &Naming, table: &SubresourceTable) -> Subresource {
     Subresource {
         table: table.clone(),
         group: naming.group(&table.group, table.group_suffixed),

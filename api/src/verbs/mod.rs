@@ -40,6 +40,7 @@ use crate::query::{FieldValidation, Query};
 use crate::representation::{Renderer, Wanted};
 use crate::request::RequestInfo;
 use crate::schema::registry::Resource;
+use crate::served::Served;
 use crate::server::websocket::Upgrade;
 use crate::status::{Status, Subject};
 use crate::store::Store;
@@ -49,6 +50,8 @@ use crate::write::Caller;
 pub struct Call<'r> {
     /// The server.
     pub api: &'r Context,
+    /// The types that were served when the request began.
+    pub types: &'r Arc<Served>,
     /// The proof of permission; opens the store.
     pub proof: &'r Authorized<'r>,
     /// What is asked for.

@@ -149,7 +149,7 @@ fn unreachable_pod(call: &Call<'_>, pod: &Object) -> Result<Status, Status> {
         let name = meta(pod, "name");
         return Ok(Status::bad_request(format!("pod {name} does not have a host assigned")));
     }
-    let resource = call.api.registry().resource("", "v1", "nodes").ok_or_else(Status::no_such_route)?;
+    let resource = call.types.registry().resource("", "v1", "nodes").ok_or_else(Status::no_such_route)?;
     let Some(stored) = call.store().get(&store::key(resource, "", node))? else {
         return Ok(Status::not_found(Subject { group: "", kind: "nodes", name: node }));
     };

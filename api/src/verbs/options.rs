@@ -211,7 +211,7 @@ impl DeleteOptions {
                 let value = cbor::parse(body).map_err(|error| Status::bad_request(error.to_string()))?;
                 Self::from_value(&value, &meta_group)
             }
-            Input::Protobuf => Self::from_protobuf(call.api.registry(), body, &meta_group),
+            Input::Protobuf => Self::from_protobuf(call.types.registry(), body, &meta_group),
         }
     }
 

@@ -127,7 +127,7 @@ impl<'t> View<'t> {
 
     /// Gives what `new` changes of `live` to the manager of the request.
     fn track(&self, call: &Call<'_>, live: &Object, new: &mut Object) {
-        let versions = Versions::of_body(call.api.registry(), &self.api_version, self.message);
+        let versions = Versions::of_body(call.types.registry(), &self.api_version, self.message);
         let (manager, now) = (manager(call.query, call.headers), crate::clock::now());
         let writer = Writer { manager: &manager, subresource: SUBRESOURCE, now: &now };
         updated(&versions, &writer, &Reset::none(), live, new);
@@ -174,7 +174,7 @@ pub async fn update(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) 
     refuse_list_transform(&call.output, call.resource)?;
     let view = View::new(call, table);
     let expected = Expected { kind: view.kind, api_version: &view.api_version, message: view.message };
-    let decoded = expected.decode(call.api.formats().input(call.headers)?, call.api.registry(), body)?;
+    let decoded = expected.decode(call.api.formats().input(call.headers)?, call.types.registry(), body)?;
     let kind = view.kind;
     call.judge_strict(decoded.strict, options.field_validation, |errors| {
         Status::bad_request(format!(
@@ -228,7 +228,7 @@ async fn apply(call: &mut Call<'_>, view: &View<'_>, body: (PatchKind, &[u8])) -
     let config = super::apply::configuration(body, (&view.api_version, view.kind), view.message)?;
     write(call, view, Options::Patch(&options), |call, live| {
         let revision = meta(&live, "resourceVersion").to_owned();
-        let versions = Versions::of_body(call.api.registry(), &view.api_version, view.message);
+        let versions = Versions::of_body(call.types.registry(), &view.api_version, view.message);
         // The view was made by hand: nothing of it is known to be as its type has it.
         let objects = (&live, &Object::new(), &config);
         let mut scale =
@@ -278,7 +278,7 @@ where
     fn decode(&mut self, call: &mut Call<'_>, current: Option<&mut Current>) -> Result<Wanted, Status> {
         let Some(current) = current else { return Ok(Wanted::AsItIs) };
         let revision = current.revision();
-        let versions = Versions::of(call.api.registry(), call.resource);
+        let versions = Versions::of(call.types.registry(), call.resource);
         let old = current.live(call.api, call.resource)?;
         let mut live = self.view.shown(old, revision, self.view.parts(old)?);
         let replicas = self.view.replicas();
@@ -312,7 +312,7 @@ where
             let subject = Subject { group: "autoscaling", kind: "Scale", name: intent.name };
             return Err(Status::invalid(subject, &[error]));
         }
-        let versions = Versions::of(intent.api.registry(), intent.resource);
+        let versions = Versions::of(intent.types.registry(), intent.resource);
         let old = current.live(intent.api, intent.resource)?;
         let mut parent = old.clone();
         for name in ["resourceVersion", "uid"] {

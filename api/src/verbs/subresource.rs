@@ -52,7 +52,7 @@ pub fn decode_own(
 ) -> Result<Object, Status> {
     let api_version = call.api.naming().api_version(&table.group, table.group_suffixed, &table.version);
     let expected = Expected { kind: &table.kind, api_version: &api_version, message: &table.message };
-    let decoded = expected.decode(call.api.formats().input(call.headers)?, call.api.registry(), body)?;
+    let decoded = expected.decode(call.api.formats().input(call.headers)?, call.types.registry(), body)?;
     let (kind, version) = (&*table.kind, &*table.version);
     call.judge_strict(decoded.strict, options.field_validation, |errors| {
         Status::bad_request(format!(
@@ -84,7 +84,7 @@ pub async fn bind_from_collection(call: &mut Call<'_>, body: &[u8]) -> Result<Re
     if name.is_empty() {
         return Err(Status::bad_request("name must be provided"));
     }
-    let Some(pods) = call.api.registry().resource("", "v1", "pods") else {
+    let Some(pods) = call.types.registry().resource("", "v1", "pods") else {
         return Err(Status::no_such_route());
     };
     // The permission to create bindings is the permission to bind; the pod is reached through it.
@@ -96,6 +96,7 @@ pub async fn bind_from_collection(call: &mut Call<'_>, body: &[u8]) -> Result<Re
     };
     let mut on_pod = Call {
         api: call.api,
+        types: call.types,
         proof: call.proof,
         info: &info,
         resource: pods,

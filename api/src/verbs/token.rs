@@ -12,7 +12,6 @@ use super::subresource::decode_own;
 use super::{Call, admit};
 use crate::admission::Options;
 use crate::clock;
-use crate::context::Context;
 use crate::field::FieldError;
 use crate::json::{Object, Value};
 use crate::object::{at, meta, metadata_mut, set_meta};
@@ -78,7 +77,7 @@ pub async fn request(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8])
     if let Some(why) = refused {
         return invalid("", &[FieldError::invalid("spec.expirationSeconds", &Value::Int(seconds), why)]);
     }
-    let bound = Bound::find(call.api, call, &request, &namespace, &name)?;
+    let bound = Bound::find(call, &request, &namespace, &name)?;
     let max = tokens.lifetime_max.and_then(|max| i64::try_from(max.as_secs()).ok());
     if let Some(max) = max.filter(|max| seconds > *max) {
         call.warnings.push(format!("requested expiration of {seconds} seconds shortened to {max} seconds"));
@@ -126,13 +125,7 @@ struct Bound {
 
 impl Bound {
     /// Looks up the object that a request names.
-    fn find(
-        api: &Context,
-        call: &Call<'_>,
-        request: &Object,
-        namespace: &str,
-        account: &str,
-    ) -> Result<Bound, Status> {
+    fn find(call: &Call<'_>, request: &Object, namespace: &str, account: &str) -> Result<Bound, Status> {
         let Some(reference) = at(request, "spec.boundObjectRef").filter(|reference| !reference.is_null())
         else {
             return Ok(Bound::default());
@@ -150,7 +143,8 @@ impl Bound {
             }
         };
         let get = |plural: &str, name: &str| {
-            let resource = api.registry().resource("", "v1", plural).ok_or_else(Status::no_such_route)?;
+            let resource =
+                call.types.registry().resource("", "v1", plural).ok_or_else(Status::no_such_route)?;
             let namespace = if resource.namespaced() { namespace } else { "" };
             let stored = call.store().get(&store::key(resource, namespace, name))?;
             stored.map(|stored| stored.object(resource)).transpose()

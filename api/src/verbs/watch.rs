@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use engine::{Event, EventKind, Filtered, Record, Revision, Tail, TailError};
-use futures_util::Stream;
+use futures_util::{FutureExt, Stream};
 use http::HeaderValue;
 use http::header::CONTENT_TYPE;
 use tokio::time::{Instant, Sleep};
@@ -107,6 +107,8 @@ pub async fn watch(call: &mut Call<'_>) -> Result<Response, Status> {
         schedule,
         rests_until: Instant::now(),
         shutdown: Box::pin(async move { shutdown.begun().await }),
+        retired: call.api.retired(call.resource).map(|retired| Box::pin(retired) as Ends),
+        is_last: false,
         metrics: call.api.metrics().clone(),
         chunk_bytes: CHUNK_BYTES,
         buffer: Vec::new(),
@@ -164,6 +166,16 @@ fn broken(seen: Revision, error: &TailError) -> Status {
     }
 }
 
+/// Ends when something has happened.
+type Ends = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+async fn or_never(ends: Option<&mut Ends>) {
+    match ends {
+        Some(ends) => ends.await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Everything one watch holds.
 struct State {
     renderer: Renderer,
@@ -188,7 +200,11 @@ struct State {
     /// Until when it rests after a delivery.
     rests_until: Instant,
     /// Ends when the server is asked to.
-    shutdown: Pin<Box<dyn Future<Output = ()> + Send>>,
+    shutdown: Ends,
+    /// Ends when the type is not served any more.
+    retired: Option<Ends>,
+    /// Whether what has happened by now is the last that is told.
+    is_last: bool,
     metrics: Arc<Metrics>,
     /// How much is gathered before it is handed on.
     chunk_bytes: usize,
@@ -274,6 +290,13 @@ impl State {
             self.ended = true;
             return;
         };
+        if self.is_last {
+            return match tail.next(EVENTS_MAX).now_or_never() {
+                Some(Ok(events)) if !events.is_empty() => self.events = events.into_iter(),
+                Some(Err(error)) => self.fail(&broken(self.sent_revision, &error)),
+                _ => self.ended = true,
+            };
+        }
         let rests = Instant::now() < self.rests_until;
         let wake_at = self.schedule.wake_at();
         let alarm_at = if rests { wake_at.min(self.rests_until) } else { wake_at };
@@ -284,6 +307,10 @@ impl State {
             biased;
             () = &mut self.shutdown => {
                 self.ended = true;
+                return;
+            }
+            () = or_never(self.retired.as_mut()) => {
+                self.is_last = true;
                 return;
             }
             // Before the events, or a watch that always has some would never end.

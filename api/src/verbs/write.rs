@@ -84,6 +84,7 @@ pub fn intent<'w>(call: &Call<'w>, endpoint: Endpoint, options: Options<'w>, man
     };
     Intent {
         api: call.api,
+        types: call.types,
         store: call.store(),
         user: call.user,
         permission: Some(call.proof.attributes()),
@@ -142,7 +143,7 @@ pub fn decode_body(call: &mut Call<'_>, body: &[u8], options: &WriteOptions) -> 
         api_version: &call.resource.api_version,
         message: &table.message,
     };
-    let decoded = expected.decode(call.api.formats().input(call.headers)?, call.api.registry(), body)?;
+    let decoded = expected.decode(call.api.formats().input(call.headers)?, call.types.registry(), body)?;
     let version = &call.resource.version;
     call.judge_strict(decoded.strict, options.field_validation, |errors| {
         let kind = &table.kind;

@@ -22,6 +22,7 @@ use crate::json::Object;
 use crate::object::meta;
 use crate::schema::registry::Resource;
 use crate::schema::table::Message;
+use crate::served::Served;
 use crate::server;
 use crate::status::{Status, Subject};
 use crate::store::{Store, Stored};
@@ -127,6 +128,8 @@ pub enum Presence {
 pub struct Intent<'w> {
     /// The server.
     pub api: &'w Context,
+    /// The types that are served, for all of the write.
+    pub types: &'w Served,
     /// The store, opened by a permission.
     pub store: Store<'w>,
     /// The writer.

@@ -197,7 +197,7 @@ pub(super) fn own_change(intent: &Intent<'_>, new: &mut Object, old: &Object) ->
 
 fn tracking<'i>(intent: &'i Intent<'_>) -> Tracking<'i> {
     let (resource, endpoint, manager) = (intent.resource, intent.endpoint, intent.manager);
-    Tracking { registry: intent.api.registry(), resource, endpoint, manager }
+    Tracking { registry: intent.types.registry(), resource, endpoint, manager }
 }
 
 /// Hands out addresses and ports. Keep what is returned until the write is over.

@@ -1,6 +1,8 @@
 //! What the collector does about an object, once it is decided. Everything written holds only for the life of the
 //! object that was looked at, and can be done twice.
 
+use std::sync::Arc;
+
 use engine::Revision;
 use futures_util::future::try_join_all;
 use http::StatusCode;
@@ -19,37 +21,37 @@ use crate::verbs::delete::{FOREGROUND, ORPHAN};
 use crate::verbs::options::{DeleteOptions, Propagation};
 
 /// Where an object is.
-pub struct Place<'a> {
+pub struct Place {
     /// Its resource, in the stored form.
-    pub resource: &'a Resource,
+    pub resource: Arc<Resource>,
     /// Its namespace; empty for cluster-scoped objects.
     pub namespace: String,
     /// Its name.
     pub name: String,
 }
 
-impl<'a> Place<'a> {
+impl Place {
     /// The place a key of `resource` stands for.
-    pub fn of(resource: &'a Resource, key: &[u8]) -> Self {
+    pub fn of(resource: &Arc<Resource>, key: &[u8]) -> Self {
         let (namespace, name) = store::identity(resource, key);
-        Place { resource, namespace: namespace.to_owned(), name: name.to_owned() }
+        Place { resource: resource.clone(), namespace: namespace.to_owned(), name: name.to_owned() }
     }
 }
 
 /// What is to be done about one object.
-pub struct Action<'a> {
+pub struct Action {
     /// Where it is.
-    pub place: Place<'a>,
+    pub place: Place,
     /// Which life of it is meant.
     pub uid: String,
     /// The write.
-    pub write: Option<Write<'a>>,
+    pub write: Option<Write>,
     /// Its owners that are in another namespace, which the user should know about.
     pub strays: Vec<Owner>,
 }
 
 /// What becomes of the object.
-pub enum Write<'a> {
+pub enum Write {
     /// It goes, if it still is as it was looked at.
     Delete {
         /// Where it was looked at.
@@ -67,7 +69,7 @@ pub enum Write<'a> {
     /// Its dependents lose it as an owner; then nothing keeps it on their account.
     Orphan {
         /// Where they are.
-        dependents: Vec<Place<'a>>,
+        dependents: Vec<Place>,
     },
     /// Its blocking dependents are gone; nothing keeps it on their account.
     Release,
@@ -81,7 +83,7 @@ pub enum Outcome {
     Changed,
 }
 
-impl Action<'_> {
+impl Action {
     /// Does it; each write takes one of `writes`.
     pub async fn carry_out(self, loopback: &Loopback<'_>, writes: &Semaphore) -> Result<Outcome, Status> {
         for owner in &self.strays {
@@ -123,7 +125,7 @@ impl Action<'_> {
 
 async fn orphan(
     loopback: &Loopback<'_>,
-    dependent: &Place<'_>,
+    dependent: &Place,
     owner: &str,
     writes: &Semaphore,
 ) -> Result<(), Status> {
@@ -133,7 +135,7 @@ async fn orphan(
 
 async fn delete(
     loopback: &Loopback<'_>,
-    place: &Place<'_>,
+    place: &Place,
     uid: &str,
     revision: Revision,
     propagation: Propagation,
@@ -144,7 +146,7 @@ async fn delete(
         resource_version: Some(revision.to_string()),
         ..DeleteOptions::default()
     };
-    match loopback.delete_object(place.resource, (&place.namespace, &place.name), &options).await {
+    match loopback.delete_object(&place.resource, (&place.namespace, &place.name), &options).await {
         Ok(_) => Ok(Outcome::Done),
         Err(error) if error.code == StatusCode::NOT_FOUND => Ok(Outcome::Done),
         Err(error) if error.code == StatusCode::CONFLICT => Ok(Outcome::Changed),
@@ -155,7 +157,7 @@ async fn delete(
 /// Changes the object if it still is in the life that is meant.
 async fn change(
     loopback: &Loopback<'_>,
-    place: &Place<'_>,
+    place: &Place,
     uid: &str,
     make: impl Fn(&mut Object) -> bool + Sync,
 ) -> Result<(), Status> {
@@ -165,14 +167,14 @@ async fn change(
 /// Changes the object, whichever life it is in; `make` says whether it did.
 async fn change_any(
     loopback: &Loopback<'_>,
-    place: &Place<'_>,
+    place: &Place,
     make: impl Fn(&mut Object) -> bool + Sync,
 ) -> Result<(), Status> {
     let make = |old: &Object| {
         let mut new = old.clone();
         make(&mut new).then_some(new)
     };
-    loopback.change(place.resource, (&place.namespace, &place.name), Endpoint::Main, make).await
+    loopback.change(&place.resource, (&place.namespace, &place.name), Endpoint::Main, make).await
 }
 
 /// Takes owners away by their uids; says whether there was one.
@@ -218,7 +220,7 @@ fn let_go(object: &mut Object, finalizer: &str) -> bool {
 /// (docs/api/controllers.md#garbage-collector).
 async fn report_stray(
     loopback: &Loopback<'_>,
-    place: &Place<'_>,
+    place: &Place,
     uid: &str,
     owner: &Owner,
 ) -> Result<(), Status> {
@@ -229,7 +231,7 @@ async fn report_stray(
     );
     let event =
         Warning { reason: "OwnerRefInvalidNamespace", message, component: "garbage-collector-controller" };
-    loopback.warn(place.resource, (namespace, &place.name), uid, event).await
+    loopback.warn(&place.resource, (namespace, &place.name), uid, event).await
 }
 
 #[cfg(test)]

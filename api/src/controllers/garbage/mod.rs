@@ -16,7 +16,7 @@ mod graph;
 mod head;
 mod queue;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -33,16 +33,21 @@ use super::{EVENTS_MAX, Ending as ControllerEnd, WRITES_MAX};
 use crate::context::Context;
 use crate::loopback::Loopback;
 use crate::schema::registry::Resource;
+use crate::served::Served;
 use crate::status::Status;
 use crate::store;
 use crate::verbs::delete::{FOREGROUND, ORPHAN};
 use crate::verbs::options::Propagation;
+
+/// By this name it is known to authorization.
+const NAME: &str = "generic-garbage-collector";
 
 /// Steps (events observed, tasks decided) before other futures of the process get their turn.
 const STEPS_IN_A_ROW: usize = 256;
 
 /// Follows everything.
 pub(super) async fn follow(api: Arc<Context>) -> ControllerEnd {
+    let mut changes = api.type_changes();
     let snapshot = api.engine().snapshot();
     let mut tail = api.engine().tail(snapshot.revision(), Bytes::new())?;
     let mut collector = Collector::new(&api);
@@ -74,6 +79,7 @@ pub(super) async fn follow(api: Arc<Context>) -> ControllerEnd {
         let has_more = running.len() < WRITES_MAX && collector.queue.has_ready();
         tokio::select! {
             biased;
+            Ok(()) = changes.changed() => collector.take_types().await,
             events = tail.next(EVENTS_MAX) => events?.iter().for_each(|event| collector.observe(event)),
             Some((outcome, task)) = running.next() => match outcome {
                 Ok(Outcome::Done) => collector.queue.done(&task),
@@ -91,7 +97,9 @@ struct Collector<'a> {
     api: &'a Context,
     loopback: Loopback<'a>,
     /// Resources by the start of their keys, `/<group>/<resource>/`.
-    resources: HashMap<&'a [u8], &'a Resource>,
+    resources: HashMap<Vec<u8>, Arc<Resource>>,
+    /// Keys of dependents that have an owner of a kind that is not served.
+    strangers: HashSet<Bytes>,
     graph: Graph,
     queue: Queue,
     absent: AbsentOwners,
@@ -111,26 +119,45 @@ enum Standing {
 
 impl<'a> Collector<'a> {
     fn new(api: &'a Context) -> Self {
-        let collected = api.registry().resources().map(|resource| &**resource).filter(|resource| {
-            resource.storage.is_some() && resource.is_stored_form() && is_collected(resource)
-        });
+        let loopback = Loopback::controller(api, NAME);
         Collector {
             api,
-            loopback: Loopback::controller(api, "generic-garbage-collector"),
-            resources: collected
-                .map(|resource| (resource.stored().key_prefix.as_bytes(), resource))
-                .collect(),
+            resources: collected(loopback.types()),
+            loopback,
+            strangers: HashSet::new(),
             graph: Graph::default(),
             queue: Queue::default(),
             absent: AbsentOwners::default(),
         }
     }
 
+    /// Takes in a change of the served types: the objects of new ones, and dependents with owners of unknown kinds.
+    async fn take_types(&mut self) {
+        self.loopback = Loopback::controller(self.api, NAME);
+        let before = std::mem::replace(&mut self.resources, collected(self.loopback.types()));
+        let new: Vec<Bytes> = self
+            .resources
+            .iter()
+            .filter(|(prefix, _)| !before.contains_key(*prefix))
+            .map(|(prefix, _)| prefix.clone().into())
+            .collect();
+        let snapshot = self.api.engine().snapshot();
+        for prefix in new {
+            for (at, entry) in snapshot.prefix(&prefix).enumerate() {
+                self.begin_with(&entry);
+                if at % STEPS_IN_A_ROW == STEPS_IN_A_ROW - 1 {
+                    tokio::task::yield_now().await;
+                }
+            }
+        }
+        self.strangers.drain().for_each(|key| self.queue.push(Task::Check(key)));
+    }
+
     /// The resource of a key, if its objects are collected.
-    fn resource_of(&self, key: &[u8]) -> Option<&'a Resource> {
+    fn resource_of(&self, key: &[u8]) -> Option<&Arc<Resource>> {
         let slashes = key.iter().enumerate().filter(|(_, byte)| **byte == b'/');
         let (third, _) = slashes.take(3).nth(2)?;
-        self.resources.get(&key[..=third]).copied()
+        self.resources.get(&key[..=third])
     }
 
     /// Takes in a state from before the tail.
@@ -162,6 +189,7 @@ impl<'a> Collector<'a> {
             EventKind::Delete => {
                 let uid = Head::read(&record.value).map(|head| head.uid).unwrap_or_default();
                 self.absent.insert(&uid, false);
+                self.strangers.remove(&event.key);
                 self.graph.removed(&event.key, &uid)
             }
         };
@@ -169,7 +197,7 @@ impl<'a> Collector<'a> {
     }
 
     /// What is to be done about a task in the newest state, if anything.
-    fn decide(&mut self, task: &Task) -> Result<Option<Action<'a>>, Status> {
+    fn decide(&mut self, task: &Task) -> Result<Option<Action>, Status> {
         let (Task::Check(key) | Task::Orphan(key) | Task::Release(key)) = task;
         let Some(resource) = self.resource_of(key) else { return Ok(None) };
         let Some(stored) = self.loopback.store().get(key)? else { return Ok(None) };
@@ -196,12 +224,7 @@ impl<'a> Collector<'a> {
     }
 
     /// What is to be done about a dependent.
-    fn check(
-        &mut self,
-        place: Place<'a>,
-        head: &Head,
-        revision: Revision,
-    ) -> Result<Option<Action<'a>>, Status> {
+    fn check(&mut self, place: Place, head: &Head, revision: Revision) -> Result<Option<Action>, Status> {
         let (mut solid, mut waiting, mut unknown) = (false, false, false);
         let mut lost = Vec::new();
         let mut strays = Vec::new();
@@ -241,21 +264,22 @@ impl<'a> Collector<'a> {
     }
 
     /// Looks an owner up, where the dependent at `place` says it is.
-    fn standing(&mut self, place: &Place<'_>, owner: &Owner) -> Result<Standing, Status> {
+    fn standing(&mut self, place: &Place, owner: &Owner) -> Result<Standing, Status> {
         let (group, version) = owner.api_version.split_once('/').unwrap_or(("", &owner.api_version));
-        let resource = self.api.registry().by_kind(group, version, &owner.kind);
-        let Some(resource) = resource.filter(|resource| resource.storage.is_some()) else {
+        let resource = self.loopback.types().registry().by_kind(group, version, &owner.kind);
+        let Some(resource) = resource.filter(|resource| resource.storage.is_some()).cloned() else {
+            self.strangers.insert(store::key(&place.resource, &place.namespace, &place.name));
             return Ok(Standing::Unknown { elsewhere: false });
         };
         let namespace = if resource.namespaced() { place.namespace.as_str() } else { "" };
         if resource.namespaced() && namespace.is_empty() {
             return Ok(Standing::Unknown { elsewhere: true });
         }
-        if let Some(found) = self.look_up(resource, namespace, owner)? {
+        if let Some(found) = self.look_up(&resource, namespace, owner)? {
             let waits = found.ending() == Some(Ending::Foreground);
             return Ok(if waits { Standing::Waiting } else { Standing::Solid });
         }
-        Ok(Standing::Absent { elsewhere: resource.namespaced() && self.is_elsewhere(resource, owner)? })
+        Ok(Standing::Absent { elsewhere: resource.namespaced() && self.is_elsewhere(&resource, owner)? })
     }
 
     /// The owner as it is in `namespace`, if it is there in the life that is meant.
@@ -283,6 +307,10 @@ impl<'a> Collector<'a> {
     }
 }
 
-fn is_collected(resource: &Resource) -> bool {
-    !resource.stored().table.behavior.uncollected && resource.table.verbs.contains(&"delete")
+/// The resources whose objects are collected, by the start of their keys.
+fn collected(types: &Served) -> HashMap<Vec<u8>, Arc<Resource>> {
+    let is_collected =
+        |resource: &&Arc<Resource>| !resource.stored().table.behavior.uncollected && resource.can("delete");
+    let collected = types.registry().stored().into_iter().filter(is_collected);
+    collected.map(|resource| (resource.stored().key_prefix.clone().into_bytes(), resource.clone())).collect()
 }
