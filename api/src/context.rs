@@ -3,6 +3,7 @@
 //! Nothing here serves a request. Modules below the request chain reach the store, the registry and the other parts
 //! through a [`Context`]; it knows neither verbs nor routes.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,11 +11,13 @@ use std::time::Duration;
 use auth::authz::Mode;
 use auth::{Attributes, Authenticator, Authorized, Authorizer};
 use engine::{CommitError, Engine, Revision};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::admission::{self, namespace_lifecycle::Creations};
 use crate::allocation::{Allocations, Ranges};
 use crate::backup::Backups;
+use crate::custom::established::{Changes, Established};
 use crate::features::{Feature, Features};
 use crate::health;
 use crate::metrics::Metrics;
@@ -70,6 +73,8 @@ pub struct Context {
     backups: Backups,
     lengths: Arc<Lengths>,
     namespaces: Arc<Resource>,
+    definitions: Arc<Resource>,
+    established: Mutex<Established>,
     admission: admission::Chain,
     creations: Creations,
     root_ca: String,
@@ -125,11 +130,15 @@ impl Context {
         let authorizer = Authorizer::new(modes, Arc::new(EnginePolicy::new(engine.clone())?), rbac_group);
         let types = Served::new(registry.clone(), address.to_string(), health::paths());
         let namespaces = registry.resource("", "v1", "namespaces").cloned();
+        let extensions = naming.group("apiextensions", true);
+        let definitions = registry.resource(&extensions, "v1", "customresourcedefinitions").cloned();
         Ok(Context {
             metrics: parts.metrics,
             backups: Backups::default(),
             lengths: Arc::default(),
             namespaces: namespaces.expect("a test holds that namespaces are built in"),
+            definitions: definitions.expect("a test holds that definitions are built in"),
+            established: Mutex::default(),
             allocations: Allocations::new(engine.clone(), &registry, parts.ranges),
             tokens: parts.tokens,
             formats: Formats { naming, cbor: parts.features.has(Feature::CborServingAndStorage) },
@@ -231,6 +240,22 @@ impl Context {
     /// The resource of namespaces, which every namespaced write looks up.
     pub fn namespaces(&self) -> &Arc<Resource> {
         &self.namespaces
+    }
+
+    /// The resource of definitions of custom types, which every creation of a custom object looks up.
+    pub fn definitions(&self) -> &Arc<Resource> {
+        &self.definitions
+    }
+
+    /// Serves other custom types from now on. `change` says which, and must not begin another change.
+    pub fn establish<T>(&self, change: impl FnOnce(&mut Established, &mut Changes) -> T) -> T {
+        let mut established = self.established.lock();
+        let mut changes = Changes::default();
+        let told = change(&mut established, &mut changes);
+        if !changes.is_empty() {
+            let Ok(()) = self.change_types(|registry| Ok::<_, Infallible>(changes.apply(registry)));
+        }
+        told
     }
 
     /// The plugins that every write passes.

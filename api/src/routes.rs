@@ -98,7 +98,7 @@ async fn serve_resource(request: Permitted<'_>) -> Result<Response, Status> {
         Verb::Create | Verb::Update | Verb::Patch | Verb::Delete | Verb::DeleteCollection => {
             match info.verb {
                 Verb::Create | Verb::Update => drop(context.formats().input(&head.headers)?),
-                Verb::Patch => drop(verbs::patch::kind_of(context.formats(), &head.headers)?),
+                Verb::Patch => drop(verbs::patch::kind_of(resource, context.formats(), &head.headers)?),
                 _ => {}
             }
             read(context, incoming).await?

@@ -1,7 +1,7 @@
 //! Start-up: brings the store into the state in which a cluster begins, before the first client is served.
 //!
 //! ```text
-//! bundled objects ─► rules of the aggregated roles among them ─► the server's own service
+//! custom types ─► bundled objects ─► rules of the aggregated roles among them ─► the server's own service
 //! ```
 //!
 //! Each step leaves alone what is as it should be, so that running it at every start costs reads only.
@@ -11,6 +11,15 @@ use crate::context::Context;
 use crate::controllers;
 use crate::loopback::Loopback;
 use crate::status::Status;
+
+/// Serves the custom types that were established before. Call it before the first request; costs reading their
+/// definitions.
+///
+/// # Errors
+/// The store failed.
+pub fn load_types(context: &Context) -> Result<(), Status> {
+    controllers::definitions::load(context)
+}
 
 /// Creates the objects that every cluster starts with where they are missing, and gives the aggregated roles among
 /// them their rules, so that the first clients have the rights these stand for.

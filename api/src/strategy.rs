@@ -29,6 +29,8 @@ struct Strategy {
     update: Option<fn(Endpoint, &mut Object, &Object)>,
     /// What the writer of the first object, which is new or replaces the second, is warned of.
     warnings: Option<Warnings>,
+    /// Completes an object that is deleted for the first time and waits for a controller to clear up behind it.
+    delete: Option<fn(&mut Object, &Naming)>,
 }
 
 /// The texts for the writer of an object, which is new or replaces the second.
@@ -175,6 +177,15 @@ pub fn prepare_update(resource: &Resource, endpoint: Endpoint, new: &mut Object,
     } else {
         copy_path(new, old, "metadata.generation");
     }
+}
+
+/// Marks an object that is deleted for the first time, if a controller clears up behind its kind; says whether one does.
+pub fn begin_deletion(resource: &Resource, object: &mut Object, naming: &Naming) -> bool {
+    let delete = of(resource).and_then(|strategy| strategy.delete);
+    if let Some(delete) = delete {
+        delete(object, naming);
+    }
+    delete.is_some()
 }
 
 /// Whether two objects are equal but for their metadata.

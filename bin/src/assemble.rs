@@ -1,7 +1,7 @@
 //! The life of a serving process: from a checked configuration to a ready server, and from a signal to the exit.
 //!
 //! ```text
-//! listen ─► data directory ─► store ─► credentials ─► handler ─► serve ─► upgrade ─► bootstrap ─► controllers ─► ready
+//! listen ─► data directory ─► store ─► credentials ─► handler ─► custom types ─► serve ─► upgrade ─► bootstrap ─► controllers ─► ready
 //! signal ─► not ready ─► shutdown delay ─► stop accepting ─► drain ─► controllers end ─► close the store ─► exit 0
 //! ```
 //!
@@ -46,6 +46,7 @@ pub async fn run(config: Config, metrics: Arc<Metrics>, started: Instant) -> any
     let handler =
         Arc::new(api_of(&config, &credentials, address, engine.clone(), lifecycle.clone(), metrics)?);
 
+    api::startup::load_types(&handler).context("cannot read the definitions of custom types")?;
     let tls = api::server::server_config(credentials.serving.clone());
     let limits = Limits { drain_timeout: config.request_timeout, ..Limits::default() };
     let serving =

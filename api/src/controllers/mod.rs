@@ -12,6 +12,8 @@
 //! One server is alone on its store, so there is no election of a leader here.
 
 pub mod aggregation;
+mod contents;
+pub mod definitions;
 mod garbage;
 pub mod namespaces;
 pub mod own_service;
@@ -50,7 +52,7 @@ pub struct Controllers {
     tasks: JoinSet<()>,
 }
 
-/// Starts the selected controllers, and the one that keeps the server's own service. Call it when
+/// Starts the selected controllers, and those that are part of the server: custom types, and its own service. Call it when
 /// the start-up is done.
 pub fn start(api: Arc<Context>, selection: &Selection) -> Controllers {
     let mut tasks = JoinSet::new();
@@ -69,6 +71,7 @@ pub fn start(api: Arc<Context>, selection: &Selection) -> Controllers {
     if api.collects_garbage() {
         run!("garbage-collector-controller", garbage::follow);
     }
+    tasks.spawn(supervise("definitions", api.clone(), definitions::follow));
     tasks.spawn(supervise("own service", api, own_service::follow));
     Controllers { tasks }
 }

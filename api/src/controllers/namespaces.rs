@@ -19,15 +19,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use engine::{Entry, EventKind, Revision, TailError};
+use futures_util::FutureExt;
 use futures_util::future::select_all;
-use futures_util::{FutureExt, StreamExt, stream};
-use http::StatusCode;
 use serde::Deserialize;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
-use super::{Backoff, EVENTS_MAX, Ending, Trouble, WRITES_MAX};
+use super::contents::{Failures, delete_all};
+use super::{Backoff, EVENTS_MAX, Ending, Trouble};
 use crate::attributes::Attributes;
 use crate::clock;
 use crate::context::Context;
@@ -39,7 +39,6 @@ use crate::served::Served;
 use crate::status::Status;
 use crate::store;
 use crate::strategy::Endpoint;
-use crate::verbs::options::{DeleteOptions, Propagation};
 
 /// Namespaces swept at the same time, as many as upstream's workers; the others wait for their turn.
 const SWEEPS_MAX: usize = 10;
@@ -50,9 +49,6 @@ const COUNT_PACE: Duration = Duration::from_secs(1);
 
 /// Objects looked at for their finalizers before other tasks get their turn.
 const COUNTS_IN_A_ROW: usize = 256;
-
-/// Most failures told in a condition.
-const FAILURES_TOLD_MAX: usize = 10;
 
 /// Follows the namespaces and empties those that terminate.
 pub(super) async fn follow(api: Arc<Context>) -> Ending {
@@ -167,13 +163,6 @@ struct Left {
     failures: Failures,
 }
 
-/// How much could not be deleted, and why in the first cases.
-#[derive(Default)]
-struct Failures {
-    count: u64,
-    told: Vec<String>,
-}
-
 impl Left {
     fn is_nothing(&self) -> bool {
         self.resources.is_empty() && self.failures.count == 0
@@ -216,39 +205,6 @@ async fn sweep(api: &Context, namespace: &str, again: bool) -> Result<Left, Stat
 fn content(types: &Served) -> Vec<Arc<Resource>> {
     let stored = types.registry().stored().into_iter();
     stored.filter(|resource| resource.namespaced() && resource.can("delete")).cloned().collect()
-}
-
-async fn delete_all(
-    api: &Context,
-    resource: &Resource,
-    namespace: &str,
-    again: bool,
-    failures: &mut Failures,
-) {
-    let snapshot = api.engine().snapshot();
-    let options = DeleteOptions { propagation: Some(Propagation::Background), ..DeleteOptions::default() };
-    let loopback = Loopback::new(api);
-    let (loopback, options) = (&loopback, &options);
-    let deletions = snapshot.prefix(&store::collection(resource, namespace)).map(|entry| async move {
-        let stored = store::read(entry)?;
-        if again && Attributes::new(&stored.record.attributes).is_deleting() {
-            return Ok(());
-        }
-        let (namespace, name) = store::identity(resource, &stored.record.key);
-        match loopback.delete_object(resource, (namespace, name), options).await {
-            Err(error) if error.code != StatusCode::NOT_FOUND => Err(error),
-            _ => Ok(()),
-        }
-    });
-    let mut outcomes = stream::iter(deletions).buffer_unordered(WRITES_MAX);
-    while let Some(outcome) = outcomes.next().await {
-        if let Err(error) = outcome {
-            failures.count += 1;
-            if failures.told.len() < FAILURES_TOLD_MAX {
-                failures.told.push(error.message);
-            }
-        }
-    }
 }
 
 fn count_finalizers(entry: &Entry, counts: &mut BTreeMap<String, u64>) {
@@ -342,13 +298,8 @@ async fn report(api: &Context, name: &str, left: &Left) -> Result<(), Status> {
 
 /// The five conditions in upstream's order, with its texts (docs/api/controllers.md#namespace-controller).
 fn conditions(left: &Left) -> [Condition; 5] {
-    let Failures { count, told } = &left.failures;
-    let failures = (*count > 0).then(|| {
-        let list = match told.as_slice() {
-            [only] => only.clone(),
-            several => format!("[{}]", several.join(", ")),
-        };
-        format!("Failed to delete all resource types, {count} remaining: {list}")
+    let failures = left.failures.text().map(|list| {
+        format!("Failed to delete all resource types, {} remaining: {list}", left.failures.count)
     });
     let remaining = (!left.resources.is_empty()).then(|| {
         let mut each: Vec<String> = left

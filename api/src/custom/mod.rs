@@ -10,6 +10,7 @@
 //! Nothing here reads or writes the store or knows HTTP: functions from values to values.
 
 pub mod definition;
+pub mod established;
 pub mod field_path;
 pub mod format;
 mod lists;

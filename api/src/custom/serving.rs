@@ -9,33 +9,59 @@ use super::definition::{Definition, Version};
 use super::resource;
 use super::rules::Rules;
 use super::schema::Schema;
+use crate::json::{Object, Value};
 use crate::naming::Naming;
+use crate::object::at;
 use crate::schema::make::{MakeError, ResourceMaker};
 use crate::schema::registry::Resource;
 use crate::schema::table::{ScalePaths, Slot};
 
-/// The resources of the served versions of a definition, in its order; none for a definition without a storage version.
+/// The resources of the served versions of a definition, read from `object`, in its order; none for a definition without a storage version.
 ///
 /// # Errors
 /// [`MakeError`] for schemas that are not structural.
-pub fn resources(definition: &Definition, naming: &Naming) -> Result<Vec<Arc<Resource>>, MakeError> {
+pub fn resources(
+    definition: &Definition,
+    object: &Object,
+    naming: &Naming,
+) -> Result<Vec<Arc<Resource>>, MakeError> {
     let Some(storage) = definition.storage_version() else { return Ok(Vec::new()) };
-    let stored = maker(definition, storage)?.make(naming);
+    let stored = maker(definition, object, storage)?.make(naming);
     let served = definition.versions.iter().filter(|version| version.served);
     served
         .map(|version| {
             if version.name == storage.name {
                 return Ok(Arc::clone(&stored));
             }
-            Ok(maker(definition, version)?.make_version_of(&stored, naming))
+            Ok(maker(definition, object, version)?.make_version_of(&stored, naming))
         })
         .collect()
 }
 
-fn maker(definition: &Definition, version: &Version) -> Result<ResourceMaker, MakeError> {
+/// The resource of the version that objects are stored in, whether it is served or not; `None` without one.
+///
+/// # Errors
+/// As for [`resources`].
+pub fn stored(
+    definition: &Definition,
+    object: &Object,
+    naming: &Naming,
+) -> Result<Option<Arc<Resource>>, MakeError> {
+    let Some(storage) = definition.storage_version() else { return Ok(None) };
+    Ok(Some(maker(definition, object, storage)?.make(naming)))
+}
+
+/// The schema of a version as the definition's object has it; `null` without one.
+fn written(object: &Object, version: &str) -> Value {
+    let versions = at(object, "spec.versions").and_then(Value::as_array).unwrap_or_default();
+    let version = versions.iter().find(|each| each.str_at(&["name"]) == version);
+    version.and_then(|version| version.at(&["schema", "openAPIV3Schema"])).cloned().unwrap_or_default()
+}
+
+fn maker(definition: &Definition, object: &Object, version: &Version) -> Result<ResourceMaker, MakeError> {
     let accepted = &definition.accepted;
     let schema = version.validation.as_ref().and_then(|validation| validation.schema.as_ref());
-    let object = match schema {
+    let made = match schema {
         Some(schema) => resource::object(&accepted.kind, schema)?,
         // A version without a schema keeps what it is given.
         None => {
@@ -44,7 +70,8 @@ fn maker(definition: &Definition, version: &Version) -> Result<ResourceMaker, Ma
         }
     };
     let group_version = (&*definition.group, &*version.name);
-    let mut maker = ResourceMaker::new(group_version, accepted.plural.clone(), definition.scope(), object)?;
+    let mut maker = ResourceMaker::new(group_version, accepted.plural.clone(), definition.scope(), made)?;
+    maker = maker.published(written(object, &version.name));
     let scale = version.subresources.as_ref().and_then(|subresources| subresources.scale.as_ref());
     if let Some(scale) = scale {
         let selector = scale.label_selector_path.clone().filter(|path| !path.is_empty());
@@ -63,7 +90,6 @@ fn maker(definition: &Definition, version: &Version) -> Result<ResourceMaker, Ma
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::json::Value;
     use crate::naming::KUBERNETES;
     use crate::schema::decode::decode;
     use crate::schema::table::Scope;
@@ -79,21 +105,26 @@ mod tests {
         {"name":"v3","served":false,"storage":false}]},
         "status":{"acceptedNames":{"plural":"things","kind":"Thing","listKind":"ThingList","singular":"thing"}}}"#;
 
+    fn made(text: &str) -> Result<Vec<Arc<Resource>>, MakeError> {
+        let object = object(text);
+        resources(&Definition::read(&object), &object, &KUBERNETES)
+    }
+
     #[test]
     fn served_versions_share_the_storage_of_one() {
-        let made = resources(&Definition::read(&object(DEFINITION)), &KUBERNETES).unwrap();
+        let made = made(DEFINITION).unwrap();
         let [v1, v2] = &*made else { panic!("{} versions", made.len()) };
         assert_eq!((&*v1.api_version, &*v2.api_version), ("g.example/v1", "g.example/v2"));
         assert_eq!((v1.table.scope, &*v1.table.list_kind), (Scope::Cluster, "ThingList"));
         let names: Vec<_> = v1.subresources.iter().map(|subresource| subresource.table.name).collect();
         assert_eq!((names, v2.subresources.len()), (vec!["scale", "status"], 0));
         assert!(v1.is_stored_form() && !v2.is_stored_form());
-        assert_eq!(v2.storage.as_ref().unwrap().key_prefix, "/g.example/things/");
+        assert_eq!(v2.storage.as_ref().unwrap().key_prefix, "/custom:g.example/things/");
     }
 
     #[test]
     fn a_version_shows_the_fields_that_it_knows() {
-        let made = resources(&Definition::read(&object(DEFINITION)), &KUBERNETES).unwrap();
+        let made = made(DEFINITION).unwrap();
         let text =
             br#"{"kind":"Thing","apiVersion":"g.example/v1","metadata":{"name":"x"},"spec":{"a":"b","n":1}}"#;
         let stored = decode(&made[0].table.message, text).unwrap().object;
@@ -109,7 +140,7 @@ mod tests {
     #[test]
     fn a_version_without_a_schema_keeps_everything() {
         let text = DEFINITION.replace(r#""served":false"#, r#""served":true"#);
-        let made = resources(&Definition::read(&object(&text)), &KUBERNETES).unwrap();
+        let made = made(&text).unwrap();
         let text = br#"{"kind":"Thing","apiVersion":"g.example/v3","metadata":{},"z":[{"a":1}]}"#;
         let kept = decode(&made[2].table.message, text).unwrap();
         assert_eq!((object_text(&kept.object).into_bytes(), kept.strict.len()), (text.to_vec(), 0));

@@ -187,7 +187,7 @@ mod tests {
     use super::*;
     use crate::naming::CLUSTER;
     use crate::schema::make::{ResourceMaker, Struct, plain, table};
-    use crate::schema::registry::{self, Resource, Storage};
+    use crate::schema::registry::{self, Priorities, Resource, Storage};
     use crate::schema::table::{Ref, ResourceTable, Scope, SubresourceTable};
     use http::header::ACCEPT;
 
@@ -242,7 +242,9 @@ mod tests {
         let widgets =
             ResourceMaker::new(("example.com", "v2"), "widgets", Scope::Cluster, Struct::new("Widget"));
         let widgets = widgets.unwrap().verbs(&["get"]).make(&CLUSTER);
-        let registry = Registry::empty(&CLUSTER).with(pods(), 18_000, 15).with(widgets, 1000, 100);
+        let registry = Registry::empty(&CLUSTER)
+            .with(pods(), Priorities { group: 18_000, version: 15 })
+            .with(widgets, Priorities::CUSTOM);
         let paths = vec!["/version".to_owned(), "/healthz".to_owned()];
         Discovery::new(Arc::new(registry), "10.0.0.1:6443".to_owned(), paths)
     }

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use super::*;
 use crate::naming::{self, CLUSTER, KUBERNETES, Naming};
 use crate::schema::make::{ResourceMaker, Struct};
-use crate::schema::registry::{Registry, Resource};
+use crate::schema::registry::{Priorities, Registry, Resource};
 use crate::schema::table::Scope;
 
 /// Every built-in type and one custom type.
 fn everything(naming: &'static Naming) -> OpenApi {
-    let registry = Registry::new(naming).with(widgets(naming), 1000, 100);
+    let registry = Registry::new(naming).with(widgets(naming), Priorities::CUSTOM);
     OpenApi::new(Arc::new(registry), &["/openid/v1/jwks".to_owned(), "/healthz".to_owned()])
 }
 

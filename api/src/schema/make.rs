@@ -419,7 +419,8 @@ impl ResourceMaker {
         self
     }
 
-    /// With keys that begin so in the store, instead of `/<group>/<plural>/`.
+    /// With keys that begin so in the store, instead of `/custom:<group>/<plural>/`. No keys of built-in types begin so, whose groups are
+    /// written without the vendor's suffix and could else have the name of a custom group.
     #[must_use]
     pub fn storage_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = Some(prefix.into());
@@ -488,7 +489,7 @@ impl ResourceMaker {
             resource: table.plural.clone(),
         });
         let api_version = format!("{group}/{version}");
-        let key_prefix = prefix.unwrap_or_else(|| format!("/{group}/{}/", table.plural));
+        let key_prefix = prefix.unwrap_or_else(|| format!("/custom:{group}/{}/", table.plural));
         let subresources = table.subresources.iter().map(|table| subresource(naming, table)).collect();
         let table = Ref::new(table);
         let storage = Storage {

@@ -15,7 +15,7 @@ use crate::schema::decode::decode;
 use crate::schema::decode_form::zero_object;
 use crate::schema::defaults;
 use crate::schema::encode::encode;
-use crate::schema::registry::Registry;
+use crate::schema::registry::{Priorities, Registry};
 use crate::strategy::Endpoint;
 use crate::table::{Headers, IncludeObject, ListMeta, MetaVersion, TableFormat};
 use crate::testing::{object, object_text};
@@ -152,7 +152,7 @@ fn validation_finds_what_is_out_of_bounds_wherever_it_stands() {
 #[test]
 fn two_managers_apply_and_patches_merge() {
     let resource = widgets(1);
-    let registry = Registry::new(&KUBERNETES).with(Arc::clone(&resource), 1000, 100);
+    let registry = Registry::new(&KUBERNETES).with(Arc::clone(&resource), Priorities::CUSTOM);
     let versions = Versions::of(&registry, &resource);
     let message = &resource.table.message;
     let reset = Reset::of(&resource, Endpoint::Main);
@@ -195,7 +195,7 @@ fn two_managers_apply_and_patches_merge() {
 #[test]
 fn tables_discovery_and_openapi_know_the_type() {
     let resource = widgets(1);
-    let registry = Registry::new(&KUBERNETES).with(Arc::clone(&resource), 1000, 100);
+    let registry = Registry::new(&KUBERNETES).with(Arc::clone(&resource), Priorities::CUSTOM);
     let format = TableFormat::for_resource(&resource.table, &KUBERNETES).unwrap();
     let mut rows = format.writer(MetaVersion::V1, &KUBERNETES, IncludeObject::None, Timestamp::UNIX_EPOCH);
     let mut out = Vec::new();
@@ -270,7 +270,7 @@ fn types_come_and_go_ten_thousand_times_and_leave_nothing() {
     let mut gone: Vec<Weak<Resource>> = Vec::new();
     let mut before = 0;
     for round in 0..ROUNDS {
-        registry = registry.with(widgets(round), 1000, 100);
+        registry = registry.with(widgets(round), Priorities::CUSTOM);
         let resource = Arc::clone(registry.resource("example.com", "v1", "widgets").unwrap());
         // A type at the address of one that is gone has its own names, defaults, columns and plans.
         assert_eq!(stored(&resource, ""), format!(r#""revision":{round},"size":3"#));

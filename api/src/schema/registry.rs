@@ -5,7 +5,7 @@
 //! ```
 //!
 //! The views own their composed names and share everything else with the types. A registry that is in use never changes:
-//! [`Registry::with`] and [`Registry::without`] make a new one, which shares all groups and versions but those that
+//! [`Registry::changed`] makes a new one, which shares all groups and versions but those that
 //! differ. A type made at run time is dropped with the last registry, request or watch that has it.
 //! This module knows no requests and no store: of keys it only makes the prefix of a resource.
 
@@ -28,6 +28,20 @@ pub struct Registry {
     groups: Vec<Arc<Group>>,
     /// Positions in `groups`, sorted by name.
     by_name: Vec<usize>,
+}
+
+/// Where a group and a version stand in discovery when a resource brings them along; higher comes first.
+#[derive(Clone, Copy, Debug)]
+pub struct Priorities {
+    /// Among the groups.
+    pub group: u32,
+    /// Among the versions of the group.
+    pub version: u32,
+}
+
+impl Priorities {
+    /// Those of custom types.
+    pub const CUSTOM: Priorities = Priorities { group: 1000, version: 100 };
 }
 
 /// One API group.
@@ -89,7 +103,7 @@ pub struct Storage {
     pub message: Ref<Message>,
     /// Data of the stored form.
     pub table: Ref<ResourceTable>,
-    /// Start of all its keys, `/<group>/<resource>/`. The group is written without the vendor's suffix (`core` for
+    /// Start of all its keys, `/<group>/<resource>/`. The group of a built-in type is written without the vendor's suffix (`core` for
     /// the core group), so that a data directory does not depend on the vocabulary.
     pub key_prefix: String,
     /// How long an object lives after each write; `None`: for ever.
@@ -161,61 +175,47 @@ impl Registry {
         self.version(group, version)?.resources.iter().find(|resource| resource.table.kind == kind)
     }
 
-    /// This registry with one more resource, or with another one in its place. `version_priority` orders a version that
-    /// is new among those of its group; of equal ones the more stable comes first.
+    /// This registry with one more resource, or with another one in its place. `priorities` are those of the group and of
+    /// the version where these are new; of equal versions the more stable comes first.
     #[must_use]
-    pub fn with(&self, resource: Arc<Resource>, group_priority: u32, version_priority: u32) -> Registry {
-        let mut next = self.without(&resource.group, &resource.version, &resource.table.plural);
-        let at = match next.groups.iter().position(|group| group.name == resource.group) {
-            Some(at) => at,
-            None => {
-                let name = resource.group.clone();
-                next.groups.push(Arc::new(Group { name, priority: group_priority, versions: Vec::new() }));
-                next.groups.len() - 1
-            }
-        };
-        let group = Arc::make_mut(&mut next.groups[at]);
-        let at = match group.versions.iter().position(|version| version.version == resource.version) {
-            Some(at) => at,
-            None => {
-                group.versions.push(Arc::new(Version {
-                    api_version: resource.api_version.clone(),
-                    group: resource.group.clone(),
-                    version: resource.version.clone(),
-                    priority: version_priority,
-                    resources: Vec::new(),
-                }));
-                group.versions.len() - 1
-            }
-        };
-        let resources = &mut Arc::make_mut(&mut group.versions[at]).resources;
-        let at = resources.partition_point(|other| other.table.plural < resource.table.plural);
-        resources.insert(at, resource);
-        group.versions.sort_by(|a, b| {
-            b.priority.cmp(&a.priority).then_with(|| compare_versions(&a.version, &b.version))
-        });
-        next.groups.sort_by(in_discovery_order);
-        next.by_name = by_name(&next.groups);
-        next
+    pub fn with(&self, resource: Arc<Resource>, priorities: Priorities) -> Registry {
+        self.changed(&[], [resource], priorities)
     }
 
     /// This registry without a resource, and without the version and group that have no other.
     #[must_use]
     pub fn without(&self, group: &str, version: &str, plural: &str) -> Registry {
-        let mut next = self.clone();
-        if self.resource(group, version, plural).is_none() {
-            return next;
-        }
-        for group in next.groups.iter_mut().filter(|known| known.name == group) {
-            let group = Arc::make_mut(group);
-            for version in group.versions.iter_mut().filter(|known| known.version == version) {
-                Arc::make_mut(version).resources.retain(|resource| resource.table.plural != plural);
+        let gone = self.resource(group, version, plural).cloned();
+        self.changed(gone.as_slice(), [], Priorities::CUSTOM)
+    }
+
+    /// This registry without some resources, and with others, or with others in their place. Costs one pass over the
+    /// groups, however many change.
+    #[must_use]
+    pub fn changed(
+        &self,
+        gone: &[Arc<Resource>],
+        new: impl IntoIterator<Item = Arc<Resource>>,
+        priorities: Priorities,
+    ) -> Registry {
+        let named = |group: &Arc<Group>| (group.name.clone(), group.clone());
+        let mut groups: BTreeMap<String, Arc<Group>> = self.groups.iter().map(named).collect();
+        for resource in gone {
+            if let Some(group) = groups.get_mut(&resource.group) {
+                Arc::make_mut(group).remove(resource);
             }
-            group.versions.retain(|version| !version.resources.is_empty());
         }
-        next.groups.retain(|group| !group.versions.is_empty());
-        next.by_name = by_name(&next.groups);
-        next
+        for resource in new {
+            let group = groups.entry(resource.group.clone()).or_insert_with(|| {
+                let (name, priority) = (resource.group.clone(), priorities.group);
+                Arc::new(Group { name, priority, versions: Vec::new() })
+            });
+            Arc::make_mut(group).insert(resource, priorities.version);
+        }
+        let mut groups: Vec<_> = groups.into_values().filter(|group| !group.versions.is_empty()).collect();
+        groups.sort_by(in_discovery_order);
+        let by_name = by_name(&groups);
+        Registry { naming: self.naming, groups, by_name }
     }
 
     /// Every resource of every version, in discovery order.
@@ -241,6 +241,41 @@ impl Group {
     /// One of its versions.
     pub fn version(&self, version: &str) -> Option<&Arc<Version>> {
         self.versions.iter().find(|candidate| candidate.version == version)
+    }
+
+    fn insert(&mut self, resource: Arc<Resource>, priority: u32) {
+        let at = match self.versions.iter().position(|version| version.version == resource.version) {
+            Some(at) => at,
+            None => {
+                self.versions.push(Arc::new(Version {
+                    api_version: resource.api_version.clone(),
+                    group: resource.group.clone(),
+                    version: resource.version.clone(),
+                    priority,
+                    resources: Vec::new(),
+                }));
+                self.versions.len() - 1
+            }
+        };
+        let resources = &mut Arc::make_mut(&mut self.versions[at]).resources;
+        match resources.binary_search_by(|other| other.table.plural.cmp(&resource.table.plural)) {
+            Ok(at) => resources[at] = resource,
+            Err(at) => resources.insert(at, resource),
+        }
+        self.versions.sort_by(|a, b| {
+            b.priority.cmp(&a.priority).then_with(|| compare_versions(&a.version, &b.version))
+        });
+    }
+
+    fn remove(&mut self, resource: &Resource) {
+        let holds = |version: &&mut Arc<Version>| {
+            version.version == resource.version && version.resource(&resource.table.plural).is_some()
+        };
+        if let Some(version) = self.versions.iter_mut().find(holds) {
+            let resources = &mut Arc::make_mut(version).resources;
+            resources.retain(|other| other.table.plural != resource.table.plural);
+        }
+        self.versions.retain(|version| !version.resources.is_empty());
     }
 }
 

@@ -3,13 +3,14 @@
 
 use super::{Creation, Endpoint, Strategy, qos_class, sort_members};
 use crate::clock;
+use crate::custom::definition::conditions::{self, Deletion, State};
 use crate::custom::definition::{Definition, formats};
 use crate::json::{Object, Value};
 use crate::object::{self, copy_path, meta, same_at, set_meta};
 use crate::schema::TEMPLATE_GENERATION;
 
 /// Nothing beyond what the tables say.
-const NONE: Strategy = Strategy { create: None, update: None, warnings: None };
+const NONE: Strategy = Strategy { create: None, update: None, warnings: None, delete: None };
 
 pub(super) const NAMESPACE: Strategy = Strategy {
     create: Some(create_namespace),
@@ -123,6 +124,17 @@ pub(super) const CUSTOM_RESOURCE_DEFINITION: Strategy = Strategy {
         }
     }),
     warnings: Some(|new, old| formats::warnings(&Definition::read(new), old.map(Definition::read).as_ref())),
+    delete: Some(|object, naming| {
+        let finalizer = conditions::finalizer(naming);
+        if !object::finalizers(object).contains(&&*finalizer) {
+            let held = object::finalizers(object).into_iter().map(Value::from);
+            let held = held.chain([finalizer.into()]).collect();
+            object::set_finalizers(object, held);
+        }
+        let mut state = State::of(&Definition::read(object));
+        state.set(Deletion::Pending.condition(), &clock::now());
+        state.write(object);
+    }),
 };
 
 /// Objects may be stored in the storage version from now on.

@@ -5,6 +5,7 @@ use hashbrown::HashSet;
 
 use super::names;
 use super::path::Path;
+use crate::custom::definition::conditions;
 use crate::field::{FieldError, go_quote};
 use crate::json::{Object, Value};
 use crate::naming::Naming;
@@ -33,7 +34,6 @@ pub(super) fn refuse(errors: &mut Vec<FieldError>, path: &Path, value: &str, fau
 pub fn validate_metadata_create(
     name_rule: NameRule,
     scope: Scope,
-    naming: &Naming,
     metadata: &Object,
     errors: &mut Vec<FieldError>,
 ) {
@@ -55,11 +55,11 @@ pub fn validate_metadata_create(
             errors.push(FieldError::forbidden(root.child("namespace"), "not allowed on this type"));
         }
     }
-    validate_common(naming, metadata, errors);
+    validate_common(&root, metadata, errors);
 }
 
 /// Checks the changes of an update to metadata.
-pub fn validate_metadata_update(naming: &Naming, new: &Object, old: &Object, errors: &mut Vec<FieldError>) {
+pub fn validate_metadata_update(new: &Object, old: &Object, errors: &mut Vec<FieldError>) {
     let root = Path::ROOT.child("metadata");
     refuse_new_finalizers(&root, new, old, errors);
     let generation = |metadata: &Object| metadata.get("generation").and_then(Value::as_i64).unwrap_or(0);
@@ -75,7 +75,7 @@ pub fn validate_metadata_update(naming: &Naming, new: &Object, old: &Object, err
             errors.push(FieldError::invalid(root.child(name), new, "field is immutable"));
         }
     }
-    validate_common(naming, new, errors);
+    validate_common(&root, new, errors);
 }
 
 fn refuse_new_finalizers(root: &Path, new: &Object, old: &Object, errors: &mut Vec<FieldError>) {
@@ -101,8 +101,7 @@ fn refuse_new_finalizers(root: &Path, new: &Object, old: &Object, errors: &mut V
 }
 
 /// Checks that hold for the metadata of new and of stored objects alike.
-pub(super) fn validate_common(naming: &Naming, metadata: &Object, errors: &mut Vec<FieldError>) {
-    let root = Path::ROOT.child("metadata");
+pub(super) fn validate_common(root: &Path, metadata: &Object, errors: &mut Vec<FieldError>) {
     if let Some(Value::Int(n @ ..=-1)) = metadata.get("generation") {
         let detail = "must be greater than or equal to 0";
         errors.push(FieldError::invalid(root.child("generation"), &Value::Int(*n), detail));
@@ -110,7 +109,7 @@ pub(super) fn validate_common(naming: &Naming, metadata: &Object, errors: &mut V
     labels(&root.child("labels"), metadata.get("labels"), errors);
     annotations(&root.child("annotations"), metadata.get("annotations"), errors);
     owner_references(&root.child("ownerReferences"), metadata.get("ownerReferences"), errors);
-    finalizers(&root.child("finalizers"), naming, metadata.get("finalizers"), errors);
+    finalizers(&root.child("finalizers"), metadata.get("finalizers"), errors);
     managed_fields(&root.child("managedFields"), metadata.get("managedFields"), errors);
 }
 
@@ -179,20 +178,31 @@ fn owner_references(path: &Path, references: Option<&Value>, errors: &mut Vec<Fi
     }
 }
 
-fn finalizers(path: &Path, naming: &Naming, finalizers: Option<&Value>, errors: &mut Vec<FieldError>) {
+/// Checks that finalizers are those of the system or have a domain. Custom objects may have others.
+pub fn validate_finalizer_names(naming: &Naming, metadata: &Object, errors: &mut Vec<FieldError>) {
+    let root = Path::ROOT.child("metadata");
+    let path = root.child("finalizers");
+    let of_definitions = conditions::finalizer(naming);
+    let standard = ["orphan", "foregroundDeletion", naming.word, &of_definitions];
+    let list = metadata.get("finalizers").and_then(Value::as_array).unwrap_or_default();
+    for (at, finalizer) in list.iter().enumerate() {
+        let name = finalizer.as_str().unwrap_or_default();
+        if !name.contains('/') && !standard.contains(&name) && !is_enough(errors) {
+            let detail = "name is neither a standard finalizer name nor is it fully qualified";
+            errors.push(FieldError::invalid(path.index(at), finalizer, detail));
+        }
+    }
+}
+
+fn finalizers(path: &Path, finalizers: Option<&Value>, errors: &mut Vec<FieldError>) {
     let list = finalizers.and_then(Value::as_array).unwrap_or_default();
     let named = |name: &str| list.iter().any(|item| item.as_str() == Some(name));
-    for (at, finalizer) in list.iter().enumerate() {
+    for finalizer in list {
         if is_enough(errors) {
             break;
         }
         let name = finalizer.as_str().unwrap_or_default();
         refuse(errors, path, name, names::qualified(name));
-        let standard = ["orphan", "foregroundDeletion", naming.word].contains(&name);
-        if !name.contains('/') && !standard {
-            let detail = "name is neither a standard finalizer name nor is it fully qualified";
-            errors.push(FieldError::invalid(path.index(at), finalizer, detail));
-        }
     }
     if named("orphan")
         && named("foregroundDeletion")
@@ -279,12 +289,14 @@ mod tests {
             ),
         ] {
             let mut errors = Vec::new();
-            validate_metadata_create(NameRule::Subdomain, scope, &KUBERNETES, &object(metadata), &mut errors);
-            assert_eq!(texts(errors), want, "{metadata}");
+            let metadata = object(metadata);
+            validate_metadata_create(NameRule::Subdomain, scope, &metadata, &mut errors);
+            validate_finalizer_names(&KUBERNETES, &metadata, &mut errors);
+            assert_eq!(texts(errors), want, "{metadata:?}");
         }
         let mut errors = Vec::new();
         let big = format!(r#"{{"name":"a","annotations":{{"a":"{}"}}}}"#, "x".repeat(ANNOTATION_BYTES_MAX));
-        validate_metadata_create(NameRule::Label, Scope::Cluster, &KUBERNETES, &object(&big), &mut errors);
+        validate_metadata_create(NameRule::Label, Scope::Cluster, &object(&big), &mut errors);
         assert_eq!(texts(errors), ["metadata.annotations: Too long: may not be more than 262144 bytes"]);
     }
 
@@ -319,8 +331,10 @@ mod tests {
             ),
         ] {
             let mut errors = Vec::new();
-            validate_metadata_update(&KUBERNETES, &object(new), &object(old), &mut errors);
-            assert_eq!(texts(errors), want, "{new}");
+            let (new, old) = (object(new), object(old));
+            validate_metadata_update(&new, &old, &mut errors);
+            validate_finalizer_names(&KUBERNETES, &new, &mut errors);
+            assert_eq!(texts(errors), want, "{new:?}");
         }
     }
 }

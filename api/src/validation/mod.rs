@@ -100,7 +100,6 @@ pub fn create(resource: &ResourceTable, naming: &Naming, object: &Object) -> Vec
         metadata::validate_metadata_create(
             resource.name_rule,
             resource.scope,
-            naming,
             metadata_of(object),
             &mut errors,
         );
@@ -112,10 +111,10 @@ pub fn create(resource: &ResourceTable, naming: &Naming, object: &Object) -> Vec
     metadata::validate_metadata_create(
         resource.name_rule,
         resource.scope,
-        naming,
         metadata_of(object),
         &mut validator.errors,
     );
+    metadata::validate_finalizer_names(naming, metadata_of(object), &mut validator.errors);
     validator.errors
 }
 
@@ -154,6 +153,7 @@ pub fn update_through(
         validator.errors.extend(custom::validate::object(resource, subresource, new, Some(old)));
         return validator.errors;
     }
+    metadata::validate_finalizer_names(naming, metadata_of(new), &mut validator.errors);
     if subresource == "status" {
         validator.is_status = true;
         walk::status(&mut validator, &resource.message, new);
@@ -173,13 +173,13 @@ pub fn update_through(
 /// if it were new. Clients see the repetition: each failure is a cause of its own as often as it was found.
 fn update_of_metadata(validator: &mut Validator, is_whole: bool, new: &Object, old: &Object) {
     let errors = &mut validator.errors;
-    metadata::validate_metadata_update(validator.naming, new, old, errors);
+    metadata::validate_metadata_update(new, old, errors);
     if errors.is_empty() {
         return;
     }
     errors.extend_from_within(..);
     for _ in 0..=usize::from(is_whole) {
-        metadata::validate_common(validator.naming, new, errors);
+        metadata::validate_common(&Path::ROOT.child("metadata"), new, errors);
     }
 }
 

@@ -19,7 +19,7 @@ use crate::response::Response;
 use crate::schema::registry::Resource;
 use crate::status::{Details, Status, Subject};
 use crate::store::{self, Stored};
-use crate::strategy::Endpoint;
+use crate::strategy::{self, Endpoint};
 use crate::write::intent::DELETION;
 use crate::write::{self, Caller, Current, InStoredForm, Intent, Outcome, Wanted};
 
@@ -131,6 +131,10 @@ fn first_phase(on: &Intent<'_>, object: &mut Object, options: &DeleteOptions) ->
     let deleted_at = clock::parse_seconds(meta(object, "deletionTimestamp"));
     let graceful = on.resource.table.graceful_delete;
     let mut changed = false;
+    if deleted_at.is_none() && strategy::begin_deletion(on.resource, object, on.api.naming()) {
+        set_meta(object, "deletionTimestamp", Some(clock::now().into()));
+        return Phase::Wait;
+    }
     if let (true, Some(deleted_at)) = (graceful, deleted_at) {
         let current = at(object, "metadata.deletionGracePeriodSeconds").and_then(Value::as_i64);
         match (current, options.grace_period_seconds) {

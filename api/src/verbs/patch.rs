@@ -17,6 +17,7 @@ use crate::query::{FieldValidation, WriteOptions, invalid_options};
 use crate::representation::refuse_list_transform;
 use crate::response::Response;
 use crate::schema::conform::conform_changes;
+use crate::schema::registry::Resource;
 use crate::schema::table::Message;
 use crate::status::Status;
 use crate::strategy::Endpoint;
@@ -24,8 +25,19 @@ use crate::write::ownership::manager;
 use crate::write::{self, Current, InServedForm, Wanted};
 
 /// The kind of patch the request carries, or 415.
-pub fn kind_of(formats: Formats, headers: &http::HeaderMap) -> Result<PatchKind, Status> {
-    PatchKind::of_request(content_type(headers).unwrap_or_default(), formats.cbor)
+pub fn kind_of(
+    resource: &Resource,
+    formats: Formats,
+    headers: &http::HeaderMap,
+) -> Result<PatchKind, Status> {
+    let kind = PatchKind::of_request(content_type(headers).unwrap_or_default(), formats.cbor);
+    match kind {
+        // A custom type does not say how its lists are merged strategically.
+        Err(_) | Ok(PatchKind::Strategic) if resource.table.message.custom => {
+            Err(Status::unsupported_media_type(&PatchKind::CUSTOM))
+        }
+        kind => kind,
+    }
 }
 
 /// The options of a patch; `force` belongs to apply patches alone.
@@ -41,7 +53,7 @@ pub fn options(call: &Call<'_>) -> Result<WriteOptions, Status> {
 
 /// PATCH on an item or on a subresource that writes its parent.
 pub async fn patch(call: &mut Call<'_>, body: &[u8], endpoint: Endpoint) -> Result<Response, Status> {
-    let kind = kind_of(call.api.formats(), call.headers)?;
+    let kind = kind_of(call.resource, call.api.formats(), call.headers)?;
     if kind.is_apply() {
         return super::apply::apply(call, (kind, body), endpoint).await;
     }

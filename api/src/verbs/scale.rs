@@ -200,7 +200,7 @@ pub async fn update(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) 
 
 /// PATCH of a scale.
 pub async fn patch(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -> Result<Response, Status> {
-    let kind = kind_of(call.api.formats(), call.headers)?;
+    let kind = kind_of(call.resource, call.api.formats(), call.headers)?;
     let view = View::new(call, table);
     if kind.is_apply() {
         return apply(call, &view, (kind, body)).await;

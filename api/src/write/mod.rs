@@ -11,6 +11,8 @@
 
 pub mod commit;
 #[cfg(test)]
+mod custom_test;
+#[cfg(test)]
 mod definition_test;
 pub mod intent;
 pub mod ownership;

@@ -12,8 +12,8 @@
 //!   manager; and after mutating admission, because what a plugin adds belongs to the manager of the request.
 //! - A new object is owned as it was sent, in the version of the request; of an update the two stored states are
 //!   compared, so its ownership comes after the conversion.
-//! - The creation is registered before mutating admission looks at the namespace, and until the commit is over: the
-//!   namespace controller waits for the creations that may have seen the namespace alive.
+//! - The creation is registered before the definition of its type is looked at, and the namespace by mutating admission,
+//!   and until the commit is over: the controllers that empty either wait for the creations that may have seen it alive.
 //! - What was allocated is held until the commit is over, whatever becomes of it.
 //!
 //! A round that finds the object changed begins again at the top, a bounded number of times. Nothing of a round
@@ -61,6 +61,9 @@ pub async fn write<C: Caller, S: Source<C>>(
         let Some((mut object, fate)) = wanted else { return Ok(unchanged(current.as_ref())) };
         stages::default(intent, source, &mut object);
         let _creation = current.is_none().then(|| intent.api.creations().begin());
+        if current.is_none() {
+            stages::defined(intent)?;
+        }
         stages::mutate(caller, intent, source, current.as_mut(), &mut object).await?;
         if current.is_none() {
             stages::own_new(intent, &mut object);

@@ -19,6 +19,7 @@ use crate::context::{Context, Limits, Parts};
 use crate::features::Features;
 use crate::json::{Value, parse};
 use crate::naming::KUBERNETES;
+use crate::response::Response;
 use crate::server::{ConnectionInfo, Handler, Incoming, Lifecycle, Stage};
 use crate::tokens::Tokens;
 
@@ -27,7 +28,7 @@ const KEY: &[u8] = include_bytes!("../../../fuzz/tokens.key");
 
 /// The server; its store goes with it.
 pub(crate) struct Server {
-    pub(crate) api: Context,
+    pub(crate) api: Arc<Context>,
     connection: Arc<ConnectionInfo>,
     directory: PathBuf,
 }
@@ -40,7 +41,16 @@ impl Server {
 
     /// The same with these admission plugins.
     pub(crate) fn admitting(admission: Chain) -> Server {
-        let directory = std::env::temp_dir().join(format!("write-path-{}", crate::names::uid()));
+        Server::over(std::env::temp_dir().join(format!("write-path-{}", crate::names::uid())), admission)
+    }
+
+    /// The next server over the same store, which nothing else may use any more.
+    pub(crate) async fn restart(mut self) -> Server {
+        self.api.engine().close().await;
+        Server::over(std::mem::take(&mut self.directory), Chain::default())
+    }
+
+    fn over(directory: PathBuf, admission: Chain) -> Server {
         let options = Options { durability: Durability::Relaxed, ..Options::new(&directory) };
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
         let issuer = TokenIssuer::new(
@@ -64,10 +74,24 @@ impl Server {
             collects_garbage: true,
             admission,
         };
-        let api = Context::assemble(parts, &[Mode::AlwaysAllow]).unwrap();
+        let api = Arc::new(Context::assemble(parts, &[Mode::AlwaysAllow]).unwrap());
         api.lifecycle().advance(Stage::Serving);
         let connection = Arc::new(ConnectionInfo::detached(address, Vec::new()));
         Server { api, connection, directory }
+    }
+
+    /// The body of a GET, as text.
+    pub(crate) async fn get(&self, path: &str, accept: &str) -> String {
+        let request = http::Request::builder().uri(path).header("accept", accept);
+        let request = request.body(Incoming::detached(Bytes::new())).unwrap();
+        let body = self.api.handle(request, &self.connection).await.into_body();
+        String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap()
+    }
+
+    /// The answer to a GET, with its body still to come.
+    pub(crate) async fn open(&self, path: &str) -> Response {
+        let request = http::Request::builder().uri(path).body(Incoming::detached(Bytes::new())).unwrap();
+        self.api.handle(request, &self.connection).await
     }
 
     /// Sends one request; returns the code, the warnings and the body as a tree.
@@ -93,6 +117,8 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.directory);
+        if !self.directory.as_os_str().is_empty() {
+            let _ = std::fs::remove_dir_all(&self.directory);
+        }
     }
 }

@@ -11,6 +11,7 @@ use super::intent::{Caller, Current, Intent, Source, Stage, Wanted, Written, gen
 use super::ownership::{Tracking, keep_times_of_no_change};
 use crate::admission::{self, Operation, Record};
 use crate::allocation::Reservation;
+use crate::attributes::Attributes;
 use crate::clock;
 use crate::field::FieldError;
 use crate::json::{Object, Value};
@@ -60,6 +61,27 @@ pub(super) fn default<C, S: Source<C>>(intent: &Intent<'_>, source: &S, object: 
         && intent.passes(Stage::Default)
     {
         defaults::apply(message, object, intent.api.naming());
+    }
+}
+
+/// Nothing of a custom type is created once its definition is about to go (403), or is gone and its type with it (404).
+pub(super) fn defined(intent: &Intent<'_>) -> Result<(), Status> {
+    let (api, resource) = (intent.api, intent.resource);
+    if resource.is_builtin() {
+        return Ok(());
+    }
+    match intent.store.get(&store::key(api.definitions(), "", &resource.qualified()))? {
+        Some(stored) if Attributes::new(&stored.record.attributes).is_deleting() => {
+            let why = "create not allowed while custom resource definition is terminating";
+            Err(Status::forbidden(intent.subject(intent.name), why))
+        }
+        Some(_) => Ok(()),
+        None => {
+            let types = api.types();
+            let served =
+                types.registry().resource(&resource.group, &resource.version, &resource.table.plural);
+            served.map(drop).ok_or_else(Status::no_such_route)
+        }
     }
 }
 

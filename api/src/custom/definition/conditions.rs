@@ -22,6 +22,11 @@ pub const NON_STRUCTURAL: &str = "NonStructuralSchema";
 /// The condition that the objects are being deleted.
 pub const TERMINATING: &str = "Terminating";
 
+/// The finalizer that keeps a deleted definition until its objects are gone.
+pub fn finalizer(naming: &Naming) -> String {
+    format!("customresourcecleanup.{}", naming.group("apiextensions", true))
+}
+
 /// What is known of a definition beside itself and the names in use.
 #[derive(Clone, Debug, Default)]
 pub struct Findings<'f> {
@@ -168,7 +173,7 @@ impl Deletion {
             }
             Deletion::Completed => of("False", "InstanceDeletionCompleted", "removed all instances"),
             Deletion::Failed(why) => {
-                of("True", "InstanceDeletionFailed", &format!("could not list instances: {why}"))
+                of("True", "InstanceDeletionFailed", &format!("could not issue all deletes: {why}"))
             }
             Deletion::Unchecked(why) => of(
                 "True",

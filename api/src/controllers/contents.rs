@@ -1,0 +1,69 @@
+//! Deletes the contents of what goes away: a namespace, or a custom type.
+
+use futures_util::{StreamExt, stream};
+use http::StatusCode;
+
+use super::WRITES_MAX;
+use crate::attributes::Attributes;
+use crate::context::Context;
+use crate::loopback::Loopback;
+use crate::schema::registry::Resource;
+use crate::store;
+use crate::verbs::options::{DeleteOptions, Propagation};
+
+/// Most failures told in a condition.
+const FAILURES_TOLD_MAX: usize = 10;
+
+/// How much could not be deleted, and why in the first cases.
+#[derive(Default)]
+pub struct Failures {
+    /// How many.
+    pub count: u64,
+    told: Vec<String>,
+}
+
+impl Failures {
+    /// What is told of them; `None` without any.
+    pub fn text(&self) -> Option<String> {
+        match self.told.as_slice() {
+            [] => None,
+            [only] => Some(only.clone()),
+            several => Some(format!("[{}]", several.join(", "))),
+        }
+    }
+}
+
+/// Deletes all objects of a resource in a namespace, or everywhere if that is empty, as a request would. `again`: what is
+/// being deleted already was told so before.
+pub async fn delete_all(
+    api: &Context,
+    resource: &Resource,
+    namespace: &str,
+    again: bool,
+    failures: &mut Failures,
+) {
+    let snapshot = api.engine().snapshot();
+    let options = DeleteOptions { propagation: Some(Propagation::Background), ..DeleteOptions::default() };
+    let loopback = Loopback::new(api);
+    let (loopback, options) = (&loopback, &options);
+    let deletions = snapshot.prefix(&store::collection(resource, namespace)).map(|entry| async move {
+        let stored = store::read(entry)?;
+        if again && Attributes::new(&stored.record.attributes).is_deleting() {
+            return Ok(());
+        }
+        let (namespace, name) = store::identity(resource, &stored.record.key);
+        match loopback.delete_object(resource, (namespace, name), options).await {
+            Err(error) if error.code != StatusCode::NOT_FOUND => Err(error),
+            _ => Ok(()),
+        }
+    });
+    let mut outcomes = stream::iter(deletions).buffer_unordered(WRITES_MAX);
+    while let Some(outcome) = outcomes.next().await {
+        if let Err(error) = outcome {
+            failures.count += 1;
+            if failures.told.len() < FAILURES_TOLD_MAX {
+                failures.told.push(error.message);
+            }
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! The end of a definition: its objects are deleted, its types served no more, and then it goes.
+//!
+//! ```text
+//! in progress ─► creations settled ─► objects deleted ─► none left ─► types gone ─► finalizer gone
+//! ```
+//!
+//! Objects are deleted as a request would delete them, so that finalizers are respected, and the types are served for as
+//! long as there are objects. Nothing is remembered that the store does not say, so a restart just begins again.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use engine::TailError;
+use futures_util::FutureExt;
+
+use super::super::contents::{Failures, delete_all};
+use super::super::{Backoff, EVENTS_MAX, Trouble};
+use crate::clock;
+use crate::context::Context;
+use crate::custom::definition::Definition;
+use crate::custom::definition::conditions::{Deletion, State, finalizer};
+use crate::custom::definition::naming::ESTABLISHED;
+use crate::custom::serving;
+use crate::json::{Object, Value};
+use crate::loopback::Loopback;
+use crate::object::{finalizers, meta, set_finalizers};
+use crate::schema::registry::Resource;
+use crate::status::Status;
+use crate::store;
+use crate::strategy::Endpoint;
+
+/// Whether a definition was deleted.
+pub(super) fn is_deleted(object: &Object) -> bool {
+    !meta(object, "deletionTimestamp").is_empty()
+}
+
+/// Whether a definition waits for its objects to go.
+pub(super) fn holds(api: &Context, object: &Object) -> bool {
+    finalizers(object).contains(&&*finalizer(api.naming()))
+}
+
+/// Ends one definition, however often that has to be tried; returns its name.
+pub(super) async fn end(api: Arc<Context>, name: String) -> String {
+    let mut backoff = Backoff::default();
+    loop {
+        match AssertUnwindSafe(clear(&api, &name)).catch_unwind().await {
+            Ok(Ok(true) | Err(Trouble::Tail(TailError::Closed))) => return name,
+            Ok(Ok(false)) => {}
+            Ok(Err(trouble)) => tracing::warn!(definition = name, error = %trouble, "deletion begins anew"),
+            Err(_) => tracing::error!(definition = name, "deletion failed, beginning anew"),
+        }
+        backoff.pause().await;
+    }
+}
+
+/// Deletes the objects of a definition and takes its finalizer away. False: objects are left that cannot be deleted.
+async fn clear(api: &Context, name: &str) -> Result<bool, Trouble> {
+    let stored = Loopback::new(api).store().get(&store::key(api.definitions(), "", name))?;
+    let Some(object) = stored.map(|stored| stored.object(api.definitions())).transpose()? else {
+        return Ok(true);
+    };
+    if !is_deleted(&object) || !holds(api, &object) {
+        return Ok(true);
+    }
+    let definition = Definition::read(&object);
+    let outcome = if definition.is(ESTABLISHED) {
+        if let Some(failures) = delete_objects(api, name, &object, &definition).await? {
+            tell(api, name, &Deletion::Failed(failures)).await?;
+            return Ok(false);
+        }
+        Deletion::Completed
+    } else {
+        Deletion::NeverEstablished
+    };
+    // Before the finalizer: a creation finds either a definition that is deleted, or no type.
+    api.establish(|established, changes| established.remove(name, changes));
+    let last = |object: &Object| {
+        let mut wanted = with_condition(object, &outcome)?;
+        let ours = finalizer(api.naming());
+        let others = finalizers(object).into_iter().filter(|name| *name != ours).map(Value::from).collect();
+        set_finalizers(&mut wanted, others);
+        Some(wanted)
+    };
+    Loopback::new(api).change(api.definitions(), ("", name), Endpoint::Status, last).await?;
+    Ok(true)
+}
+
+/// Deletes the objects and waits until they are gone; returns why some cannot be deleted.
+async fn delete_objects(
+    api: &Context,
+    name: &str,
+    object: &Object,
+    definition: &Definition,
+) -> Result<Option<String>, Trouble> {
+    let served = api.establish(|established, _| established.resources(name).first().cloned());
+    let resource = match served {
+        Some(resource) => Some(resource),
+        None => serving::stored(definition, object, api.naming()).map_err(Status::internal)?,
+    };
+    let Some(resource) = resource else { return Ok(None) };
+    tell(api, name, &Deletion::InProgress).await?;
+    // From here on nothing new comes in: who begins to create now sees that the definition is deleted.
+    api.creations().settled().await;
+    let mut failures = Failures::default();
+    delete_all(api, &resource, "", false, &mut failures).await;
+    if let Some(text) = failures.text() {
+        return Ok(Some(text));
+    }
+    gone(api, &resource).await?;
+    Ok(None)
+}
+
+/// Waits until a resource has no objects.
+async fn gone(api: &Context, resource: &Resource) -> Result<(), TailError> {
+    let prefix = store::collection(resource, "");
+    let snapshot = api.engine().snapshot();
+    let mut tail = api.engine().tail(snapshot.revision(), prefix.clone())?;
+    let mut left = snapshot.count_prefix(&prefix);
+    drop(snapshot);
+    while left > 0 {
+        tail.next(EVENTS_MAX).await?;
+        left = api.engine().snapshot().count_prefix(&prefix);
+    }
+    Ok(())
+}
+
+/// Says in the definition's conditions how far its deletion is.
+async fn tell(api: &Context, name: &str, deletion: &Deletion) -> Result<(), Status> {
+    let tell = |object: &Object| with_condition(object, deletion);
+    Loopback::new(api).change(api.definitions(), ("", name), Endpoint::Status, tell).await
+}
+
+/// The deleted definition with the condition; `None` for one that is not deleted.
+fn with_condition(object: &Object, deletion: &Deletion) -> Option<Object> {
+    let mut wanted = is_deleted(object).then(|| object.clone())?;
+    let mut state = State::of(&Definition::read(object));
+    state.set(deletion.condition(), &clock::now());
+    state.write(&mut wanted);
+    Some(wanted)
+}

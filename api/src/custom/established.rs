@@ -1,0 +1,165 @@
+//! The custom types that are served, by their definitions.
+//!
+//! ```text
+//! definition (newest state) ─ same spec, same names? ─┬─ yes: the types stay, and with them their watches
+//!                                                     └─ no: other types in their place ─► Changes ─► Registry
+//! ```
+
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use sha2::{Digest, Sha256};
+
+use super::definition::Definition;
+use super::serving;
+use crate::json::{self, Object, Value};
+use crate::naming::Naming;
+use crate::schema::make::MakeError;
+use crate::schema::registry::{Priorities, Registry, Resource};
+
+/// The definitions whose types are served, and these types.
+#[derive(Debug, Default)]
+pub struct Established {
+    by_name: HashMap<String, Made>,
+}
+
+/// What was made of a definition.
+#[derive(Debug)]
+struct Made {
+    /// Hash of what it was made of: the spec and the accepted names.
+    source: [u8; 32],
+    resources: Vec<Arc<Resource>>,
+}
+
+/// What is to become of a registry.
+#[derive(Debug, Default)]
+pub struct Changes {
+    gone: Vec<Arc<Resource>>,
+    new: Vec<Arc<Resource>>,
+}
+
+impl Established {
+    /// Serves the types of a definition under its accepted names, in place of those that it had. A definition whose spec
+    /// and accepted names are as they were keeps its types.
+    ///
+    /// # Errors
+    /// [`MakeError`] for schemas that are not structural; the definition keeps the types that it had.
+    pub fn set(
+        &mut self,
+        (name, object): (&str, &Object),
+        definition: &Definition,
+        naming: &Naming,
+        changes: &mut Changes,
+    ) -> Result<(), MakeError> {
+        let source = source(object, definition);
+        if self.by_name.get(name).is_some_and(|made| made.source == source) {
+            return Ok(());
+        }
+        let resources = serving::resources(definition, object, naming)?;
+        changes.new.extend(resources.iter().cloned());
+        if let Some(before) = self.by_name.insert(name.to_owned(), Made { source, resources }) {
+            changes.gone.extend(before.resources);
+        }
+        Ok(())
+    }
+
+    /// Serves the types of a definition no more.
+    pub fn remove(&mut self, name: &str, changes: &mut Changes) {
+        if let Some(made) = self.by_name.remove(name) {
+            changes.gone.extend(made.resources);
+        }
+    }
+
+    /// The types of a definition; none where it is not served.
+    pub fn resources(&self, name: &str) -> &[Arc<Resource>] {
+        self.by_name.get(name).map_or(&[], |made| &made.resources)
+    }
+}
+
+impl Changes {
+    /// Whether everything stays as it is.
+    pub fn is_empty(&self) -> bool {
+        self.gone.is_empty() && self.new.is_empty()
+    }
+
+    /// The registry with the changes. Types of the same name as a built-in one are not served.
+    #[must_use]
+    pub fn apply(self, registry: &Registry) -> Registry {
+        let is_free = |resource: &Arc<Resource>| {
+            let known = registry.resource(&resource.group, &resource.version, &resource.table.plural);
+            !known.is_some_and(|known| known.is_builtin())
+        };
+        let Changes { mut gone, mut new } = self;
+        gone.retain(is_free);
+        new.retain(is_free);
+        registry.changed(&gone, new, Priorities::CUSTOM)
+    }
+}
+
+fn source(object: &Object, definition: &Definition) -> [u8; 32] {
+    let mut text = Vec::new();
+    json::write(object.get("spec").unwrap_or(&Value::Null), &mut text);
+    json::write(&definition.accepted.to_value(), &mut text);
+    Sha256::digest(&text).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::naming::KUBERNETES;
+    use crate::testing::object;
+
+    fn definition(group: &str, plural: &str, versions: &str) -> Object {
+        let names = format!(r#"{{"plural":"{plural}","kind":"Thing","listKind":"ThingList"}}"#);
+        let versions = versions.split(' ').enumerate().map(|(at, name)| {
+            format!(r#"{{"name":"{name}","served":true,"storage":{},"schema":{{"openAPIV3Schema":{{"type":"object"}}}}}}"#, at == 0)
+        });
+        let versions = versions.collect::<Vec<_>>().join(",");
+        object(&format!(
+            r#"{{"spec":{{"group":"{group}","scope":"Cluster","names":{names},"versions":[{versions}]}},"status":{{"acceptedNames":{names}}}}}"#
+        ))
+    }
+
+    #[test]
+    fn types_are_replaced_only_where_their_definition_says_something_else() {
+        let (mut established, mut registry) = (Established::default(), Registry::new(&KUBERNETES));
+        let builtin = registry.resources().count();
+        let mut set = |object: &Object, registry: &mut Registry| {
+            let mut changes = Changes::default();
+            let read = Definition::read(object);
+            established.set(("a", object), &read, &KUBERNETES, &mut changes).unwrap();
+            *registry = changes.apply(registry);
+            registry.resource("g.example", "v1", "things").cloned()
+        };
+        let mut object = definition("g.example", "things", "v1 v2");
+        let first = set(&object, &mut registry).unwrap();
+        assert_eq!(registry.resources().count(), builtin + 2);
+        object.object_entry("status").insert("conditions", Value::Null);
+        assert!(Arc::ptr_eq(&first, &set(&object, &mut registry).unwrap()));
+        let second = set(&definition("g.example", "things", "v1"), &mut registry).unwrap();
+        assert!(!Arc::ptr_eq(&first, &second));
+        assert!(registry.resource("g.example", "v2", "things").is_none());
+        let mut changes = Changes::default();
+        established.remove("a", &mut changes);
+        registry = changes.apply(&registry);
+        assert_eq!(registry.resources().count(), builtin);
+        assert!(registry.group("g.example").is_none());
+    }
+
+    #[test]
+    fn a_builtin_type_stays_whatever_a_definition_says() {
+        let registry = Registry::new(&KUBERNETES);
+        let group = KUBERNETES.group("networking", true);
+        let (mut established, mut changes) = (Established::default(), Changes::default());
+        let object = definition(&group, "ingresses", "v1 v9");
+        established.set(("a", &object), &Definition::read(&object), &KUBERNETES, &mut changes).unwrap();
+        let next = changes.apply(&registry);
+        assert!(next.resource(&group, "v1", "ingresses").unwrap().is_builtin());
+        assert!(!next.resource(&group, "v9", "ingresses").unwrap().is_builtin());
+        let mut changes = Changes::default();
+        established.remove("a", &mut changes);
+        let next = changes.apply(&next);
+        assert!(next.resource(&group, "v1", "ingresses").is_some());
+        assert!(next.version(&group, "v9").is_none());
+    }
+}

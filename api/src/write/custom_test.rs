@@ -1,0 +1,266 @@
+//! Custom types from their definition to their end, through whole requests.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::server_fixture::Server;
+use crate::controllers;
+use crate::json::Value;
+
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const THINGS: &str = "/apis/g.example/v1/namespaces/here/things";
+
+/// A definition of namespaced things, under these names, whose objects have this schema of `spec`.
+fn definition(names: &str, spec: &str) -> String {
+    format!(
+        r#"{{"metadata":{{"name":"things.g.example"}},"spec":{{"group":"g.example","scope":"Namespaced","names":{names},
+            "versions":[{{"name":"v1","served":true,"storage":true,"subresources":{{"status":{{}}}},
+                "additionalPrinterColumns":[{{"name":"Size","type":"integer","jsonPath":".spec.size"}}],
+                "schema":{{"openAPIV3Schema":{{"type":"object","properties":{{
+                    "spec":{spec},"status":{{"type":"object","properties":{{"ready":{{"type":"boolean"}}}}}}}}}}}}}}]}}}}"#
+    )
+}
+
+const NAMES: &str = r#"{"plural":"things","kind":"Thing","shortNames":["th"]}"#;
+
+const SPEC: &str = r#"{"type":"object","properties":{
+    "size":{"type":"integer","minimum":1,"default":3},
+    "rows":{"type":"array","items":{"type":"object","additionalProperties":{"type":"array","items":{"type":"integer","nullable":true}}}},
+    "port":{"x-kubernetes-int-or-string":true},
+    "open":{"type":"object","x-kubernetes-preserve-unknown-fields":true},
+    "ports":{"type":"array","x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["name"],
+        "items":{"type":"object","required":["name"],"properties":{"name":{"type":"string"},"number":{"type":"integer"}}}}}}"#;
+
+/// A server with its controllers, and a namespace.
+async fn start() -> (Arc<Server>, controllers::Controllers) {
+    let server = Arc::new(Server::start());
+    let controllers = controllers::start(server.api.clone(), &controllers::Selection::default());
+    server.ask("POST /api/v1/namespaces", r#"{"metadata":{"name":"here"}}"#).await;
+    (server, controllers)
+}
+
+/// Asks until the answer is as wanted.
+async fn until(server: &Server, request: &str, wanted: impl Fn(u16, &Value) -> bool) -> Value {
+    let began = Instant::now();
+    loop {
+        let (code, _, body) = server.ask(request, "").await;
+        if wanted(code, &body) {
+            return body;
+        }
+        assert!(began.elapsed() < Duration::from_secs(20), "{request}: {code} {body:?}");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+fn condition<'v>(definition: &'v Value, kind: &str) -> (&'v str, &'v str) {
+    let conditions = definition.at(&["status", "conditions"]).and_then(Value::as_array).unwrap_or_default();
+    let found = conditions.iter().find(|condition| condition.str_at(&["type"]) == kind);
+    found.map_or(("", ""), |found| (found.str_at(&["status"]), found.str_at(&["reason"])))
+}
+
+async fn established(server: &Server, name: &str) -> Value {
+    let request = format!("GET {DEFINITIONS}/{name}");
+    until(server, &request, |_, body| condition(body, "Established").0 == "True").await
+}
+
+/// Takes all that is sent until the end of a stream, as one text.
+async fn rest_of(response: crate::response::Response) -> String {
+    use http_body_util::BodyExt;
+    let collected = tokio::time::timeout(Duration::from_secs(20), response.into_body().collect()).await;
+    String::from_utf8(collected.expect("the watch ends").unwrap().to_bytes().to_vec()).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_defined_type_is_served_in_every_way_that_builtin_types_are() {
+    let (server, controllers) = start().await;
+    let (code, _, body) = server.ask(&format!("POST {DEFINITIONS}"), &definition(NAMES, SPEC)).await;
+    assert_eq!(code, 201, "{body:?}");
+    let told = established(&server, "things.g.example").await;
+    assert_eq!(condition(&told, "NamesAccepted"), ("True", "NoConflicts"));
+    assert_eq!(told.str_at(&["status", "acceptedNames", "listKind"]), "ThingList");
+
+    // What is left out gets its default, what is unknown is dropped, and null is a value where it may be.
+    let object = r#"{"apiVersion":"g.example/v1","kind":"Thing","metadata":{"name":"a","labels":{"l":"1"}},
+        "spec":{"rows":[{"x":[1,null]}],"port":"http","open":{"z":[{"q":1}]},"unknown":1}}"#;
+    let (code, warnings, made) = server.ask(&format!("POST {THINGS}"), object).await;
+    assert_eq!(
+        (code, warnings),
+        (201, vec![r#"299 - "unknown field \"spec.unknown\"""#.to_owned()]),
+        "{made:?}"
+    );
+    assert_eq!(made.at(&["spec", "size"]), Some(&Value::Int(3)));
+    assert!(made.at(&["spec", "unknown"]).is_none() && made.at(&["spec", "open", "z"]).is_some());
+
+    // Two managers own the elements of a list by their keys, and conflict about one field.
+    let apply = |manager: &str, number: u32| {
+        let port = format!(r#"{{"name":"{manager}","number":1}},{{"name":"both","number":{number}}}"#);
+        let body = format!(
+            r#"{{"apiVersion":"g.example/v1","kind":"Thing","metadata":{{"name":"a"}},"spec":{{"ports":[{port}]}}}}"#
+        );
+        (format!("APPLY {THINGS}/a?fieldManager={manager}"), body)
+    };
+    let (request, body) = apply("one", 7);
+    assert_eq!(server.ask(&request, &body).await.0, 200);
+    let (request, body) = apply("two", 7);
+    let (code, _, both) = server.ask(&request, &body).await;
+    assert_eq!((code, both.at(&["spec", "ports"]).unwrap().as_array().unwrap().len()), (200, 3));
+    let (request, body) = apply("two", 8);
+    let (code, _, conflict) = server.ask(&request, &body).await;
+    assert_eq!((code, conflict.str_at(&["reason"])), (409, "Conflict"));
+
+    // Patches, and the status apart from the rest.
+    let (code, _, invalid) = server.ask(&format!("MERGE {THINGS}/a"), r#"{"spec":{"size":0}}"#).await;
+    assert_eq!((code, invalid.str_at(&["reason"])), (422, "Invalid"));
+    let both = r#"{"spec":{"size":5},"status":{"ready":true}}"#;
+    let (_, _, patched) = server.ask(&format!("MERGE {THINGS}/a"), both).await;
+    assert_eq!((patched.at(&["spec", "size"]), patched.get("status")), (Some(&Value::Int(5)), None));
+    let (_, _, patched) = server.ask(&format!("MERGE {THINGS}/a/status"), both).await;
+    assert_eq!(patched.at(&["status", "ready"]), Some(&Value::Bool(true)));
+    let patch = r#"[{"op":"add","path":"/spec/port","value":80}]"#;
+    let (code, _, patched) = server.ask(&format!("JSON {THINGS}/a"), patch).await;
+    assert_eq!((code, patched.at(&["spec", "port"])), (200, Some(&Value::Int(80))));
+    assert_eq!(server.ask(&format!("STRATEGIC {THINGS}/a"), "{}").await.0, 415);
+
+    // Lists, tables, documents.
+    for (query, count) in [("", 1), ("?labelSelector=l%3D1", 1), ("?labelSelector=l%3D2", 0)] {
+        let (_, _, list) = server.ask(&format!("GET {THINGS}{query}"), "").await;
+        let items = list.get("items").and_then(Value::as_array).map(<[_]>::len);
+        assert_eq!((list.str_at(&["kind"]), items), ("ThingList", Some(count)), "{query}");
+    }
+    let table = server.get(THINGS, "application/json;as=Table;v=v1;g=meta.k8s.io").await;
+    assert!(table.contains(r#""cells":["a",5]"#), "{table}");
+    let list = server.get("/apis/g.example/v1", "application/json").await;
+    assert!(list.contains(r#""name":"things/status""#) && list.contains(r#""shortNames":["th"]"#), "{list}");
+    let document = server.get("/openapi/v3/apis/g.example/v1", "application/json").await;
+    assert!(document.contains("example.g.v1.ThingList") && document.contains("int-or-string"), "{document}");
+    controllers.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watch_ends_with_its_type_and_has_told_everything() {
+    let (server, controllers) = start().await;
+    server.ask(&format!("POST {DEFINITIONS}"), &definition(NAMES, SPEC)).await;
+    established(&server, "things.g.example").await;
+    server
+        .ask(
+            &format!("POST {THINGS}"),
+            r#"{"apiVersion":"g.example/v1","kind":"Thing","metadata":{"name":"a"}}"#,
+        )
+        .await;
+
+    // What is said about a definition leaves its types alone; another schema replaces them.
+    let first = server.open(&format!("{THINGS}?watch=1&resourceVersion=0")).await;
+    let one = format!("{DEFINITIONS}/things.g.example");
+    let types = server.api.types();
+    server.ask(&format!("MERGE {one}"), r#"{"metadata":{"labels":{"a":"b"}}}"#).await;
+    let (code, ..) = server.ask(&format!("MERGE {one}"), &definition(NAMES, &SPEC.replace('3', "4"))).await;
+    assert_eq!(code, 200);
+    assert!(rest_of(first).await.contains(r#""type":"ADDED""#));
+    let resource = types.registry().resource("g.example", "v1", "things").unwrap();
+    assert!(!server.api.types().has(resource));
+    let (_, _, made) = server
+        .ask(
+            &format!("POST {THINGS}"),
+            r#"{"apiVersion":"g.example/v1","kind":"Thing","metadata":{"name":"b"},"spec":{}}"#,
+        )
+        .await;
+    assert_eq!(made.at(&["spec", "size"]), Some(&Value::Int(4)), "{made:?}");
+
+    // An object that something holds keeps the type; no other is created meanwhile.
+    let second = server.open(&format!("{THINGS}?watch=1")).await;
+    server.ask(&format!("MERGE {THINGS}/a"), r#"{"metadata":{"finalizers":["g.example/held"]}}"#).await;
+    let (code, _, deleted) = server.ask(&format!("DELETE {one}"), "").await;
+    assert_eq!((code, condition(&deleted, "Terminating").1), (200, "InstanceDeletionPending"), "{deleted:?}");
+    assert_eq!(deleted.at(&["metadata", "finalizers"]).unwrap().as_array().unwrap().len(), 1);
+    let (code, _, refused) = server
+        .ask(
+            &format!("POST {THINGS}"),
+            r#"{"apiVersion":"g.example/v1","kind":"Thing","metadata":{"name":"c"}}"#,
+        )
+        .await;
+    let message = r#"things.g.example "c" is forbidden: create not allowed while custom resource definition is terminating"#;
+    assert_eq!((code, refused.str_at(&["message"])), (403, message));
+    until(&server, &format!("GET {THINGS}/b"), |code, _| code == 404).await;
+    let told = until(&server, &format!("GET {one}"), |_, body| {
+        condition(body, "Terminating").1 == "InstanceDeletionInProgress"
+    })
+    .await;
+    assert_eq!(condition(&told, "Established").0, "True");
+    server.ask(&format!("MERGE {THINGS}/a"), r#"{"metadata":{"finalizers":null}}"#).await;
+    until(&server, &format!("GET {one}"), |code, _| code == 404).await;
+    assert_eq!(rest_of(second).await.matches(r#""type":"DELETED""#).count(), 2);
+    assert_eq!(server.ask(&format!("GET {THINGS}"), "").await.0, 404);
+    assert!(server.api.types().registry().group("g.example").is_none());
+
+    // The same name serves again, without the objects of before.
+    server.ask(&format!("POST {DEFINITIONS}"), &definition(NAMES, SPEC)).await;
+    established(&server, "things.g.example").await;
+    let (_, _, list) = server.ask(&format!("GET {THINGS}"), "").await;
+    assert_eq!(list.get("items").and_then(Value::as_array).map(<[_]>::len), Some(0));
+    controllers.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn names_that_are_given_back_go_to_those_who_wait() {
+    let (server, controllers) = start().await;
+    let other = definition(NAMES, SPEC).replace("things.g.example", "others.g.example");
+    let other = other.replace(r#""plural":"things""#, r#""plural":"others""#);
+    server.ask(&format!("POST {DEFINITIONS}"), &definition(NAMES, SPEC)).await;
+    established(&server, "things.g.example").await;
+    server.ask(&format!("POST {DEFINITIONS}"), &other).await;
+    let request = format!("GET {DEFINITIONS}/others.g.example");
+    let refused = until(&server, &request, |_, body| condition(body, "NamesAccepted").0 == "False").await;
+    assert_eq!(condition(&refused, "Established"), ("False", "NotAccepted"));
+    assert_eq!(server.ask("GET /apis/g.example/v1/others", "").await.0, 404);
+    server.ask(&format!("DELETE {DEFINITIONS}/things.g.example"), "").await;
+    established(&server, "others.g.example").await;
+    assert_eq!(server.ask("GET /apis/g.example/v1/others", "").await.0, 200);
+    controllers.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn established_types_are_served_from_the_first_request_of_the_next_start() {
+    let (server, controllers) = start().await;
+    server.ask(&format!("POST {DEFINITIONS}"), &definition(NAMES, SPEC)).await;
+    established(&server, "things.g.example").await;
+    let thing = r#"{"apiVersion":"g.example/v1","kind":"Thing","metadata":{"name":"a","finalizers":["g.example/held"]}}"#;
+    assert_eq!(server.ask(&format!("POST {THINGS}"), thing).await.0, 201);
+    server.ask(&format!("DELETE {DEFINITIONS}/things.g.example"), "").await;
+    controllers.stop().await;
+
+    // The deletion goes on where the restart left it.
+    let server = Arc::new(Arc::into_inner(server).unwrap().restart().await);
+    crate::startup::load_types(&server.api).unwrap();
+    assert_eq!(server.ask(&format!("GET {THINGS}/a"), "").await.0, 200);
+    let controllers = controllers::start(server.api.clone(), &controllers::Selection::default());
+    server.ask(&format!("MERGE {THINGS}/a"), r#"{"metadata":{"finalizers":null}}"#).await;
+    let request = format!("GET {DEFINITIONS}/things.g.example");
+    until(&server, &request, |code, _| code == 404).await;
+    controllers.stop().await;
+}
+
+#[tokio::test]
+async fn a_change_among_a_thousand_types_takes_milliseconds() {
+    let server = Server::start();
+    let make = |at: usize| {
+        let group_version = (&*format!("g{at}.example"), "v1");
+        let spec = crate::schema::make::Struct::new("Spec").node().unwrap();
+        let thing = crate::schema::make::Struct::new("Thing").field("spec", spec);
+        let made = crate::schema::make::ResourceMaker::new(
+            group_version,
+            "things",
+            crate::schema::table::Scope::Cluster,
+            thing,
+        );
+        made.unwrap().make(server.api.naming())
+    };
+    let priorities = crate::schema::registry::Priorities::CUSTOM;
+    let many: Vec<_> = (0..1000).map(make).collect();
+    server.api.change_types(|registry| Ok::<_, ()>(registry.changed(&[], many, priorities))).unwrap();
+    let began = Instant::now();
+    for at in 0..20 {
+        server.api.change_types(|registry| Ok::<_, ()>(registry.with(make(at), priorities))).unwrap();
+    }
+    let each = began.elapsed() / 20;
+    assert!(each < Duration::from_millis(20), "{each:?}");
+}
