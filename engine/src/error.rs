@@ -50,6 +50,15 @@ pub enum OpenError {
         /// Where it should be.
         path: PathBuf,
     },
+    /// The last segment is gone, as the high-water mark shows: the revisions in it, which were acknowledged, would be
+    /// given out again.
+    #[error("{}: segment is missing, and with it all revisions from {first_revision} on: put the file back, or restore the store from a backup", path.display())]
+    MissingEnd {
+        /// Where it should be.
+        path: PathBuf,
+        /// The lowest revision that may have been in it.
+        first_revision: Revision,
+    },
     /// A segment of another store lies in the directory.
     #[error("{}: segment belongs to another store: put the right file back, or restore the store from a backup", path.display())]
     OtherStore {

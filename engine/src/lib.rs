@@ -24,6 +24,7 @@ mod expiry;
 #[cfg(feature = "fault")]
 pub mod fault;
 mod header;
+mod high_water;
 mod history;
 mod idle;
 mod index;
@@ -173,8 +174,8 @@ impl Engine {
             storage.clone(),
             segment_bytes,
             segments,
-            found.current,
             found.position,
+            found.high_water,
             numbers.clone(),
             numbering,
         );

@@ -2,7 +2,7 @@
 //!
 //! A new segment comes into being in steps that leave a complete log after a crash at any point: the one before
 //! is synced; the new file gets its header under a temporary name and is synced; it is renamed; the directory is
-//! synced; only then may a record go into it. So only the last segment can have a torn tail, and a segment with
+//! synced; the high-water mark is raised; only then may a record go into it. So only the last segment can have a torn tail, and a segment with
 //! its final name always has a header.
 
 use std::io;
@@ -13,6 +13,7 @@ use bytes::Bytes;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::header::{Header, NUMBER_END, Numbering, RECORDS_START};
+use crate::high_water::HighWater;
 use crate::history::Version;
 use crate::io::{File, Storage, is_disk_full};
 use crate::sabotage;
@@ -123,6 +124,7 @@ pub(crate) struct Log {
     numbers: Arc<Numbers>,
     /// Of the segments that it begins.
     numbering: Numbering,
+    high_water: HighWater,
 }
 
 /// Gives numbers to segments, each once.
@@ -147,17 +149,19 @@ impl Numbers {
 }
 
 impl Log {
-    /// The log of `segments`, to be continued at `position` of the last of them.
+    /// The log of `segments`, of which there is at least one, to be continued at `position` of the last of them.
     pub fn new(
         storage: Arc<dyn Storage>,
         segment_bytes: u64,
         segments: Segments,
-        current: Arc<Segment>,
         position: u64,
+        high_water: HighWater,
         numbers: Arc<Numbers>,
         numbering: Numbering,
     ) -> Log {
-        Log { storage, segment_bytes, segments, current, position, is_bulk: false, numbers, numbering }
+        let current = segments.in_order().last().expect("recovery leaves a segment to write to").clone();
+        let is_bulk = false;
+        Log { storage, segment_bytes, segments, current, position, is_bulk, numbers, numbering, high_water }
     }
 
     /// Has the log be made of `segments`, which end with the current one as before.
@@ -237,6 +241,7 @@ impl Log {
             rewritten: None,
         };
         let segment = install(&*self.storage, header, file)?;
+        self.high_water.raise(&*self.storage, &header);
         segment.assume_filled(filled.min(segment.file.size()));
         self.segments = self.segments.with(segment.clone());
         self.current = segment;
@@ -423,8 +428,9 @@ mod tests {
         };
         let first = install(&*storage, header, file).unwrap();
         let numbers = Arc::new(Numbers::new(1));
-        let segments = Segments::new(vec![first.clone()]);
-        Log::new(storage, 1 << 16, segments, first, RECORDS_START, numbers, Numbering::Dense)
+        let segments = Segments::new(vec![first]);
+        let high_water = HighWater::open(&*storage);
+        Log::new(storage, 1 << 16, segments, RECORDS_START, high_water, numbers, Numbering::Dense)
     }
 
     fn names(temp: &TempDir) -> Vec<String> {
@@ -450,7 +456,10 @@ mod tests {
             );
         }
         assert!(log.segments().get(2).is_some() && log.segments().get(4).is_none());
-        assert_eq!(names(&temp), ["0000000001.segment", "0000000002.segment", "0000000003.segment", "lock"]);
+        assert_eq!(
+            names(&temp),
+            ["0000000001.segment", "0000000002.segment", "0000000003.segment", "high-water", "lock"]
+        );
     }
 
     #[test]
@@ -490,6 +499,9 @@ mod tests {
         }
         keeper.stop();
         thread.join().unwrap();
-        assert_eq!(names(&temp), ["0000000001.segment", "0000000002.segment", "0000000003.segment", "lock"]);
+        assert_eq!(
+            names(&temp),
+            ["0000000001.segment", "0000000002.segment", "0000000003.segment", "high-water", "lock"]
+        );
     }
 }

@@ -35,6 +35,7 @@ use crate::checkpoint;
 use crate::error::OpenError;
 use crate::expiry::Due;
 use crate::header::{FORMAT_VERSION, Header, HeaderError, Numbering, RECORDS_START};
+use crate::high_water::HighWater;
 use crate::history;
 use crate::index::Tree;
 use crate::io::Storage;
@@ -50,10 +51,10 @@ use crate::types::{KEY_BYTES_MAX, Revision};
 /// What was found on disk.
 pub(crate) struct Recovered {
     pub root: Root,
-    /// The segment to go on in.
-    pub current: Arc<Segment>,
-    /// Where its next record goes.
+    /// Where the next record goes in the last segment.
     pub position: u64,
+    /// The note of how far the log reaches; it names the last segment.
+    pub high_water: HighWater,
     /// Revisions whose records are damaged so far that not even their keys are known.
     pub lost_revisions: u64,
     /// The highest time of a record; 0 when there is none.
@@ -99,6 +100,14 @@ pub(crate) fn recover(
     let found: Vec<_> = numbers.iter().map(|&number| open(storage, number)).collect::<Result<_, _>>()?;
     if let Some(stranger) = found.iter().find(|segment| segment.header.store != found[0].header.store) {
         return Err(OpenError::OtherStore { path: storage.path(&Segment::name(stranger.header.number)) });
+    }
+    let mut high_water = HighWater::open(storage);
+    let headers: Vec<_> = found.iter().map(|segment| segment.header).collect();
+    if let Some(mark) = high_water.mark().filter(|mark| !mark.is_reached_by(&headers)) {
+        return Err(OpenError::MissingEnd {
+            path: storage.path(&Segment::name(mark.number)),
+            first_revision: mark.first_revision,
+        });
     }
     let mut checkpoints: Vec<Revision> = names.iter().filter_map(|name| checkpoint::revision(name)).collect();
     checkpoints.sort_unstable();
@@ -161,6 +170,7 @@ pub(crate) fn recover(
         current = begin(Some(&current), numbers_given, state.revision.next())?;
         segments.push(current.clone());
     }
+    high_water.raise(storage, &current.header);
     remove_superseded(storage, &found, &segments, &checkpoints, used.as_ref());
 
     let oldest = oldest(&segments).max(state.oldest).min(state.revision);
@@ -171,8 +181,8 @@ pub(crate) fn recover(
     let expiring = take_stock(&state.tree, &segments);
     Ok(Recovered {
         position: current.end(),
+        high_water,
         root: Root { revision: state.revision, oldest, tree: state.tree, segments, end: current.end() },
-        current,
         lost_revisions: state.lost_revisions,
         time_ms: state.time_ms,
         numbers_given,

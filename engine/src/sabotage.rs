@@ -51,6 +51,8 @@ sabotages! {
     RollWithoutSync roll_without_sync;
     /// A segment gets its name before its header is on disk.
     RenameBeforeSync rename_before_sync;
+    /// Nothing notes that the log goes on in a new segment.
+    HighWaterNotRaised high_water_not_raised;
     /// The directory is not synced after a segment got its name.
     NoDirSync no_dir_sync;
     /// Opening keeps records that no sync shows to be durable and that are torn, as if they were damaged.

@@ -227,7 +227,10 @@ fn what_is_written_today_is_of_the_kind_that_the_fixture_is() {
     }
     // Magic and format version; which bytes follow is also a question of when maintenance does what.
     let kind = |bytes: &[u8]| bytes[..12].to_vec();
-    let today: BTreeSet<Vec<u8>> = make().values().map(|bytes| kind(bytes)).collect();
+    // The high-water mark is not needed to read a store; opening makes one.
+    let made = make();
+    let kept = made.iter().filter(|(name, _)| *name != "high-water");
+    let today: BTreeSet<Vec<u8>> = kept.map(|(_, bytes)| kind(bytes)).collect();
     let then = read().0.into_keys().map(|name| kind(&std::fs::read(fixture().join(name)).unwrap()));
     assert_eq!(today, then.collect(), "a new format has a version and a fixture of its own");
     assert_eq!(today.len(), 2, "segments and checkpoints");

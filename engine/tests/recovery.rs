@@ -5,7 +5,11 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use bytes::Bytes;
-use engine::{Change, CommitError, Engine, Expected, Payload, ReadError, Revision, TailError};
+use engine::offline::{self, Problem};
+use engine::{
+    Change, CommitError, Engine, Expected, OpenError, Options, Payload, ReadError, Revision,
+    SEGMENT_BYTES_MIN, TailError,
+};
 
 mod support;
 use support::{Random, TempDir, commit, delete, open, payload, put, value};
@@ -391,4 +395,42 @@ async fn a_directory_that_was_about_to_be_replaced_is_named_and_no_empty_store_m
     assert!(!temp.path().exists());
     std::fs::rename(&replaced, temp.path()).unwrap();
     assert_eq!(open(&temp).revision(), Revision::new(1));
+}
+
+#[tokio::test]
+async fn a_store_whose_last_segment_is_missing_is_refused_until_the_loss_is_accepted() {
+    let temp = TempDir::new();
+    let options = Options { segment_bytes: SEGMENT_BYTES_MIN, ..Options::new(temp.path()) };
+    for rolls in [1, 3] {
+        let engine = Engine::open(options.clone()).unwrap();
+        while temp.segments().len() < rolls {
+            put(&engine, "/key", &"x".repeat(10_000)).await.unwrap();
+        }
+        let newest = engine.revision();
+        engine.close().await;
+        let last = temp.segments().pop().unwrap();
+        let aside = temp.path().join("aside");
+        std::fs::rename(&last, &aside).unwrap();
+
+        let error = Engine::open(options.clone()).map(drop).unwrap_err();
+        assert!(matches!(error, OpenError::MissingEnd { .. }), "{error}");
+        let store = offline::Store::open(temp.path()).unwrap();
+        assert!(
+            store.damage().iter().any(|damage| damage.problem == Problem::MissingEnd),
+            "{:?}",
+            store.damage()
+        );
+
+        // With the file back in its place nothing was lost.
+        std::fs::rename(&aside, &last).unwrap();
+        let engine = Engine::open(options.clone()).unwrap();
+        assert_eq!(engine.revision(), newest);
+        engine.close().await;
+    }
+    std::fs::remove_file(temp.segments().pop().unwrap()).unwrap();
+    std::fs::remove_file(temp.path().join("high-water")).unwrap();
+    temp.checkpoints().iter().for_each(|path| std::fs::remove_file(path).unwrap());
+    let engine = Engine::open(options.clone()).unwrap();
+    engine.close().await;
+    assert_eq!(offline::Store::open(temp.path()).unwrap().damage(), []);
 }

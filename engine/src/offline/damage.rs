@@ -30,6 +30,8 @@ pub enum Problem {
     Header,
     /// A segment is missing before this one.
     MissingBefore,
+    /// This segment is missing at the end of the log, as the high-water mark shows.
+    MissingEnd,
     /// There is no segment whose header can be read.
     NoSegment,
     /// The file belongs to another store than the rest.
@@ -62,6 +64,7 @@ impl fmt::Display for Problem {
             Problem::HeaderCopy => "one of the two copies of the header is damaged",
             Problem::Header => "the header is damaged: none of the records in this file can be checked",
             Problem::MissingBefore => "a segment is missing before this one",
+            Problem::MissingEnd => "the segment is missing, and the log went on in it",
             Problem::NoSegment => "there is no segment with a sound header",
             Problem::OtherStore => "the file belongs to another store",
             Problem::Checkpoint => "the checkpoint is damaged, which costs time on opening and nothing else",

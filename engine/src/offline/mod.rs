@@ -30,6 +30,7 @@ use std::sync::Arc;
 use crate::chain::{self, Order};
 use crate::checkpoint;
 use crate::header::{FORMAT_VERSION, HeaderError, RECORDS_START};
+use crate::high_water::{self, Mark};
 use crate::io::File;
 pub use crate::offline::backup::backup;
 pub use crate::offline::damage::{Damage, Problem};
@@ -201,6 +202,8 @@ const LOOKS_MAX: u32 = 20;
 /// What a look at a directory finds by name.
 struct Listed {
     in_use: bool,
+    /// How far the log reached before the directory was listed.
+    high_water: Option<Mark>,
     /// Of segments, ascending.
     numbers: Vec<u32>,
     /// Revision and file.
@@ -215,6 +218,8 @@ impl Listed {
             Err(error) if error.kind() == io::ErrorKind::NotADirectory => return Err(no_store()),
             Err(error) => return Err(OfflineError::io(dir, "look whether it is in use")(error)),
         };
+        // Before the list, which then has all that the mark may name.
+        let high_water = ReadFile::open(&dir.join(high_water::NAME)).ok().and_then(|file| Mark::read(&file));
         let list = match std::fs::read_dir(dir) {
             Ok(list) => list,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -236,11 +241,11 @@ impl Listed {
             let checkpoint = checkpoint::revision(name).zip(ReadFile::open(&entry.path()).ok());
             checkpoints.extend(checkpoint);
         }
-        if numbers.is_empty() {
+        if numbers.is_empty() && high_water.is_none() {
             return Err(no_store());
         }
         numbers.sort_unstable();
-        Ok(Listed { in_use, numbers, checkpoints })
+        Ok(Listed { in_use, high_water, numbers, checkpoints })
     }
 }
 
@@ -283,7 +288,7 @@ impl Store {
 
     /// The files that were listed; `None` when one of them went away since.
     fn of(dir: &Path, listed: Listed) -> Result<Option<Store>, OfflineError> {
-        let Listed { in_use, numbers, mut checkpoints } = listed;
+        let Listed { in_use, high_water, numbers, mut checkpoints } = listed;
         let (mut segments, mut damage) = (Vec::new(), Vec::new());
         for number in numbers {
             let name = Segment::name(number);
@@ -314,6 +319,9 @@ impl Store {
         damage.extend(missing.map(|behind| Damage::of_file(&behind, Problem::MissingBefore)));
         if log.is_empty() {
             damage.push(Damage::of_file("", Problem::NoSegment));
+        }
+        if let Some(mark) = high_water.filter(|mark| !mark.is_reached_by(&headers)) {
+            damage.push(Damage::of_file(&Segment::name(mark.number), Problem::MissingEnd));
         }
         let strangers = headers.iter().filter(|header| header.store != headers[0].store);
         damage.extend(

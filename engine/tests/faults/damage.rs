@@ -60,6 +60,9 @@ fn spoil_sector(bytes: &mut [u8], random: &mut Random) {
 /// Records that a sector of noise may hit: each has 80 bytes at least.
 const SECTOR_RECORDS: usize = 512 / 80 + 2;
 
+/// Name of the file that notes how far the log reaches.
+const HIGH_WATER: &str = "high-water";
+
 /// What cannot be read at once, and records that lie there.
 const PAGE_BYTES: u64 = 4096;
 const PAGE_RECORDS: usize = PAGE_BYTES as usize / 80 + 2;
@@ -135,14 +138,19 @@ fn check_refusal(files: &Files, history: &History, random: &mut Random) -> Check
             bytes[2048 + random.below(128) as usize] ^= 1;
         });
     } else {
-        let last = names().map(|name| first_revision(name)).max();
-        let told_of = files.keys().any(|other| {
-            let revision = other.strip_suffix(".checkpoint").and_then(|digits| digits.parse::<u64>().ok());
-            revision.is_some_and(|revision| revision >= first_revision(name))
-        });
-        if Some(first_revision(name)) == last && !told_of {
-            // Nothing tells that the log went on.
-            return Ok(());
+        if random.one_in(2) {
+            // As an earlier release left it.
+            disk.take(HIGH_WATER);
+            let last = names().map(|name| first_revision(name)).max();
+            let told_of = files.keys().any(|other| {
+                let revision =
+                    other.strip_suffix(".checkpoint").and_then(|digits| digits.parse::<u64>().ok());
+                revision.is_some_and(|revision| revision >= first_revision(name))
+            });
+            if Some(first_revision(name)) == last && !told_of {
+                // Nothing tells that the log went on.
+                return Ok(());
+            }
         }
         disk.take(name);
     }
@@ -150,7 +158,10 @@ fn check_refusal(files: &Files, history: &History, random: &mut Random) -> Check
         // Nothing was missing: others stand for it.
         Ok((engine, _stepper)) => check_served(&engine, history, 0, random),
         Err(error) => {
-            let meant = matches!(error, OpenError::BadHeader { .. } | OpenError::MissingSegment { .. });
+            let meant = matches!(
+                error,
+                OpenError::BadHeader { .. } | OpenError::MissingSegment { .. } | OpenError::MissingEnd { .. }
+            );
             let told = error.to_string().ends_with("put the file back, or restore the store from a backup");
             check(Guarantee::Durable, meant && told, || format!("{name} is damaged or gone: {error}"))?;
             disk.put(name, &files[name]);
@@ -511,7 +522,8 @@ fn a_page_that_cannot_be_read_costs_the_records_in_it() {
         let name = pick(files.keys().filter(|name| !name.ends_with("lock")), &mut random);
         // Not both copies of a header.
         let pages = files[name].len() as u64 / PAGE_BYTES;
-        disk.spoil(name, (1 + random.below(pages - 1)) * PAGE_BYTES);
+        let page = if name == HIGH_WATER { 0 } else { 1 + random.below(pages - 1) };
+        disk.spoil(name, page * PAGE_BYTES);
         match fault::open(&disk, &options()) {
             Ok((engine, _stepper)) => {
                 check_served(&engine, &history, PAGE_RECORDS, &mut random)

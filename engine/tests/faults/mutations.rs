@@ -62,6 +62,7 @@ fn no_protection_can_be_taken_away_unnoticed() {
         (Sabotage::CrcIgnored, crashes, &[Atomic]),
         (Sabotage::SaltIgnored, damage::record_in_a_value, &[NoGhost, ExactVersion]),
         (Sabotage::RollWithoutSync, relaxed, &[Durable]),
+        (Sabotage::HighWaterNotRaised, damaged, &[Durable]),
         (Sabotage::RenameBeforeSync, crashes, &[Durable]),
         (Sabotage::NoDirSync, crashes, &[Durable]),
         (Sabotage::TornTailKept, crashes, &[Durable]),
