@@ -91,7 +91,7 @@ impl Server {
             features: Features::default(),
             advertised: None,
             collects_garbage: true,
-            admission: api::admission::Chain::default(),
+            admission: api::admission::Settings::default(),
         };
         Api::assemble(parts, &[Mode::AlwaysAllow])
     }

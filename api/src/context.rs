@@ -66,7 +66,7 @@ pub struct Context {
     naming: &'static Naming,
     formats: Formats,
     authenticator: Authenticator,
-    authorizer: Authorizer,
+    authorizer: Arc<Authorizer>,
     lifecycle: Lifecycle,
     limits: Limits,
     metrics: Arc<Metrics>,
@@ -113,8 +113,8 @@ pub struct Parts {
     pub collects_garbage: bool,
     /// What is counted.
     pub metrics: Arc<Metrics>,
-    /// The admission plugins.
-    pub admission: admission::Chain,
+    /// Which admission plugins run.
+    pub admission: admission::Settings,
 }
 
 impl Context {
@@ -128,7 +128,17 @@ impl Context {
         let registry = Registry::with_event_ttl(naming, event_ttl);
         let rbac_group = naming.group("rbac.authorization", true);
         let authorizer = Authorizer::new(modes, Arc::new(EnginePolicy::new(engine.clone())?), rbac_group);
+        let authorizer = Arc::new(authorizer);
         let types = Served::new(registry.clone(), address.to_string(), health::paths());
+        let types = Arc::new(Types::new(types));
+        let lookup = admission::Lookup {
+            engine: engine.clone(),
+            builtin: registry.clone(),
+            types: types.clone(),
+            authorizer: authorizer.clone(),
+            naming,
+            features: parts.features.clone(),
+        };
         let namespaces = registry.resource("", "v1", "namespaces").cloned();
         let extensions = naming.group("apiextensions", true);
         let definitions = registry.resource(&extensions, "v1", "customresourcedefinitions").cloned();
@@ -147,13 +157,13 @@ impl Context {
             collects_garbage: parts.collects_garbage,
             engine,
             builtin: registry,
-            types: Arc::new(Types::new(types)),
+            types,
             naming,
             authenticator,
             authorizer,
             lifecycle,
             limits,
-            admission: parts.admission,
+            admission: admission::Chain::new(&parts.admission, &lookup),
             creations: Creations::default(),
             root_ca,
         })

@@ -8,14 +8,15 @@ use std::sync::Arc;
 use auth::{Attributes, Authorized, User};
 use engine::Revision;
 
-use crate::admission::namespace_lifecycle::{State as NamespaceState, state as namespace_state};
-use crate::admission::{Operation, Options};
+use crate::admission::namespace_lifecycle::State as NamespaceState;
+use crate::admission::{Operation, Options, Pending, Writer as PluginWriter};
 use crate::apply::{Reset, Versions, Writer, apply, take_managed_fields};
 use crate::bootstrap::{ObjectStore, Target, Written};
 use crate::context::Context;
 use crate::convert;
 use crate::json::{Object, Value};
 use crate::names;
+use crate::object::meta;
 use crate::schema::registry::Resource;
 use crate::served::Served;
 use crate::status::{Reason, Status};
@@ -233,6 +234,15 @@ impl<'a> Loopback<'a> {
         delete_object(&mut caller, &intent, options).await.map(drop)
     }
 
+    /// What a namespace is in the newest state.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn namespace_state(&self, namespace: &str) -> Result<NamespaceState, Status> {
+        let stored = self.store().get(&store::key(self.api.namespaces(), "", namespace))?;
+        Ok(NamespaceState::of(stored.as_ref()))
+    }
+
     /// Warns of something about an object with an event in `namespace`. Where nothing can be created any more, it is
     /// not said.
     ///
@@ -246,7 +256,7 @@ impl<'a> Loopback<'a> {
         warning: Warning,
     ) -> Result<(), Status> {
         let _creation = self.api.creations().begin();
-        if namespace_state(self.api, &self.store(), namespace)? != NamespaceState::Active {
+        if self.namespace_state(namespace)? != NamespaceState::Active {
             return Ok(());
         }
         let object = |members: &[(&'static str, &str)]| {
@@ -341,6 +351,48 @@ impl ObjectStore for Loopback<'_> {
             current.take(resource).map(Wanted::GoneAsStored)
         });
         self.write(&intent, &mut source).await.map(as_written)
+    }
+}
+
+/// The writes of admission plugins are the server's own.
+impl PluginWriter for Context {
+    fn create<'w>(&'w self, resource: &'w Resource, object: Object) -> Pending<'w, bool> {
+        Box::pin(async move {
+            let loopback = Loopback::new(self);
+            let (namespace, name) = (meta(&object, "namespace").to_owned(), meta(&object, "name").to_owned());
+            let mut object = Some(object);
+            let mut intent = loopback.intent(resource, (&namespace, &name));
+            (intent.operation, intent.presence) = (Operation::Create, Presence::New);
+            let mut source = InServedForm(|_: &mut &Loopback<'_>, _: Option<&mut Current>| {
+                Ok(object.take().map_or(Wanted::AsItIs, Wanted::Object))
+            });
+            match loopback.write(&intent, &mut source).await {
+                Ok(outcome) => Ok(matches!(outcome, Outcome::Created(_))),
+                Err(status) if status.reason == Reason::AlreadyExists => Ok(false),
+                Err(status) => Err(status),
+            }
+        })
+    }
+
+    fn replace<'w>(
+        &'w self,
+        resource: &'w Resource,
+        endpoint: Endpoint,
+        seen: Revision,
+        object: Object,
+    ) -> Pending<'w, bool> {
+        Box::pin(async move {
+            let loopback = Loopback::new(self);
+            let (namespace, name) = (meta(&object, "namespace").to_owned(), meta(&object, "name").to_owned());
+            let mut object = Some(object);
+            let mut intent = loopback.intent(resource, (&namespace, &name));
+            (intent.endpoint, intent.seen) = (endpoint, Some(seen));
+            let mut source = InStoredForm(|_: &mut &Loopback<'_>, _: Option<&mut Current>| {
+                Ok(object.take().map_or(Wanted::AsItIs, Wanted::Object))
+            });
+            let outcome = loopback.write(&intent, &mut source).await?;
+            Ok(matches!(outcome, Outcome::Updated(_) | Outcome::Unchanged(_)))
+        })
     }
 }
 

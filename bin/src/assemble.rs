@@ -149,7 +149,7 @@ fn api_of(
         features: config.features.clone(),
         advertised: host::advertised_address(address, config.advertise_address),
         collects_garbage: config.collects_garbage,
-        admission: api::admission::Chain::default(),
+        admission: config.admission.clone(),
         metrics,
     };
     Ok(Api::assemble(parts, &config.authorization_modes.0)?)

@@ -5,7 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
+use api::admission;
 use api::allocation::Ranges;
 use api::controllers::Selection;
 use api::features::Features;
@@ -48,6 +49,8 @@ pub struct Config {
     pub controllers: Selection,
     /// Whether the garbage collector runs.
     pub collects_garbage: bool,
+    /// Which admission plugins run, with their configuration.
+    pub admission: admission::Settings,
     /// Feature gates.
     pub features: Features,
     /// When writes are acknowledged.
@@ -119,6 +122,7 @@ impl Config {
         }
         check_profile(&flags.data_dir, flags.naming)?;
         let tokens = TokenConfig::from_flags(&mut flags)?;
+        let admission = admission_of(&flags)?;
         let tls_files = match (flags.tls_cert_file, flags.tls_private_key_file) {
             (None, None) => None,
             (Some(certificate), Some(key)) => Some(TlsFiles { certificate, key }),
@@ -175,6 +179,7 @@ impl Config {
             advertise_address: flags.advertise_address,
             controllers: flags.controllers,
             collects_garbage: flags.enable_garbage_collector,
+            admission,
             features: flags.feature_gates,
             durability: flags.durability,
             history_retention: flags.history_retention,
@@ -187,6 +192,31 @@ impl Config {
             log_format: flags.log_format,
         })
     }
+}
+
+/// Files that the configuration of admission names, relative to its own directory.
+struct Beside<'d>(&'d Path);
+
+impl admission::Files for Beside<'_> {
+    fn read(&self, path: &str) -> Result<Vec<u8>, String> {
+        fs::read(self.0.join(path)).map_err(|error| error.to_string())
+    }
+}
+
+fn admission_of(flags: &Flags) -> anyhow::Result<admission::Settings> {
+    let names =
+        |given: &[String]| -> Vec<String> { given.iter().filter(|name| !name.is_empty()).cloned().collect() };
+    let (enable, disable) = (names(&flags.enable_admission_plugins), names(&flags.disable_admission_plugins));
+    let path = flags.admission_control_config_file.as_deref();
+    let text = path.map(|path| read("--admission-control-config-file", path)).transpose()?;
+    let shown = path.map(|path| path.display().to_string()).unwrap_or_default();
+    let wishes = admission::Wishes {
+        enable: &enable,
+        disable: &disable,
+        config: text.as_deref().map(|text| (shown.as_str(), text)),
+    };
+    let directory = path.and_then(Path::parent).unwrap_or(Path::new(""));
+    admission::Settings::parse(&wishes, &Beside(directory)).map_err(|why| anyhow!(why))
 }
 
 /// Whether a URL may begin with this (RFC 3986).
@@ -297,6 +327,9 @@ mod tests {
         fs::write(dir.join("text"), "no PEM").unwrap();
         fs::write(dir.join("tokens"), "t,joe,1\n").unwrap();
         fs::write(dir.join("no-tokens"), "t,joe,1\nu,jane\n").unwrap();
+        let admission = "kind: AdmissionConfiguration\nplugins: [{name: Priority, path: PATH}]";
+        fs::write(dir.join("admission"), admission.replace("PATH", "text")).unwrap();
+        fs::write(dir.join("no-file"), admission.replace("PATH", "none")).unwrap();
         fs::create_dir(dir.join("store")).unwrap();
         remember_profile(&dir.join("store"), &api::naming::CLUSTER).unwrap();
         let missing = "No such file or directory (os error 2)";
@@ -309,6 +342,33 @@ mod tests {
                 Err("DIR/store was made with --naming=cluster, not kubernetes".to_owned()),
             ),
             ("--data-dir=DIR/new --tls-cert-file=DIR/crt --tls-private-key-file=DIR/key", Ok(())),
+            ("--enable-admission-plugins=NamespaceExists --disable-admission-plugins=LimitRanger", Ok(())),
+            (
+                "--enable-admission-plugins=Nothing",
+                Err("enable-admission-plugins plugin \"Nothing\" is unknown".to_owned()),
+            ),
+            (
+                "--disable-admission-plugins=Nothing",
+                Err("disable-admission-plugins plugin \"Nothing\" is unknown".to_owned()),
+            ),
+            (
+                "--enable-admission-plugins=Priority,AlwaysAdmit --disable-admission-plugins=AlwaysAdmit,Priority",
+                Err("[AlwaysAdmit Priority] in enable-admission-plugins and disable-admission-plugins overlapped"
+                    .to_owned()),
+            ),
+            ("--admission-control-config-file=DIR/admission", Ok(())),
+            (
+                "--admission-control-config-file=DIR/text",
+                Err("unable to read admission control configuration from \"DIR/text\" [no kind \
+                     \"AdmissionConfiguration\" but \"\"]"
+                    .to_owned()),
+            ),
+            (
+                "--admission-control-config-file=DIR/no-file",
+                Err(format!(
+                    "unable to read admission control configuration from \"DIR/no-file\" [none: {missing}]"
+                )),
+            ),
             ("--tls-cert-file=DIR/crt", Err("--tls-cert-file needs --tls-private-key-file".to_owned())),
             (
                 "--tls-private-key-file=DIR/key",

@@ -153,6 +153,16 @@ pub struct Flags {
           default_missing_value = "true", value_parser = boolean, action = clap::ArgAction::Set)]
     pub enable_garbage_collector: bool,
 
+    /// Admission plugins to run beside those that run by default, separated by commas.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub enable_admission_plugins: Vec<String>,
+    /// Admission plugins not to run, separated by commas.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub disable_admission_plugins: Vec<String>,
+    /// Configuration of admission plugins (AdmissionConfiguration, YAML or JSON).
+    #[arg(long, value_name = "FILE")]
+    pub admission_control_config_file: Option<PathBuf>,
+
     /// Feature gates, as Name=true,Name=false; AllAlpha and AllBeta stand for all gates of a stage.
     #[arg(long, value_name = "GATES", default_value = "", value_parser = Features::parse)]
     pub feature_gates: Features,
@@ -431,6 +441,9 @@ mod tests {
             }),
             ("--service-account-issuer=https://a --service-account-issuer=https://b", |f| {
                 f.service_account_issuer == ["https://a", "https://b"]
+            }),
+            ("--enable-admission-plugins=A,B --disable-admission-plugins=C", |f| {
+                f.enable_admission_plugins == ["A", "B"] && f.disable_admission_plugins == ["C"]
             }),
             ("--api-audiences=a,b --api-audiences=c", |f| f.api_audiences == ["a", "b", "c"]),
             ("--service-account-max-token-expiration=2h", |f| {

@@ -3,9 +3,9 @@
 use parking_lot::Mutex;
 
 use super::*;
-use crate::admission::Plugin;
-use crate::json::Value;
+use crate::json::{Object, Value};
 use crate::object::{meta, metadata_mut};
+use crate::status::Status;
 use crate::write::server_fixture::Server;
 
 /// Notes what it is asked, labels what it may change, and refuses objects of one name.
@@ -14,37 +14,39 @@ pub struct Probe {
     asked: Mutex<Vec<String>>,
 }
 
+impl Plugin for Probe {
+    fn handles(&self, _: &Target<'_>) -> bool {
+        true
+    }
+
+    fn mutate<'p>(&'p self, record: &'p mut Record<'_, &mut Object>, review: &'p mut Review) -> Step<'p> {
+        Step::wait(async move {
+            // Plugins may wait: a webhook does.
+            tokio::task::yield_now().await;
+            let new = record.new.as_deref().map(text);
+            self.note("mutate", record, new);
+            if let Some(new) = &mut record.new {
+                metadata_mut(new).object_entry("labels").insert("probed", "yes".into());
+            }
+            review.warnings.push("seen by the probe".to_owned());
+            review.annotations.push(("probe".to_owned(), "mutated".to_owned()));
+            Ok(())
+        })
+    }
+
+    fn validate<'p>(&'p self, record: &'p Record<'_, &Object>, _: &'p mut Review) -> Step<'p> {
+        Step::wait(async move {
+            tokio::task::yield_now().await;
+            self.note("validate", record, record.new.map(text));
+            if record.new.is_some_and(|new| meta(new, "name") == "refused") {
+                return Err(Status::bad_request("the probe refuses it"));
+            }
+            Ok(())
+        })
+    }
+}
+
 impl Probe {
-    pub(super) async fn mutate(
-        &self,
-        record: &mut Record<'_, &mut Object>,
-        review: &mut Review,
-    ) -> Result<(), Status> {
-        // Plugins may wait: a webhook does.
-        tokio::task::yield_now().await;
-        let new = record.new.as_deref().map(text);
-        self.note("mutate", record, new);
-        if let Some(new) = &mut record.new {
-            metadata_mut(new).object_entry("labels").insert("probed", "yes".into());
-        }
-        review.warnings.push("seen by the probe".to_owned());
-        review.annotations.push(("probe".to_owned(), "mutated".to_owned()));
-        Ok(())
-    }
-
-    pub(super) async fn validate(
-        &self,
-        record: &Record<'_, &Object>,
-        _review: &mut Review,
-    ) -> Result<(), Status> {
-        tokio::task::yield_now().await;
-        self.note("validate", record, record.new.map(text));
-        if record.new.is_some_and(|new| meta(new, "name") == "refused") {
-            return Err(Status::bad_request("the probe refuses it"));
-        }
-        Ok(())
-    }
-
     fn note<N>(&self, point: &str, record: &Record<'_, N>, new: Option<String>) {
         let old = record.old.map(text);
         let shown = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
@@ -75,8 +77,9 @@ fn text(object: &Object) -> String {
 /// A server whose chain has the probe after its own plugins.
 async fn probed() -> (Server, std::sync::Arc<Probe>) {
     let probe = std::sync::Arc::<Probe>::default();
-    let chain = Chain::new(vec![Plugin::NamespaceLifecycle, Plugin::Probe(probe.clone())]);
-    let server = Server::admitting(chain);
+    let last = probe.clone();
+    let make: Make = std::sync::Arc::new(move |_| last.clone());
+    let server = Server::admitting(Settings::default().without("ServiceAccount").with_last("Probe", make));
     server.ask("POST /api/v1/namespaces", r#"{"metadata":{"name":"n"}}"#).await;
     probe.asked.lock().clear();
     (server, probe)
@@ -138,7 +141,7 @@ async fn a_plugin_sees_every_operation_in_the_version_of_the_request() {
             String::new(),
             200,
             &[
-                "mutate Delete configmaps/ m by system:anonymous: - => -",
+                "mutate Delete configmaps/ m by system:anonymous: v1 ConfigMap labelled => -",
                 "validate Delete configmaps/ m by system:anonymous: v1 ConfigMap labelled => -",
             ],
         ),
@@ -156,7 +159,7 @@ async fn a_plugin_sees_every_operation_in_the_version_of_the_request() {
             String::new(),
             200,
             &[
-                "mutate Delete configmaps/  by system:anonymous: - => -",
+                "mutate Delete configmaps/ a by system:anonymous: v1 ConfigMap labelled => -",
                 "validate Delete configmaps/ a by system:anonymous: v1 ConfigMap labelled => -",
             ],
         ),

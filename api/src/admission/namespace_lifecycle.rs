@@ -8,17 +8,18 @@
 //! the namespace alive; all later ones see that it is not.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::{Operation, Record};
-use crate::context::Context;
+use super::{Lookup, Operation, Plugin, Record, Review, Step, Target};
+use crate::attributes::Attributes;
 use crate::json::Object;
 use crate::object::meta;
 use crate::schema::registry::Resource;
 use crate::status::{Cause, Status, Subject};
-use crate::store::{self, Store};
+use crate::store::Stored;
 
 /// What a namespace can be to a write.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -80,54 +81,81 @@ impl Drop for Creation<'_> {
     }
 }
 
-/// Refuses what the state of a namespace forbids: a creation in one that is missing (404) or terminating (403), an
-/// update in one that is missing (404), and the deletion of those in which the system lives (403).
-pub fn admit(record: &Record<'_, &mut Object>) -> Result<(), Status> {
-    match record.operation {
-        Operation::Create => create(record),
-        Operation::Update => missing_namespace(record)?.map_or(Ok(()), Err),
-        Operation::Delete => delete(record),
-        Operation::Connect => Ok(()),
-    }
+/// The plugin.
+pub struct NamespaceLifecycle {
+    lookup: Lookup,
+    namespaces: Arc<Resource>,
 }
 
-fn create(record: &Record<'_, &mut Object>) -> Result<(), Status> {
-    let namespace = record.namespace;
-    // A subresource belongs to an object that is there, or is missing itself.
-    if !is_namespaced(record) || is_review(record.resource) || !record.subresource.is_empty() {
-        return Ok(());
+impl NamespaceLifecycle {
+    /// The plugin over this store.
+    pub fn new(lookup: &Lookup) -> NamespaceLifecycle {
+        NamespaceLifecycle { lookup: lookup.clone(), namespaces: lookup.resource("", "v1", "namespaces") }
     }
-    match state(record.api, &record.store, namespace)? {
-        State::Active => Ok(()),
-        State::Absent => Err(missing(namespace)),
-        State::Terminating => {
-            let why = format!(
-                "unable to create new content in namespace {namespace} because it is being terminated"
-            );
-            let name = record.new.as_ref().map_or("", |new| meta(new, "name"));
-            let mut status = Status::forbidden(subject(record.resource, name), &why);
-            if let Some(details) = &mut status.details {
-                details.causes.push(Cause {
-                    reason: "NamespaceTerminating".to_owned(),
-                    message: format!("namespace {namespace} is being terminated"),
-                    field: "metadata.namespace".to_owned(),
-                });
+
+    fn state(&self, namespace: &str) -> Result<State, Status> {
+        let stored = self.lookup.stored(&self.namespaces, "", namespace)?;
+        Ok(State::of(stored.as_ref()))
+    }
+
+    fn create(&self, record: &Record<'_, &mut Object>) -> Result<(), Status> {
+        let namespace = record.namespace;
+        // A subresource belongs to an object that is there, or is missing itself.
+        if !record.is_namespaced() || is_review(record.resource) || !record.subresource.is_empty() {
+            return Ok(());
+        }
+        match self.state(namespace)? {
+            State::Active => Ok(()),
+            State::Absent => Err(missing(namespace)),
+            State::Terminating => {
+                let why = format!(
+                    "unable to create new content in namespace {namespace} because it is being terminated"
+                );
+                let name = record.new.as_ref().map_or("", |new| meta(new, "name"));
+                let mut status = Status::forbidden(subject(record.resource, name), &why);
+                if let Some(details) = &mut status.details {
+                    details.causes.push(Cause {
+                        reason: "NamespaceTerminating".to_owned(),
+                        message: format!("namespace {namespace} is being terminated"),
+                        field: "metadata.namespace".to_owned(),
+                    });
+                }
+                Err(status)
             }
-            Err(status)
         }
     }
+
+    /// In a terminating namespace updates go on.
+    fn update(&self, record: &Record<'_, &mut Object>) -> Result<(), Status> {
+        let is_missing = record.is_namespaced() && self.state(record.namespace)? == State::Absent;
+        if is_missing { Err(missing(record.namespace)) } else { Ok(()) }
+    }
 }
 
-/// The 404 for the namespace of a write, if there is none. In a terminating one updates go on.
-///
-/// # Errors
-/// The namespace cannot be read.
-pub fn missing_namespace<N>(record: &Record<'_, N>) -> Result<Option<Status>, Status> {
-    if !is_namespaced(record) {
-        return Ok(None);
+/// Refuses what the state of a namespace forbids: a creation in one that is missing (404) or terminating (403), an
+/// update in one that is missing (404), and the deletion of those in which the system lives (403).
+impl Plugin for NamespaceLifecycle {
+    fn handles(&self, target: &Target<'_>) -> bool {
+        match target.operation {
+            Operation::Create | Operation::Update => target.resource.namespaced(),
+            Operation::Delete => !target.resource.table.behavior.undeletable.is_empty(),
+            Operation::Connect => false,
+        }
     }
-    let is_absent = state(record.api, &record.store, record.namespace)? == State::Absent;
-    Ok(is_absent.then(|| missing(record.namespace)))
+
+    fn reads_objects(&self) -> bool {
+        false
+    }
+
+    fn mutate<'p>(&'p self, record: &'p mut Record<'_, &mut Object>, _: &'p mut Review) -> Step<'p> {
+        match record.operation {
+            Operation::Create => self.create(record),
+            Operation::Update => self.update(record),
+            Operation::Delete => delete(record),
+            Operation::Connect => Ok(()),
+        }
+        .into()
+    }
 }
 
 fn delete<N>(record: &Record<'_, N>) -> Result<(), Status> {
@@ -136,10 +164,6 @@ fn delete<N>(record: &Record<'_, N>) -> Result<(), Status> {
         return Err(Status::forbidden(subject(record.resource, name), "this namespace may not be deleted"));
     }
     Ok(())
-}
-
-fn is_namespaced<N>(record: &Record<'_, N>) -> bool {
-    record.resource.namespaced() && !record.namespace.is_empty()
 }
 
 /// Asking whether one may act in a namespace must be possible before it exists.
@@ -151,17 +175,20 @@ fn subject<'s>(resource: &'s Resource, name: &'s str) -> Subject<'s> {
     Subject { group: &resource.group, kind: &resource.table.plural, name }
 }
 
-fn missing(namespace: &str) -> Status {
+/// 404 for a namespace.
+pub fn missing(namespace: &str) -> Status {
     Status::not_found(Subject { group: "", kind: "namespaces", name: namespace })
 }
 
-/// What the namespace is in the newest state.
-pub fn state(api: &Context, store: &Store<'_>, namespace: &str) -> Result<State, Status> {
-    let Some(stored) = store.get(&store::key(api.namespaces(), "", namespace))? else {
-        return Ok(State::Absent);
-    };
-    let attributes = crate::attributes::Attributes::new(&stored.record.attributes);
-    Ok(if attributes.is_deleting() { State::Terminating } else { State::Active })
+impl State {
+    /// What a namespace is that is stored so.
+    pub fn of(stored: Option<&Stored>) -> State {
+        match stored {
+            None => State::Absent,
+            Some(stored) if Attributes::new(&stored.record.attributes).is_deleting() => State::Terminating,
+            Some(_) => State::Active,
+        }
+    }
 }
 
 #[cfg(test)]

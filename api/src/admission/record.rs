@@ -1,12 +1,20 @@
 //! What a plugin of admission is told, and what it may say beside its decision.
 
-use auth::User;
+use std::any::Any;
+use std::future::Future;
+use std::ops::Deref;
+use std::pin::Pin;
 
-use crate::context::Context;
+use auth::User;
+use engine::Revision;
+
+use super::plugin::Target;
 use crate::json::Object;
+use crate::object::meta;
 use crate::query::WriteOptions;
 use crate::schema::registry::Resource;
-use crate::store::Store;
+use crate::status::{Reason, Status, Subject};
+use crate::strategy::Endpoint;
 use crate::verbs::options::DeleteOptions;
 
 /// What is done with an object.
@@ -37,12 +45,29 @@ pub enum Options<'r> {
     Delete(&'r DeleteOptions),
 }
 
+/// The few writes that plugins make themselves, under the server's own identity.
+pub trait Writer: Send + Sync {
+    /// Creates an object. Whether it is new: `false` when there is one of its name.
+    fn create<'w>(&'w self, resource: &'w Resource, object: Object) -> Pending<'w, bool>;
+
+    /// Replaces what `endpoint` writes of an object that was seen at `seen`. `false` when it is not at that revision any
+    /// more, and nothing was written.
+    fn replace<'w>(
+        &'w self,
+        resource: &'w Resource,
+        endpoint: Endpoint,
+        seen: Revision,
+        object: Object,
+    ) -> Pending<'w, bool>;
+}
+
+/// A result to wait for.
+pub type Pending<'w, T> = Pin<Box<dyn Future<Output = Result<T, Status>> + Send + 'w>>;
+
 /// One write as a plugin sees it. `New` is `&mut Object` at the mutating point and `&Object` at the validating one.
 pub struct Record<'r, New> {
-    /// The server.
-    pub api: &'r Context,
-    /// The store, opened by the permission of the write.
-    pub store: Store<'r>,
+    /// Writes on behalf of the server.
+    pub writer: &'r dyn Writer,
     /// The writer.
     pub user: &'r User,
     /// What is done.
@@ -65,11 +90,104 @@ pub struct Record<'r, New> {
     pub new: Option<New>,
 }
 
+impl<New> Record<'_, New> {
+    /// What the write is about.
+    pub fn target(&self) -> Target<'_> {
+        Target { operation: self.operation, resource: self.resource, subresource: self.subresource }
+    }
+
+    /// Whether it is about an object of a namespace.
+    pub fn is_namespaced(&self) -> bool {
+        self.resource.namespaced() && !self.namespace.is_empty()
+    }
+}
+
+impl<New: Deref<Target = Object>> Record<'_, New> {
+    /// The object's name, or what it will be generated from, as refusals show it.
+    pub fn shown_name(&self) -> &str {
+        let of_object = self.new.as_deref().map_or("", |new| match meta(new, "name") {
+            "" => meta(new, "generateName"),
+            name => name,
+        });
+        [self.name, of_object].into_iter().find(|name| !name.is_empty()).unwrap_or("Unknown")
+    }
+
+    /// 403 about the object of the write: `pods "p" is forbidden: <why>`.
+    pub fn forbidden(&self, why: &str) -> Status {
+        Status::forbidden(self.subject(), why)
+    }
+
+    /// The same for a failure on the way to a decision; what is 403 already stays as it is.
+    pub fn forbidden_by(&self, cause: Status) -> Status {
+        if cause.reason == Reason::Forbidden { cause } else { self.forbidden(&cause.message) }
+    }
+
+    /// The object of the write, as refusals name it.
+    pub fn subject(&self) -> Subject<'_> {
+        Subject { group: &self.resource.group, kind: &self.resource.table.plural, name: self.shown_name() }
+    }
+}
+
+/// Something that a plugin took for a write that may still fail, such as a share of a quota. Dropped, it is given back.
+pub trait Charge: Send {
+    /// The write is stored: the share stays taken.
+    fn keep(self: Box<Self>);
+}
+
 /// What the plugins have to say beside their decision.
-#[derive(Debug, Default, Eq, PartialEq)]
+#[derive(Default)]
 pub struct Review {
     /// Warnings for the client.
     pub warnings: Vec<String>,
     /// Annotations for the audit event: key and value.
     pub annotations: Vec<(String, String)>,
+    /// What was taken for the write.
+    pub charges: Vec<Box<dyn Charge>>,
+    round: Round,
+    states: Vec<Box<dyn Any + Send>>,
+}
+
+/// Rounds of the mutating point.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+enum Round {
+    #[default]
+    First,
+    /// Still the first, and a second one is asked for.
+    FirstOfTwo,
+    Second,
+}
+
+impl Review {
+    /// Asks for the second round, in which [`Review::is_reinvocation`] holds: the object changed after plugins had seen
+    /// it that want to see its final form. There is no third.
+    pub fn reinvoke(&mut self) {
+        if self.round == Round::First {
+            self.round = Round::FirstOfTwo;
+        }
+    }
+
+    /// Whether this is the second round of the mutating point.
+    pub fn is_reinvocation(&self) -> bool {
+        self.round == Round::Second
+    }
+
+    pub(super) fn begin_reinvocation(&mut self) -> bool {
+        let wanted = self.round == Round::FirstOfTwo;
+        if wanted {
+            self.round = Round::Second;
+        }
+        wanted
+    }
+
+    /// What a plugin keeps from round to round of one write, found by its type.
+    pub fn state<T: Any + Default + Send>(&mut self) -> &mut T {
+        let at = match self.states.iter().position(|state| state.is::<T>()) {
+            Some(at) => at,
+            None => {
+                self.states.push(Box::<T>::default());
+                self.states.len() - 1
+            }
+        };
+        self.states[at].downcast_mut().expect("the position of a state of this type")
+    }
 }

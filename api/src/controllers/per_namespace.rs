@@ -13,7 +13,7 @@ use engine::EventKind;
 use futures_util::{StreamExt, stream};
 
 use super::{EVENTS_MAX, Ending, WRITES_MAX};
-use crate::admission::namespace_lifecycle::{State, state};
+use crate::admission::namespace_lifecycle::State;
 use crate::bootstrap::{ObjectStore, Target, Written};
 use crate::context::Context;
 use crate::json::Value;
@@ -95,7 +95,7 @@ where
         let mut attempts = Attempts::new();
         loop {
             let _creation = api.creations().begin();
-            if state(api, &loopback.store(), namespace)? != State::Active {
+            if loopback.namespace_state(namespace)? != State::Active {
                 return Ok(());
             }
             let existing = loopback.get(&target)?;

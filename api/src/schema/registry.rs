@@ -308,6 +308,14 @@ impl Resource {
         matches!(self.table, Ref::Static(_))
     }
 
+    /// Whether it is this built-in resource; `stem` is its group's name without the suffix of the naming profile.
+    pub fn is_of(&self, stem: &str, plural: &str) -> bool {
+        let is_group = |group: &str| {
+            group.strip_prefix(stem).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        self.table.plural == plural && self.is_builtin() && is_group(&self.group)
+    }
+
     /// Whether its objects live in namespaces.
     pub fn namespaced(&self) -> bool {
         self.table.scope == Scope::Namespaced

@@ -5,7 +5,7 @@ use http::StatusCode;
 use super::list::{ListStream, Page};
 use super::options::{DeleteOptions, ListOptions, Propagation};
 use super::write::intent;
-use super::{Call, admit, force_delete};
+use super::{Call, force_delete};
 use crate::admission::Options;
 use crate::clock;
 use crate::features::Feature;
@@ -43,7 +43,6 @@ pub async fn delete(call: &mut Call<'_>, body: &[u8]) -> Result<Response, Status
     if !warning.is_empty() && chooses_nothing(&options) {
         call.warnings.push(warning.to_owned());
     }
-    admit::deletion(call, Options::Delete(&options)).await?;
     let mut intent = intent(call, Endpoint::Main, Options::Delete(&options), "");
     intent.leaves_out = DELETION;
     match delete_object(call, &intent, &options).await? {
@@ -91,7 +90,7 @@ fn chooses_nothing(options: &DeleteOptions) -> bool {
     options.propagation.is_none() && options.orphan_dependents.is_none()
 }
 
-/// Deletes one object, or marks it as deleted where something holds it. Its mutating admission is the caller's affair.
+/// Deletes one object, or marks it as deleted where something holds it.
 ///
 /// # Errors
 /// 404 if there is none, 409 if it is not the one that the options mean, or what the write path refuses.
@@ -308,7 +307,6 @@ pub async fn delete_collection(call: &mut Call<'_>, body: &[u8]) -> Result<Respo
     let page = Page::find(call, list_options).await?;
     let renderer = call.renderer()?;
     crate::representation::refuse_object_transform(&call.output, call.resource)?;
-    admit::deletion(call, Options::Delete(&options)).await?;
     let mut left = page.items;
     for entry in page.scan() {
         if left == 0 {

@@ -78,11 +78,9 @@ pub const BACKFILL: &[Stage] = &[
     Stage::Admit,
 ];
 
-/// What a deletion leaves out: it writes nothing but its marks, and its mutating point comes before the object is
-/// looked for.
+/// What a deletion leaves out: it writes nothing but its marks.
 pub const DELETION: &[Stage] = &[
     Stage::Default,
-    Stage::Mutate,
     Stage::Compare,
     Stage::Own,
     Stage::Allocate,
@@ -181,11 +179,16 @@ impl<'w> Intent<'w> {
         Subject { group: &self.resource.group, kind: &self.resource.table.kind, name }
     }
 
+    /// What this write is about, as admission chooses its plugins by it.
+    pub fn target(&self) -> admission::Target<'_> {
+        let (operation, resource) = (self.operation, self.resource);
+        admission::Target { operation, resource, subresource: self.endpoint.subresource() }
+    }
+
     /// What admission is told of this write.
     pub fn record<'r, N>(&'r self, old: Option<&'r Object>, new: Option<N>) -> admission::Record<'r, N> {
         admission::Record {
-            api: self.api,
-            store: self.store,
+            writer: self.api,
             user: self.user,
             operation: self.operation,
             dry_run: self.dry_run,

@@ -14,7 +14,8 @@
 //!   compared, so its ownership comes after the conversion.
 //! - The creation is registered before the definition of its type is looked at, and the namespace by mutating admission,
 //!   and until the commit is over: the controllers that empty either wait for the creations that may have seen it alive.
-//! - What was allocated is held until the commit is over, whatever becomes of it.
+//! - What was allocated is held until the commit is over, whatever becomes of it; what admission took for the write, such
+//!   as a share of a quota, is given back unless the object is stored.
 //!
 //! A round that finds the object changed begins again at the top, a bounded number of times. Nothing of a round
 //! survives it but what the source keeps.
@@ -81,11 +82,15 @@ pub async fn write<C: Caller, S: Source<C>>(
         stages::validate(intent, &new, old.as_ref())?;
         stages::warn(caller, intent, &new, old.as_ref());
         stages::escalate(intent, &new, old.as_ref()).await?;
-        stages::admit(caller, intent, source, (&new, fate), old.as_ref(), current.as_mut()).await?;
+        let charges =
+            stages::admit(caller, intent, source, (&new, fate), old.as_ref(), current.as_mut()).await?;
         let encoded = stages::encode(intent, &mut new, fate, old.as_ref(), current.as_ref());
         let name = if intent.name.is_empty() { meta(&new, "name") } else { intent.name };
         let taken = match store(intent, name, encoded, &new, current.as_ref()).await? {
-            Ended::Stored(outcome) => return Ok(outcome),
+            Ended::Stored(outcome) => {
+                charges.into_iter().for_each(|charge| charge.keep());
+                return Ok(outcome);
+            }
             Ended::Conflict(taken) => taken,
         };
 

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use engine::{Durability, Engine, Options};
 use http_body_util::BodyExt;
 
-use crate::admission::Chain;
+use crate::admission::Settings;
 use crate::allocation::Ranges;
 use crate::context::{Context, Limits, Parts};
 use crate::features::Features;
@@ -36,21 +36,22 @@ pub(crate) struct Server {
 impl Server {
     /// A server that allows everything to every caller, with nothing in its store.
     pub(crate) fn start() -> Server {
-        Server::admitting(Chain::default())
+        // No controller gives namespaces their account.
+        Server::admitting(Settings::default().without("ServiceAccount"))
     }
 
     /// The same with these admission plugins.
-    pub(crate) fn admitting(admission: Chain) -> Server {
+    pub(crate) fn admitting(admission: Settings) -> Server {
         Server::over(std::env::temp_dir().join(format!("write-path-{}", crate::names::uid())), admission)
     }
 
     /// The next server over the same store, which nothing else may use any more.
     pub(crate) async fn restart(mut self) -> Server {
         self.api.engine().close().await;
-        Server::over(std::mem::take(&mut self.directory), Chain::default())
+        Server::over(std::mem::take(&mut self.directory), Settings::default())
     }
 
-    fn over(directory: PathBuf, admission: Chain) -> Server {
+    fn over(directory: PathBuf, admission: Settings) -> Server {
         let options = Options { durability: Durability::Relaxed, ..Options::new(&directory) };
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
         let issuer = TokenIssuer::new(

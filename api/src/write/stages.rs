@@ -9,7 +9,7 @@ use engine::{Change, Expected, Payload, Revision};
 use super::commit::{Attempt, completes_deletion, fitting_payload, is_same, unversioned};
 use super::intent::{Caller, Current, Intent, Source, Stage, Wanted, Written, generate_name};
 use super::ownership::{Tracking, keep_times_of_no_change};
-use crate::admission::{self, Operation, Record};
+use crate::admission::{self, Charge, Operation, Record, Target};
 use crate::allocation::Reservation;
 use crate::attributes::Attributes;
 use crate::clock;
@@ -93,30 +93,28 @@ pub(super) async fn mutate<C: Caller, S: Source<C>>(
     current: Option<&mut Current>,
     object: &mut Object,
 ) -> Result<(), Status> {
-    let chain = intent.api.admission();
     if !intent.passes(Stage::Mutate) {
         return Ok(());
     }
-    let is_new = current.is_none();
+    let operation = operation(intent, current.is_none());
+    let asked = intent.api.admission().about(&Target { operation, ..intent.target() });
     let old = match current {
-        Some(current) if chain.reads_objects() => {
+        Some(current) if asked.reads_objects() => {
             let revision = current.revision();
             let old = current.object(intent.resource)?;
             Some(source.shown(intent, old, revision)?)
         }
         _ => None,
     };
-    let record = as_creation(intent.record(old.as_deref(), Some(object)), is_new);
-    caller.take_review(chain.mutate(record).await?);
+    let new = (operation != Operation::Delete).then_some(object);
+    let record = Record { operation, ..intent.record(old.as_deref(), new) };
+    caller.take_review(asked.mutate(record).await?);
     Ok(())
 }
 
 /// A PUT or an apply that creates is a creation to admission.
-fn as_creation<N>(mut record: Record<'_, N>, is_new: bool) -> Record<'_, N> {
-    if is_new {
-        record.operation = Operation::Create;
-    }
-    record
+fn operation(intent: &Intent<'_>, is_new: bool) -> Operation {
+    if is_new { Operation::Create } else { intent.operation }
 }
 
 /// Gives the fields of a new object, as the request means it, to the writer.
@@ -299,6 +297,7 @@ pub(super) async fn escalate(intent: &Intent<'_>, new: &Object, old: Option<&Obj
 }
 
 /// The validating point of admission. The plugins see the object as it will be stored, in the version of the request.
+/// Returns what they took for it, which is given back unless it is kept.
 pub(super) async fn admit<C: Caller, S: Source<C>>(
     caller: &mut C,
     intent: &Intent<'_>,
@@ -306,19 +305,19 @@ pub(super) async fn admit<C: Caller, S: Source<C>>(
     (new, fate): (&Object, Fate),
     old: Option<&Object>,
     current: Option<&mut Current>,
-) -> Result<(), Status> {
-    let chain = intent.api.admission();
+) -> Result<Vec<Box<dyn Charge>>, Status> {
     if !intent.passes(Stage::Admit) {
-        return Ok(());
+        return Ok(Vec::new());
     }
-    let is_new = current.is_none();
-    let review = match current {
-        _ if !chain.reads_objects() => {
-            chain.validate(as_creation(intent.record(None, Some(new)), is_new)).await?
+    let operation = operation(intent, current.is_none());
+    let asked = intent.api.admission().about(&Target { operation, ..intent.target() });
+    let mut review = match current {
+        _ if !asked.reads_objects() => {
+            asked.validate(Record { operation, ..intent.record(None, Some(new)) }).await?
         }
         None => {
             let new = source.shown(intent, new, Revision::ZERO)?;
-            chain.validate(as_creation(intent.record(None, Some(&*new)), is_new)).await?
+            asked.validate(Record { operation, ..intent.record(None, Some(&*new)) }).await?
         }
         Some(current) => {
             let revision = current.revision();
@@ -330,11 +329,12 @@ pub(super) async fn admit<C: Caller, S: Source<C>>(
             let stays =
                 !matches!(fate, Fate::Goes | Fate::GoesAsStored) && intent.operation != Operation::Delete;
             let new = if stays { Some(source.shown(intent, new, revision)?) } else { None };
-            chain.validate(intent.record(Some(&*old), new.as_deref())).await?
+            asked.validate(intent.record(Some(&*old), new.as_deref())).await?
         }
     };
+    let charges = std::mem::take(&mut review.charges);
     caller.take_review(review);
-    Ok(())
+    Ok(charges)
 }
 
 /// What is to be stored.

@@ -1,0 +1,220 @@
+//! Which plugins run, and their configuration: the flags `--enable-admission-plugins`, `--disable-admission-plugins` and
+//! the file of `--admission-control-config-file`. The order of the plugins never depends on them.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::lookup::Lookup;
+use super::order::{PLUGINS, Registration};
+use super::plugin::Plugin;
+use crate::codec::yaml;
+use crate::json::Value;
+
+/// Makes a plugin at the start of the server, once its configuration was read.
+pub type Make = Arc<dyn Fn(&Lookup) -> Arc<dyn Plugin> + Send + Sync>;
+
+/// Where the configuration of the plugins is read from.
+pub trait Files {
+    /// The contents of a file that the configuration names.
+    ///
+    /// # Errors
+    /// Why it cannot be read.
+    fn read(&self, path: &str) -> Result<Vec<u8>, String>;
+}
+
+/// The selected plugins in order, ready to be made.
+#[derive(Clone)]
+pub struct Settings {
+    plugins: Vec<(&'static str, Make)>,
+}
+
+/// What the operator said about admission.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wishes<'w> {
+    /// Plugins to run beside those that run by default.
+    pub enable: &'w [String],
+    /// Plugins not to run.
+    pub disable: &'w [String],
+    /// The configuration of plugins: its path for messages, and its text.
+    pub config: Option<(&'w str, &'w [u8])>,
+}
+
+impl Settings {
+    /// Reads the wishes of the operator.
+    ///
+    /// # Errors
+    /// An unknown name, a plugin that is both wanted and not, or a configuration that cannot be read.
+    pub fn parse(wishes: &Wishes<'_>, files: &dyn Files) -> Result<Settings, String> {
+        check_names(wishes)?;
+        let configured = match wishes.config {
+            Some((path, text)) => configurations(text, files).map_err(|why| {
+                format!("unable to read admission control configuration from {path:?} [{why}]")
+            })?,
+            None => Vec::new(),
+        };
+        let wanted = |plugin: &Registration| {
+            let named = |names: &[String]| names.iter().any(|name| name == plugin.name);
+            named(wishes.enable) || plugin.by_default && !named(wishes.disable)
+        };
+        let mut plugins = Vec::new();
+        for plugin in PLUGINS.iter().filter(|plugin| wanted(plugin)) {
+            let config = configured.iter().find(|(name, _)| name == plugin.name).map(|(_, config)| config);
+            let Some(configure) = plugin.configure else { continue };
+            let make = configure(config, files)
+                .map_err(|why| format!("couldn't init admission plugin {:?}: {why}", plugin.name))?;
+            plugins.push((plugin.name, make));
+        }
+        Ok(Settings { plugins })
+    }
+
+    /// The same without one of the plugins.
+    pub fn without(mut self, name: &str) -> Settings {
+        self.plugins.retain(|(other, _)| *other != name);
+        self
+    }
+
+    /// The same with one more plugin, after the others.
+    pub fn with_last(mut self, name: &'static str, make: Make) -> Settings {
+        self.plugins.push((name, make));
+        self
+    }
+
+    /// How the plugins are made, in order.
+    pub(super) fn makes(&self) -> impl Iterator<Item = &Make> {
+        self.plugins.iter().map(|(_, make)| make)
+    }
+
+    /// The names of the plugins, in order.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.plugins.iter().map(|(name, _)| *name)
+    }
+}
+
+/// The plugins that run by default.
+impl Default for Settings {
+    fn default() -> Settings {
+        struct None;
+        impl Files for None {
+            fn read(&self, _: &str) -> Result<Vec<u8>, String> {
+                Err("no files".to_owned())
+            }
+        }
+        Settings::parse(&Wishes::default(), &None)
+            .expect("a test holds that the default plugins need no configuration")
+    }
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.names()).finish()
+    }
+}
+
+fn check_names(wishes: &Wishes<'_>) -> Result<(), String> {
+    for (flag, names) in [("enable", wishes.enable), ("disable", wishes.disable)] {
+        if let Some(name) = names.iter().find(|name| PLUGINS.iter().all(|plugin| plugin.name != **name)) {
+            return Err(format!("{flag}-admission-plugins plugin {name:?} is unknown"));
+        }
+    }
+    let mut both: Vec<&str> =
+        wishes.enable.iter().filter(|name| wishes.disable.contains(name)).map(String::as_str).collect();
+    both.sort_unstable();
+    both.dedup();
+    if both.is_empty() {
+        return Ok(());
+    }
+    Err(format!("[{}] in enable-admission-plugins and disable-admission-plugins overlapped", both.join(" ")))
+}
+
+/// The configuration of each plugin in an AdmissionConfiguration; a `path` names a file with it.
+fn configurations(text: &[u8], files: &dyn Files) -> Result<Vec<(String, Value)>, String> {
+    let config = yaml::parse(text).map_err(|error| error.to_string())?.value;
+    let kind = config.str_at(&["kind"]);
+    if kind != "AdmissionConfiguration" {
+        return Err(format!("no kind \"AdmissionConfiguration\" but {kind:?}"));
+    }
+    let plugins = config.get("plugins").and_then(Value::as_array).unwrap_or_default();
+    let mut found = Vec::with_capacity(plugins.len());
+    for plugin in plugins {
+        let name = plugin.str_at(&["name"]);
+        let own = plugin.get("configuration").filter(|own| !own.is_null());
+        let config = match (own, plugin.str_at(&["path"])) {
+            (Some(own), "") => own.clone(),
+            (Some(_), _) => return Err(format!("{name}: both a path and a configuration")),
+            (None, "") => continue,
+            (None, path) => {
+                let text = files.read(path).map_err(|why| format!("{path}: {why}"))?;
+                yaml::parse(&text).map_err(|error| format!("{path}: {error}"))?.value
+            }
+        };
+        found.push((name.to_owned(), config));
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every file has its own path in it.
+    struct Paths;
+
+    impl Files for Paths {
+        fn read(&self, path: &str) -> Result<Vec<u8>, String> {
+            if path == "none" { Err("no such file".to_owned()) } else { Ok(format!("path: {path}").into()) }
+        }
+    }
+
+    fn names(list: &str) -> Vec<String> {
+        list.split_whitespace().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn flags_choose_plugins_and_never_their_order() {
+        let of = |enable: &str, disable: &str| {
+            let (enable, disable) = (names(enable), names(disable));
+            let settings =
+                Settings::parse(&Wishes { enable: &enable, disable: &disable, config: None }, &Paths);
+            settings.map(|settings| settings.names().collect::<Vec<_>>())
+        };
+        let default: Vec<_> = Settings::default().names().collect();
+        assert!(default.contains(&"NamespaceLifecycle") && !default.contains(&"AlwaysDeny"));
+        let more = of("AlwaysDeny AlwaysAdmit", "NamespaceLifecycle").unwrap();
+        assert_eq!((more.first(), more.last()), (Some(&"AlwaysAdmit"), Some(&"AlwaysDeny")));
+        assert!(!more.contains(&"NamespaceLifecycle"));
+        for (enable, disable, why) in [
+            ("A", "", "enable-admission-plugins plugin \"A\" is unknown"),
+            ("AlwaysDeny", "AlwaysAdmit B", "disable-admission-plugins plugin \"B\" is unknown"),
+            (
+                "Priority AlwaysDeny",
+                "AlwaysDeny Priority",
+                "[AlwaysDeny Priority] in enable-admission-plugins and disable-admission-plugins overlapped",
+            ),
+        ] {
+            assert_eq!(of(enable, disable).unwrap_err(), why);
+        }
+    }
+
+    #[test]
+    fn configurations_come_from_the_file_or_from_files_that_it_names() {
+        for (text, want) in [
+            ("kind: AdmissionConfiguration", Ok("")),
+            ("kind: AdmissionConfiguration\nplugins: [{name: A, configuration: {a: 1}}]", Ok("A={\"a\":1}")),
+            ("kind: AdmissionConfiguration\nplugins: [{name: A, path: p}]", Ok("A={\"path\":\"p\"}")),
+            ("kind: AdmissionConfiguration\nplugins: [{name: A}]", Ok("")),
+            ("kind: AdmissionConfiguration\nplugins: [{name: A, path: none}]", Err("none: no such file")),
+            (
+                "kind: AdmissionConfiguration\nplugins: [{name: A, path: p, configuration: {}}]",
+                Err("A: both a path and a configuration"),
+            ),
+            ("kind: Other", Err("no kind \"AdmissionConfiguration\" but \"Other\"")),
+        ] {
+            let got = configurations(text.as_bytes(), &Paths).map(|found| {
+                let shown =
+                    found.iter().map(|(name, value)| format!("{name}={}", crate::testing::text(value)));
+                shown.collect::<Vec<_>>().join(" ")
+            });
+            assert_eq!(got, want.map(str::to_owned).map_err(str::to_owned), "{text}");
+        }
+    }
+}
