@@ -29,6 +29,7 @@ pub mod controllers;
 pub mod convert;
 pub mod custom;
 pub mod discovery;
+pub mod expression;
 pub mod features;
 pub mod field;
 pub mod health;

@@ -4,8 +4,10 @@
 
 mod base;
 mod json;
+mod policy;
 
 use std::io::{BufWriter, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -13,7 +15,7 @@ fn main() -> ExitCode {
         eprintln!("usage: cel-table FILE.jsonl");
         return ExitCode::FAILURE;
     };
-    match std::fs::read_to_string(&path).and_then(|text| answer(&text)) {
+    match std::fs::read_to_string(&path).and_then(|text| answer(Path::new(&path), &text)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{path}: {error}");
@@ -22,12 +24,22 @@ fn main() -> ExitCode {
     }
 }
 
-fn answer(text: &str) -> std::io::Result<()> {
+fn answer(path: &Path, text: &str) -> std::io::Result<()> {
     let mut out = BufWriter::new(std::io::stdout().lock());
+    let mut policies = None;
     for line in text.lines().filter(|line| !line.trim().is_empty()) {
         let row: serde_json::Value = serde_json::from_str(line)?;
         let mut answer = match (row["env"].as_str(), row["op"].as_str()) {
             (Some("base"), None) => base::answer(&row),
+            (Some("policy"), Some(_)) => {
+                if policies.is_none() {
+                    policies = Some(policy::Fixture::beside(path)?);
+                }
+                match policies.as_ref().and_then(|policies| policies.answer(&row)) {
+                    Some(answer) => answer,
+                    None => continue,
+                }
+            }
             _ => continue,
         };
         answer["id"] = row["id"].clone();

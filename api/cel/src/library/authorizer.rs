@@ -87,6 +87,16 @@ pub fn authorizer(authorizer: Arc<dyn Authorizer>) -> Value<'static> {
     opaque::value(Stage::Authorizer(authorizer))
 }
 
+/// The check of `resource`, for a host that declares a variable for one with [`resource_check_type`].
+pub fn resource_authorizer(authorizer: Arc<dyn Authorizer>, resource: Resource) -> Value<'static> {
+    opaque::value(Stage::Resource(authorizer, resource))
+}
+
+/// `kubernetes.authorization.ResourceCheck`
+pub fn resource_check_type() -> Type {
+    resource_check()
+}
+
 /// `kubernetes.authorization.Authorizer`
 pub fn authorizer_type() -> Type {
     Type::object("kubernetes.authorization.Authorizer")

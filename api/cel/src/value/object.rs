@@ -13,7 +13,7 @@ pub enum Object<'v> {
     /// An object made by a struct literal.
     Shared(Arc<OwnedObject<'v>>),
     /// An object of the host, read in place.
-    Host(HostRef<'v, dyn HostObject>),
+    Host(HostRef<'v, dyn HostObject + 'v>),
 }
 
 /// An object made by a struct literal.

@@ -1,12 +1,9 @@
 //! Compiles the rules of one node of a schema, and estimates what they cost.
 
-use std::sync::LazyLock;
-
 use cel::ast::{CheckedAst, Reference};
 use cel::cost::estimate;
 use cel::environment::{Environment, Origin};
 use cel::evaluation::Program;
-use cel::library::{Library, Version, extensions, standard};
 use cel::types::Type;
 
 use super::declaration::Declaration;
@@ -15,18 +12,7 @@ use crate::custom::definition::rules::{
     CompiledRule, MessageExpression, RuleCompiler, RuleError, StoredExpressions,
 };
 use crate::custom::schema::{Rule, Schema};
-
-/// The compatibility version: expressions that are new may use what it has.
-const VERSION: Version = Version::new(1, 35);
-
-/// Environments without variables.
-static NEW: LazyLock<Environment> = LazyLock::new(|| base(Origin::New));
-static STORED: LazyLock<Environment> = LazyLock::new(|| base(Origin::Stored));
-
-fn base(origin: Origin) -> Environment {
-    let libraries: Vec<Library> = [standard::library()].into_iter().chain(extensions()).collect();
-    Environment::new(&libraries, VERSION, origin)
-}
+use crate::expression::base;
 
 /// The compiler that validation of definitions uses.
 #[derive(Clone, Copy, Debug, Default)]
@@ -71,7 +57,8 @@ impl Scope {
             let base = base.clone().with_types(types.clone());
             base.with_variable("self", of.clone()).with_variable("oldSelf", old)
         };
-        let environments = [&*NEW, &*STORED].map(|base| [environment(base, false), environment(base, true)]);
+        let environments = [base(Origin::New), base(Origin::Stored)]
+            .map(|base| [environment(base, false), environment(base, true)]);
         Scope { declaration, environments }
     }
 

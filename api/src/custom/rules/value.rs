@@ -1,7 +1,8 @@
 //! Values of custom objects as the expression language sees them, read in place.
 //!
 //! What a value is follows its type: a text may be a point in time, a struct is an object whose fields are known by
-//! identifiers, elements of sets have no order. The type is the view that goes with each value.
+//! identifiers, elements of sets have no order. The type is the view that goes with each value; a list without a view is
+//! untyped JSON.
 
 use base64::Engine;
 use cel::error::EvalError;
@@ -96,8 +97,10 @@ impl HostList for json::Value {
     }
 
     fn get<'v>(&'v self, list: View<'v>, index: usize) -> Value<'v> {
-        let Some(list) = view::<kind::List>(list) else { return Value::Null };
         let item = self.as_array().and_then(|items| items.get(index));
+        let Some(list) = view::<kind::List>(list) else {
+            return item.map_or(Value::Null, crate::expression::json::of);
+        };
         let limits = limits_of(&list.item.kind, list.item.limits.as_deref());
         item.and_then(|item| of(&list.item.kind, limits, item).ok()).unwrap_or(Value::Null)
     }

@@ -1,0 +1,89 @@
+//! Match conditions of policies and webhooks: whether they are asked about a write at all.
+//!
+//! All conditions are evaluated. One that is false decides, whatever else fails, as long as the budget lasts; errors
+//! decide only when none is false.
+
+use cel::evaluation::Activation;
+use cel::types::Type;
+use cel::value::Value;
+
+use super::environment::{Declarations, Extent};
+use crate::expression::{Budget, Expression, Failure, evaluate};
+
+/// Most that all match conditions of one webhook or policy may cost: a quarter of the budget of a policy.
+pub const CONDITIONS_COST_MAX: u64 = 2_500_000;
+
+/// The match conditions of one webhook or policy, compiled.
+#[derive(Debug, Default)]
+pub struct Conditions(Vec<Condition>);
+
+#[derive(Debug)]
+struct Condition {
+    name: String,
+    expression: Expression,
+}
+
+/// What the conditions come to.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Match {
+    /// All hold.
+    Yes,
+    /// This one does not hold.
+    No(String),
+    /// None is false, and some failed: the failure policy decides.
+    Failed(String),
+}
+
+impl Conditions {
+    /// Compiles conditions: name and expression of each.
+    pub fn compile<'t>(
+        conditions: impl IntoIterator<Item = (&'t str, &'t str)>,
+        declarations: &Declarations,
+        extent: Extent,
+    ) -> Conditions {
+        let mut conditions = conditions.into_iter().peekable();
+        if conditions.peek().is_none() {
+            return Conditions::default();
+        }
+        let environment = declarations.environment(extent);
+        let compiled = conditions.map(|(name, text)| Condition {
+            name: name.to_owned(),
+            expression: Expression::new(text, &environment, &[Type::Bool]),
+        });
+        Conditions(compiled.collect())
+    }
+
+    /// Whether there is none: every write matches.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Evaluates the conditions. `shared` tells what the variables that they read cost meanwhile.
+    pub fn judge<'v>(&self, activation: &dyn Activation<'v>, shared: impl Fn() -> u64) -> Match {
+        let mut budget = Budget::new(CONDITIONS_COST_MAX);
+        let mut unmet = None;
+        let mut failures: Vec<String> = Vec::new();
+        for condition in &self.0 {
+            match evaluate(&condition.expression, activation, &shared, &mut budget) {
+                Ok(Value::Bool(false)) => {
+                    unmet.get_or_insert(&condition.name);
+                }
+                Ok(_) => {}
+                Err(Failure::Evaluation(why)) => {
+                    if !failures.contains(&why) {
+                        failures.push(why);
+                    }
+                }
+                Err(spent @ Failure::OutOfBudget) => return Match::Failed(spent.to_string()),
+            }
+        }
+        if let Some(unmet) = unmet {
+            return Match::No(unmet.clone());
+        }
+        match failures.as_slice() {
+            [] => Match::Yes,
+            [one] => Match::Failed(one.clone()),
+            several => Match::Failed(format!("[{}]", several.join(", "))),
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! Policies: expressions that refuse, annotate or change what is written.
+//!
+//! ```text
+//! policy object ─► environment: types of the variables ─► compiled expressions
+//!                                                              │
+//! write ─► inputs: object, oldObject, request, params, … ─► scope ─► decisions · annotations · changes
+//!                                                            └─► `variables`, each evaluated when it is first read
+//! ```
+//!
+//! The parts are functions from values to values: they know neither the chain nor the store. Behaviour:
+//! docs/api/policies.md.
+
+pub mod condition;
+pub mod environment;
+pub mod request;
+pub mod scope;
+pub mod validation;
+
+#[cfg(test)]
+#[path = "policy_test.rs"]
+mod tests;

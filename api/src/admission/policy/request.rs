@@ -1,0 +1,97 @@
+//! The request, as expressions see it: the members of an `AdmissionRequest` of admission.k8s.io/v1, without the objects.
+
+use std::sync::OnceLock;
+
+use auth::User;
+
+use crate::json::{Object, Value};
+
+/// Group, version, and kind or plural name.
+pub type Named<'r> = (&'r str, &'r str, &'r str);
+
+/// What a request is about.
+pub struct Request<'r> {
+    /// `CREATE`, `UPDATE`, `DELETE` or `CONNECT`.
+    pub operation: &'static str,
+    /// The kind of the object, in the version that the policy or webhook matched.
+    pub kind: Named<'r>,
+    /// The resource, likewise.
+    pub resource: Named<'r>,
+    /// The kind, in the version of the request.
+    pub request_kind: Named<'r>,
+    /// The resource, in the version of the request.
+    pub request_resource: Named<'r>,
+    /// Subresource; empty for the resource itself.
+    pub subresource: &'r str,
+    /// Name of the object; empty when it is to be generated.
+    pub name: &'r str,
+    /// Namespace; empty for cluster-scoped objects.
+    pub namespace: &'r str,
+    /// The writer.
+    pub user: &'r User,
+    /// Whether nothing will be stored.
+    pub dry_run: bool,
+    /// The options of the request, with their kind; `null` for none.
+    pub options: Value,
+    /// Made of the rest when an expression first reads it.
+    pub made: OnceLock<Object>,
+}
+
+impl Request<'_> {
+    /// The value of `request`. Made once.
+    pub fn value(&self) -> &Object {
+        self.made.get_or_init(|| {
+            let named = |(group, version, name): Named<'_>, what: &'static str| {
+                let mut members = Object::with_capacity(3);
+                for (key, text) in [("group", group), ("version", version), (what, name)] {
+                    members.insert(key, text.into());
+                }
+                Value::Object(members)
+            };
+            let mut members = Object::with_capacity(13);
+            members.insert("uid", "".into());
+            members.insert("kind", named(self.kind, "kind"));
+            members.insert("resource", named(self.resource, "resource"));
+            let text = |members: &mut Object, name: &'static str, text: &str| {
+                if !text.is_empty() {
+                    members.insert(name, text.into());
+                }
+            };
+            text(&mut members, "subResource", self.subresource);
+            members.insert("requestKind", named(self.request_kind, "kind"));
+            members.insert("requestResource", named(self.request_resource, "resource"));
+            text(&mut members, "requestSubResource", self.subresource);
+            text(&mut members, "name", self.name);
+            text(&mut members, "namespace", self.namespace);
+            members.insert("operation", self.operation.into());
+            members.insert("userInfo", user(self.user).into());
+            members.insert("object", Value::Null);
+            members.insert("oldObject", Value::Null);
+            members.insert("dryRun", self.dry_run.into());
+            members.insert("options", self.options.clone());
+            members
+        })
+    }
+}
+
+/// A user as `userInfo` of reviews shows it: what is empty is left out.
+pub fn user(user: &User) -> Object {
+    let texts = |list: &[String]| Value::Array(list.iter().map(|text| text.as_str().into()).collect());
+    let mut members = Object::with_capacity(4);
+    for (name, text) in [("username", &*user.name), ("uid", &*user.uid)] {
+        if !text.is_empty() {
+            members.insert(name, text.into());
+        }
+    }
+    if !user.groups.is_empty() {
+        members.insert("groups", texts(&user.groups));
+    }
+    if !user.extra.is_empty() {
+        let mut extra = Object::with_capacity(user.extra.len());
+        for (key, values) in &user.extra {
+            extra.insert(key.clone(), texts(values));
+        }
+        members.insert("extra", extra.into());
+    }
+    members
+}

@@ -1,0 +1,174 @@
+//! The values that expressions read: those of the write, and `variables`, each evaluated when it is first read.
+//!
+//! A variable sees those before it. What its evaluation cost is charged to the expression that read it first.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use cel::error::EvalError;
+use cel::evaluation::{Activation, Evaluation, Limits};
+use cel::library::authorizer::{self, Authorizer, Resource};
+use cel::value::{HostObject, HostRef, Object as ObjectValue, Value, View};
+
+use super::request::Request;
+use crate::expression::{CALL_COST_MAX, Expression, json};
+use crate::json::Object;
+
+/// Levels of nested evaluations of variables that read variables, counted as levels of their expressions. It bounds
+/// the stack.
+const NESTING_MAX: usize = 1000;
+
+/// A named expression of a policy.
+#[derive(Debug)]
+pub struct Variable {
+    /// Its name.
+    pub name: String,
+    /// The expression.
+    pub expression: Expression,
+    /// Its place among the variables of the policy.
+    pub place: usize,
+}
+
+/// What is known of a write.
+#[derive(Clone)]
+pub struct Inputs<'a> {
+    /// The object as it is to be; none for deletions.
+    pub object: Option<&'a Object>,
+    /// The object as it is stored; none for creations.
+    pub old: Option<&'a Object>,
+    /// The namespace of the object; none for cluster-scoped ones, and for match conditions of webhooks.
+    pub namespace: Option<&'a Object>,
+    /// The request.
+    pub request: &'a Request<'a>,
+    /// Answers checks of permissions of the writer.
+    pub authorizer: Option<&'a Arc<dyn Authorizer>>,
+}
+
+/// The variables of the expressions of one policy for one write and one set of parameters.
+pub struct Scope<'a> {
+    inputs: &'a Inputs<'a>,
+    params: Option<&'a Object>,
+    variables: &'a [Variable],
+    values: Vec<OnceLock<Result<Value<'a>, EvalError>>>,
+    /// Cost of variables that no expression was charged for yet.
+    unpaid: AtomicU64,
+    nesting: AtomicUsize,
+    /// The scope itself: variables read it while they are evaluated.
+    this: OnceLock<&'a Scope<'a>>,
+}
+
+impl<'a> Scope<'a> {
+    /// A scope in which no variable was read yet. [`Scope::open`] must be called before it is used.
+    pub fn new(inputs: &'a Inputs<'a>, params: Option<&'a Object>, variables: &'a [Variable]) -> Scope<'a> {
+        Scope {
+            inputs,
+            params,
+            variables,
+            values: variables.iter().map(|_| OnceLock::new()).collect(),
+            unpaid: AtomicU64::new(0),
+            nesting: AtomicUsize::new(0),
+            this: OnceLock::new(),
+        }
+    }
+
+    /// The variables of an expression that stands behind all variables of the policy.
+    pub fn open(&'a self) -> Open<'a> {
+        self.this.get_or_init(|| self);
+        Open { scope: self, end: None }
+    }
+
+    /// Takes the cost of the variables that were evaluated since it was last asked.
+    pub fn take_cost(&self) -> u64 {
+        self.unpaid.swap(0, Ordering::Relaxed)
+    }
+
+    /// Evaluates a variable.
+    fn evaluate(&self, this: &'a Scope<'a>, variable: &'a Variable) -> Result<Value<'a>, EvalError> {
+        let name = crate::field::go_quote(&variable.name);
+        let program = variable.expression.program();
+        let program = program
+            .map_err(|why| EvalError::new(format!("composited variable {name} fails to compile: {why}")))?;
+        let depth = variable.expression.depth();
+        let entered = self.nesting.fetch_add(depth, Ordering::Relaxed);
+        let evaluation = if entered + depth > NESTING_MAX {
+            let error = EvalError::new("variables that read each other are nested too deeply");
+            Evaluation { result: Err(error), cost: 0 }
+        } else {
+            let open = Open { scope: this, end: Some(variable) };
+            program.evaluate(&open, &Limits::cost(CALL_COST_MAX))
+        };
+        self.nesting.fetch_sub(depth, Ordering::Relaxed);
+        self.unpaid.fetch_add(evaluation.cost, Ordering::Relaxed);
+        evaluation
+            .result
+            .map_err(|error| EvalError::new(format!("composited variable {name} fails to evaluate: {error}")))
+    }
+}
+
+/// The variables that one expression sees.
+pub struct Open<'a> {
+    scope: &'a Scope<'a>,
+    /// The variable whose expression it is; the expression sees those before it.
+    end: Option<&'a Variable>,
+}
+
+impl<'a> Activation<'a> for Open<'a> {
+    fn variable(&self, name: &str) -> Option<Value<'a>> {
+        let Inputs { object, old, namespace, request, authorizer } = self.scope.inputs;
+        Some(match name {
+            "object" => json::optional(*object),
+            "oldObject" => json::optional(*old),
+            "request" => json::object(request.value()),
+            "namespaceObject" => json::optional(*namespace),
+            "params" => json::optional(self.scope.params),
+            "variables" => {
+                let view: View<'a> = self.end.map(|variable| &variable.place as _);
+                Value::Object(ObjectValue::Host(HostRef { node: self.scope, view }))
+            }
+            "authorizer" => authorizer::authorizer((*authorizer)?.clone()),
+            "authorizer.requestResource" => {
+                authorizer::resource_authorizer((*authorizer)?.clone(), resource_of(request))
+            }
+            _ => return None,
+        })
+    }
+}
+
+/// The resource of the request, as permissions to it are checked.
+fn resource_of(request: &Request<'_>) -> Resource {
+    let resource = request.request_resource;
+    Resource {
+        group: resource.0.into(),
+        resource: resource.2.into(),
+        subresource: request.subresource.into(),
+        namespace: request.namespace.into(),
+        name: request.name.into(),
+        ..Resource::default()
+    }
+}
+
+impl HostObject for Scope<'_> {
+    fn type_name<'v>(&'v self, _: View<'v>) -> &'v str {
+        "kubernetes.variables"
+    }
+
+    fn get<'v>(&'v self, view: View<'v>, field: &str) -> Option<Value<'v>> {
+        self.try_get(view, field).ok().flatten()
+    }
+
+    fn try_get<'v>(&'v self, view: View<'v>, field: &str) -> Result<Option<Value<'v>>, EvalError> {
+        let end = view.and_then(|end| end.downcast_ref()).copied().unwrap_or(self.variables.len());
+        let Some(variable) = self.variables[..end].iter().rfind(|variable| variable.name == field) else {
+            return Ok(None);
+        };
+        let Some(this) = self.this.get() else { return Ok(None) };
+        let cell = &self.values[variable.place];
+        // An expression sees only variables before it, so that no evaluation asks for itself.
+        cell.get_or_init(|| self.evaluate(this, &self.variables[variable.place])).clone().map(Some)
+    }
+
+    fn fields<'v>(&'v self, view: View<'v>) -> Vec<&'v str> {
+        let end = view.and_then(|end| end.downcast_ref()).copied().unwrap_or(self.variables.len());
+        self.variables[..end].iter().map(|variable| &*variable.name).collect()
+    }
+}

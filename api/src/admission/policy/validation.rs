@@ -1,0 +1,321 @@
+//! Validating policies: decisions on one write, and annotations for its audit event.
+//!
+//! ```text
+//! match conditions ─► validations ─► messages of those that failed ─► decisions
+//!                  └► audit annotations ─► annotations
+//! ```
+//!
+//! Validations and their messages share a budget, the annotations have one of the same size. Each step reads variables
+//! anew.
+
+use std::borrow::Cow;
+
+use cel::environment::Origin;
+use cel::types::Type;
+use cel::value::Value;
+
+use super::condition::{Conditions, Match};
+use super::environment::{Declarations, Extent, Known, POLICY_COST_MAX};
+use super::scope::{Inputs, Scope, Variable};
+use crate::expression::{Budget, Expression, Failure, evaluate};
+use crate::json::{self, Object};
+
+/// Longest message that an expression makes, in bytes.
+const MESSAGE_BYTES_MAX: usize = 5120;
+
+/// What happens when a policy cannot be evaluated.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum FailurePolicy {
+    /// The write is refused.
+    #[default]
+    Fail,
+    /// The write goes on as if the policy held.
+    Ignore,
+}
+
+impl FailurePolicy {
+    /// The member `failurePolicy` of an object.
+    pub fn of(spec: &json::Value) -> FailurePolicy {
+        match spec.str_at(&["failurePolicy"]) {
+            "Ignore" => FailurePolicy::Ignore,
+            _ => FailurePolicy::Fail,
+        }
+    }
+}
+
+/// A compiled policy.
+#[derive(Debug)]
+pub struct Validation {
+    failure_policy: FailurePolicy,
+    conditions: Conditions,
+    variables: Vec<Variable>,
+    rules: Vec<Rule>,
+    annotations: Vec<Annotation>,
+}
+
+#[derive(Debug)]
+struct Rule {
+    expression: Expression,
+    message: Option<String>,
+    message_expression: Option<Expression>,
+    reason: Option<String>,
+}
+
+#[derive(Debug)]
+struct Annotation {
+    key: String,
+    value: Expression,
+}
+
+/// What one validation came to.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Decision {
+    /// It holds.
+    Admit,
+    /// It does not hold.
+    Deny {
+        /// What the client is told.
+        message: String,
+        /// Reason of the status.
+        reason: Cow<'static, str>,
+    },
+    /// It could not be evaluated.
+    Error {
+        /// Why.
+        message: String,
+        /// Whether the failure policy makes that a refusal.
+        is_denied: bool,
+    },
+}
+
+/// An annotation for the audit event.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Annotated {
+    /// Its key, without the policy's name.
+    pub key: String,
+    /// What becomes of it.
+    pub value: Published,
+}
+
+/// What becomes of an annotation.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Published {
+    /// It has this value.
+    Value(String),
+    /// It is left out, because its value is `null` or empty.
+    Nothing,
+    /// It is left out because its value could not be found.
+    Excluded(String),
+    /// The same, and the failure policy makes that an error.
+    Error(String),
+}
+
+/// What a policy has to say of a write.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Outcome {
+    /// One for each validation, in their order; one for all, where they could not be asked; none, where the policy does
+    /// not match.
+    pub decisions: Vec<Decision>,
+    /// One for each annotation.
+    pub annotations: Vec<Annotated>,
+}
+
+/// The texts at two members of each struct in a list.
+pub(super) fn pairs<'s>(
+    spec: &'s json::Value,
+    list: &str,
+    first: &'static str,
+    second: &'static str,
+) -> impl Iterator<Item = (&'s str, &'s str)> {
+    let items = spec.get(list).and_then(json::Value::as_array).unwrap_or_default();
+    items.iter().map(move |item| (item.str_at(&[first]), item.str_at(&[second])))
+}
+
+/// Declarations and compiled variables of a policy.
+pub(super) fn declared(
+    spec: &json::Value,
+    origin: Origin,
+    known: Known,
+    extent: Extent,
+) -> (Declarations, Vec<Variable>) {
+    let mut declarations = Declarations::new(origin, known).with_variables();
+    let variables = declarations.compile_variables(pairs(spec, "variables", "name", "expression"), extent);
+    (declarations, variables)
+}
+
+impl Validation {
+    /// Compiles the spec of a stored policy. Expressions that are refused fail when they are evaluated.
+    pub fn compile(spec: &json::Value) -> Validation {
+        let params = spec.get("paramKind").is_some_and(|kind| !kind.is_null());
+        let extent = Extent { params, authorizer: true };
+        let (declarations, variables) = declared(spec, Origin::Stored, Known::default(), extent);
+        let environment = declarations.environment(extent);
+        let messages = declarations.environment(Extent { params, authorizer: false });
+        let text = |item: &json::Value, name: &str| {
+            Some(item.str_at(&[name])).filter(|text| !text.is_empty()).map(str::to_owned)
+        };
+        let rule = |item: &json::Value| Rule {
+            expression: Expression::new(item.str_at(&["expression"]), &environment, &[Type::Bool]),
+            message: text(item, "message"),
+            message_expression: text(item, "messageExpression")
+                .map(|text| Expression::new(&text, &messages, &[Type::String])),
+            reason: text(item, "reason"),
+        };
+        let rules = spec.get("validations").and_then(json::Value::as_array).unwrap_or_default();
+        let annotations = pairs(spec, "auditAnnotations", "key", "valueExpression");
+        let conditions = pairs(spec, "matchConditions", "name", "expression");
+        Validation {
+            failure_policy: FailurePolicy::of(spec),
+            conditions: Conditions::compile(conditions, &declarations, extent),
+            rules: rules.iter().map(rule).collect(),
+            annotations: annotations
+                .map(|(key, text)| Annotation {
+                    key: key.to_owned(),
+                    value: Expression::new(text, &environment, &[Type::String, Type::Null]),
+                })
+                .collect(),
+            variables,
+        }
+    }
+
+    /// What it says of a write with one set of parameters.
+    pub fn judge(&self, inputs: &Inputs<'_>, params: Option<&Object>) -> Outcome {
+        if !self.conditions.is_empty() {
+            match matches(&self.conditions, &self.variables, inputs, params) {
+                Match::Yes => {}
+                Match::No(_) => return Outcome::default(),
+                Match::Failed(_) if self.failure_policy == FailurePolicy::Ignore => {
+                    return Outcome::default();
+                }
+                Match::Failed(why) => return self.failed(why),
+            }
+        }
+        let decisions = match self.decide(inputs, params) {
+            Ok(decisions) => decisions,
+            Err(spent) => return self.failed(spent.to_string()),
+        };
+        match self.annotate(inputs, params) {
+            Ok(annotations) => Outcome { decisions, annotations },
+            Err(spent) => self.failed(spent.to_string()),
+        }
+    }
+
+    fn error(&self, message: String) -> Decision {
+        Decision::Error { message, is_denied: self.failure_policy == FailurePolicy::Fail }
+    }
+
+    fn failed(&self, message: String) -> Outcome {
+        Outcome { decisions: vec![self.error(message)], annotations: Vec::new() }
+    }
+
+    fn decide(&self, inputs: &Inputs<'_>, params: Option<&Object>) -> Result<Vec<Decision>, Failure> {
+        let mut budget = Budget::new(POLICY_COST_MAX);
+        let scope = Scope::new(inputs, params, &self.variables);
+        let open = scope.open();
+        let mut decisions = Vec::with_capacity(self.rules.len());
+        let mut is_denied = false;
+        for rule in &self.rules {
+            let decision = match evaluate(&rule.expression, &open, || scope.take_cost(), &mut budget) {
+                Ok(Value::Bool(true)) => Decision::Admit,
+                Ok(_) => {
+                    is_denied = true;
+                    let reason = rule.reason.clone().map_or(Cow::Borrowed("Invalid"), Cow::Owned);
+                    Decision::Deny { message: String::new(), reason }
+                }
+                Err(Failure::Evaluation(why)) => self.error(why),
+                Err(spent @ Failure::OutOfBudget) => return Err(spent),
+            };
+            decisions.push(decision);
+        }
+        if is_denied {
+            let made = self.messages(inputs, params, budget);
+            for (at, (decision, rule)) in decisions.iter_mut().zip(&self.rules).enumerate() {
+                if let Decision::Deny { message, .. } = decision {
+                    let made = made.get(at).cloned().flatten();
+                    *message = made.or_else(|| rule.stated()).unwrap_or_else(|| rule.shown());
+                }
+            }
+        }
+        Ok(decisions)
+    }
+
+    /// The messages that expressions make, for each rule; none at all when they cost more than is left.
+    fn messages(
+        &self,
+        inputs: &Inputs<'_>,
+        params: Option<&Object>,
+        mut budget: Budget,
+    ) -> Vec<Option<String>> {
+        let inputs = Inputs { authorizer: None, ..inputs.clone() };
+        let scope = Scope::new(&inputs, params, &self.variables);
+        let open = scope.open();
+        let mut made = Vec::with_capacity(self.rules.len());
+        for rule in &self.rules {
+            let Some(expression) = &rule.message_expression else {
+                made.push(None);
+                continue;
+            };
+            match evaluate(expression, &open, || scope.take_cost(), &mut budget) {
+                Ok(Value::String(text)) => {
+                    let text = text.trim();
+                    let is_message =
+                        !text.is_empty() && text.len() <= MESSAGE_BYTES_MAX && !text.contains('\n');
+                    made.push(is_message.then(|| text.to_owned()));
+                }
+                Ok(_) | Err(Failure::Evaluation(_)) => made.push(None),
+                Err(Failure::OutOfBudget) => return Vec::new(),
+            }
+        }
+        made
+    }
+
+    fn annotate(&self, inputs: &Inputs<'_>, params: Option<&Object>) -> Result<Vec<Annotated>, Failure> {
+        if self.annotations.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut budget = Budget::new(POLICY_COST_MAX);
+        let inputs = Inputs { authorizer: None, ..inputs.clone() };
+        let scope = Scope::new(&inputs, params, &self.variables);
+        let open = scope.open();
+        let mut made = Vec::with_capacity(self.annotations.len());
+        for annotation in &self.annotations {
+            let value = match evaluate(&annotation.value, &open, || scope.take_cost(), &mut budget) {
+                Ok(Value::String(text)) if !text.trim().is_empty() => {
+                    Published::Value(text.trim().to_owned())
+                }
+                Ok(_) => Published::Nothing,
+                Err(Failure::Evaluation(why)) if self.failure_policy == FailurePolicy::Fail => {
+                    Published::Error(why)
+                }
+                Err(Failure::Evaluation(why)) => Published::Excluded(why),
+                Err(spent @ Failure::OutOfBudget) => return Err(spent),
+            };
+            made.push(Annotated { key: annotation.key.clone(), value });
+        }
+        Ok(made)
+    }
+}
+
+impl Rule {
+    /// The message of the policy.
+    fn stated(&self) -> Option<String> {
+        self.message.as_ref().map(|message| message.trim().to_owned()).filter(|message| !message.is_empty())
+    }
+
+    /// What is said without one.
+    fn shown(&self) -> String {
+        format!("failed expression: {}", self.expression.text.trim())
+    }
+}
+
+/// Evaluates the match conditions of a policy. They do not see the namespace.
+pub(super) fn matches(
+    conditions: &Conditions,
+    variables: &[Variable],
+    inputs: &Inputs<'_>,
+    params: Option<&Object>,
+) -> Match {
+    let inputs = Inputs { namespace: None, ..inputs.clone() };
+    let scope = Scope::new(&inputs, params, variables);
+    conditions.judge(&scope.open(), || scope.take_cost())
+}

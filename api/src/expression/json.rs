@@ -1,0 +1,110 @@
+//! JSON of no known type as values of the language, read in place, and values as JSON.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use cel::value::{HostMap, HostRef, List, Map, Text, Value, View};
+
+use crate::json::{self, Key, Object};
+
+/// A JSON value.
+pub fn of(value: &json::Value) -> Value<'_> {
+    match value {
+        json::Value::Null => Value::Null,
+        json::Value::Bool(value) => Value::Bool(*value),
+        json::Value::Int(number) => Value::Int(*number),
+        json::Value::Float(number) => Value::Double(*number),
+        json::Value::String(text) => Value::String(Text::Borrowed(text)),
+        json::Value::Array(_) => Value::List(List::Host(HostRef { node: value, view: None })),
+        json::Value::Object(members) => object(members),
+    }
+}
+
+/// A JSON object: a map.
+pub fn object(members: &Object) -> Value<'_> {
+    Value::Map(Map::Host(HostRef { node: members, view: None }))
+}
+
+/// A JSON object, or `null` for none.
+pub fn optional(members: Option<&Object>) -> Value<'_> {
+    members.map_or(Value::Null, object)
+}
+
+impl HostMap for Object {
+    fn len<'v>(&'v self, _: View<'v>) -> usize {
+        Object::len(self)
+    }
+
+    fn get<'v>(&'v self, _: View<'v>, key: &str) -> Option<Value<'v>> {
+        Object::get(self, key).map(of)
+    }
+
+    fn key_at<'v>(&'v self, _: View<'v>, index: usize) -> &'v str {
+        self.members().get(index).map_or("", |(key, _)| key)
+    }
+}
+
+/// Deepest nesting of lists and maps that becomes JSON, as in requests.
+const DEPTH_MAX: usize = json::DEPTH_MAX;
+
+/// A value as JSON.
+///
+/// # Errors
+/// A part of it has no JSON form; the text says which.
+pub fn from(value: &Value<'_>) -> Result<json::Value, String> {
+    convert(value, DEPTH_MAX)
+}
+
+fn convert(value: &Value<'_>, depth: usize) -> Result<json::Value, String> {
+    let depth = depth.checked_sub(1).ok_or("the value is nested too deeply")?;
+    Ok(match value {
+        Value::Null => json::Value::Null,
+        Value::Bool(value) => (*value).into(),
+        Value::Int(number) => (*number).into(),
+        Value::Uint(number) => {
+            i64::try_from(*number).map_or(json::Value::Float(*number as f64), json::Value::Int)
+        }
+        Value::Double(number) if number.is_finite() => json::Value::Float(*number),
+        Value::Double(_) => return Err(unsupported(value)),
+        Value::String(text) => (&**text).into(),
+        Value::Bytes(bytes) => BASE64.encode(&**bytes).into(),
+        Value::Duration(duration) => cel::duration::to_seconds_text(duration.nanoseconds).into(),
+        Value::Timestamp(time) => time.to_text().into(),
+        Value::List(list) => {
+            let items = list.iter().map(|item| convert(&item, depth));
+            json::Value::Array(items.collect::<Result<_, _>>()?)
+        }
+        Value::Map(map) => {
+            let mut members = Object::with_capacity(map.len());
+            for (key, value) in map.iter() {
+                members.insert(key_text(&key)?, convert(&value, depth)?);
+            }
+            members.into()
+        }
+        Value::Object(object) => {
+            let mut members = Object::new();
+            for field in object.fields() {
+                let value = object.get(field).map_err(|error| error.to_string())?;
+                members.insert(field.to_owned(), convert(&value.unwrap_or(Value::Null), depth)?);
+            }
+            members.into()
+        }
+        Value::Optional(Some(value)) => convert(value, depth)?,
+        Value::Optional(None) => json::Value::Null,
+        Value::Type(_) | Value::Opaque(_) => return Err(unsupported(value)),
+    })
+}
+
+fn unsupported(value: &Value<'_>) -> String {
+    format!("type conversion not supported for '{}'", value.type_name())
+}
+
+/// A key of a map as the name of a member.
+fn key_text(key: &Value<'_>) -> Result<Key, String> {
+    match key {
+        Value::String(text) => Ok(text.to_string().into()),
+        Value::Int(number) => Ok(number.to_string().into()),
+        Value::Uint(number) => Ok(number.to_string().into()),
+        Value::Bool(value) => Ok(value.to_string().into()),
+        other => Err(unsupported(other)),
+    }
+}

@@ -1,0 +1,17 @@
+//! Expressions that objects and configuration files state: compiled for a wanted type, with the errors that the API
+//! tells, and evaluated within limits.
+//!
+//! ```text
+//! text ─► Environment (base + variables of the host) ─► Expression: a program, or why it is none
+//!                                                            └─► evaluate(activation, budget) ─► value, cost
+//! ```
+//!
+//! [`json`] reads JSON of no known type as values, and makes JSON of values.
+
+mod compile;
+mod evaluate;
+pub mod json;
+pub mod types;
+
+pub use compile::{Expression, Refusal, base};
+pub use evaluate::{Budget, CALL_COST_MAX, Failure, evaluate};

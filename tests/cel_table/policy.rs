@@ -1,0 +1,284 @@
+//! `policy` lines: expressions of admission policies and match conditions, on the inputs beside the table.
+
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use api::admission::policy::condition::{Conditions, Match};
+use api::admission::policy::environment::{Declarations, Extent, Known, POLICY_COST_MAX};
+use api::admission::policy::request::Request;
+use api::admission::policy::scope::{Inputs, Scope};
+use api::admission::policy::validation::{Decision, Published, Validation};
+use api::expression::{Budget, Expression, Failure, evaluate};
+use api::json::{Object, Value as Tree, parse};
+use auth::User;
+use cel::environment::Origin;
+use cel::library::authorizer::{self, Authorizer};
+use cel::types::Type;
+use serde_json::{Value as Json, json};
+
+use crate::json::{from_value, to_type};
+
+/// The inputs of all lines.
+#[derive(Debug)]
+pub struct Fixture {
+    object: Object,
+    old: Object,
+    namespace: Object,
+    params: Object,
+    options: Tree,
+    user: User,
+    authorizer: Arc<dyn Authorizer>,
+}
+
+/// A part of a line as a tree of the API.
+pub fn tree(json: &Json) -> Tree {
+    parse(json.to_string().as_bytes()).unwrap_or_default()
+}
+
+pub fn object(json: &Json) -> Object {
+    tree(json).as_object().cloned().unwrap_or_default()
+}
+
+fn texts(json: &Json) -> Vec<String> {
+    json.as_array().into_iter().flatten().filter_map(Json::as_str).map(str::to_owned).collect()
+}
+
+/// A user of the inputs.
+pub fn user(json: &Json) -> User {
+    let text = |name: &str| json[name].as_str().unwrap_or_default().to_owned();
+    let extra = json["extra"].as_object().into_iter().flatten();
+    User {
+        name: text("username"),
+        uid: text("uid"),
+        groups: texts(&json["groups"]),
+        extra: extra.map(|(key, values)| (key.clone(), texts(values))).collect(),
+    }
+}
+
+impl Fixture {
+    /// Reads the inputs beside a table.
+    pub fn beside(table: &Path) -> std::io::Result<Fixture> {
+        let text = std::fs::read_to_string(table.with_file_name("policy-inputs.json"))?;
+        let json: Json = serde_json::from_str(&text)?;
+        Ok(Fixture {
+            object: object(&json["object"]),
+            old: object(&json["oldObject"]),
+            namespace: object(&json["namespaceObject"]),
+            params: object(&json["params"]),
+            options: tree(&json["request"]["options"]),
+            user: user(&json["user"]),
+            authorizer: Arc::new(Rules { is_account: false }),
+        })
+    }
+
+    fn request<'f>(&'f self, operation: &str) -> Request<'f> {
+        let kind = ("apps", "v1", "Deployment");
+        let resource = ("apps", "v1", "deployments");
+        Request {
+            operation: if operation == "UPDATE" { "UPDATE" } else { "CREATE" },
+            kind,
+            resource,
+            request_kind: kind,
+            request_resource: resource,
+            subresource: "",
+            name: "web",
+            namespace: "ns1",
+            user: &self.user,
+            dry_run: false,
+            options: self.options.clone(),
+            made: OnceLock::new(),
+        }
+    }
+
+    fn inputs<'f>(&'f self, request: &'f Request<'f>) -> Inputs<'f> {
+        Inputs {
+            object: Some(&self.object),
+            old: (request.operation == "UPDATE").then_some(&self.old),
+            namespace: Some(&self.namespace),
+            request,
+            authorizer: Some(&self.authorizer),
+        }
+    }
+
+    /// The output fields of a line; `None` for operations that are not known.
+    pub fn answer(&self, row: &Json) -> Option<Json> {
+        Some(match row["op"].as_str()? {
+            "expr" => self.expression(row),
+            "validate" => self.validate(row),
+            "match" => self.conditions(row),
+            _ => return None,
+        })
+    }
+
+    fn expression(&self, row: &Json) -> Json {
+        let policy = &row["policy"];
+        let extent = Extent { params: policy["params"] == true, authorizer: policy["authorizer"] == true };
+        let variables = pairs(&policy["variables"], "name", "expression");
+        let mut declarations = Declarations::new(Origin::New, Known::default());
+        if !variables.is_empty() {
+            declarations = declarations.with_variables();
+        }
+        let variables = declarations.compile_variables(variables, extent);
+        let returns: Vec<Type> = texts(&row["returns"]).iter().filter_map(|name| to_type(name)).collect();
+        let text = row["expr"].as_str().unwrap_or_default();
+        let expression = Expression::new(text, &declarations.environment(extent), &returns);
+        if let Some(refusal) = expression.refusal() {
+            return json!({ "error": refusal.to_string() });
+        }
+        let of = expression.result_type().map(|of| of.declared().to_string());
+        let request = self.request(policy["operation"].as_str().unwrap_or_default());
+        let inputs = self.inputs(&request);
+        let params = extent.params.then_some(&self.params);
+        let scope = Scope::new(&inputs, params, &variables);
+        let open = scope.open();
+        let limit = row["budget"].as_u64().unwrap_or(POLICY_COST_MAX);
+        let mut budget = Budget::new(limit);
+        let result = evaluate(&expression, &open, || scope.take_cost(), &mut budget);
+        let mut out = json!({ "type": of });
+        if !matches!(result, Err(Failure::OutOfBudget)) {
+            out["cost"] = (limit - budget.left()).into();
+        }
+        match result {
+            Ok(value) => out["result"] = from_value(&value),
+            Err(failure) => out["runtimeError"] = failure.to_string().into(),
+        }
+        out
+    }
+
+    fn validate(&self, row: &Json) -> Json {
+        let policy = &row["policy"];
+        let mut spec = policy.clone();
+        if policy["params"] == true {
+            spec["paramKind"] = json!({"apiVersion": "v1", "kind": "ConfigMap"});
+        }
+        let validation = Validation::compile(&tree(&spec));
+        let request = self.request(policy["operation"].as_str().unwrap_or_default());
+        let inputs = self.inputs(&request);
+        let params = (policy["params"] == true).then_some(&self.params);
+        let outcome = validation.judge(&inputs, params);
+        let decisions: Vec<Json> = outcome
+            .decisions
+            .iter()
+            .map(|decision| match decision {
+                Decision::Admit => json!({"action": "admit", "evaluation": "admit"}),
+                Decision::Deny { message, reason } => {
+                    json!({"action": "deny", "evaluation": "deny", "message": message, "reason": reason})
+                }
+                Decision::Error { message, is_denied } => {
+                    let action = if *is_denied { "deny" } else { "admit" };
+                    json!({"action": action, "evaluation": "error", "message": message})
+                }
+            })
+            .collect();
+        let annotations: Vec<Json> = outcome
+            .annotations
+            .iter()
+            .map(|annotation| match &annotation.value {
+                Published::Value(value) => {
+                    json!({"key": annotation.key, "value": value, "action": "publish"})
+                }
+                Published::Nothing => json!({"key": annotation.key, "action": "exclude"}),
+                Published::Excluded(why) => {
+                    json!({"key": annotation.key, "action": "exclude", "error": why})
+                }
+                Published::Error(why) => json!({"key": annotation.key, "action": "error", "error": why}),
+            })
+            .collect();
+        let mut out = json!({ "decisions": decisions });
+        if !annotations.is_empty() {
+            out["auditAnnotations"] = annotations.into();
+        }
+        out
+    }
+
+    fn conditions(&self, row: &Json) -> Json {
+        let policy = &row["policy"];
+        let extent = Extent { params: false, authorizer: true };
+        let declarations = Declarations::new(Origin::Stored, Known::default());
+        let conditions = pairs(&policy["matchConditions"], "name", "expression");
+        let conditions = Conditions::compile(conditions, &declarations, extent);
+        let request = self.request(policy["operation"].as_str().unwrap_or_default());
+        let inputs = Inputs { namespace: None, ..self.inputs(&request) };
+        let scope = Scope::new(&inputs, None, &[]);
+        match conditions.judge(&scope.open(), || 0) {
+            Match::Yes => json!({ "valid": true }),
+            Match::No(name) => json!({ "valid": false, "result": name }),
+            Match::Failed(_) if policy["failurePolicy"] == "Ignore" => json!({ "valid": false }),
+            Match::Failed(why) => json!({ "valid": false, "runtimeError": why }),
+        }
+    }
+}
+
+fn pairs<'r>(list: &'r Json, first: &str, second: &str) -> Vec<(&'r str, &'r str)> {
+    let items = list.as_array().into_iter().flatten();
+    items
+        .map(|item| (item[first].as_str().unwrap_or_default(), item[second].as_str().unwrap_or_default()))
+        .collect()
+}
+
+/// The authorizer of the inputs.
+#[derive(Debug)]
+struct Rules {
+    is_account: bool,
+}
+
+impl Authorizer for Rules {
+    fn check(&self, request: &authorizer::Request) -> authorizer::Decision {
+        let answer = |allowed, reason: String| authorizer::Decision { allowed, reason, error: None };
+        if self.is_account {
+            return answer(true, "service account allowed".to_owned());
+        }
+        match request {
+            authorizer::Request::Path { path, .. } if &**path == "/healthz" => {
+                answer(true, "path allowed".to_owned())
+            }
+            authorizer::Request::Path { .. } => answer(false, String::new()),
+            authorizer::Request::Resource { resource, .. } if &*resource.resource == "errors" => {
+                authorizer::Decision {
+                    error: Some("authorizer failed".to_owned()),
+                    ..authorizer::Decision::default()
+                }
+            }
+            authorizer::Request::Resource { resource: asked, verb } => match &**verb {
+                "get" if &*asked.resource == "pods" => {
+                    let authorizer::Resource { group, subresource, namespace, name, .. } = asked;
+                    answer(true, format!("ns={namespace} name={name} sub={subresource} group={group}"))
+                }
+                "list" => answer(true, selectors(asked)),
+                "custom" => answer(
+                    true,
+                    format!("{} {} {} {}", asked.resource, asked.namespace, asked.name, asked.group),
+                ),
+                _ => answer(false, "denied by rule".to_owned()),
+            },
+        }
+    }
+
+    fn for_service_account(&self, namespace: &str, name: &str) -> Result<Arc<dyn Authorizer>, String> {
+        if name.contains(['_', 'B']) {
+            return Err("Invalid service account name".to_owned());
+        }
+        Ok(Arc::new(Rules { is_account: (namespace, name) == ("ns1", "sa1") }))
+    }
+}
+
+/// The selectors of a request, as the inputs describe them.
+fn selectors(asked: &authorizer::Resource) -> String {
+    let none = || "<nil>".to_owned();
+    let (fields, fields_error) = match asked.field_selector.as_deref().map(api::selector::FieldTerms::parse) {
+        None => ("[]".to_owned(), none()),
+        Some(Ok(terms)) => {
+            let terms: Vec<String> =
+                terms.terms().iter().map(|term| format!("{{= {} {}}}", term.label, term.value)).collect();
+            (format!("[{}]", terms.join(" ")), none())
+        }
+        Some(Err(error)) => ("[]".to_owned(), error.message),
+    };
+    let (labels, labels_error) =
+        match asked.label_selector.as_deref().map(api::selector::LabelSelector::parse) {
+            None => (String::new(), none()),
+            Some(Ok(selector)) => (selector.to_string(), none()),
+            Some(Err(error)) => (String::new(), error.message),
+        };
+    format!("fields={fields} {fields_error} labels={labels} {labels_error}")
+}
