@@ -76,12 +76,13 @@ impl Server {
             audiences: Vec::new(),
             lifetime_max: None,
             extends: false,
+            documents: None,
         };
         let parts = Parts {
             metrics: Arc::default(),
             naming: &KUBERNETES,
             engine,
-            authenticator: Authenticator::new().with_anonymous(),
+            authenticator: Authenticator::new().with_anonymous(auth::authn::Anonymous::Accepted),
             lifecycle: Lifecycle::new(),
             limits: Limits::default(),
             address,

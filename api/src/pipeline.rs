@@ -14,6 +14,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use auth::authn::HeaderFields;
 use auth::go::duration;
 use auth::{Attributes, Authenticated, Authorized, Credentials, User};
 use futures_util::FutureExt;
@@ -29,7 +30,7 @@ use crate::request::{RequestError, RequestInfo};
 use crate::response::{Response, respond_text};
 use crate::routes::{self, Permitted};
 use crate::served::Served;
-use crate::server::websocket::Upgrade;
+use crate::server::websocket::{self, Upgrade};
 use crate::server::{ConnectionInfo, Handler, Incoming, Request, panic_response};
 use crate::status::{Status, Subject};
 
@@ -125,8 +126,14 @@ impl<'c> Exchange<'c> {
         // Bytes outside ASCII make a token that no authenticator knows, not a request without one.
         let header = self.head.headers.get(AUTHORIZATION);
         let header = header.map(|value| String::from_utf8_lossy(value.as_bytes()));
-        let credentials =
-            Credentials { authorization: header.as_deref(), certificates: &self.connection.certificates };
+        let protocols = websocket::protocols(&self.head.headers);
+        let credentials = Credentials {
+            path: self.head.uri.path(),
+            headers: Some(&Fields(&self.head.headers)),
+            authorization: header.as_deref(),
+            protocols: protocols.as_deref(),
+            certificates: &self.connection.certificates,
+        };
         match self.context.authenticator().authenticate(&credentials).await {
             Ok(Authenticated::User(user) | Authenticated::Anonymous(user)) => {
                 Ok(self.user.insert(user).clone())
@@ -249,6 +256,19 @@ impl Handler for Context {
             }
         };
         exchange.finish(response)
+    }
+}
+
+/// The headers of a request, for authenticators. Values that are not text are left out.
+struct Fields<'h>(&'h HeaderMap);
+
+impl HeaderFields for Fields<'_> {
+    fn each(&self, visit: &mut dyn FnMut(&str, &str)) {
+        for (name, value) in self.0 {
+            if let Ok(value) = std::str::from_utf8(value.as_bytes()) {
+                visit(name.as_str(), value);
+            }
+        }
     }
 }
 

@@ -173,6 +173,11 @@ async fn serve_document(request: Permitted<'_>) -> Result<Response, Status> {
         return Ok(response);
     }
     let is_read = matches!(head.method, Method::GET | Method::HEAD);
+    if let Some(documents) = context.tokens().documents.as_ref().filter(|_| is_read)
+        && let Some(answer) = documents.respond(path, &head.headers)
+    {
+        return answer;
+    }
     let response = if path == "/version" || path == "/version/" {
         Some(crate::version::respond().map(Into::into))
     } else if let Some(response) = types.discovery().respond(path, &head.headers, pretty) {

@@ -1,8 +1,17 @@
-//! The settings by which tokens of service accounts are made.
+//! Service account tokens: the settings by which they are made, and the documents by which others verify them
+//! (docs/api/authentication.md#issuer-documents).
 
 use std::time::Duration;
 
+use auth::authn::VerificationKey;
 use auth::authn::service_account::TokenIssuer;
+use bytes::Bytes;
+use http::header::{ACCEPT, CACHE_CONTROL};
+use http::{HeaderMap, HeaderValue, StatusCode};
+use serde_json::json;
+
+use crate::response::{Response, respond};
+use crate::status::Status;
 
 /// How tokens are made here.
 pub struct Tokens {
@@ -14,4 +23,116 @@ pub struct Tokens {
     pub lifetime_max: Option<Duration>,
     /// Whether tokens of clients that do not renew them last longer than they ask.
     pub extends: bool,
+    /// Documents about the issuer; `None` if it is no address that others could ask.
+    pub documents: Option<IssuerDocuments>,
+}
+
+/// Path of the discovery document (OpenID Connect Discovery 1.0, section 4).
+const CONFIGURATION_PATH: &str = "/.well-known/openid-configuration";
+
+/// Path of the key set.
+const KEYS_PATH: &str = "/openid/v1/jwks";
+
+/// Media type of key sets (RFC 7517, section 8.5).
+const KEY_SET: &str = "application/jwk-set+json";
+
+/// Clients may keep the documents for this long; they change with a restart only.
+const CACHE: &str = "public, max-age=3600";
+
+/// The documents by which others verify tokens of this server.
+#[derive(Clone, Debug)]
+pub struct IssuerDocuments {
+    configuration: Bytes,
+    keys: Bytes,
+}
+
+impl IssuerDocuments {
+    /// The documents of `issuer` with its `keys`, which are read at `keys_uri`, or at this server's `address` if that
+    /// is absent. `None` if the issuer is no https address.
+    pub fn new(
+        issuer: &str,
+        keys: &[VerificationKey],
+        keys_uri: Option<&str>,
+        address: &str,
+    ) -> Option<IssuerDocuments> {
+        issuer.strip_prefix("https://").filter(|rest| !rest.is_empty())?;
+        let mut algorithms: Vec<&str> = keys.iter().map(VerificationKey::algorithm).collect();
+        algorithms.sort_unstable();
+        algorithms.dedup();
+        let keys_uri = keys_uri.map_or_else(|| format!("https://{address}{KEYS_PATH}"), str::to_owned);
+        let configuration = json!({
+            "issuer": issuer,
+            "jwks_uri": keys_uri,
+            "response_types_supported": ["id_token"],
+            "subject_types_supported": ["public"],
+            "id_token_signing_alg_values_supported": algorithms,
+        });
+        let keys: Vec<_> = keys.iter().map(VerificationKey::to_jwk).collect();
+        let text = |value: serde_json::Value| Bytes::from(value.to_string());
+        Some(IssuerDocuments { configuration: text(configuration), keys: text(json!({ "keys": keys })) })
+    }
+
+    /// Answers the path of a document; `None` for every other.
+    ///
+    /// # Errors
+    /// 406 if the client accepts neither the document's media type nor all.
+    pub fn respond(&self, path: &str, headers: &HeaderMap) -> Option<Result<Response, Status>> {
+        let (media_type, text) = match path {
+            CONFIGURATION_PATH => ("application/json", &self.configuration),
+            KEYS_PATH => (KEY_SET, &self.keys),
+            _ => return None,
+        };
+        if !accepts(headers, media_type) {
+            return Some(Err(Status::no_such_representation(media_type)));
+        }
+        let mut response = respond(StatusCode::OK, media_type, text.clone());
+        response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static(CACHE));
+        Some(Ok(response))
+    }
+}
+
+/// Whether `Accept` is absent or names the media type or all of them.
+fn accepts(headers: &HeaderMap, media_type: &str) -> bool {
+    let Some(accept) = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()) else { return true };
+    let mut clauses = accept.split(',').map(|clause| clause.split(';').next().unwrap_or_default().trim());
+    clauses.any(|clause| clause == "*/*" || clause == media_type || clause.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documents_are_served_where_their_media_type_is_accepted() {
+        let documents = IssuerDocuments::new("https://issuer.example", &[], None, "10.0.0.1:6443").unwrap();
+        for (path, accept, want) in [
+            (CONFIGURATION_PATH, "application/json", "200 application/json"),
+            (CONFIGURATION_PATH, "*/*", "200 application/json"),
+            (KEYS_PATH, "*/*", "200 application/jwk-set+json"),
+            (KEYS_PATH, "text/html;q=1, application/jwk-set+json;q=0.5", "200 application/jwk-set+json"),
+            (KEYS_PATH, "application/json", "406"),
+            ("/openid/v1", "*/*", "none"),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(ACCEPT, HeaderValue::from_static(accept));
+            let got = match documents.respond(path, &headers) {
+                None => "none".to_owned(),
+                Some(Err(_)) => "406".to_owned(),
+                Some(Ok(response)) => {
+                    let media_type = response.headers()["content-type"].to_str().unwrap();
+                    format!("{} {media_type}", response.status().as_u16())
+                }
+            };
+            assert_eq!(got, want, "{path} {accept}");
+        }
+        let text = String::from_utf8(documents.configuration.to_vec()).unwrap();
+        assert!(text.contains(r#""jwks_uri":"https://10.0.0.1:6443/openid/v1/jwks""#), "{text}");
+    }
+
+    #[test]
+    fn an_issuer_that_nobody_can_ask_has_no_documents() {
+        for issuer in ["kubernetes", "http://issuer.example", "https://", "HTTPS:issuer"] {
+            assert!(IssuerDocuments::new(issuer, &[], None, "10.0.0.1:6443").is_none(), "{issuer}");
+        }
+    }
 }

@@ -15,13 +15,13 @@ use std::time::Instant;
 use anyhow::{Context, anyhow};
 use api::context::{Context as Api, Parts};
 use api::metrics::Metrics;
+use api::policy::EngineAccounts;
 use api::server::{Lifecycle, Limits, Stage};
-use auth::Authenticator;
 use auth::authn::NameDomains;
-use auth::authn::x509::{CaBundle, ClientCertificates};
 use engine::Engine;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::authentication::{self, Bundles};
 use crate::config::{self, Config};
 use crate::credentials::Credentials;
 use crate::flags::Durability;
@@ -43,8 +43,9 @@ pub async fn run(config: Config, metrics: Arc<Metrics>, started: Instant) -> any
     config::remember_profile(&config.data_dir, config.naming)?;
     let engine = open_store(&config)?;
     let credentials = Arc::new(Credentials::prepare(&config, address)?);
-    let handler =
-        Arc::new(api_of(&config, &credentials, address, engine.clone(), lifecycle.clone(), metrics)?);
+    let (handler, bundles) =
+        api_of(&config, &credentials, address, engine.clone(), lifecycle.clone(), metrics)?;
+    let handler = Arc::new(handler);
 
     api::startup::load_types(&handler).context("cannot read the definitions of custom types")?;
     let tls = api::server::server_config(credentials.serving.clone());
@@ -53,7 +54,7 @@ pub async fn run(config: Config, metrics: Arc<Metrics>, started: Instant) -> any
         tokio::spawn(api::server::serve(listener, tls, handler.clone(), limits, lifecycle.shutdown()));
     let following = tokio::spawn({
         let credentials = credentials.clone();
-        async move { credentials.follow().await }
+        async move { credentials.follow(&bundles).await }
     });
     upgrade::bring_up(&config.data_dir, &handler).await?;
     let outcome = api::startup::prepare(&handler).await.context("cannot create the bootstrap objects")?;
@@ -113,19 +114,13 @@ fn api_of(
     engine: Engine,
     lifecycle: Lifecycle,
     metrics: Arc<Metrics>,
-) -> anyhow::Result<Api> {
+) -> anyhow::Result<(Api, Bundles)> {
     let domains = NameDomains::new(config.naming.domain);
-    let bundle = CaBundle::from_pem(&credentials.client_cas).context("--client-ca-file")?;
-    let mut authenticator =
-        Authenticator::new().with_certificates(Arc::new(ClientCertificates::new(bundle, &domains)));
-    if let Some(tokens) = &config.token_auth {
-        authenticator = authenticator.with_tokens(tokens.clone());
-    }
-    let (account_tokens, tokens) = tokens::prepare(config, engine.clone(), &domains)?;
-    authenticator = authenticator.with_tokens(account_tokens).with_audiences(tokens.audiences.clone());
-    if config.anonymous_auth {
-        authenticator = authenticator.with_anonymous();
-    }
+    let accounts = Arc::new(EngineAccounts::new(engine.clone(), config.naming));
+    let (account_tokens, tokens) = tokens::prepare(config, accounts.clone(), address, &domains)?;
+    let client_cas = &credentials.client_cas;
+    let (authenticator, bundles) =
+        authentication::chain(&config.authentication, client_cas, &domains, accounts, account_tokens)?;
     let limits = api::context::Limits {
         request_timeout: config.request_timeout,
         min_request_timeout: config.min_request_timeout,
@@ -152,7 +147,7 @@ fn api_of(
         admission: config.admission.clone(),
         metrics,
     };
-    Ok(Api::assemble(parts, &config.authorization_modes.0)?)
+    Ok((Api::assemble(parts, &config.authorization_modes.0)?, bundles))
 }
 
 /// The first signal begins the shutdown, the second one ends the process at once.

@@ -11,12 +11,9 @@ use api::allocation::Ranges;
 use api::controllers::Selection;
 use api::features::Features;
 use api::server::ServingCertificate;
-use auth::authn::token_file::StaticTokens;
-use auth::authn::{SigningKey, VerificationKey};
 use auth::authz::Mode;
-use rustls_pki_types::CertificateDer;
-use rustls_pki_types::pem::PemObject;
 
+use crate::authentication::AuthenticationConfig;
 use crate::files;
 use crate::flags::{Durability, Flags, LogFormat, Modes, Profile};
 
@@ -31,14 +28,8 @@ pub struct Config {
     pub naming: Profile,
     /// The serving certificate, if configured; otherwise the server creates one.
     pub tls_files: Option<TlsFiles>,
-    /// CAs of client certificates besides the server's own.
-    pub client_ca: Option<NamedFile>,
-    /// Static bearer tokens.
-    pub token_auth: Option<StaticTokens>,
-    /// Signing and verification of service account tokens.
-    pub tokens: TokenConfig,
-    /// Whether requests without credentials are served.
-    pub anonymous_auth: bool,
+    /// Who may come in.
+    pub authentication: AuthenticationConfig,
     /// Authorizers, in order.
     pub authorization_modes: Modes,
     /// Address and port ranges of services.
@@ -82,23 +73,6 @@ pub struct TlsFiles {
     pub key: PathBuf,
 }
 
-/// Signing and verification of service account tokens.
-#[derive(Clone, Debug)]
-pub struct TokenConfig {
-    /// Issuers: the first signs, all are accepted. Never empty.
-    pub issuers: Vec<String>,
-    /// Audiences of this server. Never empty.
-    pub audiences: Vec<String>,
-    /// The signing key, if configured; otherwise the server creates one.
-    pub signing_key: Option<NamedFile>,
-    /// Further keys that verify tokens.
-    pub keys: Vec<NamedFile>,
-    /// Longest validity of a token.
-    pub lifetime_max: Option<Duration>,
-    /// Whether clients that do not renew their token get a long-lived one.
-    pub extends: bool,
-}
-
 /// A file read at start.
 #[derive(Clone, Debug)]
 pub struct NamedFile {
@@ -113,7 +87,7 @@ impl Config {
     ///
     /// # Errors
     /// One that fits one line.
-    pub fn from_flags(mut flags: Flags) -> anyhow::Result<Self> {
+    pub fn from_flags(flags: Flags) -> anyhow::Result<Self> {
         if flags.data_dir.as_os_str().is_empty() {
             bail!("--data-dir must not be empty");
         }
@@ -121,7 +95,6 @@ impl Config {
             bail!("--data-dir: {} is not a directory", flags.data_dir.display());
         }
         check_profile(&flags.data_dir, flags.naming)?;
-        let tokens = TokenConfig::from_flags(&mut flags)?;
         let admission = admission_of(&flags)?;
         let tls_files = match (flags.tls_cert_file, flags.tls_private_key_file) {
             (None, None) => None,
@@ -135,42 +108,22 @@ impl Config {
             ServingCertificate::from_pem(&chain, &key)
                 .with_context(|| format!("--tls-cert-file {}", files.certificate.display()))?;
         }
-        let client_ca = named("--client-ca-file", flags.client_ca_file)?;
-        if let Some(file) = &client_ca {
-            let mut count = 0;
-            for certificate in CertificateDer::pem_slice_iter(&file.bytes) {
-                certificate
-                    .with_context(|| format!("--client-ca-file {}: broken PEM", file.path.display()))?;
-                count += 1;
-            }
-            if count == 0 {
-                bail!("--client-ca-file {}: no certificate in it", file.path.display());
-            }
-        }
-        let token_auth = named("--token-auth-file", flags.token_auth_file)?
-            .map(|NamedFile { path, bytes }| {
-                StaticTokens::parse(&bytes).with_context(|| format!("--token-auth-file {}", path.display()))
-            })
-            .transpose()?;
+        let allows_all = flags.authorization_mode.0.contains(&Mode::AlwaysAllow);
+        let authentication =
+            AuthenticationConfig::from_flags(flags.authentication, flags.naming, allows_all)?;
         if flags.request_timeout.is_zero() {
             bail!("--request-timeout must be positive");
         }
         if flags.advertise_address.is_some_and(|address| address.is_unspecified()) {
             bail!("--advertise-address must be an address that clients can connect to");
         }
-        let allows_all = flags.authorization_mode.0.contains(&Mode::AlwaysAllow);
         Ok(Config {
             // Absolute, so that paths in the log and the kubeconfig stay valid in any working directory.
             data_dir: std::path::absolute(&flags.data_dir).context("--data-dir")?,
             bind: SocketAddr::new(flags.bind_address, flags.secure_port),
             naming: flags.naming,
             tls_files,
-            client_ca,
-            token_auth,
-            tokens,
-            // With AlwaysAllow an anonymous user could do everything, so anonymous requests are off unless asked for
-            // (docs/api/authentication.md#anonymous-requests).
-            anonymous_auth: flags.anonymous_auth.unwrap_or(!allows_all),
+            authentication,
             authorization_modes: flags.authorization_mode,
             ranges: Ranges {
                 networks: flags.service_cluster_ip_range.0,
@@ -219,64 +172,13 @@ fn admission_of(flags: &Flags) -> anyhow::Result<admission::Settings> {
     admission::Settings::parse(&wishes, &Beside(directory)).map_err(|why| anyhow!(why))
 }
 
-/// Whether a URL may begin with this (RFC 3986).
-fn is_scheme(text: &str) -> bool {
-    text.starts_with(|c: char| c.is_ascii_alphabetic())
-        && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'))
-}
-
-/// Shortest and longest limit of a token's validity.
-const TOKEN_LIFETIME_MAX: (Duration, Duration) = (Duration::from_secs(60 * 60), Duration::from_secs(1 << 32));
-
-impl TokenConfig {
-    /// Takes the flags of service account tokens.
-    fn from_flags(flags: &mut Flags) -> anyhow::Result<Self> {
-        let mut issuers = std::mem::take(&mut flags.service_account_issuer);
-        if issuers.is_empty() {
-            issuers.push(format!("https://{}.default.svc.cluster.local", flags.naming.word));
-        }
-        for issuer in &issuers {
-            if issuer.is_empty() {
-                bail!("--service-account-issuer must not be empty");
-            }
-            // As kube-apiserver: an issuer with a colon must be a URL.
-            if issuer.split_once(':').is_some_and(|(scheme, _)| !is_scheme(scheme)) {
-                bail!("--service-account-issuer {issuer:?} contained a ':' but was not a valid URL");
-            }
-        }
-        let mut audiences = std::mem::take(&mut flags.api_audiences);
-        audiences.retain(|audience| !audience.is_empty());
-        if audiences.is_empty() {
-            audiences.clone_from(&issuers);
-        }
-        let signing_key =
-            named("--service-account-signing-key-file", flags.service_account_signing_key_file.take())?;
-        if let Some(file) = &signing_key {
-            SigningKey::from_pem(&file.bytes)
-                .with_context(|| format!("--service-account-signing-key-file {}", file.path.display()))?;
-        }
-        let mut keys = Vec::new();
-        for path in std::mem::take(&mut flags.service_account_key_file) {
-            const FLAG: &str = "--service-account-key-file";
-            let bytes = read(FLAG, &path)?;
-            VerificationKey::from_pem(&bytes).with_context(|| format!("{FLAG} {}", path.display()))?;
-            keys.push(NamedFile { bytes, path });
-        }
-        let limit = flags.service_account_max_token_expiration;
-        if !limit.is_zero() && !(TOKEN_LIFETIME_MAX.0..=TOKEN_LIFETIME_MAX.1).contains(&limit) {
-            bail!("--service-account-max-token-expiration must be between 1 hour and 2^32 seconds");
-        }
-        let lifetime_max = (!limit.is_zero()).then_some(limit);
-        let extends = flags.service_account_extend_token_expiration;
-        Ok(TokenConfig { issuers, audiences, signing_key, keys, lifetime_max, extends })
-    }
-}
-
-fn read(flag: &str, path: &Path) -> anyhow::Result<Vec<u8>> {
+/// Reads the file of a flag.
+pub fn read(flag: &str, path: &Path) -> anyhow::Result<Vec<u8>> {
     fs::read(path).with_context(|| format!("{flag} {}", path.display()))
 }
 
-fn named(flag: &str, path: Option<PathBuf>) -> anyhow::Result<Option<NamedFile>> {
+/// Reads the file of a flag, if it is given.
+pub fn named(flag: &str, path: Option<PathBuf>) -> anyhow::Result<Option<NamedFile>> {
     path.map(|path| Ok(NamedFile { bytes: read(flag, &path)?, path })).transpose()
 }
 
@@ -425,20 +327,5 @@ mod tests {
             assert_eq!(config(&dir, arguments).map(drop), want, "{arguments}");
         }
         assert!(!dir.join("new").exists());
-    }
-
-    #[test]
-    fn anonymous_requests_are_served_unless_everything_is_allowed() {
-        // docs/api/authentication.md#anonymous-requests.
-        let dir = Scratch::new();
-        for (arguments, want) in [
-            ("", true),
-            ("--authorization-mode=AlwaysAllow", false),
-            ("--authorization-mode=AlwaysAllow --anonymous-auth", true),
-            ("--anonymous-auth=false", false),
-        ] {
-            let config = config(&dir, &format!("--data-dir=DIR {arguments}")).unwrap();
-            assert_eq!(config.anonymous_auth, want, "{arguments}");
-        }
     }
 }

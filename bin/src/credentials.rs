@@ -9,8 +9,10 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::Context;
 use api::allocation::Network;
 use api::server::ServingCertificate;
+use auth::authn::x509::{CaBundle, ClientCertificates};
 
-use crate::config::Config;
+use crate::authentication::Bundles;
+use crate::config::{Config, NamedFile};
 use crate::kubeconfig::Connection;
 use crate::pki::{self, Name, Pki};
 use crate::reload::{self, Watched};
@@ -57,11 +59,8 @@ impl Credentials {
     pub fn prepare(config: &Config, address: SocketAddr) -> anyhow::Result<Self> {
         let Texts { chain, key, ca, vouching } = texts(config, address)?;
         let serving = ServingCertificate::from_pem(&chain, &key).context("cannot serve the certificate")?;
-        let mut client_cas = ca;
-        if let Some(file) = &config.client_ca {
-            client_cas.push(b'\n');
-            client_cas.extend_from_slice(&file.bytes);
-        }
+        let file = config.authentication.client_ca.as_ref();
+        let client_cas = joined(&ca, file.map(|file| file.bytes.as_slice()));
         Ok(Credentials {
             config: config.clone(),
             address,
@@ -72,9 +71,33 @@ impl Credentials {
         })
     }
 
-    /// Keeps the credentials up to date: reloads configured certificates when they change, renews the server's own
-    /// before they expire.
-    pub async fn follow(&self) {
+    /// Keeps the credentials up to date: reloads configured certificates and CA bundles when they change, renews the
+    /// server's own before they expire.
+    pub async fn follow(&self, bundles: &Bundles) {
+        tokio::join!(self.follow_serving(), self.follow_bundles(bundles));
+    }
+
+    /// Reloads the CA bundles. Open connections are judged by the new ones too.
+    async fn follow_bundles(&self, bundles: &Bundles) {
+        let Config { authentication, .. } = &self.config;
+        let path = |file: &NamedFile| file.path.clone();
+        let mut clients = Watched::new(authentication.client_ca.iter().map(path).collect());
+        let mut proxies =
+            Watched::new(authentication.proxy.iter().map(|proxy| path(&proxy.client_ca)).collect());
+        loop {
+            tokio::time::sleep(reload::BUNDLE_INTERVAL).await;
+            if let Some([bundle]) = clients.changed() {
+                let own = texts(&self.config, self.address).map(|texts| texts.ca);
+                let joined = own.map(|own| joined(&own, Some(bundle)));
+                reload_bundle("--client-ca-file", joined, bundle, &bundles.clients);
+            }
+            if let (Some([bundle]), Some(certificates)) = (proxies.changed(), &bundles.proxies) {
+                reload_bundle("--requestheader-client-ca-file", Ok(bundle.clone()), bundle, certificates);
+            }
+        }
+    }
+
+    async fn follow_serving(&self) {
         let given = self.config.tls_files.as_ref();
         let paths = given.map(|files| vec![files.certificate.clone(), files.key.clone()]);
         let mut watched = Watched::new(paths.unwrap_or_default());
@@ -96,6 +119,31 @@ impl Credentials {
                 }
             }
         }
+    }
+}
+
+/// The server's own CA, and those of a file.
+fn joined(own: &[u8], file: Option<&[u8]>) -> Vec<u8> {
+    match file {
+        Some(file) => [own, b"\n", file].concat(),
+        None => own.to_vec(),
+    }
+}
+
+/// Replaces a bundle, unless the file has no usable certificate.
+fn reload_bundle(
+    flag: &str,
+    bundle: anyhow::Result<Vec<u8>>,
+    file: &[u8],
+    certificates: &ClientCertificates,
+) {
+    let checked = CaBundle::from_pem(file).map_err(anyhow::Error::from).and(bundle);
+    match checked.and_then(|bundle| Ok(CaBundle::from_pem(&bundle)?)) {
+        Ok(bundle) => {
+            certificates.replace_bundle(bundle);
+            tracing::info!(flag, "CA bundle reloaded");
+        }
+        Err(error) => tracing::warn!(flag, error = %format!("{error:#}"), "still using the old CA bundle"),
     }
 }
 

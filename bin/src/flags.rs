@@ -3,6 +3,8 @@
 //! `_` and `-` are the same inside a flag's name, the last value of a repeated flag counts, switches are `--flag` or
 //! `--flag=false`. An error is one line. Checks that need files or several flags are in [`crate::config`].
 
+mod authentication;
+
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
@@ -15,6 +17,8 @@ use api::naming::{self, Naming};
 use auth::authz::Mode;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand};
+
+pub use authentication::AuthenticationFlags;
 
 use crate::cli::args::Command;
 use crate::duration;
@@ -87,45 +91,8 @@ pub struct Flags {
     #[arg(long, value_name = "FILE")]
     pub tls_private_key_file: Option<PathBuf>,
 
-    /// CA bundle (PEM) of client certificates, in addition to the server's own CA.
-    #[arg(long, value_name = "FILE")]
-    pub client_ca_file: Option<PathBuf>,
-
-    /// CSV file of static bearer tokens: token, user, uid, and optionally groups.
-    #[arg(long, value_name = "FILE")]
-    pub token_auth_file: Option<PathBuf>,
-
-    /// Private key (PEM) that signs service account tokens. Default: a key created by the server.
-    #[arg(long, value_name = "FILE")]
-    pub service_account_signing_key_file: Option<PathBuf>,
-
-    /// Further keys (PEM, private or public) that verify service account tokens. Repeatable.
-    #[arg(long, value_name = "FILE")]
-    pub service_account_key_file: Vec<PathBuf>,
-
-    /// Issuer of service account tokens, a URL. Repeatable: the first issues, all are accepted. Default: the address
-    /// of the server's own service.
-    #[arg(long, value_name = "URL")]
-    pub service_account_issuer: Vec<String>,
-
-    /// Audiences that service account tokens must be issued for, separated by commas. Default: the issuers.
-    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
-    pub api_audiences: Vec<String>,
-
-    /// Longest validity of a requested token, at least an hour. Default: no limit.
-    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration::parse)]
-    pub service_account_max_token_expiration: Duration,
-
-    /// Issue tokens that are valid for a year to clients that do not renew them.
-    #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true,
-          default_missing_value = "true", value_parser = boolean, action = clap::ArgAction::Set)]
-    pub service_account_extend_token_expiration: bool,
-
-    /// Serve requests without credentials as system:anonymous. Default: true, unless the authorization mode is
-    /// AlwaysAllow.
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
-          value_parser = boolean)]
-    pub anonymous_auth: Option<bool>,
+    #[command(flatten)]
+    pub authentication: AuthenticationFlags,
 
     /// Authorizers in order, separated by commas. Any of: AlwaysAllow, AlwaysDeny, RBAC.
     #[arg(long, value_name = "MODES", default_value = "RBAC", value_parser = authorization_modes)]
@@ -401,7 +368,7 @@ mod tests {
         assert_eq!((flags.bind_address.to_string().as_str(), flags.secure_port), ("127.0.0.1", 6443));
         assert_eq!(flags.naming.profile, "cluster");
         assert_eq!(flags.authorization_mode, Modes(vec![Mode::Rbac]));
-        assert_eq!((flags.durability, flags.anonymous_auth), (Durability::Sync, None));
+        assert_eq!((flags.durability, flags.authentication.anonymous_auth), (Durability::Sync, None));
         assert_eq!(flags.request_timeout, Duration::from_secs(60));
         assert_eq!((flags.history_retention.as_secs(), flags.event_ttl.as_secs()), (300, 3_600));
         assert_eq!((flags.min_request_timeout, flags.verbosity), (1800, 0));
@@ -416,9 +383,9 @@ mod tests {
             ("--secure-port 7000", |f| f.secure_port == 7000),
             ("--secure-port=1 --secure_port=2", |f| f.secure_port == 2), // the last one wins
             ("--data_dir=some_dir", |f| f.data_dir == *"some_dir"),
-            ("--anonymous-auth", |f| f.anonymous_auth == Some(true)),
-            ("--anonymous-auth=false", |f| f.anonymous_auth == Some(false)),
-            ("--anonymous-auth=0 --anonymous-auth=T", |f| f.anonymous_auth == Some(true)),
+            ("--anonymous-auth", |f| f.authentication.anonymous_auth == Some(true)),
+            ("--anonymous-auth=false", |f| f.authentication.anonymous_auth == Some(false)),
+            ("--anonymous-auth=0 --anonymous-auth=T", |f| f.authentication.anonymous_auth == Some(true)),
             ("--bind-address=::", |f| f.bind_address.is_unspecified()),
             ("--naming=kubernetes", |f| f.naming.system_prefix == "kube-"),
             ("--authorization-mode=AlwaysDeny,RBAC", |f| {
@@ -440,14 +407,14 @@ mod tests {
                 f.feature_gates.has(Feature::CborServingAndStorage)
             }),
             ("--service-account-issuer=https://a --service-account-issuer=https://b", |f| {
-                f.service_account_issuer == ["https://a", "https://b"]
+                f.authentication.service_account_issuer == ["https://a", "https://b"]
             }),
             ("--enable-admission-plugins=A,B --disable-admission-plugins=C", |f| {
                 f.enable_admission_plugins == ["A", "B"] && f.disable_admission_plugins == ["C"]
             }),
-            ("--api-audiences=a,b --api-audiences=c", |f| f.api_audiences == ["a", "b", "c"]),
+            ("--api-audiences=a,b --api-audiences=c", |f| f.authentication.api_audiences == ["a", "b", "c"]),
             ("--service-account-max-token-expiration=2h", |f| {
-                f.service_account_max_token_expiration.as_secs() == 7200
+                f.authentication.service_account_max_token_expiration.as_secs() == 7200
             }),
             ("-v=4", |f| f.verbosity == 4),
             ("-v 4", |f| f.verbosity == 4),

@@ -2,6 +2,7 @@
 //! exit code 1; wrong flags change nothing.
 
 mod assemble;
+mod authentication;
 mod cli;
 mod client;
 mod config;

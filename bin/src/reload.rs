@@ -10,6 +10,9 @@ use std::time::Duration;
 /// Time between two reads.
 pub const INTERVAL: Duration = Duration::from_secs(10);
 
+/// Time between two reads of files that say who may come in: a key taken out of them should soon open nothing.
+pub const BUNDLE_INTERVAL: Duration = Duration::from_secs(1);
+
 /// Files that are only valid together.
 pub struct Watched {
     paths: Vec<PathBuf>,

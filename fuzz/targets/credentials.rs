@@ -4,10 +4,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use auth::authn::bearer::{self, Bearer};
-use auth::authn::service_account::{AccountSource, Incarnation, ServiceAccountTokens};
+use auth::authn::service_account::{AccountSource, Incarnation, ServiceAccountTokens, TokenSecret};
 use auth::authn::token_file::StaticTokens;
 use auth::authn::x509::{CaBundle, ClientCertificates};
-use auth::authn::{Credentials, NameDomains, SigningKey, VerificationKey};
+use auth::authn::{Anonymous, Credentials, NameDomains, SigningKey, VerificationKey};
 use auth::identity::{ANONYMOUS, AUTHENTICATED};
 use auth::{Authenticated, Authenticator};
 use rustls_pki_types::CertificateDer;
@@ -36,6 +36,10 @@ impl AccountSource for NoAccounts {
     fn node(&self, _: &str) -> Option<Incarnation> {
         None
     }
+
+    fn token_secret(&self, _: &str, _: &str) -> Option<TokenSecret> {
+        None
+    }
 }
 
 /// An `Authorization` header, passed to every token authenticator: none may accept it.
@@ -47,14 +51,14 @@ pub fn credentials(data: &[u8]) {
         let accounts =
             ServiceAccountTokens::new(vec!["issuer".to_owned()], keys, Arc::new(NoAccounts), domains);
         let tokens = StaticTokens::parse(b"an-unguessable-token,user,1").expect("a good file");
-        Authenticator::new().with_tokens(tokens).with_tokens(accounts).with_anonymous()
+        Authenticator::new().with_tokens(tokens).with_tokens(accounts).with_anonymous(Anonymous::Accepted)
     });
     let Ok(header) = std::str::from_utf8(data) else { return };
     let bearer = bearer::parse(header);
     if let Bearer::Token(token) = bearer {
         assert!(!token.is_empty() && !token.contains(' ') && header.contains(token));
     }
-    let shown = Credentials { authorization: Some(header), certificates: &[] };
+    let shown = Credentials { authorization: Some(header), ..Credentials::default() };
     match authenticator.authenticate_at(&shown, SystemTime::UNIX_EPOCH + NOW) {
         Ok(Authenticated::Anonymous(user)) => {
             assert!(!matches!(bearer, Bearer::Token(_)), "a wrong token is not as good as none");
@@ -86,7 +90,7 @@ pub fn token_file(data: &[u8]) {
     let authenticator = Authenticator::new().with_tokens(tokens);
     for (at, name) in names.iter().enumerate() {
         let header = format!("Bearer t{at}");
-        let shown = Credentials { authorization: Some(&header), certificates: &[] };
+        let shown = Credentials { authorization: Some(&header), ..Credentials::default() };
         let user =
             authenticator.authenticate_at(&shown, SystemTime::UNIX_EPOCH + NOW).expect("it is in the file");
         assert_eq!((&user.user().name, &user.user().uid), (name, name));

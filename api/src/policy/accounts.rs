@@ -1,28 +1,41 @@
-//! Looks up service accounts and the objects their tokens are bound to, for every token presented.
+//! Looks up service accounts, the objects their tokens are bound to, and the secrets of tokens, for every token
+//! presented.
 
+use std::collections::BTreeMap;
 use std::time::SystemTime;
 
-use auth::authn::service_account::{AccountSource, Incarnation};
+use auth::authn::bootstrap::{BootstrapSecret, BootstrapSecrets};
+use auth::authn::service_account::{AccountSource, Incarnation, TokenSecret};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use engine::Engine;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use crate::naming::Naming;
 
 /// Looks objects up in the newest snapshot: an index search and a few hundred bytes of JSON.
 pub struct EngineAccounts {
     engine: Engine,
+    naming: &'static Naming,
 }
 
 impl EngineAccounts {
     /// Looks things up in `engine`.
-    pub fn new(engine: Engine) -> EngineAccounts {
-        EngineAccounts { engine }
+    pub fn new(engine: Engine, naming: &'static Naming) -> EngineAccounts {
+        EngineAccounts { engine, naming }
     }
 
-    /// One incarnation of the object at `/core/<resource>/<place>`. An object that cannot be read counts as gone: its
-    /// tokens are refused.
-    fn find(&self, resource: &str, place: &str) -> Option<Incarnation> {
+    /// Members of the object at `/core/<resource>/<place>`. An object that cannot be read counts as gone: its tokens
+    /// are refused.
+    fn read<T: DeserializeOwned>(&self, resource: &str, place: &str) -> Option<T> {
         let entry = self.engine.snapshot().get(format!("/core/{resource}/{place}").as_bytes())?;
         let record = entry.read().inspect_err(|error| tracing::error!(%error, "token lookup")).ok()?;
-        let Head { metadata } = serde_json::from_slice(&record.value).ok()?;
+        serde_json::from_slice(&record.value).ok()
+    }
+
+    fn find(&self, resource: &str, place: &str) -> Option<Incarnation> {
+        let Head { metadata } = self.read(resource, place)?;
         let deleted = match metadata.deletion_timestamp {
             Some(text) => Some(SystemTime::from(text.parse::<jiff::Timestamp>().ok()?)),
             None => None,
@@ -42,6 +55,18 @@ struct Head {
 struct Metadata {
     uid: String,
     deletion_timestamp: Option<String>,
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+}
+
+/// The members that are read of a secret.
+#[derive(Deserialize)]
+struct Secret {
+    metadata: Metadata,
+    #[serde(default, rename = "type")]
+    kind: String,
+    #[serde(default)]
+    data: BTreeMap<String, String>,
 }
 
 impl AccountSource for EngineAccounts {
@@ -59,5 +84,31 @@ impl AccountSource for EngineAccounts {
 
     fn node(&self, name: &str) -> Option<Incarnation> {
         self.find("nodes", name)
+    }
+
+    fn token_secret(&self, namespace: &str, name: &str) -> Option<TokenSecret> {
+        let secret: Secret = self.read("secrets", &format!("{namespace}/{name}"))?;
+        let mark = secret.metadata.labels.get(&self.naming.label("legacy-token-invalid-since"));
+        Some(TokenSecret {
+            is_deleted: secret.metadata.deletion_timestamp.is_some(),
+            token: STANDARD.decode(secret.data.get("token")?).ok()?,
+            is_marked_invalid: mark.is_some_and(|mark| !mark.is_empty()),
+        })
+    }
+}
+
+impl BootstrapSecrets for EngineAccounts {
+    fn bootstrap_secret(&self, name: &str) -> Option<BootstrapSecret> {
+        let secret: Secret = self.read("secrets", &format!("{}/{name}", self.naming.system("system")))?;
+        let decoded = secret.data.into_iter().map(|(key, value)| Some((key, STANDARD.decode(value).ok()?)));
+        Some(BootstrapSecret {
+            kind: secret.kind,
+            is_deleted: secret.metadata.deletion_timestamp.is_some(),
+            data: decoded.collect::<Option<_>>()?,
+        })
+    }
+
+    fn time(&self, text: &str) -> Option<SystemTime> {
+        text.parse::<jiff::Timestamp>().ok().map(SystemTime::from)
     }
 }

@@ -18,8 +18,8 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 use http::header::{
-    CONNECTION, HeaderMap, HeaderValue, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION,
-    UPGRADE,
+    CONNECTION, HeaderMap, HeaderValue, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL,
+    SEC_WEBSOCKET_VERSION, UPGRADE,
 };
 use http::{StatusCode, Version};
 use hyper::upgrade::OnUpgrade;
@@ -113,6 +113,14 @@ fn is_asked(headers: &HeaderMap) -> bool {
         values.flat_map(|value| value.split(',')).any(|part| part.trim().eq_ignore_ascii_case(token))
     };
     has(CONNECTION, "upgrade") && has(UPGRADE, "websocket") && has(SEC_WEBSOCKET_VERSION, "13")
+}
+
+/// The protocols that a request for WebSocket offers, separated by commas.
+pub fn protocols(headers: &HeaderMap) -> Option<String> {
+    let mut values = headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter().peekable();
+    values.peek()?;
+    let values = is_asked(headers).then(|| values.filter_map(|value| value.to_str().ok()))?;
+    Some(values.collect::<Vec<_>>().join(","))
 }
 
 fn accept_key(key: &str) -> String {

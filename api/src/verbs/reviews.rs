@@ -45,7 +45,7 @@ async fn review(call: &mut Call<'_>, body: &Bytes) -> Result<Response, Status> {
             status.push("userInfo", user_info(call.user).into());
             status
         }
-        "TokenReview" => token_review(call, &object)?,
+        "TokenReview" => token_review(call, &object).await?,
         "SelfSubjectRulesReview" => rules_review(call, &object)?,
         "SubjectAccessReview" | "SelfSubjectAccessReview" | "LocalSubjectAccessReview" => {
             access_review(call, &object)?
@@ -76,19 +76,20 @@ fn user_info(user: &User) -> Object {
     info
 }
 
-fn token_review(call: &Call<'_>, object: &Object) -> Result<Object, Status> {
+async fn token_review(call: &Call<'_>, object: &Object) -> Result<Object, Status> {
     let token = at(object, "spec.token").and_then(Value::as_str).unwrap_or_default();
     if token.is_empty() {
         return Err(Status::bad_request("token is required for TokenReview in authentication"));
     }
     let audiences = string_list(at(object, "spec.audiences"));
     let mut status = Object::new();
-    match call.api.authenticator().review_token(token, &audiences, std::time::SystemTime::now()) {
-        Ok(user) => {
+    let authenticator = call.api.authenticator();
+    match authenticator.review_token(token, &audiences, std::time::SystemTime::now()).await {
+        Ok(accepted) => {
             status.push("authenticated", true.into());
-            status.push("user", user_info(&user).into());
-            if !audiences.is_empty() {
-                status.push("audiences", texts(&audiences));
+            status.push("user", user_info(&accepted.user).into());
+            if !accepted.audiences.is_empty() {
+                status.push("audiences", texts(&accepted.audiences));
             }
         }
         Err(error) => {

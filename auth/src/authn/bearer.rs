@@ -1,6 +1,10 @@
-//! Parses the `Authorization` header into a bearer token, if it holds one (docs/api/authentication.md#bearer-tokens).
+//! Parses the `Authorization` header into a bearer token, if it holds one (docs/api/authentication.md#bearer-tokens),
+//! and the WebSocket protocols, among which browsers send a token because they cannot set headers.
 //!
 //! A header of another form counts as absent; whether a token is valid is decided later.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 /// Warning to a client whose header is ignored because of a second space after the scheme.
 pub const EXTRA_SPACE_WARNING: &str =
@@ -30,9 +34,67 @@ pub fn parse(header: &str) -> Bearer<'_> {
     }
 }
 
+/// First part of the WebSocket protocol that carries a token; the token follows in unpadded base64url.
+const PROTOCOL_PREFIX: &str = "base64url.bearer.authorization.k8s.io.";
+
+/// Why the WebSocket protocols of a request carry no usable token.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum ProtocolError {
+    /// More than one.
+    #[error("multiple base64.bearer.authorization tokens specified")]
+    Several,
+    /// Not base64url of text.
+    #[error("invalid base64.bearer.authorization token encoding")]
+    Encoding,
+    /// No other protocol to agree on: a client would refuse an answer without one.
+    #[error("missing additional subprotocol")]
+    Alone,
+}
+
+/// The protocols of a `Sec-WebSocket-Protocol` header, apart from the one that carries the token.
+pub fn other_protocols(header: &str) -> impl Iterator<Item = &str> {
+    header.split(',').map(str::trim).filter(|protocol| !protocol.starts_with(PROTOCOL_PREFIX))
+}
+
+/// The token among the WebSocket protocols of a request, if there is one.
+///
+/// # Errors
+/// There is one that cannot be used.
+pub fn protocol_token(header: &str) -> Result<Option<String>, ProtocolError> {
+    let mut tokens = header.split(',').filter_map(|protocol| protocol.trim().strip_prefix(PROTOCOL_PREFIX));
+    let Some(encoded) = tokens.next() else { return Ok(None) };
+    if tokens.next().is_some() {
+        return Err(ProtocolError::Several);
+    }
+    let token = URL_SAFE_NO_PAD.decode(encoded).ok().and_then(|token| String::from_utf8(token).ok());
+    let token = token.filter(|token| !token.is_empty()).ok_or(ProtocolError::Encoding)?;
+    match other_protocols(header).any(|other| !other.is_empty()) {
+        true => Ok(Some(token)),
+        false => Err(ProtocolError::Alone),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_token_stands_beside_another_protocol() {
+        let token = format!("{PROTOCOL_PREFIX}{}", URL_SAFE_NO_PAD.encode("abc"));
+        for (header, want) in [
+            ("v4.channel.k8s.io".to_owned(), Ok(None)),
+            (format!("{token}, v4.channel.k8s.io"), Ok(Some("abc".to_owned()))),
+            (format!("v4.channel.k8s.io,{token}"), Ok(Some("abc".to_owned()))),
+            (token.clone(), Err(ProtocolError::Alone)),
+            (format!("{token},"), Err(ProtocolError::Alone)),
+            (format!("{token},{token},x"), Err(ProtocolError::Several)),
+            (format!("{PROTOCOL_PREFIX},x"), Err(ProtocolError::Encoding)),
+            (format!("{PROTOCOL_PREFIX}_w,x"), Err(ProtocolError::Encoding)), // a byte that is no UTF-8
+        ] {
+            assert_eq!(protocol_token(&header), want, "{header}");
+        }
+        assert_eq!(other_protocols(&format!("a, {token},b")).collect::<Vec<_>>(), ["a", "b"]);
+    }
 
     #[test]
     fn only_well_formed_bearer_headers_carry_a_token() {

@@ -2,23 +2,39 @@
 //!
 //! The first success decides. Without a success, any error means 401: an invalid token or certificate never falls
 //! back to anonymous. Only a request without any credential is anonymous (docs/api/authentication.md#authenticators).
+//! Authenticators that know their answer are asked before those that may have to ask another server.
 
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use rustls_pki_types::CertificateDer;
 
-use super::bearer::{self, Bearer};
+use super::bearer::{self, Bearer, ProtocolError};
+use super::remembered::Remembered;
+use super::request_header::RequestHeaders;
 use super::service_account::TokenError;
 use super::x509::{CertificateError, ClientCertificates};
 use crate::identity::User;
 
+/// The header fields of a request, for authenticators that read more than `Authorization`.
+pub trait HeaderFields: Sync {
+    /// Calls `visit` with name and value of each field, in the order in which they were sent.
+    fn each(&self, visit: &mut dyn FnMut(&str, &str));
+}
+
 /// The credentials of a request.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Default)]
 pub struct Credentials<'r> {
+    /// The path asked for, which may be open to anonymous requests.
+    pub path: &'r str,
+    /// The header fields.
+    pub headers: Option<&'r dyn HeaderFields>,
     /// The first `Authorization` header, as sent.
     pub authorization: Option<&'r str>,
+    /// The WebSocket protocols of a request that asks for that, among which a browser sends its token.
+    pub protocols: Option<&'r str>,
     /// The peer's certificate chain, leaf first. The handshake proved only that the peer holds the leaf's key; the
     /// authenticator verifies the chain.
     pub certificates: &'r [CertificateDer<'r>],
@@ -62,6 +78,22 @@ pub enum AuthnError {
     NoCredential,
 }
 
+/// What a token authenticator found out.
+#[derive(Clone, Debug)]
+pub struct Accepted {
+    /// The user of the token.
+    pub user: Arc<User>,
+    /// Which of the audiences asked for the token has; empty if this kind of token names none.
+    pub audiences: Vec<String>,
+}
+
+impl Accepted {
+    /// A token that names no audiences, and is therefore for this server.
+    pub fn for_this_server(user: Arc<User>) -> Accepted {
+        Accepted { user, audiences: Vec::new() }
+    }
+}
+
 /// An authenticator's error.
 #[derive(Debug, thiserror::Error)]
 pub enum Cause {
@@ -71,6 +103,12 @@ pub enum Cause {
     /// The client certificate does not verify.
     #[error(transparent)]
     Certificate(#[from] CertificateError),
+    /// The WebSocket protocols carry an unusable token.
+    #[error(transparent)]
+    Protocol(ProtocolError),
+    /// The name of a proxy's certificate is not one of those allowed.
+    #[error("x509: subject with cn={0} is not in the allowed list")]
+    ProxyName(String),
     /// The token is a service account token and was refused.
     #[error(transparent)]
     ServiceAccount(#[from] TokenError),
@@ -79,25 +117,25 @@ pub enum Cause {
 impl std::error::Error for AuthnError {}
 
 impl fmt::Display for AuthnError {
-    /// Formats one cause as is, several as `[a, b]`.
+    /// Formats one cause as is, several as `[a, b]`; a text that occurs twice is shown once.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            AuthnError::NoCredential => f.write_str("no credentials provided"),
-            AuthnError::InvalidCredential { causes } => match causes.as_slice() {
-                [only] => only.fmt(f),
-                causes => {
-                    f.write_str("[")?;
-                    for (at, cause) in causes.iter().enumerate() {
-                        write!(f, "{}{cause}", if at > 0 { ", " } else { "" })?;
-                    }
-                    f.write_str("]")
-                }
-            },
+        let AuthnError::InvalidCredential { causes } = self else {
+            return f.write_str("no credentials provided");
+        };
+        let mut texts: Vec<String> = Vec::with_capacity(causes.len());
+        for text in causes.iter().map(Cause::to_string) {
+            if !texts.contains(&text) {
+                texts.push(text);
+            }
+        }
+        match texts.as_slice() {
+            [only] => f.write_str(only),
+            texts => write!(f, "[{}]", texts.join(", ")),
         }
     }
 }
 
-/// A kind of bearer token.
+/// A kind of bearer token that is judged without waiting.
 pub trait TokenAuthenticator: Send + Sync {
     /// The token's user; `None` if the token is not of this kind. A token that names audiences must name one of
     /// `target`; a token without audiences is valid for the server's own.
@@ -109,7 +147,7 @@ pub trait TokenAuthenticator: Send + Sync {
         token: &str,
         target: &[String],
         now: SystemTime,
-    ) -> Result<Option<Arc<User>>, Cause>;
+    ) -> Result<Option<Accepted>, Cause>;
 
     /// Whether tokens of this kind name audiences.
     fn knows_audiences(&self) -> bool {
@@ -117,20 +155,71 @@ pub trait TokenAuthenticator: Send + Sync {
     }
 }
 
+/// What a [`RemoteTokenAuthenticator`] answers later.
+pub type Answer<'t> = Pin<Box<dyn Future<Output = Result<Option<Accepted>, Cause>> + Send + 't>>;
+
+/// A kind of bearer token for which another server may have to be asked.
+pub trait RemoteTokenAuthenticator: Send + Sync {
+    /// As [`TokenAuthenticator::authenticate`]. Must end within a bounded time.
+    fn authenticate<'t>(&'t self, token: &'t str, target: &'t [String], now: SystemTime) -> Answer<'t>;
+
+    /// Whether tokens of this kind name audiences.
+    fn knows_audiences(&self) -> bool {
+        false
+    }
+
+    /// Changes when earlier answers count no more.
+    fn generation(&self) -> u64 {
+        0
+    }
+}
+
+/// Which requests without credentials are served.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub enum Anonymous {
+    /// None.
+    #[default]
+    Refused,
+    /// All.
+    Accepted,
+    /// Those for exactly these paths.
+    OnPaths(Vec<String>),
+}
+
+impl Anonymous {
+    fn accepts(&self, path: &str) -> bool {
+        match self {
+            Anonymous::Refused => false,
+            Anonymous::Accepted => true,
+            Anonymous::OnPaths(paths) => paths.iter().any(|open| open == path),
+        }
+    }
+}
+
 /// The chain of authenticators, asked in a fixed order, independent of the order of the `with_` calls. Built once at
 /// start; cheap to share.
 #[derive(Default)]
 pub struct Authenticator {
+    request_headers: Option<RequestHeaders>,
     certificates: Option<Arc<ClientCertificates>>,
     tokens: Vec<Box<dyn TokenAuthenticator>>,
+    remote: Vec<Arc<dyn RemoteTokenAuthenticator>>,
+    remembered: Remembered,
     audiences: Vec<String>,
-    anonymous: Option<Arc<User>>,
+    anonymous: Anonymous,
 }
 
 impl Authenticator {
     /// A chain without authenticators.
     pub fn new() -> Authenticator {
         Authenticator::default()
+    }
+
+    /// Adds the authenticating proxy.
+    #[must_use]
+    pub fn with_request_headers(mut self, headers: RequestHeaders) -> Authenticator {
+        self.request_headers = Some(headers);
+        self
     }
 
     /// Adds client certificates. The caller keeps a handle to replace the CA bundle.
@@ -154,48 +243,52 @@ impl Authenticator {
         self
     }
 
+    /// Adds a kind of bearer token that other servers know, asked after all that this one knows.
+    #[must_use]
+    pub fn with_remote_tokens(mut self, tokens: Arc<dyn RemoteTokenAuthenticator>) -> Authenticator {
+        self.remote.push(tokens);
+        self
+    }
+
     /// Accepts requests without credentials as `system:anonymous` (docs/api/authentication.md#anonymous-requests).
     #[must_use]
-    pub fn with_anonymous(mut self) -> Authenticator {
-        self.anonymous = Some(Arc::new(User::anonymous()));
+    pub fn with_anonymous(mut self, anonymous: Anonymous) -> Authenticator {
+        self.anonymous = anonymous;
         self
     }
 
     /// Authenticates a request. Takes microseconds, or one signature verification for a credential that is not
-    /// cached.
+    /// cached; a token that only another server knows takes as long as that server.
     ///
     /// # Errors
     /// The request must be answered with 401.
-    pub async fn authenticate(&self, credentials: &Credentials<'_>) -> Result<Authenticated, AuthnError> {
-        self.authenticate_at(credentials, SystemTime::now())
+    pub async fn authenticate(&self, shown: &Credentials<'_>) -> Result<Authenticated, AuthnError> {
+        let now = SystemTime::now();
+        let mut causes = match self.known_user(shown, now) {
+            Ok(user) => return Ok(Authenticated::User(user)),
+            Err(causes) => causes,
+        };
+        for token in Tokens::of(shown).iter() {
+            match self.remote_user(token, &self.audiences, now).await {
+                Ok(accepted) => return Ok(Authenticated::User(accepted.user)),
+                Err(found) => causes.extend(found),
+            }
+        }
+        self.without_user(shown, causes)
     }
 
-    /// [`Self::authenticate`] at a given time; no authenticator waits for I/O.
+    /// [`Self::authenticate`] at a given time, without asking other servers.
+    ///
+    /// # Errors
+    /// The request must be answered with 401.
     pub fn authenticate_at(
         &self,
         shown: &Credentials<'_>,
         now: SystemTime,
     ) -> Result<Authenticated, AuthnError> {
-        let mut causes = Vec::new();
-        if let Some(certificates) = &self.certificates {
-            match certificates.user(shown.certificates, now) {
-                Ok(Some(user)) => return Ok(Authenticated::User(user)),
-                Ok(None) => {}
-                Err(found) => causes.push(found.into()),
-            }
-        }
-        if let Some(Bearer::Token(token)) = shown.authorization.map(bearer::parse) {
-            match self.token_user(token, &self.audiences, now) {
-                Ok(user) => return Ok(Authenticated::User(user)),
-                Err(found) => causes.extend(found),
-            }
-        }
-        if !causes.is_empty() {
-            return Err(AuthnError::InvalidCredential { causes });
-        }
-        match &self.anonymous {
-            Some(anonymous) => Ok(Authenticated::Anonymous(anonymous.clone())),
-            None => Err(AuthnError::NoCredential),
+        match self.known_user(shown, now) {
+            Ok(user) => Ok(Authenticated::User(user)),
+            Err(causes) => self.without_user(shown, causes),
         }
     }
 
@@ -203,29 +296,149 @@ impl Authenticator {
     ///
     /// # Errors
     /// No authenticator accepts the token. The first cause is always [`Cause::UnknownToken`].
-    pub fn review_token(
+    pub async fn review_token(
         &self,
         token: &str,
         target: &[String],
         now: SystemTime,
-    ) -> Result<Arc<User>, AuthnError> {
+    ) -> Result<Accepted, AuthnError> {
         let target = if target.is_empty() { &self.audiences } else { target };
-        self.token_user(token, target, now).map_err(|causes| AuthnError::InvalidCredential { causes })
+        let mut causes = match self.token_user(token, target, now) {
+            Ok(accepted) => return Ok(accepted),
+            Err(causes) => causes,
+        };
+        match self.remote_user(token, target, now).await {
+            Ok(accepted) => return Ok(accepted),
+            Err(found) => causes.extend(found),
+        }
+        Err(AuthnError::InvalidCredential { causes })
     }
 
-    fn token_user(&self, token: &str, target: &[String], now: SystemTime) -> Result<Arc<User>, Vec<Cause>> {
-        let for_this_server = target.iter().any(|audience| self.audiences.contains(audience));
+    /// The user that this server knows by one of the credentials, or why not.
+    fn known_user(&self, shown: &Credentials<'_>, now: SystemTime) -> Result<Arc<User>, Vec<Cause>> {
+        let mut causes = Vec::new();
+        if let Some(headers) = &self.request_headers {
+            match headers.user(shown, now) {
+                Ok(Some(user)) => return Ok(Arc::new(user)),
+                Ok(None) => {}
+                Err(found) => causes.push(found),
+            }
+        }
+        if let Some(certificates) = &self.certificates {
+            match certificates.user(shown.certificates, now) {
+                Ok(Some(user)) => return Ok(user),
+                Ok(None) => {}
+                Err(found) => causes.push(found.into()),
+            }
+        }
+        let tokens = Tokens::of(shown);
+        causes.extend(tokens.error.map(Cause::Protocol));
+        for token in tokens.iter() {
+            match self.token_user(token, &self.audiences, now) {
+                Ok(accepted) => return Ok(accepted.user),
+                Err(found) => causes.extend(found),
+            }
+        }
+        Err(causes)
+    }
+
+    /// The answer to a request that no authenticator accepted.
+    fn without_user(&self, shown: &Credentials<'_>, causes: Vec<Cause>) -> Result<Authenticated, AuthnError> {
+        if !causes.is_empty() {
+            Err(AuthnError::InvalidCredential { causes })
+        } else if self.anonymous.accepts(shown.path) {
+            Ok(Authenticated::Anonymous(Arc::new(User::anonymous())))
+        } else {
+            Err(AuthnError::NoCredential)
+        }
+    }
+
+    /// Which of the audiences asked for are this server's own; `None` if none is, so that tokens without audiences do
+    /// not count.
+    fn own_audiences(&self, target: &[String]) -> Option<Vec<String>> {
+        let own: Vec<String> = self.audiences.iter().filter(|own| target.contains(own)).cloned().collect();
+        (!own.is_empty() || self.audiences.is_empty()).then_some(own)
+    }
+
+    fn token_user(&self, token: &str, target: &[String], now: SystemTime) -> Result<Accepted, Vec<Cause>> {
+        let own = self.own_audiences(target);
         let mut causes = vec![Cause::UnknownToken];
         for authenticator in &self.tokens {
-            if !(for_this_server || self.audiences.is_empty() || authenticator.knows_audiences()) {
+            if own.is_none() && !authenticator.knows_audiences() {
                 continue;
             }
             match authenticator.authenticate(token, target, now) {
-                Ok(Some(user)) => return Ok(user),
+                Ok(Some(accepted)) => return Ok(with_audiences(accepted, own)),
                 Ok(None) => {}
                 Err(cause) => causes.push(cause),
             }
         }
         Err(causes)
+    }
+
+    async fn remote_user(
+        &self,
+        token: &str,
+        target: &[String],
+        now: SystemTime,
+    ) -> Result<Accepted, Vec<Cause>> {
+        if self.remote.is_empty() {
+            return Err(Vec::new());
+        }
+        let generation = self.remote.iter().map(|remote| remote.generation()).sum();
+        if let Some(accepted) = self.remembered.find(token, target, generation, now) {
+            return Ok(accepted);
+        }
+        let own = self.own_audiences(target);
+        let mut causes = Vec::new();
+        for authenticator in &self.remote {
+            if own.is_none() && !authenticator.knows_audiences() {
+                continue;
+            }
+            match authenticator.authenticate(token, target, now).await {
+                Ok(Some(accepted)) => {
+                    let accepted = with_audiences(accepted, own);
+                    self.remembered.keep(token, target, generation, now, &accepted);
+                    return Ok(accepted);
+                }
+                Ok(None) => {}
+                Err(cause) => causes.push(cause),
+            }
+        }
+        Err(causes)
+    }
+}
+
+/// The tokens of a request.
+struct Tokens<'r> {
+    header: Option<&'r str>,
+    protocol: Option<String>,
+    error: Option<ProtocolError>,
+}
+
+impl<'r> Tokens<'r> {
+    fn of(shown: &Credentials<'r>) -> Tokens<'r> {
+        let header = match shown.authorization.map(bearer::parse) {
+            Some(Bearer::Token(token)) => Some(token),
+            _ => None,
+        };
+        match shown.protocols.map(bearer::protocol_token) {
+            Some(Ok(protocol)) => Tokens { header, protocol, error: None },
+            Some(Err(error)) => Tokens { header, protocol: None, error: Some(error) },
+            None => Tokens { header, protocol: None, error: None },
+        }
+    }
+
+    /// In the order in which they are tried.
+    fn iter(&self) -> impl Iterator<Item = &str> {
+        self.header.into_iter().chain(self.protocol.as_deref())
+    }
+}
+
+/// A token without audiences has those of this server.
+fn with_audiences(accepted: Accepted, own: Option<Vec<String>>) -> Accepted {
+    match accepted.audiences.is_empty() {
+        true => Accepted { audiences: own.unwrap_or_default(), ..accepted },
+        false => accepted,
     }
 }

@@ -1,10 +1,14 @@
 //! Authentication: establishes the user of a request. The first authenticator that accepts a credential decides.
 //!
-//! `client certificate → bearer token (static file → service account) → anonymous`
-//! (docs/api/authentication.md#authenticators)
+//! `authenticating proxy → client certificate → bearer token (static file → service account → bootstrap → issuers →
+//! webhook) → anonymous` (docs/api/authentication.md#authenticators)
 
 pub mod bearer;
+pub mod bootstrap;
 mod chain;
+pub mod jws;
+mod remembered;
+pub mod request_header;
 pub mod service_account;
 mod signing;
 pub mod token_file;
@@ -14,7 +18,10 @@ use std::fmt::Write;
 
 use aws_lc_rs::digest;
 
-pub use chain::{Authenticated, Authenticator, AuthnError, Cause, Credentials, TokenAuthenticator};
+pub use chain::{
+    Accepted, Anonymous, Answer, Authenticated, Authenticator, AuthnError, Cause, Credentials, HeaderFields,
+    RemoteTokenAuthenticator, TokenAuthenticator,
+};
 pub use signing::{KeyError, SigningKey, VerificationKey};
 
 /// The domain of keys about users and tokens: `example.org` gives `authentication.example.org/credential-id`. This
@@ -38,6 +45,21 @@ impl NameDomains {
     /// The private claim of service account tokens.
     pub fn claim(&self) -> &str {
         &self.domain
+    }
+
+    /// The issuer of legacy service account tokens: `example/serviceaccount`.
+    pub fn legacy_issuer(&self) -> String {
+        format!("{}/serviceaccount", self.domain.split('.').next().unwrap_or_default())
+    }
+
+    /// A claim of legacy service account tokens: `example.org/serviceaccount/<claim>`.
+    pub fn legacy_claim(&self, claim: &str) -> String {
+        format!("{}/serviceaccount/{claim}", self.domain)
+    }
+
+    /// Type of the secrets of bootstrap tokens.
+    pub fn bootstrap_type(&self) -> String {
+        format!("bootstrap.{}/token", self.domain)
     }
 }
 

@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use super::chain::Accepted;
 use super::{Cause, TokenAuthenticator, sha256};
 use crate::identity::User;
 
@@ -107,8 +108,8 @@ impl StaticTokens {
 }
 
 impl TokenAuthenticator for StaticTokens {
-    fn authenticate(&self, token: &str, _: &[String], _: SystemTime) -> Result<Option<Arc<User>>, Cause> {
-        Ok(self.users.get(&sha256(token.as_bytes())).cloned())
+    fn authenticate(&self, token: &str, _: &[String], _: SystemTime) -> Result<Option<Accepted>, Cause> {
+        Ok(self.users.get(&sha256(token.as_bytes())).cloned().map(Accepted::for_this_server))
     }
 }
 
@@ -223,7 +224,7 @@ mod tests {
     use super::*;
 
     fn who(file: &StaticTokens, token: &str) -> Option<String> {
-        let user = file.authenticate(token, &[], SystemTime::UNIX_EPOCH).unwrap()?;
+        let user = file.authenticate(token, &[], SystemTime::UNIX_EPOCH).unwrap()?.user;
         Some(format!("{}/{}/{}", user.name, user.uid, user.groups.join("+")))
     }
 

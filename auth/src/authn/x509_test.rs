@@ -6,7 +6,7 @@ use rcgen::{
 };
 
 use super::*;
-use crate::authn::{Authenticated, Authenticator, AuthnError, Credentials};
+use crate::authn::{Anonymous, Authenticated, Authenticator, AuthnError, Credentials};
 
 type Authority = Issuer<'static, KeyPair>;
 
@@ -188,7 +188,7 @@ fn a_bad_certificate_is_never_anonymous_but_a_token_still_counts() {
     let chain = Authenticator::new()
         .with_certificates(Arc::new(certificates(&pem)))
         .with_tokens(tokens)
-        .with_anonymous();
+        .with_anonymous(Anonymous::Accepted);
     for (authorization, certificates, want) in [
         (None, &bad[..0], "anonymous system:anonymous"),
         (None, &bad[..], "401 verifying the client certificate: UnknownIssuer"),
@@ -203,7 +203,7 @@ fn a_bad_certificate_is_never_anonymous_but_a_token_still_counts() {
         (Some("Basic good"), &bad[..0], "anonymous system:anonymous"),
         (Some("Bearer  good"), &bad[..0], "anonymous system:anonymous"),
     ] {
-        let credentials = Credentials { authorization, certificates };
+        let credentials = Credentials { authorization, certificates, ..Credentials::default() };
         let got = match chain.authenticate_at(&credentials, now()) {
             Ok(Authenticated::User(user)) => format!("user {}", user.name),
             Ok(Authenticated::Anonymous(user)) => format!("anonymous {}", user.name),

@@ -1,0 +1,340 @@
+//! JSON web signatures in compact form (RFC 7515): `base64url(header).base64url(payload).base64url(signature)`, and the
+//! public keys that verify them.
+//!
+//! A key fixes the family of its algorithms: the header of a token only selects among the algorithms of the key's own
+//! family, so neither `none` nor a shared secret can take the place of a signature. Keys and addresses of keys inside
+//! a header (`jwk`, `jku`, `x5c`, `x5u`) are never used.
+
+use aws_lc_rs::signature::{self, ParsedPublicKey, VerificationAlgorithm};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::{Value, json};
+use x509_parser::prelude::FromDer;
+use x509_parser::public_key::PublicKey as Parsed;
+use x509_parser::x509::SubjectPublicKeyInfo;
+
+/// Longest token accepted; usual ones have 1 to 2 KiB, and the payload is decoded before the signature is verified.
+pub(super) const TOKEN_BYTES_MAX: usize = 16 << 10;
+
+/// A signature algorithm of RFC 7518 with a public key.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Algorithm {
+    /// RSASSA-PKCS1-v1_5 with SHA-256.
+    Rs256,
+    /// RSASSA-PKCS1-v1_5 with SHA-384.
+    Rs384,
+    /// RSASSA-PKCS1-v1_5 with SHA-512.
+    Rs512,
+    /// RSASSA-PSS with SHA-256.
+    Ps256,
+    /// RSASSA-PSS with SHA-384.
+    Ps384,
+    /// RSASSA-PSS with SHA-512.
+    Ps512,
+    /// ECDSA on P-256 with SHA-256.
+    Es256,
+    /// ECDSA on P-384 with SHA-384.
+    Es384,
+    /// ECDSA on P-521 with SHA-512.
+    Es512,
+}
+
+impl Algorithm {
+    /// All algorithms; those of one kind of key stand together.
+    pub const ALL: [Algorithm; 9] = [
+        Algorithm::Rs256,
+        Algorithm::Rs384,
+        Algorithm::Rs512,
+        Algorithm::Ps256,
+        Algorithm::Ps384,
+        Algorithm::Ps512,
+        Algorithm::Es256,
+        Algorithm::Es384,
+        Algorithm::Es512,
+    ];
+
+    /// The algorithm that a header calls `name`.
+    pub fn by_name(name: &str) -> Option<Algorithm> {
+        Algorithm::ALL.into_iter().find(|algorithm| algorithm.name() == name)
+    }
+
+    /// Name in a header.
+    pub fn name(self) -> &'static str {
+        match self {
+            Algorithm::Rs256 => "RS256",
+            Algorithm::Rs384 => "RS384",
+            Algorithm::Rs512 => "RS512",
+            Algorithm::Ps256 => "PS256",
+            Algorithm::Ps384 => "PS384",
+            Algorithm::Ps512 => "PS512",
+            Algorithm::Es256 => "ES256",
+            Algorithm::Es384 => "ES384",
+            Algorithm::Es512 => "ES512",
+        }
+    }
+
+    fn verification(self) -> &'static dyn VerificationAlgorithm {
+        match self {
+            Algorithm::Rs256 => &signature::RSA_PKCS1_2048_8192_SHA256,
+            Algorithm::Rs384 => &signature::RSA_PKCS1_2048_8192_SHA384,
+            Algorithm::Rs512 => &signature::RSA_PKCS1_2048_8192_SHA512,
+            Algorithm::Ps256 => &signature::RSA_PSS_2048_8192_SHA256,
+            Algorithm::Ps384 => &signature::RSA_PSS_2048_8192_SHA384,
+            Algorithm::Ps512 => &signature::RSA_PSS_2048_8192_SHA512,
+            Algorithm::Es256 => &signature::ECDSA_P256_SHA256_FIXED,
+            Algorithm::Es384 => &signature::ECDSA_P384_SHA384_FIXED,
+            Algorithm::Es512 => &signature::ECDSA_P521_SHA512_FIXED,
+        }
+    }
+}
+
+/// A token taken apart. Nothing of it is verified yet.
+pub struct Compact<'t> {
+    /// Its header.
+    pub header: Header,
+    /// The payload, decoded.
+    pub payload: Vec<u8>,
+    signed: &'t str,
+    signature: Vec<u8>,
+}
+
+/// The members of a header that matter to a verifier.
+#[derive(Debug, Deserialize)]
+pub struct Header {
+    /// Name of the algorithm; any text, also of algorithms that are never accepted.
+    pub alg: String,
+    /// Id of the key, empty where it is absent.
+    #[serde(default)]
+    pub kid: String,
+    /// Extensions that a verifier must understand; this one understands none.
+    crit: Option<IgnoredAny>,
+}
+
+impl<'t> Compact<'t> {
+    /// Takes a token apart; `None` if it does not have the form of a signed token.
+    pub fn parse(token: &'t str) -> Option<Compact<'t>> {
+        if token.len() > TOKEN_BYTES_MAX {
+            return None;
+        }
+        let (signed, signature) = token.rsplit_once('.')?;
+        let (header, payload) = signed.split_once('.')?;
+        let header = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(header).ok()?).ok()?;
+        let payload = URL_SAFE_NO_PAD.decode(payload).ok()?;
+        Some(Compact { header, payload, signed, signature: URL_SAFE_NO_PAD.decode(signature).ok()? })
+    }
+
+    /// Whether `key` signed the token with the algorithm that the header names.
+    pub fn is_signed_by(&self, key: &PublicKey) -> bool {
+        let Some(algorithm) = Algorithm::by_name(&self.header.alg) else { return false };
+        self.header.crit.is_none() && key.verifies(algorithm, self.signed.as_bytes(), &self.signature)
+    }
+}
+
+/// The issuer that a token names, not verified, to find who can verify it. `None` if the text does not have the form of
+/// a token, or names none.
+pub fn unverified_issuer(token: &str) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Claims {
+        iss: String,
+    }
+    if token.len() > TOKEN_BYTES_MAX {
+        return None;
+    }
+    let mut parts = token.split('.');
+    let (Some(_), Some(payload), Some(_), None) = (parts.next(), parts.next(), parts.next(), parts.next())
+    else {
+        return None;
+    };
+    let payload = URL_SAFE_NO_PAD.decode(payload).ok()?;
+    serde_json::from_slice::<Claims>(&payload).ok().map(|claims| claims.iss)
+}
+
+/// A public key, with the algorithms of its kind.
+#[derive(Clone, Debug)]
+pub struct PublicKey {
+    /// The key, parsed for each of its algorithms. Not empty; the first is the one this server signs with.
+    verifiers: Vec<(Algorithm, ParsedPublicKey)>,
+    numbers: Numbers,
+}
+
+/// What makes up a public key, big-endian.
+#[derive(Clone, Debug)]
+enum Numbers {
+    Rsa { modulus: Vec<u8>, exponent: Vec<u8> },
+    Point { x: Vec<u8>, y: Vec<u8> },
+}
+
+/// A key of a JSON web key set (RFC 7517). Other members, such as `use` and `alg`, do not limit a key.
+#[derive(Debug, Deserialize)]
+pub struct Jwk {
+    #[serde(default)]
+    kty: String,
+    /// Id of the key, empty where it is absent.
+    #[serde(default)]
+    pub kid: String,
+    #[serde(default)]
+    crv: String,
+    #[serde(default)]
+    n: String,
+    #[serde(default)]
+    e: String,
+    #[serde(default)]
+    x: String,
+    #[serde(default)]
+    y: String,
+}
+
+/// Smallest RSA key, in bytes of its modulus.
+const RSA_MODULUS_BYTES_MIN: usize = 256;
+
+impl PublicKey {
+    /// Reads a DER subject public key info.
+    ///
+    /// # Errors
+    /// The problem with it.
+    pub fn from_spki(der: &[u8]) -> Result<PublicKey, &'static str> {
+        const UNUSABLE: &str = "no RSA, P-256, P-384 or P-521 public key";
+        let (_, info) = SubjectPublicKeyInfo::from_der(der).map_err(|_| UNUSABLE)?;
+        let numbers = match info.parsed() {
+            Ok(Parsed::RSA(key)) => {
+                Numbers::Rsa { modulus: trimmed(key.modulus), exponent: trimmed(key.exponent) }
+            }
+            Ok(Parsed::EC(point)) => Numbers::of_point(point.data()).ok_or(UNUSABLE)?,
+            _ => return Err(UNUSABLE),
+        };
+        PublicKey::parsed(der, numbers).ok_or(UNUSABLE)?.of_sufficient_size()
+    }
+
+    /// Reads a key of a key set; `None` if it is of another kind or malformed.
+    pub fn from_jwk(jwk: &Jwk) -> Option<PublicKey> {
+        let number = |text: &str| URL_SAFE_NO_PAD.decode(text).ok().filter(|bytes| !bytes.is_empty());
+        let (numbers, raw) = match jwk.kty.as_str() {
+            "RSA" => {
+                let (modulus, exponent) = (trimmed(&number(&jwk.n)?), trimmed(&number(&jwk.e)?));
+                let raw = der_sequence(&[der_integer(&modulus), der_integer(&exponent)]);
+                (Numbers::Rsa { modulus, exponent }, raw)
+            }
+            "EC" => {
+                let len = match jwk.crv.as_str() {
+                    "P-256" => 32,
+                    "P-384" => 48,
+                    "P-521" => 66,
+                    _ => return None,
+                };
+                let (x, y) = (number(&jwk.x)?, number(&jwk.y)?);
+                if x.len() != len || y.len() != len {
+                    return None;
+                }
+                let raw = [&[UNCOMPRESSED][..], &x, &y].concat();
+                (Numbers::Point { x, y }, raw)
+            }
+            _ => return None,
+        };
+        PublicKey::parsed(&raw, numbers)?.of_sufficient_size().ok()
+    }
+
+    /// Parses the bytes for every algorithm that takes such a key. Each parser refuses the keys of the others,
+    /// including other curves.
+    fn parsed(bytes: &[u8], numbers: Numbers) -> Option<PublicKey> {
+        let verifiers: Vec<_> = Algorithm::ALL
+            .into_iter()
+            .filter_map(|algorithm| {
+                Some((algorithm, ParsedPublicKey::new(algorithm.verification(), bytes).ok()?))
+            })
+            .collect();
+        (!verifiers.is_empty()).then_some(PublicKey { verifiers, numbers })
+    }
+
+    fn of_sufficient_size(self) -> Result<PublicKey, &'static str> {
+        match &self.numbers {
+            Numbers::Rsa { modulus, .. } if modulus.len() < RSA_MODULUS_BYTES_MIN => {
+                Err("an RSA key must have 2048 bits or more")
+            }
+            _ => Ok(self),
+        }
+    }
+
+    /// The algorithm that this server signs with for such a key.
+    pub fn algorithm(&self) -> Algorithm {
+        self.verifiers.first().map_or(Algorithm::Rs256, |(algorithm, _)| *algorithm)
+    }
+
+    fn verifies(&self, algorithm: Algorithm, signed: &[u8], signature: &[u8]) -> bool {
+        let verifier = self.verifiers.iter().find(|(known, _)| *known == algorithm);
+        verifier.is_some_and(|(_, key)| key.verify_sig(signed, signature).is_ok())
+    }
+
+    /// The key as a member of a key set, with the id `kid`.
+    pub fn to_jwk(&self, kid: &str) -> Value {
+        let text = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
+        let algorithm = self.algorithm();
+        match &self.numbers {
+            Numbers::Rsa { modulus, exponent } => json!({
+                "use": "sig", "kty": "RSA", "kid": kid, "alg": algorithm.name(),
+                "n": text(modulus), "e": text(exponent),
+            }),
+            Numbers::Point { x, y } => {
+                let curve = match algorithm {
+                    Algorithm::Es256 => "P-256",
+                    Algorithm::Es384 => "P-384",
+                    _ => "P-521",
+                };
+                json!({
+                    "use": "sig", "kty": "EC", "kid": kid, "crv": curve, "alg": algorithm.name(),
+                    "x": text(x), "y": text(y),
+                })
+            }
+        }
+    }
+}
+
+/// First byte of an uncompressed point (SEC 1, section 2.3.3).
+const UNCOMPRESSED: u8 = 4;
+
+impl Numbers {
+    fn of_point(bytes: &[u8]) -> Option<Numbers> {
+        let (&UNCOMPRESSED, rest) = bytes.split_first()? else { return None };
+        let (x, y) = rest.split_at_checked(rest.len() / 2)?;
+        Some(Numbers::Point { x: x.to_vec(), y: y.to_vec() })
+    }
+}
+
+/// A big-endian number without leading zeros.
+fn trimmed(bytes: &[u8]) -> Vec<u8> {
+    let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
+    bytes[zeros..].to_vec()
+}
+
+/// A non-negative DER integer.
+fn der_integer(number: &[u8]) -> Vec<u8> {
+    let sign = number.first().is_none_or(|first| first & 0x80 != 0);
+    let mut content = if sign { vec![0] } else { Vec::new() };
+    content.extend_from_slice(number);
+    der(0x02, &content)
+}
+
+fn der_sequence(members: &[Vec<u8>]) -> Vec<u8> {
+    der(0x30, &members.concat())
+}
+
+/// A DER value: tag, length, content (X.690, section 8.1).
+fn der(tag: u8, content: &[u8]) -> Vec<u8> {
+    let len = content.len();
+    let mut out = vec![tag];
+    if len < 0x80 {
+        out.push(len as u8);
+    } else {
+        let bytes = len.to_be_bytes();
+        let bytes = trimmed(&bytes);
+        out.push(0x80 | bytes.len() as u8);
+        out.extend_from_slice(&bytes);
+    }
+    out.extend_from_slice(content);
+    out
+}
+
+#[cfg(test)]
+#[path = "jws_test.rs"]
+mod tests;

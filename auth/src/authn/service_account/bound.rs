@@ -1,0 +1,158 @@
+//! Bound tokens: they end with their time, with their account, and with the object they are bound to.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+use super::{AccountSource, Claims, Incarnation, Reference, TokenError};
+use crate::authn::NameDomains;
+use crate::identity::{User, service_account_groups, service_account_user};
+
+/// Tolerated clock difference, and how long the tokens of a deleted object stay valid.
+const LEEWAY: Duration = Duration::from_secs(60);
+
+/// The claim under the server's own domain.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+pub(super) struct Private {
+    pub(super) namespace: String,
+    pub(super) serviceaccount: Reference,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) pod: Option<Reference>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) secret: Option<Reference>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) node: Option<Reference>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) warnafter: Option<u64>,
+}
+
+/// The verified contents of a bound token; times in seconds since 1970.
+pub(super) struct Bound {
+    expires: Option<u64>,
+    not_before: u64,
+    issued: u64,
+    id: String,
+    private: Private,
+}
+
+impl Bound {
+    /// Reads the claims of a token whose signature is verified.
+    pub(super) fn read(mut claims: Claims, domains: &NameDomains) -> Result<Bound, TokenError> {
+        let private = claims.other.remove(domains.claim());
+        let private = private.map(serde_json::from_value).transpose();
+        let private = private.map_err(|_| TokenError::Malformed("the account cannot be read"))?;
+        Ok(Bound {
+            expires: claims.exp.map(whole),
+            not_before: claims.nbf.map_or(0, whole),
+            issued: claims.iat.map_or(0, whole),
+            id: claims.jti,
+            private: private.unwrap_or_default(),
+        })
+    }
+
+    /// Checks dates, account and bound object, as of now.
+    pub(super) fn check(&self, accounts: &dyn AccountSource, now: SystemTime) -> Result<(), TokenError> {
+        self.check_dates(now)?;
+        let Private { namespace, serviceaccount: account, pod, secret, node, .. } = &self.private;
+        if account.name.is_empty() {
+            return Err(TokenError::NoName);
+        }
+        let found = accounts.service_account(namespace, &account.name);
+        let found = found.ok_or_else(|| TokenError::NoAccount(account.name.clone()))?;
+        check_uid("service account", "claim", &found, account)?;
+        if is_gone(&found, now) {
+            let (namespace, name) = (namespace.clone(), account.name.clone());
+            return Err(TokenError::AccountDeleted { namespace, name });
+        }
+        if let Some(secret) = secret {
+            let found = accounts.secret(namespace, &secret.name);
+            check_object("secret", "service account secret ref claim", secret, found, now)?;
+        }
+        if let Some(pod) = pod {
+            let found = accounts.pod(namespace, &pod.name);
+            check_object("pod", "service account pod ref claim", pod, found, now)?;
+        }
+        // For a pod's token the node describes the pod; a token bound to the node itself ends with the node.
+        if let (Some(node), None) = (node, pod) {
+            let found = accounts.node(&node.name);
+            check_object("node", "service account node ref claim", node, found, now)?;
+        }
+        Ok(())
+    }
+
+    fn check_dates(&self, now: SystemTime) -> Result<(), TokenError> {
+        let seconds = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let leeway = LEEWAY.as_secs();
+        if self.expires.is_some_and(|expires| seconds > expires.saturating_add(leeway)) {
+            Err(TokenError::Expired)
+        } else if seconds.saturating_add(leeway) < self.not_before {
+            Err(TokenError::NotYetValid)
+        } else if seconds.saturating_add(leeway) < self.issued {
+            Err(TokenError::IssuedInFuture)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// The user of the token.
+    pub(super) fn user(&self, domains: &NameDomains) -> User {
+        let Private { namespace, serviceaccount: account, pod, node, .. } = &self.private;
+        let name = service_account_user(namespace, &account.name);
+        let mut user = User::new(name, service_account_groups(namespace));
+        user.uid.clone_from(&account.uid);
+        let mut add = |fact: &str, value: &str| {
+            if !value.is_empty() {
+                user.extra.insert(domains.extra(fact), vec![value.to_owned()]);
+            }
+        };
+        if !self.id.is_empty() {
+            add("credential-id", &format!("JTI={}", self.id));
+        }
+        if let Some(pod) = pod {
+            add("pod-name", &pod.name);
+            add("pod-uid", &pod.uid);
+        }
+        if let Some(node) = node {
+            add("node-name", &node.name);
+            add("node-uid", &node.uid);
+        }
+        user.mark_authenticated();
+        user
+    }
+}
+
+/// Whole seconds of a numeric date; a date before 1970 is 1970.
+fn whole(seconds: f64) -> u64 {
+    // Saturates, also for what is no number.
+    seconds as u64
+}
+
+fn is_gone(found: &Incarnation, now: SystemTime) -> bool {
+    found.deleted.and_then(|since| now.duration_since(since).ok()).is_some_and(|ago| ago > LEEWAY)
+}
+
+fn check_uid(
+    kind: &'static str,
+    claim: &'static str,
+    found: &Incarnation,
+    claimed: &Reference,
+) -> Result<(), TokenError> {
+    if found.uid == claimed.uid {
+        return Ok(());
+    }
+    let (current, claimed) = (found.uid.clone(), claimed.uid.clone());
+    Err(TokenError::OtherIncarnation { kind, current, claim, claimed })
+}
+
+fn check_object(
+    kind: &'static str,
+    claim: &'static str,
+    claimed: &Reference,
+    found: Option<Incarnation>,
+    now: SystemTime,
+) -> Result<(), TokenError> {
+    let found = found.ok_or(TokenError::Invalidated)?;
+    check_uid(kind, claim, &found, claimed)?;
+    if is_gone(&found, now) { Err(TokenError::Invalidated) } else { Ok(()) }
+}

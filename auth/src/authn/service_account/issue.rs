@@ -1,0 +1,108 @@
+//! Issues bound tokens for service accounts.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde_json::json;
+
+use super::Reference;
+use super::bound::Private;
+use crate::authn::{NameDomains, SigningKey, VerificationKey, hex};
+use crate::identity::service_account_user;
+
+/// Issues tokens for service accounts.
+pub struct TokenIssuer {
+    issuer: String,
+    key: SigningKey,
+    domains: NameDomains,
+}
+
+/// Contents of a new token.
+#[derive(Clone, Debug)]
+pub struct TokenSpec {
+    /// Namespace of the account.
+    pub namespace: String,
+    /// The account.
+    pub account: Reference,
+    /// Audiences; a token without any is for the server that verifies it.
+    pub audiences: Vec<String>,
+    /// Start of validity.
+    pub issued: SystemTime,
+    /// Length of validity.
+    pub lifetime: Duration,
+    /// Age after which a use of the token is noted in the audit record.
+    pub warn_after: Option<Duration>,
+    /// Pod that the token is bound to.
+    pub pod: Option<Reference>,
+    /// Secret that the token is bound to.
+    pub secret: Option<Reference>,
+    /// Node of the pod, or, without pod and secret, the node that the token is bound to.
+    pub node: Option<Reference>,
+}
+
+/// A new token.
+#[derive(Clone, Debug)]
+pub struct Issued {
+    /// The token.
+    pub token: String,
+    /// Its id (`jti`), for the audit record.
+    pub id: String,
+    /// End of validity, in seconds since 1970.
+    pub expires: u64,
+}
+
+/// The cryptography library returned no signature or no randomness.
+#[derive(Debug, thiserror::Error)]
+#[error("signing a service account token failed")]
+pub struct IssueError;
+
+impl TokenIssuer {
+    /// Signs with `key` as `issuer`.
+    pub fn new(issuer: impl Into<String>, key: SigningKey, domains: NameDomains) -> TokenIssuer {
+        TokenIssuer { issuer: issuer.into(), key, domains }
+    }
+
+    /// The public half of the key, which verifies the tokens issued here.
+    pub fn public_key(&self) -> &VerificationKey {
+        self.key.public()
+    }
+
+    /// Issues a token. Costs one signature: tens of microseconds with an elliptic curve, a millisecond with RSA.
+    ///
+    /// # Errors
+    /// The cryptography library failed.
+    pub fn issue(&self, spec: &TokenSpec) -> Result<Issued, IssueError> {
+        let id = random_uuid().ok_or(IssueError)?;
+        let issued = spec.issued.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let expires = issued.saturating_add(spec.lifetime.as_secs());
+        let private = Private {
+            namespace: spec.namespace.clone(),
+            serviceaccount: spec.account.clone(),
+            pod: spec.pod.clone(),
+            secret: spec.secret.clone(),
+            node: spec.node.clone(),
+            warnafter: spec.warn_after.map(|after| issued.saturating_add(after.as_secs())),
+        };
+        let claims = json!({
+            "iss": self.issuer,
+            "sub": service_account_user(&spec.namespace, &spec.account.name),
+            "aud": spec.audiences,
+            "iat": issued,
+            "nbf": issued,
+            "exp": expires,
+            "jti": id,
+            self.domains.claim(): private,
+        });
+        let token = self.key.sign(&claims).ok_or(IssueError)?;
+        Ok(Issued { token, id, expires })
+    }
+}
+
+/// A random (version 4) UUID.
+fn random_uuid() -> Option<String> {
+    let mut bytes = [0; 16];
+    aws_lc_rs::rand::fill(&mut bytes).ok()?;
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    let text = hex(&bytes);
+    Some([&text[..8], &text[8..12], &text[12..16], &text[16..20], &text[20..]].join("-"))
+}

@@ -1,0 +1,70 @@
+//! Legacy tokens: without an end, kept in a secret, valid as long as the secret has them.
+
+use aws_lc_rs::constant_time;
+use serde_json::Value;
+
+use super::{AccountSource, Claims, TokenError};
+use crate::authn::NameDomains;
+use crate::identity::{User, service_account_groups, service_account_user};
+
+/// The verified contents of a legacy token.
+pub(super) struct Legacy {
+    namespace: String,
+    secret: String,
+    account: String,
+    account_uid: String,
+}
+
+impl Legacy {
+    /// Reads the claims of a token whose signature is verified.
+    pub(super) fn read(claims: &Claims, domains: &NameDomains) -> Result<Legacy, TokenError> {
+        if claims.sub.is_empty() {
+            return Err(TokenError::MissingClaim("sub"));
+        }
+        let claim = |claim: &str, name: &'static str| {
+            let value = claims.other.get(&domains.legacy_claim(claim)).and_then(Value::as_str);
+            let value = value.filter(|value| !value.is_empty());
+            value.map(str::to_owned).ok_or(TokenError::MissingClaim(name))
+        };
+        let legacy = Legacy {
+            namespace: claim("namespace", "namespace")?,
+            secret: claim("secret.name", "secretName")?,
+            account: claim("service-account.name", "serviceAccountName")?,
+            account_uid: claim("service-account.uid", "serviceAccountUID")?,
+        };
+        match claims.sub == service_account_user(&legacy.namespace, &legacy.account) {
+            true => Ok(legacy),
+            false => Err(TokenError::OtherSubject),
+        }
+    }
+
+    /// Checks that the secret still has this token, and that the account exists.
+    pub(super) fn check(&self, accounts: &dyn AccountSource, token: &str) -> Result<(), TokenError> {
+        let secret = accounts.token_secret(&self.namespace, &self.secret);
+        let secret = secret.filter(|secret| !secret.is_deleted).ok_or(TokenError::SecretGone)?;
+        constant_time::verify_slices_are_equal(&secret.token, token.as_bytes())
+            .map_err(|_| TokenError::OtherToken)?;
+        let (namespace, name) = (self.namespace.clone(), self.account.clone());
+        let account = accounts.service_account(&namespace, &name);
+        let account = account.ok_or_else(|| TokenError::NoAccount(name.clone()))?;
+        if account.deleted.is_some() {
+            return Err(TokenError::LegacyAccountDeleted { namespace, name });
+        }
+        if account.uid != self.account_uid {
+            return Err(TokenError::OtherAccount { current: account.uid, claimed: self.account_uid.clone() });
+        }
+        if secret.is_marked_invalid {
+            return Err(TokenError::MarkedInvalid { namespace, secret: self.secret.clone() });
+        }
+        Ok(())
+    }
+
+    /// The user of the token.
+    pub(super) fn user(&self) -> User {
+        let name = service_account_user(&self.namespace, &self.account);
+        let mut user = User::new(name, service_account_groups(&self.namespace));
+        user.uid.clone_from(&self.account_uid);
+        user.mark_authenticated();
+        user
+    }
+}

@@ -1,0 +1,337 @@
+//! Service account tokens: signed claims that name an account (docs/api/authentication.md#service-account-tokens).
+//!
+//! ```text
+//! token ─ issuer ours? ─ signature (remembered by digest) ─ audience ─┬ bound:  dates ─ account ─ bound object ─┬► User
+//!                                                                     └ legacy: secret ─ account ───────────────┘
+//! ```
+//!
+//! Only the result of the signature check is cached. Dates, audiences and objects are checked at every use, so a
+//! token ends as soon as its account or pod is deleted. A token without audiences is for this server.
+
+mod bound;
+mod issue;
+mod legacy;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::chain::Accepted;
+use super::jws::{self, Compact};
+use super::signing::is_signed;
+use super::{Cause, NameDomains, TokenAuthenticator, VerificationKey, sha256};
+use crate::go::QuotedList;
+pub use issue::{IssueError, Issued, TokenIssuer, TokenSpec};
+
+/// Most cached signature checks; each costs about 1 KiB.
+const REMEMBERED_MAX: usize = 8192;
+
+/// One existence of a named object, from its creation to its deletion.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Incarnation {
+    /// Its uid.
+    pub uid: String,
+    /// Time of its deletion, if it is being deleted.
+    pub deleted: Option<SystemTime>,
+}
+
+/// The secret of a legacy token.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct TokenSecret {
+    /// Whether it is being deleted.
+    pub is_deleted: bool,
+    /// The token in it.
+    pub token: Vec<u8>,
+    /// Whether a label says that the token, unused for long, counts no more.
+    pub is_marked_invalid: bool,
+}
+
+/// Looks up accounts and the objects that tokens are bound to. Must not wait for I/O.
+pub trait AccountSource: Send + Sync {
+    /// The service account `name` in `namespace`.
+    fn service_account(&self, namespace: &str, name: &str) -> Option<Incarnation>;
+    /// The pod `name` in `namespace`.
+    fn pod(&self, namespace: &str, name: &str) -> Option<Incarnation>;
+    /// The secret `name` in `namespace`.
+    fn secret(&self, namespace: &str, name: &str) -> Option<Incarnation>;
+    /// The node `name`.
+    fn node(&self, name: &str) -> Option<Incarnation>;
+    /// The secret `name` in `namespace` as the place of a legacy token.
+    fn token_secret(&self, namespace: &str, name: &str) -> Option<TokenSecret>;
+}
+
+/// Why a token of this server's issuers is refused. The texts are those of kube-apiserver, which token reviews show.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum TokenError {
+    /// No known key verifies the signature.
+    #[error("go-jose/go-jose: error in cryptographic primitive")]
+    Signature,
+    /// The claims do not have the expected form.
+    #[error("service account token claims are malformed: {0}")]
+    Malformed(&'static str),
+    /// Past `exp`.
+    #[error("service account token has expired")]
+    Expired,
+    /// Before `nbf`.
+    #[error("service account token is not valid yet")]
+    NotYetValid,
+    /// Before `iat`.
+    #[error("service account token is issued in the future")]
+    IssuedInFuture,
+    /// None of the token's audiences is accepted here.
+    #[error("token audiences {} is invalid for the target audiences {}", QuotedList(.token), QuotedList(.target))]
+    Audience {
+        /// The audiences of the token.
+        token: Vec<String>,
+        /// The audiences that the check asked for.
+        target: Vec<String>,
+    },
+    /// The token names no account.
+    #[error("resource name may not be empty")]
+    NoName,
+    /// The account does not exist.
+    #[error("serviceaccounts \"{0}\" not found")]
+    NoAccount(String),
+    /// The account is being deleted.
+    #[error("service account {namespace}/{name} has been deleted")]
+    AccountDeleted {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
+    /// The bound object is gone.
+    #[error("service account token has been invalidated")]
+    Invalidated,
+    /// Another object has the name now.
+    #[error("{kind} UID ({current}) does not match {claim} ({claimed})")]
+    OtherIncarnation {
+        /// The kind of the object.
+        kind: &'static str,
+        /// Its current uid.
+        current: String,
+        /// What names the claim.
+        claim: &'static str,
+        /// The uid in the token.
+        claimed: String,
+    },
+    /// A legacy token lacks a claim.
+    #[error("{0} claim is missing")]
+    MissingClaim(&'static str),
+    /// A legacy token whose subject is not its account.
+    #[error("sub claim is invalid")]
+    OtherSubject,
+    /// The secret of a legacy token is gone.
+    #[error("Token has been invalidated")]
+    SecretGone,
+    /// The secret of a legacy token has another token.
+    #[error("Token does not match server's copy")]
+    OtherToken,
+    /// The account of a legacy token is being deleted.
+    #[error("ServiceAccount {namespace}/{name} has been deleted")]
+    LegacyAccountDeleted {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
+    /// Another account has the name of a legacy token's account.
+    #[error("ServiceAccount UID ({current}) does not match claim ({claimed})")]
+    OtherAccount {
+        /// The uid of the account.
+        current: String,
+        /// The uid in the token.
+        claimed: String,
+    },
+    /// A legacy token that was unused for long.
+    #[error("the token in secret {namespace}/{secret} has been marked invalid")]
+    MarkedInvalid {
+        /// Namespace of the secret.
+        namespace: String,
+        /// The secret.
+        secret: String,
+    },
+}
+
+/// A named object and its uid.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Reference {
+    /// Name of the object.
+    #[serde(default)]
+    pub name: String,
+    /// Uid of the object; empty if it is unknown.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub uid: String,
+}
+
+/// The claims of RFC 7519 that matter here; times in seconds since 1970.
+#[derive(Debug, Deserialize)]
+struct Claims {
+    #[serde(default)]
+    sub: String,
+    aud: Option<OneOrMany>,
+    exp: Option<f64>,
+    nbf: Option<f64>,
+    iat: Option<f64>,
+    #[serde(default)]
+    jti: String,
+    #[serde(flatten)]
+    other: HashMap<String, Value>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum OneOrMany {
+    One(String),
+    Many(Vec<String>),
+}
+
+impl OneOrMany {
+    fn into_vec(self) -> Vec<String> {
+        match self {
+            OneOrMany::One(one) => vec![one],
+            OneOrMany::Many(many) => many,
+        }
+    }
+}
+
+/// The verified contents of a token.
+struct Signed {
+    audiences: Vec<String>,
+    kind: Kind,
+}
+
+enum Kind {
+    Bound(bound::Bound),
+    Legacy(legacy::Legacy),
+}
+
+/// The authenticator of service account tokens.
+pub struct ServiceAccountTokens {
+    issuers: HashSet<String>,
+    keys: Vec<VerificationKey>,
+    accounts: Arc<dyn AccountSource>,
+    domains: NameDomains,
+    /// Audiences of tokens that name none.
+    audiences: Vec<String>,
+    /// Whether the secrets of legacy tokens are looked up.
+    lookup: bool,
+    signed: Mutex<HashMap<[u8; 32], Arc<Signed>>>,
+}
+
+impl ServiceAccountTokens {
+    /// Accepts tokens of any of `issuers`, and legacy tokens, signed by any of `keys`.
+    pub fn new(
+        issuers: Vec<String>,
+        keys: Vec<VerificationKey>,
+        accounts: Arc<dyn AccountSource>,
+        domains: NameDomains,
+    ) -> ServiceAccountTokens {
+        ServiceAccountTokens {
+            issuers: issuers.into_iter().collect(),
+            keys,
+            accounts,
+            domains,
+            audiences: Vec::new(),
+            lookup: true,
+            signed: Mutex::default(),
+        }
+    }
+
+    /// Sets the audiences of tokens that name none: those of this server.
+    #[must_use]
+    pub fn with_audiences(mut self, audiences: Vec<String>) -> ServiceAccountTokens {
+        self.audiences = audiences;
+        self
+    }
+
+    /// Accepts legacy tokens without their secret (`--service-account-lookup=false`).
+    #[must_use]
+    pub fn without_lookup(mut self) -> ServiceAccountTokens {
+        self.lookup = false;
+        self
+    }
+
+    /// The account of a token with one of the audiences `target`; `None` if it is not a token of one of the issuers.
+    ///
+    /// # Errors
+    /// The token is of one of the issuers and is refused.
+    pub fn verify(
+        &self,
+        token: &str,
+        target: &[String],
+        now: SystemTime,
+    ) -> Result<Option<Accepted>, TokenError> {
+        let Some(signed) = self.signed(token)? else { return Ok(None) };
+        let named = if signed.audiences.is_empty() { &self.audiences } else { &signed.audiences };
+        let audiences: Vec<String> =
+            named.iter().filter(|audience| target.contains(audience)).cloned().collect();
+        if audiences.is_empty() {
+            return Err(TokenError::Audience { token: named.clone(), target: target.to_vec() });
+        }
+        let user = match &signed.kind {
+            Kind::Bound(bound) => {
+                bound.check(&*self.accounts, now)?;
+                bound.user(&self.domains)
+            }
+            Kind::Legacy(legacy) => {
+                if self.lookup {
+                    legacy.check(&*self.accounts, token)?;
+                }
+                legacy.user()
+            }
+        };
+        Ok(Some(Accepted { user: Arc::new(user), audiences }))
+    }
+
+    /// Parses the token and verifies its signature, or takes both from the cache.
+    fn signed(&self, token: &str) -> Result<Option<Arc<Signed>>, TokenError> {
+        let digest = sha256(token.as_bytes());
+        if let Some(signed) = self.signed.lock().get(&digest) {
+            return Ok(Some(signed.clone()));
+        }
+        let is_legacy = match jws::unverified_issuer(token) {
+            Some(issuer) if issuer == self.domains.legacy_issuer() => true,
+            Some(issuer) if self.issuers.contains(&issuer) => false,
+            _ => return Ok(None),
+        };
+        let token = Compact::parse(token).filter(|token| is_signed(token, &self.keys));
+        let token = token.ok_or(TokenError::Signature)?;
+        let unreadable = |_| TokenError::Malformed("they cannot be read");
+        let mut claims: Claims = serde_json::from_slice(&token.payload).map_err(unreadable)?;
+        let audiences = claims.aud.take().map(OneOrMany::into_vec).unwrap_or_default();
+        let kind = match is_legacy {
+            true => Kind::Legacy(legacy::Legacy::read(&claims, &self.domains)?),
+            false => Kind::Bound(bound::Bound::read(claims, &self.domains)?),
+        };
+        let signed = Arc::new(Signed { audiences, kind });
+        let mut remembered = self.signed.lock();
+        if remembered.len() >= REMEMBERED_MAX {
+            remembered.clear();
+        }
+        remembered.insert(digest, signed.clone());
+        Ok(Some(signed))
+    }
+}
+
+impl TokenAuthenticator for ServiceAccountTokens {
+    fn authenticate(
+        &self,
+        token: &str,
+        target: &[String],
+        now: SystemTime,
+    ) -> Result<Option<Accepted>, Cause> {
+        Ok(self.verify(token, target, now)?)
+    }
+
+    fn knows_audiences(&self) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests;
