@@ -18,7 +18,7 @@ use auth::authn::HeaderFields;
 use auth::go::duration;
 use auth::{Attributes, Authenticated, Authorized, Credentials, User};
 use futures_util::FutureExt;
-use http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, HeaderName, USER_AGENT};
+use http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, HeaderName, USER_AGENT, WARNING};
 use http::request::Parts as Head;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
@@ -33,6 +33,7 @@ use crate::served::Served;
 use crate::server::websocket::{self, Upgrade};
 use crate::server::{ConnectionInfo, Handler, Incoming, Request, panic_response};
 use crate::status::{Status, Subject};
+use crate::warning;
 
 /// Names the request in logs and audit events.
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
@@ -57,6 +58,8 @@ pub struct Exchange<'c> {
     info: Option<Arc<RequestInfo>>,
     /// Who asks, once authenticated.
     user: Option<Arc<User>>,
+    /// A warning about the credentials.
+    warning: Option<&'static str>,
 }
 
 /// The answer of the stage that ended a request.
@@ -91,6 +94,7 @@ impl<'c> Exchange<'c> {
             pretty,
             info: None,
             user: None,
+            warning: None,
         }
     }
 
@@ -134,6 +138,7 @@ impl<'c> Exchange<'c> {
             protocols: protocols.as_deref(),
             certificates: &self.connection.certificates,
         };
+        self.warning = credentials.warning();
         match self.context.authenticator().authenticate(&credentials).await {
             Ok(Authenticated::User(user) | Authenticated::Anonymous(user)) => {
                 Ok(self.user.insert(user).clone())
@@ -210,6 +215,9 @@ impl<'c> Exchange<'c> {
         self.log(&response);
         let headers = response.headers_mut();
         headers.insert(AUDIT_ID, self.audit_id);
+        for header in warning::headers(&self.warning.map(str::to_owned).into_iter().collect::<Vec<_>>()) {
+            headers.append(WARNING, header);
+        }
         headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));
         if self.head.method == Method::HEAD {
             // The length is that of the body a GET would get; the body itself is not sent.

@@ -9,12 +9,14 @@ use auth::authn::service_account::{Reference, TokenSpec};
 use http::StatusCode;
 
 use super::subresource::decode_own;
+use super::write::scope_to_request;
 use super::{Call, admit};
 use crate::admission::Options;
 use crate::clock;
 use crate::field::FieldError;
 use crate::json::{Object, Value};
-use crate::object::{at, meta, metadata_mut, set_meta};
+use crate::names;
+use crate::object::{at, meta, set_meta};
 use crate::query::WriteOptions;
 use crate::representation::Renderer;
 use crate::response::Response;
@@ -44,13 +46,11 @@ pub async fn request(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8])
     let invalid = |name: &str, errors: &[FieldError]| {
         Err(Status::invalid(Subject { group: &group, kind: &table.kind, name }, errors))
     };
-    for (member, wanted, what) in [("name", &name, "name"), ("namespace", &namespace, "namespace")] {
-        let given = meta(&request, member);
-        if !given.is_empty() && given != wanted {
-            let why = format!("must match the service account {what} if specified");
-            let error = FieldError::invalid(format!("metadata.{member}"), &given.into(), why);
-            return invalid(&name, &[error]);
-        }
+    scope_to_request(call, &mut request)?;
+    let given = meta(&request, "name");
+    if !given.is_empty() && given != name {
+        let why = "must match the service account name if specified";
+        return invalid(&name, &[FieldError::invalid("metadata.name", &given.into(), why)]);
     }
     let Some(account) = call.store().get(&store::key(call.resource, &namespace, &name))? else {
         return Err(Status::not_found(call.subject(&name)));
@@ -62,7 +62,7 @@ pub async fn request(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8])
     set_meta(&mut request, "name", Some(name.as_str().into()));
     set_meta(&mut request, "namespace", Some(namespace.as_str().into()));
     set_meta(&mut request, "creationTimestamp", Some(clock::format_seconds(now).into()));
-    metadata_mut(&mut request).remove("uid");
+    set_meta(&mut request, "uid", Some(names::uid().into()));
     let mut audiences = texts(at(&request, "spec.audiences"));
     if audiences.is_empty() {
         audiences.clone_from(&tokens.audiences);

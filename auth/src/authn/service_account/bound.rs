@@ -82,13 +82,15 @@ impl Bound {
     }
 
     fn check_dates(&self, now: SystemTime) -> Result<(), TokenError> {
-        let seconds = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        let leeway = LEEWAY.as_secs();
-        if self.expires.is_some_and(|expires| seconds > expires.saturating_add(leeway)) {
+        // Not in whole seconds: a token ends at the second, not one later.
+        let since_epoch = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let is_after = |seconds: u64| since_epoch > Duration::from_secs(seconds).saturating_add(LEEWAY);
+        let is_before = |seconds: u64| since_epoch.saturating_add(LEEWAY) < Duration::from_secs(seconds);
+        if self.expires.is_some_and(is_after) {
             Err(TokenError::Expired)
-        } else if seconds.saturating_add(leeway) < self.not_before {
+        } else if is_before(self.not_before) {
             Err(TokenError::NotYetValid)
-        } else if seconds.saturating_add(leeway) < self.issued {
+        } else if is_before(self.issued) {
             Err(TokenError::IssuedInFuture)
         } else {
             Ok(())

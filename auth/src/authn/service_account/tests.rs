@@ -157,7 +157,7 @@ fn a_token_ends_with_its_time_its_audience_and_its_objects() {
     for (spec, objects, at, want) in [
         (plain.clone(), LIVING, now(), ROBOT),
         (plain.clone(), LIVING, now() + 3660 * second, ROBOT),
-        (plain.clone(), LIVING, now() + 3661 * second, expired),
+        (plain.clone(), LIVING, now() + 3660 * second + Duration::from_nanos(1), expired),
         (plain.clone(), LIVING, now() - 60 * second, ROBOT),
         (plain.clone(), LIVING, now() - 61 * second, "service account token is not valid yet"),
         (plain.clone(), deleted(30), now(), ROBOT),
