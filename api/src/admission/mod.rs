@@ -20,6 +20,7 @@ mod lookup;
 pub mod namespace_lifecycle;
 mod order;
 mod plugin;
+mod pod_security;
 pub mod policy;
 mod record;
 mod settings;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::lookup::Lookup;
 use super::plugin::Plugin;
 use super::settings::{Files, Make};
-use super::{always, namespace_lifecycle};
+use super::{always, namespace_lifecycle, pod_security};
 use crate::json::Value;
 
 /// Reads the configuration of a plugin, if there is one, and the files that it names.
@@ -61,7 +61,7 @@ pub(super) static PLUGINS: &[Registration] = &[
     // Another server decides on images.
     off("ImagePolicyWebhook", None),
     // Pod security levels of namespaces.
-    on("PodSecurity", None),
+    on("PodSecurity", Some(|config, _| pod_security::configure(config))),
     // Node selectors of namespaces.
     off("PodNodeSelector", None),
     // Priorities of pods follow from their class.

@@ -21,7 +21,7 @@ mod rules;
 mod walk;
 
 use path::Path;
-use rules::view::View;
+pub(crate) use rules::view::View;
 
 use crate::custom;
 use crate::custom::definition::Definition;

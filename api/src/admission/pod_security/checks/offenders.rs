@@ -1,0 +1,67 @@
+//! Which parts of a pod fail a check, and how messages name them.
+
+use std::collections::BTreeSet;
+
+use super::{Container, Pod};
+use crate::validation::View;
+
+/// The parts of a pod that fail a check.
+#[derive(Default)]
+pub(super) struct Offenders<'p> {
+    /// Whether the settings of the pod as a whole do.
+    pub pod: bool,
+    /// The containers that do.
+    pub containers: Vec<&'p str>,
+}
+
+impl<'p> Offenders<'p> {
+    /// The containers that fail a check.
+    pub fn among(pod: Pod<'p>, fails: impl FnMut(&Container<'p>) -> bool) -> Offenders<'p> {
+        Offenders { pod: false, containers: pod.containers().filter(fails).map(|c| c.name).collect() }
+    }
+
+    /// The security contexts, of the pod and its containers, that fail a check.
+    pub fn in_contexts(pod: Pod<'p>, mut fails: impl FnMut(View<'p>) -> bool) -> Offenders<'p> {
+        let of_pod = fails(pod.context());
+        Offenders { pod: of_pod, ..Offenders::among(pod, |container| fails(container.context)) }
+    }
+
+    /// Whether nothing fails.
+    pub fn is_empty(&self) -> bool {
+        !self.pod && self.containers.is_empty()
+    }
+
+    /// How many there are.
+    pub fn plural(&self, one: &'static str, many: &'static str) -> &'static str {
+        plural(self.containers.len(), one, many)
+    }
+
+    /// `pod`, `container "a"`, `containers "a", "b"`, `pod and container "a"`
+    pub fn names(&self) -> String {
+        let containers = match self.containers.as_slice() {
+            [] => String::new(),
+            names => format!("{} {}", self.plural("container", "containers"), quoted(names)),
+        };
+        match (self.pod, containers.is_empty()) {
+            (true, true) => "pod".to_owned(),
+            (true, false) => format!("pod and {containers}"),
+            (false, _) => containers,
+        }
+    }
+}
+
+/// `one` for a single thing, `many` otherwise.
+pub(super) fn plural(count: usize, one: &'static str, many: &'static str) -> &'static str {
+    if count == 1 { one } else { many }
+}
+
+/// `"a", "b"`
+pub(super) fn quoted<T: AsRef<str>>(texts: &[T]) -> String {
+    let quoted: Vec<String> = texts.iter().map(|text| format!("\"{}\"", text.as_ref())).collect();
+    quoted.join(", ")
+}
+
+/// The same for a set, in order.
+pub(super) fn quoted_set(texts: &BTreeSet<&str>) -> String {
+    quoted(&texts.iter().collect::<Vec<_>>())
+}

@@ -1,0 +1,234 @@
+//! Levels and versions of pod security, and the policy that the labels of a namespace make of them.
+
+use std::fmt;
+
+use crate::field::FieldError;
+use crate::json::Value;
+use crate::naming::Naming;
+use crate::validation::View;
+
+/// A label of namespaces, or an annotation of audit events: `pod-security.kubernetes.io/enforce`.
+pub fn label(naming: &Naming, name: &str) -> String {
+    format!("pod-security.{}/{name}", naming.domain)
+}
+
+/// How strict a policy is; a later one allows less.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Level {
+    /// Everything is allowed.
+    Privileged,
+    /// Known ways to gain privileges on the node are not.
+    Baseline,
+    /// Only what follows the present practice of hardening is.
+    Restricted,
+}
+
+impl Level {
+    /// Reads a level.
+    ///
+    /// # Errors
+    /// What a level must be.
+    pub fn parse(text: &str) -> Result<Level, &'static str> {
+        match text {
+            "privileged" => Ok(Level::Privileged),
+            "baseline" => Ok(Level::Baseline),
+            "restricted" => Ok(Level::Restricted),
+            _ => Err("must be one of privileged, baseline, restricted"),
+        }
+    }
+}
+
+/// The release whose checks apply.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Version {
+    /// `v1.N`
+    Minor(u64),
+    /// The newest checks. After all others in order.
+    Latest,
+}
+
+impl Version {
+    /// Reads `latest` or `v1.N`.
+    ///
+    /// # Errors
+    /// What a version must be.
+    pub fn parse(text: &str) -> Result<Version, &'static str> {
+        if text == "latest" {
+            return Ok(Version::Latest);
+        }
+        let minor = text.strip_prefix("v1.").filter(|minor| {
+            minor.bytes().all(|byte| byte.is_ascii_digit()) && (!minor.starts_with('0') || *minor == "0")
+        });
+        let minor =
+            minor.and_then(|minor| minor.parse::<i64>().ok()).and_then(|minor| u64::try_from(minor).ok());
+        minor.map(Version::Minor).ok_or("must be \"latest\" or \"v1.x\"")
+    }
+}
+
+/// A level as a release defines it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct LevelVersion {
+    /// How strict it is.
+    pub level: Level,
+    /// By which release.
+    pub version: Version,
+}
+
+impl LevelVersion {
+    /// The level that allows everything.
+    pub const PRIVILEGED: LevelVersion = LevelVersion { level: Level::Privileged, version: Version::Latest };
+}
+
+/// `restricted:v1.30`
+impl fmt::Display for LevelVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.level {
+            Level::Privileged => "privileged",
+            Level::Baseline => "baseline",
+            Level::Restricted => "restricted",
+        })?;
+        match self.version {
+            Version::Minor(minor) => write!(f, ":v1.{minor}"),
+            Version::Latest => f.write_str(":latest"),
+        }
+    }
+}
+
+/// What is done about pods that a level does not allow.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Policy {
+    /// Pods must fulfil it.
+    pub enforce: LevelVersion,
+    /// The audit event of others has an annotation.
+    pub audit: LevelVersion,
+    /// The writer of others gets a warning.
+    pub warn: LevelVersion,
+}
+
+impl Policy {
+    /// Allows everything.
+    pub const PRIVILEGED: Policy = Policy {
+        enforce: LevelVersion::PRIVILEGED,
+        audit: LevelVersion::PRIVILEGED,
+        warn: LevelVersion::PRIVILEGED,
+    };
+
+    /// Whether no check can fail.
+    pub fn is_privileged(&self) -> bool {
+        [self.enforce, self.audit, self.warn].iter().all(|mode| mode.level == Level::Privileged)
+    }
+
+    /// The policy of a namespace with these labels, and what is wrong with them. A wrong label is not ignored where
+    /// that would allow more: what is enforced is then the strictest.
+    ///
+    /// A namespace that enforces a level and says nothing about warnings warns of the same: pods made from a template
+    /// would be refused later, when nobody looks.
+    pub fn of_labels(labels: View<'_>, naming: &Naming, defaults: Policy) -> (Policy, Vec<FieldError>) {
+        let mut policy = defaults;
+        let mut errors = Vec::new();
+        let mut read = |mode: &str, into: &mut LevelVersion, if_bad| {
+            read(labels, &label(naming, mode), into, if_bad, &mut errors)
+        };
+        let enforced = read("enforce", &mut policy.enforce, Level::Restricted);
+        read("audit", &mut policy.audit, Level::Privileged);
+        let warned = read("warn", &mut policy.warn, Level::Privileged);
+        if enforced == Label::Good && warned == Label::Absent && policy.enforce.level > policy.warn.level {
+            policy.warn.level = policy.enforce.level;
+            if !labels.has(&label(naming, "warn-version")) {
+                policy.warn.version = policy.enforce.version;
+            }
+        }
+        (policy, errors)
+    }
+}
+
+/// What there is of a label.
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Label {
+    Absent,
+    Good,
+    Bad,
+}
+
+/// Reads both labels of a mode.
+fn read(
+    labels: View<'_>,
+    label: &str,
+    into: &mut LevelVersion,
+    if_bad: Level,
+    errors: &mut Vec<FieldError>,
+) -> Label {
+    let mut refuse = |label: &str, value: &Value, why: &str| {
+        errors.push(FieldError::invalid(format!("metadata.labels[{label}]"), value, why));
+    };
+    let mut found = Label::Absent;
+    if let Some(value) = labels.get(label) {
+        found = Label::Good;
+        into.level = Level::parse(value.as_str().unwrap_or_default()).unwrap_or_else(|why| {
+            refuse(label, value, why);
+            found = Label::Bad;
+            if_bad
+        });
+    }
+    let label = format!("{label}-version");
+    if let Some(value) = labels.get(&label) {
+        into.version = Version::parse(value.as_str().unwrap_or_default()).unwrap_or_else(|why| {
+            refuse(&label, value, why);
+            Version::Latest
+        });
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::naming::KUBERNETES;
+    use crate::testing::object;
+
+    #[test]
+    fn labels_make_the_policy_of_a_namespace() {
+        let level = "must be one of privileged, baseline, restricted";
+        let version = "must be \"latest\" or \"v1.x\"";
+        for (labels, want, wrong) in [
+            ("", "privileged:latest privileged:latest privileged:latest", &[][..]),
+            ("enforce=baseline", "baseline:latest privileged:latest baseline:latest", &[]),
+            ("enforce=baseline enforce-version=v1.8", "baseline:v1.8 privileged:latest baseline:v1.8", &[]),
+            (
+                "enforce=baseline enforce-version=v1.8 warn-version=v1.9",
+                "baseline:v1.8 privileged:latest baseline:v1.9",
+                &[],
+            ),
+            ("enforce=baseline warn=privileged", "baseline:latest privileged:latest privileged:latest", &[]),
+            (
+                "audit=restricted audit-version=v1.0",
+                "privileged:latest restricted:v1.0 privileged:latest",
+                &[],
+            ),
+            ("enforce=x", "restricted:latest privileged:latest privileged:latest", &[level]),
+            ("audit=x warn=y", "privileged:latest privileged:latest privileged:latest", &[level, level]),
+            ("warn-version=v1.01", "privileged:latest privileged:latest privileged:latest", &[version]),
+            ("warn-version=v2.1", "privileged:latest privileged:latest privileged:latest", &[version]),
+            ("warn-version=v1.", "privileged:latest privileged:latest privileged:latest", &[version]),
+            (
+                "warn-version=v1.99999999999999999999",
+                "privileged:latest privileged:latest privileged:latest",
+                &[version],
+            ),
+        ] {
+            let pairs: Vec<String> = labels
+                .split_whitespace()
+                .map(|pair| {
+                    let (name, value) = pair.split_once('=').unwrap();
+                    format!(r#""{}":"{value}""#, label(&KUBERNETES, name))
+                })
+                .collect();
+            let labels_of = object(&format!("{{{}}}", pairs.join(",")));
+            let (policy, errors) = Policy::of_labels(View::of(&labels_of), &KUBERNETES, Policy::PRIVILEGED);
+            let got = format!("{} {} {}", policy.enforce, policy.audit, policy.warn);
+            assert_eq!(got, want, "{labels}");
+            let got: Vec<_> = errors.iter().map(|error| error.detail.as_str()).collect();
+            assert_eq!(got, wrong, "{labels}");
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! The plugin PodSecurity: pods follow the level of their namespace.
+//!
+//! ```text
+//! labels of the namespace, defaults ─► policy: a level and version to enforce, to audit, to warn of
+//! pod, template of a workload       ─► checks of that level ─► violations ─► 403 · annotation · warning
+//! ```
+//!
+//! Pods are refused, templates never: their pods will be. A namespace whose level becomes stricter is told which of its
+//! pods would not pass. `level` reads levels and policies, `checks` evaluates, `existing` looks at the pods of a
+//! namespace; all of that is independent of the write (docs/api/pod-security.md).
+
+mod checks;
+mod config;
+mod existing;
+mod level;
+
+use std::sync::Arc;
+
+use checks::{Pod, details, evaluate};
+use config::Config;
+use level::{Level, Policy};
+
+use super::lookup::Parsed;
+use super::settings::Make;
+use super::{Lookup, Operation, Plugin, Record, Review, Step, Target};
+use crate::field::FieldError;
+use crate::json::{Object, Value};
+use crate::naming::Naming;
+use crate::object::meta;
+use crate::schema::registry::Resource;
+use crate::status::{Status, Subject};
+use crate::validation::View;
+
+/// Workloads by group and plural, with the path of the template that their pods are made from.
+const WORKLOADS: &[(&str, &str, &[&str])] = &[
+    ("", "podtemplates", &["template"]),
+    ("", "replicationcontrollers", &["spec", "template"]),
+    ("apps", "replicasets", &["spec", "template"]),
+    ("apps", "deployments", &["spec", "template"]),
+    ("apps", "statefulsets", &["spec", "template"]),
+    ("apps", "daemonsets", &["spec", "template"]),
+    ("batch", "jobs", &["spec", "template"]),
+    ("batch", "cronjobs", &["spec", "jobTemplate", "spec", "template"]),
+];
+
+/// Subresources of pods that change nothing a level is about.
+const IGNORED: &[&str] =
+    &["exec", "attach", "binding", "eviction", "log", "portforward", "proxy", "status", "token"];
+
+/// The plugin.
+pub struct PodSecurity {
+    lookup: Lookup,
+    config: Arc<Config>,
+    pods: Arc<Resource>,
+    /// The policies of namespaces.
+    policies: Parsed<(Policy, Vec<FieldError>)>,
+}
+
+/// Reads the configuration.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn configure(config: Option<&Value>) -> Result<Make, String> {
+    let config = Arc::new(config.map(Config::parse).transpose()?.unwrap_or_default());
+    Ok(Arc::new(move |lookup| Arc::new(PodSecurity::new(lookup, config.clone()))))
+}
+
+impl PodSecurity {
+    fn new(lookup: &Lookup, config: Arc<Config>) -> PodSecurity {
+        let (defaults, naming) = (config.defaults, lookup.naming);
+        PodSecurity {
+            lookup: lookup.clone(),
+            config,
+            pods: lookup.resource("", "v1", "pods"),
+            policies: Parsed::new(lookup.resource("", "v1", "namespaces"), move |namespace| {
+                policy_of(namespace, naming, defaults)
+            }),
+        }
+    }
+
+    fn namespace<'p>(&'p self, record: &'p Record<'_, &Object>, review: &'p mut Review) -> Step<'p> {
+        let Some(new) = record.new else { return Ok(()).into() };
+        let (policy, errors) = policy_of(new, self.lookup.naming, self.config.defaults);
+        let invalid = || {
+            let table = &record.resource.table;
+            let subject =
+                Subject { group: &record.resource.group, kind: &table.kind, name: meta(new, "name") };
+            Err(Status::invalid(subject, &errors))
+        };
+        let Some(old) = record.old else {
+            return if errors.is_empty() { Ok(()) } else { invalid() }.into();
+        };
+        let (old_policy, old_errors) = policy_of(old, self.lookup.naming, self.config.defaults);
+        if !errors.is_empty() && errors != old_errors {
+            return invalid().into();
+        }
+        let (to, from) = (policy.enforce, old_policy.enforce);
+        let relaxed = to.version == from.version && to.level <= from.level;
+        if to.level == Level::Privileged || relaxed || self.exempts_namespace(record.name) {
+            return Ok(()).into();
+        }
+        Step::wait(async move {
+            let is_exempt = |pod: &Object| self.exempts_class(View::of(pod).child("spec"));
+            let found = existing::warnings(&self.lookup, &self.pods, record.name, to, is_exempt).await?;
+            review.warnings.extend(found);
+            Ok(())
+        })
+    }
+
+    /// A pod, or a workload with a template.
+    fn pods(&self, record: &Record<'_, &Object>, review: &mut Review) -> Result<(), Status> {
+        let Some(new) = record.new else { return Ok(()) };
+        let naming = self.lookup.naming;
+        let mut annotate = |name: &str, value: String| {
+            review.annotations.push((level::label(naming, name), value));
+        };
+        if self.exempts_namespace(record.namespace) {
+            annotate("exempt", "namespace".to_owned());
+            return Ok(());
+        }
+        if self.config.exempt.users.contains(&record.user.name) {
+            annotate("exempt", "user".to_owned());
+            return Ok(());
+        }
+        let Some(of_namespace) = self.policies.get(&self.lookup, "", record.namespace)? else {
+            return Err(Status::internal(format_args!("failed to lookup namespace {}", record.namespace)));
+        };
+        let (policy, errors) = &*of_namespace;
+        let template = WORKLOADS.iter().find(|(group, plural, _)| record.resource.is_of(group, plural));
+        let object = match template {
+            None => View::of(new),
+            Some((_, _, path)) => path.iter().fold(View::of(new), |view, name| view.child(name)),
+        };
+        let enforces = template.is_none();
+        if errors.is_empty() && policy.is_privileged() || !object.is_there() {
+            return Ok(());
+        }
+        let pod = Pod::of(object, naming);
+        if enforces && record.old.is_some_and(|old| !is_significant(pod, Pod::of(View::of(old), naming))) {
+            return Ok(());
+        }
+        if self.exempts_class(pod.spec) {
+            annotate("exempt", "runtimeClass".to_owned());
+            return Ok(());
+        }
+        if !errors.is_empty() {
+            let lines: Vec<String> = errors.iter().map(FieldError::to_string).collect();
+            let lines = if lines.len() == 1 { lines.join("") } else { format!("[{}]", lines.join(", ")) };
+            annotate("error", format!("Failed to parse policy: {lines}"));
+        }
+        let would = |level: level::LevelVersion| {
+            let violations = evaluate(level, pod);
+            (!violations.is_empty())
+                .then(|| format!("violate PodSecurity \"{level}\": {}", details(&violations)))
+        };
+        let mut refusal = None;
+        if enforces {
+            annotate("enforce-policy", policy.enforce.to_string());
+            let violations = evaluate(policy.enforce, pod);
+            if !violations.is_empty() {
+                let why = format!("violates PodSecurity \"{}\": {}", policy.enforce, details(&violations));
+                refusal = Some(record.forbidden(&why));
+            }
+        }
+        if let Some(would) = would(policy.audit) {
+            annotate("audit-violations", format!("would {would}"));
+        }
+        if let Some(refusal) = refusal {
+            return Err(refusal);
+        }
+        if let Some(would) = would(policy.warn) {
+            review.warnings.push(format!("would {would}"));
+        }
+        Ok(())
+    }
+
+    fn exempts_namespace(&self, namespace: &str) -> bool {
+        self.config.exempt.namespaces.iter().any(|exempt| exempt == namespace)
+    }
+
+    fn exempts_class(&self, spec: View<'_>) -> bool {
+        let class = spec.text("runtimeClassName");
+        !class.is_empty() && self.config.exempt.runtime_classes.iter().any(|exempt| exempt == class)
+    }
+}
+
+impl Plugin for PodSecurity {
+    fn handles(&self, target: &Target<'_>) -> bool {
+        if !matches!(target.operation, Operation::Create | Operation::Update) {
+            return false;
+        }
+        if target.resource.is_of("", "pods") {
+            return !IGNORED.contains(&target.subresource);
+        }
+        target.is("", "namespaces") || WORKLOADS.iter().any(|(group, plural, _)| target.is(group, plural))
+    }
+
+    fn validate<'p>(&'p self, record: &'p Record<'_, &Object>, review: &'p mut Review) -> Step<'p> {
+        if record.resource.is_of("", "namespaces") {
+            self.namespace(record, review)
+        } else {
+            self.pods(record, review).into()
+        }
+    }
+}
+
+fn policy_of(namespace: &Object, naming: &Naming, defaults: Policy) -> (Policy, Vec<FieldError>) {
+    Policy::of_labels(View::of(namespace).child("metadata").child("labels"), naming, defaults)
+}
+
+/// Whether an update of a pod changes what a level looks at: little of a pod can change.
+fn is_significant(new: Pod<'_>, old: Pod<'_>) -> bool {
+    let changed = |name: &str| new.annotations.text(name) != old.annotations.text(name);
+    let same = |a: View<'_>, b: View<'_>| {
+        a.text("image") == b.text("image") && !changed(&new.seccomp_annotation_of(a.text("name")))
+    };
+    let listed = ["containers", "initContainers"].into_iter().any(|list| {
+        let (a, b) = (new.spec.structs(list), old.spec.structs(list));
+        a.len() != b.len() || a.zip(b).any(|(a, b)| !same(a, b))
+    });
+    let was = |container: View<'_>| {
+        let name = container.text("name");
+        old.spec.structs("ephemeralContainers").find(|old| old.text("name") == name)
+    };
+    changed(&new.seccomp_annotation())
+        || listed
+        || new
+            .spec
+            .structs("ephemeralContainers")
+            .any(|container| was(container).is_none_or(|old| !same(container, old)))
+}
+
+#[cfg(test)]
+#[path = "pod_security_test.rs"]
+mod tests;

@@ -1,0 +1,105 @@
+//! Pod security seen by clients.
+
+use crate::admission::{Files, Settings, Wishes};
+use crate::write::server_fixture::Server;
+
+const PODS: &str = "/api/v1/namespaces/n/pods";
+
+fn namespace(labels: &str) -> String {
+    let labels: Vec<String> = labels
+        .split_whitespace()
+        .map(|pair| {
+            let (name, value) = pair.split_once('=').unwrap();
+            format!(r#""pod-security.kubernetes.io/{name}":"{value}""#)
+        })
+        .collect();
+    format!(r#"{{"metadata":{{"name":"n","labels":{{{}}}}}}}"#, labels.join(","))
+}
+
+fn pod(name: &str, more: &str) -> String {
+    format!(
+        r#"{{"metadata":{{"name":"{name}"}},"spec":{{"containers":[{{"name":"c","image":"i"}}]{more}}}}}"#
+    )
+}
+
+async fn server(labels: &str) -> Server {
+    let server = Server::start();
+    let (code, ..) = server.ask("POST /api/v1/namespaces", &namespace(labels)).await;
+    assert_eq!(code, 201);
+    server
+}
+
+#[tokio::test]
+async fn pods_are_refused_and_templates_warned_of() {
+    let server = server("enforce=baseline audit=restricted").await;
+    let violates = r#"PodSecurity "baseline:latest": host namespaces (hostNetwork=true)"#;
+    let (code, warnings, body) =
+        server.ask(&format!("POST {PODS}"), &pod("p", r#","hostNetwork":true"#)).await;
+    assert_eq!((code, warnings), (403, vec![]));
+    assert_eq!(body.str_at(&["message"]), format!("pods \"p\" is forbidden: violates {violates}"));
+    let (code, warnings, _) = server.ask(&format!("POST {PODS}"), &pod("p", "")).await;
+    assert_eq!((code, warnings), (201, vec![]));
+    let template = r#"{"metadata":{"name":"d"},"spec":{"selector":{"matchLabels":{"a":"b"}},
+        "template":{"metadata":{"labels":{"a":"b"}},"spec":{"hostNetwork":true,"containers":[{"name":"c","image":"i"}]}}}}"#;
+    let (code, warnings, _) = server.ask("POST /apis/apps/v1/namespaces/n/deployments", template).await;
+    let warning = format!("299 - \"would violate {}\"", violates.replace('"', "\\\""));
+    assert_eq!((code, warnings), (201, vec![warning]));
+}
+
+#[tokio::test]
+async fn updates_of_pods_are_checked_where_they_change_what_a_level_is_about() {
+    let server = server("").await;
+    server.ask(&format!("POST {PODS}"), &pod("p", r#","hostNetwork":true"#)).await;
+    let label = r#"{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"baseline"}}}"#;
+    let (code, warnings, _) = server.ask("MERGE /api/v1/namespaces/n", label).await;
+    assert_eq!((code, warnings.len()), (200, 2), "{warnings:?}");
+    for (request, body, want) in [
+        ("MERGE", r#"{"metadata":{"labels":{"a":"b"}}}"#, 200),
+        ("STRATEGIC", r#"{"spec":{"containers":[{"name":"c","image":"other"}]}}"#, 403),
+    ] {
+        let (code, ..) = server.ask(&format!("{request} {PODS}/p"), body).await;
+        assert_eq!(code, want, "{body}");
+    }
+}
+
+#[tokio::test]
+async fn labels_that_mean_nothing_are_refused_when_they_are_new() {
+    let server = server("").await;
+    let bad = r#"{"metadata":{"labels":{"pod-security.kubernetes.io/warn-version":"1"}}}"#;
+    let (code, _, body) = server.ask("MERGE /api/v1/namespaces/n", bad).await;
+    assert_eq!(code, 422);
+    assert_eq!(
+        body.str_at(&["message"]),
+        "Namespace \"n\" is invalid: metadata.labels[pod-security.kubernetes.io/warn-version]: Invalid value: \"1\": must \
+         be \"latest\" or \"v1.x\""
+    );
+}
+
+#[tokio::test]
+async fn what_the_configuration_exempts_is_not_checked() {
+    struct NoFiles;
+    impl Files for NoFiles {
+        fn read(&self, _: &str) -> Result<Vec<u8>, String> {
+            Err("no files".to_owned())
+        }
+    }
+    for (exemptions, want) in [
+        ("{}", 403),
+        ("{usernames: [\"system:anonymous\"]}", 201),
+        ("{usernames: [other]}", 403),
+        ("{namespaces: [\"n\"]}", 201),
+        ("{runtimeClasses: [r]}", 403),
+    ] {
+        let config = format!(
+            "kind: AdmissionConfiguration\nplugins: [{{name: PodSecurity, configuration: {{kind: PodSecurityConfiguration, \
+             defaults: {{enforce: restricted}}, exemptions: {exemptions}}}}}]"
+        );
+        let disable = ["ServiceAccount".to_owned()];
+        let wishes =
+            Wishes { disable: &disable, config: Some(("f", config.as_bytes())), ..Wishes::default() };
+        let server = Server::admitting(Settings::parse(&wishes, &NoFiles).unwrap());
+        server.ask("POST /api/v1/namespaces", &namespace("")).await;
+        let (code, ..) = server.ask(&format!("POST {PODS}"), &pod("p", "")).await;
+        assert_eq!(code, want, "{exemptions}");
+    }
+}
