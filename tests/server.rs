@@ -149,6 +149,8 @@ fn spawn(options: &Options, directory: &Path) -> Child {
         .arg(format!("--data-dir={}", directory.display()))
         .arg(format!("--naming={}", options.naming))
         .arg("--secure-port=0")
+        // Tests create pods in namespaces whose account the controller may not have made yet.
+        .arg("--disable-admission-plugins=ServiceAccount")
         .args(options.flags.iter().map(|flag| flag.replace("$dir", &directory.display().to_string())))
         .stdin(Stdio::null())
         .stdout(log.try_clone().expect("a file handle can be cloned"))

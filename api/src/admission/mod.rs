@@ -15,15 +15,32 @@
 //! A new plugin is a file here, a type that is a [`Plugin`], and its line in `order`.
 
 mod always;
+mod always_pull_images;
+mod anti_affinity;
 mod chain;
+mod claim_resize;
+mod default_class;
+mod default_toleration_seconds;
+mod extended_resource_toleration;
+mod limit_ranger;
 mod lookup;
+mod namespace_exists;
 pub mod namespace_lifecycle;
+mod node_taint;
 mod order;
 mod plugin;
+mod pod;
+mod pod_node_selector;
 mod pod_security;
+mod pod_toleration_restriction;
 pub mod policy;
+mod priority;
 mod record;
+mod runtime_class;
+mod service_account;
 mod settings;
+pub mod storage_protection;
+mod toleration;
 
 pub use chain::{Asked, Chain};
 pub use lookup::{Lookup, Parsed};
@@ -34,3 +51,6 @@ pub use settings::{Files, Make, Settings, Wishes};
 #[cfg(test)]
 #[path = "admission_test.rs"]
 mod tests;
+
+#[cfg(test)]
+mod plugins_test;

@@ -2,10 +2,24 @@
 
 use std::sync::Arc;
 
+use super::always_pull_images::AlwaysPullImages;
+use super::anti_affinity::AntiAffinity;
+use super::claim_resize::ClaimResize;
+use super::default_class::DefaultClass;
+use super::default_toleration_seconds::DefaultTolerationSeconds;
+use super::extended_resource_toleration::ExtendedResourceToleration;
+use super::limit_ranger::LimitRanger;
 use super::lookup::Lookup;
+use super::namespace_exists::{NamespaceAutoProvision, NamespaceExists};
+use super::namespace_lifecycle::NamespaceLifecycle;
+use super::node_taint::NodeTaint;
 use super::plugin::Plugin;
+use super::priority::Priority;
+use super::runtime_class::RuntimeClass;
+use super::service_account::ServiceAccount;
 use super::settings::{Files, Make};
-use super::{always, namespace_lifecycle, pod_security};
+use super::storage_protection::StorageProtection;
+use super::{always, pod_node_selector, pod_security, pod_toleration_restriction};
 use crate::json::Value;
 
 /// Reads the configuration of a plugin, if there is one, and the files that it names.
@@ -41,49 +55,49 @@ pub(super) static PLUGINS: &[Registration] = &[
     // Allows everything.
     off("AlwaysAdmit", Some(|_, _| plain(|_| always::Admit))),
     // Creates the missing namespace of a new object.
-    off("NamespaceAutoProvision", None),
+    off("NamespaceAutoProvision", Some(|_, _| plain(NamespaceAutoProvision::new))),
     // Namespaced objects need a namespace that stays.
-    on("NamespaceLifecycle", Some(|_, _| plain(namespace_lifecycle::NamespaceLifecycle::new))),
+    on("NamespaceLifecycle", Some(|_, _| plain(NamespaceLifecycle::new))),
     // Namespaced objects need a namespace.
-    off("NamespaceExists", None),
+    off("NamespaceExists", Some(|_, _| plain(NamespaceExists::new))),
     // Required anti-affinity of pods is between nodes only.
-    off("LimitPodHardAntiAffinityTopology", None),
+    off("LimitPodHardAntiAffinityTopology", Some(|_, _| plain(AntiAffinity::new))),
     // Limits and defaults of resources, for each namespace.
-    on("LimitRanger", None),
+    on("LimitRanger", Some(|_, _| plain(LimitRanger::new))),
     // Pods run under an account of their namespace.
-    on("ServiceAccount", None),
+    on("ServiceAccount", Some(|_, _| plain(ServiceAccount::new))),
     // What the agents of nodes may write.
     off("NodeRestriction", None),
     // New nodes are not ready.
-    on("TaintNodesByCondition", None),
+    on("TaintNodesByCondition", Some(|_, _| plain(NodeTaint::new))),
     // Images are pulled with the credentials of each pod.
-    off("AlwaysPullImages", None),
+    off("AlwaysPullImages", Some(|_, _| plain(|_| AlwaysPullImages))),
     // Another server decides on images.
     off("ImagePolicyWebhook", None),
     // Pod security levels of namespaces.
     on("PodSecurity", Some(|config, _| pod_security::configure(config))),
     // Node selectors of namespaces.
-    off("PodNodeSelector", None),
+    off("PodNodeSelector", Some(|config, _| pod_node_selector::configure(config))),
     // Priorities of pods follow from their class.
-    on("Priority", None),
+    on("Priority", Some(|_, _| plain(Priority::new))),
     // How long pods tolerate that their node fails.
-    on("DefaultTolerationSeconds", None),
+    on("DefaultTolerationSeconds", Some(|_, _| plain(DefaultTolerationSeconds::new))),
     // Tolerations of namespaces.
-    off("PodTolerationRestriction", None),
+    off("PodTolerationRestriction", Some(|config, _| pod_toleration_restriction::configure(config))),
     // Limits how many events are written.
     off("EventRateLimit", None),
     // Pods that use extended resources tolerate the taints of their nodes.
-    off("ExtendedResourceToleration", None),
+    off("ExtendedResourceToleration", Some(|_, _| plain(ExtendedResourceToleration::new))),
     // The class of volume claims that name none.
-    on("DefaultStorageClass", None),
+    on("DefaultStorageClass", Some(|_, _| plain(DefaultClass::of_claims))),
     // Claims, volumes and their attribute classes stay while they are used.
-    on("StorageObjectInUseProtection", None),
+    on("StorageObjectInUseProtection", Some(|_, _| plain(StorageProtection::new))),
     // Owners are set by those who may delete.
     off("OwnerReferencesPermissionEnforcement", None),
     // Claims grow only where their class allows it.
-    on("PersistentVolumeClaimResize", None),
+    on("PersistentVolumeClaimResize", Some(|_, _| plain(ClaimResize::new))),
     // Overhead and placement of pods follow from their runtime class.
-    on("RuntimeClass", None),
+    on("RuntimeClass", Some(|_, _| plain(RuntimeClass::new))),
     // Who may approve certificates of a signer.
     on("CertificateApproval", None),
     // Who may sign for a signer.
@@ -93,7 +107,7 @@ pub(super) static PLUGINS: &[Registration] = &[
     // No client certificates for the group of administrators.
     on("CertificateSubjectRestriction", None),
     // The class of ingresses that name none.
-    on("DefaultIngressClass", None),
+    on("DefaultIngressClass", Some(|_, _| plain(DefaultClass::of_ingresses))),
     // No new external addresses of services.
     off("DenyServiceExternalIPs", None),
     // Pods get the topology labels of their node.

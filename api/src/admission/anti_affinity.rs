@@ -1,0 +1,43 @@
+//! The plugin LimitPodHardAntiAffinityTopology: required anti-affinity of pods is between nodes only, because a pod with
+//! a wider one could keep all others out of a zone.
+
+use super::{Lookup, Operation, Plugin, Record, Review, Step, Target};
+use crate::json::{Object, Value};
+use crate::object::{at, meta};
+use crate::status::{Status, Subject};
+
+/// The plugin.
+pub struct AntiAffinity {
+    /// The label of nodes with their name.
+    hostname: String,
+}
+
+impl AntiAffinity {
+    /// The plugin.
+    pub fn new(lookup: &Lookup) -> AntiAffinity {
+        AntiAffinity { hostname: lookup.naming.label("hostname") }
+    }
+
+    fn check(&self, pod: &Object) -> Result<(), Status> {
+        const TERMS: &str = "spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution";
+        let terms = at(pod, TERMS).and_then(Value::as_array).unwrap_or_default();
+        let keys = terms.iter().map(|term| term.str_at(&["topologyKey"]));
+        let Some(key) = keys.into_iter().find(|key| *key != self.hostname) else { return Ok(()) };
+        let subject = Subject { group: "", kind: "pods", name: meta(pod, "name") };
+        let why = format!(
+            "affinity.PodAntiAffinity.RequiredDuringScheduling has TopologyKey {key} but only key {} is allowed",
+            self.hostname
+        );
+        Err(Status::forbidden(subject, &why))
+    }
+}
+
+impl Plugin for AntiAffinity {
+    fn handles(&self, target: &Target<'_>) -> bool {
+        matches!(target.operation, Operation::Create | Operation::Update) && target.is("", "pods")
+    }
+
+    fn validate<'p>(&'p self, record: &'p Record<'_, &Object>, _: &'p mut Review) -> Step<'p> {
+        record.new.map_or(Ok(()), |new| self.check(new)).into()
+    }
+}

@@ -1,0 +1,72 @@
+//! The plugin PersistentVolumeClaimResize: a claim grows only when it is bound and its class allows it.
+
+use std::sync::Arc;
+
+use super::{Lookup, Operation, Plugin, Record, Review, Step, Target, pod};
+use crate::json::{Object, Value};
+use crate::object::at;
+use crate::schema::registry::Resource;
+use crate::status::Status;
+
+/// The plugin.
+pub struct ClaimResize {
+    lookup: Lookup,
+    classes: Arc<Resource>,
+    /// The annotation that named classes before there was a field.
+    annotation: String,
+}
+
+impl ClaimResize {
+    /// The plugin over this store.
+    pub fn new(lookup: &Lookup) -> ClaimResize {
+        ClaimResize {
+            classes: lookup.resource("storage", "v1", "storageclasses"),
+            annotation: format!("volume.beta.{}/storage-class", lookup.naming.domain),
+            lookup: lookup.clone(),
+        }
+    }
+
+    fn check(&self, record: &Record<'_, &Object>) -> Result<(), Status> {
+        let (Some(new), Some(old)) = (record.new, record.old) else { return Ok(()) };
+        let size = |claim: &Object| at(claim, "spec.resources.requests.storage").and_then(pod::quantity);
+        let grows = match (size(new), size(old)) {
+            (Some(new), Some(old)) => new.order(old).is_gt(),
+            (Some(new), None) => !new.is_zero(),
+            (None, _) => false,
+        };
+        if !grows {
+            return Ok(());
+        }
+        if at(old, "status.phase").and_then(Value::as_str) != Some("Bound") {
+            return Err(record.forbidden("Only bound persistent volume claims can be expanded"));
+        }
+        let class = self.class(new);
+        if class.is_empty() || class != self.class(old) || !self.allows(class)? {
+            return Err(record.forbidden(
+                "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must \
+                 support resize",
+            ));
+        }
+        Ok(())
+    }
+
+    fn class<'c>(&self, claim: &'c Object) -> &'c str {
+        pod::annotation(claim, &self.annotation).unwrap_or_else(|| pod::text(claim, "storageClassName"))
+    }
+
+    fn allows(&self, class: &str) -> Result<bool, Status> {
+        let class = self.lookup.get(&self.classes, "", class)?;
+        let allows = class.as_ref().and_then(|class| class.get("allowVolumeExpansion"));
+        Ok(allows.and_then(Value::as_bool).unwrap_or(false))
+    }
+}
+
+impl Plugin for ClaimResize {
+    fn handles(&self, target: &Target<'_>) -> bool {
+        target.operation == Operation::Update && target.is("", "persistentvolumeclaims")
+    }
+
+    fn validate<'p>(&'p self, record: &'p Record<'_, &Object>, _: &'p mut Review) -> Step<'p> {
+        self.check(record).into()
+    }
+}

@@ -1,0 +1,106 @@
+//! The plugins DefaultStorageClass and DefaultIngressClass: what names no class gets the default one. Of several the
+//! newest, of these the first by name.
+
+use super::{Lookup, Operation, Parsed, Plugin, Record, Review, Step, Target, pod};
+use crate::json::Object;
+use crate::object::meta;
+use crate::status::Status;
+
+/// What gets a class.
+struct Kind {
+    group: &'static str,
+    plural: &'static str,
+    /// The member of its specification.
+    field: &'static str,
+    /// The annotation that names a class in its stead.
+    annotation: String,
+}
+
+/// One of the two plugins.
+pub struct DefaultClass {
+    lookup: Lookup,
+    classes: Parsed<Class>,
+    kind: Kind,
+}
+
+struct Class {
+    name: String,
+    created: String,
+    is_default: bool,
+}
+
+impl Class {
+    fn parser(marks: Vec<String>) -> impl Fn(&Object) -> Class + Send + Sync + 'static {
+        move |object| Class {
+            name: meta(object, "name").to_owned(),
+            created: meta(object, "creationTimestamp").to_owned(),
+            is_default: marks.iter().any(|mark| pod::annotation(object, mark) == Some("true")),
+        }
+    }
+}
+
+impl DefaultClass {
+    /// DefaultStorageClass.
+    pub fn of_claims(lookup: &Lookup) -> DefaultClass {
+        let domain = lookup.naming.domain;
+        let marks =
+            ["storageclass", "storageclass.beta"].map(|part| format!("{part}.{domain}/is-default-class"));
+        let classes = lookup.resource("storage", "v1", "storageclasses");
+        DefaultClass {
+            lookup: lookup.clone(),
+            classes: Parsed::new(classes, Class::parser(marks.to_vec())),
+            kind: Kind {
+                group: "",
+                plural: "persistentvolumeclaims",
+                field: "storageClassName",
+                annotation: format!("volume.beta.{domain}/storage-class"),
+            },
+        }
+    }
+
+    /// DefaultIngressClass.
+    pub fn of_ingresses(lookup: &Lookup) -> DefaultClass {
+        let marks = vec![format!("ingressclass.{}/is-default-class", lookup.naming.domain)];
+        let classes = lookup.resource("networking", "v1", "ingressclasses");
+        DefaultClass {
+            lookup: lookup.clone(),
+            classes: Parsed::new(classes, Class::parser(marks)),
+            kind: Kind {
+                group: "networking",
+                plural: "ingresses",
+                field: "ingressClassName",
+                annotation: lookup.naming.label("ingress.class"),
+            },
+        }
+    }
+
+    fn complete(&self, new: &mut Object) -> Result<(), Status> {
+        let field = self.kind.field;
+        let names_one = new.get("spec").and_then(|spec| spec.get(field)).is_some_and(|name| !name.is_null());
+        if names_one || pod::annotation(new, &self.kind.annotation).is_some() {
+            return Ok(());
+        }
+        let classes = self.classes.list(&self.lookup, "")?.into_iter().map(|(_, class)| class);
+        // The list is in the order of names, and of equal ones the first is taken.
+        let newest = classes
+            .filter(|class| class.is_default)
+            .reduce(|best, class| if class.created > best.created { class } else { best });
+        if let Some(class) = newest {
+            new.object_entry("spec").insert(field, class.name.as_str().into());
+        }
+        Ok(())
+    }
+}
+
+impl Plugin for DefaultClass {
+    fn handles(&self, target: &Target<'_>) -> bool {
+        target.operation == Operation::Create && target.is(self.kind.group, self.kind.plural)
+    }
+
+    fn mutate<'p>(&'p self, record: &'p mut Record<'_, &mut Object>, _: &'p mut Review) -> Step<'p> {
+        match &mut record.new {
+            Some(new) => self.complete(new).into(),
+            None => Ok(()).into(),
+        }
+    }
+}

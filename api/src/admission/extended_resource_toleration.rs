@@ -1,0 +1,57 @@
+//! The plugin ExtendedResourceToleration: a pod that asks for an extended resource tolerates the taint of its name.
+
+use std::collections::BTreeSet;
+
+use super::{Lookup, Operation, Plugin, Record, Review, Step, Target, pod, toleration};
+use crate::json::{Object, Value};
+
+/// The plugin.
+pub struct ExtendedResourceToleration {
+    domain: &'static str,
+}
+
+impl ExtendedResourceToleration {
+    /// The plugin.
+    pub fn new(lookup: &Lookup) -> ExtendedResourceToleration {
+        ExtendedResourceToleration { domain: lookup.naming.domain }
+    }
+
+    fn complete(&self, new: &mut Object) {
+        let mut names = BTreeSet::new();
+        for container in [pod::MAIN, pod::INIT].iter().flat_map(|list| pod::list(new, list)) {
+            let requests = container.at(&["resources", "requests"]).and_then(Value::as_object);
+            let requested = requests.into_iter().flat_map(Object::iter).map(|(name, _)| name);
+            names.extend(requested.filter(|name| is_extended(self.domain, name)).map(str::to_owned));
+        }
+        for name in names {
+            let toleration: Value = toleration::exists(&name, "NoSchedule").into();
+            let is_there = pod::list(new, "tolerations").iter().any(|other| {
+                ["key", "operator", "value", "effect"]
+                    .iter()
+                    .all(|member| other.str_at(&[member]) == toleration.str_at(&[member]))
+            });
+            if !is_there {
+                pod::append(new.object_entry("spec"), "tolerations", toleration);
+            }
+        }
+    }
+}
+
+/// Whether a resource belongs to a domain that is not the system's.
+pub fn is_extended(domain: &str, name: &str) -> bool {
+    name.split_once('/').is_some_and(|(prefix, _)| !prefix.ends_with(domain))
+        && !name.starts_with("requests.")
+}
+
+impl Plugin for ExtendedResourceToleration {
+    fn handles(&self, target: &Target<'_>) -> bool {
+        matches!(target.operation, Operation::Create | Operation::Update) && target.is("", "pods")
+    }
+
+    fn mutate<'p>(&'p self, record: &'p mut Record<'_, &mut Object>, _: &'p mut Review) -> Step<'p> {
+        if let Some(new) = &mut record.new {
+            self.complete(new);
+        }
+        Ok(()).into()
+    }
+}

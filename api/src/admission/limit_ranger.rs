@@ -1,0 +1,302 @@
+//! The plugin LimitRanger: the limit ranges of a namespace give containers defaults, and bound what containers, pods and
+//! volume claims ask for.
+
+use std::cmp::Ordering;
+
+use super::pod::{self, Amounts, Bound};
+use super::{Lookup, Operation, Parsed, Plugin, Record, Review, Step, Target};
+use crate::json::{Object, Value};
+use crate::object::{at, meta, metadata_mut};
+use crate::schema::scalars::quantity::Quantity;
+use crate::status::Status;
+
+/// The plugin.
+pub struct LimitRanger {
+    lookup: Lookup,
+    ranges: Parsed<Vec<Limit>>,
+    /// Annotation that says which defaults a pod was given.
+    annotation: String,
+}
+
+/// One item of a limit range.
+struct Limit {
+    kind: String,
+    min: Amounts,
+    max: Amounts,
+    ratio: Amounts,
+    default: Amounts,
+    default_request: Amounts,
+}
+
+/// The limits of a limit range.
+fn parse(object: &Object) -> Vec<Limit> {
+    let items = at(object, "spec.limits").and_then(Value::as_array).unwrap_or_default();
+    let limit = |item: &Value| Limit {
+        kind: item.str_at(&["type"]).to_owned(),
+        min: pod::amounts(item.get("min")),
+        max: pod::amounts(item.get("max")),
+        ratio: pod::amounts(item.get("maxLimitRequestRatio")),
+        default: pod::amounts(item.get("default")),
+        default_request: pod::amounts(item.get("defaultRequest")),
+    };
+    items.iter().map(limit).collect()
+}
+
+impl LimitRanger {
+    /// The plugin over this store.
+    pub fn new(lookup: &Lookup) -> LimitRanger {
+        LimitRanger {
+            ranges: Parsed::new(lookup.resource("", "v1", "limitranges"), parse),
+            annotation: lookup.naming.label("limit-ranger"),
+            lookup: lookup.clone(),
+        }
+    }
+
+    fn complete(&self, record: &mut Record<'_, &mut Object>) -> Result<(), Status> {
+        if !record.resource.is_of("", "pods") || is_deleting(record.old) {
+            return Ok(());
+        }
+        let ranges = self.ranges.list(&self.lookup, record.namespace)?;
+        let Some(new) = &mut record.new else { return Ok(()) };
+        for (_, limits) in ranges {
+            self.fill(new, &limits);
+        }
+        Ok(())
+    }
+
+    /// Gives containers the defaults of one limit range.
+    fn fill(&self, pod: &mut Object, limits: &[Limit]) {
+        let (mut requests, mut defaults) = (Amounts::new(), Amounts::new());
+        for limit in limits.iter().filter(|limit| limit.kind == "Container") {
+            requests.extend(limit.default_request.clone());
+            defaults.extend(limit.default.clone());
+        }
+        let mut said = Vec::new();
+        for (list, what) in [(pod::MAIN, "container"), (pod::INIT, "init container")] {
+            for container in pod::list_mut(pod, list) {
+                let name = container.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+                for (bound, amounts, word) in
+                    [(Bound::Requests, &requests, "request"), (Bound::Limits, &defaults, "limit")]
+                {
+                    let set = fill_in(container, bound, amounts);
+                    if !set.is_empty() {
+                        said.push(format!("{} {word} for {what} {name}", set.join(", ")));
+                    }
+                }
+            }
+        }
+        if !said.is_empty() {
+            let text = format!("LimitRanger plugin set: {}", said.join("; "));
+            metadata_mut(pod).object_entry("annotations").insert(self.annotation.clone(), text.into());
+        }
+    }
+
+    fn check(&self, record: &Record<'_, &Object>) -> Result<(), Status> {
+        let Some(new) = record.new.filter(|_| !is_deleting(record.old)) else { return Ok(()) };
+        let is_pod = record.resource.is_of("", "pods");
+        for (_, limits) in self.ranges.list(&self.lookup, record.namespace)? {
+            let mut faults = if is_pod { faults_of_pod(new, &limits) } else { faults_of_claim(new, &limits) };
+            let mut said = std::collections::BTreeSet::new();
+            faults.retain(|fault| said.insert(fault.clone()));
+            match faults.as_slice() {
+                [] => {}
+                [fault] => return Err(record.forbidden(fault)),
+                faults => return Err(record.forbidden(&format!("[{}]", faults.join(", ")))),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_deleting(object: Option<&Object>) -> bool {
+    object.is_some_and(|object| !meta(object, "deletionTimestamp").is_empty())
+}
+
+/// Sets amounts that a container does not name; says which.
+fn fill_in(container: &mut Object, bound: Bound, amounts: &Amounts) -> Vec<String> {
+    let resources = container.get("resources");
+    let given = resources.and_then(|resources| resources.get(bound.name()));
+    let missing: Vec<String> =
+        amounts.keys().filter(|name| given.is_none_or(|given| given.get(name).is_none())).cloned().collect();
+    for name in &missing {
+        let amount = amounts[name].to_text();
+        container.object_entry("resources").object_entry(bound.name()).insert(name.clone(), amount.into());
+    }
+    missing
+}
+
+/// What something asks for, and what the limits of one kind say of it.
+struct Usage<'u> {
+    kind: &'u str,
+    requests: Amounts,
+    limits: Amounts,
+}
+
+impl Usage<'_> {
+    fn faults(&self, limit: &Limit, faults: &mut Vec<String>) {
+        faults.extend(limit.min.iter().filter_map(|(name, bound)| self.min(name, *bound)));
+        faults.extend(limit.max.iter().filter_map(|(name, bound)| self.max(name, *bound)));
+        faults.extend(limit.ratio.iter().filter_map(|(name, bound)| self.ratio(name, *bound)));
+    }
+
+    fn min(&self, name: &str, bound: Quantity) -> Option<String> {
+        let rule = self.rule("minimum", name, bound);
+        let Some(request) = self.requests.get(name) else {
+            return Some(format!("{rule}.  No request is specified"));
+        };
+        if request.order(bound) == Ordering::Less {
+            return Some(format!("{rule}, but request is {}", request.to_text()));
+        }
+        let limit = self.limits.get(name).filter(|limit| limit.order(bound) == Ordering::Less)?;
+        Some(format!("{rule}, but limit is {}", limit.to_text()))
+    }
+
+    fn max(&self, name: &str, bound: Quantity) -> Option<String> {
+        let rule = self.rule("maximum", name, bound);
+        let Some(limit) = self.limits.get(name) else {
+            return Some(format!("{rule}.  No limit is specified"));
+        };
+        if limit.order(bound) == Ordering::Greater {
+            return Some(format!("{rule}, but limit is {}", limit.to_text()));
+        }
+        self.max_request(name, bound)
+    }
+
+    fn max_request(&self, name: &str, bound: Quantity) -> Option<String> {
+        let request = self.requests.get(name).filter(|request| request.order(bound) == Ordering::Greater)?;
+        Some(format!("{}, but request is {}", self.rule("maximum", name, bound), request.to_text()))
+    }
+
+    fn ratio(&self, name: &str, bound: Quantity) -> Option<String> {
+        let rule = format!("{name} max limit to request ratio per {} is {}", self.kind, bound.to_text());
+        let Some(request) = self.requests.get(name).filter(|request| !request.is_zero()) else {
+            return Some(format!("{rule}, but no request is specified or request is 0"));
+        };
+        let Some(limit) = self.limits.get(name).filter(|limit| !limit.is_zero()) else {
+            return Some(format!("{rule}, but no limit is specified or limit is 0"));
+        };
+        let ratio = limit.to_f64() / request.to_f64();
+        (ratio > bound.to_f64()).then(|| format!("{rule}, but provided ratio is {ratio:.6}"))
+    }
+
+    fn rule(&self, word: &str, name: &str, bound: Quantity) -> String {
+        format!("{word} {name} usage per {} is {}", self.kind, bound.to_text())
+    }
+}
+
+fn faults_of_pod(new: &Object, limits: &[Limit]) -> Vec<String> {
+    let mut faults = Vec::new();
+    for limit in limits {
+        match limit.kind.as_str() {
+            "Container" => {
+                for container in [pod::MAIN, pod::INIT].iter().flat_map(|list| pod::list(new, list)) {
+                    let of = |bound: Bound| pod::amounts(container.at(&["resources", bound.name()]));
+                    let (requests, limits) = (of(Bound::Requests), of(Bound::Limits));
+                    Usage { kind: &limit.kind, requests, limits }.faults(limit, &mut faults);
+                }
+            }
+            "Pod" => {
+                let of = |bound| pod::of_containers(new, bound);
+                let (requests, limits) = (of(Bound::Requests), of(Bound::Limits));
+                Usage { kind: &limit.kind, requests, limits }.faults(limit, &mut faults);
+            }
+            _ => {}
+        }
+    }
+    faults
+}
+
+fn faults_of_claim(claim: &Object, limits: &[Limit]) -> Vec<String> {
+    let requests = pod::amounts(at(claim, "spec.resources.requests"));
+    let mut faults = Vec::new();
+    for limit in limits.iter().filter(|limit| limit.kind == "PersistentVolumeClaim") {
+        let usage = Usage { kind: &limit.kind, requests: requests.clone(), limits: Amounts::new() };
+        faults.extend(limit.min.iter().filter_map(|(name, bound)| usage.min(name, *bound)));
+        for (name, bound) in &limit.max {
+            if requests.contains_key(name) {
+                faults.extend(usage.max_request(name, *bound));
+            } else {
+                faults.push(format!("{}.  No request is specified", usage.rule("maximum", name, *bound)));
+            }
+        }
+    }
+    faults
+}
+
+impl Plugin for LimitRanger {
+    fn handles(&self, target: &Target<'_>) -> bool {
+        let resizes = target.subresource == "resize" && target.resource.is_of("", "pods");
+        match target.operation {
+            Operation::Create => target.is("", "pods") || target.is("", "persistentvolumeclaims"),
+            // Containers of a pod stay as they are, but for their sizes.
+            Operation::Update => resizes || target.is("", "persistentvolumeclaims"),
+            Operation::Delete | Operation::Connect => false,
+        }
+    }
+
+    fn mutate<'p>(&'p self, record: &'p mut Record<'_, &mut Object>, _: &'p mut Review) -> Step<'p> {
+        self.complete(record).into()
+    }
+
+    fn validate<'p>(&'p self, record: &'p Record<'_, &Object>, _: &'p mut Review) -> Step<'p> {
+        self.check(record).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::object;
+
+    #[test]
+    fn what_is_outside_of_the_limits_is_said() {
+        let pod = |resources: &str| {
+            format!(r#"{{"spec":{{"containers":[{{"name":"c","resources":{resources}}}]}}}}"#)
+        };
+        for (limit, resources, want) in [
+            (
+                r#"{"type":"Container","min":{"cpu":"1"}}"#,
+                "{}",
+                "minimum cpu usage per Container is 1.  No request is specified",
+            ),
+            (
+                r#"{"type":"Container","min":{"cpu":"100m"}}"#,
+                r#"{"requests":{"cpu":"50m"}}"#,
+                "minimum cpu usage per Container is 100m, but request is 50m",
+            ),
+            (
+                r#"{"type":"Container","min":{"cpu":"1"}}"#,
+                r#"{"requests":{"cpu":"1"},"limits":{"cpu":"500m"}}"#,
+                "minimum cpu usage per Container is 1, but limit is 500m",
+            ),
+            (
+                r#"{"type":"Pod","max":{"memory":"1Gi"}}"#,
+                "{}",
+                "maximum memory usage per Pod is 1Gi.  No limit is specified",
+            ),
+            (
+                r#"{"type":"Pod","max":{"memory":"1Gi"}}"#,
+                r#"{"requests":{"memory":"2Gi"},"limits":{"memory":"1Gi"}}"#,
+                "maximum memory usage per Pod is 1Gi, but request is 2Gi",
+            ),
+            (
+                r#"{"type":"Container","maxLimitRequestRatio":{"cpu":"2"}}"#,
+                r#"{"requests":{"cpu":"100m"},"limits":{"cpu":"1"}}"#,
+                "cpu max limit to request ratio per Container is 2, but provided ratio is 10.000000",
+            ),
+            (
+                r#"{"type":"Container","maxLimitRequestRatio":{"cpu":"2"}}"#,
+                r#"{"limits":{"cpu":"1"}}"#,
+                "cpu max limit to request ratio per Container is 2, but no request is specified or request is 0",
+            ),
+            (r#"{"type":"Container","max":{"cpu":"2"}}"#, r#"{"limits":{"cpu":"2000m"}}"#, ""),
+        ] {
+            let limits = parse(&object(&format!(r#"{{"spec":{{"limits":[{limit}]}}}}"#)));
+            assert_eq!(
+                faults_of_pod(&object(&pod(resources)), &limits).join(" "),
+                want,
+                "{limit} {resources}"
+            );
+        }
+    }
+}

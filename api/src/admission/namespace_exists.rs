@@ -1,0 +1,94 @@
+//! The plugins NamespaceExists, by which every write in a namespace needs the namespace, and NamespaceAutoProvision,
+//! which creates it.
+
+use std::sync::Arc;
+
+use super::{Lookup, Operation, Plugin, Record, Review, Step, Target, namespace_lifecycle};
+use crate::json::Object;
+use crate::object::metadata_mut;
+use crate::schema::registry::Resource;
+use crate::status::Status;
+
+/// The namespaces of the store.
+struct Namespaces {
+    lookup: Lookup,
+    resource: Arc<Resource>,
+}
+
+impl Namespaces {
+    fn new(lookup: &Lookup) -> Namespaces {
+        Namespaces { lookup: lookup.clone(), resource: lookup.resource("", "v1", "namespaces") }
+    }
+
+    fn has(&self, namespace: &str) -> Result<bool, Status> {
+        Ok(self.lookup.stored(&self.resource, "", namespace)?.is_some())
+    }
+}
+
+/// The plugin NamespaceExists.
+pub struct NamespaceExists(Namespaces);
+
+impl NamespaceExists {
+    /// The plugin over this store.
+    pub fn new(lookup: &Lookup) -> NamespaceExists {
+        NamespaceExists(Namespaces::new(lookup))
+    }
+}
+
+impl Plugin for NamespaceExists {
+    fn handles(&self, target: &Target<'_>) -> bool {
+        target.resource.namespaced() && target.operation != Operation::Connect
+    }
+
+    fn reads_objects(&self) -> bool {
+        false
+    }
+
+    fn validate<'p>(&'p self, record: &'p Record<'_, &Object>, _: &'p mut Review) -> Step<'p> {
+        if !record.is_namespaced() {
+            return Ok(()).into();
+        }
+        let decision = match self.0.has(record.namespace) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(namespace_lifecycle::missing(record.namespace)),
+            Err(status) => Err(status),
+        };
+        decision.into()
+    }
+}
+
+/// The plugin NamespaceAutoProvision.
+pub struct NamespaceAutoProvision(Namespaces);
+
+impl NamespaceAutoProvision {
+    /// The plugin over this store.
+    pub fn new(lookup: &Lookup) -> NamespaceAutoProvision {
+        NamespaceAutoProvision(Namespaces::new(lookup))
+    }
+
+    async fn provide(&self, record: &Record<'_, &mut Object>) -> Result<(), Status> {
+        if record.dry_run || !record.is_namespaced() || self.0.has(record.namespace)? {
+            return Ok(());
+        }
+        let mut namespace = Object::new();
+        namespace.push("kind", "Namespace".into());
+        namespace.push("apiVersion", "v1".into());
+        metadata_mut(&mut namespace).insert("name", record.namespace.into());
+        // Another request may have been first, which does as well.
+        record.writer.create(&self.0.resource, namespace).await.map(drop)
+    }
+}
+
+impl Plugin for NamespaceAutoProvision {
+    fn handles(&self, target: &Target<'_>) -> bool {
+        target.resource.namespaced() && target.operation == Operation::Create
+    }
+
+    fn reads_objects(&self) -> bool {
+        false
+    }
+
+    fn mutate<'p>(&'p self, record: &'p mut Record<'_, &mut Object>, _: &'p mut Review) -> Step<'p> {
+        Step::wait(self.provide(record))
+    }
+}

@@ -1,0 +1,380 @@
+//! The plugins, shown by requests to a server: what comes of an object, or why it is refused.
+
+use super::*;
+use crate::json::{Value, parse};
+use crate::testing::text;
+use crate::write::server_fixture::Server;
+
+/// No files: configurations in the tests are in one piece.
+struct NoFiles;
+
+impl Files for NoFiles {
+    fn read(&self, path: &str) -> Result<Vec<u8>, String> {
+        Err(path.to_owned())
+    }
+}
+
+/// A server with these plugins beside those that run by default, and a namespace `n` with an account.
+async fn server(enable: &str, config: &str) -> Server {
+    let enable: Vec<String> = enable.split_whitespace().map(str::to_owned).collect();
+    let config = format!("kind: AdmissionConfiguration\nplugins: [{config}]");
+    let wishes = Wishes { enable: &enable, disable: &[], config: Some(("config", config.as_bytes())) };
+    let server = Server::admitting(Settings::parse(&wishes, &NoFiles).unwrap());
+    given(&server, "/api/v1/namespaces", r#"{"metadata":{"name":"n"}}"#).await;
+    given(&server, "/api/v1/namespaces/n/serviceaccounts", r#"{"metadata":{"name":"default"}}"#).await;
+    server
+}
+
+async fn given(server: &Server, path: &str, body: &str) {
+    let (code, _, answer) = server.ask(&format!("POST {path}"), body).await;
+    assert_eq!(code, 201, "{path}: {}", text(&answer));
+}
+
+/// A pod `p` with one container `c`: members of its metadata, of its specification and of its container.
+fn pod(metadata: &str, spec: &str, container: &str) -> String {
+    format!(
+        r#"{{"metadata":{{"name":"p"{metadata}}},"spec":{{"containers":[{{"name":"c","image":"i"{container}}}]{spec}}}}}"#
+    )
+}
+
+/// What a dry run of a creation makes at a path of members, or its error.
+async fn made(server: &Server, path: &str, body: &str, at: &[&str]) -> String {
+    let (code, _, answer) = server.ask(&format!("POST {path}?dryRun=All"), body).await;
+    if code != 201 {
+        return format!("{code} {}", answer.str_at(&["message"]));
+    }
+    answer.at(at).map_or("-".to_owned(), text)
+}
+
+const PODS: &str = "/api/v1/namespaces/n/pods";
+
+#[tokio::test]
+async fn pods_get_the_priority_of_their_class() {
+    let server = server("", "").await;
+    let classes = "/apis/scheduling.k8s.io/v1/priorityclasses";
+    given(&server, classes, r#"{"metadata":{"name":"high"},"value":7,"preemptionPolicy":"Never"}"#).await;
+    let default = r#"{"metadata":{"name":"usual"},"value":3,"globalDefault":true}"#;
+    assert_eq!(made(&server, PODS, &pod("", "", ""), &["spec", "priority"]).await, "0");
+    given(&server, classes, default).await;
+    let why = "priority admission controller computed 7 from the given PriorityClass name";
+    for (spec, at, want) in [
+        ("", "priority", "3".to_owned()),
+        ("", "priorityClassName", "\"usual\"".to_owned()),
+        (r#","priorityClassName":"high""#, "priority", "7".to_owned()),
+        (r#","priorityClassName":"high""#, "preemptionPolicy", "\"Never\"".to_owned()),
+        (r#","priorityClassName":"high","priority":7"#, "priority", "7".to_owned()),
+        (
+            r#","priorityClassName":"none""#,
+            "",
+            "403 pods \"p\" is forbidden: no PriorityClass with name none was found".to_owned(),
+        ),
+        (
+            r#","priorityClassName":"high","priority":1"#,
+            "",
+            format!(
+                "403 pods \"p\" is forbidden: the integer value of priority (1) must not be provided in pod spec; {why}"
+            ),
+        ),
+    ] {
+        assert_eq!(made(&server, PODS, &pod("", spec, ""), &["spec", at]).await, want, "{spec}");
+    }
+    let other = default.replace("usual", "other");
+    let want = "403 priorityclasses.scheduling.k8s.io \"other\" is forbidden: PriorityClass usual is already marked as \
+                default. Only one default can exist";
+    assert_eq!(made(&server, classes, &other, &[]).await, want);
+    let (code, ..) =
+        server.ask(&format!("MERGE {classes}/usual"), r#"{"metadata":{"labels":{"a":"b"}}}"#).await;
+    assert_eq!(code, 200);
+}
+
+#[tokio::test]
+async fn pods_run_under_an_account_and_find_its_token() {
+    let server = server("", "").await;
+    let accounts = "/api/v1/namespaces/n/serviceaccounts";
+    let limited = r#"{"metadata":{"name":"limited","annotations":{"kubernetes.io/enforce-mountable-secrets":"true"}},"secrets":[{"name":"own"}],"imagePullSecrets":[{"name":"pull"}]}"#;
+    given(&server, accounts, limited).await;
+    let silent = r#"{"metadata":{"name":"silent"},"automountServiceAccountToken":false}"#;
+    given(&server, accounts, silent).await;
+    let (_, _, made_pod) = server.ask(&format!("POST {PODS}?dryRun=All"), &pod("", "", "")).await;
+    let name =
+        made_pod.at(&["spec", "volumes"]).and_then(Value::as_array).unwrap()[0].str_at(&["name"]).to_owned();
+    assert!(name.strip_prefix("kube-api-access-").is_some_and(|random| random.len() == 5), "{name}");
+    assert_eq!(
+        text(made_pod.at(&["spec", "volumes"]).unwrap()).replace(&name, "NAME"),
+        r#"[{"name":"NAME","projected":{"sources":[{"serviceAccountToken":{"expirationSeconds":3607,"path":"token"}},{"configMap":{"name":"kube-root-ca.crt","items":[{"key":"ca.crt","path":"ca.crt"}]}},{"downwardAPI":{"items":[{"path":"namespace","fieldRef":{"apiVersion":"v1","fieldPath":"metadata.namespace"}}]}}],"defaultMode":420}}]"#
+    );
+    assert_eq!(
+        text(
+            made_pod.at(&["spec", "containers"]).and_then(Value::as_array).unwrap()[0]
+                .get("volumeMounts")
+                .unwrap()
+        )
+        .replace(&name, "NAME"),
+        r#"[{"name":"NAME","readOnly":true,"mountPath":"/var/run/secrets/kubernetes.io/serviceaccount"}]"#
+    );
+    let mount =
+        r#","volumeMounts":[{"name":"v","mountPath":"/var/run/secrets/kubernetes.io/serviceaccount"}]"#;
+    let mirror = r#","annotations":{"kubernetes.io/config.mirror":"x"}"#;
+    let environment = r#","env":[{"name":"E","valueFrom":{"secretKeyRef":{"name":"other","key":"k"}}}]"#;
+    for (metadata, spec, container, at, want) in [
+        ("", "", "", "serviceAccountName", "\"default\""),
+        ("", "", "", "serviceAccount", "\"default\""),
+        ("", r#","serviceAccountName":"silent""#, "", "volumes", "-"),
+        ("", r#","automountServiceAccountToken":false"#, "", "volumes", "-"),
+        (
+            "",
+            r#","volumes":[{"name":"v","emptyDir":{}}]"#,
+            mount,
+            "volumes",
+            r#"[{"name":"v","emptyDir":{}}]"#,
+        ),
+        ("", r#","serviceAccountName":"limited""#, "", "imagePullSecrets", r#"[{"name":"pull"}]"#),
+        (
+            "",
+            r#","serviceAccountName":"none""#,
+            "",
+            "",
+            "403 pods \"p\" is forbidden: error looking up service account n/none: serviceaccount \"none\" not found",
+        ),
+        (
+            "",
+            r#","serviceAccountName":"limited""#,
+            environment,
+            "",
+            "403 pods \"p\" is forbidden: container c with envVar E referencing secret.secretName=\"other\" is not allowed \
+             because service account limited does not reference that secret",
+        ),
+        (
+            "",
+            r#","serviceAccountName":"limited","volumes":[{"name":"s","secret":{"secretName":"other"}}]"#,
+            "",
+            "",
+            "403 pods \"p\" is forbidden: volume with secret.secretName=\"other\" is not allowed because service account \
+             limited does not reference that secret",
+        ),
+        (
+            "",
+            r#","serviceAccountName":"limited","imagePullSecrets":[{"name":"other"}]"#,
+            "",
+            "",
+            "403 pods \"p\" is forbidden: imagePullSecrets[0].name=\"other\" is not allowed because service account limited \
+             does not reference that imagePullSecret",
+        ),
+        (
+            mirror,
+            r#","serviceAccountName":"default""#,
+            "",
+            "",
+            "403 pods \"p\" is forbidden: a mirror pod may not reference service accounts",
+        ),
+        (mirror, "", environment, "", "403 pods \"p\" is forbidden: a mirror pod may not reference secrets"),
+    ] {
+        let got = made(&server, PODS, &pod(metadata, spec, container), &["spec", at]).await;
+        assert_eq!(got, want, "{metadata} {spec} {container}");
+    }
+}
+
+#[tokio::test]
+async fn what_names_no_class_gets_the_newest_default() {
+    let server = server("", "").await;
+    let classes = "/apis/storage.k8s.io/v1/storageclasses";
+    let class = |name: &str, default: bool| {
+        format!(
+            r#"{{"metadata":{{"name":"{name}","annotations":{{"storageclass.kubernetes.io/is-default-class":"{default}"}}}},"provisioner":"x.io/p"}}"#
+        )
+    };
+    let claims = "/api/v1/namespaces/n/persistentvolumeclaims";
+    let claim = |spec: &str| {
+        format!(
+            r#"{{"metadata":{{"name":"c"}},"spec":{{"accessModes":["ReadWriteOnce"],"resources":{{"requests":{{"storage":"1Gi"}}}}{spec}}}}}"#
+        )
+    };
+    given(&server, classes, &class("other", false)).await;
+    assert_eq!(made(&server, claims, &claim(""), &["spec", "storageClassName"]).await, "-");
+    given(&server, classes, &class("b", true)).await;
+    given(&server, classes, &class("a", true)).await;
+    let (_, _, made_claim) = server.ask(&format!("POST {claims}?dryRun=All"), &claim("")).await;
+    assert!(["a", "b"].contains(&made_claim.str_at(&["spec", "storageClassName"])));
+    assert_eq!(
+        made_claim.at(&["metadata", "finalizers"]).map(text).unwrap(),
+        r#"["kubernetes.io/pvc-protection"]"#
+    );
+    let named = claim(r#","storageClassName":"""#);
+    assert_eq!(made(&server, claims, &named, &["spec", "storageClassName"]).await, "\"\"");
+
+    let mark = r#"{"metadata":{"name":"i","annotations":{"ingressclass.kubernetes.io/is-default-class":"true"}},"spec":{"controller":"x.io/c"}}"#;
+    given(&server, "/apis/networking.k8s.io/v1/ingressclasses", mark).await;
+    let ingress =
+        r#"{"metadata":{"name":"i"},"spec":{"defaultBackend":{"service":{"name":"s","port":{"number":1}}}}}"#;
+    let ingresses = "/apis/networking.k8s.io/v1/namespaces/n/ingresses";
+    assert_eq!(made(&server, ingresses, ingress, &["spec", "ingressClassName"]).await, "\"i\"");
+}
+
+#[tokio::test]
+async fn pods_tolerate_failing_nodes_and_new_nodes_take_no_pods() {
+    let server = server("", "").await;
+    let node = made(&server, "/api/v1/nodes", r#"{"metadata":{"name":"x"}}"#, &["spec", "taints"]).await;
+    assert_eq!(node, r#"[{"key":"node.kubernetes.io/not-ready","effect":"NoSchedule"}]"#);
+    let taint = |key: &str| {
+        format!(
+            r#"{{"key":"node.kubernetes.io/{key}","operator":"Exists","effect":"NoExecute","tolerationSeconds":300}}"#
+        )
+    };
+    let own = r#"{"key":"node.kubernetes.io/not-ready","operator":"Exists"}"#;
+    for (spec, want) in [
+        (String::new(), format!("[{},{}]", taint("not-ready"), taint("unreachable"))),
+        (format!(r#","tolerations":[{own}]"#), format!("[{own},{}]", taint("unreachable"))),
+        (r#","tolerations":[{"operator":"Exists"}]"#.to_owned(), r#"[{"operator":"Exists"}]"#.to_owned()),
+    ] {
+        assert_eq!(made(&server, PODS, &pod("", &spec, ""), &["spec", "tolerations"]).await, want, "{spec}");
+    }
+}
+
+#[tokio::test]
+async fn runtime_classes_add_overhead_and_placement() {
+    let server = server("", "").await;
+    let class = r#"{"metadata":{"name":"r"},"handler":"h","overhead":{"podFixed":{"cpu":"10m"}},"scheduling":{"nodeSelector":{"a":"b"}}}"#;
+    given(&server, "/apis/node.k8s.io/v1/runtimeclasses", class).await;
+    for (spec, at, want) in [
+        (r#","runtimeClassName":"r""#, "overhead", r#"{"cpu":"10m"}"#),
+        (r#","runtimeClassName":"r","nodeSelector":{"c":"d"}"#, "nodeSelector", r#"{"a":"b","c":"d"}"#),
+        (
+            r#","runtimeClassName":"r","nodeSelector":{"a":"x"}"#,
+            "",
+            "403 pods \"p\" is forbidden: conflict: runtimeClass.scheduling.nodeSelector[a] = b; pod.spec.nodeSelector[a] = x",
+        ),
+        (
+            r#","runtimeClassName":"r","overhead":{"cpu":"1"}"#,
+            "",
+            "403 pods \"p\" is forbidden: pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead",
+        ),
+        (
+            r#","overhead":{"cpu":"1"}"#,
+            "",
+            "403 pods \"p\" is forbidden: pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead",
+        ),
+        (
+            r#","runtimeClassName":"none""#,
+            "",
+            "403 pods \"p\" is forbidden: pod rejected: RuntimeClass \"none\" not found",
+        ),
+    ] {
+        assert_eq!(made(&server, PODS, &pod("", spec, ""), &["spec", at]).await, want, "{spec}");
+    }
+}
+
+#[tokio::test]
+async fn limit_ranges_give_defaults_and_bounds() {
+    let server = server("", "").await;
+    let limits = r#"{"metadata":{"name":"l"},"spec":{"limits":[{"type":"Container","defaultRequest":{"cpu":"100m"},"default":{"cpu":"200m","memory":"1Gi"},"max":{"cpu":"1"}}]}}"#;
+    given(&server, "/api/v1/namespaces/n/limitranges", limits).await;
+    let (_, _, filled) = server.ask(&format!("POST {PODS}?dryRun=All"), &pod("", "", "")).await;
+    assert_eq!(
+        filled.str_at(&["metadata", "annotations", "kubernetes.io/limit-ranger"]),
+        "LimitRanger plugin set: cpu, memory request for container c; cpu, memory limit for container c"
+    );
+    let container = &filled.at(&["spec", "containers"]).and_then(Value::as_array).unwrap()[0];
+    assert_eq!(container.str_at(&["resources", "limits", "memory"]), "1Gi");
+    assert_eq!(container.str_at(&["resources", "requests", "cpu"]), "100m");
+    let many = pod("", "", r#","resources":{"limits":{"cpu":"2"},"requests":{"cpu":"2"}}"#);
+    let why = "403 pods \"p\" is forbidden: maximum cpu usage per Container is 1, but limit is 2";
+    assert_eq!(made(&server, PODS, &many, &[]).await, why);
+}
+
+#[tokio::test]
+async fn plugins_that_are_off_work_when_they_are_enabled() {
+    let enable = "AlwaysPullImages ExtendedResourceToleration LimitPodHardAntiAffinityTopology NamespaceAutoProvision \
+                  PodNodeSelector PodTolerationRestriction";
+    let config = "{name: PodNodeSelector, configuration: {podNodeSelectorPluginConfig: {clusterDefaultNodeSelector: \
+                  \"zone=a\", \"n\": \"zone=a,disk=ssd\"}}}, {name: PodTolerationRestriction, configuration: {whitelist: \
+                  [{operator: Exists, effect: NoExecute}, {key: x.io/gpu, operator: Exists}]}}";
+    let server = server(enable, config).await;
+    let affinity = r#","affinity":{"podAntiAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":[{"topologyKey":"zone","labelSelector":{}}]}}"#;
+    for (spec, container, at, want) in [
+        ("", "", "nodeSelector", r#"{"zone":"a"}"#),
+        (
+            r#","nodeSelector":{"zone":"b"}"#,
+            "",
+            "",
+            "403 pods \"p\" is forbidden: pod node label selector conflicts with its namespace node label selector",
+        ),
+        (
+            r#","nodeSelector":{"disk":"hdd"}"#,
+            "",
+            "",
+            "403 pods \"p\" is forbidden: pod node label selector labels conflict with its namespace whitelist",
+        ),
+        (
+            r#","tolerations":[{"key":"other","operator":"Exists"}]"#,
+            "",
+            "",
+            "500 pod tolerations (possibly merged with namespace default tolerations) conflict with its cluster whitelist",
+        ),
+        (
+            affinity,
+            "",
+            "",
+            "403 pods \"p\" is forbidden: affinity.PodAntiAffinity.RequiredDuringScheduling has TopologyKey zone but only \
+             key kubernetes.io/hostname is allowed",
+        ),
+    ] {
+        let got = made(&server, PODS, &pod("", spec, container), &["spec", at]).await;
+        assert_eq!(got, want, "{spec} {container}");
+    }
+    let (_, _, pulled) =
+        server.ask(&format!("POST {PODS}?dryRun=All"), &pod("", "", r#","imagePullPolicy":"Never""#)).await;
+    let container = &pulled.at(&["spec", "containers"]).and_then(Value::as_array).unwrap()[0];
+    assert_eq!(container.str_at(&["imagePullPolicy"]), "Always");
+    given(&server, "/api/v1/namespaces/made/configmaps", r#"{"metadata":{"name":"m"}}"#).await;
+    assert_eq!(server.ask("GET /api/v1/namespaces/made", "").await.0, 200);
+}
+
+#[tokio::test]
+async fn claims_grow_only_where_their_class_allows_it() {
+    let server = server("", "").await;
+    let class = |name: &str, more: &str| {
+        format!(r#"{{"metadata":{{"name":"{name}"}},"provisioner":"x.io/p"{more}}}"#)
+    };
+    let classes = "/apis/storage.k8s.io/v1/storageclasses";
+    given(&server, classes, &class("grows", r#","allowVolumeExpansion":true"#)).await;
+    given(&server, classes, &class("fixed", "")).await;
+    let claims = "/api/v1/namespaces/n/persistentvolumeclaims";
+    let only = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support \
+                resize";
+    for (class, bound, code, why) in [
+        ("grows", true, 200, ""),
+        ("grows", false, 422, "volumeAttributesClassName for bound claims"),
+        ("fixed", true, 403, only),
+        ("missing", true, 403, only),
+    ] {
+        let name = format!("{class}-{bound}");
+        let body = format!(
+            r#"{{"metadata":{{"name":"{name}"}},"spec":{{"storageClassName":"{class}","accessModes":["ReadWriteOnce"],"resources":{{"requests":{{"storage":"1Gi"}}}}}}}}"#
+        );
+        given(&server, claims, &body).await;
+        if bound {
+            let status = r#"{"status":{"phase":"Bound","capacity":{"storage":"1Gi"}}}"#;
+            assert_eq!(server.ask(&format!("MERGE {claims}/{name}/status"), status).await.0, 200);
+        }
+        let larger = r#"{"spec":{"resources":{"requests":{"storage":"2Gi"}}}}"#;
+        let (got, _, answer) = server.ask(&format!("MERGE {claims}/{name}"), larger).await;
+        let message = answer.str_at(&["message"]);
+        assert!(got == code && message.ends_with(why), "{name}: {got} {message}");
+    }
+}
+
+#[test]
+fn a_configuration_that_means_nothing_is_refused() {
+    for (plugin, config, why) in [
+        ("PodNodeSelector", r#"{"podNodeSelectorPluginConfig":{"n":"zone"}}"#, "invalid selector: zone"),
+        ("PodTolerationRestriction", r#"{"default":1}"#, "default: not a list of tolerations"),
+    ] {
+        assert!(parse(config.as_bytes()).is_ok());
+        let config =
+            format!("kind: AdmissionConfiguration\nplugins: [{{name: {plugin}, configuration: {config}}}]");
+        let enable = [plugin.to_owned()];
+        let wishes = Wishes { enable: &enable, disable: &[], config: Some(("c", config.as_bytes())) };
+        let got = Settings::parse(&wishes, &NoFiles).unwrap_err();
+        assert_eq!(got, format!("couldn't init admission plugin \"{plugin}\": {why}"));
+    }
+}

@@ -1,0 +1,182 @@
+//! What the plugins for pods have in common: the containers of a pod, maps of texts, and what its resources add up to.
+
+use std::collections::BTreeMap;
+
+use crate::json::{Object, Value};
+use crate::object::at;
+use crate::schema::scalars::quantity::Quantity;
+
+/// The containers that begin before the others.
+pub const INIT: &str = "initContainers";
+/// The containers.
+pub const MAIN: &str = "containers";
+/// The containers that are added to a running pod.
+pub const EPHEMERAL: &str = "ephemeralContainers";
+
+/// The elements of a list of the pod's specification.
+pub fn list<'p>(pod: &'p Object, name: &str) -> &'p [Value] {
+    pod.get("spec").and_then(|spec| spec.get(name)).and_then(Value::as_array).unwrap_or_default()
+}
+
+/// The same for change; none where there is no such list.
+pub fn list_mut<'p>(pod: &'p mut Object, name: &'static str) -> impl Iterator<Item = &'p mut Object> {
+    let spec = pod.get_mut("spec").and_then(Value::as_object_mut);
+    let list = spec.and_then(|spec| spec.get_mut(name)).and_then(Value::as_array_mut);
+    list.into_iter().flatten().filter_map(Value::as_object_mut)
+}
+
+/// Appends to a list of an object, which begins empty.
+pub fn append(object: &mut Object, list: &'static str, item: Value) {
+    let slot = object.entry(list);
+    match slot {
+        Value::Array(items) => items.push(item),
+        other => *other = Value::Array(vec![item]),
+    }
+}
+
+/// A text of the pod's specification; empty when absent.
+pub fn text<'p>(pod: &'p Object, name: &str) -> &'p str {
+    pod.get("spec").map_or("", |spec| spec.str_at(&[name]))
+}
+
+/// The pairs of a map of texts.
+pub fn pairs(map: Option<&Value>) -> impl Iterator<Item = (&str, &str)> {
+    let members = map.and_then(Value::as_object).into_iter().flat_map(Object::iter);
+    members.map(|(key, value)| (key, value.as_str().unwrap_or_default()))
+}
+
+/// An annotation, or none.
+pub fn annotation<'o>(object: &'o Object, name: &str) -> Option<&'o str> {
+    object.get("metadata")?.at(&["annotations", name])?.as_str()
+}
+
+/// Amounts of resources by name.
+pub type Amounts = BTreeMap<String, Quantity>;
+
+/// The amounts in a map of quantities. What is no quantity was refused by decoding.
+pub fn amounts(map: Option<&Value>) -> Amounts {
+    let members = map.and_then(Value::as_object).into_iter().flat_map(Object::iter);
+    members.filter_map(|(name, value)| Some((name.to_owned(), quantity(value)?))).collect()
+}
+
+/// A quantity as an object has it.
+pub fn quantity(value: &Value) -> Option<Quantity> {
+    match value {
+        Value::String(text) => Quantity::parse(text).ok(),
+        Value::Int(number) => Quantity::parse(&number.to_string()).ok(),
+        _ => None,
+    }
+}
+
+/// Adds amounts to others.
+pub fn add(to: &mut Amounts, more: &Amounts) {
+    for (name, amount) in more {
+        let sum = to.get(name).map_or(*amount, |have| have.plus(*amount));
+        to.insert(name.clone(), sum);
+    }
+}
+
+/// Raises amounts to others where those are larger.
+pub fn raise(to: &mut Amounts, least: &Amounts) {
+    for (name, amount) in least {
+        if to.get(name).is_none_or(|have| have.order(*amount).is_lt()) {
+            to.insert(name.clone(), *amount);
+        }
+    }
+}
+
+/// Which amounts of a container.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Bound {
+    /// What it asks for.
+    Requests,
+    /// What it may not exceed.
+    Limits,
+}
+
+impl Bound {
+    /// The member that has them.
+    pub fn name(self) -> &'static str {
+        match self {
+            Bound::Requests => "requests",
+            Bound::Limits => "limits",
+        }
+    }
+}
+
+/// What the containers of a pod need together: the sum of those that run at the same time, at least what each needs that
+/// begins before them, together with the restartable ones before it (KEP 753).
+pub fn of_containers(pod: &Object, bound: Bound) -> Amounts {
+    let of = |container: &Value| amounts(container.at(&["resources", bound.name()]));
+    let mut sum = Amounts::new();
+    for container in list(pod, MAIN) {
+        add(&mut sum, &of(container));
+    }
+    let (mut restartable, mut before) = (Amounts::new(), Amounts::new());
+    for container in list(pod, INIT) {
+        let mut this = of(container);
+        if container.str_at(&["restartPolicy"]) == "Always" {
+            add(&mut sum, &this);
+            add(&mut restartable, &this);
+            this = restartable.clone();
+        } else {
+            add(&mut this, &restartable);
+        }
+        raise(&mut before, &this);
+    }
+    raise(&mut sum, &before);
+    sum
+}
+
+/// What a pod needs as a whole: what it says itself, else what its containers need; and its overhead.
+#[cfg(test)]
+pub fn of_pod(pod: &Object, bound: Bound) -> Amounts {
+    let mut all = of_containers(pod, bound);
+    let own = amounts(at(pod, "spec.resources").and_then(|resources| resources.get(bound.name())));
+    all.extend(own);
+    for (name, overhead) in amounts(at(pod, "spec.overhead")) {
+        // Overhead never makes a limit where there was none.
+        match all.get(&name) {
+            Some(have) => drop(all.insert(name, have.plus(overhead))),
+            None if bound == Bound::Requests => drop(all.insert(name, overhead)),
+            None => {}
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::object;
+
+    fn shown(amounts: &Amounts) -> String {
+        let shown = amounts.iter().map(|(name, amount)| format!("{name}={}", amount.to_text()));
+        shown.collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn containers_add_up_and_those_before_them_are_a_least() {
+        let container = |cpu: &str, more: &str| {
+            format!(r#"{{"name":"c","resources":{{"requests":{{"cpu":"{cpu}"}}}}{more}}}"#)
+        };
+        let sidecar = r#","restartPolicy":"Always""#;
+        for (init, main, more, want) in [
+            ("".to_owned(), container("1", "") + "," + &container("500m", ""), "", "cpu=1500m"),
+            (container("3", ""), container("1", ""), "", "cpu=3"),
+            (container("1", sidecar), container("1", ""), "", "cpu=2"),
+            (container("1", sidecar) + "," + &container("3", ""), container("1", ""), "", "cpu=4"),
+            (
+                "".to_owned(),
+                container("1", ""),
+                r#","overhead":{"cpu":"100m","memory":"1Mi"}"#,
+                "cpu=1100m memory=1Mi",
+            ),
+            ("".to_owned(), container("1", ""), r#","resources":{"requests":{"cpu":"5"}}"#, "cpu=5"),
+        ] {
+            let pod =
+                object(&format!(r#"{{"spec":{{"initContainers":[{init}],"containers":[{main}]{more}}}}}"#));
+            assert_eq!(shown(&of_pod(&pod, Bound::Requests)), want, "{init} {main} {more}");
+        }
+    }
+}

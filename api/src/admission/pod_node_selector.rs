@@ -1,0 +1,131 @@
+//! The plugin PodNodeSelector: pods get the node selector of their namespace, and no labels but those that its
+//! configuration allows there.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::pod::{self, pairs};
+use super::{Lookup, Make, Plugin, Record, Review, Step, Target, namespace_lifecycle};
+use crate::json::{Object, Value};
+use crate::object::{at, meta};
+use crate::schema::registry::Resource;
+use crate::status::{Status, Subject};
+
+/// The annotation of namespaces.
+const ANNOTATION: &str = "scheduler.alpha.kubernetes.io/node-selector";
+
+/// The member of the configuration for namespaces without the annotation.
+const DEFAULT: &str = "clusterDefaultNodeSelector";
+
+type Labels = BTreeMap<String, String>;
+
+/// The plugin.
+pub struct PodNodeSelector {
+    lookup: Lookup,
+    namespaces: Arc<Resource>,
+    /// Default, and the labels that are allowed in each namespace.
+    selectors: BTreeMap<String, Labels>,
+}
+
+/// Reads the configuration: `podNodeSelectorPluginConfig`, a map of selectors.
+///
+/// # Errors
+/// What is no selector.
+pub fn configure(config: Option<&Value>) -> Result<Make, String> {
+    let mut selectors = BTreeMap::new();
+    for (namespace, text) in pairs(config.and_then(|config| config.get("podNodeSelectorPluginConfig"))) {
+        selectors.insert(namespace.to_owned(), parse(text)?);
+    }
+    Ok(Arc::new(move |lookup: &Lookup| {
+        Arc::new(PodNodeSelector {
+            lookup: lookup.clone(),
+            namespaces: lookup.resource("", "v1", "namespaces"),
+            selectors: selectors.clone(),
+        })
+    }))
+}
+
+/// Labels as `a=b,c=d`.
+fn parse(text: &str) -> Result<Labels, String> {
+    let pairs = text.split(',').filter(|pair| !text.is_empty() && !pair.is_empty());
+    let pair = |pair: &str| {
+        let (key, value) = pair.split_once('=').ok_or_else(|| format!("invalid selector: {pair}"))?;
+        Ok((key.trim().to_owned(), value.trim().to_owned()))
+    };
+    pairs.map(pair).collect()
+}
+
+impl PodNodeSelector {
+    /// The selector of a namespace.
+    fn of_namespace(&self, namespace: &str) -> Result<Labels, Status> {
+        let found = self.lookup.get(&self.namespaces, "", namespace)?;
+        let found = found.ok_or_else(|| namespace_lifecycle::missing(namespace))?;
+        match pod::annotation(&found, ANNOTATION) {
+            Some(text) => parse(text).map_err(Status::internal),
+            None => Ok(self.selectors.get(DEFAULT).cloned().unwrap_or_default()),
+        }
+    }
+
+    fn complete(&self, record: &mut Record<'_, &mut Object>) -> Result<(), Status> {
+        let selector = self.of_namespace(record.namespace)?;
+        let Some(new) = record.new.as_deref_mut() else { return Ok(()) };
+        if conflicts(new, &selector) {
+            return Err(forbidden(
+                new,
+                "pod node label selector conflicts with its namespace node label selector",
+            ));
+        }
+        if !selector.is_empty() {
+            let labels = new.object_entry("spec").object_entry("nodeSelector");
+            for (key, value) in selector {
+                labels.insert(key, value.into());
+            }
+        }
+        Ok(())
+    }
+
+    fn check(&self, record: &Record<'_, &Object>) -> Result<(), Status> {
+        let Some(new) = record.new else { return Ok(()) };
+        if conflicts(new, &self.of_namespace(record.namespace)?) {
+            return Err(forbidden(
+                new,
+                "pod node label selector conflicts with its namespace node label selector",
+            ));
+        }
+        let Some(allowed) = self.selectors.get(record.namespace).filter(|allowed| !allowed.is_empty()) else {
+            return Ok(());
+        };
+        let mut given = pairs(at(new, "spec.nodeSelector"));
+        if given.any(|(key, value)| allowed.get(key).is_none_or(|allowed| allowed != value)) {
+            return Err(forbidden(
+                new,
+                "pod node label selector labels conflict with its namespace whitelist",
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Whether a pod selects another value of a label.
+fn conflicts(pod: &Object, selector: &Labels) -> bool {
+    let mut given = pairs(at(pod, "spec.nodeSelector"));
+    given.any(|(key, value)| selector.get(key).is_some_and(|wanted| wanted != value))
+}
+
+fn forbidden(pod: &Object, why: &str) -> Status {
+    Status::forbidden(Subject { group: "", kind: "pods", name: meta(pod, "name") }, why)
+}
+
+impl Plugin for PodNodeSelector {
+    fn handles(&self, target: &Target<'_>) -> bool {
+        target.creates("", "pods")
+    }
+
+    fn mutate<'p>(&'p self, record: &'p mut Record<'_, &mut Object>, _: &'p mut Review) -> Step<'p> {
+        self.complete(record).into()
+    }
+
+    fn validate<'p>(&'p self, record: &'p Record<'_, &Object>, _: &'p mut Review) -> Step<'p> {
+        self.check(record).into()
+    }
+}

@@ -1,0 +1,119 @@
+//! The plugin PodTolerationRestriction: pods get the tolerations of their namespace, and may have no others than it
+//! allows.
+
+use std::sync::Arc;
+
+use super::{
+    Lookup, Make, Operation, Plugin, Record, Review, Step, Target, namespace_lifecycle, pod, toleration,
+};
+use crate::json::{Object, Value, parse};
+use crate::schema::registry::Resource;
+use crate::status::{Reason, Status};
+use crate::strategy::qos_class;
+
+/// Annotation of namespaces: tolerations that pods get.
+const DEFAULT: &str = "scheduler.alpha.kubernetes.io/defaultTolerations";
+
+/// Annotation of namespaces: tolerations that pods may have.
+const ALLOWED: &str = "scheduler.alpha.kubernetes.io/tolerationsWhitelist";
+
+/// The plugin.
+pub struct PodTolerationRestriction {
+    lookup: Lookup,
+    namespaces: Arc<Resource>,
+    /// For namespaces that say nothing.
+    default: Vec<Value>,
+    allowed: Vec<Value>,
+    memory_pressure: Value,
+}
+
+/// Reads the configuration: lists `default` and `whitelist`.
+///
+/// # Errors
+/// What is no list.
+pub fn configure(config: Option<&Value>) -> Result<Make, String> {
+    let list = |name: &str| match config.and_then(|config| config.get(name)) {
+        None | Some(Value::Null) => Ok(Vec::new()),
+        Some(Value::Array(tolerations)) => Ok(tolerations.clone()),
+        Some(_) => Err(format!("{name}: not a list of tolerations")),
+    };
+    let (default, allowed) = (list("default")?, list("whitelist")?);
+    Ok(Arc::new(move |lookup: &Lookup| {
+        let pressure = format!("node.{}/memory-pressure", lookup.naming.domain);
+        Arc::new(PodTolerationRestriction {
+            lookup: lookup.clone(),
+            namespaces: lookup.resource("", "v1", "namespaces"),
+            default: default.clone(),
+            allowed: allowed.clone(),
+            memory_pressure: toleration::exists(&pressure, "NoSchedule").into(),
+        })
+    }))
+}
+
+impl PodTolerationRestriction {
+    /// The tolerations in an annotation of a namespace; none where it has none.
+    fn annotated(&self, namespace: &str, annotation: &str) -> Result<Option<Vec<Value>>, Status> {
+        let found = self.lookup.get(&self.namespaces, "", namespace)?;
+        let found = found.ok_or_else(|| namespace_lifecycle::missing(namespace))?;
+        let Some(text) = pod::annotation(&found, annotation).filter(|text| !text.is_empty()) else {
+            return Ok(None);
+        };
+        let list = parse(text.as_bytes()).ok().and_then(|value| Some(value.as_array()?.to_vec()));
+        list.map(Some)
+            .ok_or_else(|| Status::new(Reason::Unknown, format!("{annotation}: not a list of tolerations")))
+    }
+
+    fn complete(&self, record: &mut Record<'_, &mut Object>) -> Result<(), Status> {
+        let defaults = match record.operation {
+            Operation::Create => {
+                self.annotated(record.namespace, DEFAULT)?.unwrap_or_else(|| self.default.clone())
+            }
+            _ => Vec::new(),
+        };
+        let Some(new) = record.new.as_deref_mut() else { return Ok(()) };
+        let given = pod::list(new, "tolerations");
+        let mut tolerations = match (defaults.is_empty(), given.is_empty()) {
+            (true, _) => given.to_vec(),
+            (false, true) => defaults,
+            (false, false) => toleration::merged(&defaults, given),
+        };
+        if qos_class(new) != "BestEffort" {
+            tolerations = toleration::merged(&tolerations, std::slice::from_ref(&self.memory_pressure));
+        }
+        if !tolerations.is_empty() {
+            new.object_entry("spec").insert("tolerations", Value::Array(tolerations));
+        }
+        Ok(())
+    }
+
+    fn check(&self, record: &Record<'_, &Object>) -> Result<(), Status> {
+        let given = record.new.map_or(&[][..], |new| pod::list(new, "tolerations"));
+        if given.is_empty() {
+            return Ok(());
+        }
+        let (allowed, scope) = match self.annotated(record.namespace, ALLOWED)? {
+            Some(allowed) => (allowed, "namespace"),
+            None => (self.allowed.clone(), "cluster"),
+        };
+        let is_allowed = |given: &Value| allowed.iter().any(|allowed| toleration::covers(allowed, given));
+        if allowed.is_empty() || given.iter().all(is_allowed) {
+            return Ok(());
+        }
+        let why = "pod tolerations (possibly merged with namespace default tolerations) conflict with its";
+        Err(Status::new(Reason::Unknown, format!("{why} {scope} whitelist")))
+    }
+}
+
+impl Plugin for PodTolerationRestriction {
+    fn handles(&self, target: &Target<'_>) -> bool {
+        matches!(target.operation, Operation::Create | Operation::Update) && target.is("", "pods")
+    }
+
+    fn mutate<'p>(&'p self, record: &'p mut Record<'_, &mut Object>, _: &'p mut Review) -> Step<'p> {
+        self.complete(record).into()
+    }
+
+    fn validate<'p>(&'p self, record: &'p Record<'_, &Object>, _: &'p mut Review) -> Step<'p> {
+        self.check(record).into()
+    }
+}

@@ -1,0 +1,143 @@
+//! The plugin Priority: a pod's priority follows from its class, and only one class is the default.
+
+use std::sync::Arc;
+
+use super::{Lookup, Operation, Parsed, Plugin, Record, Review, Step, Target, pod};
+use crate::json::{Object, Value};
+use crate::object::meta;
+use crate::status::Status;
+
+/// The policy of pods whose class says nothing.
+const PREEMPTS: &str = "PreemptLowerPriority";
+
+/// The plugin.
+pub struct Priority {
+    lookup: Lookup,
+    classes: Parsed<Class>,
+}
+
+struct Class {
+    name: String,
+    value: i64,
+    is_default: bool,
+    preemption: Option<String>,
+}
+
+impl Class {
+    fn parse(object: &Object) -> Class {
+        Class {
+            name: meta(object, "name").to_owned(),
+            value: object.get("value").and_then(Value::as_i64).unwrap_or(0),
+            is_default: object.get("globalDefault").and_then(Value::as_bool).unwrap_or(false),
+            preemption: object.get("preemptionPolicy").and_then(Value::as_str).map(str::to_owned),
+        }
+    }
+}
+
+impl Priority {
+    /// The plugin over this store.
+    pub fn new(lookup: &Lookup) -> Priority {
+        let classes = Parsed::new(lookup.resource("scheduling", "v1", "priorityclasses"), Class::parse);
+        Priority { lookup: lookup.clone(), classes }
+    }
+
+    /// The class of pods that name none. Of several defaults, which were made by writes at the same time, the lowest.
+    fn default_class(&self) -> Result<Option<Arc<Class>>, Status> {
+        let classes = self.classes.list(&self.lookup, "")?.into_iter().map(|(_, class)| class);
+        Ok(classes.filter(|class| class.is_default).min_by_key(|class| class.value))
+    }
+
+    fn resolve(&self, record: &mut Record<'_, &mut Object>) -> Result<(), Status> {
+        let Some(new) = record.new.as_deref() else { return Ok(()) };
+        let named = pod::text(new, "priorityClassName");
+        let class = if named.is_empty() {
+            self.default_class()?
+        } else {
+            let class = self.classes.get(&self.lookup, "", named)?;
+            let why = || format!("no PriorityClass with name {named} was found");
+            Some(class.ok_or_else(|| record.forbidden(&why()))?)
+        };
+        let priority = class.as_ref().map_or(0, |class| class.value);
+        let preemption = match &class {
+            Some(class) => class.preemption.clone(),
+            None => Some(PREEMPTS.to_owned()),
+        };
+        let spec = new.get("spec");
+        let given = spec.and_then(|spec| spec.get("priority")).and_then(Value::as_i64);
+        if let Some(given) = given.filter(|given| *given != priority) {
+            return Err(record.forbidden(&format!(
+                "the integer value of priority ({given}) must not be provided in pod spec; priority admission \
+                 controller computed {priority} from the given PriorityClass name"
+            )));
+        }
+        let given = pod::text(new, "preemptionPolicy");
+        if let Some(policy) = preemption.as_deref().filter(|policy| !given.is_empty() && given != *policy) {
+            return Err(record.forbidden(&format!(
+                "the string value of PreemptionPolicy ({given}) must not be provided in pod spec; priority \
+                 admission controller computed {policy} from the given PriorityClass name"
+            )));
+        }
+        let Some(new) = &mut record.new else { return Ok(()) };
+        let spec = new.object_entry("spec");
+        if let Some(class) = class {
+            spec.insert("priorityClassName", class.name.as_str().into());
+        }
+        spec.insert("priority", Value::Int(priority));
+        if let Some(policy) = preemption {
+            spec.insert("preemptionPolicy", policy.into());
+        }
+        Ok(())
+    }
+
+    /// One default at most.
+    fn check_default(&self, record: &Record<'_, &Object>) -> Result<(), Status> {
+        if !record.new.is_some_and(|new| Class::parse(new).is_default) {
+            return Ok(());
+        }
+        match self.default_class()? {
+            Some(other) if record.operation == Operation::Create || other.name != record.name => Err(record
+                .forbidden(&format!(
+                    "PriorityClass {} is already marked as default. Only one default can exist",
+                    other.name
+                ))),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What an update does not say stays; validation refuses a change.
+fn keep(new: &mut Object, old: &Object) {
+    for name in ["priority", "preemptionPolicy"] {
+        let kept = old.get("spec").and_then(|spec| spec.get(name)).filter(|value| !value.is_null());
+        let is_given = new.get("spec").and_then(|spec| spec.get(name)).is_some_and(|value| !value.is_null());
+        if let Some(kept) = kept.filter(|_| !is_given) {
+            new.object_entry("spec").insert(name, kept.clone());
+        }
+    }
+}
+
+impl Plugin for Priority {
+    fn handles(&self, target: &Target<'_>) -> bool {
+        matches!(target.operation, Operation::Create | Operation::Update)
+            && (target.is("", "pods") || target.is("scheduling", "priorityclasses"))
+    }
+
+    fn mutate<'p>(&'p self, record: &'p mut Record<'_, &mut Object>, _: &'p mut Review) -> Step<'p> {
+        if !record.target().is("", "pods") {
+            return Ok(()).into();
+        }
+        match (record.operation, &mut record.new, record.old) {
+            (Operation::Update, Some(new), Some(old)) => {
+                keep(new, old);
+                Ok(())
+            }
+            (Operation::Create, ..) => self.resolve(record),
+            _ => Ok(()),
+        }
+        .into()
+    }
+
+    fn validate<'p>(&'p self, record: &'p Record<'_, &Object>, _: &'p mut Review) -> Step<'p> {
+        if record.target().is("", "pods") { Ok(()).into() } else { self.check_default(record).into() }
+    }
+}

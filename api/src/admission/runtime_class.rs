@@ -1,0 +1,109 @@
+//! The plugin RuntimeClass: overhead and placement of a pod follow from the class that it names.
+
+use std::sync::Arc;
+
+use super::pod::{self, pairs};
+use super::{Lookup, Plugin, Record, Review, Step, Target, toleration};
+use crate::json::{Object, Value};
+use crate::object::at;
+use crate::schema::registry::Resource;
+use crate::status::Status;
+
+/// The plugin.
+pub struct RuntimeClass {
+    lookup: Lookup,
+    classes: Arc<Resource>,
+}
+
+impl RuntimeClass {
+    /// The plugin over this store.
+    pub fn new(lookup: &Lookup) -> RuntimeClass {
+        RuntimeClass { lookup: lookup.clone(), classes: lookup.resource("node", "v1", "runtimeclasses") }
+    }
+
+    /// The class that a pod names.
+    fn class(&self, pod: &Object) -> Result<Option<Object>, String> {
+        let Some(name) = at(pod, "spec.runtimeClassName").and_then(Value::as_str) else { return Ok(None) };
+        match self.lookup.get(&self.classes, "", name) {
+            Ok(Some(class)) => Ok(Some(class)),
+            Ok(None) => Err(format!("pod rejected: RuntimeClass {name:?} not found")),
+            Err(status) => Err(status.message),
+        }
+    }
+
+    fn complete(&self, new: &mut Object) -> Result<(), String> {
+        let Some(class) = self.class(new)? else { return Ok(()) };
+        if let Some(fixed) = overhead(&class) {
+            let given = pod::amounts(at(new, "spec.overhead"));
+            if !given.is_empty() && !is_same(&given, &pod::amounts(Some(fixed))) {
+                return Err(MISMATCH.to_owned());
+            }
+            let fixed = fixed.clone();
+            new.object_entry("spec").insert("overhead", fixed);
+        }
+        let Some(scheduling) = class.get("scheduling").filter(|scheduling| !scheduling.is_null()) else {
+            return Ok(());
+        };
+        for (key, wanted) in pairs(scheduling.get("nodeSelector")) {
+            let selector = at(new, "spec.nodeSelector");
+            let given = selector.and_then(|selector| selector.get(key)).and_then(Value::as_str);
+            if let Some(given) = given.filter(|given| *given != wanted) {
+                return Err(format!(
+                    "conflict: runtimeClass.scheduling.nodeSelector[{key}] = {wanted}; pod.spec.nodeSelector[{key}] = \
+                     {given}"
+                ));
+            }
+            new.object_entry("spec").object_entry("nodeSelector").insert(key.to_owned(), wanted.into());
+        }
+        let more = scheduling.get("tolerations").and_then(Value::as_array).unwrap_or_default();
+        let tolerations = toleration::merged(pod::list(new, "tolerations"), more);
+        if !tolerations.is_empty() {
+            new.object_entry("spec").insert("tolerations", Value::Array(tolerations));
+        }
+        Ok(())
+    }
+
+    fn check(&self, new: &Object) -> Result<(), String> {
+        let class = self.class(new)?;
+        let given = at(new, "spec.overhead").filter(|overhead| !overhead.is_null());
+        match class.as_ref().and_then(|class| class.get("overhead")).filter(|overhead| !overhead.is_null()) {
+            Some(overhead) => {
+                let fixed = pod::amounts(overhead.get("podFixed"));
+                if is_same(&pod::amounts(given), &fixed) { Ok(()) } else { Err(MISMATCH.to_owned()) }
+            }
+            None if given.is_some() => {
+                Err("pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
+                    .to_owned())
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+const MISMATCH: &str = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead";
+
+fn overhead(class: &Object) -> Option<&Value> {
+    let fixed = class.get("overhead")?.get("podFixed")?;
+    fixed.as_object().filter(|fixed| !fixed.is_empty()).map(|_| fixed)
+}
+
+fn is_same(a: &pod::Amounts, b: &pod::Amounts) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|((a, x), (b, y))| a == b && x.order(*y).is_eq())
+}
+
+impl Plugin for RuntimeClass {
+    fn handles(&self, target: &Target<'_>) -> bool {
+        target.creates("", "pods")
+    }
+
+    fn mutate<'p>(&'p self, record: &'p mut Record<'_, &mut Object>, _: &'p mut Review) -> Step<'p> {
+        let completed = record.new.as_deref_mut().map_or(Ok(()), |new| self.complete(new));
+        completed.map_err(|why| record.forbidden(&why)).into()
+    }
+
+    fn validate<'p>(&'p self, record: &'p Record<'_, &Object>, _: &'p mut Review) -> Step<'p> {
+        let checked: Result<(), Status> =
+            record.new.map_or(Ok(()), |new| self.check(new)).map_err(|why| record.forbidden(&why));
+        checked.into()
+    }
+}

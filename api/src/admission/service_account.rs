@@ -1,0 +1,299 @@
+//! The plugin ServiceAccount: a pod runs under an account of its namespace, and finds a token of it in its containers.
+//!
+//! ```text
+//! pod ─► account (`default` if it names none) ─► exists? ─► token volume and mounts, pull secrets
+//! ```
+
+use std::sync::Arc;
+
+use super::{Lookup, Operation, Plugin, Record, Review, Step, Target, pod};
+use crate::json::{Object, Value};
+use crate::names;
+use crate::schema::registry::Resource;
+use crate::status::Status;
+
+/// The account of pods that name none.
+const DEFAULT: &str = "default";
+
+/// Seconds that a token is valid: an hour, and seven seconds by which tokens of this volume can be told from others.
+const TOKEN_SECONDS: i64 = 3607;
+
+/// Mode of the files of the token volume: readable to all, `0644`.
+const MODE: i64 = 0o644;
+
+/// The plugin.
+pub struct ServiceAccount {
+    lookup: Lookup,
+    accounts: Arc<Resource>,
+    /// Start of the names of token volumes.
+    volume_prefix: String,
+    mount_path: String,
+    /// Annotation of pods that a node's agent made from a file.
+    mirror: String,
+    /// Annotation of accounts whose pods may use their secrets only.
+    enforce_secrets: String,
+}
+
+impl ServiceAccount {
+    /// The plugin over this store.
+    pub fn new(lookup: &Lookup) -> ServiceAccount {
+        let naming = lookup.naming;
+        ServiceAccount {
+            lookup: lookup.clone(),
+            accounts: lookup.resource("", "v1", "serviceaccounts"),
+            volume_prefix: format!("{}-", naming.system("api-access")),
+            mount_path: format!("/var/run/secrets/{}/serviceaccount", naming.domain),
+            mirror: naming.label("config.mirror"),
+            enforce_secrets: naming.label("enforce-mountable-secrets"),
+        }
+    }
+
+    fn is_mirror(&self, pod: &Object) -> bool {
+        pod::annotation(pod, &self.mirror).is_some()
+    }
+
+    fn account<N>(&self, record: &Record<'_, N>, name: &str) -> Result<Object, String> {
+        let namespace = record.namespace;
+        let why = match self.lookup.get(&self.accounts, namespace, name) {
+            Ok(Some(account)) => return Ok(account),
+            Ok(None) => format!("serviceaccount {name:?} not found"),
+            Err(status) => status.message,
+        };
+        Err(format!("error looking up service account {namespace}/{name}: {why}"))
+    }
+
+    fn complete(&self, record: &mut Record<'_, &mut Object>) -> Result<(), Status> {
+        let Some(new) = record.new.as_deref_mut() else { return Ok(()) };
+        if self.is_mirror(new) {
+            // The agent compares such a pod with its file.
+            return self.check_mirror(new).map_err(|why| record.forbidden(why));
+        }
+        if pod::text(new, "serviceAccountName").is_empty() {
+            let spec = new.object_entry("spec");
+            spec.insert("serviceAccountName", DEFAULT.into());
+            spec.insert("serviceAccount", DEFAULT.into());
+        }
+        let name = pod::text(new, "serviceAccountName").to_owned();
+        let account = self.account(record, &name).map_err(|why| record.forbidden(&why))?;
+        let Some(new) = record.new.as_deref_mut() else { return Ok(()) };
+        if wants_token(new, &account) {
+            self.mount_token(new);
+        }
+        if pod::list(new, "imagePullSecrets").is_empty()
+            && let Some(secrets) = account.get("imagePullSecrets").and_then(Value::as_array)
+            && !secrets.is_empty()
+        {
+            let references = secrets
+                .iter()
+                .map(|secret| Object::from_iter([("name".into(), secret.str_at(&["name"]).into())]).into());
+            let references = Value::Array(references.collect());
+            new.object_entry("spec").insert("imagePullSecrets", references);
+        }
+        Ok(())
+    }
+
+    /// Mounts a token into every container that has nothing in its place.
+    fn mount_token(&self, pod: &mut Object) {
+        let volumes = pod::list(pod, "volumes").iter().map(|volume| volume.str_at(&["name"]));
+        let there = volumes.into_iter().find(|name| name.starts_with(&self.volume_prefix)).map(str::to_owned);
+        let is_there = there.is_some();
+        let name = there.unwrap_or_else(|| names::generated(&self.volume_prefix));
+        let mut is_mounted = false;
+        for list in [pod::INIT, pod::MAIN] {
+            for container in pod::list_mut(pod, list) {
+                let mounts = container.get("volumeMounts").and_then(Value::as_array).unwrap_or_default();
+                if mounts.iter().any(|mount| mount.str_at(&["mountPath"]) == self.mount_path) {
+                    continue;
+                }
+                let mount = Object::from_iter([
+                    ("name".into(), name.as_str().into()),
+                    ("readOnly".into(), true.into()),
+                    ("mountPath".into(), self.mount_path.as_str().into()),
+                ]);
+                pod::append(container, "volumeMounts", mount.into());
+                is_mounted = true;
+            }
+        }
+        if is_mounted && !is_there {
+            pod::append(pod.object_entry("spec"), "volumes", self.token_volume(&name));
+        }
+    }
+
+    /// A token of the pod's account, the authorities by which to know the server, and the name of the namespace.
+    fn token_volume(&self, name: &str) -> Value {
+        let object = |members: Vec<(&'static str, Value)>| {
+            Value::Object(Object::from_iter(members.into_iter().map(|(name, value)| (name.into(), value))))
+        };
+        let root = self.lookup.naming.root_ca_config_map;
+        let token = object(vec![("expirationSeconds", Value::Int(TOKEN_SECONDS)), ("path", "token".into())]);
+        let authority = object(vec![("key", "ca.crt".into()), ("path", "ca.crt".into())]);
+        let authorities = object(vec![("name", root.into()), ("items", Value::Array(vec![authority]))]);
+        let reference = object(vec![("apiVersion", "v1".into()), ("fieldPath", "metadata.namespace".into())]);
+        let namespace = object(vec![("path", "namespace".into()), ("fieldRef", reference)]);
+        let sources = vec![
+            object(vec![("serviceAccountToken", token)]),
+            object(vec![("configMap", authorities)]),
+            object(vec![("downwardAPI", object(vec![("items", Value::Array(vec![namespace]))]))]),
+        ];
+        let projected = object(vec![("sources", Value::Array(sources)), ("defaultMode", Value::Int(MODE))]);
+        object(vec![("name", name.into()), ("projected", projected)])
+    }
+
+    fn check(&self, record: &Record<'_, &Object>) -> Result<(), Status> {
+        let Some(new) = record.new else { return Ok(()) };
+        if record.subresource == "ephemeralcontainers" {
+            let account = self.account(record, pod::text(new, "serviceAccountName"));
+            let account = account.map_err(|why| record.forbidden(&why))?;
+            if !self.limits_secrets(&account) {
+                return Ok(());
+            }
+            return check_environments(new, &account, pod::EPHEMERAL, "ephemeral container")
+                .map_err(|why| record.forbidden(&why));
+        }
+        if self.is_mirror(new) {
+            return self.check_mirror(new).map_err(|why| record.forbidden(why));
+        }
+        let name = pod::text(new, "serviceAccountName");
+        if name.is_empty() {
+            let why = format!("no service account specified for pod {}/{}", record.namespace, record.name);
+            return Err(record.forbidden(&why));
+        }
+        let account = self.account(record, name).map_err(|why| record.forbidden(&why))?;
+        if self.limits_secrets(&account) {
+            check_secrets(new, &account).map_err(|why| record.forbidden(&why))?;
+        }
+        Ok(())
+    }
+
+    fn check_mirror(&self, pod: &Object) -> Result<(), &'static str> {
+        if !pod::text(pod, "serviceAccountName").is_empty() {
+            return Err("a mirror pod may not reference service accounts");
+        }
+        if references_secrets(pod) {
+            return Err("a mirror pod may not reference secrets");
+        }
+        let mut sources = pod::list(pod, "volumes")
+            .iter()
+            .filter_map(|volume| volume.at(&["projected", "sources"]))
+            .filter_map(Value::as_array)
+            .flatten();
+        if sources.any(|source| has(source, "serviceAccountToken")) {
+            return Err("a mirror pod may not use ServiceAccountToken volume projections");
+        }
+        Ok(())
+    }
+
+    fn limits_secrets(&self, account: &Object) -> bool {
+        matches!(
+            pod::annotation(account, &self.enforce_secrets),
+            Some("1" | "t" | "T" | "true" | "TRUE" | "True")
+        )
+    }
+}
+
+fn has(value: &Value, name: &str) -> bool {
+    value.get(name).is_some_and(|member| !member.is_null())
+}
+
+/// What the pod says, else what its account says, else yes.
+fn wants_token(pod: &Object, account: &Object) -> bool {
+    const FIELD: &str = "automountServiceAccountToken";
+    let own = pod.get("spec").and_then(|spec| spec.get(FIELD)).and_then(Value::as_bool);
+    own.or_else(|| account.get(FIELD).and_then(Value::as_bool)).unwrap_or(true)
+}
+
+/// Members of volumes that refer to a secret by a name in them.
+const SECRET_VOLUMES: [&str; 10] =
+    ["azureFile", "cephfs", "cinder", "flexVolume", "rbd", "secret", "scaleIO", "iscsi", "storageos", "csi"];
+
+fn references_secrets(pod: &Object) -> bool {
+    let in_volumes = |volume: &Value| {
+        let by_volume = SECRET_VOLUMES.iter().filter_map(|name| volume.get(name)).any(|source| {
+            !source.str_at(&["secretName"]).is_empty()
+                || has(source, "secretRef")
+                || has(source, "nodePublishSecretRef")
+        });
+        let projected = volume.at(&["projected", "sources"]).and_then(Value::as_array).unwrap_or_default();
+        by_volume || projected.iter().any(|source| has(source, "secret"))
+    };
+    let in_container = |container: &Value| {
+        let list = |name: &str| container.get(name).and_then(Value::as_array).unwrap_or_default();
+        list("envFrom").iter().any(|from| has(from, "secretRef"))
+            || list("env").iter().any(|variable| variable.at(&["valueFrom", "secretKeyRef"]).is_some())
+    };
+    !pod::list(pod, "imagePullSecrets").is_empty()
+        || pod::list(pod, "volumes").iter().any(in_volumes)
+        || [pod::INIT, pod::MAIN, pod::EPHEMERAL]
+            .iter()
+            .any(|list| pod::list(pod, list).iter().any(in_container))
+}
+
+/// The names in a list of references of an account.
+fn names_in<'a>(account: &'a Object, list: &str) -> Vec<&'a str> {
+    let list = account.get(list).and_then(Value::as_array).unwrap_or_default();
+    list.iter().map(|reference| reference.str_at(&["name"])).collect()
+}
+
+fn check_secrets(pod: &Object, account: &Object) -> Result<(), String> {
+    let owner = crate::object::meta(account, "name");
+    let mountable = names_in(account, "secrets");
+    for volume in pod::list(pod, "volumes").iter().filter(|volume| has(volume, "secret")) {
+        let secret = volume.str_at(&["secret", "secretName"]);
+        if !mountable.contains(&secret) {
+            return Err(format!(
+                "volume with secret.secretName=\"{secret}\" is not allowed because service account {owner} does not \
+                 reference that secret"
+            ));
+        }
+    }
+    check_environments(pod, account, pod::INIT, "init container")?;
+    check_environments(pod, account, pod::MAIN, "container")?;
+    let pulled = names_in(account, "imagePullSecrets");
+    for (at, reference) in pod::list(pod, "imagePullSecrets").iter().enumerate() {
+        let name = reference.str_at(&["name"]);
+        if !pulled.contains(&name) {
+            return Err(format!(
+                "imagePullSecrets[{at}].name=\"{name}\" is not allowed because service account {owner} does not \
+                 reference that imagePullSecret"
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn check_environments(pod: &Object, account: &Object, list: &str, what: &str) -> Result<(), String> {
+    let mountable = names_in(account, "secrets");
+    for container in pod::list(pod, list) {
+        for variable in container.get("env").and_then(Value::as_array).unwrap_or_default() {
+            let Some(reference) = variable.at(&["valueFrom", "secretKeyRef"]) else { continue };
+            let secret = reference.str_at(&["name"]);
+            if !mountable.contains(&secret) {
+                return Err(format!(
+                    "{what} {} with envVar {} referencing secret.secretName=\"{secret}\" is not allowed because \
+                     service account {} does not reference that secret",
+                    container.str_at(&["name"]),
+                    variable.str_at(&["name"]),
+                    crate::object::meta(account, "name")
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+impl Plugin for ServiceAccount {
+    fn handles(&self, target: &Target<'_>) -> bool {
+        target.creates("", "pods")
+            || target.operation == Operation::Update
+                && target.subresource == "ephemeralcontainers"
+                && target.resource.is_of("", "pods")
+    }
+
+    fn mutate<'p>(&'p self, record: &'p mut Record<'_, &mut Object>, _: &'p mut Review) -> Step<'p> {
+        if record.operation == Operation::Create { self.complete(record).into() } else { Ok(()).into() }
+    }
+
+    fn validate<'p>(&'p self, record: &'p Record<'_, &Object>, _: &'p mut Review) -> Step<'p> {
+        self.check(record).into()
+    }
+}
