@@ -76,6 +76,7 @@ pub struct Context {
     definitions: Arc<Resource>,
     established: Mutex<Established>,
     admission: admission::Chain,
+    lookup: admission::Lookup,
     creations: Creations,
     root_ca: String,
     allocations: Allocations,
@@ -138,6 +139,7 @@ impl Context {
             authorizer: authorizer.clone(),
             naming,
             features: parts.features.clone(),
+            quotas: Arc::default(),
         };
         let namespaces = registry.resource("", "v1", "namespaces").cloned();
         let extensions = naming.group("apiextensions", true);
@@ -164,6 +166,7 @@ impl Context {
             lifecycle,
             limits,
             admission: admission::Chain::new(&parts.admission, &lookup),
+            lookup,
             creations: Creations::default(),
             root_ca,
         })
@@ -271,6 +274,11 @@ impl Context {
     /// The plugins that every write passes.
     pub fn admission(&self) -> &admission::Chain {
         &self.admission
+    }
+
+    /// What admission looks things up with; its controllers do so too.
+    pub fn lookup(&self) -> &admission::Lookup {
+        &self.lookup
     }
 
     /// Creations under way in namespaces.

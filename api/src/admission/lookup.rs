@@ -11,6 +11,7 @@ use engine::{Engine, Revision, Snapshot};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 
+use super::quota::Ledger;
 use crate::features::Features;
 use crate::json::Object;
 use crate::naming::Naming;
@@ -34,6 +35,8 @@ pub struct Lookup {
     pub naming: &'static Naming,
     /// Feature gates.
     pub features: Features,
+    /// Who may take how much of which quota.
+    pub quotas: Arc<Ledger>,
 }
 
 impl Lookup {

@@ -35,6 +35,7 @@ mod pod_security;
 mod pod_toleration_restriction;
 pub mod policy;
 mod priority;
+pub mod quota;
 mod record;
 mod runtime_class;
 mod service_account;

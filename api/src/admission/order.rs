@@ -19,7 +19,7 @@ use super::runtime_class::RuntimeClass;
 use super::service_account::ServiceAccount;
 use super::settings::{Files, Make};
 use super::storage_protection::StorageProtection;
-use super::{always, pod_node_selector, pod_security, pod_toleration_restriction};
+use super::{always, pod_node_selector, pod_security, pod_toleration_restriction, quota};
 use crate::json::Value;
 
 /// Reads the configuration of a plugin, if there is one, and the files that it names.
@@ -125,7 +125,7 @@ pub(super) static PLUGINS: &[Registration] = &[
     // Webhooks that refuse objects.
     on("ValidatingAdmissionWebhook", None),
     // Quotas of namespaces. After all others: what they refuse is not counted.
-    on("ResourceQuota", None),
+    on("ResourceQuota", Some(|config, _| quota::configure(config))),
     // Refuses everything.
     off("AlwaysDeny", Some(|_, _| plain(|_| always::Deny))),
 ];

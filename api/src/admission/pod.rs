@@ -129,7 +129,6 @@ pub fn of_containers(pod: &Object, bound: Bound) -> Amounts {
 }
 
 /// What a pod needs as a whole: what it says itself, else what its containers need; and its overhead.
-#[cfg(test)]
 pub fn of_pod(pod: &Object, bound: Bound) -> Amounts {
     let mut all = of_containers(pod, bound);
     let own = amounts(at(pod, "spec.resources").and_then(|resources| resources.get(bound.name())));

@@ -18,9 +18,11 @@ mod garbage;
 pub mod namespaces;
 pub mod own_service;
 mod per_namespace;
+mod resource_quota;
 mod root_ca;
 mod selection;
 mod service_accounts;
+mod storage_protection;
 mod ttl_after_finished;
 
 pub use self::selection::{KNOWN, Selection};
@@ -68,6 +70,8 @@ pub fn start(api: Arc<Context>, selection: &Selection) -> Controllers {
     run!("serviceaccount-controller", service_accounts::follow);
     run!("root-ca-certificate-publisher-controller", root_ca::follow);
     run!("ttl-after-finished-controller", ttl_after_finished::follow);
+    run!("resourcequota-controller", resource_quota::follow);
+    run!("persistentvolumeclaim-protection-controller", storage_protection::follow);
     if api.collects_garbage() {
         run!("garbage-collector-controller", garbage::follow);
     }

@@ -4,10 +4,12 @@
 use std::fmt;
 
 /// The controllers of this server, by the names upstream gives them and the shorter ones it had before.
-pub const KNOWN: [(&str, &str); 6] = [
+pub const KNOWN: [(&str, &str); 8] = [
     ("clusterrole-aggregation-controller", "clusterrole-aggregation"),
     ("garbage-collector-controller", "garbagecollector"),
     ("namespace-controller", "namespace"),
+    ("persistentvolumeclaim-protection-controller", "pvc-protection"),
+    ("resourcequota-controller", "resourcequota"),
     ("root-ca-certificate-publisher-controller", "root-ca-cert-publisher"),
     ("serviceaccount-controller", "serviceaccount"),
     ("ttl-after-finished-controller", "ttl-after-finished"),
@@ -68,14 +70,14 @@ mod tests {
     #[test]
     fn controllers_are_selected_as_upstream_selects_them() {
         for (text, running) in [
-            ("*", Ok(6)),
+            ("*", Ok(8)),
             ("", Ok(0)),
             ("-namespace-controller", Ok(0)),
-            ("*,-namespace-controller", Ok(5)),
-            ("-namespace,*", Ok(5)),
+            ("*,-namespace-controller", Ok(7)),
+            ("-namespace,*", Ok(7)),
             ("namespace", Ok(1)),
             ("namespace,-namespace", Ok(1)),
-            ("*,garbagecollector", Ok(6)),
+            ("*,garbagecollector", Ok(8)),
             ("*,nobody", Err("\"nobody\" is not in the list of known controllers")),
             ("-*", Err("\"*\" is not in the list of known controllers")),
         ] {

@@ -164,6 +164,21 @@ impl Quantity {
         Quantity { mantissa: a.saturating_add(b), scale, family: self.family }
     }
 
+    /// A whole number, written without suffix.
+    pub fn whole(number: i64) -> Quantity {
+        Quantity { mantissa: number.into(), scale: 0, family: Family::Decimal }
+    }
+
+    /// The same below nothing.
+    pub fn negated(self) -> Quantity {
+        Quantity { mantissa: self.mantissa.saturating_neg(), ..self }
+    }
+
+    /// The difference, in the family of whichever operand is not nothing first.
+    pub fn minus(self, other: Quantity) -> Quantity {
+        self.plus(other.negated())
+    }
+
     /// Order by value.
     pub fn order(self, other: Quantity) -> Ordering {
         let (a, b, _) = aligned(self, other);

@@ -1,0 +1,141 @@
+//! One quota as it is stored: what it allows, what is used of it, and whether it has room for more.
+
+use super::usage::{Scope, Usage};
+use crate::admission::pod::{self, Amounts};
+use crate::json::{Object, Value};
+use crate::object::{at, meta};
+
+/// A quota.
+#[derive(Clone, Debug)]
+pub struct Quota {
+    /// Name.
+    pub name: String,
+    /// Identity: a quota of the same name that was made anew owes nothing.
+    pub uid: String,
+    /// Totals that hold, from its status: those of its specification count once its usage was.
+    pub hard: Amounts,
+    /// What is used of them.
+    pub used: Amounts,
+    scopes: Vec<Scope>,
+}
+
+impl Quota {
+    /// Reads an object.
+    pub fn parse(object: &Object) -> Quota {
+        Quota {
+            name: meta(object, "name").to_owned(),
+            uid: meta(object, "uid").to_owned(),
+            hard: pod::amounts(at(object, "status.hard")),
+            used: pod::amounts(at(object, "status.used")),
+            scopes: Scope::all_of(object),
+        }
+    }
+
+    /// Whether it is about the object with this usage.
+    pub fn covers(&self, usage: &Usage) -> bool {
+        self.hard.keys().any(|name| usage.concerns(name))
+            && self.scopes.iter().all(|scope| usage.is_in(scope))
+    }
+
+    /// Whether its usage is known and the object names all that it counts.
+    ///
+    /// # Errors
+    /// Why not, for the client.
+    pub fn check(&self, usage: &Usage) -> Result<(), String> {
+        let counted: Vec<&str> =
+            self.hard.keys().map(String::as_str).filter(|name| usage.concerns(name)).collect();
+        if let Some(missing) = usage.unnamed_sizes(counted.iter().copied()) {
+            return Err(format!("failed quota: {}: must specify {missing}", self.name));
+        }
+        if counted.iter().any(|name| !self.used.contains_key(*name)) {
+            return Err(format!("status unknown for quota: {}, resources: {}", self.name, counted.join(",")));
+        }
+        Ok(())
+    }
+
+    /// Takes what it counts of `delta`; returns that.
+    ///
+    /// # Errors
+    /// More would be used than it allows; nothing is taken.
+    pub fn take(&mut self, delta: &Amounts) -> Result<Amounts, String> {
+        let asked: Amounts = delta
+            .iter()
+            .filter(|(name, _)| self.hard.contains_key(*name))
+            .map(|(name, amount)| (name.clone(), *amount))
+            .collect();
+        let mut next = self.used.clone();
+        pod::add(&mut next, &asked);
+        let is_over = |name: &&String| {
+            let is_more = asked.get(*name).is_some_and(|amount| !amount.is_negative());
+            is_more && next[*name].order(self.hard[*name]).is_gt()
+        };
+        let over: Vec<&String> = asked.keys().filter(is_over).collect();
+        if !over.is_empty() {
+            let shown = |amounts: &Amounts| {
+                let pairs = over.iter().filter_map(|name| Some((name, amounts.get(*name)?)));
+                pairs
+                    .map(|(name, amount)| format!("{name}={}", amount.to_text()))
+                    .collect::<Vec<_>>()
+                    .join(",")
+            };
+            return Err(format!(
+                "exceeded quota: {}, requested: {}, used: {}, limited: {}",
+                self.name,
+                shown(&asked),
+                shown(&self.used),
+                shown(&self.hard)
+            ));
+        }
+        self.used = next;
+        Ok(asked)
+    }
+
+    /// Gives back what was taken.
+    pub fn give_back(&mut self, taken: &Amounts) {
+        for (name, amount) in taken {
+            if let Some(used) = self.used.get_mut(name) {
+                let left = used.minus(*amount);
+                *used = if left.is_negative() { Amount::ZERO } else { left };
+            }
+        }
+    }
+}
+
+type Amount = crate::schema::scalars::quantity::Quantity;
+
+/// Amounts as an object has them.
+pub fn to_value(amounts: &Amounts) -> Value {
+    let members = amounts.iter().map(|(name, amount)| (name.clone().into(), amount.to_text().into()));
+    Value::Object(Object::from_iter(members))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::object;
+
+    #[test]
+    fn a_quota_has_room_up_to_its_total() {
+        let amounts = |text: &str| -> Amounts {
+            let value = Value::Object(object(text));
+            pod::amounts(Some(&value))
+        };
+        for (used, delta, want) in [
+            (r#"{"cpu":"1"}"#, r#"{"cpu":"1"}"#, Ok(r#"{"cpu":"2"}"#)),
+            (r#"{"cpu":"1"}"#, r#"{"cpu":"500m","pods":"1"}"#, Ok(r#"{"cpu":"1500m"}"#)),
+            (
+                r#"{"cpu":"1"}"#,
+                r#"{"cpu":"1001m"}"#,
+                Err("exceeded quota: q, requested: cpu=1001m, used: cpu=1, limited: cpu=2"),
+            ),
+            // One that was lowered below its usage is left by those who use less.
+            (r#"{"cpu":"5"}"#, r#"{"cpu":"-1"}"#, Ok(r#"{"cpu":"4"}"#)),
+        ] {
+            let text =
+                format!(r#"{{"metadata":{{"name":"q"}},"status":{{"hard":{{"cpu":"2"}},"used":{used}}}}}"#);
+            let mut quota = Quota::parse(&object(&text));
+            let got = quota.take(&amounts(delta)).map(|_| crate::testing::text(&to_value(&quota.used)));
+            assert_eq!(got, want.map(str::to_owned).map_err(str::to_owned), "{used} {delta}");
+        }
+    }
+}

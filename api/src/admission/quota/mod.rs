@@ -1,0 +1,162 @@
+//! The plugin ResourceQuota: what the objects of a namespace use together stays within its quotas.
+//!
+//! `usage` says what an object uses, `hold` what a quota allows, `ledger` lets writes take their share one after the
+//! other. The plugin is the last but one, so what other plugins refuse was never counted; a share whose write fails is
+//! given back at once. The controller of the same name recounts (`crate::controllers::resource_quota`).
+
+mod hold;
+mod ledger;
+mod usage;
+
+use std::sync::Arc;
+
+pub use hold::{Quota, to_value};
+pub use ledger::{Ledger, Quotas};
+pub use usage::{Usage, count_name, counted_by};
+
+use self::ledger::{Ask, Refusal};
+use super::pod::{self, Amounts};
+use super::{Lookup, Make, Operation, Plugin, Record, Review, Step, Target};
+use crate::json::{Object, Value};
+use crate::schema::registry::Resource;
+use crate::status::Status;
+
+/// The plugin.
+pub struct ResourceQuota {
+    lookup: Lookup,
+    quotas: Arc<Resource>,
+    limited: Vec<Limited>,
+}
+
+/// A resource of which nothing may be used without a quota.
+#[derive(Clone, Debug)]
+struct Limited {
+    group: String,
+    plural: String,
+    /// Parts of the names of what is limited.
+    contains: Vec<String>,
+}
+
+/// Reads the configuration: `limitedResources`.
+///
+/// # Errors
+/// What is not understood.
+pub fn configure(config: Option<&Value>) -> Result<Make, String> {
+    let list = config.and_then(|config| config.get("limitedResources")).and_then(Value::as_array);
+    let mut limited = Vec::new();
+    for item in list.unwrap_or_default() {
+        if item.get("matchScopes").and_then(Value::as_array).is_some_and(|scopes| !scopes.is_empty()) {
+            return Err("limitedResources.matchScopes is not supported".to_owned());
+        }
+        let contains = item.get("matchContains").and_then(Value::as_array).unwrap_or_default();
+        limited.push(Limited {
+            group: item.str_at(&["apiGroup"]).to_owned(),
+            plural: item.str_at(&["resource"]).to_owned(),
+            contains: contains.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+        });
+    }
+    Ok(Arc::new(move |lookup: &Lookup| {
+        let quotas = lookup.resource("", "v1", "resourcequotas");
+        Arc::new(ResourceQuota { lookup: lookup.clone(), quotas, limited: limited.clone() })
+    }))
+}
+
+impl ResourceQuota {
+    async fn charge(&self, record: &Record<'_, &Object>, review: &mut Review) -> Result<(), Status> {
+        let Some(new) = record.new.filter(|_| record.is_namespaced()) else { return Ok(()) };
+        let quotas = Quotas {
+            lookup: &self.lookup,
+            resource: &self.quotas,
+            writer: record.writer,
+            namespace: record.namespace,
+        };
+        if self.limited.is_empty() && !quotas.are_there() {
+            return Ok(());
+        }
+        let usage = Usage::of(self.lookup.naming, record.resource, new);
+        if let Some((name, _)) = usage.amounts.iter().find(|(_, amount)| amount.is_negative()) {
+            return Err(record.forbidden(&format!("quota usage is negative for resource(s): {name}")));
+        }
+        let mut delta = usage.amounts.clone();
+        if let Some(old) = record.old {
+            let before = Usage::of(self.lookup.naming, record.resource, old).amounts;
+            let less = before.into_iter().map(|(name, amount)| (name, amount.negated())).collect();
+            pod::add(&mut delta, &less);
+        }
+        delta.retain(|_, amount| !amount.is_zero());
+        if record.old.is_some() && delta.is_empty() {
+            return Ok(());
+        }
+        self.check_limited(record, &usage, &delta, quotas)?;
+        let ask = Ask { usage, delta, dry_run: record.dry_run };
+        match self.lookup.quotas.take(quotas, ask).await {
+            Ok(None) => Ok(()),
+            Ok(Some(share)) => {
+                review.charges.push(Box::new(share));
+                Ok(())
+            }
+            Err(Refusal::Exceeded(why)) => Err(record.forbidden(&why)),
+            Err(Refusal::Failed(status)) => Err(status),
+        }
+    }
+
+    /// What is limited must be counted by a quota.
+    fn check_limited(
+        &self,
+        record: &Record<'_, &Object>,
+        usage: &Usage,
+        delta: &Amounts,
+        quotas: Quotas<'_>,
+    ) -> Result<(), Status> {
+        let mut uncovered: Vec<&str> = Vec::new();
+        for limited in &self.limited {
+            if (&limited.group, &*limited.plural) != (&record.resource.group, &*record.resource.table.plural)
+            {
+                continue;
+            }
+            let is_limited =
+                |name: &&String| limited.contains.iter().any(|part| name.contains(part.as_str()));
+            uncovered.extend(delta.keys().filter(is_limited).map(String::as_str));
+        }
+        if uncovered.is_empty() {
+            return Ok(());
+        }
+        let stored = self.lookup.list(quotas.resource, quotas.namespace)?;
+        let covering: Vec<Quota> =
+            stored.iter().map(Quota::parse).filter(|quota| quota.covers(usage)).collect();
+        uncovered.retain(|name| !covering.iter().any(|quota| quota.hard.contains_key(*name)));
+        uncovered.sort_unstable();
+        uncovered.dedup();
+        if uncovered.is_empty() {
+            return Ok(());
+        }
+        Err(record.forbidden(&format!("insufficient quota to consume: {}", uncovered.join(","))))
+    }
+}
+
+impl Plugin for ResourceQuota {
+    fn handles(&self, target: &Target<'_>) -> bool {
+        let resource = target.resource;
+        let is_main = target.subresource.is_empty();
+        let is_update = target.operation == Operation::Update;
+        // Events come and go by themselves.
+        let is_event = resource.is_of("", "events") || resource.is_of("events", "events");
+        if !resource.namespaced() || resource.storage.is_none() || is_event {
+            return false;
+        }
+        match target.operation {
+            Operation::Create => is_main,
+            Operation::Update if is_main => {
+                resource.is_of("", "services") || resource.is_of("", "persistentvolumeclaims")
+            }
+            _ => is_update && target.subresource == "resize" && resource.is_of("", "pods"),
+        }
+    }
+
+    fn validate<'p>(&'p self, record: &'p Record<'_, &Object>, review: &'p mut Review) -> Step<'p> {
+        Step::wait(self.charge(record, review))
+    }
+}
+
+#[cfg(test)]
+mod quota_test;

@@ -1,0 +1,126 @@
+//! Quotas, shown by writes to a server.
+
+use futures_util::future::join_all;
+
+use crate::admission::Settings;
+use crate::json::Value;
+use crate::testing::text;
+use crate::write::server_fixture::Server;
+
+/// A server whose namespace `n` has a quota `q` with these totals, of which nothing is used.
+async fn server(hard: &str, used: &str) -> Server {
+    let server = Server::admitting(Settings::default().without("ServiceAccount"));
+    server.ask("POST /api/v1/namespaces", r#"{"metadata":{"name":"n"}}"#).await;
+    let quota = format!(r#"{{"metadata":{{"name":"q"}},"spec":{{"hard":{hard}}}}}"#);
+    assert_eq!(server.ask(&format!("POST {QUOTAS}"), &quota).await.0, 201);
+    let status = format!(r#"{{"status":{{"hard":{hard},"used":{used}}}}}"#);
+    assert_eq!(server.ask(&format!("MERGE {QUOTAS}/q/status"), &status).await.0, 200);
+    server
+}
+
+const QUOTAS: &str = "/api/v1/namespaces/n/resourcequotas";
+const MAPS: &str = "/api/v1/namespaces/n/configmaps";
+
+async fn used(server: &Server) -> String {
+    let (_, _, quota) = server.ask(&format!("GET {QUOTAS}/q"), "").await;
+    quota.at(&["status", "used"]).map(text).unwrap_or_default()
+}
+
+#[tokio::test]
+async fn sixty_four_writers_use_a_quota_up_and_no_more() {
+    let server = server(r#"{"configmaps":"40"}"#, r#"{"configmaps":"0"}"#).await;
+    let writes = (0..64).map(|at| {
+        let server = &server;
+        async move {
+            let map = format!(r#"{{"metadata":{{"name":"m{at}"}}}}"#);
+            server.ask(&format!("POST {MAPS}"), &map).await
+        }
+    });
+    let answers = join_all(writes).await;
+    let stored = answers.iter().filter(|(code, ..)| *code == 201).count();
+    let refused = answers.iter().filter(|(code, ..)| *code == 403).count();
+    assert_eq!((stored, refused), (40, 24));
+    assert_eq!(used(&server).await, r#"{"configmaps":"40"}"#);
+}
+
+#[tokio::test]
+async fn what_is_not_stored_is_given_back() {
+    let server = server(r#"{"configmaps":"2"}"#, r#"{"configmaps":"0"}"#).await;
+    let map = |name: &str| format!(r#"{{"metadata":{{"name":"{name}"}}}}"#);
+    for (request, name, code) in [
+        (format!("POST {MAPS}"), "a", 201),
+        (format!("POST {MAPS}"), "a", 409),
+        (format!("POST {MAPS}"), "a", 409),
+        (format!("POST {MAPS}?dryRun=All"), "b", 201),
+        (format!("POST {MAPS}"), "b", 201),
+        (format!("POST {MAPS}"), "c", 403),
+    ] {
+        let (got, _, answer) = server.ask(&request, &map(name)).await;
+        assert_eq!(got, code, "{request} {name}: {}", text(&answer));
+        if code == 403 {
+            assert_eq!(
+                answer.str_at(&["message"]),
+                "configmaps \"c\" is forbidden: exceeded quota: q, requested: configmaps=1, used: configmaps=2, limited: \
+                 configmaps=2"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn pods_name_the_sizes_that_are_counted() {
+    let server = server(
+        r#"{"limits.cpu":"1","requests.memory":"1Gi","pods":"5"}"#,
+        r#"{"limits.cpu":"0","requests.memory":"0","pods":"0"}"#,
+    )
+    .await;
+    let pod = |resources: &str| {
+        format!(
+            r#"{{"metadata":{{"name":"p"}},"spec":{{"containers":[{{"name":"c","image":"i","resources":{resources}}}]}}}}"#
+        )
+    };
+    let pods = "POST /api/v1/namespaces/n/pods";
+    let (code, _, answer) = server.ask(pods, &pod("{}")).await;
+    let why =
+        "pods \"p\" is forbidden: failed quota: q: must specify limits.cpu for: c; requests.memory for: c";
+    assert_eq!((code, answer.str_at(&["message"])), (403, why));
+    let sized = pod(r#"{"limits":{"cpu":"500m"},"requests":{"memory":"1Mi"}}"#);
+    assert_eq!(server.ask(pods, &sized).await.0, 201);
+    assert_eq!(used(&server).await, r#"{"limits.cpu":"500m","pods":"1","requests.memory":"1Mi"}"#);
+}
+
+#[tokio::test]
+async fn an_update_counts_what_it_adds_and_what_it_takes_away() {
+    let server = server(r#"{"services.nodeports":"1"}"#, r#"{"services.nodeports":"0"}"#).await;
+    let services = "/api/v1/namespaces/n/services";
+    let service = r#"{"metadata":{"name":"s"},"spec":{"ports":[{"port":1}]}}"#;
+    assert_eq!(server.ask(&format!("POST {services}"), service).await.0, 201);
+    for (kind, want) in [("NodePort", "1"), ("ClusterIP", "0"), ("NodePort", "1")] {
+        let change = format!(r#"{{"spec":{{"type":"{kind}"}}}}"#);
+        assert_eq!(server.ask(&format!("MERGE {services}/s"), &change).await.0, 200);
+        assert_eq!(used(&server).await, format!(r#"{{"services.nodeports":"{want}"}}"#), "{kind}");
+    }
+    let (code, _, answer) = server.ask(&format!("POST {QUOTAS}"), r#"{"metadata":{"name":"r"}}"#).await;
+    assert_eq!((code, answer.get("spec").map(Value::is_null)), (201, Some(false)));
+}
+
+#[tokio::test]
+async fn usage_is_counted_from_what_is_stored() {
+    let server = server(r#"{"configmaps":"5"}"#, r#"{"configmaps":"4"}"#).await;
+    assert_eq!(server.ask(&format!("POST {MAPS}"), r#"{"metadata":{"name":"a"}}"#).await.0, 201);
+    assert_eq!(used(&server).await, r#"{"configmaps":"5"}"#);
+    let controllers =
+        crate::controllers::start(server.api.clone(), &crate::controllers::Selection::default());
+    for want in ["1", "0"] {
+        let want = format!(r#"{{"configmaps":"{want}"}}"#);
+        let reached = async {
+            while used(&server).await != want {
+                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            }
+        };
+        let reached = tokio::time::timeout(std::time::Duration::from_secs(20), reached).await;
+        assert!(reached.is_ok(), "{want}, not {}", used(&server).await);
+        server.ask(&format!("DELETE {MAPS}/a"), "").await;
+    }
+    controllers.stop().await;
+}

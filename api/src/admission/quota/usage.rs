@@ -1,0 +1,423 @@
+//! What one object uses of the resources that quotas count, and which quotas it belongs to.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::admission::extended_resource_toleration::is_extended;
+use crate::admission::pod::{self, Amounts, Bound};
+use crate::clock;
+use crate::json::{Object, Value};
+use crate::naming::Naming;
+use crate::object::{at, meta};
+use crate::schema::registry::Resource;
+use crate::schema::scalars::quantity::Quantity;
+use crate::strategy::qos_class;
+
+/// Resources that are counted by their plain name too.
+const COUNTED: [&str; 4] = ["configmaps", "replicationcontrollers", "resourcequotas", "secrets"];
+
+/// Names of the sizes of pods.
+const SIZES: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
+
+/// Sizes that every container must name where a quota counts them.
+const REQUIRED: [&str; 6] =
+    ["cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"];
+
+/// What quotas must know of an object. It does not borrow the object, so that a write can wait with it for its turn.
+#[derive(Clone, Debug)]
+pub struct Usage {
+    kind: Kind,
+    /// `count/deployments.apps`.
+    count_name: String,
+    /// Suffix of names that count by storage class.
+    by_class: String,
+    domain: &'static str,
+    /// How much of each resource.
+    pub amounts: Amounts,
+}
+
+/// Whose usage it is.
+#[derive(Clone, Debug)]
+enum Kind {
+    Pod(Pod),
+    Claim { attributes_class: String },
+    Service,
+    Other { plain_name: Option<String> },
+}
+
+/// What scopes and constraints look at.
+#[derive(Clone, Debug)]
+struct Pod {
+    is_terminating: bool,
+    is_best_effort: bool,
+    priority_class: String,
+    has_distant_affinity: bool,
+    /// Sizes that each container names; none where the pod as a whole names its sizes.
+    sizes: Vec<(String, BTreeSet<String>)>,
+}
+
+/// The name by which objects of a resource are counted.
+pub fn count_name(resource: &Resource) -> String {
+    format!("count/{}", resource.qualified())
+}
+
+impl Usage {
+    /// The usage of an object of a resource.
+    pub fn of(naming: &'static Naming, resource: &Resource, object: &Object) -> Usage {
+        let count_name = count_name(resource);
+        let by_class = format!(".storageclass.{}/", naming.group("storage", true));
+        let mut amounts = Amounts::from([(count_name.clone(), one())]);
+        let is = |plural: &str| resource.is_of("", plural);
+        let kind = if is("pods") {
+            if is_counted(object) {
+                pod_amounts(naming.domain, object, &mut amounts);
+            }
+            Kind::Pod(Pod::of(naming, object))
+        } else if is("services") {
+            service_amounts(object, &mut amounts);
+            Kind::Service
+        } else if is("persistentvolumeclaims") {
+            claim_amounts(naming, &by_class, object, &mut amounts);
+            let attributes_class = pod::text(object, "volumeAttributesClassName").to_owned();
+            Kind::Claim { attributes_class }
+        } else {
+            let plain_name = COUNTED.iter().find(|plural| is(plural)).map(|plural| (*plural).to_owned());
+            if let Some(name) = &plain_name {
+                amounts.insert(name.clone(), one());
+            }
+            Kind::Other { plain_name }
+        };
+        Usage { kind, count_name, by_class, domain: naming.domain, amounts }
+    }
+
+    /// Whether objects of this kind can use a resource of a quota.
+    pub fn concerns(&self, name: &str) -> bool {
+        if name == self.count_name {
+            return true;
+        }
+        match &self.kind {
+            Kind::Pod(_) => is_of_pods(self.domain, name),
+            Kind::Service => matches!(name, "services" | "services.nodeports" | "services.loadbalancers"),
+            Kind::Claim { .. } => is_of_claims(&self.by_class, name),
+            Kind::Other { plain_name } => plain_name.as_deref() == Some(name),
+        }
+    }
+
+    /// Whether the object is in a scope.
+    pub fn is_in(&self, scope: &Scope) -> bool {
+        match (&self.kind, scope.name.as_str()) {
+            (Kind::Pod(pod), "Terminating") => pod.is_terminating,
+            (Kind::Pod(pod), "NotTerminating") => !pod.is_terminating,
+            (Kind::Pod(pod), "BestEffort") => pod.is_best_effort,
+            (Kind::Pod(pod), "NotBestEffort") => !pod.is_best_effort,
+            (Kind::Pod(pod), "PriorityClass") => scope.selects(&pod.priority_class),
+            (Kind::Pod(pod), "CrossNamespacePodAffinity") => pod.has_distant_affinity,
+            (Kind::Claim { attributes_class }, "VolumeAttributesClass") => scope.selects(attributes_class),
+            _ => false,
+        }
+    }
+
+    /// The sizes that a quota counts and containers do not name: `limits.cpu for: a,b; …`; none if they name all.
+    pub fn unnamed_sizes<'n>(&self, counted: impl Iterator<Item = &'n str>) -> Option<String> {
+        let Kind::Pod(pod) = &self.kind else { return None };
+        let counted: Vec<&str> = counted.filter(|name| REQUIRED.contains(name)).collect();
+        let mut missing: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        for (container, named) in &pod.sizes {
+            for name in counted.iter().filter(|name| !named.contains(**name)) {
+                missing.entry(name).or_default().insert(container);
+            }
+        }
+        let line = |(name, containers): (&&str, &BTreeSet<&str>)| {
+            format!("{name} for: {}", containers.iter().copied().collect::<Vec<_>>().join(","))
+        };
+        let lines: Vec<String> = missing.iter().map(line).collect();
+        (!lines.is_empty()).then(|| lines.join("; "))
+    }
+}
+
+/// Which objects a quota is about.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Scope {
+    name: String,
+    operator: String,
+    values: Vec<String>,
+}
+
+impl Scope {
+    /// The scopes of a quota.
+    pub fn all_of(quota: &Object) -> Vec<Scope> {
+        let names = at(quota, "spec.scopes").and_then(Value::as_array).unwrap_or_default();
+        let plain = names.iter().filter_map(Value::as_str).map(|name| Scope {
+            name: name.to_owned(),
+            operator: "Exists".to_owned(),
+            values: Vec::new(),
+        });
+        let expressions = at(quota, "spec.scopeSelector.matchExpressions").and_then(Value::as_array);
+        let selected = expressions.unwrap_or_default().iter().map(|expression| Scope {
+            name: expression.str_at(&["scopeName"]).to_owned(),
+            operator: expression.str_at(&["operator"]).to_owned(),
+            values: {
+                let values = expression.get("values").and_then(Value::as_array).unwrap_or_default();
+                values.iter().filter_map(Value::as_str).map(str::to_owned).collect()
+            },
+        });
+        plain.chain(selected).collect()
+    }
+
+    /// Whether the scope selects a class; the empty name is no class.
+    fn selects(&self, class: &str) -> bool {
+        let is_listed = self.values.iter().any(|value| value == class);
+        match self.operator.as_str() {
+            "Exists" => !class.is_empty(),
+            "DoesNotExist" => class.is_empty(),
+            "In" => !class.is_empty() && is_listed,
+            "NotIn" => class.is_empty() || !is_listed,
+            _ => false,
+        }
+    }
+}
+
+impl Pod {
+    fn of(naming: &Naming, object: &Object) -> Pod {
+        let whole = at(object, "spec.resources");
+        let names_sizes_itself = ["requests", "limits"].iter().any(|bound| {
+            let amounts = whole.and_then(|whole| whole.get(bound)).and_then(Value::as_object);
+            amounts.is_some_and(|amounts| !amounts.is_empty())
+        });
+        let sizes = [pod::MAIN, pod::INIT]
+            .iter()
+            .flat_map(|list| pod::list(object, list))
+            .filter(|_| !names_sizes_itself)
+            .map(|container| {
+                let of = |bound: Bound| pod::amounts(container.at(&["resources", bound.name()]));
+                let mut amounts = Amounts::new();
+                sizes(naming.domain, &of(Bound::Requests), &of(Bound::Limits), &mut amounts);
+                (container.str_at(&["name"]).to_owned(), amounts.into_keys().collect())
+            });
+        let deadline = at(object, "spec.activeDeadlineSeconds").and_then(Value::as_i64);
+        Pod {
+            is_terminating: deadline.is_some_and(|seconds| seconds >= 0),
+            is_best_effort: qos_class(object) == "BestEffort",
+            priority_class: pod::text(object, "priorityClassName").to_owned(),
+            has_distant_affinity: has_distant_affinity(object),
+            sizes: sizes.collect(),
+        }
+    }
+}
+
+/// Whether an affinity looks at other namespaces.
+fn has_distant_affinity(pod: &Object) -> bool {
+    let list = |affinity: &str, list: &str| {
+        let path = format!("spec.affinity.{affinity}.{list}");
+        at(pod, &path).and_then(Value::as_array).unwrap_or_default()
+    };
+    let is_distant = |term: &Value| {
+        let namespaces = term.get("namespaces").and_then(Value::as_array).unwrap_or_default();
+        !namespaces.is_empty() || term.get("namespaceSelector").is_some_and(|selector| !selector.is_null())
+    };
+    ["podAffinity", "podAntiAffinity"].iter().any(|affinity| {
+        list(affinity, "requiredDuringSchedulingIgnoredDuringExecution").iter().any(is_distant)
+            || list(affinity, "preferredDuringSchedulingIgnoredDuringExecution")
+                .iter()
+                .filter_map(|weighted| weighted.get("podAffinityTerm"))
+                .any(is_distant)
+    })
+}
+
+fn one() -> Quantity {
+    Quantity::whole(1)
+}
+
+/// A pod that has ended, or that should have ended by now, uses nothing.
+fn is_counted(pod: &Object) -> bool {
+    let phase = at(pod, "status.phase").and_then(Value::as_str).unwrap_or_default();
+    if matches!(phase, "Succeeded" | "Failed") {
+        return false;
+    }
+    let grace = at(pod, "metadata.deletionGracePeriodSeconds").and_then(Value::as_i64);
+    let until = clock::parse_seconds(meta(pod, "deletionTimestamp"));
+    match (until, grace) {
+        (Some(deleted), Some(grace)) => clock::now_seconds() <= deleted.saturating_add(grace),
+        _ => true,
+    }
+}
+
+fn pod_amounts(domain: &str, object: &Object, amounts: &mut Amounts) {
+    amounts.insert("pods".to_owned(), one());
+    let (requests, limits) = (pod::of_pod(object, Bound::Requests), pod::of_pod(object, Bound::Limits));
+    sizes(domain, &requests, &limits, amounts);
+}
+
+/// Requests and limits under the names that quotas give them.
+fn sizes(domain: &str, requests: &Amounts, limits: &Amounts, amounts: &mut Amounts) {
+    for (name, amount) in requests {
+        let is_plain = SIZES.contains(&name.as_str()) || name.starts_with("hugepages-");
+        if is_plain {
+            amounts.insert(name.clone(), *amount);
+        }
+        if is_plain || is_extended(domain, name) {
+            amounts.insert(format!("requests.{name}"), *amount);
+        }
+    }
+    for (name, amount) in limits.iter().filter(|(name, _)| SIZES.contains(&name.as_str())) {
+        amounts.insert(format!("limits.{name}"), *amount);
+    }
+}
+
+fn is_of_pods(domain: &str, name: &str) -> bool {
+    let (bound, size) = match name.split_once('.') {
+        Some(("requests", size)) => ("requests", size),
+        Some(("limits", size)) => ("limits", size),
+        _ => ("", name),
+    };
+    match bound {
+        "limits" => SIZES.contains(&size),
+        "requests" => SIZES.contains(&size) || size.starts_with("hugepages-") || is_extended(domain, size),
+        _ => name == "pods" || SIZES.contains(&name) || name.starts_with("hugepages-"),
+    }
+}
+
+fn service_amounts(service: &Object, amounts: &mut Amounts) {
+    let ports = pod::list(service, "ports");
+    let kind = pod::text(service, "type");
+    let node_ports = match kind {
+        "NodePort" => ports.len(),
+        "LoadBalancer" => {
+            let allocate = at(service, "spec.allocateLoadBalancerNodePorts").and_then(Value::as_bool);
+            let is_set = |port: &&Value| port.get("nodePort").and_then(Value::as_i64).unwrap_or(0) != 0;
+            if allocate == Some(false) { ports.iter().filter(is_set).count() } else { ports.len() }
+        }
+        _ => 0,
+    };
+    amounts.insert("services".to_owned(), one());
+    amounts.insert("services.nodeports".to_owned(), Quantity::whole(node_ports as i64));
+    amounts.insert("services.loadbalancers".to_owned(), Quantity::whole(i64::from(kind == "LoadBalancer")));
+}
+
+fn claim_amounts(naming: &Naming, by_class: &str, claim: &Object, amounts: &mut Amounts) {
+    let annotation = format!("volume.beta.{}/storage-class", naming.domain);
+    let class = pod::annotation(claim, &annotation).unwrap_or_else(|| pod::text(claim, "storageClassName"));
+    amounts.insert("persistentvolumeclaims".to_owned(), one());
+    if !class.is_empty() {
+        amounts.insert(format!("{class}{by_class}persistentvolumeclaims"), one());
+    }
+    let asked = at(claim, "spec.resources.requests.storage").and_then(pod::quantity);
+    // Volumes never shrink: what was given is used until the claim goes.
+    let given = at(claim, "status.allocatedResources.storage").and_then(pod::quantity);
+    let size = match (asked, given) {
+        (Some(asked), Some(given)) => Some(if given.order(asked).is_gt() { given } else { asked }),
+        (asked, given) => asked.or(given),
+    };
+    if let Some(size) = size {
+        amounts.insert("requests.storage".to_owned(), size);
+        if !class.is_empty() {
+            amounts.insert(format!("{class}{by_class}requests.storage"), size);
+        }
+    }
+}
+
+fn is_of_claims(by_class: &str, name: &str) -> bool {
+    const NAMES: [&str; 2] = ["persistentvolumeclaims", "requests.storage"];
+    NAMES.contains(&name) || name.split_once(by_class).is_some_and(|(_, name)| NAMES.contains(&name))
+}
+
+/// The resource whose objects use a resource of a quota: group and plural; of the group the full name.
+pub fn counted_by<'n>(naming: &Naming, name: &'n str) -> (&'n str, &'n str) {
+    if let Some(counted) = name.strip_prefix("count/") {
+        let (plural, group) = counted.split_once('.').unwrap_or((counted, ""));
+        return (group, plural);
+    }
+    let by_class = format!(".storageclass.{}/", naming.group("storage", true));
+    match name {
+        "services" | "services.nodeports" | "services.loadbalancers" => ("", "services"),
+        name if is_of_claims(&by_class, name) => ("", "persistentvolumeclaims"),
+        name if COUNTED.contains(&name) => ("", name),
+        _ => ("", "pods"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::naming::KUBERNETES;
+    use crate::schema::registry::Registry;
+    use crate::testing::object;
+
+    #[test]
+    fn objects_use_what_quotas_count() {
+        let registry = Registry::new(&KUBERNETES);
+        let container = r#"{"name":"c","resources":{"requests":{"cpu":"100m","x.io/gpu":"2","hugepages-2Mi":"4Mi"},"limits":{"memory":"1Gi"}}}"#;
+        for (group, plural, text, want) in [
+            ("", "configmaps", "{}".to_owned(), "configmaps=1 count/configmaps=1"),
+            ("apps", "deployments", "{}".to_owned(), "count/deployments.apps=1"),
+            (
+                "",
+                "pods",
+                format!(r#"{{"spec":{{"containers":[{container}]}}}}"#),
+                "count/pods=1 cpu=100m hugepages-2Mi=4Mi limits.memory=1Gi pods=1 requests.cpu=100m \
+                 requests.hugepages-2Mi=4Mi requests.x.io/gpu=2",
+            ),
+            (
+                "",
+                "pods",
+                format!(r#"{{"spec":{{"containers":[{container}]}},"status":{{"phase":"Failed"}}}}"#),
+                "count/pods=1",
+            ),
+            (
+                "",
+                "services",
+                r#"{"spec":{"type":"NodePort","ports":[{"port":1},{"port":2}]}}"#.to_owned(),
+                "count/services=1 services=1 services.loadbalancers=0 services.nodeports=2",
+            ),
+            (
+                "",
+                "persistentvolumeclaims",
+                r#"{"spec":{"storageClassName":"fast","resources":{"requests":{"storage":"1Gi"}}}}"#
+                    .to_owned(),
+                "count/persistentvolumeclaims=1 fast.storageclass.storage.k8s.io/persistentvolumeclaims=1 \
+                 fast.storageclass.storage.k8s.io/requests.storage=1Gi persistentvolumeclaims=1 requests.storage=1Gi",
+            ),
+        ] {
+            let resource = registry.resource(group, "v1", plural).unwrap();
+            let usage = Usage::of(&KUBERNETES, resource, &object(&text));
+            let shown = usage.amounts.iter().map(|(name, amount)| format!("{name}={}", amount.to_text()));
+            assert_eq!(shown.collect::<Vec<_>>().join(" "), want, "{plural} {text}");
+            for name in usage.amounts.keys() {
+                assert!(usage.concerns(name), "{plural} {name}");
+                assert_eq!(counted_by(&KUBERNETES, name), (group, plural), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn scopes_select_pods() {
+        let registry = Registry::new(&KUBERNETES);
+        let pods = registry.resource("", "v1", "pods").unwrap();
+        for (pod, scope, is_in) in [
+            (r#"{"activeDeadlineSeconds":5}"#, r#""scopes":["Terminating"]"#, true),
+            ("{}", r#""scopes":["NotTerminating"]"#, true),
+            ("{}", r#""scopes":["BestEffort"]"#, true),
+            ("{}", r#""scopes":["NotBestEffort"]"#, false),
+            ("{}", r#""scopes":["PriorityClass"]"#, false),
+            (r#"{"priorityClassName":"a"}"#, r#""scopes":["PriorityClass"]"#, true),
+            (
+                r#"{"priorityClassName":"a"}"#,
+                r#""scopeSelector":{"matchExpressions":[{"scopeName":"PriorityClass","operator":"In","values":["a"]}]}"#,
+                true,
+            ),
+            (
+                r#"{"priorityClassName":"a"}"#,
+                r#""scopeSelector":{"matchExpressions":[{"scopeName":"PriorityClass","operator":"NotIn","values":["a"]}]}"#,
+                false,
+            ),
+            (
+                r#"{"affinity":{"podAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":[{"namespaces":["x"]}]}}}"#,
+                r#""scopes":["CrossNamespacePodAffinity"]"#,
+                true,
+            ),
+        ] {
+            let usage = Usage::of(&KUBERNETES, pods, &object(&format!(r#"{{"spec":{pod}}}"#)));
+            let scopes = Scope::all_of(&object(&format!(r#"{{"spec":{{{scope}}}}}"#)));
+            assert_eq!(scopes.iter().all(|scope| usage.is_in(scope)), is_in, "{pod} {scope}");
+        }
+    }
+}
