@@ -22,7 +22,7 @@ use crate::features::{Feature, Features};
 use crate::health;
 use crate::metrics::Metrics;
 use crate::naming::Naming;
-use crate::negotiate::Formats;
+use crate::negotiate::{Formats, Objects};
 use crate::policy::EnginePolicy;
 use crate::representation::lengths::Lengths;
 use crate::schema::registry::{Registry, Resource};
@@ -153,7 +153,11 @@ impl Context {
             established: Mutex::default(),
             allocations: Allocations::new(engine.clone(), &registry, parts.ranges),
             tokens: parts.tokens,
-            formats: Formats { naming, cbor: parts.features.has(Feature::CborServingAndStorage) },
+            formats: Formats {
+                naming,
+                cbor: parts.features.has(Feature::CborServingAndStorage),
+                objects: Objects::Typed,
+            },
             features: parts.features,
             advertised: parts.advertised,
             collects_garbage: parts.collects_garbage,

@@ -124,6 +124,18 @@ pub struct Formats {
     pub naming: &'static Naming,
     /// Whether CBOR is enabled; it is behind a feature gate.
     pub cbor: bool,
+    /// What is served.
+    pub objects: Objects,
+}
+
+/// What the objects of an endpoint are, as far as their encodings go.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Objects {
+    /// Of types that have every encoding.
+    #[default]
+    Typed,
+    /// Of custom types, which have no protobuf form; their metadata alone has one.
+    Custom,
 }
 
 /// One clause of an `Accept` header.
@@ -136,6 +148,12 @@ struct Clause<'h> {
 }
 
 impl Formats {
+    /// The formats of an endpoint with such objects.
+    #[must_use]
+    pub fn of(self, objects: Objects) -> Self {
+        Formats { objects, ..self }
+    }
+
     fn encodings(self) -> impl Iterator<Item = Encoding> {
         let cbor = self.cbor.then_some(Encoding::Cbor);
         [Encoding::Json, Encoding::Yaml, Encoding::Protobuf].into_iter().chain(cbor)
@@ -162,8 +180,12 @@ impl Formats {
             let Some((encoding, media_type)) = self.encoding(&clause, offer) else { continue };
             let Some((transform, words)) = clause.transform(self.naming, offer) else { continue };
             // Tables are text (docs/api/encodings.md#accept).
-            let has_form =
-                matches!(encoding, Encoding::Json | Encoding::Yaml) || transform != Transform::Table;
+            let has_form = match (encoding, transform) {
+                (Encoding::Json | Encoding::Yaml, _) => true,
+                (_, Transform::Table) => false,
+                (Encoding::Protobuf, Transform::None) => self.objects == Objects::Typed,
+                _ => true,
+            };
             if !has_form {
                 continue;
             }
@@ -181,7 +203,8 @@ impl Formats {
     /// The router's check of the header: exact media types or `*/*`, whatever their parameters
     /// (docs/api/encodings.md#accept).
     fn check_route(self, header: &str, offer: Offer) -> Result<(), Status> {
-        if offer == Offer::Plain {
+        // Custom types are behind one route that takes any header.
+        if offer == Offer::Plain || self.objects == Objects::Custom {
             return Ok(());
         }
         let names_one = header.split(',').any(|clause| {
@@ -238,12 +261,18 @@ impl Formats {
             Ok(Input::Json)
         } else if is(YAML) {
             Ok(Input::Yaml)
-        } else if self.naming.understood().any(|words| is(words.protobuf_media_type)) {
+        } else if self.objects == Objects::Typed
+            && self.naming.understood().any(|words| is(words.protobuf_media_type))
+        {
             Ok(Input::Protobuf)
         } else if self.cbor && is(CBOR) {
             Ok(Input::Cbor)
         } else {
-            Err(Status::unsupported_media_type(&self.media_types()))
+            let mut accepted = self.media_types();
+            if self.objects == Objects::Custom {
+                accepted.retain(|media_type| *media_type != self.naming.protobuf_media_type);
+            }
+            Err(Status::unsupported_media_type(&accepted))
         }
     }
 }

@@ -4,8 +4,8 @@ use super::*;
 use crate::naming::{CLUSTER, KUBERNETES};
 use crate::status::Reason;
 
-const FORMATS: Formats = Formats { naming: &KUBERNETES, cbor: false };
-const WITH_CBOR: Formats = Formats { naming: &KUBERNETES, cbor: true };
+const FORMATS: Formats = Formats { naming: &KUBERNETES, cbor: false, objects: Objects::Typed };
+const WITH_CBOR: Formats = Formats { naming: &KUBERNETES, cbor: true, objects: Objects::Typed };
 const PROTOBUF: &str = KUBERNETES.protobuf_media_type;
 /// To be filled.
 const META: &str = "v=v1;g=meta{suffix}";
@@ -149,7 +149,7 @@ fn of_several_headers_the_first_counts() {
 
 #[test]
 fn the_default_vocabulary_understands_upstreams_words_and_answers_in_them() {
-    let formats = Formats { naming: &CLUSTER, cbor: false };
+    let formats = Formats { naming: &CLUSTER, cbor: false, objects: Objects::Typed };
     let ask = |accept: &str| ask(formats, accept, Offer::Object).unwrap();
     for words in [&CLUSTER, &KUBERNETES] {
         let table = ask(&format!("application/json;as=Table;v=v1;g={}", words.meta_group()));
@@ -211,4 +211,35 @@ fn content_types_are_read_as_semantics_9_2_says() {
         }
     }
     assert_eq!(FORMATS.input(&HeaderMap::new()).unwrap(), Json);
+}
+
+#[test]
+fn custom_types_have_no_protobuf_form_but_for_their_metadata() {
+    let formats = FORMATS.of(Objects::Custom);
+    let accepted = format!(
+        "only the following media types are accepted: application/json, application/yaml, {PROTOBUF}"
+    );
+    for (offer, accept, want) in [
+        (Offer::Object, "*/*", "json"),
+        (Offer::Object, PROTOBUF, &*accepted),
+        (Offer::Object, &format!("{PROTOBUF},application/json"), "json"),
+        (Offer::Object, &format!("{PROTOBUF};as=PartialObjectMetadata;{META}"), "protobuf metadata"),
+        (Offer::List, &format!("application/json;as=Table;{META}"), "json table"),
+        // The route takes any header, so the clauses are weighed.
+        (Offer::Object, "text/plain", &accepted),
+    ] {
+        assert_eq!(told(ask(formats, accept, offer)), want, "{offer:?} {accept}");
+    }
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, PROTOBUF.parse().unwrap());
+    let refused = formats.input(&headers).unwrap_err();
+    assert_eq!(
+        (refused.code.as_u16(), &*refused.message),
+        (
+            415,
+            "the body of the request was in an unknown format - accepted media types include: application/json, \
+             application/yaml"
+        )
+    );
+    assert_eq!(FORMATS.input(&headers).unwrap(), Input::Protobuf);
 }

@@ -22,7 +22,7 @@ use crate::compress;
 use crate::context::Context;
 use crate::features::Feature;
 use crate::health;
-use crate::negotiate::{Offer, Output};
+use crate::negotiate::{Objects, Offer, Output};
 use crate::query::Query;
 use crate::representation::answer::respond_status;
 use crate::request::{RequestInfo, Verb};
@@ -31,7 +31,7 @@ use crate::schema::registry::Resource;
 use crate::served::Served;
 use crate::server::websocket::Upgrade;
 use crate::server::{BODY_BYTES_MAX, BodyError, Incoming, read_body};
-use crate::status::{Reason, Status};
+use crate::status::{Reason, Status, Subject};
 use crate::strategy::Endpoint;
 use crate::verbs::{self, Call};
 use crate::warning;
@@ -86,18 +86,26 @@ async fn serve_resource(request: Permitted<'_>) -> Result<Response, Status> {
         }
         return Err(Status::no_such_route());
     };
-    check_scope(resource, info)?;
-    check_method(head, resource, info)?;
+    if resource.table.message.custom {
+        if !has_custom_path(resource, info) {
+            return Ok(not_found_page());
+        }
+        check_custom_method(resource, info)?;
+    } else {
+        check_scope(resource, info)?;
+        check_method(head, resource, info)?;
+    }
     let offer = match info.verb {
         Verb::Watch => Offer::Watch,
         Verb::List => Offer::List,
         _ => Offer::Object,
     };
-    let output = context.formats().output(&head.headers, query, offer)?;
+    let formats = context.formats().of(objects(resource, info));
+    let output = formats.output(&head.headers, query, offer)?;
     let body = match info.verb {
         Verb::Create | Verb::Update | Verb::Patch | Verb::Delete | Verb::DeleteCollection => {
             match info.verb {
-                Verb::Create | Verb::Update => drop(context.formats().input(&head.headers)?),
+                Verb::Create | Verb::Update => drop(formats.input(&head.headers)?),
                 Verb::Patch => drop(verbs::patch::kind_of(resource, context.formats(), &head.headers)?),
                 _ => {}
             }
@@ -211,6 +219,43 @@ async fn run(call: &mut Call<'_>, body: &Bytes) -> Result<Response, Status> {
         Verb::DeleteCollection => verbs::delete::delete_collection(call, body).await,
         _ => Err(Status::method_not_allowed()),
     }
+}
+
+/// What an endpoint takes and returns; the scale of a custom type is a built-in one.
+fn objects(resource: &Resource, info: &RequestInfo) -> Objects {
+    if resource.table.message.custom && info.subresource != "scale" {
+        Objects::Custom
+    } else {
+        Objects::Typed
+    }
+}
+
+/// The paths of a custom type are those of its scope; across all namespaces it is only read.
+fn has_custom_path(resource: &Resource, info: &RequestInfo) -> bool {
+    match (resource.namespaced(), info.namespace.is_empty()) {
+        (true, true) => matches!(info.verb, Verb::List | Verb::Watch),
+        (namespaced, without_namespace) => namespaced != without_namespace,
+    }
+}
+
+/// 404 for subresources that a custom type does not have, 405 for what it does not do.
+fn check_custom_method(resource: &Resource, info: &RequestInfo) -> Result<(), Status> {
+    let subject = Subject { group: &resource.group, kind: &resource.table.plural, name: &info.name };
+    let verbs: &[&str] = if info.subresource.is_empty() {
+        resource.table.verbs
+    } else {
+        let mut subresources = resource.table.subresources.iter();
+        let Some(table) = subresources.find(|table| table.name == info.subresource) else {
+            return Err(Status::not_found(subject));
+        };
+        table.verbs
+    };
+    let verb = info.verb.as_str();
+    let needs_name = matches!(info.verb, Verb::Get | Verb::Update | Verb::Patch | Verb::Delete);
+    if !verbs.contains(&verb) || needs_name && info.name.is_empty() {
+        return Err(Status::not_supported(verb, subject));
+    }
+    Ok(())
 }
 
 /// A cluster-scoped resource has no namespaced path, and a namespaced one is written only inside a namespace.

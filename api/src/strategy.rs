@@ -14,6 +14,7 @@ use crate::json::{Object, Value};
 use crate::naming::Naming;
 use crate::object::{self, copy_path, meta, same_at, set_meta};
 use crate::schema::registry::Resource;
+use crate::validation;
 
 pub use qos::qos_class;
 
@@ -196,7 +197,16 @@ fn same_outside_metadata(a: &Object, b: &Object) -> bool {
 }
 
 /// What the writer of a valid object is warned of; only the resource itself warns.
-pub fn warnings(resource: &Resource, endpoint: Endpoint, new: &Object, old: Option<&Object>) -> Vec<String> {
+pub fn warnings(
+    resource: &Resource,
+    endpoint: Endpoint,
+    naming: &Naming,
+    new: &Object,
+    old: Option<&Object>,
+) -> Vec<String> {
+    if resource.table.message.custom && endpoint == Endpoint::Main {
+        return validation::metadata::finalizer_warnings(naming, new, old);
+    }
     match of(resource) {
         Some(Strategy { warnings: Some(warnings), .. }) if endpoint == Endpoint::Main => warnings(new, old),
         _ => Vec::new(),

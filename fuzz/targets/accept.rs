@@ -1,7 +1,7 @@
 //! Content negotiation: every header has an answer.
 
 use api::naming::{CLUSTER, KUBERNETES};
-use api::negotiate::{Encoding, Formats, Offer, Transform, content_type};
+use api::negotiate::{Encoding, Formats, Objects, Offer, Transform, content_type};
 use api::patch::PatchKind;
 use api::query::Query;
 use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
@@ -20,7 +20,7 @@ pub fn accept(data: &[u8]) {
     }
     for naming in [&CLUSTER, &KUBERNETES] {
         for cbor in [false, true] {
-            let formats = Formats { naming, cbor };
+            let formats = Formats { naming, cbor, objects: Objects::Typed };
             for offer in [Offer::Object, Offer::List, Offer::Watch, Offer::Plain] {
                 check(formats, &mut headers, offer);
             }

@@ -72,7 +72,7 @@ fn check(format: Arc<TableFormat>, include: IncludeObject, stored: &[u8]) {
     }
     let mut writer = format.writer(MetaVersion::V1, &CLUSTER, include, Timestamp::UNIX_EPOCH);
     let mut out = Vec::new();
-    let meta = ListMeta { resource_version: "7", continue_token: "", remaining: Some(1) };
+    let meta = ListMeta { resource_version: "7", continue_token: None, remaining: Some(1) };
     writer.head(&meta, Headers::Shown, &mut out);
     let mut written = 0;
     for _ in 0..2 {

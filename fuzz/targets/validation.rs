@@ -26,7 +26,7 @@ pub fn validate(data: &[u8]) {
     check(&validation::create(resource, &CLUSTER, &second));
     check(&validation::update(resource, &CLUSTER, &second, &first));
     for subresource in &*resource.subresources {
-        check(&validation::update_through(subresource.name, resource, &CLUSTER, &second, &first));
+        check(&validation::update_through(subresource.name, resource, &CLUSTER, &second, &first).errors);
     }
 }
 

@@ -26,14 +26,18 @@ use crate::json::{self, Object, Value};
 use crate::schema::limits::{Limits, Schemas};
 use crate::schema::table::{Empty, Kind, Message, ResourceTable};
 
+/// What is to be said of a write.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Judgement {
+    /// Why it is refused.
+    pub errors: Vec<FieldError>,
+    /// What its writer is warned of: rules that are broken by values that are as they were.
+    pub warnings: Vec<String>,
+}
+
 /// What is wrong with an object of a resource; `old` is the stored one on an update, through the `subresource` or, if that
 /// is empty, the resource itself. Metadata is not looked at, but for what the schema says of it.
-pub fn object(
-    table: &ResourceTable,
-    subresource: &str,
-    new: &Object,
-    old: Option<&Object>,
-) -> Vec<FieldError> {
+pub fn object(table: &ResourceTable, subresource: &str, new: &Object, old: Option<&Object>) -> Judgement {
     let message: &Message = &table.message;
     let mut checked = Outcome::default();
     let shape = Shape { kind: None, members: Members::Struct(message), empty: Empty::Kept };
@@ -46,14 +50,17 @@ pub fn object(
     if old.is_none_or(|old| lists::repeated(message, old).is_empty()) {
         errors.extend(lists::repeated(message, new));
     }
+    let mut warnings = Vec::new();
     if let Some(rules) = table.rules.get::<Rules>() {
         if blocks_rules(&errors) {
             errors.push(FieldError::invalid("", &Value::Null, NOT_CHECKED));
         } else {
-            errors.extend(rules.judge(message, new, old).0);
+            let verdict = rules.judge(message, new, old);
+            errors.extend(verdict.errors);
+            warnings = verdict.warnings;
         }
     }
-    errors
+    Judgement { errors, warnings }
 }
 
 /// What is said where rules could not be asked.

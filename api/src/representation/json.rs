@@ -1,8 +1,8 @@
 //! JSON responses: the stored bytes unchanged, a table row, or the metadata only.
 //!
 //! The stored form starts with `{"kind":"…","apiVersion":"…",`; a list item is the same bytes without that prefix,
-//! because items of built-in lists carry neither (docs/api/lists.md). Lists and documents end with a newline; each
-//! event is one line.
+//! because items of built-in lists carry neither (docs/api/lists.md#items); items of custom types are whole objects.
+//! Lists and documents end with a newline; each event is one line.
 
 use std::sync::Arc;
 
@@ -87,9 +87,11 @@ impl Encoding for Json {
 
     fn list_head(&mut self, meta: &ListMeta, _: ListSize, out: &mut Vec<u8>) -> Result<(), Status> {
         let revision = meta.revision.to_string();
+        let has_empty_token = self.resource.table.message.custom && matches!(self.form, Form::Plain);
+        let token = Some(meta.continue_token.as_str());
         let meta = table::ListMeta {
             resource_version: &revision,
-            continue_token: &meta.continue_token,
+            continue_token: token.filter(|token| has_empty_token || !token.is_empty()),
             remaining: meta.remaining.filter(|remaining| *remaining > 0),
         };
         match &mut self.form {
@@ -117,8 +119,12 @@ impl Encoding for Json {
                 if written { Ok(()) } else { Err(unreadable(RowError::NoMetadata)) }
             }
             Form::Plain => {
-                out.extend_from_slice(if first { b"{" } else { b",{" });
-                out.extend_from_slice(&served[prefix_len(served).min(served.len())..]);
+                if !first {
+                    out.push(b',');
+                }
+                let begin = if self.resource.table.message.custom { 1 } else { prefix_len(served) };
+                out.push(b'{');
+                out.extend_from_slice(&served[begin.min(served.len())..]);
                 Ok(())
             }
         }

@@ -40,13 +40,13 @@ impl MetaVersion {
     }
 }
 
-/// Metadata of a list or table; members that are empty are left out.
+/// Metadata of a list or table; an empty version is left out.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ListMeta<'m> {
     /// Revision of the collection.
     pub resource_version: &'m str,
-    /// Start of the next chunk.
-    pub continue_token: &'m str,
+    /// Start of the next chunk; empty on the last one of lists that always have the member.
+    pub continue_token: Option<&'m str>,
     /// Number of objects after this chunk.
     pub remaining: Option<u64>,
 }
@@ -56,8 +56,9 @@ impl ListMeta<'_> {
     pub fn write(&self, out: &mut Vec<u8>) {
         out.push(b'{');
         let start = out.len();
-        for (name, text) in [("resourceVersion", self.resource_version), ("continue", self.continue_token)] {
-            if !text.is_empty() {
+        let version = Some(self.resource_version).filter(|version| !version.is_empty());
+        for (name, text) in [("resourceVersion", version), ("continue", self.continue_token)] {
+            if let Some(text) = text {
                 separate(start, out);
                 write_string(name, out);
                 out.push(b':');

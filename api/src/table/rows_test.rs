@@ -43,7 +43,7 @@ fn rows_include_the_requested_part_of_the_object() {
 fn a_list_is_one_document_with_column_definitions() {
     let mut writer = pods(&KUBERNETES).writer(MetaVersion::V1beta1, &KUBERNETES, IncludeObject::None, now());
     let mut out = Vec::new();
-    let meta = ListMeta { resource_version: "9", continue_token: "t", remaining: Some(4) };
+    let meta = ListMeta { resource_version: "9", continue_token: Some("t"), remaining: Some(4) };
     writer.head(&meta, Headers::Shown, &mut out);
     writer.row(POD.as_bytes(), POD.as_bytes(), &mut out).unwrap();
     writer.row(POD.as_bytes(), POD.as_bytes(), &mut out).unwrap();

@@ -1,6 +1,8 @@
 //! Checks of `metadata` that hold for every kind (docs/api/writes.md#preparation-and-validation,
 //! #what-an-update-keeps).
 
+use std::collections::BTreeSet;
+
 use hashbrown::HashSet;
 
 use super::names;
@@ -9,6 +11,7 @@ use crate::custom::definition::conditions;
 use crate::field::{FieldError, go_quote};
 use crate::json::{Object, Value};
 use crate::naming::Naming;
+use crate::object;
 use crate::schema::table::{NameRule, Scope};
 
 /// Most bytes of all annotations of an object, keys and values.
@@ -192,6 +195,27 @@ pub fn validate_finalizer_names(naming: &Naming, metadata: &Object, errors: &mut
             errors.push(FieldError::invalid(path.index(at), finalizer, detail));
         }
     }
+}
+
+/// What is said of finalizers of a custom object that `old` does not have: names that are not qualified, and names without
+/// a path that may be those of other writers.
+pub fn finalizer_warnings(naming: &Naming, new: &Object, old: Option<&Object>) -> Vec<String> {
+    let before = old.map(object::finalizers).unwrap_or_default();
+    let added: BTreeSet<&str> =
+        object::finalizers(new).into_iter().filter(|name| !before.contains(name)).collect();
+    let standard = ["orphan", "foregroundDeletion", naming.word];
+    let mut warnings = Vec::new();
+    for name in added {
+        let mut warn = |text: &str| warnings.push(format!("metadata.finalizers: {}: {text}", go_quote(name)));
+        names::qualified(name).iter().for_each(|fault| warn(fault));
+        if !name.contains('/') && !standard.contains(&name) {
+            warn(
+                "prefer a domain-qualified finalizer name including a path (/) to avoid accidental conflicts with other \
+                 finalizer writers",
+            );
+        }
+    }
+    warnings
 }
 
 fn finalizers(path: &Path, finalizers: Option<&Value>, errors: &mut Vec<FieldError>) {

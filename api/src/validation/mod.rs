@@ -26,6 +26,7 @@ pub(crate) use rules::view::View;
 use crate::custom;
 use crate::custom::definition::Definition;
 use crate::custom::definition::conditions::Findings;
+use crate::custom::validate::Judgement;
 use crate::field::FieldError;
 use crate::json::{Object, Value};
 use crate::naming::Naming;
@@ -103,7 +104,7 @@ pub fn create(resource: &ResourceTable, naming: &Naming, object: &Object) -> Vec
             metadata_of(object),
             &mut errors,
         );
-        errors.extend(custom::validate::object(resource, "", object, None));
+        errors.extend(custom::validate::object(resource, "", object, None).errors);
         return errors;
     }
     let mut validator = validator(resource, naming, object, None);
@@ -130,10 +131,10 @@ fn validator<'v>(
 
 /// The failures of an update through the resource itself.
 pub fn update(resource: &ResourceTable, naming: &Naming, new: &Object, old: &Object) -> Vec<FieldError> {
-    update_through("", resource, naming, new, old)
+    update_through("", resource, naming, new, old).errors
 }
 
-/// The failures of an update through a subresource that writes its parent (`status`, `ephemeralcontainers`,
+/// The failures and warnings of an update through a subresource that writes its parent (`status`, `ephemeralcontainers`,
 /// `resize`, `binding` …; empty for the resource itself).
 ///
 /// The strategy has already put back what the subresource may not write, so the kind's rules on what an update may
@@ -145,19 +146,20 @@ pub fn update_through(
     naming: &Naming,
     new: &Object,
     old: &Object,
-) -> Vec<FieldError> {
+) -> Judgement {
     let mut validator = validator(resource, naming, new, Some(old));
     let is_whole = subresource.is_empty() && resource.behavior.metadata_again;
     update_of_metadata(&mut validator, is_whole, metadata_of(new), metadata_of(old));
     if resource.message.custom {
-        validator.errors.extend(custom::validate::object(resource, subresource, new, Some(old)));
-        return validator.errors;
+        let judgement = custom::validate::object(resource, subresource, new, Some(old));
+        validator.errors.extend(judgement.errors);
+        return Judgement { errors: validator.errors, ..judgement };
     }
     metadata::validate_finalizer_names(naming, metadata_of(new), &mut validator.errors);
     if subresource == "status" {
         validator.is_status = true;
         walk::status(&mut validator, &resource.message, new);
-        return validator.errors;
+        return Judgement { errors: validator.errors, ..Judgement::default() };
     }
     walk::object(&mut validator, &resource.message, new);
     if subresource.is_empty() {
@@ -166,7 +168,7 @@ pub fn update_through(
     if let Some(rule) = rules::on_update(resource, subresource) {
         rule(&mut validator, View::of(new), View::of(old));
     }
-    validator.errors
+    Judgement { errors: validator.errors, ..Judgement::default() }
 }
 
 /// Metadata is checked by the generic rules and again by those of the kind, each time as an update and sometimes also as

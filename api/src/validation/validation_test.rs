@@ -121,13 +121,13 @@ fn objects_are_taken_or_everything_wrong_with_them_is_said() {
                 None => texts(create(table, &KUBERNETES, &new)),
                 Some(old) => {
                     let old = case_object(table, old);
-                    let unchanged = texts(update_through(&through, table, &KUBERNETES, &old, &old));
+                    let unchanged = texts(update_through(&through, table, &KUBERNETES, &old, &old).errors);
                     assert_eq!(unchanged, Vec::<String>::new(), "{place}: no change");
                     if through.is_empty() {
                         let status = update_through("status", table, &KUBERNETES, &new, &old);
-                        assert_eq!(texts(status), Vec::<String>::new(), "{place}: through status");
+                        assert_eq!(texts(status.errors), Vec::<String>::new(), "{place}: through status");
                     }
-                    texts(update_through(&through, table, &KUBERNETES, &new, &old))
+                    texts(update_through(&through, table, &KUBERNETES, &new, &old).errors)
                 }
             };
             if got != wanted {
@@ -376,7 +376,7 @@ fn failures_of_metadata_are_found_by_the_generic_rules_and_again_by_those_of_the
     ] {
         let table = resource(stem, plural);
         let (old, new) = (object(table, &named(table, "")), object(table, new));
-        let errors = update_through(through, table, &KUBERNETES, &new, &old);
+        let errors = update_through(through, table, &KUBERNETES, &new, &old).errors;
         let of_metadata = errors.iter().filter(|error| error.path.starts_with("metadata")).count();
         assert_eq!(of_metadata, causes, "{plural} {through}");
     }

@@ -137,6 +137,68 @@ async fn a_defined_type_is_served_in_every_way_that_builtin_types_are() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lists_paths_and_warnings_are_those_of_custom_types() {
+    let (server, controllers) = start().await;
+    let spec = r#"{"type":"object","properties":{"n":{"type":"integer",
+        "x-kubernetes-validations":[{"rule":"self < 10","message":"too large"}]},"m":{"type":"integer"}}}"#;
+    let lenient = spec.replace("self < 10", "true");
+    let (_, _, made) = server.ask(&format!("POST {DEFINITIONS}"), &definition(NAMES, &lenient)).await;
+    established(&server, "things.g.example").await;
+    let object = r#"{"metadata":{"name":"a","finalizers":["plain","a.b/c"]},"spec":{"n":20}}"#;
+    let (code, warnings, _) = server.ask(&format!("POST {THINGS}"), object).await;
+    let plain = r#"299 - "metadata.finalizers: \"plain\": prefer a domain-qualified finalizer name including a path (/) to avoid accidental conflicts with other finalizer writers""#;
+    assert_eq!((code, warnings), (201, vec![plain.to_owned()]));
+
+    // Items are whole objects, and the token is there on the last chunk, too.
+    let list = server.get(THINGS, "application/json").await;
+    assert!(list.contains(r#""continue":"""#), "{list}");
+    assert!(list.contains(r#""items":[{"kind":"Thing","apiVersion":"g.example/v1","metadata""#), "{list}");
+    let table = server.get(THINGS, "application/json;as=Table;v=v1;g=meta.k8s.io").await;
+    assert!(!table.contains(r#""continue""#), "{table}");
+
+    for (request, want) in [
+        (format!("GET {THINGS}/a/nonsense"), (404, r#"things.g.example "a" not found"#)),
+        (format!("GET {THINGS}/a/scale"), (404, r#"things.g.example "a" not found"#)),
+        (
+            format!("POST {THINGS}/a/status"),
+            (405, r#"create is not supported on resources of kind "things.g.example""#),
+        ),
+        ("GET /apis/g.example/v1/things/a".to_owned(), (404, "")),
+    ] {
+        let (code, _, body) = server.ask(&request, "{}").await;
+        assert_eq!((code, body.str_at(&["message"])), want, "{request}");
+    }
+
+    // What was written before the rule stays as it is, and its writer is told.
+    let strict = definition(NAMES, spec).replacen(
+        r#"{"name":"things.g.example""#,
+        &format!(
+            r#"{{"name":"things.g.example","resourceVersion":"{}""#,
+            until(&server, &format!("GET {DEFINITIONS}/things.g.example"), |_, _| true)
+                .await
+                .str_at(&["metadata", "resourceVersion"])
+        ),
+        1,
+    );
+    let (code, _, body) = server.ask(&format!("PUT {DEFINITIONS}/things.g.example"), &strict).await;
+    assert_eq!(code, 200, "{made:?} {body:?}");
+    let refused = format!("POST {THINGS}?dryRun=All");
+    until_refused(&server, &refused, r#"{"metadata":{"name":"b"},"spec":{"n":20}}"#).await;
+    let (code, warnings, _) = server.ask(&format!("MERGE {THINGS}/a"), r#"{"spec":{"m":1}}"#).await;
+    assert_eq!((code, warnings), (200, vec![r#"299 - "spec.n: Invalid value: 20: too large""#.to_owned()]));
+    controllers.stop().await;
+}
+
+/// Asks until the answer is 422.
+async fn until_refused(server: &Server, request: &str, body: &str) {
+    let began = Instant::now();
+    while server.ask(request, body).await.0 != 422 {
+        assert!(began.elapsed() < Duration::from_secs(20), "{request}");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_watch_ends_with_its_type_and_has_told_everything() {
     let (server, controllers) = start().await;
     server.ask(&format!("POST {DEFINITIONS}"), &definition(NAMES, SPEC)).await;

@@ -79,7 +79,7 @@ pub async fn write<C: Caller, S: Source<C>>(
         }
         let _allocated = stages::allocate(intent, &mut new, old.as_ref())?;
         stages::prepare(intent, &mut new, old.as_ref());
-        stages::validate(intent, &new, old.as_ref())?;
+        stages::validate(caller, intent, &new, old.as_ref())?;
         stages::warn(caller, intent, &new, old.as_ref());
         stages::escalate(intent, &new, old.as_ref()).await?;
         let charges =

@@ -249,14 +249,26 @@ pub(super) fn prepare(intent: &Intent<'_>, new: &mut Object, old: Option<&Object
 }
 
 /// The rules of the kind.
-pub(super) fn validate(intent: &Intent<'_>, new: &Object, old: Option<&Object>) -> Result<(), Status> {
+pub(super) fn validate<C: Caller>(
+    caller: &mut C,
+    intent: &Intent<'_>,
+    new: &Object,
+    old: Option<&Object>,
+) -> Result<(), Status> {
     if !intent.passes(Stage::Validate) {
         return Ok(());
     }
     let (table, naming) = (&intent.resource.stored().table, intent.api.naming());
     let errors = match old {
         None => validation::create(table, naming, new),
-        Some(old) => validation::update_through(intent.endpoint.subresource(), table, naming, new, old),
+        Some(old) => {
+            let subresource = intent.endpoint.subresource();
+            let judgement = validation::update_through(subresource, table, naming, new, old);
+            if let Some(warnings) = caller.warnings() {
+                warnings.extend(judgement.warnings);
+            }
+            judgement.errors
+        }
     };
     if errors.is_empty() {
         return Ok(());
@@ -270,7 +282,7 @@ pub(super) fn warn<C: Caller>(caller: &mut C, intent: &Intent<'_>, new: &Object,
     if !intent.leaves_out.contains(&Stage::Validate)
         && let Some(warnings) = caller.warnings()
     {
-        warnings.extend(strategy::warnings(intent.resource, intent.endpoint, new, old));
+        warnings.extend(strategy::warnings(intent.resource, intent.endpoint, intent.api.naming(), new, old));
     }
 }
 

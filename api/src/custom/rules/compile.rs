@@ -1,7 +1,9 @@
 //! Compiles the rules of one node of a schema, and estimates what they cost.
 
+use std::fmt;
+
 use cel::ast::{CheckedAst, Reference};
-use cel::cost::estimate;
+use cel::cost::{SizeHints, estimate};
 use cel::environment::{Environment, Origin};
 use cel::evaluation::Program;
 use cel::types::Type;
@@ -42,13 +44,30 @@ impl RuleCompiler for Compiler {
 }
 
 /// What expressions of one node can speak of.
-pub(super) struct Scope {
+pub struct Scope {
     declaration: Declaration,
     /// By whether the expression is stored, and whether the old value is optional.
     environments: [[Environment; 2]; 2],
 }
 
+impl fmt::Debug for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scope").field("declaration", &self.declaration).finish_non_exhaustive()
+    }
+}
+
 impl Scope {
+    /// That of the values of a schema; `None` for values that expressions cannot speak of. `is_object` is set for objects
+    /// with a kind and metadata.
+    pub fn of(schema: &Schema, is_object: bool) -> Option<Scope> {
+        Declaration::of(schema, is_object).map(Scope::new)
+    }
+
+    /// How large the values can be.
+    pub fn sizes(&self) -> &(dyn SizeHints + 'static) {
+        &self.declaration
+    }
+
     pub(super) fn new(declaration: Declaration) -> Scope {
         let (of, types) = declaration.types();
         let types = types.shared();
@@ -62,7 +81,8 @@ impl Scope {
         Scope { declaration, environments }
     }
 
-    fn environment(&self, is_stored: bool, rule: &Rule) -> &Environment {
+    /// The environment of a rule, as of a stored definition or of a new one.
+    pub fn environment(&self, is_stored: bool, rule: &Rule) -> &Environment {
         &self.environments[usize::from(is_stored)][usize::from(rule.optional_old_self == Some(true))]
     }
 

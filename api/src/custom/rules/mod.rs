@@ -11,7 +11,7 @@ mod compile;
 mod declaration;
 pub mod escape;
 mod run;
-mod value;
+pub mod value;
 
-pub use compile::Compiler;
-pub use run::{OBJECT_COST_MAX, Rules};
+pub use compile::{Compiler, Scope};
+pub use run::{OBJECT_COST_MAX, Rules, Terms, Verdict};

@@ -16,14 +16,13 @@ use cel::value::Value;
 
 use super::compile::Scope;
 use super::declaration::Declaration;
-use super::value;
+use super::value::{self, Place};
 use crate::custom::field_path;
 use crate::custom::path::Path;
-use crate::custom::same::{counterpart, is_same, limits_of};
+use crate::custom::same::{counterpart, is_same};
 use crate::custom::schema::{Additional, Items, Rule, Schema};
 use crate::field::{FieldError, FieldErrorKind};
 use crate::json::{self, Object};
-use crate::schema::limits::Limits;
 use crate::schema::table::{Kind, ListType, Message};
 
 /// Most that one evaluation may cost.
@@ -78,18 +77,44 @@ impl Rules {
         Node::of(schema, schema, true).map(|root| Arc::new(Rules(root)))
     }
 
-    /// The errors of an object of type `message`, and texts that its writer is warned of: errors at values that are as
-    /// they were in `old`.
-    pub fn judge(
-        &self,
-        message: &Message,
-        new: &Object,
-        old: Option<&Object>,
-    ) -> (Vec<FieldError>, Vec<String>) {
-        let mut run = Run { left: OBJECT_COST_MAX, errors: Vec::new(), warnings: Vec::new() };
-        let _ = run.root(&self.0, message, new, old);
-        (run.errors, run.warnings)
+    /// Asks the rules of an object of type `message`. Errors at values that are as they were in `old` are warnings.
+    pub fn judge(&self, message: &Message, new: &Object, old: Option<&Object>) -> Verdict {
+        self.judge_on(Terms::default(), message, new, old)
     }
+
+    /// The same on other terms.
+    pub fn judge_on(&self, terms: Terms, message: &Message, new: &Object, old: Option<&Object>) -> Verdict {
+        let mut run = Run { terms, left: terms.budget, errors: Vec::new(), warnings: Vec::new() };
+        let is_exhausted = run.root(&self.0, message, new, old).is_err();
+        let cost = (!is_exhausted).then_some(terms.budget - run.left);
+        Verdict { errors: run.errors, warnings: run.warnings, cost }
+    }
+}
+
+/// On which terms rules are asked.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms {
+    /// Most that all rules together may cost.
+    pub budget: u64,
+    /// Errors at values that are as they were are warnings.
+    pub ratchets: bool,
+}
+
+impl Default for Terms {
+    fn default() -> Self {
+        Terms { budget: OBJECT_COST_MAX, ratchets: true }
+    }
+}
+
+/// What rules have to say of an object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verdict {
+    /// Why it is refused.
+    pub errors: Vec<FieldError>,
+    /// What its writer is warned of.
+    pub warnings: Vec<String>,
+    /// What the rules cost; `None` when a limit ended them.
+    pub cost: Option<u64>,
 }
 
 impl Node {
@@ -157,19 +182,6 @@ impl Node {
     }
 }
 
-/// What a value below the object is.
-#[derive(Clone, Copy)]
-struct Place<'t> {
-    kind: &'t Kind,
-    limits: Option<&'t Limits>,
-}
-
-impl<'t> Place<'t> {
-    fn of(kind: &'t Kind, limits: Option<&'t Limits>) -> Place<'t> {
-        Place { kind, limits: limits_of(kind, limits) }
-    }
-}
-
 /// A value, and the one before it, as rules see them.
 struct Judged<'v> {
     own: Value<'v>,
@@ -183,6 +195,7 @@ struct Judged<'v> {
 struct Exhausted;
 
 struct Run {
+    terms: Terms,
     /// What is left of the budget.
     left: u64,
     errors: Vec<FieldError>,
@@ -243,8 +256,8 @@ impl Run {
         let old = old.filter(|old| !old.is_null());
         let is_as_before = is_as_before || old.is_some_and(|old| is_same(place.kind, place.limits, new, old));
         if !node.rules.is_empty() {
-            let own = value::of(place.kind, place.limits, new);
-            let before = old.map(|old| value::of(place.kind, place.limits, old)).transpose();
+            let own = place.value(new);
+            let before = old.map(|old| place.value(old)).transpose();
             match (own, before) {
                 (Ok(own), Ok(before)) => {
                     let is_shown = !matches!(new, json::Value::Object(_) | json::Value::Array(_));
@@ -390,7 +403,7 @@ impl Run {
                 message => message.to_owned(),
             });
             let error = broken(rule, place, *shown, detail);
-            if !ready.uses_old_self && *is_as_before {
+            if self.terms.ratchets && !ready.uses_old_self && *is_as_before {
                 self.warnings.push(error.to_string());
             } else {
                 self.errors.push(error);

@@ -24,7 +24,7 @@ fn judged(schema: &str, new: &str, old: Option<&str>) -> String {
         decode(message, text.as_bytes()).unwrap().object
     };
     let rules = Rules::of(&schema).unwrap();
-    let (errors, warnings) = rules.judge(message, &read(new), old.map(read).as_ref());
+    let Verdict { errors, warnings, .. } = rules.judge(message, &read(new), old.map(read).as_ref());
     let errors = errors.iter().map(ToString::to_string);
     errors.chain(warnings.iter().map(|warning| format!("warning {warning}"))).collect::<Vec<_>>().join("; ")
 }

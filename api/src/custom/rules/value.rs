@@ -17,11 +17,55 @@ use crate::schema::kind;
 use crate::schema::limits::Limits;
 use crate::schema::table::{Kind, ListType, Message};
 
+/// What a value below an object is.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'t> {
+    pub(super) kind: &'t Kind,
+    pub(super) limits: Option<&'t Limits>,
+}
+
+impl<'t> Place<'t> {
+    pub(super) fn of(kind: &'t Kind, limits: Option<&'t Limits>) -> Place<'t> {
+        Place { kind, limits: limits_of(kind, limits) }
+    }
+
+    /// The field of a struct.
+    pub fn of_field(message: &'t Message, name: &str) -> Option<Place<'t>> {
+        message.field(name).map(|field| Place::of(&field.kind, field.limits.as_deref()))
+    }
+
+    /// The field of the struct that is here.
+    pub fn field(self, name: &str) -> Option<Place<'t>> {
+        let Kind::Message(message) = self.kind else { return None };
+        Place::of_field(message, name)
+    }
+
+    /// The elements of the list that is here.
+    pub fn items(self) -> Option<Place<'t>> {
+        let Kind::List(list) = self.kind else { return None };
+        Some(Place::of(&list.item.kind, list.item.limits.as_deref()))
+    }
+
+    /// The values of the map that is here.
+    pub fn values(self) -> Option<Place<'t>> {
+        let Kind::Map(map) = self.kind else { return None };
+        Some(Place::of(&map.value.kind, map.value.limits.as_deref()))
+    }
+
+    /// A value that is here.
+    ///
+    /// # Errors
+    /// A text does not have the format that makes it something else.
+    pub fn value<'v>(self, value: &'v json::Value) -> Result<Value<'v>, EvalError>
+    where
+        't: 'v,
+    {
+        of(self.kind, self.limits, value)
+    }
+}
+
 /// The value of a kind.
-///
-/// # Errors
-/// A text does not have the format that makes it something else.
-pub(super) fn of<'v>(
+fn of<'v>(
     kind: &'v Kind,
     limits: Option<&'v Limits>,
     value: &'v json::Value,
@@ -50,7 +94,7 @@ pub(super) fn of<'v>(
 }
 
 /// The object of a struct.
-pub(super) fn object<'v>(message: &'v Message, value: &'v json::Object) -> Value<'v> {
+pub fn object<'v>(message: &'v Message, value: &'v json::Object) -> Value<'v> {
     Value::Object(Object::Host(HostRef { node: value, view: Some(message) }))
 }
 
