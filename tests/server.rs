@@ -82,8 +82,13 @@ impl Server {
 
     /// Ends the process with SIGTERM and returns its exit code.
     pub fn terminate(&mut self) -> Option<i32> {
+        self.end_with(rustix::process::Signal::TERM)
+    }
+
+    /// Sends the process a signal that ends it, and returns its exit code; `None`: it did not end by itself.
+    pub fn end_with(&mut self, signal: rustix::process::Signal) -> Option<i32> {
         let pid = rustix::process::Pid::from_raw(self.child.id().cast_signed()).expect("a child has a pid");
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("the signal can be sent");
+        rustix::process::kill_process(pid, signal).expect("the signal can be sent");
         self.child.wait().expect("the process can be waited for").code()
     }
 

@@ -150,16 +150,17 @@ fn api_of(
     Ok((Api::assemble(parts, &config.authorization_modes.0)?, bundles))
 }
 
-/// The first signal begins the shutdown, the second one ends the process at once.
+/// The first signal begins the shutdown, the second one ends the process at once. A hangup counts: the terminal that
+/// the server was started in is gone.
 fn listen_to_signals(lifecycle: &Lifecycle) -> anyhow::Result<()> {
     let open = |kind| signal(kind).context("cannot listen to signals");
-    let mut terminate = open(SignalKind::terminate())?;
-    let mut interrupt = open(SignalKind::interrupt())?;
+    let mut signals =
+        [open(SignalKind::terminate())?, open(SignalKind::interrupt())?, open(SignalKind::hangup())?];
     let lifecycle = lifecycle.clone();
     tokio::spawn(async move {
-        either(&mut terminate, &mut interrupt).await;
+        any(&mut signals).await;
         lifecycle.advance(Stage::Leaving);
-        either(&mut terminate, &mut interrupt).await;
+        any(&mut signals).await;
         tracing::warn!("second signal, exiting without waiting");
         logging::flush();
         #[expect(clippy::disallowed_methods, reason = "the only exit that must not run destructors")]
@@ -168,9 +169,10 @@ fn listen_to_signals(lifecycle: &Lifecycle) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn either(terminate: &mut Signal, interrupt: &mut Signal) {
+async fn any([terminate, interrupt, hangup]: &mut [Signal; 3]) {
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
+        _ = hangup.recv() => {}
     }
 }

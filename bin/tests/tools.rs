@@ -399,14 +399,14 @@ async fn a_backup_reports_damage_and_refuses_an_incomplete_store() {
     assert_eq!(records(&to), records(&dir.data()));
     // The earlier backup stays if the next one fails.
     let before = records(&to);
-    let last = dir.segments()[2].clone();
-    for (what, harm) in
-        [("is missing", dir.segments()[1].clone()), ("no store in", dir.segments()[0].clone())]
-    {
-        fs::rename(&harm, dir.0.join("away")).unwrap();
-        if what == "no store in" {
-            fs::rename(&last, dir.0.join("last")).unwrap();
-        }
+    let (last, high_water) = (dir.segments()[2].clone(), dir.data().join("log/high-water"));
+    let (first, middle) = (dir.segments()[0].clone(), dir.segments()[1].clone());
+    for (what, harm) in [
+        ("is missing", vec![&middle]),
+        ("the segment is missing, and the log went on in it", vec![&first, &last]),
+        ("no store in", vec![&high_water]),
+    ] {
+        harm.into_iter().for_each(|file| fs::rename(file, file.with_extension("away")).unwrap());
         let output = backup(&dir, &to);
         assert_eq!(output.status.code(), Some(1), "{output:?}");
         let error = String::from_utf8_lossy(&output.stderr).into_owned();

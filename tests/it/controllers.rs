@@ -212,3 +212,16 @@ async fn only_selected_controllers_run() {
     let deleted = client.delete(&format!("{maps}/a?propagationPolicy=Foreground")).await.json();
     assert_eq!(deleted["status"], "Success");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deleted_system_namespace_is_made_again() {
+    let server = Server::start_upstream().await;
+    let client = server.client();
+    let path = "/api/v1/namespaces/kube-node-lease";
+    let before = until(client, path, is_there).await;
+    assert_eq!(client.delete(path).await.status, 200);
+    let after = until(client, path, |object| {
+        is_there(object) && object["metadata"]["uid"] != before["metadata"]["uid"]
+    });
+    assert_eq!(after.await["status"]["phase"], "Active");
+}

@@ -7,6 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use http_body_util::BodyExt;
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use tests::client::Identity;
 use tests::server::{TempDir, binary};
@@ -301,5 +302,13 @@ async fn standard_error_that_takes_no_lines_costs_lines_and_not_the_server() {
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
         let status = tokio::task::spawn_blocking(move || child.0.wait().unwrap()).await.unwrap();
         assert_eq!(status.code(), Some(0), "{log}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hangup_or_an_interrupt_ends_the_server_as_sigterm_does() {
+    for signal in [Signal::HUP, Signal::INT] {
+        let mut server = Server::start_upstream().await;
+        assert_eq!(server.end_with(signal), Some(0), "{signal:?}");
     }
 }

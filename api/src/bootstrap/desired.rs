@@ -42,10 +42,7 @@ const FLOW_CONTROL: &str = "flowcontrol.apiserver";
 /// All bundled objects in `naming`'s words, namespaces first.
 pub fn desired(naming: &Naming) -> Vec<Desired> {
     let mut all = Vec::with_capacity(256);
-    for name in entries(naming, include_str!("../../bootstrap/namespaces.json")) {
-        let name = name.as_str().unwrap_or_default().to_owned();
-        all.push(build(naming, NAMESPACE, &Object::from_iter([("name".into(), name.into())]), Object::new()));
-    }
+    all.extend(namespaces(naming));
     for entry in entries(naming, include_str!("../../bootstrap/priority_classes.json")) {
         all.push(build(naming, PRIORITY_CLASS, &take(entry.clone()), without(entry, &["name"])));
     }
@@ -82,6 +79,14 @@ pub fn desired(naming: &Naming) -> Vec<Desired> {
         all.push(binding(naming, ROLE_BINDING, "Role", &take(entry)));
     }
     all
+}
+
+/// The system namespaces.
+pub fn namespaces(naming: &Naming) -> impl Iterator<Item = Desired> {
+    let names = entries(naming, include_str!("../../bootstrap/namespaces.json")).into_iter();
+    names.map(|name| {
+        build(naming, NAMESPACE, &Object::from_iter([("name".into(), take_text(name).into())]), Object::new())
+    })
 }
 
 /// What all objects of one kind share.
@@ -131,6 +136,10 @@ fn take(value: Value) -> Object {
         Value::Object(members) => members,
         _ => Object::new(),
     }
+}
+
+fn take_text(value: Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
 }
 
 fn without(entry: Value, names: &[&str]) -> Object {

@@ -22,7 +22,7 @@ use futures_util::future::try_join_all;
 use crate::json::Value;
 use crate::naming::Naming;
 
-pub use desired::{Desired, Kind, desired};
+pub use desired::{Desired, Kind, desired, namespaces};
 pub use plan::{Step, plan};
 
 /// How often one object is tried again after somebody else (another server on the same store) was faster.

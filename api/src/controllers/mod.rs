@@ -23,6 +23,7 @@ mod root_ca;
 mod selection;
 mod service_accounts;
 mod storage_protection;
+mod system_namespaces;
 mod ttl_after_finished;
 
 pub use self::selection::{KNOWN, Selection};
@@ -54,7 +55,8 @@ pub struct Controllers {
     tasks: JoinSet<()>,
 }
 
-/// Starts the selected controllers, and those that are part of the server: custom types, and its own service. Call it when
+/// Starts the selected controllers, and those that are part of the server: custom types, the
+/// system namespaces, and its own service. Call it when
 /// the start-up is done.
 pub fn start(api: Arc<Context>, selection: &Selection) -> Controllers {
     let mut tasks = JoinSet::new();
@@ -76,6 +78,7 @@ pub fn start(api: Arc<Context>, selection: &Selection) -> Controllers {
         run!("garbage-collector-controller", garbage::follow);
     }
     tasks.spawn(supervise("definitions", api.clone(), definitions::follow));
+    tasks.spawn(supervise("system namespaces", api.clone(), system_namespaces::follow));
     tasks.spawn(supervise("own service", api, own_service::follow));
     Controllers { tasks }
 }

@@ -317,11 +317,10 @@ impl Store {
         let Order { log, gaps } = chain::order(&headers);
         let missing = gaps.into_iter().map(|behind| Segment::name(headers[behind].number));
         damage.extend(missing.map(|behind| Damage::of_file(&behind, Problem::MissingBefore)));
-        if log.is_empty() {
-            damage.push(Damage::of_file("", Problem::NoSegment));
-        }
         if let Some(mark) = high_water.filter(|mark| !mark.is_reached_by(&headers)) {
             damage.push(Damage::of_file(&Segment::name(mark.number), Problem::MissingEnd));
+        } else if log.is_empty() {
+            damage.push(Damage::of_file("", Problem::NoSegment));
         }
         let strangers = headers.iter().filter(|header| header.store != headers[0].store);
         damage.extend(

@@ -1,0 +1,37 @@
+//! The system namespaces: made again when one of them was deleted (docs/api/operations.md#system-namespaces).
+//!
+//! ```text
+//! a tail on each namespace ─ any change ─► not there? ─► store
+//! ```
+
+use std::sync::Arc;
+
+use super::{EVENTS_MAX, Ending, Trouble};
+use crate::bootstrap::{self, Desired, ObjectStore};
+use crate::context::Context;
+use crate::loopback::Loopback;
+use crate::store;
+
+/// Follows the system namespaces.
+pub(super) async fn follow(api: Arc<Context>) -> Ending {
+    let revision = api.engine().revision();
+    let wanted: Vec<Desired> = bootstrap::namespaces(api.naming()).collect();
+    let tail = |wanted: &Desired| {
+        let resource = Loopback::new(&api).resource(&wanted.target)?;
+        let key = store::key(resource, &wanted.target.namespace, &wanted.target.name);
+        Ok::<_, Trouble>(api.engine().tail(revision, key)?)
+    };
+    let mut tails = wanted.iter().map(tail).collect::<Result<Vec<_>, _>>()?;
+    loop {
+        let loopback = Loopback::new(&api);
+        for Desired { target, object, .. } in &wanted {
+            if loopback.get(target)?.is_none() {
+                tracing::info!(namespace = target.name, "making a system namespace again");
+                // A conflict says that it is there by now.
+                loopback.create(target, object.clone()).await?;
+            }
+        }
+        let changes = tails.iter_mut().map(|tail| Box::pin(tail.next(EVENTS_MAX)));
+        futures_util::future::select_all(changes).await.0?;
+    }
+}
