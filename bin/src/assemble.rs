@@ -120,7 +120,7 @@ fn api_of(
     let (account_tokens, tokens) = tokens::prepare(config, accounts.clone(), address, &domains)?;
     let client_cas = &credentials.client_cas;
     let (authenticator, bundles) =
-        authentication::chain(&config.authentication, client_cas, &domains, accounts, account_tokens)?;
+        authentication::chain(&config.authentication, client_cas, config.naming, accounts, account_tokens)?;
     let limits = api::context::Limits {
         request_timeout: config.request_timeout,
         min_request_timeout: config.min_request_timeout,

@@ -7,6 +7,7 @@ use anyhow::{Context, bail};
 use api::policy::EngineAccounts;
 use auth::Authenticator;
 use auth::authn::bootstrap::BootstrapTokens;
+use auth::authn::jwt::Issuers;
 use auth::authn::request_header::{HeaderNames, RequestHeaders};
 use auth::authn::service_account::ServiceAccountTokens;
 use auth::authn::token_file::StaticTokens;
@@ -17,6 +18,8 @@ use rustls_pki_types::pem::PemObject;
 
 use crate::config::{NamedFile, named, read};
 use crate::flags::{AuthenticationFlags, Profile};
+use crate::issuers::IssuersConfig;
+use crate::webhooks::WebhookConfig;
 
 /// The checked flags of authentication.
 #[derive(Clone, Debug)]
@@ -31,6 +34,10 @@ pub struct AuthenticationConfig {
     pub tokens: TokenConfig,
     /// Whether bootstrap tokens are accepted.
     pub bootstrap_tokens: bool,
+    /// Issuers whose tokens are accepted.
+    pub issuers: IssuersConfig,
+    /// Server that is asked about tokens.
+    pub webhook: Option<WebhookConfig>,
     /// Which requests without credentials are served.
     pub anonymous: Anonymous,
 }
@@ -88,18 +95,33 @@ impl AuthenticationConfig {
                 StaticTokens::parse(&bytes).with_context(|| format!("--token-auth-file {}", path.display()))
             })
             .transpose()?;
+        let webhook = WebhookConfig::from_flags(
+            flags.authentication_token_webhook_config_file,
+            &flags.authentication_token_webhook_version,
+            flags.authentication_token_webhook_cache_ttl,
+        )?;
+        let (issuers, anonymous) =
+            IssuersConfig::from_flags(flags.oidc, flags.authentication_config, &tokens.issuers, naming)?;
+        if anonymous.is_some() && flags.anonymous_auth.is_some() {
+            bail!(
+                "--anonymous-auth flag cannot be set when anonymous field is configured in authentication configuration \
+                 file"
+            );
+        }
         // With AlwaysAllow an anonymous user could do everything, so anonymous requests are off unless asked for
         // (docs/api/authentication.md#anonymous-requests).
-        let anonymous = match flags.anonymous_auth.unwrap_or(!allows_all) {
+        let anonymous = anonymous.unwrap_or(match flags.anonymous_auth.unwrap_or(!allows_all) {
             true => Anonymous::Accepted,
             false => Anonymous::Refused,
-        };
+        });
         Ok(AuthenticationConfig {
             client_ca,
             proxy,
             token_auth,
             tokens,
             bootstrap_tokens: flags.enable_bootstrap_token_auth,
+            issuers,
+            webhook,
             anonymous,
         })
     }
@@ -206,6 +228,8 @@ pub struct Bundles {
     pub clients: Arc<ClientCertificates>,
     /// Certificates of the authenticating proxy.
     pub proxies: Option<Arc<ClientCertificates>>,
+    /// Issuers of tokens.
+    pub issuers: Option<Arc<Issuers>>,
 }
 
 /// Builds the chain. `client_cas` is the PEM bundle of the CAs of client certificates.
@@ -215,10 +239,11 @@ pub struct Bundles {
 pub fn chain(
     config: &AuthenticationConfig,
     client_cas: &[u8],
-    domains: &NameDomains,
+    naming: Profile,
     accounts: Arc<EngineAccounts>,
     account_tokens: ServiceAccountTokens,
 ) -> anyhow::Result<(Authenticator, Bundles)> {
+    let domains = &NameDomains::new(naming.domain);
     let bundle = CaBundle::from_pem(client_cas).context("--client-ca-file")?;
     let clients = Arc::new(ClientCertificates::new(bundle, domains));
     let mut chain = Authenticator::new()
@@ -239,7 +264,16 @@ pub fn chain(
     if config.bootstrap_tokens {
         chain = chain.with_tokens(BootstrapTokens::new(accounts, domains.bootstrap_type()));
     }
-    Ok((chain, Bundles { clients, proxies }))
+    let mut issuers = None;
+    if config.issuers.is_used() {
+        let built = issuers.insert(Arc::new(config.issuers.build(domains)?));
+        chain = chain.with_remote_tokens(built.clone());
+    }
+    if let Some(webhook) = &config.webhook {
+        let tokens = webhook.build(config.tokens.audiences.clone(), naming)?;
+        chain = chain.with_remote_tokens(Arc::new(tokens));
+    }
+    Ok((chain, Bundles { clients, proxies, issuers }))
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use crate::config::{Config, NamedFile};
 use crate::kubeconfig::Connection;
 use crate::pki::{self, Name, Pki};
 use crate::reload::{self, Watched};
-use crate::{files, host};
+use crate::{files, host, issuers};
 
 /// User and group of the administrator's certificate. Members of the group may do everything.
 const ADMIN: (&str, &str) = ("cluster-admin", "system:masters");
@@ -74,7 +74,12 @@ impl Credentials {
     /// Keeps the credentials up to date: reloads configured certificates and CA bundles when they change, renews the
     /// server's own before they expire.
     pub async fn follow(&self, bundles: &Bundles) {
-        tokio::join!(self.follow_serving(), self.follow_bundles(bundles));
+        let issuers = async {
+            if let Some(issuers) = &bundles.issuers {
+                issuers::follow(&self.config.authentication.issuers, issuers).await;
+            }
+        };
+        tokio::join!(self.follow_serving(), self.follow_bundles(bundles), issuers);
     }
 
     /// Reloads the CA bundles. Open connections are judged by the new ones too.

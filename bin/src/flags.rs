@@ -18,7 +18,7 @@ use auth::authz::Mode;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand};
 
-pub use authentication::AuthenticationFlags;
+pub use authentication::{AuthenticationFlags, OidcFlags};
 
 use crate::cli::args::Command;
 use crate::duration;

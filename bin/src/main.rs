@@ -11,12 +11,15 @@ mod duration;
 mod files;
 mod flags;
 mod host;
+mod https;
+mod issuers;
 mod kubeconfig;
 mod logging;
 mod pki;
 mod reload;
 mod tokens;
 mod upgrade;
+mod webhooks;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -69,6 +72,6 @@ fn serve(flags: flags::Flags, started: Instant) -> anyhow::Result<()> {
 }
 
 fn refuse(line: &str) -> ExitCode {
-    let _ = writeln!(std::io::stderr(), "error: {}", line.replace('\n', " "));
+    let _ = writeln!(std::io::stderr(), "error: {}", line.trim_end());
     ExitCode::FAILURE
 }

@@ -112,6 +112,12 @@ pub enum Cause {
     /// The token is a service account token and was refused.
     #[error(transparent)]
     ServiceAccount(#[from] TokenError),
+    /// The token is one of an issuer and was refused.
+    #[error(transparent)]
+    Issuer(#[from] super::jwt::TokenRefused),
+    /// The webhook refused the token or gave no answer.
+    #[error(transparent)]
+    Webhook(#[from] super::webhook::WebhookError),
 }
 
 impl std::error::Error for AuthnError {}

@@ -7,11 +7,13 @@ pub mod bearer;
 pub mod bootstrap;
 mod chain;
 pub mod jws;
+pub mod jwt;
 mod remembered;
 pub mod request_header;
 pub mod service_account;
 mod signing;
 pub mod token_file;
+pub mod webhook;
 pub mod x509;
 
 use std::fmt::Write;

@@ -2,6 +2,7 @@
 
 pub mod duration;
 mod quote;
+pub mod url;
 
 pub(crate) use quote::QuotedList;
 pub use quote::{Quoted, quote};

@@ -83,9 +83,85 @@ pub struct AuthenticationFlags {
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub requestheader_extra_headers_prefix: Vec<String>,
 
+    /// File of issuers of tokens and of anonymous access. Reloaded when it changes. Not together with --oidc-* flags.
+    #[arg(long, value_name = "FILE")]
+    pub authentication_config: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub oidc: OidcFlags,
+
+    /// Kubeconfig file of a server that is asked about tokens.
+    #[arg(long, value_name = "FILE")]
+    pub authentication_token_webhook_config_file: Option<PathBuf>,
+
+    /// How long an answer about a token is kept.
+    #[arg(long, value_name = "DURATION", default_value = "2m0s", value_parser = duration::parse)]
+    pub authentication_token_webhook_cache_ttl: Duration,
+
+    /// Version of the reviews sent to that server. One of: v1, v1beta1.
+    #[arg(long, value_name = "VERSION", default_value = "v1beta1")]
+    pub authentication_token_webhook_version: String,
+
     /// Serve requests without credentials as system:anonymous. Default: true, unless the authorization mode is
     /// AlwaysAllow.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
           value_parser = boolean)]
     pub anonymous_auth: Option<bool>,
+}
+
+// Not a documentation comment: clap would use it as the description of the whole command line.
+#[derive(Clone, Debug, Default, Args)]
+pub struct OidcFlags {
+    /// Issuer of OpenID Connect tokens, an https address below which its keys are found.
+    #[arg(long, value_name = "URL")]
+    pub oidc_issuer_url: Option<String>,
+
+    /// Audience that tokens of the issuer must have.
+    #[arg(long, value_name = "NAME")]
+    pub oidc_client_id: Option<String>,
+
+    /// CA bundle (PEM) of the issuer's server. Default: the authorities of the system.
+    #[arg(long, value_name = "FILE")]
+    pub oidc_ca_file: Option<PathBuf>,
+
+    /// Claim that is the user name. Default: sub.
+    #[arg(long, value_name = "CLAIM")]
+    pub oidc_username_claim: Option<String>,
+
+    /// Prefix of user names; - for none. Default: the issuer and #, unless the claim is email.
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub oidc_username_prefix: Option<String>,
+
+    /// Claim with the groups.
+    #[arg(long, value_name = "CLAIM")]
+    pub oidc_groups_claim: Option<String>,
+
+    /// Prefix of groups.
+    #[arg(long, value_name = "TEXT")]
+    pub oidc_groups_prefix: Option<String>,
+
+    /// Claim and value that tokens must have, as claim=value. Repeatable.
+    #[arg(long, value_name = "PAIR", value_delimiter = ',')]
+    pub oidc_required_claim: Vec<String>,
+
+    /// Accepted signature algorithms, separated by commas. Default: RS256.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub oidc_signing_algs: Vec<String>,
+}
+
+impl OidcFlags {
+    /// Whether any of the flags is given.
+    pub fn is_used(&self) -> bool {
+        let texts = [
+            &self.oidc_issuer_url,
+            &self.oidc_client_id,
+            &self.oidc_username_claim,
+            &self.oidc_username_prefix,
+            &self.oidc_groups_claim,
+            &self.oidc_groups_prefix,
+        ];
+        texts.iter().any(|text| text.is_some())
+            || self.oidc_ca_file.is_some()
+            || !(self.oidc_required_claim.is_empty() && self.oidc_signing_algs.is_empty())
+    }
 }

@@ -1,0 +1,180 @@
+//! Expressions over `claims` and `user`: compiled when the configuration is read, evaluated for every token.
+
+use std::sync::{Arc, LazyLock};
+
+use cel::ast::{CheckedAst, NodeId, NodeKind};
+use cel::environment::{Environment, Origin};
+use cel::evaluation::{Limits, Program};
+use cel::library::{Library, Version, extensions, standard};
+use cel::types::{Type, TypeProvider};
+use cel::value::map::OwnedMap;
+use cel::value::object::{Object, OwnedObject};
+use cel::value::{Text, Value};
+use serde_json::Value as Json;
+
+use super::claims::Claims;
+use crate::identity::User;
+
+/// The compatibility version: expressions may use what it has.
+const VERSION: Version = Version::new(1, 35);
+
+/// Most that one evaluation may cost.
+const COST_MAX: u64 = 1_000_000;
+
+/// Name of the type of `user`.
+const USER: &str = "kubernetes.UserInfo";
+
+static CLAIMS: LazyLock<Environment> =
+    LazyLock::new(|| base().with_variable("claims", Type::map(Type::String, Type::Any)));
+
+static USERS: LazyLock<Environment> =
+    LazyLock::new(|| base().with_types(Arc::new(UserType)).with_variable("user", Type::object(USER)));
+
+fn base() -> Environment {
+    let libraries: Vec<Library> = [standard::library()].into_iter().chain(extensions()).collect();
+    Environment::new(&libraries, VERSION, Origin::New)
+}
+
+struct UserType;
+
+impl TypeProvider for UserType {
+    fn has_type(&self, name: &str) -> bool {
+        name == USER
+    }
+
+    fn field_type(&self, name: &str, field: &str) -> Option<Type> {
+        match field {
+            _ if name != USER => None,
+            "username" | "uid" => Some(Type::String),
+            "groups" => Some(Type::list(Type::String)),
+            "extra" => Some(Type::map(Type::String, Type::list(Type::String))),
+            _ => None,
+        }
+    }
+}
+
+/// A compiled expression.
+pub(super) struct Expression {
+    /// As it was written.
+    pub(super) text: String,
+    program: Program,
+    is_bool: bool,
+    checked: CheckedAst,
+}
+
+impl Expression {
+    /// Compiles an expression over `claims`.
+    pub(super) fn of_claims(text: &str) -> Result<Expression, String> {
+        Expression::compile(text, &CLAIMS)
+    }
+
+    /// Compiles an expression over `user`.
+    pub(super) fn of_user(text: &str) -> Result<Expression, String> {
+        Expression::compile(text, &USERS)
+    }
+
+    fn compile(text: &str, environment: &Environment) -> Result<Expression, String> {
+        let checked = environment.compile(text).map_err(|error| format!("compilation failed: {error}"))?;
+        let program = Program::new(&checked, environment)
+            .map_err(|error| format!("program instantiation failed: {error}"))?;
+        let is_bool = matches!(checked.result_type(), Type::Bool | Type::Any | Type::Dyn);
+        Ok(Expression { text: text.to_owned(), program, is_bool, checked })
+    }
+
+    /// Whether the result can be a condition.
+    pub(super) fn is_condition(&self) -> bool {
+        self.is_bool
+    }
+
+    /// Whether the expression selects the member `name` of `claims`.
+    pub(super) fn selects_claim(&self, name: &str) -> bool {
+        let is_claims =
+            |id: NodeId| matches!(self.checked.ast.kind(id), NodeKind::Ident(ident) if &**ident == "claims");
+        let is_name = |id: &NodeId| {
+            use cel::ast::Constant::String as Text;
+            matches!(self.checked.ast.kind(*id), NodeKind::Literal(Text(text)) if &**text == name)
+        };
+        self.checked.ast.nodes.iter().any(|node| match &node.kind {
+            NodeKind::Select { operand, field, .. } => &**field == name && is_claims(*operand),
+            NodeKind::Call { function, args, .. } if &**function == "_?._" => {
+                args.first().is_some_and(|operand| is_claims(*operand)) && args.get(1).is_some_and(is_name)
+            }
+            _ => false,
+        })
+    }
+
+    /// The result for some claims.
+    pub(super) fn on_claims<'c>(&self, claims: &'c Claims) -> Result<Value<'c>, String> {
+        self.evaluate(vec![("claims".to_owned(), map_of(claims))])
+    }
+
+    /// The result for a user.
+    pub(super) fn on_user<'u>(&self, user: &'u User) -> Result<Value<'u>, String> {
+        self.evaluate(vec![("user".to_owned(), value_of_user(user))])
+    }
+
+    fn evaluate<'v>(&self, variables: Vec<(String, Value<'v>)>) -> Result<Value<'v>, String> {
+        let evaluation = self.program.evaluate(&variables, &Limits::cost(COST_MAX));
+        evaluation.result.map_err(|error| format!("expression '{}' resulted in error: {error}", self.text))
+    }
+}
+
+/// A value as texts: one, or a list of them; empty ones are left out, null is none.
+pub(super) fn texts(value: &Value<'_>) -> Result<Vec<String>, String> {
+    const OTHER: &str = "expression must return a string or a list of strings";
+    let texts: Vec<String> = match value {
+        Value::Null => Vec::new(),
+        Value::String(text) => vec![text.to_string()],
+        Value::List(list) => {
+            let all = list.iter().map(|item| match item {
+                Value::String(text) => Ok(text.to_string()),
+                _ => Err(OTHER),
+            });
+            all.collect::<Result<_, _>>()?
+        }
+        _ => return Err(OTHER.to_owned()),
+    };
+    Ok(texts.into_iter().filter(|text| !text.is_empty()).collect())
+}
+
+/// JSON as a value; all numbers are floating point numbers, as in the reference. The depth is that of the JSON parser.
+fn value_of(json: &Json) -> Value<'_> {
+    match json {
+        Json::Null => Value::Null,
+        Json::Bool(flag) => Value::Bool(*flag),
+        Json::Number(number) => Value::Double(number.as_f64().unwrap_or(f64::NAN)),
+        Json::String(text) => borrowed(text),
+        Json::Array(items) => Value::list(items.iter().map(value_of).collect::<Vec<_>>()),
+        Json::Object(members) => map_of(members),
+    }
+}
+
+fn map_of(members: &Claims) -> Value<'_> {
+    let mut map = OwnedMap::default();
+    for (name, value) in members {
+        map.insert(borrowed(name), value_of(value));
+    }
+    Value::map(map)
+}
+
+fn borrowed(text: &str) -> Value<'_> {
+    Value::String(Text::Borrowed(text))
+}
+
+fn list_of(texts: &[String]) -> Value<'_> {
+    Value::list(texts.iter().map(|text| borrowed(text)).collect::<Vec<_>>())
+}
+
+fn value_of_user(user: &User) -> Value<'_> {
+    let mut extra = OwnedMap::default();
+    for (key, values) in &user.extra {
+        extra.insert(borrowed(key), list_of(values));
+    }
+    let fields = vec![
+        ("username".into(), borrowed(&user.name)),
+        ("uid".into(), borrowed(&user.uid)),
+        ("groups".into(), list_of(&user.groups)),
+        ("extra".into(), Value::map(extra)),
+    ];
+    Value::Object(Object::Shared(Arc::new(OwnedObject { type_name: USER.into(), fields })))
+}

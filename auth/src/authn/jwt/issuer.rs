@@ -1,0 +1,311 @@
+//! One issuer: its tokens verified, and their claims made a user.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde_json::Value;
+
+use super::claims::{self, Claims};
+use super::expression::{self, Expression};
+use super::provider::Provider;
+use super::settings::{JwtSettings, Mapping};
+use crate::authn::NameDomains;
+use crate::authn::jws::{Algorithm, Compact};
+use crate::go::{QuotedList, quote};
+use crate::identity::User;
+
+/// Tolerated clock difference before a token's start; there is none after its end.
+const START_LEEWAY: Duration = Duration::from_secs(5 * 60);
+
+/// Why a token of an issuer is refused; for logs and token reviews.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("{0}")]
+pub struct TokenRefused(String);
+
+fn refused(why: impl Into<String>) -> TokenRefused {
+    TokenRefused(why.into())
+}
+
+/// An issuer whose tokens are accepted.
+pub struct Issuer {
+    provider: Provider,
+    audiences: Vec<String>,
+    algorithms: Vec<Algorithm>,
+    required: Vec<(String, String)>,
+    claim_rules: Vec<Condition>,
+    username: Source,
+    groups: Option<Source>,
+    uid: Option<Source>,
+    extra: Vec<(String, Expression)>,
+    user_rules: Vec<Condition>,
+    url: String,
+}
+
+/// An expression that must be true, and what the error says otherwise.
+struct Condition {
+    expression: Expression,
+    message: String,
+}
+
+/// Where a part of the user comes from.
+enum Source {
+    Claim { name: String, prefix: String },
+    Expression(Expression),
+}
+
+impl Source {
+    fn of(mapping: &Mapping) -> Result<Option<Source>, String> {
+        if !mapping.expression.is_empty() {
+            return Ok(Some(Source::Expression(Expression::of_claims(&mapping.expression)?)));
+        }
+        let claim = Some(mapping.claim.clone()).filter(|claim| !claim.is_empty());
+        let prefix = mapping.prefix.clone().unwrap_or_default();
+        Ok(claim.map(|name| Source::Claim { name, prefix }))
+    }
+}
+
+impl Issuer {
+    /// An issuer as `settings` describe it, with keys from `provider`. The settings have passed their validation.
+    ///
+    /// # Errors
+    /// An expression does not compile.
+    pub fn new(
+        settings: &JwtSettings,
+        algorithms: Vec<Algorithm>,
+        provider: Provider,
+    ) -> Result<Issuer, String> {
+        let mut audiences = settings.issuer.audiences.clone();
+        audiences.sort_unstable();
+        let mut required = Vec::new();
+        let mut claim_rules = Vec::new();
+        for rule in &settings.claim_rules {
+            if rule.expression.is_empty() {
+                required.push((rule.claim.clone(), rule.required_value.clone()));
+            } else {
+                let expression = Expression::of_claims(&rule.expression)?;
+                claim_rules.push(Condition { expression, message: rule.message.clone() });
+            }
+        }
+        let user_rules = settings.user_rules.iter().map(|rule| {
+            let expression = Expression::of_user(&rule.expression)?;
+            Ok(Condition { expression, message: rule.message.clone() })
+        });
+        let extra = settings.mappings.extra.iter();
+        let extra = extra.map(|(key, text)| Ok((key.clone(), Expression::of_claims(text)?)));
+        let username = Source::of(&settings.mappings.username)?;
+        Ok(Issuer {
+            provider,
+            audiences,
+            algorithms,
+            required,
+            claim_rules,
+            username: username.ok_or_else(|| "a user name is required".to_owned())?,
+            groups: Source::of(&settings.mappings.groups)?,
+            uid: Source::of(&settings.mappings.uid)?,
+            extra: extra.collect::<Result<_, String>>()?,
+            user_rules: user_rules.collect::<Result<_, String>>()?,
+            url: settings.issuer.url.clone(),
+        })
+    }
+
+    /// The issuer's name.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Where its keys come from.
+    pub fn provider(&self) -> &Provider {
+        &self.provider
+    }
+
+    /// The user of a token that names this issuer.
+    pub(super) async fn user(
+        &self,
+        token: &str,
+        domains: &NameDomains,
+        now: SystemTime,
+    ) -> Result<User, TokenRefused> {
+        if !self.provider.is_ready() {
+            return Err(refused("oidc: authenticator not initialized"));
+        }
+        let claims = self.verified(token, now).await;
+        let claims = claims.map_err(|why| refused(format!("oidc: verify token: {why}")))?;
+        self.mapped(&claims, domains)
+    }
+
+    /// The claims of a token that this issuer signed, for one of the audiences, and within its time.
+    async fn verified(&self, token: &str, now: SystemTime) -> Result<Claims, String> {
+        let token = Compact::parse(token).ok_or("oidc: malformed jwt")?;
+        let claims: Claims = serde_json::from_slice(&token.payload)
+            .map_err(|error| format!("oidc: failed to unmarshal claims: {error}"))?;
+        let date = |name| {
+            claims::date(&claims, name).map_err(|why| format!("oidc: failed to unmarshal claims: {why}"))
+        };
+        let (end, start) = (date("exp")?, date("nbf")?);
+        self.check_audience(&claims)?;
+        let seconds = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+        if seconds.as_secs_f64() > end {
+            return Err(format!("oidc: token is expired (Token Expiry: {})", shown(end)));
+        }
+        if (seconds + START_LEEWAY).as_secs_f64() < start {
+            let now = shown(seconds.as_secs_f64());
+            return Err(format!(
+                "oidc: current time {now} before the nbf (not before) time: {}",
+                shown(start)
+            ));
+        }
+        let algorithm = Algorithm::by_name(&token.header.alg);
+        if !algorithm.is_some_and(|algorithm| self.algorithms.contains(&algorithm)) {
+            let accepted: Vec<String> = self.algorithms.iter().map(|known| known.name().to_owned()).collect();
+            return Err(format!(
+                "oidc: id token signed with unsupported algorithm, expected {} got {}",
+                QuotedList(&accepted),
+                quote(&token.header.alg)
+            ));
+        }
+        if !self.provider.has_signed(&token).await {
+            return Err("failed to verify signature: failed to verify id token signature".to_owned());
+        }
+        Ok(claims)
+    }
+
+    fn check_audience(&self, claims: &Claims) -> Result<(), String> {
+        let named = match claims.get("aud") {
+            None => Vec::new(),
+            Some(named) => {
+                claims::texts(named).map_err(|why| format!("oidc: failed to unmarshal claims: {why}"))?
+            }
+        };
+        if named.iter().any(|audience| self.audiences.contains(audience)) {
+            return Ok(());
+        }
+        let got = QuotedList(&named);
+        Err(match self.audiences.as_slice() {
+            [only] => format!("oidc: expected audience {} got {got}", quote(only)),
+            several => format!("oidc: expected audience in {} got {got}", QuotedList(several)),
+        })
+    }
+
+    /// The user that the claims describe, if all rules hold.
+    fn mapped(&self, claims: &Claims, domains: &NameDomains) -> Result<User, TokenRefused> {
+        let name = self.name(claims)?;
+        let mut user = User::new(name, self.groups(claims)?);
+        for (key, expression) in &self.extra {
+            let value = expression.on_claims(claims).map_err(refused)?;
+            let values = expression::texts(&value).map_err(|why| {
+                refused(format!("oidc: error evaluating extra claim expression: {}: {why}", expression.text))
+            })?;
+            if !values.is_empty() {
+                user.extra.insert(key.clone(), values);
+            }
+        }
+        if let Some(Value::String(id)) = claims.get("jti")
+            && !id.is_empty()
+        {
+            user.extra.insert(domains.extra("credential-id"), vec![format!("JTI={id}")]);
+        }
+        user.uid = self.uid(claims)?;
+        for (claim, wanted) in &self.required {
+            if !claims.contains_key(claim) {
+                return Err(refused(format!("oidc: required claim {claim} not present in ID token")));
+            }
+            let got = claims::text(claims, claim)
+                .map_err(|why| refused(format!("oidc: parse claim {claim}: {why}")))?;
+            if got != *wanted {
+                let why = format!("value does not match. Got = {got}, want = {wanted}");
+                return Err(refused(format!("oidc: required claim {claim} {why}")));
+            }
+        }
+        check(&self.claim_rules, "claim validation expression", |rule| rule.on_claims(claims))?;
+        check(&self.user_rules, "user info validation rule", |rule| rule.on_user(&user))?;
+        user.mark_authenticated();
+        Ok(user)
+    }
+
+    fn name(&self, claims: &Claims) -> Result<String, TokenRefused> {
+        match &self.username {
+            Source::Claim { name, prefix } => {
+                let value = claims::text(claims, name)
+                    .map_err(|why| refused(format!("oidc: parse username claims {}: {why}", quote(name))))?;
+                if name == "email"
+                    && let Some(verified) = claims.get("email_verified")
+                {
+                    let verified = claims::flag(verified)
+                        .map_err(|why| refused(format!("oidc: parse 'email_verified' claim: {why}")))?;
+                    if !verified {
+                        return Err(refused("oidc: email not verified"));
+                    }
+                }
+                Ok(format!("{prefix}{value}"))
+            }
+            Source::Expression(expression) => {
+                let value = one_text(expression, claims, "username")?;
+                match value.is_empty() {
+                    true => Err(refused("oidc: empty username via CEL expression is not allowed")),
+                    false => Ok(value),
+                }
+            }
+        }
+    }
+
+    fn groups(&self, claims: &Claims) -> Result<Vec<String>, TokenRefused> {
+        match &self.groups {
+            None => Ok(Vec::new()),
+            Some(Source::Claim { name, prefix }) => {
+                let Some(value) = claims.get(name) else { return Ok(Vec::new()) };
+                let groups = claims::texts(value)
+                    .map_err(|why| refused(format!("oidc: parse groups claim {}: {why}", quote(name))))?;
+                Ok(groups.into_iter().map(|group| format!("{prefix}{group}")).collect())
+            }
+            Some(Source::Expression(expression)) => {
+                let value = expression.on_claims(claims);
+                value
+                    .and_then(|value| expression::texts(&value))
+                    .map_err(|why| refused(format!("oidc: error evaluating group claim expression: {why}")))
+            }
+        }
+    }
+
+    fn uid(&self, claims: &Claims) -> Result<String, TokenRefused> {
+        match &self.uid {
+            None => Ok(String::new()),
+            Some(Source::Claim { name, .. }) => claims::text(claims, name)
+                .map_err(|why| refused(format!("oidc: parse uid claim {}: {why}", quote(name)))),
+            Some(Source::Expression(expression)) => one_text(expression, claims, "uid"),
+        }
+    }
+}
+
+/// The result of an expression that must be text.
+fn one_text(expression: &Expression, claims: &Claims, what: &str) -> Result<String, TokenRefused> {
+    let value = expression.on_claims(claims).and_then(|value| match value {
+        cel::value::Value::String(text) => Ok(text.to_string()),
+        _ => Err(format!("{what} claim expression must return a string")),
+    });
+    value.map_err(|why| refused(format!("oidc: error evaluating {what} claim expression: {why}")))
+}
+
+/// Checks that all conditions are true.
+fn check<'v>(
+    conditions: &'v [Condition],
+    what: &str,
+    evaluate: impl Fn(&'v Expression) -> Result<cel::value::Value<'v>, String>,
+) -> Result<(), TokenRefused> {
+    for Condition { expression, message } in conditions {
+        let why = match evaluate(expression) {
+            Ok(cel::value::Value::Bool(true)) => continue,
+            Ok(_) => format!("validation expression '{}' failed: {message}", expression.text),
+            Err(why) => why,
+        };
+        return Err(refused(format!("oidc: error evaluating {what}: {why}")));
+    }
+    Ok(())
+}
+
+/// A time as Go prints it.
+fn shown(seconds: f64) -> String {
+    // Saturates; a time beyond the range of the calendar is shown as its number.
+    match jiff::Timestamp::from_second(seconds as i64) {
+        Ok(time) => time.strftime("%Y-%m-%d %H:%M:%S +0000 UTC").to_string(),
+        Err(_) => seconds.to_string(),
+    }
+}

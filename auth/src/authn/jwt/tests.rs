@@ -1,0 +1,324 @@
+//! Issuers against docs/api/authentication.md#issuers: keys made on the spot, documents from memory.
+
+use std::collections::HashMap;
+use std::time::{Duration, UNIX_EPOCH};
+
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use parking_lot::Mutex;
+use rcgen::KeyPair;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::authn::VerificationKey;
+use crate::authn::jws::Algorithm;
+
+const NOW: u64 = 1_800_000_000;
+
+/// Documents by address, and which were read.
+#[derive(Default)]
+struct Documents {
+    texts: Mutex<HashMap<String, String>>,
+    read: Mutex<Vec<String>>,
+}
+
+impl Fetch for Documents {
+    fn get(&self, url: &str) -> Fetched {
+        self.read.lock().push(url.to_owned());
+        let text = self.texts.lock().get(url).cloned();
+        Box::pin(async move { text.map(String::into_bytes).ok_or(FetchError("404 Not Found".to_owned())) })
+    }
+}
+
+struct Signer {
+    pair: KeyPair,
+    key: EcdsaKeyPair,
+}
+
+impl Signer {
+    fn new() -> Signer {
+        let pair = KeyPair::generate().unwrap();
+        let key = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, pair.serialized_der()).unwrap();
+        Signer { pair, key }
+    }
+
+    fn jwk(&self, kid: &str) -> Value {
+        let key = VerificationKey::from_pem(self.pair.public_key_pem().as_bytes()).unwrap();
+        let mut jwk = key[0].to_jwk();
+        jwk["kid"] = kid.into();
+        jwk
+    }
+
+    fn token(&self, header: Value, claims: &Value) -> String {
+        let encode = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
+        let signed = format!("{}.{}", encode(&header), encode(claims));
+        let signature = self.key.sign(&SystemRandom::new(), signed.as_bytes()).unwrap();
+        format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature.as_ref()))
+    }
+}
+
+fn publish(documents: &Documents, keys: &[Value]) {
+    let mut texts = documents.texts.lock();
+    let configuration = json!({"issuer": "https://i.example", "jwks_uri": "https://i.example/keys"});
+    texts.insert("https://i.example/.well-known/openid-configuration".to_owned(), configuration.to_string());
+    texts.insert("https://i.example/keys".to_owned(), json!({ "keys": keys }).to_string());
+}
+
+fn contents(jwt: Value) -> settings::Settings {
+    let value = json!({"apiVersion": "g/v1", "kind": "AuthenticationConfiguration", "jwt": [jwt]});
+    file::read("", &value, "g").unwrap().settings
+}
+
+fn at_once<T>(future: impl Future<Output = T>) -> T {
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    match std::pin::pin!(future).poll(&mut context) {
+        std::task::Poll::Ready(result) => result,
+        std::task::Poll::Pending => panic!("documents in memory are read without waiting"),
+    }
+}
+
+fn issuers(settings: &settings::Settings, documents: &Arc<Documents>) -> Issuers {
+    settings.validate(&[]).unwrap();
+    let jwt = &settings.jwt[0];
+    let provider = Provider::new(&jwt.issuer.url, None, documents.clone());
+    let issuer = Issuer::new(jwt, vec![Algorithm::Es256], provider).unwrap();
+    Issuers::new(vec![Arc::new(issuer)], NameDomains::new("example.org"))
+}
+
+fn outcome(issuers: &Issuers, token: &str) -> String {
+    match at_once(issuers.authenticate(token, &[], UNIX_EPOCH + Duration::from_secs(NOW))) {
+        Ok(Some(accepted)) => {
+            let user = accepted.user;
+            format!("{}/{}/{}/{:?}", user.name, user.uid, user.groups.join("+"), user.extra)
+        }
+        Ok(None) => "not ours".to_owned(),
+        Err(cause) => cause.to_string(),
+    }
+}
+
+fn plain() -> Value {
+    json!({
+        "issuer": {"url": "https://i.example", "audiences": ["me"]},
+        "claimMappings": {"username": {"claim": "sub", "prefix": "p:"}},
+    })
+}
+
+const JANE: &str = "p:jane//system:authenticated/{}";
+
+#[test]
+fn only_tokens_that_the_issuer_signed_for_us_and_for_now_are_accepted() {
+    let (signer, stranger) = (Signer::new(), Signer::new());
+    let documents = Arc::new(Documents::default());
+    publish(&documents, &[signer.jwk("k")]);
+    let issuers = issuers(&contents(plain()), &documents);
+    let es256 = || json!({"alg": "ES256", "kid": "k"});
+    let good = || json!({"iss": "https://i.example", "aud": "me", "sub": "jane", "exp": NOW + 60});
+    let with = |name: &str, value: Value| {
+        let mut claims = good();
+        claims[name] = value;
+        claims
+    };
+    let without = |name: &str| {
+        let mut claims = good();
+        claims.as_object_mut().unwrap().remove(name);
+        claims
+    };
+    let early = signer.token(es256(), &good());
+    assert_eq!(outcome(&issuers, &early), "oidc: authenticator not initialized");
+    at_once(issuers.all()[0].provider().discover()).unwrap();
+    let unsigned = "oidc: verify token: failed to verify signature: failed to verify id token signature";
+    let algorithm = |got: &str| {
+        format!(
+            "oidc: verify token: oidc: id token signed with unsupported algorithm, expected [\"ES256\"] got \"{got}\""
+        )
+    };
+    let (signed, _) = early.rsplit_once('.').unwrap();
+    let spoiled = format!("{signed}.{}", URL_SAFE_NO_PAD.encode([1; 64]));
+    for (case, token, want) in [
+        ("good", signer.token(es256(), &good()), JANE.to_owned()),
+        ("no key id", signer.token(json!({"alg": "ES256"}), &good()), JANE.to_owned()),
+        ("several audiences", signer.token(es256(), &with("aud", json!(["x", "me"]))), JANE.to_owned()),
+        ("another key", stranger.token(es256(), &good()), unsigned.to_owned()),
+        ("unknown key id", signer.token(json!({"alg": "ES256", "kid": "../k"}), &good()), unsigned.to_owned()),
+        (
+            "a key in the header",
+            stranger.token(json!({"alg": "ES256", "jwk": stranger.jwk("k"), "jku": "https://evil"}), &good()),
+            unsigned.to_owned(),
+        ),
+        ("an extension", signer.token(json!({"alg": "ES256", "crit": ["b64"]}), &good()), unsigned.to_owned()),
+        ("spoiled", spoiled, unsigned.to_owned()),
+        ("none", signer.token(json!({"alg": "none"}), &good()), algorithm("none")),
+        ("a shared secret", signer.token(json!({"alg": "HS256"}), &good()), algorithm("HS256")),
+        ("another issuer", signer.token(es256(), &with("iss", json!("https://x"))), "not ours".to_owned()),
+        ("no issuer", signer.token(es256(), &without("iss")), "not ours".to_owned()),
+        (
+            "another audience",
+            signer.token(es256(), &with("aud", json!("you"))),
+            "oidc: verify token: oidc: expected audience \"me\" got [\"you\"]".to_owned(),
+        ),
+        (
+            "no audience",
+            signer.token(es256(), &without("aud")),
+            "oidc: verify token: oidc: expected audience \"me\" got []".to_owned(),
+        ),
+        (
+            "expired",
+            signer.token(es256(), &with("exp", json!(NOW - 1))),
+            "oidc: verify token: oidc: token is expired (Token Expiry: 2027-01-15 07:59:59 +0000 UTC)".to_owned(),
+        ),
+        (
+            "no end",
+            signer.token(es256(), &without("exp")),
+            "oidc: verify token: oidc: token is expired (Token Expiry: 1970-01-01 00:00:00 +0000 UTC)".to_owned(),
+        ),
+        ("nearly valid", signer.token(es256(), &with("nbf", json!(NOW + 299))), JANE.to_owned()),
+        (
+            "not yet valid",
+            signer.token(es256(), &with("nbf", json!(NOW + 301))),
+            "oidc: verify token: oidc: current time 2027-01-15 08:00:00 +0000 UTC before the nbf (not before) time: \
+             2027-01-15 08:05:01 +0000 UTC"
+                .to_owned(),
+        ),
+        (
+            "no user",
+            signer.token(es256(), &without("sub")),
+            "oidc: parse username claims \"sub\": claim not present".to_owned(),
+        ),
+    ] {
+        assert_eq!(outcome(&issuers, &token), want, "{case}");
+    }
+    let read = documents.read.lock();
+    assert!(read.iter().all(|url| url.starts_with("https://i.example/")), "{read:?}");
+    assert!(read.len() <= 4, "wrong signatures must not cause a read each: {read:?}");
+}
+
+#[test]
+fn a_discovery_document_must_be_that_of_the_issuer() {
+    let documents = Arc::new(Documents::default());
+    let issuers = issuers(&contents(plain()), &documents);
+    let discover = || at_once(issuers.all()[0].provider().discover()).map_err(|error| error.0);
+    assert_eq!(discover(), Err("404 Not Found".to_owned()));
+    let set = |text: &str| {
+        let url = "https://i.example/.well-known/openid-configuration".to_owned();
+        documents.texts.lock().insert(url, text.to_owned());
+    };
+    set(r#"{"issuer": "https://i.example/", "jwks_uri": "https://i.example/keys"}"#);
+    assert!(discover().unwrap_err().contains("did not match"));
+    set(r#"{"issuer": "https://i.example", "jwks_uri": "http://i.example/keys"}"#);
+    assert!(discover().unwrap_err().contains("https"));
+    set("<html>");
+    assert!(discover().is_err());
+    assert!(!issuers.all()[0].provider().is_ready());
+}
+
+#[test]
+fn claims_become_the_user_that_the_configuration_describes() {
+    let signer = Signer::new();
+    let documents = Arc::new(Documents::default());
+    publish(&documents, &[signer.jwk("k")]);
+    let mapped = json!({
+        "username": {"expression": "claims.name"},
+        "groups": {"expression": "claims.?groups.orValue([])"},
+        "uid": {"expression": "string(claims.n)"},
+        "extra": [{"key": "example.com/a", "valueExpression": "claims.?a.orValue('')"}],
+    });
+    let jwt = json!({
+        "issuer": {"url": "https://i.example", "audiences": ["me"]},
+        "claimValidationRules": [
+            {"claim": "hd", "requiredValue": "x"},
+            {"expression": "claims.n > 1", "message": "too small"},
+        ],
+        "claimMappings": mapped,
+        "userValidationRules": [
+            {"expression": "!user.groups.exists(g, g.startsWith('system:'))", "message": "reserved"},
+        ],
+    });
+    let issuers = issuers(&contents(jwt), &documents);
+    at_once(issuers.all()[0].provider().discover()).unwrap();
+    for (claims, want) in [
+        (json!({"name": "jane"}), "jane/2/system:authenticated/{}"),
+        (
+            json!({"name": "jane", "groups": ["a", "", "b"], "a": ["x"], "jti": "7", "n": 2.5}),
+            "jane/2.5/a+b+system:authenticated/{\"authentication.example.org/credential-id\": [\"JTI=7\"], \
+             \"example.com/a\": [\"x\"]}",
+        ),
+        (json!({"name": ""}), "oidc: empty username via CEL expression is not allowed"),
+        (
+            json!({"name": 5}),
+            "oidc: error evaluating username claim expression: username claim expression must return a string",
+        ),
+        (
+            json!({}),
+            "oidc: error evaluating username claim expression: expression 'claims.name' resulted in error: no such key: \
+             name",
+        ),
+        (
+            json!({"name": "jane", "groups": [1]}),
+            "oidc: error evaluating group claim expression: expression must return a string or a list of strings",
+        ),
+        (
+            json!({"name": "jane", "hd": "y"}),
+            "oidc: required claim hd value does not match. Got = y, want = x",
+        ),
+        (
+            json!({"name": "jane", "n": 1}),
+            "oidc: error evaluating claim validation expression: validation expression 'claims.n > 1' failed: too small",
+        ),
+        (
+            json!({"name": "jane", "groups": "system:masters"}),
+            "oidc: error evaluating user info validation rule: validation expression \
+             '!user.groups.exists(g, g.startsWith('system:'))' failed: reserved",
+        ),
+    ] {
+        let mut all = json!({"iss": "https://i.example", "aud": "me", "exp": NOW + 60, "hd": "x", "n": 2});
+        for (name, value) in claims.as_object().unwrap() {
+            all[name] = value.clone();
+        }
+        let token = signer.token(json!({"alg": "ES256", "kid": "k"}), &all);
+        assert_eq!(outcome(&issuers, &token), want, "{claims}");
+    }
+}
+
+#[test]
+fn a_file_is_decoded_strictly() {
+    const GROUP: &str = "apiserver.example";
+    for (value, want) in [
+        (json!(null), "Object 'Kind' is missing in 'TEXT'"),
+        (json!({"kind": "AuthenticationConfiguration"}), "Object 'apiVersion' is missing in 'TEXT'"),
+        (
+            json!({"kind": "AuthorizationConfiguration", "apiVersion": "apiserver.example/v1"}),
+            "expected AuthenticationConfiguration, got *apiserver.AuthorizationConfiguration",
+        ),
+        (
+            json!({"kind": "AuthenticationConfiguration", "apiVersion": "v1"}),
+            "no kind \"AuthenticationConfiguration\" is registered for version \"v1\" in scheme \"apiserver\"",
+        ),
+    ] {
+        assert_eq!(file::read("TEXT", &value, GROUP).unwrap_err(), want);
+    }
+    for (name, value, want) in [
+        ("foo", json!(1), "strict decoding error: unknown field \"foo\""),
+        (
+            "jwt",
+            json!([{}, {"issuer": {"x": 1}}]),
+            "strict decoding error: unknown field \"jwt[1].issuer.x\"",
+        ),
+        (
+            "jwt",
+            json!({}),
+            "json: cannot unmarshal object into Go struct field AuthenticationConfiguration.jwt of type \
+             []v1.JWTAuthenticator",
+        ),
+        (
+            "jwt",
+            json!([{"issuer": {"url": 5}}]),
+            "json: cannot unmarshal number into Go struct field Issuer.jwt.issuer.url of type string",
+        ),
+    ] {
+        let mut file = json!({"kind": "AuthenticationConfiguration", "apiVersion": "apiserver.example/v1"});
+        file[name] = value;
+        assert_eq!(file::read("TEXT", &file, GROUP).unwrap_err(), want);
+    }
+}

@@ -1,0 +1,347 @@
+//! Validation of the settings of issuers, with the field errors of kube-apiserver.
+
+use super::expression::Expression;
+use super::settings::{ClaimRule, IssuerSettings, JwtSettings, Mapping, Mappings, Rule, Settings};
+use crate::go::quote;
+use crate::go::url::{self, Url};
+
+/// Most issuers.
+const ISSUERS_MAX: usize = 64;
+
+/// Domains that extra keys may not have, with their subdomains.
+const RESERVED_DOMAINS: [&str; 2] = ["k8s.io", "kubernetes.io"];
+
+/// Field errors, in the order in which they were found.
+#[derive(Default)]
+struct Errors(Vec<String>);
+
+impl Errors {
+    fn invalid(&mut self, path: &str, value: &str, why: impl std::fmt::Display) {
+        self.0.push(format!("{path}: Invalid value: {}: {why}", quote(value)));
+    }
+
+    fn required(&mut self, path: &str, why: &str) {
+        let separator = if why.is_empty() { "" } else { ": " };
+        self.0.push(format!("{path}: Required value{separator}{why}"));
+    }
+
+    fn duplicate(&mut self, path: &str, value: &str) {
+        self.0.push(format!("{path}: Duplicate value: {}", quote(value)));
+    }
+
+    /// Compiles an expression; the path of a refused one gets an error.
+    fn compiled(
+        &mut self,
+        path: &str,
+        text: &str,
+        compile: fn(&str) -> Result<Expression, String>,
+    ) -> Option<Expression> {
+        compile(text).map_err(|why| self.invalid(path, text, why)).ok()
+    }
+
+    /// Compiles an expression that must be a condition.
+    fn condition(&mut self, path: &str, text: &str, compile: fn(&str) -> Result<Expression, String>) {
+        if let Some(expression) = self.compiled(path, text, compile)
+            && !expression.is_condition()
+        {
+            self.invalid(path, text, "must evaluate to bool");
+        }
+    }
+}
+
+impl Settings {
+    /// Checks the settings. `own_issuers` are those of service account tokens, which no other issuer may have.
+    ///
+    /// # Errors
+    /// All problems, in one line unless an expression has several.
+    pub fn validate(&self, own_issuers: &[String]) -> Result<(), String> {
+        let mut errors = Errors::default();
+        if self.jwt.len() > ISSUERS_MAX {
+            errors
+                .0
+                .push(format!("jwt: Too many: {}: must have at most {ISSUERS_MAX} items", self.jwt.len()));
+        }
+        for (at, jwt) in self.jwt.iter().enumerate() {
+            let path = format!("jwt[{at}]");
+            validate_jwt(&mut errors, &path, jwt);
+            let before = &self.jwt[..at];
+            let url = &jwt.issuer.url;
+            if before.iter().any(|other| other.issuer.url == *url) {
+                errors.duplicate(&format!("{path}.issuer.url"), url);
+            }
+            let discovery = &jwt.issuer.discovery_url;
+            if !discovery.is_empty() && before.iter().any(|other| other.issuer.discovery_url == *discovery) {
+                errors.duplicate(&format!("{path}.issuer.discoveryURL"), discovery);
+            }
+        }
+        match errors.0.as_slice() {
+            [] => {}
+            [only] => return Err(format!("invalid authentication configuration: {only}")),
+            several => return Err(format!("invalid authentication configuration: [{}]", several.join(", "))),
+        }
+        for jwt in &self.jwt {
+            if own_issuers.contains(&jwt.issuer.url) {
+                let why =
+                    format!("URL must not overlap with disallowed issuers: [{}]", own_issuers.join(" "));
+                return Err(format!("issuer.url: Invalid value: {}: {why}", quote(&jwt.issuer.url)));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn validate_jwt(errors: &mut Errors, path: &str, jwt: &JwtSettings) {
+    validate_issuer(errors, &format!("{path}.issuer"), &jwt.issuer);
+    let selects_verified = validate_claim_rules(errors, path, &jwt.claim_rules);
+    validate_mappings(errors, &format!("{path}.claimMappings"), &jwt.mappings, selects_verified);
+    validate_user_rules(errors, path, &jwt.user_rules);
+}
+
+fn validate_issuer(errors: &mut Errors, path: &str, issuer: &IssuerSettings) {
+    validate_url(errors, &format!("{path}.url"), &issuer.url, "URL is required");
+    let discovery = &issuer.discovery_url;
+    if !discovery.is_empty() {
+        let path = format!("{path}.discoveryURL");
+        if discovery.trim_end_matches('/') == issuer.url.trim_end_matches('/') {
+            errors.invalid(&path, discovery, "discoveryURL must be different from URL");
+        }
+        validate_url(errors, &path, discovery, "");
+    }
+    let (audiences, policy) = (&issuer.audiences, issuer.audience_match_policy.as_str());
+    let audiences_path = format!("{path}.audiences");
+    if audiences.is_empty() {
+        errors.required(&audiences_path, &format!("at least one {audiences_path} is required"));
+    }
+    let policy_path = format!("{path}.audienceMatchPolicy");
+    if audiences.len() > 1 && policy != "MatchAny" {
+        errors.invalid(&policy_path, policy, "audienceMatchPolicy must be MatchAny for multiple audiences");
+    } else if !matches!(policy, "" | "MatchAny") {
+        let why = "audienceMatchPolicy must be empty or MatchAny for single audience";
+        errors.invalid(&policy_path, policy, why);
+    }
+    for (at, audience) in audiences.iter().enumerate() {
+        let path = format!("{audiences_path}[{at}]");
+        if audience.is_empty() {
+            errors.required(&path, "audience can't be empty");
+        } else if audiences[..at].contains(audience) {
+            errors.duplicate(&path, audience);
+        }
+    }
+    if let Err(why) = authorities(&issuer.certificate_authority) {
+        errors.invalid(&format!("{path}.certificateAuthority"), "<omitted>", why);
+    }
+    if !matches!(issuer.egress_selector_type.as_str(), "" | "controlplane" | "cluster") {
+        let why = "egress selector must be either controlplane or cluster";
+        errors.invalid(&format!("{path}.egressSelectorType"), &issuer.egress_selector_type, why);
+    }
+}
+
+/// Checks the text of a bundle; an empty one stands for the authorities of the system.
+fn authorities(pem: &str) -> Result<(), &'static str> {
+    use rustls_pki_types::CertificateDer;
+    use rustls_pki_types::pem::PemObject;
+    use x509_parser::prelude::{FromDer, X509Certificate};
+    if pem.is_empty() {
+        return Ok(());
+    }
+    let mut certificates = CertificateDer::pem_slice_iter(pem.as_bytes()).filter_map(Result::ok).peekable();
+    if certificates.peek().is_none() {
+        return Err("data does not contain any valid RSA or ECDSA certificates");
+    }
+    match certificates.all(|certificate| X509Certificate::from_der(&certificate).is_ok()) {
+        true => Ok(()),
+        false => Err("x509: malformed certificate"),
+    }
+}
+
+fn validate_url(errors: &mut Errors, path: &str, text: &str, missing: &str) {
+    if text.is_empty() {
+        errors.required(path, missing);
+        return;
+    }
+    let url: Url<'_> = match url::parse(text) {
+        Ok(url) => url,
+        Err(why) => return errors.invalid(path, text, why),
+    };
+    if !url.scheme.eq_ignore_ascii_case("https") {
+        errors.invalid(path, text, "URL scheme must be https");
+    }
+    if url.has_user {
+        errors.invalid(path, text, "URL must not contain a username or password");
+    }
+    if !url.query.is_empty() {
+        errors.invalid(path, text, "URL must not contain a query");
+    }
+    if !url.fragment.is_empty() {
+        errors.invalid(path, text, "URL must not contain a fragment");
+    }
+}
+
+/// Checks the rules; whether one of them looks at `email_verified`.
+fn validate_claim_rules(errors: &mut Errors, path: &str, rules: &[ClaimRule]) -> bool {
+    let mut selects_verified = false;
+    for (at, rule) in rules.iter().enumerate() {
+        let path = format!("{path}.claimValidationRules[{at}]");
+        let before = &rules[..at];
+        match (rule.claim.is_empty(), rule.expression.is_empty()) {
+            (false, false) => errors.invalid(&path, &rule.claim, "claim and expression can't both be set"),
+            (true, true) => errors.required(&path, "claim or expression is required"),
+            (false, true) => {
+                if !rule.message.is_empty() {
+                    let why = "may not be specified when claim is set";
+                    errors.invalid(&format!("{path}.message"), &rule.message, why);
+                }
+                if before.iter().any(|other| other.claim == rule.claim) {
+                    errors.duplicate(&format!("{path}.claim"), &rule.claim);
+                }
+            }
+            (true, false) => {
+                if !rule.required_value.is_empty() {
+                    let why = "may not be specified when expression is set";
+                    errors.invalid(&format!("{path}.requiredValue"), &rule.required_value, why);
+                }
+                let path = format!("{path}.expression");
+                if before.iter().any(|other| other.expression == rule.expression) {
+                    errors.duplicate(&path, &rule.expression);
+                    continue;
+                }
+                let Some(expression) = errors.compiled(&path, &rule.expression, Expression::of_claims) else {
+                    continue;
+                };
+                selects_verified |= expression.selects_claim("email_verified");
+                if !expression.is_condition() {
+                    errors.invalid(&path, &rule.expression, "must evaluate to bool");
+                }
+            }
+        }
+    }
+    selects_verified
+}
+
+fn validate_mappings(errors: &mut Errors, path: &str, mappings: &Mappings, selects_verified: bool) {
+    let username = validate_mapping(errors, &format!("{path}.username"), &mappings.username, true);
+    validate_mapping(errors, &format!("{path}.groups"), &mappings.groups, false);
+    let uid = Mapping { prefix: Some(String::new()), ..mappings.uid.clone() };
+    let uid = if uid.expression.is_empty() { uid } else { Mapping { prefix: None, ..uid } };
+    validate_mapping(errors, &format!("{path}.uid"), &uid, false);
+    let mut selects_verified = selects_verified;
+    for (at, (key, text)) in mappings.extra.iter().enumerate() {
+        let path = format!("{path}.extra[{at}]");
+        validate_extra_key(errors, &format!("{path}.key"), key);
+        if mappings.extra[..at].iter().any(|(other, _)| other == key) {
+            errors.duplicate(&format!("{path}.key"), key);
+        }
+        let path = format!("{path}.valueExpression");
+        if text.is_empty() {
+            errors.required(&path, "");
+        } else if let Some(expression) = errors.compiled(&path, text, Expression::of_claims) {
+            selects_verified |= expression.selects_claim("email_verified");
+        }
+    }
+    if let Some(username) = username
+        && username.selects_claim("email")
+        && !selects_verified
+        && !username.selects_claim("email_verified")
+    {
+        let why = "claims.email_verified must be used in claimMappings.username.expression or \
+                   claimMappings.extra[*].valueExpression or claimValidationRules[*].expression when claims.email is \
+                   used in claimMappings.username.expression";
+        errors.invalid(&format!("{path}.username.expression"), &username.text, why);
+    }
+}
+
+/// Checks a mapping; its expression, if it has a valid one.
+fn validate_mapping(
+    errors: &mut Errors,
+    path: &str,
+    mapping: &Mapping,
+    is_required: bool,
+) -> Option<Expression> {
+    match (mapping.claim.is_empty(), mapping.expression.is_empty()) {
+        (false, false) => {
+            errors.invalid(path, "", "claim and expression can't both be set");
+            None
+        }
+        (true, true) => {
+            if is_required {
+                errors.required(path, "claim or expression is required");
+            }
+            None
+        }
+        (false, true) => {
+            if mapping.prefix.is_none() {
+                let why = "prefix is required when claim is set. It can be set to an empty string to disable prefixing";
+                errors.required(&format!("{path}.prefix"), why);
+            }
+            None
+        }
+        (true, false) => {
+            if let Some(prefix) = &mapping.prefix {
+                let why = "may not be specified when expression is set";
+                errors.invalid(&format!("{path}.prefix"), prefix, why);
+            }
+            errors.compiled(&format!("{path}.expression"), &mapping.expression, Expression::of_claims)
+        }
+    }
+}
+
+fn validate_extra_key(errors: &mut Errors, path: &str, key: &str) {
+    if key.is_empty() {
+        errors.required(path, "");
+        return;
+    }
+    let Some((domain, rest)) =
+        key.split_once('/').filter(|(domain, rest)| !domain.is_empty() && !rest.is_empty())
+    else {
+        errors.invalid(path, key, "must be a domain-prefixed path (such as \"acme.io/foo\")");
+        return;
+    };
+    if !is_subdomain(domain) {
+        const WHY: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or \
+            '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation \
+            is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+        errors.invalid(path, domain, WHY);
+    }
+    let is_path = |c: char| c.is_ascii_alphanumeric() || "/_-.~%!$&'()*+,;=:".contains(c);
+    if !rest.chars().all(is_path) {
+        errors.invalid(
+            path,
+            rest,
+            "Invalid path (regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')",
+        );
+    }
+    if key.chars().any(|c| c.is_uppercase()) {
+        errors.invalid(path, key, "must be lowercase");
+    }
+    let is_reserved = |reserved: &&str| {
+        domain.strip_suffix(*reserved).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    };
+    if RESERVED_DOMAINS.iter().any(is_reserved) {
+        let why = "k8s.io, kubernetes.io and their subdomains are reserved for Kubernetes use";
+        errors.invalid(path, key, why);
+    }
+}
+
+fn is_subdomain(text: &str) -> bool {
+    let is_word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let is_label = |label: &str| {
+        let bytes = label.as_bytes();
+        bytes.first().copied().is_some_and(is_word)
+            && bytes.last().copied().is_some_and(is_word)
+            && bytes.iter().all(|byte| is_word(*byte) || *byte == b'-')
+    };
+    text.len() <= 253 && text.split('.').all(is_label)
+}
+
+fn validate_user_rules(errors: &mut Errors, path: &str, rules: &[Rule]) {
+    for (at, rule) in rules.iter().enumerate() {
+        let path = format!("{path}.userValidationRules[{at}].expression");
+        if rule.expression.is_empty() {
+            errors.required(&path, "");
+        } else if rules[..at].iter().any(|other| other.expression == rule.expression) {
+            errors.duplicate(&path, &rule.expression);
+        } else {
+            errors.condition(&path, &rule.expression, Expression::of_user);
+        }
+    }
+}
