@@ -33,6 +33,7 @@ pub mod expression;
 pub mod features;
 pub mod field;
 pub mod health;
+mod impersonation;
 pub mod json;
 #[cfg(test)]
 mod layers_test;

@@ -23,6 +23,7 @@ use http::request::Parts as Head;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
 use crate::context::{Context, forbidden};
+use crate::impersonation;
 use crate::negotiate::{Offer, Output};
 use crate::query::Query;
 use crate::representation::answer::respond_status;
@@ -58,6 +59,8 @@ pub struct Exchange<'c> {
     info: Option<Arc<RequestInfo>>,
     /// Who asks, once authenticated.
     user: Option<Arc<User>>,
+    /// As whom the request runs, where that is another user.
+    impersonated: Option<Arc<User>>,
     /// A warning about the credentials.
     warning: Option<&'static str>,
 }
@@ -94,6 +97,7 @@ impl<'c> Exchange<'c> {
             pretty,
             info: None,
             user: None,
+            impersonated: None,
             warning: None,
         }
     }
@@ -102,7 +106,7 @@ impl<'c> Exchange<'c> {
     async fn run(&mut self) -> Result<Response, Ended> {
         let info = self.read_url()?;
         let user = self.authenticate().await?;
-        self.impersonate()?;
+        let user = self.impersonate(user, &info).await?;
         let attributes = attributes_of(&user, &info);
         let proof = self.authorize(&attributes).await?;
         self.serve(&info, &proof).await
@@ -150,9 +154,18 @@ impl<'c> Exchange<'c> {
         }
     }
 
-    /// Refuses a request that asks to run as another user.
-    fn impersonate(&self) -> Result<(), Ended> {
-        refuse_impersonation(&self.head.headers).map_err(|status| self.forbid(&status))
+    /// Replaces the user where the request asks for it and the user may. From here on there are no such headers.
+    async fn impersonate(&mut self, user: Arc<User>, info: &RequestInfo) -> Result<Arc<User>, Ended> {
+        let wanted = impersonation::wanted(&self.head.headers).map_err(|status| self.answer(&status))?;
+        let Some(wanted) = wanted else { return Ok(user) };
+        let attributes = attributes_of(&user, info);
+        let decided = self.context.authorizer().impersonate(&attributes, &wanted).await;
+        let acting = decided.map_err(|refused| {
+            let subject = Subject { group: &refused.group, kind: &refused.resource, name: &refused.name };
+            self.forbid(&Status::forbidden(subject, &refused.message))
+        })?;
+        impersonation::remove(&mut self.head.headers);
+        Ok(self.impersonated.insert(Arc::new(acting)).clone())
     }
 
     /// Asks the authorizers.
@@ -239,6 +252,7 @@ impl<'c> Exchange<'c> {
             verb = self.info.as_ref().map_or("", |info| info.verb.as_str()),
             path = %self.info.as_ref().map_or(self.head.uri.path(), |info| info.path.as_str()),
             user = %self.user.as_ref().map_or("", |user| user.name.as_str()),
+            impersonated = %self.impersonated.as_ref().map_or("", |user| user.name.as_str()),
             agent = %agent.unwrap_or_default(),
             peer = %self.connection.remote,
             audit_id = %String::from_utf8_lossy(self.audit_id.as_bytes()),
@@ -294,21 +308,6 @@ fn attributes_of<'a>(user: &'a User, info: &'a RequestInfo) -> Attributes<'a> {
         name: &info.name,
         path: &info.path,
     }
-}
-
-/// Refuses a request that asks to run as another user. Serving it with the caller's own rights would do what the
-/// caller did not ask for.
-///
-/// # Errors
-/// 403 naming the user to impersonate, where the request names one.
-fn refuse_impersonation(headers: &HeaderMap) -> Result<(), Status> {
-    const PREFIX: &str = "impersonate-";
-    if !headers.keys().any(|name| name.as_str().starts_with(PREFIX)) {
-        return Ok(());
-    }
-    let name = headers.get("impersonate-user").and_then(|name| name.to_str().ok()).unwrap_or_default();
-    let subject = Subject { group: "", kind: "users", name };
-    Err(Status::forbidden(subject, "impersonation is not available on this server"))
 }
 
 /// The 504 of the request timeout: a bare encoding without kind and apiVersion

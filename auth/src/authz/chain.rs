@@ -7,6 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use super::impersonation::LastModes;
 use super::policy::PolicySource;
 use super::rbac::Rbac;
 use crate::attributes::Attributes;
@@ -84,6 +85,7 @@ pub enum UnknownMode {
 pub struct Authorizer {
     modules: Vec<Module>,
     rbac: Rbac,
+    pub(super) last_modes: LastModes,
 }
 
 #[derive(Clone, Copy)]
@@ -104,7 +106,11 @@ impl Authorizer {
             Mode::AlwaysDeny => Module::AlwaysDeny,
             Mode::Rbac => Module::Rbac,
         });
-        Authorizer { modules: modules.collect(), rbac: Rbac::new(policy, rbac_group.into()) }
+        Authorizer {
+            modules: modules.collect(),
+            rbac: Rbac::new(policy, rbac_group.into()),
+            last_modes: LastModes::default(),
+        }
     }
 
     /// The roles and bindings, for escalation checks and rule reviews.

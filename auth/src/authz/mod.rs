@@ -5,9 +5,11 @@
 pub mod aggregation;
 mod chain;
 pub mod escalation;
+mod impersonation;
 pub mod policy;
 pub mod rbac;
 
 pub use chain::{Authorizer, Mode, UnknownMode};
 pub use escalation::{Escalation, RoleWrite};
+pub use impersonation::Refused;
 pub use policy::{Binding, Policy, PolicySource, RoleRef, Rule, Subject};

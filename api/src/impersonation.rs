@@ -1,0 +1,155 @@
+//! The headers of impersonation: `Impersonate-User`, `-Group`, `-Uid` and `-Extra-<key>`
+//! (docs/api/authentication.md#impersonation). Whether the caller may is decided in auth.
+
+use std::fmt::Write;
+
+use auth::User;
+use auth::go::Quoted;
+use http::HeaderMap;
+use http::header::HeaderName;
+
+use crate::status::Status;
+
+const USER: HeaderName = HeaderName::from_static("impersonate-user");
+const GROUP: HeaderName = HeaderName::from_static("impersonate-group");
+const UID: HeaderName = HeaderName::from_static("impersonate-uid");
+const EXTRA_PREFIX: &str = "impersonate-extra-";
+
+/// The user that the headers ask for; `None` when they ask for none. An empty header of one value is an absent one.
+///
+/// # Errors
+/// 400 when there are groups, a uid or extra values without a user.
+pub(crate) fn wanted(headers: &HeaderMap) -> Result<Option<User>, Status> {
+    let text = |value: &http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+    let mut user = User::new("", headers.get_all(GROUP).iter().map(text));
+    user.name = headers.get(USER).map(text).unwrap_or_default();
+    user.uid = headers.get(UID).map(text).unwrap_or_default();
+    for (name, value) in headers {
+        // Header names are in lower case already.
+        if let Some(key) = name.as_str().strip_prefix(EXTRA_PREFIX) {
+            user.extra
+                .entry(auth::authn::request_header::percent_decoded(key))
+                .or_default()
+                .push(text(value));
+        }
+    }
+    if !user.name.is_empty() {
+        return Ok(Some(user));
+    }
+    if user == User::default() {
+        return Ok(None);
+    }
+    let shown = described(&user);
+    Err(Status::bad_request(format!("requested {shown} without impersonating a user name")))
+}
+
+/// Removes the headers of impersonation, so that no later part of the server reads them.
+pub(crate) fn remove(headers: &mut HeaderMap) {
+    let ours =
+        |name: &HeaderName| [USER, GROUP, UID].contains(name) || name.as_str().starts_with(EXTRA_PREFIX);
+    let names: Vec<HeaderName> = headers.keys().filter(|name| ours(name)).cloned().collect();
+    for name in names {
+        headers.remove(name);
+    }
+}
+
+/// The wanted user in the syntax of Go, as the message of the 400 has it.
+fn described(user: &User) -> String {
+    let strings = |values: &[String]| {
+        let quoted: Vec<String> = values.iter().map(|value| Quoted(value).to_string()).collect();
+        if quoted.is_empty() {
+            "[]string(nil)".to_owned()
+        } else {
+            format!("[]string{{{}}}", quoted.join(", "))
+        }
+    };
+    let mut extra = String::from("map[string][]string");
+    if user.extra.is_empty() {
+        extra.push_str("(nil)");
+    } else {
+        let entries = user.extra.iter().map(|(key, values)| format!("{}:{}", Quoted(key), strings(values)));
+        let _ = write!(extra, "{{{}}}", entries.collect::<Vec<_>>().join(", "));
+    }
+    format!(
+        "&user.DefaultInfo{{Name:\"\", UID:{}, Groups:{}, Extra:{extra}}}",
+        Quoted(&user.uid),
+        strings(&user.groups)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(lines: &[(&str, &str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in lines {
+            headers.append(HeaderName::from_bytes(name.as_bytes()).unwrap(), value.parse().unwrap());
+        }
+        headers
+    }
+
+    #[test]
+    fn headers_name_the_wanted_user() {
+        // docs/api/authentication.md#impersonation: headers, name, uid, groups, extra.
+        for (lines, name, uid, groups, extra) in [
+            (&[("Impersonate-User", "dave")][..], "dave", "", &[][..], &[][..]),
+            (&[("Impersonate-User", "dave"), ("Impersonate-User", "erin")], "dave", "", &[], &[]),
+            (
+                &[("Impersonate-Group", "a,b"), ("Impersonate-User", "dave"), ("impersonate-group", "c")],
+                "dave",
+                "",
+                &["a,b", "c"],
+                &[],
+            ),
+            (&[("Impersonate-User", "d%C3%A4ve"), ("Impersonate-Uid", "1")], "d%C3%A4ve", "1", &[], &[]),
+            (
+                &[("Impersonate-User", "d"), ("Impersonate-Extra-%41B%2fc", "v")],
+                "d",
+                "",
+                &[],
+                &[("Ab/c", "v")],
+            ),
+            (
+                &[("Impersonate-User", "d"), ("Impersonate-Extra-acme%2", "v")],
+                "d",
+                "",
+                &[],
+                &[("acme%2", "v")],
+            ),
+        ] {
+            let mut headers = headers(lines);
+            let user = wanted(&headers).unwrap().unwrap();
+            assert_eq!((user.name.as_str(), user.uid.as_str()), (name, uid), "{lines:?}");
+            assert_eq!(user.groups, groups, "{lines:?}");
+            let got: Vec<_> =
+                user.extra.iter().map(|(key, values)| (key.as_str(), values[0].as_str())).collect();
+            assert_eq!(got, extra, "{lines:?}");
+            remove(&mut headers);
+            assert!(headers.is_empty(), "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn everything_but_a_user_needs_a_user() {
+        for (lines, want) in [
+            (&[][..], None),
+            (&[("Impersonate-User", "")], None),
+            (&[("Impersonate-Foo", "x")], None),
+            (
+                &[("Impersonate-Group", "a"), ("Impersonate-Uid", "7"), ("Impersonate-Extra-K", "v")],
+                Some(r#"UID:"7", Groups:[]string{"a"}, Extra:map[string][]string{"k":[]string{"v"}}"#),
+            ),
+            (
+                &[("Impersonate-Group", "a")],
+                Some(r#"UID:"", Groups:[]string{"a"}, Extra:map[string][]string(nil)"#),
+            ),
+        ] {
+            let got = wanted(&headers(lines)).map_err(|status| status.message.clone());
+            let want = want.map(|parts| {
+                format!("requested &user.DefaultInfo{{Name:\"\", {parts}}} without impersonating a user name")
+            });
+            assert_eq!(got, want.map_or(Ok(None), Err), "{lines:?}");
+        }
+    }
+}

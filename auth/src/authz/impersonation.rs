@@ -1,0 +1,215 @@
+//! Impersonation: whether a user may act as another, and as whom the request then runs
+//! (docs/api/authentication.md#impersonation).
+//!
+//! Modes are tried in order, the one that last succeeded for the caller first; the first success decides, and when all
+//! fail the first refusal is the answer. The constrained modes ask for `impersonate:<mode>` on each part of the wanted
+//! identity and for `impersonate-on:<mode>:<verb>` on what is requested; the legacy mode asks for `impersonate` only.
+//! Knows no headers; that is the caller's part.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+
+use super::chain::Authorizer;
+use crate::attributes::Attributes;
+use crate::decision::{Denied, Reason};
+use crate::identity::{
+    ANONYMOUS, AUTHENTICATED, MASTERS, SERVICE_ACCOUNT_PREFIX, UNAUTHENTICATED, User, service_account_groups,
+};
+
+/// API group of the resources that constrained modes ask about.
+const AUTHENTICATION: &str = "authentication.k8s.io";
+/// First part of a node's user name.
+const NODE_PREFIX: &str = "system:node:";
+/// Callers whose last mode is remembered; at this number the memory starts again. It only orders the modes.
+const REMEMBERED_MAX: usize = 1024;
+
+/// A way to be allowed to impersonate.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Mode {
+    /// Service accounts, by name alone.
+    ServiceAccount,
+    /// Users that are neither service accounts nor nodes, with groups, uid and extra values.
+    UserInfo,
+    /// Everything, by one verb.
+    Legacy,
+}
+
+/// A refusal, about one resource.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct Refused {
+    /// API group of the resource.
+    pub group: String,
+    /// Plural resource; empty for a path.
+    pub resource: String,
+    /// Name of the object; may be empty.
+    pub name: String,
+    /// Text of [`Denied`].
+    pub message: String,
+}
+
+impl Refused {
+    fn new(asked: &Attributes<'_>, denied: Denied) -> Refused {
+        Refused {
+            group: asked.group.to_owned(),
+            resource: asked.resource.to_owned(),
+            name: asked.name.to_owned(),
+            message: denied.message,
+        }
+    }
+}
+
+/// The last successful mode of recent callers.
+#[derive(Default)]
+pub(super) struct LastModes(Mutex<HashMap<String, Mode>>);
+
+impl LastModes {
+    /// Modes that fit what is wanted, in the order in which they are tried.
+    fn order(&self, caller: &User, wanted: &User) -> Vec<Mode> {
+        let mut modes = vec![Mode::Legacy];
+        if service_account(&wanted.name).is_some() {
+            if wanted.groups.is_empty() && wanted.uid.is_empty() && wanted.extra.is_empty() {
+                modes.insert(0, Mode::ServiceAccount);
+            }
+        } else if !wanted.name.strip_prefix(NODE_PREFIX).is_some_and(|node| !node.is_empty()) {
+            modes.insert(0, Mode::UserInfo);
+        }
+        let last = self.0.lock().ok().and_then(|modes| modes.get(&caller.name).copied());
+        // Stable: only the remembered mode moves.
+        modes.sort_by_key(|mode| Some(*mode) != last);
+        modes
+    }
+
+    fn remember(&self, caller: &User, mode: Mode) {
+        let Ok(mut modes) = self.0.lock() else { return };
+        if modes.get(&caller.name) == Some(&mode) {
+            return;
+        }
+        if modes.len() >= REMEMBERED_MAX {
+            modes.clear();
+        }
+        modes.insert(caller.name.clone(), mode);
+    }
+}
+
+impl Authorizer {
+    /// Whether the user of `request` may make it as `wanted`, and the user it then has: `wanted` with the groups
+    /// that go with its name.
+    ///
+    /// # Errors
+    /// No mode allows it; the first refusal.
+    pub async fn impersonate(&self, request: &Attributes<'_>, wanted: &User) -> Result<User, Refused> {
+        let mut first = None;
+        for mode in self.last_modes.order(request.user, wanted) {
+            match self.try_mode(mode, request, wanted).await {
+                Ok(()) => {
+                    self.last_modes.remember(request.user, mode);
+                    return Ok(completed(wanted));
+                }
+                Err(refused) => first = first.or(Some(refused)),
+            }
+        }
+        // The legacy mode is always among those tried, so there is a refusal.
+        Err(first.unwrap_or_else(|| Refused::new(request, Denied::new(request, Reason::None))))
+    }
+
+    async fn try_mode(&self, mode: Mode, request: &Attributes<'_>, wanted: &User) -> Result<(), Refused> {
+        let (verb, on) = match mode {
+            Mode::ServiceAccount => ("impersonate:serviceaccount", Some("impersonate-on:serviceaccount:")),
+            Mode::UserInfo => ("impersonate:user-info", Some("impersonate-on:user-info:")),
+            Mode::Legacy => ("impersonate", None),
+        };
+        if let Some(on) = on {
+            let verb = format!("{on}{}", request.verb);
+            self.require(&Attributes { verb: &verb, ..*request }).await?;
+        }
+        let authentication = Attributes {
+            resource_request: true,
+            group: AUTHENTICATION,
+            version: "v1",
+            ..Attributes::path(request.user, verb, "")
+        };
+        let identity = Attributes { group: on.map_or("", |_| AUTHENTICATION), ..authentication };
+        let name = match service_account(&wanted.name) {
+            Some((namespace, name)) => {
+                Attributes { resource: "serviceaccounts", namespace, name, ..identity }
+            }
+            None => Attributes { resource: "users", name: &wanted.name, ..identity },
+        };
+        self.require(&name).await?;
+        for group in &wanted.groups {
+            let asked = Attributes { resource: "groups", name: group, ..identity };
+            if mode == Mode::UserInfo && group == MASTERS {
+                return Err(refuse(&asked, format!("impersonating the {MASTERS} group is not allowed")));
+            }
+            if mode == Mode::UserInfo && group.is_empty() {
+                return Err(refuse(&asked, "impersonating an empty group is not allowed".to_owned()));
+            }
+            self.require(&asked).await?;
+        }
+        for (key, values) in &wanted.extra {
+            let asked = Attributes { resource: "userextras", ..authentication };
+            if mode == Mode::UserInfo && !is_domain_prefixed(key) {
+                let why = format!(
+                    "impersonating an invalid key in extra is not allowed: extra.key: Invalid value: {}: must be a \
+                     domain-prefixed path (such as \"acme.io/foo\")",
+                    crate::go::Quoted(key)
+                );
+                return Err(refuse(&asked, why));
+            }
+            for value in values {
+                self.require(&Attributes { subresource: key, name: value, ..asked }).await?;
+            }
+        }
+        if !wanted.uid.is_empty() {
+            self.require(&Attributes { resource: "uids", name: &wanted.uid, ..authentication }).await?;
+        }
+        Ok(())
+    }
+
+    async fn require(&self, asked: &Attributes<'_>) -> Result<(), Refused> {
+        self.authorize(asked).await.map(drop).map_err(|denied| Refused::new(asked, denied))
+    }
+}
+
+fn refuse(asked: &Attributes<'_>, why: String) -> Refused {
+    Refused::new(asked, Denied::new(asked, Reason::from(why)))
+}
+
+/// The wanted user with the groups that follow from its name.
+fn completed(wanted: &User) -> User {
+    let mut user = wanted.clone();
+    if let Some((namespace, _)) = service_account(&user.name).filter(|_| user.groups.is_empty()) {
+        user.groups.extend(service_account_groups(namespace));
+    }
+    let implied = if user.name == ANONYMOUS { UNAUTHENTICATED } else { AUTHENTICATED };
+    if !user.in_group(implied) && (user.name == ANONYMOUS || !user.in_group(UNAUTHENTICATED)) {
+        user.groups.push(implied.to_owned());
+    }
+    user
+}
+
+/// Namespace and name, where this is the user name of a service account.
+fn service_account(user: &str) -> Option<(&str, &str)> {
+    let (namespace, name) = user.strip_prefix(SERVICE_ACCOUNT_PREFIX)?.split_once(':')?;
+    let valid = namespace.len() <= 63 && is_label(namespace) && is_subdomain(name);
+    valid.then_some((namespace, name))
+}
+
+fn is_domain_prefixed(key: &str) -> bool {
+    key.split_once('/').is_some_and(|(domain, path)| is_subdomain(domain) && !path.is_empty())
+}
+
+/// RFC 1123: labels with dots between them, at most 253 bytes.
+fn is_subdomain(text: &str) -> bool {
+    text.len() <= 253 && text.split('.').all(is_label)
+}
+
+fn is_label(text: &str) -> bool {
+    let inner = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || *byte == b'-';
+    !text.is_empty() && text.as_bytes().iter().all(inner) && !text.starts_with('-') && !text.ends_with('-')
+}
+
+#[cfg(test)]
+#[path = "impersonation_test.rs"]
+mod tests;

@@ -1,0 +1,187 @@
+//! Impersonation against docs/api/authentication.md#impersonation.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use super::*;
+use crate::authz::{Binding, Mode as Authorization, Policy, RoleRef, Rule, Subject};
+
+/// What an already complete future returns.
+fn ready<T>(future: impl Future<Output = T>) -> T {
+    match Box::pin(future).as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(value) => value,
+        Poll::Pending => panic!("the check waits for something"),
+    }
+}
+
+/// `verbs group resources[ names]`; `-` is the core group.
+fn rule(text: &str) -> Rule {
+    let list = |at: usize| -> Vec<String> {
+        let part = text.split(' ').nth(at).unwrap_or_default();
+        let values = part.split(',').filter(|value| !value.is_empty());
+        values.map(|value| value.trim_matches('-').to_owned()).collect()
+    };
+    Rule {
+        verbs: list(0),
+        api_groups: list(1),
+        resources: list(2),
+        resource_names: list(3),
+        ..Rule::default()
+    }
+}
+
+/// RBAC where `bob` holds these rules everywhere.
+fn chain(rules: &[&str]) -> Authorizer {
+    let mut policy = Policy::default();
+    let rules: Vec<Rule> = rules.iter().map(|text| rule(text)).collect();
+    policy.set_cluster_role("bob", Some(rules.into()));
+    policy.set_binding(Binding {
+        namespace: String::new(),
+        name: "bob".into(),
+        role: RoleRef { api_group: "rbac".into(), kind: "ClusterRole".into(), name: "bob".into() },
+        subjects: vec![Subject {
+            kind: "User".into(),
+            api_group: "rbac".into(),
+            name: "bob".into(),
+            namespace: String::new(),
+        }],
+    });
+    Authorizer::new(&[Authorization::Rbac], Arc::new(policy), "rbac")
+}
+
+/// `name[ group…][ uid=…][ key=value]`.
+fn user(text: &str) -> User {
+    let mut parts = text.split(' ');
+    let mut user = User { name: parts.next().unwrap_or_default().to_owned(), ..User::default() };
+    for part in parts {
+        match part.split_once('=') {
+            None => user.groups.push(part.to_owned()),
+            Some(("uid", uid)) => user.uid = uid.to_owned(),
+            Some((key, value)) => user.extra.entry(key.to_owned()).or_default().push(value.to_owned()),
+        }
+    }
+    user
+}
+
+/// The groups of the user as whom `bob` lists pods, or the refusal.
+fn attempt(chain: &Authorizer, caller: &str, wanted: &str) -> Result<String, String> {
+    let caller = User::new(caller, ["dev"]);
+    let request = Attributes {
+        resource_request: true,
+        version: "v1",
+        resource: "pods",
+        namespace: "ns",
+        ..Attributes::path(&caller, "list", "/api/v1/namespaces/ns/pods")
+    };
+    let acting = ready(chain.impersonate(&request, &user(wanted)));
+    acting.map(|user| user.groups.join(" ")).map_err(|refused| refused.message)
+}
+
+#[test]
+fn each_part_of_an_identity_needs_its_permission() {
+    const USERS: &str = "impersonate - users alice";
+    let on_pods = "User \"bob\" cannot impersonate-on:user-info:list resource \"pods\" in API group \"\" in the \
+                   namespace \"ns\"";
+    let constrained = [
+        "impersonate:user-info authentication.k8s.io users,groups alice,devs",
+        "impersonate-on:user-info:list - pods",
+    ];
+    for (rules, wanted, want) in [
+        (&[USERS][..], "alice", Ok("system:authenticated")),
+        (&[], "alice", Err(on_pods)),
+        (&[USERS], "carol", Err(on_pods)),
+        (&[USERS], "alice devs", Err(on_pods)),
+        (&[USERS], "alice uid=u-1", Err(on_pods)),
+        (&[USERS], "alice scopes=view", Err(on_pods)),
+        (&[USERS, "impersonate - groups devs"], "alice devs", Ok("devs system:authenticated")),
+        (&[USERS, "impersonate authentication.k8s.io uids u-1"], "alice uid=u-1", Ok("system:authenticated")),
+        (&[USERS, "impersonate authentication.k8s.io uids u-1"], "alice uid=u-2", Err(on_pods)),
+        (
+            &[USERS, "impersonate authentication.k8s.io userextras/scopes view"],
+            "alice scopes=view",
+            Ok("system:authenticated"),
+        ),
+        (
+            &[USERS, "impersonate authentication.k8s.io userextras/scopes view"],
+            "alice scopes=edit",
+            Err(on_pods),
+        ),
+        // The permission for users is none for service accounts.
+        (
+            &["impersonate - users"],
+            "system:serviceaccount:ns:sa",
+            Err(
+                "User \"bob\" cannot impersonate-on:serviceaccount:list resource \"pods\" in API group \"\" in the \
+                 namespace \"ns\"",
+            ),
+        ),
+        (
+            &["impersonate - serviceaccounts sa"],
+            "system:serviceaccount:ns:sa",
+            Ok("system:serviceaccounts system:serviceaccounts:ns system:authenticated"),
+        ),
+        // Constrained: both permissions, and never everything.
+        (&constrained, "alice devs", Ok("devs system:authenticated")),
+        (
+            &constrained[1..],
+            "alice",
+            Err(
+                "User \"bob\" cannot impersonate:user-info resource \"users\" in API group \"authentication.k8s.io\" at \
+             the cluster scope",
+            ),
+        ),
+        (&["* * *"], "alice system:masters", Ok("system:masters system:authenticated")),
+        (
+            &["impersonate:user-info,impersonate-on:user-info:list * *"],
+            "alice system:masters",
+            Err(
+                "User \"bob\" cannot impersonate:user-info resource \"groups\" in API group \"authentication.k8s.io\" at \
+             the cluster scope: impersonating the system:masters group is not allowed",
+            ),
+        ),
+        (
+            &["impersonate:user-info,impersonate-on:user-info:list * *"],
+            "alice k=v",
+            Err(
+                "User \"bob\" cannot impersonate:user-info resource \"userextras\" in API group \"authentication.k8s.io\" \
+             at the cluster scope: impersonating an invalid key in extra is not allowed: extra.key: Invalid value: \
+             \"k\": must be a domain-prefixed path (such as \"acme.io/foo\")",
+            ),
+        ),
+        (
+            &["impersonate:user-info,impersonate-on:user-info:list * *"],
+            "alice acme.io/k=v",
+            Ok("system:authenticated"),
+        ),
+    ] {
+        let got = attempt(&chain(rules), "bob", wanted);
+        assert_eq!(got, want.map(str::to_owned).map_err(str::to_owned), "{rules:?} as {wanted}");
+    }
+}
+
+#[test]
+fn a_refusal_comes_from_the_mode_that_last_succeeded() {
+    let chain = chain(&["impersonate - users alice"]);
+    let legacy = "User \"bob\" cannot impersonate resource \"users\" in API group \"\" at the cluster scope";
+    assert_ne!(attempt(&chain, "bob", "carol"), Err(legacy.to_owned()));
+    assert!(attempt(&chain, "bob", "alice").is_ok());
+    assert_eq!(attempt(&chain, "bob", "carol"), Err(legacy.to_owned()));
+    // What is remembered of bob permits nothing to others.
+    assert!(attempt(&chain, "eve", "alice").is_err());
+}
+
+#[test]
+fn names_bring_their_groups() {
+    for (wanted, groups) in [
+        ("dave", "system:authenticated"),
+        ("dave system:unauthenticated", "system:unauthenticated"),
+        ("dave system:authenticated a", "system:authenticated a"),
+        ("system:anonymous a", "a system:unauthenticated"),
+        ("system:serviceaccount:ns:sa a", "a system:authenticated"),
+        ("system:serviceaccount:ns:X_", "system:authenticated"),
+        ("system:serviceaccount:ns:", "system:authenticated"),
+    ] {
+        assert_eq!(completed(&user(wanted)).groups.join(" "), groups, "{wanted}");
+    }
+}
