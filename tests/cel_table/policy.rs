@@ -5,11 +5,17 @@ use std::sync::{Arc, OnceLock};
 
 use api::admission::policy::condition::{Conditions, Match};
 use api::admission::policy::environment::{Declarations, Extent, Known, POLICY_COST_MAX};
+use api::admission::policy::mutation::{self, Form, Mutation};
 use api::admission::policy::request::Request;
 use api::admission::policy::scope::{Inputs, Scope};
+use api::admission::policy::typecheck;
 use api::admission::policy::validation::{Decision, Published, Validation};
 use api::expression::{Budget, Expression, Failure, evaluate};
 use api::json::{Object, Value as Tree, parse};
+use api::naming::KUBERNETES;
+use api::schema::conform::conform;
+use api::schema::decode::decode;
+use api::schema::registry::Registry;
 use auth::User;
 use cel::environment::Origin;
 use cel::library::authorizer::{self, Authorizer};
@@ -19,7 +25,6 @@ use serde_json::{Value as Json, json};
 use crate::json::{from_value, to_type};
 
 /// The inputs of all lines.
-#[derive(Debug)]
 pub struct Fixture {
     object: Object,
     old: Object,
@@ -28,6 +33,7 @@ pub struct Fixture {
     options: Tree,
     user: User,
     authorizer: Arc<dyn Authorizer>,
+    registry: Registry,
 }
 
 /// A part of a line as a tree of the API.
@@ -68,6 +74,7 @@ impl Fixture {
             options: tree(&json["request"]["options"]),
             user: user(&json["user"]),
             authorizer: Arc::new(Rules { is_account: false }),
+            registry: Registry::new(&KUBERNETES),
         })
     }
 
@@ -106,6 +113,10 @@ impl Fixture {
             "expr" => self.expression(row),
             "validate" => self.validate(row),
             "match" => self.conditions(row),
+            "mutate" => self.mutate(row),
+            "apiValidate" => self.created(row, "validatingadmissionpolicies"),
+            "apiMutate" => self.created(row, "mutatingadmissionpolicies"),
+            "typeCheck" => self.type_check(row),
             _ => return None,
         })
     }
@@ -147,11 +158,7 @@ impl Fixture {
 
     fn validate(&self, row: &Json) -> Json {
         let policy = &row["policy"];
-        let mut spec = policy.clone();
-        if policy["params"] == true {
-            spec["paramKind"] = json!({"apiVersion": "v1", "kind": "ConfigMap"});
-        }
-        let validation = Validation::compile(&tree(&spec));
+        let validation = Validation::compile(&tree(&spec(policy)));
         let request = self.request(policy["operation"].as_str().unwrap_or_default());
         let inputs = self.inputs(&request);
         let params = (policy["params"] == true).then_some(&self.params);
@@ -191,6 +198,82 @@ impl Fixture {
         out
     }
 
+    fn mutate(&self, row: &Json) -> Json {
+        let policy = &row["policy"];
+        let extent = Extent { params: true, authorizer: true };
+        let mut declarations = Declarations::new(Origin::New, Known::default()).with_variables();
+        let variables = pairs(&policy["variables"], "name", "expression");
+        let variables = declarations.compile_variables(variables, extent);
+        let form = Form::named(policy["patchType"].as_str().unwrap_or_default());
+        let environment = mutation::environment(&declarations, extent);
+        let mutation = Mutation::compile(form, row["expr"].as_str().unwrap_or_default(), &environment);
+        let expression = mutation.expression();
+        if let Some(refusal) = expression.refusal() {
+            return json!({ "error": refusal.to_string() });
+        }
+        let of = expression.result_type().map(|of| of.declared().to_string());
+        let mut out = json!({ "type": of });
+        let request = self.request(policy["operation"].as_str().unwrap_or_default());
+        let inputs = self.inputs(&request);
+        let scope = Scope::new(&inputs, Some(&self.params), &variables);
+        let open = scope.open();
+        let mut budget = Budget::new(POLICY_COST_MAX);
+        let Some(resource) = self.registry.resource("apps", "v1", "deployments") else { return out };
+        let message = &resource.table.message;
+        let Ok(object) = conform(message, self.object.clone().into()) else { return out };
+        match mutation.apply(&scope, &open, message, &object.object, &mut budget) {
+            Ok(object) => {
+                let mut text = Vec::new();
+                api::json::write(&object.into(), &mut text);
+                out["patched"] = serde_json::from_slice(&text).unwrap_or_default();
+            }
+            Err(why) => out["runtimeError"] = why.into(),
+        }
+        // What failed on the way has no cost.
+        let is_evaluated = !out["runtimeError"].as_str().unwrap_or_default().starts_with("expression '");
+        if is_evaluated {
+            out["cost"] = (POLICY_COST_MAX - budget.left()).into();
+        }
+        out
+    }
+
+    /// The field errors of creating a policy with the parts of the line.
+    fn created(&self, row: &Json, plural: &str) -> Json {
+        let Some(resource) = self.registry.resource("admissionregistration.k8s.io", "v1", plural) else {
+            return Json::Null;
+        };
+        let object = json!({ "metadata": { "name": "p.example.com" }, "spec": spec(&row["policy"]) });
+        let mut object = match decode(&resource.table.message, object.to_string().as_bytes()) {
+            Ok(decoded) => decoded.object,
+            Err(error) => return json!({ "valid": false, "apiErrors": [error.to_string()] }),
+        };
+        if let Some(spec) = object.get_mut("spec").and_then(Tree::as_object_mut)
+            && plural.starts_with("mutating")
+        {
+            spec.insert("reinvocationPolicy", "Never".into());
+        }
+        let errors = api::validation::create(&resource.table, &KUBERNETES, &object);
+        let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        let mut out = json!({ "valid": errors.is_empty() });
+        if !errors.is_empty() {
+            out["apiErrors"] = errors.into();
+        }
+        out
+    }
+
+    fn type_check(&self, row: &Json) -> Json {
+        let mut spec = spec(&row["policy"]);
+        spec["validations"] = json!([{ "expression": row["expr"] }]);
+        let warnings = typecheck::check(&tree(&spec), &self.registry);
+        let warnings: Vec<String> =
+            warnings.iter().map(|warning| format!("{}: {}", warning.field, warning.text)).collect();
+        let mut out = json!({ "valid": warnings.is_empty() });
+        if !warnings.is_empty() {
+            out["warnings"] = warnings.into();
+        }
+        out
+    }
+
     fn conditions(&self, row: &Json) -> Json {
         let policy = &row["policy"];
         let extent = Extent { params: false, authorizer: true };
@@ -207,6 +290,22 @@ impl Fixture {
             Match::Failed(why) => json!({ "valid": false, "runtimeError": why }),
         }
     }
+}
+
+/// The spec of a policy for deployments, with these parts.
+fn spec(policy: &Json) -> Json {
+    let mut spec = policy.clone();
+    if policy["params"] == true {
+        spec["paramKind"] = json!({"apiVersion": "v1", "kind": "ConfigMap"});
+    }
+    if let Some(spec) = spec.as_object_mut() {
+        spec.remove("params");
+        spec.remove("operation");
+    }
+    spec["matchConstraints"] = json!({ "resourceRules": [{
+        "apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["*"], "resources": ["deployments"],
+    }]});
+    spec
 }
 
 fn pairs<'r>(list: &'r Json, first: &str, second: &str) -> Vec<(&'r str, &'r str)> {

@@ -40,40 +40,44 @@ pub struct Environment {
 impl Environment {
     /// The declarations of `libraries` that `version` has.
     pub fn new(libraries: &[Library], version: Version, origin: Origin) -> Self {
-        let visible = |since: Version| origin == Origin::Stored || since <= version;
-        let mut functions: HashMap<&'static str, Vec<Arc<Overload>>> = HashMap::new();
-        let mut types = HashMap::new();
-        let mut checks = Vec::new();
-        for library in libraries {
-            for function in &library.functions {
-                checks.extend(
-                    function
-                        .check
-                        .filter(|(since, _)| visible(*since))
-                        .map(|(_, check)| (function.name, check)),
-                );
-                let shown = function.overloads.iter().filter(|overload| visible(overload.since)).cloned();
-                let mut shown = shown.peekable();
-                if shown.peek().is_some() {
-                    functions.entry(function.name).or_default().extend(shown);
-                }
-            }
-            for (r#type, since) in &library.types {
-                if visible(*since) {
-                    types.insert(Name::from(r#type.runtime_name()), r#type.clone());
-                }
-            }
-        }
-        Self {
+        let mut environment = Self {
             version,
             origin,
             variables: HashMap::new(),
-            functions,
-            types,
+            functions: HashMap::new(),
+            types: HashMap::new(),
             constants: HashMap::new(),
-            checks,
+            checks: Vec::new(),
             provider: None,
+        };
+        libraries.iter().for_each(|library| environment.add(library));
+        environment
+    }
+
+    fn add(&mut self, library: &Library) {
+        let (version, origin) = (self.version, self.origin);
+        let visible = |since: Version| origin == Origin::Stored || since <= version;
+        for function in &library.functions {
+            self.checks.extend(
+                function.check.filter(|(since, _)| visible(*since)).map(|(_, check)| (function.name, check)),
+            );
+            let shown = function.overloads.iter().filter(|overload| visible(overload.since)).cloned();
+            let mut shown = shown.peekable();
+            if shown.peek().is_some() {
+                self.functions.entry(function.name).or_default().extend(shown);
+            }
         }
+        for (r#type, since) in &library.types {
+            if visible(*since) {
+                self.types.insert(Name::from(r#type.runtime_name()), r#type.clone());
+            }
+        }
+    }
+
+    /// Adds the functions and types of one more library, as far as the version has them.
+    pub fn with_library(mut self, library: &Library) -> Self {
+        self.add(library);
+        self
     }
 
     /// Adds a variable; its name may be qualified (`request.user`).

@@ -48,19 +48,44 @@ pub fn join(errors: &[TypeError]) -> String {
 /// The type errors of `object` against `message`.
 pub fn check(message: &Message, object: &Object) -> Vec<TypeError> {
     let mut errors = Vec::new();
-    members(Type::of_message(message), object, &mut errors);
+    members(Type::of_message(message), object, Nulls::Absent, &mut errors);
     errors
 }
 
-fn value(of: Type<'_>, value: &Value, errors: &mut Vec<TypeError>) {
+/// The same for an object that expressions made, in which `null` is a value of its own.
+pub fn check_made(message: &Message, object: &Object) -> Vec<TypeError> {
+    let mut errors = Vec::new();
+    members(Type::of_message(message), object, Nulls::Given, &mut errors);
+    errors
+}
+
+/// What `null` is.
+#[derive(Clone, Copy, PartialEq)]
+enum Nulls {
+    /// The same as nothing.
+    Absent,
+    /// A value that fits no type.
+    Given,
+}
+
+fn value(of: Type<'_>, value: &Value, nulls: Nulls, errors: &mut Vec<TypeError>) {
     let mut wrong = |wanted: &str| {
         errors.push(TypeError::new(format!("expected {wanted}, got &{{{}}}", go_print(value))));
     };
     match (of.for_value(value), value) {
+        (Type::Scalar(Primitive::Numeric), Value::Null) if nulls == Nulls::Given => {
+            errors.push(TypeError::new("expected numeric (int or float), got structpb.NullValue"));
+        }
+        (Type::Scalar(Primitive::Text), Value::Null) if nulls == Nulls::Given => {
+            errors.push(TypeError::new("expected string, got &value.valueUnstructured{Value:0}"));
+        }
+        (Type::Scalar(Primitive::Boolean), Value::Null) if nulls == Nulls::Given => {
+            errors.push(TypeError::new("expected boolean, got &{NULL_VALUE}"));
+        }
         (_, Value::Null) => {}
         (Type::Scalar(primitive), value) => scalar(primitive, value, errors),
         (Type::Struct { .. } | Type::Map { .. } | Type::Deduced, Value::Object(object)) => {
-            members(of, object, errors);
+            members(of, object, nulls, errors);
         }
         (Type::Struct { .. } | Type::Map { .. } | Type::Deduced, _) => wrong("map"),
         (Type::List { item, list }, Value::Array(values)) => {
@@ -76,7 +101,7 @@ fn value(of: Type<'_>, value: &Value, errors: &mut Vec<TypeError>) {
                         }
                     },
                 };
-                below(&element, errors, |errors| self::value(Type::of_kind(item), item_value, errors));
+                below(&element, errors, |errors| self::value(Type::of_kind(item), item_value, nulls, errors));
                 seen.push(element);
             }
             if *list != ListType::Atomic {
@@ -95,14 +120,14 @@ fn repeated(mut seen: Vec<Element<'_>>, errors: &mut Vec<TypeError>) {
     }
 }
 
-fn members(of: Type<'_>, object: &Object, errors: &mut Vec<TypeError>) {
+fn members(of: Type<'_>, object: &Object, nulls: Nulls, errors: &mut Vec<TypeError>) {
     for (name, member) in object.iter() {
         let element = Element::field(name);
         let Some(of) = of.step(&element) else {
             errors.push(TypeError::new("field not declared in schema").within(element));
             return; // upstream stops at the first error of this struct
         };
-        below(&element, errors, |errors| value(of, member, errors));
+        below(&element, errors, |errors| value(of, member, nulls, errors));
     }
 }
 

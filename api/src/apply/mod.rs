@@ -18,6 +18,7 @@ mod conflict;
 #[cfg(test)]
 mod fixture;
 pub mod last_applied;
+mod made;
 mod managed;
 mod merge;
 pub mod reading;
@@ -31,6 +32,7 @@ mod versions;
 
 pub use configuration::{Applied, ApplyError, apply};
 pub use conflict::Conflicts;
+pub use made::{MergeError, merge_given};
 pub use managed::{Managed, Manager, Operation, is_same_but_for_times};
 pub use reset::Reset;
 pub use track::{Writer, created, put_managed_fields, take_managed_fields, updated};

@@ -23,3 +23,5 @@ pub mod scale;
 pub mod schema;
 pub mod serving;
 pub mod validate;
+
+pub use same::limits_of;

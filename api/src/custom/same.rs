@@ -29,7 +29,7 @@ pub(super) fn counterpart<'v>(
 }
 
 /// The limits of a value: those of the struct that it is, or else those of its place.
-pub(super) fn limits_of<'t>(kind: &'t Kind, limits: Option<&'t Limits>) -> Option<&'t Limits> {
+pub fn limits_of<'t>(kind: &'t Kind, limits: Option<&'t Limits>) -> Option<&'t Limits> {
     match kind {
         Kind::Message(message) if message.custom => message.limits.as_deref(),
         _ => limits,

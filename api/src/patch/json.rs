@@ -2,7 +2,8 @@
 //!
 //! Where the reference server deviates from the RFC, so does this: negative indices count from the end, `replace` of a
 //! missing member adds it, `add` without a value adds `null`, a path's text before its first `/` is ignored, and a
-//! missing member tests equal to `null`. Every failing operation has the same answer (422), so failures carry no text.
+//! missing member tests equal to `null`. Every failing operation of a PATCH
+//! has the same answer (422); the texts are for those who apply patches of others.
 //!
 //! Four things are bounded, because ten thousand operations can cost more than their bytes suggest: their number, the
 //! bytes that `copy` makes, the depth of the result (copying a value into itself doubles it), and the members and
@@ -13,6 +14,7 @@ use std::borrow::Cow;
 use hashbrown::HashMap;
 
 use super::{Status, Value, go_kind};
+use crate::field::go_quote;
 use crate::json::{DEPTH_MAX, Object, write};
 use crate::status::Reason;
 
@@ -33,6 +35,8 @@ const EFFORT_MAX: usize = 100_000_000;
 #[derive(Clone, Debug)]
 pub(super) struct Operation {
     verb: Verb,
+    /// The verb as it was written.
+    kind: Cow<'static, str>,
     path: Option<String>,
     from: Option<String>,
     value: Option<Value>,
@@ -50,14 +54,31 @@ enum Verb {
 }
 
 /// Why a patch failed.
+#[derive(Debug)]
+pub enum Refused {
+    /// An operation does not apply; the reference server's text.
+    Operation(String),
+    /// A `test` found another value.
+    Test,
+    /// `EFFORT_MAX` is used up.
+    EffortExceeded,
+}
+
+/// Why an operation cannot be carried out at one of its paths.
 enum Failure {
-    /// An operation does not apply: 422.
-    Inapplicable,
-    /// `EFFORT_MAX` is used up: 413.
+    /// The container of the last step is missing.
+    Parent,
+    /// The container has no such member or element; what the reference server says of it.
+    Step(String),
     EffortExceeded,
 }
 
 type Outcome<T> = Result<T, Failure>;
+
+/// A limit of this server.
+fn too_deep() -> Failure {
+    Failure::Step("the result is nested too deeply".to_owned())
+}
 
 /// Whether an operation affects the member at `path`, a descendant or an ancestor of it.
 pub(super) fn touch(operations: &[Operation], path: &[&str]) -> bool {
@@ -136,7 +157,8 @@ fn read_operation(
             return Err(wrong_type(&other, &format!("value of type {target}"), strict_reporting));
         }
     };
-    let mut operation = Operation { verb: Verb::Unknown, path: None, from: None, value: None };
+    let mut operation =
+        Operation { verb: Verb::Unknown, kind: "unknown".into(), path: None, from: None, value: None };
     for (name, value) in members.into_members() {
         let text = match (&*name, value) {
             ("value", value) => {
@@ -158,7 +180,10 @@ fn read_operation(
             }
         };
         match &*name {
-            "op" => operation.verb = Verb::of(&text),
+            "op" => {
+                operation.verb = Verb::of(&text);
+                operation.kind = text.into();
+            }
             "path" => operation.path = Some(text),
             _ => operation.from = Some(text),
         }
@@ -186,22 +211,41 @@ fn wrong_type(value: &Value, target: &str, strict_reporting: bool) -> Status {
     Status::bad_request(format!("{prefix}json: cannot unmarshal {} into Go {target}", go_kind(value)))
 }
 
-/// The document after all operations.
+/// The document after all operations, for a PATCH.
 pub(super) fn apply(operations: Vec<Operation>, original: Value) -> Result<Value, Status> {
+    carry_out(operations, original).map_err(|refused| match refused {
+        Refused::Operation(_) | Refused::Test => Status::unprocessable(),
+        Refused::EffortExceeded => Status::new(Reason::RequestEntityTooLarge, EFFORT_EXCEEDED),
+    })
+}
+
+/// What is said of a patch that uses `EFFORT_MAX` up.
+pub(super) const EFFORT_EXCEEDED: &str =
+    "Request entity too large: the JSON patch passes over and moves too many members and elements";
+
+/// The document after all operations.
+///
+/// # Errors
+/// The first operation that does not apply.
+pub(super) fn carry_out(operations: Vec<Operation>, original: Value) -> Result<Value, Refused> {
     let grows = operations.iter().any(|operation| matches!(operation.verb, Verb::Move | Verb::Copy));
     let nesting = if grows { nesting(&original) } else { 0 };
     let mut run = Run { document: original, nesting, effort: 0, copied: Vec::new() };
-    for operation in operations {
-        run.carry_out(operation).map_err(|failure| match failure {
-            Failure::Inapplicable => Status::unprocessable(),
-            Failure::EffortExceeded => Status::new(
-                Reason::RequestEntityTooLarge,
-                "Request entity too large: the JSON patch passes over and moves too many members and elements",
-            ),
-        })?;
-    }
+    operations.into_iter().try_for_each(|operation| run.carry_out(operation))?;
     Ok(run.document)
 }
+
+/// The text of a failure: at a missing container `missing`, otherwise after `at`.
+fn told(failure: Failure, missing: impl FnOnce() -> String, at: impl FnOnce() -> String) -> Refused {
+    match failure {
+        Failure::Parent => Refused::Operation(format!("{}: {MISSING}", missing())),
+        Failure::Step(why) => Refused::Operation(format!("{}: {why}", at())),
+        Failure::EffortExceeded => Refused::EffortExceeded,
+    }
+}
+
+/// What the reference server says of everything that is not there.
+const MISSING: &str = "missing value";
 
 /// The state between two operations.
 struct Run {
@@ -215,47 +259,100 @@ struct Run {
 }
 
 impl Run {
-    fn carry_out(&mut self, operation: Operation) -> Outcome<()> {
-        let Operation { verb, path, from, value } = operation;
-        let path = path.ok_or(Failure::Inapplicable)?;
-        let from = || from.as_deref().ok_or(Failure::Inapplicable);
+    fn carry_out(&mut self, operation: Operation) -> Result<(), Refused> {
+        let Operation { verb, kind, path, from, value } = operation;
+        let verb_text = &*kind;
+        let undecoded = |what: &str| {
+            Refused::Operation(format!("{verb_text} operation failed to decode {what}: {MISSING}"))
+        };
+        if matches!(verb, Verb::Unknown) {
+            return Err(Refused::Operation(format!("Unexpected kind: {kind}")));
+        }
+        // These two are asked for `from` first.
+        if matches!(verb, Verb::Move | Verb::Copy) && from.is_none() {
+            return Err(undecoded("from"));
+        }
+        let from = from.as_deref().unwrap_or_default();
+        let path = path.ok_or_else(|| undecoded("path"))?;
+        let nowhere = |place: &str, path: &str| {
+            format!("{verb_text} operation does not apply: doc is missing {place}: {path}")
+        };
+        let in_path = |verb: &str| format!("error in {verb} for path: '{path}'");
         match verb {
-            Verb::Add | Verb::Replace => {
+            Verb::Add => {
                 let value = value.unwrap_or_default();
                 let nesting = nesting(&value);
-                self.put(&path, value, nesting, matches!(verb, Verb::Replace))
+                let put = self.put(&path, value, nesting, false);
+                put.map_err(|why| told(why, || nowhere("path", &format!("\"{path}\"")), || in_path("add")))
             }
-            Verb::Remove => self.take(&path).map(drop),
+            Verb::Replace => {
+                let value = value.unwrap_or_default();
+                let nesting = nesting(&value);
+                let put = self.put(&path, value, nesting, true);
+                put.map_err(|why| match why {
+                    Failure::Step(_) => Refused::Operation(format!("{}: {MISSING}", nowhere("key", &path))),
+                    why => told(why, || nowhere("path", &path), || in_path("replace")),
+                })
+            }
+            Verb::Remove => {
+                let taken = self.take(&path).map(drop);
+                taken.map_err(|why| {
+                    told(why, || nowhere("path", &format!("\"{path}\"")), || in_path("remove"))
+                })
+            }
             Verb::Move => {
-                let from = from()?;
-                let value = self.take(from)?;
-                let nesting = self.nesting_below(from, &path, &value)?;
-                self.put(&path, value, nesting, false)
+                let of_key = || format!("error in move for path: '{}'", last_step(from));
+                let value =
+                    self.take(from).map_err(|why| told(why, || nowhere("from path", from), of_key))?;
+                let nesting = self.nesting_below(from, &path, &value);
+                let put = nesting.and_then(|nesting| self.put(&path, value, nesting, false));
+                put.map_err(|why| told(why, || nowhere("destination path", &path), || in_path("move")))
             }
             Verb::Copy => {
-                let from = from()?;
-                let Target { parent, key, .. } = locate(&mut self.document, from, &mut self.effort)?;
-                // A missing member of an object copies as null, as it does upstream.
-                let value = find(parent, &key, &mut self.effort)?.cloned().unwrap_or_default();
-                write(&value, &mut self.copied);
-                if self.copied.len() > COPIED_BYTES_MAX {
-                    return Err(Failure::Inapplicable);
-                }
-                let nesting = self.nesting_below(from, &path, &value)?;
-                self.put(&path, value, nesting, false)
+                let found = self.copied(from).map_err(|why| {
+                    told(why, || nowhere("from path", from), || format!("error in copy for from: '{from}'"))
+                })?;
+                let nesting = self.nesting_below(from, &path, &found);
+                let put = nesting.and_then(|nesting| self.put(&path, found, nesting, false));
+                put.map_err(|why| {
+                    told(
+                        why,
+                        || nowhere("destination path", &path),
+                        || "error while adding value during copy".to_owned(),
+                    )
+                })
             }
             Verb::Test => {
                 let want = value.unwrap_or_default();
                 let same = if path.is_empty() {
                     equal(&self.document, &want)
                 } else {
-                    let Target { parent, key, .. } = locate(&mut self.document, &path, &mut self.effort)?;
-                    equal(find(parent, &key, &mut self.effort)?.unwrap_or(&Value::Null), &want)
+                    self.finds(&path, &want).map_err(|why| {
+                        let missing = || format!("test operation does not apply: is missing path: {path}");
+                        told(why, missing, || in_path("test"))
+                    })?
                 };
-                if same { Ok(()) } else { Err(Failure::Inapplicable) }
+                if same { Ok(()) } else { Err(Refused::Test) }
             }
-            Verb::Unknown => Err(Failure::Inapplicable),
+            Verb::Unknown => Ok(()),
         }
+    }
+
+    /// The value at `from`, for a copy of it. A missing member of an object copies as null, as it does upstream.
+    fn copied(&mut self, from: &str) -> Outcome<Value> {
+        let Target { parent, key, .. } = locate(&mut self.document, from, &mut self.effort)?;
+        let value = find(parent, &key, &mut self.effort)?.cloned().unwrap_or_default();
+        write(&value, &mut self.copied);
+        if self.copied.len() > COPIED_BYTES_MAX {
+            return Err(Failure::Step("the patch copies too much".to_owned()));
+        }
+        Ok(value)
+    }
+
+    /// Whether the value at `path` is `want`.
+    fn finds(&mut self, path: &str, want: &Value) -> Outcome<bool> {
+        let Target { parent, key, .. } = locate(&mut self.document, path, &mut self.effort)?;
+        Ok(equal(find(parent, &key, &mut self.effort)?.unwrap_or(&Value::Null), want))
     }
 
     /// Adds `value`, whose nesting is given, at `path`, or replaces the value there.
@@ -263,7 +360,7 @@ impl Run {
         if path.is_empty() {
             // Only a container can be a document.
             if !matches!(value, Value::Object(_) | Value::Array(_)) {
-                return Err(Failure::Inapplicable);
+                return Err(Failure::Parent);
             }
             self.document = value;
             self.nesting = self.nesting.max(nesting);
@@ -271,7 +368,7 @@ impl Run {
         }
         let Target { parent, key, containers } = locate(&mut self.document, path, &mut self.effort)?;
         if containers + nesting > NESTING_MAX {
-            return Err(Failure::Inapplicable);
+            return Err(too_deep());
         }
         match parent {
             Value::Object(members) => {
@@ -279,16 +376,21 @@ impl Run {
                 members.insert(key.into_owned(), value);
             }
             Value::Array(items) if replace => {
-                let at = index(&key, items.len()).ok_or(Failure::Inapplicable)?;
-                *items.get_mut(at).ok_or(Failure::Inapplicable)? = value;
+                let at = index(&key, items.len()).ok_or_else(|| no_element(&key))?;
+                *items.get_mut(at).ok_or_else(|| no_element(&key))? = value;
             }
             Value::Array(items) => {
                 let at = if key == "-" { Some(items.len()) } else { index(&key, items.len() + 1) };
-                let at = at.ok_or(Failure::Inapplicable)?;
+                let at = at.ok_or_else(|| match no_element(&key) {
+                    Failure::Step(why) if why.starts_with("strconv") => {
+                        Failure::Step(format!("value was not a proper array index: '{key}': {why}"))
+                    }
+                    other => other,
+                })?;
                 charge(&mut self.effort, items.len() - at)?;
                 items.insert(at, value);
             }
-            _ => return Err(Failure::Inapplicable),
+            _ => return Err(Failure::Parent),
         }
         self.nesting = self.nesting.max(containers + nesting);
         Ok(())
@@ -300,14 +402,16 @@ impl Run {
         match parent {
             Value::Object(members) => {
                 charge(&mut self.effort, members.len())?;
-                members.remove(&key).ok_or(Failure::Inapplicable)
+                members.remove(&key).ok_or_else(|| {
+                    Failure::Step(format!("Unable to remove nonexistent key: {key}: {MISSING}"))
+                })
             }
             Value::Array(items) => {
-                let at = index(&key, items.len()).ok_or(Failure::Inapplicable)?;
+                let at = index(&key, items.len()).ok_or_else(|| no_element(&key))?;
                 charge(&mut self.effort, items.len() - at)?;
                 Ok(items.remove(at))
             }
-            _ => Err(Failure::Inapplicable),
+            _ => Err(Failure::Parent),
         }
     }
 
@@ -334,20 +438,20 @@ struct Target<'v, 'p> {
 
 /// Follows `path` up to its last step. Every value on the way must be a container.
 fn locate<'v, 'p>(document: &'v mut Value, path: &'p str, effort: &mut usize) -> Outcome<Target<'v, 'p>> {
-    let (_, mut rest) = path.split_once('/').ok_or(Failure::Inapplicable)?;
+    let (_, mut rest) = path.split_once('/').ok_or(Failure::Parent)?;
     let mut parent = document;
     let mut containers = 1;
     while let Some((step, tail)) = rest.split_once('/') {
         parent = match parent {
             Value::Object(members) => {
                 charge(effort, members.len())?;
-                members.get_mut(&unescape(step)).ok_or(Failure::Inapplicable)?
+                members.get_mut(&unescape(step)).ok_or(Failure::Parent)?
             }
             Value::Array(items) => {
-                let at = index(step, items.len()).ok_or(Failure::Inapplicable)?;
-                items.get_mut(at).ok_or(Failure::Inapplicable)?
+                let at = index(step, items.len()).ok_or(Failure::Parent)?;
+                items.get_mut(at).ok_or(Failure::Parent)?
             }
-            _ => return Err(Failure::Inapplicable),
+            _ => return Err(Failure::Parent),
         };
         containers += 1;
         rest = tail;
@@ -363,11 +467,24 @@ fn find<'v>(parent: &'v Value, key: &str, effort: &mut usize) -> Outcome<Option<
             Ok(members.get(key))
         }
         Value::Array(items) => {
-            let at = index(key, items.len()).ok_or(Failure::Inapplicable)?;
-            items.get(at).map(Some).ok_or(Failure::Inapplicable)
+            let at = index(key, items.len()).ok_or_else(|| no_element(key))?;
+            items.get(at).map(Some).ok_or_else(|| no_element(key))
         }
-        _ => Err(Failure::Inapplicable),
+        _ => Err(Failure::Parent),
     }
+}
+
+/// A list has no element at `key`.
+fn no_element(key: &str) -> Failure {
+    Failure::Step(match key.parse::<i64>() {
+        Ok(index) => format!("Unable to access invalid index: {index}: invalid index referenced"),
+        Err(_) => format!("strconv.Atoi: parsing {}: invalid syntax", go_quote(key)),
+    })
+}
+
+/// The last step of a path.
+fn last_step(path: &str) -> Cow<'_, str> {
+    unescape(path.rsplit_once('/').map_or(path, |(_, step)| step))
 }
 
 fn charge(effort: &mut usize, steps: usize) -> Outcome<()> {

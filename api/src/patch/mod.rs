@@ -77,6 +77,27 @@ impl PatchKind {
     }
 }
 
+pub use json::Refused;
+
+/// Applies the operations of a JSON patch, given as a tree, to a document.
+///
+/// # Errors
+/// The first operation that does not apply, in the reference server's words, or that there are too many.
+pub fn apply_operations(operations: Value, document: Value) -> Result<Value, Refused> {
+    let operations = json::parse(operations, false, &mut Vec::new());
+    json::carry_out(operations.map_err(|status| Refused::Operation(status.message))?, document)
+}
+
+impl std::fmt::Display for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Refused::Operation(why) => why,
+            Refused::Test => "a test found another value",
+            Refused::EffortExceeded => json::EFFORT_EXCEEDED,
+        })
+    }
+}
+
 /// A patched object.
 #[derive(Debug)]
 pub struct Patched {

@@ -416,6 +416,8 @@ impl<'e, 'v> Evaluator<'e, 'v> {
                 value = match found {
                     _ if qualifier.presence => Value::Bool(found.is_some()),
                     Some(found) => found,
+                    // A field that a struct literal did not set.
+                    None if matches!(value, Value::Object(Object::Shared(_))) => Value::Null,
                     None => return Err(missing(&value, &key)),
                 };
                 continue;

@@ -69,6 +69,11 @@ impl Declarations {
         Declarations { base, params: known.params, types, has_variables: false }
     }
 
+    /// The object types that are declared.
+    pub fn types(&self) -> &Types {
+        &self.types
+    }
+
     /// Declares `variables`, with no field yet.
     pub fn with_variables(mut self) -> Declarations {
         self.types.declare(VARIABLES, []);

@@ -11,9 +11,12 @@
 //! docs/api/policies.md.
 
 pub mod condition;
+pub mod declared;
 pub mod environment;
+pub mod mutation;
 pub mod request;
 pub mod scope;
+pub mod typecheck;
 pub mod validation;
 
 #[cfg(test)]

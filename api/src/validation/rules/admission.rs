@@ -6,6 +6,8 @@ use super::super::path::Path;
 use super::super::{Validator, names};
 use super::View;
 use super::common::Seen;
+use crate::admission::policy::declared::Expressions;
+use crate::admission::policy::mutation::Form;
 use crate::field::FieldError;
 use crate::json::Value;
 
@@ -47,7 +49,7 @@ pub(super) fn webhook(validator: &mut Validator, path: &Path, webhook: View) {
         other => validator.not_supported(place, other, &["None", "NoneOnDryRun"]),
     }
     review_versions(validator, &path.child("admissionReviewVersions"), webhook, "admissionReviewVersions");
-    conditions(validator, &path.child("matchConditions"), webhook);
+    conditions(validator, &path.child("matchConditions"), webhook, &Expressions::new(false));
 }
 
 /// Versions that a webhook understands: one of them must be known here.
@@ -74,7 +76,7 @@ pub(super) fn review_versions(validator: &mut Validator, path: &Path, owner: Vie
     }
 }
 
-fn conditions(validator: &mut Validator, path: &Path, owner: View) {
+fn conditions(validator: &mut Validator, path: &Path, owner: View, expressions: &Expressions) {
     let conditions = owner.structs("matchConditions");
     if conditions.len() > CONDITIONS_MAX {
         validator.errors.push(FieldError::too_many(path, conditions.len(), CONDITIONS_MAX));
@@ -92,6 +94,23 @@ fn conditions(validator: &mut Validator, path: &Path, owner: View) {
                 validator.duplicate(place.child("name"), name);
             }
         }
+        expression(validator, &place.child("expression"), condition.text("expression"), |text| {
+            expressions.condition(text)
+        });
+    }
+}
+
+/// What is wrong with an expression. One that is absent is refused elsewhere.
+fn expression(
+    validator: &mut Validator,
+    path: &Path,
+    text: &str,
+    check: impl FnOnce(&str) -> Option<String>,
+) {
+    if !text.trim().is_empty()
+        && let Some(fault) = check(text)
+    {
+        validator.invalid(path, text, fault);
     }
 }
 
@@ -216,65 +235,181 @@ pub(super) fn requests(validator: &mut Validator, path: &Path, rule: View) {
     }
 }
 
-pub(super) fn policy(validator: &mut Validator, path: &Path, spec: View) {
+/// A policy that refuses requests.
+pub(super) fn policy(validator: &mut Validator, path: &Path, policy: View) {
+    let spec = policy.child("spec");
+    let path = path.child("spec");
+    let expressions = matched(validator, &path, spec);
+    if spec.items("validations").is_empty() && spec.items("auditAnnotations").is_empty() {
+        let detail = "validations or auditAnnotations must contain at least one item";
+        validator.required(path.child("validations"), detail);
+        validator.required(path.child("auditAnnotations"), detail);
+    }
+    let list = path.child("validations");
+    for (at, rule) in spec.structs("validations").enumerate() {
+        if validator.has_enough() {
+            return;
+        }
+        validation(validator, &list.index(at), rule, &expressions);
+    }
+    let list = path.child("auditAnnotations");
+    let annotations = spec.structs("auditAnnotations");
+    if annotations.len() > ANNOTATIONS_MAX {
+        validator.errors.push(FieldError::too_many(&list, annotations.len(), ANNOTATIONS_MAX));
+    }
+    let owner = policy.child("metadata").text("name");
+    let mut keys = Seen::new();
+    for (at, annotation) in annotations.enumerate() {
+        if validator.has_enough() {
+            return;
+        }
+        let place = list.index(at);
+        let key = annotation.text("key");
+        let full = if owner.is_empty() { key.trim().to_owned() } else { format!("{owner}/{}", key.trim()) };
+        validator.refuse(&place.child("key"), &full, names::qualified(&full));
+        if !keys.insert(key) {
+            validator.duplicate(place.child("key"), key);
+        }
+        let text = annotation.text("valueExpression");
+        let place = place.child("valueExpression");
+        if text.trim().len() > ANNOTATION_BYTES_MAX {
+            validator.required(place, "must not exceed 5kb in length");
+        } else {
+            expression(validator, &place, text, |text| expressions.annotation(text));
+        }
+    }
+}
+
+/// Most audit annotations of a policy.
+const ANNOTATIONS_MAX: usize = 20;
+
+/// Longest expression of an audit annotation, in bytes.
+const ANNOTATION_BYTES_MAX: usize = 5 * 1024;
+
+/// What both kinds of policies have: requests that are matched, conditions, variables. The expressions behind them see
+/// these variables.
+fn matched(validator: &mut Validator, path: &Path, spec: View) -> Expressions {
     if !spec.has("matchConstraints") {
         validator.required(path.child("matchConstraints"), "");
     } else if spec.child("matchConstraints").items("resourceRules").is_empty() {
         let place = path.child("matchConstraints");
         validator.required(place.child("resourceRules"), "");
     }
-    if spec.items("validations").is_empty() && spec.items("auditAnnotations").is_empty() {
-        let detail = "validations or auditAnnotations must contain at least one item";
-        validator.required(path.child("validations"), detail);
-        validator.required(path.child("auditAnnotations"), detail);
-    }
-    conditions(validator, &path.child("matchConditions"), spec);
-    let mut seen = Seen::new();
+    let mut expressions = Expressions::new(spec.has("paramKind"));
     let list = path.child("variables");
-    for (at, variable) in spec.structs("variables").enumerate() {
-        if validator.has_enough() {
-            return;
-        }
-        let place = list.index(at);
-        let name = variable.text("name");
-        if name.is_empty() {
-            continue; // refused by schema
-        }
-        let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-        if !name.bytes().all(fits) || name.starts_with(|c: char| c.is_ascii_digit()) {
-            validator.invalid(place.child("name"), name, "name is not a valid CEL identifier");
-        }
-        if !seen.insert(name) {
-            validator.duplicate(place.child("name"), name);
-        }
-    }
-    let list = path.child("auditAnnotations");
-    let mut keys = Seen::new();
-    for (at, annotation) in spec.structs("auditAnnotations").enumerate() {
-        let key = annotation.text("key");
-        if !key.is_empty() && !keys.insert(key) && !validator.has_enough() {
+    let variables = spec.structs("variables");
+    if variables.len() > 0 {
+        let pairs = variables.clone().map(|variable| (variable.text("name"), variable.text("expression")));
+        let faults = expressions.variables(pairs);
+        for (at, (variable, fault)) in variables.zip(faults).enumerate() {
+            if validator.has_enough() {
+                break;
+            }
             let place = list.index(at);
-            validator.duplicate(place.child("key"), key);
+            let name = variable.text("name");
+            if !name.is_empty() && !is_identifier(name) {
+                validator.invalid(place.child("name"), name, "must be a valid CEL identifier");
+            }
+            expression(validator, &place.child("expression"), variable.text("expression"), |_| fault);
         }
     }
+    conditions(validator, &path.child("matchConditions"), spec, &expressions);
+    expressions
 }
 
+/// Whether a name can stand in an expression.
+fn is_identifier(name: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    name.bytes().all(fits) && !name.starts_with(|c: char| c.is_ascii_digit()) && !RESERVED.contains(&name)
+}
+
+/// Words that the language keeps for itself.
+const RESERVED: [&str; 21] = [
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "false",
+    "for",
+    "function",
+    "if",
+    "import",
+    "in",
+    "let",
+    "loop",
+    "namespace",
+    "null",
+    "package",
+    "return",
+    "true",
+    "var",
+    "void",
+    "while",
+];
+
 /// One expression that must hold.
-pub(super) fn validation(validator: &mut Validator, path: &Path, validation: View) {
-    if validation.text("expression").trim().is_empty() && !validation.text("expression").is_empty() {
+fn validation(validator: &mut Validator, path: &Path, validation: View, expressions: &Expressions) {
+    let text = validation.text("expression");
+    if text.trim().is_empty() && !text.is_empty() {
         validator.required(path.child("expression"), "expression is not specified");
     }
+    expression(validator, &path.child("expression"), text, |text| expressions.condition(text));
+    let made = validation.text("messageExpression");
+    if !made.is_empty() && made.trim().is_empty() {
+        validator.invalid(path.child("messageExpression"), made, "must be non-empty if specified");
+    }
+    expression(validator, &path.child("messageExpression"), made, |text| expressions.message(text));
     let message = validation.text("message");
     if !message.is_empty() && message.trim().is_empty() {
-        validator.invalid(path.child("message"), message, "message must be non-empty if specified");
-    } else if message.contains('\n') {
-        validator.invalid(path.child("message"), message, "message must not contain line breaks");
+        validator.invalid(path.child("message"), message, "must be non-empty if specified");
+    } else if message.trim().contains(['\n', '\r']) {
+        validator.invalid(path.child("message"), message, "must not contain line breaks");
     }
     const REASONS: [&str; 3] = ["Forbidden", "Invalid", "RequestEntityTooLarge"];
     if let Some(reason) = validation.get("reason").and_then(Value::as_str)
         && !REASONS.contains(&reason)
     {
         validator.not_supported(path.child("reason"), reason, &REASONS);
+    }
+}
+
+/// The spec of a policy that changes objects.
+pub(super) fn mutating_policy(validator: &mut Validator, path: &Path, spec: View) {
+    let expressions = matched(validator, path, spec);
+    let list = path.child("mutations");
+    let mutations = spec.structs("mutations");
+    if mutations.len() == 0 {
+        validator.required(&list, "mutations must contain at least one item");
+    }
+    for (at, mutation) in mutations.enumerate() {
+        if validator.has_enough() {
+            return;
+        }
+        let place = list.index(at);
+        let patch_type = mutation.text("patchType");
+        for (form, name) in [(Form::ApplyConfiguration, "ApplyConfiguration"), (Form::JsonPatch, "JSONPatch")]
+        {
+            let place = place.child(form.member());
+            match (patch_type == name, mutation.has(form.member())) {
+                (true, false) => {
+                    validator.required(place, &format!("must be specified when patchType is {name}"));
+                }
+                (false, true) => {
+                    validator
+                        .forbidden(place, format!("must not be specified when patchType is {patch_type}"));
+                }
+                (true, true) => {
+                    let text = mutation.child(form.member()).text("expression");
+                    let place = place.child("expression");
+                    if text.trim().is_empty() {
+                        validator.required(&place, "");
+                    }
+                    expression(validator, &place, text, |text| expressions.mutation(form, text));
+                }
+                (false, false) => {}
+            }
+        }
     }
 }
 

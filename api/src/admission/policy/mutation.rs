@@ -1,0 +1,310 @@
+//! Mutating policies: expressions that make a configuration to apply, or a JSON patch.
+//!
+//! ```text
+//! Object{…} ─► names of types follow the fields ─► tree ─► known fields, nothing atomic ─► merged into the object
+//! [JSONPatch{…}] ─► operations ─► applied to the object's tree ─► read by its schema
+//! ```
+
+use std::sync::Arc;
+
+use cel::environment::{Environment, Origin};
+use cel::library::json_patch;
+use cel::types::{Type, TypeProvider};
+use cel::value::{Object as ObjectValue, Value};
+
+use super::condition::{Conditions, Match};
+use super::environment::{Declarations, Extent, Known, POLICY_COST_MAX};
+use super::scope::{Inputs, Scope, Variable};
+use super::validation::{FailurePolicy, declared, matches, pairs};
+use crate::apply;
+use crate::expression::types::Types;
+use crate::expression::{Budget, Expression, evaluate, json};
+use crate::field::go_quote;
+use crate::json as trees;
+use crate::json::Object;
+use crate::patch;
+use crate::schema::conform::conform;
+use crate::schema::table::Message;
+
+/// The type of configurations; types of their parts are `Object.spec` and so on.
+const OBJECT: &str = "Object";
+
+/// The type of the operations of a JSON patch.
+const JSON_PATCH: &str = "JSONPatch";
+
+/// A compiled mutating policy.
+#[derive(Debug)]
+pub struct Mutating {
+    /// What happens when it cannot be evaluated.
+    pub failure_policy: FailurePolicy,
+    /// Whether it is asked again after others changed the object.
+    pub is_reinvoked: bool,
+    /// Its mutations, in their order.
+    pub mutations: Vec<Mutation>,
+    conditions: Conditions,
+    variables: Vec<Variable>,
+}
+
+/// One mutation.
+#[derive(Debug)]
+pub struct Mutation {
+    form: Form,
+    expression: Expression,
+}
+
+/// What the expression of a mutation makes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Form {
+    /// A configuration that is merged into the object.
+    ApplyConfiguration,
+    /// The operations of a JSON patch.
+    JsonPatch,
+}
+
+impl Form {
+    /// By the name of the patch type.
+    pub fn named(patch_type: &str) -> Form {
+        match patch_type {
+            "JSONPatch" => Form::JsonPatch,
+            _ => Form::ApplyConfiguration,
+        }
+    }
+
+    /// The member of a mutation that has its expression.
+    pub fn member(self) -> &'static str {
+        match self {
+            Form::ApplyConfiguration => "applyConfiguration",
+            Form::JsonPatch => "jsonPatch",
+        }
+    }
+
+    fn result(self) -> Type {
+        match self {
+            Form::ApplyConfiguration => Type::object(OBJECT),
+            Form::JsonPatch => Type::list(Type::object(JSON_PATCH)),
+        }
+    }
+}
+
+impl Mutation {
+    /// Compiles a mutation in the environment that [`environment`] makes.
+    pub fn compile(form: Form, text: &str, environment: &Environment) -> Mutation {
+        Mutation { form, expression: Expression::new(text, environment, &[form.result()]) }
+    }
+
+    /// Its expression.
+    pub fn expression(&self) -> &Expression {
+        &self.expression
+    }
+
+    /// The object with the mutation in it, in the canonical form of its type `message`. The cost comes off `budget`.
+    ///
+    /// # Errors
+    /// Why the expression or its result is refused.
+    pub fn apply(
+        &self,
+        scope: &Scope<'_>,
+        open: &super::scope::Open<'_>,
+        message: &Message,
+        object: &Object,
+        budget: &mut Budget,
+    ) -> Result<Object, String> {
+        let value = evaluate(&self.expression, open, || scope.take_cost(), budget);
+        let value = value.map_err(|failure| failure.to_string())?;
+        match self.form {
+            Form::ApplyConfiguration => merged(&value, message, object),
+            Form::JsonPatch => patched(&value, message, object),
+        }
+    }
+}
+
+impl Mutating {
+    /// Compiles the spec of a stored policy. Expressions that are refused fail when they are evaluated.
+    pub fn compile(spec: &trees::Value) -> Mutating {
+        let params = spec.get("paramKind").is_some_and(|kind| !kind.is_null());
+        let extent = Extent { params, authorizer: true };
+        let (declarations, variables) = declared(spec, Origin::Stored, Known::default(), extent);
+        let environment = environment(&declarations, extent);
+        let mutations = spec.get("mutations").and_then(trees::Value::as_array).unwrap_or_default();
+        let mutation = |mutation: &trees::Value| {
+            let form = Form::named(mutation.str_at(&["patchType"]));
+            Mutation::compile(form, mutation.str_at(&[form.member(), "expression"]), &environment)
+        };
+        Mutating {
+            failure_policy: FailurePolicy::of(spec),
+            is_reinvoked: spec.str_at(&["reinvocationPolicy"]) == "IfNeeded",
+            mutations: mutations.iter().map(mutation).collect(),
+            conditions: Conditions::compile(
+                pairs(spec, "matchConditions", "name", "expression"),
+                &declarations,
+                extent,
+            ),
+            variables,
+        }
+    }
+
+    /// Whether its match conditions hold.
+    pub fn matches(&self, inputs: &Inputs<'_>, params: Option<&Object>) -> Match {
+        if self.conditions.is_empty() {
+            return Match::Yes;
+        }
+        matches(&self.conditions, &self.variables, inputs, params)
+    }
+
+    /// The object with one of its mutations in it.
+    ///
+    /// # Errors
+    /// As [`Mutation::apply`].
+    pub fn apply(
+        &self,
+        mutation: &Mutation,
+        inputs: &Inputs<'_>,
+        params: Option<&Object>,
+        message: &Message,
+        object: &Object,
+    ) -> Result<Object, String> {
+        let scope = Scope::new(inputs, params, &self.variables);
+        let open = scope.open();
+        mutation.apply(&scope, &open, message, object, &mut Budget::new(POLICY_COST_MAX))
+    }
+}
+
+/// The environment of mutations: that of other expressions, with the types of changes.
+pub fn environment(declarations: &Declarations, extent: Extent) -> Environment {
+    declarations
+        .environment(extent)
+        .with_library(&json_patch::library())
+        .with_types(Arc::new(Changes(declarations.types().clone())))
+}
+
+/// The types of changes beside other types. All fields of objects are there, of any type: what an object has is known
+/// when there is one.
+struct Changes(Types);
+
+fn is_object(name: &str) -> bool {
+    name.strip_prefix(OBJECT).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
+impl TypeProvider for Changes {
+    fn has_type(&self, name: &str) -> bool {
+        is_object(name) || name == JSON_PATCH || self.0.has_type(name)
+    }
+
+    fn field_type(&self, name: &str, field: &str) -> Option<Type> {
+        if is_object(name) {
+            return Some(Type::Dyn);
+        }
+        if name != JSON_PATCH {
+            return self.0.field_type(name, field);
+        }
+        Some(match field {
+            "op" | "path" | "from" => Type::String,
+            "value" => Type::Dyn,
+            // There is no such field, which the reference tells by a type without a name.
+            _ => Type::opaque(""),
+        })
+    }
+}
+
+/// Merges a configuration into an object.
+fn merged(value: &Value<'_>, message: &Message, object: &Object) -> Result<Object, String> {
+    let mut config = match json::from(value)? {
+        trees::Value::Object(config) => config,
+        other => return Err(format!("expected an object, got {}", patch::go_print(&other))),
+    };
+    named_after_fields(value, &mut vec![OBJECT.to_owned()])
+        .map_err(|mismatch| format!("type mismatch: {mismatch}"))?;
+    for name in ["apiVersion", "kind"] {
+        if let Some(value) = object.get(name) {
+            config.insert(name, value.clone());
+        }
+    }
+    let merged = apply::merge_given(message, object, &config);
+    let merged = merged.map_err(|error| format!("error applying patch: {error}"))?;
+    Ok(conform(message, merged.into()).map_err(|error| format!("Internal error occurred: {error}"))?.object)
+}
+
+/// Checks that the type of each part is named after the field it is in. `names` are those that lead to the value.
+/// The value was made into a tree before, so that its depth is bounded.
+fn named_after_fields(value: &Value<'_>, names: &mut Vec<String>) -> Result<(), String> {
+    match value {
+        Value::Object(object) => {
+            let expected = names.join(".");
+            if object.type_name() != expected {
+                let (found, expected) = (go_quote(object.type_name()), go_quote(&expected));
+                return Err(format!(
+                    "unexpected type name {found}, expected {expected}, which matches field name path from root Object \
+                     type"
+                ));
+            }
+            for field in object.fields() {
+                if let Ok(Some(part)) = object.get(field) {
+                    below(&part, field, names)?;
+                }
+            }
+        }
+        Value::Map(map) => {
+            for (key, part) in map.iter() {
+                if let Value::String(key) = &key {
+                    below(&part, key, names)?;
+                }
+            }
+        }
+        Value::List(list) => {
+            for part in list.iter() {
+                named_after_fields(&part, names)?;
+            }
+        }
+        Value::Optional(Some(part)) => named_after_fields(part, names)?,
+        _ => {}
+    }
+    Ok(())
+}
+
+fn below(part: &Value<'_>, field: &str, names: &mut Vec<String>) -> Result<(), String> {
+    names.push(field.to_owned());
+    named_after_fields(part, names)?;
+    names.pop();
+    Ok(())
+}
+
+/// Applies the operations of a JSON patch to an object.
+fn patched(value: &Value<'_>, message: &Message, object: &Object) -> Result<Object, String> {
+    let Value::List(list) = value else { return Err("type conversion error".to_owned()) };
+    let operations = list.iter().map(|operation| operation_of(&operation)).collect::<Result<Vec<_>, _>>()?;
+    let patched = match patch::apply_operations(trees::Value::Array(operations), object.clone().into()) {
+        Ok(patched) => patched,
+        Err(patch::Refused::Test) => return Ok(object.clone()),
+        Err(refused) => return Err(format!("JSON Patch: {refused}")),
+    };
+    Ok(conform(message, patched).map_err(|error| format!("Internal error occurred: {error}"))?.object)
+}
+
+/// One operation as JSON. Texts that are no JSON when they are quoted as in Go are left out, which fails later.
+fn operation_of(value: &Value<'_>) -> Result<trees::Value, String> {
+    let Value::Object(operation) = value else { return Err("type conversion error".to_owned()) };
+    let mut members = Object::with_capacity(4);
+    for name in ["op", "path", "from"] {
+        let text = text_of(operation, name);
+        if name == "from" && text.is_empty() {
+            continue;
+        }
+        if let Ok(text) = trees::parse(go_quote(&text).as_bytes()) {
+            members.insert(name, text);
+        }
+    }
+    if let Some(value) = operation.get("value").map_err(|error| error.to_string())? {
+        let value = json::from(&value).map_err(|why| {
+            format!("JSONPath valueExpression evaluated to a type that could not marshal to JSON: {why}")
+        })?;
+        members.insert("value", value);
+    }
+    Ok(members.into())
+}
+
+fn text_of(operation: &ObjectValue<'_>, field: &str) -> String {
+    match operation.get(field) {
+        Ok(Some(Value::String(text))) => text.to_string(),
+        _ => String::new(),
+    }
+}
