@@ -178,6 +178,12 @@ impl Status {
         Status { code: reason.code(), reason, message: message.into(), details: None, continue_token: None }
     }
 
+    /// The same with another reason and its code.
+    #[must_use]
+    pub fn with_reason(self, reason: Reason) -> Self {
+        Status { code: reason.code(), reason, ..self }
+    }
+
     fn with_details(mut self, details: Details) -> Self {
         self.details = Some(Box::new(details));
         self

@@ -14,6 +14,8 @@ use super::namespace_exists::{NamespaceAutoProvision, NamespaceExists};
 use super::namespace_lifecycle::NamespaceLifecycle;
 use super::node_taint::NodeTaint;
 use super::plugin::Plugin;
+use super::policy::mutating::MutatingAdmissionPolicy;
+use super::policy::validating::ValidatingAdmissionPolicy;
 use super::priority::Priority;
 use super::runtime_class::RuntimeClass;
 use super::service_account::ServiceAccount;
@@ -117,11 +119,11 @@ pub(super) static PLUGINS: &[Registration] = &[
     // Which pods can be resized.
     on("PodResizeValidator", None),
     // Policies that change objects.
-    on("MutatingAdmissionPolicy", None),
+    on("MutatingAdmissionPolicy", Some(|_, _| plain(MutatingAdmissionPolicy::new))),
     // Webhooks that change objects.
     on("MutatingAdmissionWebhook", None),
     // Policies that refuse objects.
-    on("ValidatingAdmissionPolicy", None),
+    on("ValidatingAdmissionPolicy", Some(|_, _| plain(ValidatingAdmissionPolicy::new))),
     // Webhooks that refuse objects.
     on("ValidatingAdmissionWebhook", None),
     // Quotas of namespaces. After all others: what they refuse is not counted.

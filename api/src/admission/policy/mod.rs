@@ -13,10 +13,16 @@
 pub mod condition;
 pub mod declared;
 pub mod environment;
+pub mod matching;
+pub mod mutating;
 pub mod mutation;
+pub mod params;
+pub mod permission;
 pub mod request;
 pub mod scope;
+pub mod source;
 pub mod typecheck;
+pub mod validating;
 pub mod validation;
 
 #[cfg(test)]

@@ -1,0 +1,111 @@
+//! Parameters of policies: objects that a binding names or selects.
+
+use std::sync::Arc;
+
+use super::matching::label;
+use super::typecheck::parameters;
+use crate::admission::Lookup;
+use crate::json::{Object, Value};
+use crate::schema::registry::Resource;
+use crate::selector::LabelSelector;
+use crate::served::Served;
+
+/// The kind of a policy's parameters.
+#[derive(Clone, Debug)]
+pub struct ParamKind {
+    spec: Value,
+    api_version: String,
+    kind: String,
+}
+
+/// Which objects of that kind a binding uses.
+#[derive(Debug)]
+pub struct ParamRef {
+    name: String,
+    namespace: String,
+    selector: Option<LabelSelector>,
+    must_be_found: bool,
+}
+
+impl ParamKind {
+    /// That of a policy's spec, if it has one.
+    pub fn read(spec: &Value) -> Option<ParamKind> {
+        let kind = spec.get("paramKind").filter(|kind| !kind.is_null())?;
+        let mut own = Object::new();
+        own.insert("paramKind", kind.clone());
+        Some(ParamKind {
+            spec: own.into(),
+            api_version: kind.str_at(&["apiVersion"]).to_owned(),
+            kind: kind.str_at(&["kind"]).to_owned(),
+        })
+    }
+
+    /// The resource of the kind.
+    ///
+    /// # Errors
+    /// It is not served.
+    pub fn resource<'s>(&self, served: &'s Served) -> Result<&'s Resource, String> {
+        parameters(&self.spec, served.registry()).ok_or_else(|| {
+            let api_version = match self.api_version.contains('/') {
+                true => self.api_version.clone(),
+                false => format!("/{}", self.api_version),
+            };
+            format!("failed to find resource referenced by paramKind: '{api_version}, Kind={}'", self.kind)
+        })
+    }
+}
+
+impl ParamRef {
+    /// That of a binding's spec, if it has one.
+    pub fn read(spec: &Value) -> Option<ParamRef> {
+        let reference = spec.get("paramRef").filter(|reference| !reference.is_null())?;
+        let selector = reference.get("selector").filter(|selector| !selector.is_null());
+        Some(ParamRef {
+            name: reference.str_at(&["name"]).to_owned(),
+            namespace: reference.str_at(&["namespace"]).to_owned(),
+            selector: selector.map(|selector| LabelSelector::from_object(Some(selector)).unwrap_or_default()),
+            must_be_found: reference.str_at(&["parameterNotFoundAction"]) == "Deny",
+        })
+    }
+
+    /// The objects, for a write in `namespace`.
+    ///
+    /// # Errors
+    /// They cannot be named, read or found.
+    pub fn collect(
+        &self,
+        lookup: &Lookup,
+        resource: &Resource,
+        namespace: &str,
+    ) -> Result<Vec<Arc<Object>>, String> {
+        let namespace = match (resource.namespaced(), &*self.namespace) {
+            (true, "") if namespace.is_empty() => {
+                return Err(
+                    "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources"
+                        .to_owned(),
+                );
+            }
+            (true, "") => namespace,
+            (true, own) => own,
+            (false, "") => "",
+            (false, _) => {
+                return Err(
+                    "paramRef.namespace must not be provided for a cluster-scoped `paramKind`".to_owned()
+                );
+            }
+        };
+        let found = match (&*self.name, &self.selector) {
+            ("", None) => return Err("one of name or selector must be provided".to_owned()),
+            ("", Some(selector)) => lookup.list(resource, namespace).map(|mut objects| {
+                objects.retain(|object| selector.matches(label(object)));
+                objects
+            }),
+            (name, _) => lookup.get(resource, namespace, name).map(|object| object.into_iter().collect()),
+        };
+        let found = found.map_err(|status| status.message)?;
+        if found.is_empty() && self.must_be_found {
+            return Err("no params found for policy binding with `Deny` parameterNotFoundAction".to_owned());
+        }
+        Ok(found.into_iter().map(Arc::new).collect())
+    }
+}

@@ -1,0 +1,62 @@
+//! The variable `authorizer`: asks the server's authorizers on behalf of the writer.
+
+use std::sync::Arc;
+
+use auth::{Attributes, User};
+use cel::library::authorizer::{Authorizer, Decision, Request};
+
+use crate::validation::names;
+
+/// The authorizers of the server, for one user.
+pub struct Permissions {
+    authorizer: Arc<auth::Authorizer>,
+    user: User,
+}
+
+impl std::fmt::Debug for Permissions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Permissions").field("user", &self.user.name).finish()
+    }
+}
+
+impl Permissions {
+    /// Permissions of `user`.
+    pub fn of(authorizer: &Arc<auth::Authorizer>, user: &User) -> Arc<dyn Authorizer> {
+        Arc::new(Permissions { authorizer: Arc::clone(authorizer), user: user.clone() })
+    }
+}
+
+impl Authorizer for Permissions {
+    fn check(&self, request: &Request) -> Decision {
+        let decided = match request {
+            Request::Path { path, verb } => self.authorizer.decide(&Attributes::path(&self.user, verb, path)),
+            Request::Resource { resource, verb } => self.authorizer.decide(&Attributes {
+                resource_request: true,
+                group: &resource.group,
+                version: "*",
+                resource: &resource.resource,
+                subresource: &resource.subresource,
+                namespace: &resource.namespace,
+                name: &resource.name,
+                ..Attributes::path(&self.user, verb, "")
+            }),
+        };
+        Decision { allowed: decided.is_allowed(), reason: decided.reason().to_string(), error: None }
+    }
+
+    fn for_service_account(&self, namespace: &str, name: &str) -> Result<Arc<dyn Authorizer>, String> {
+        if !names::subdomain(name).is_empty() {
+            return Err("Invalid service account name".to_owned());
+        }
+        if !names::label(namespace).is_empty() {
+            return Err("Invalid service account namespace".to_owned());
+        }
+        let groups = [
+            "system:serviceaccounts".to_owned(),
+            format!("system:serviceaccounts:{namespace}"),
+            "system:authenticated".to_owned(),
+        ];
+        let user = User::new(format!("system:serviceaccount:{namespace}:{name}"), groups);
+        Ok(Permissions::of(&self.authorizer, &user))
+    }
+}

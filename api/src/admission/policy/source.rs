@@ -1,0 +1,307 @@
+//! The policies and bindings in the store, and which of them are about a write.
+//!
+//! They are looked up in the newest state for each write, so that a policy is in effect for the first write after the
+//! answer to its creation. What was compiled of one is kept until it changes.
+
+use std::sync::{Arc, OnceLock};
+
+use hashbrown::HashMap;
+
+use super::matching::{Asked, Matching, operation_name};
+use super::params::{ParamKind, ParamRef};
+use super::permission::Permissions;
+use super::request::Request;
+use super::scope::Inputs;
+use super::validation::FailurePolicy;
+use crate::admission::{Lookup, Operation, Options, Parsed, Record, Target};
+use crate::json::{Object, Value};
+use crate::object::meta;
+use crate::schema::registry::Resource;
+use crate::served::Served;
+use crate::status::Status;
+
+/// Policies of one kind with their bindings. `P` is what a policy's spec compiles to.
+pub struct Source<P> {
+    lookup: Lookup,
+    policies: Parsed<Policy<P>>,
+    bindings: Parsed<Binding>,
+    namespaces: Arc<Resource>,
+}
+
+/// A policy.
+pub struct Policy<P> {
+    /// Its name.
+    pub name: String,
+    /// What happens when it cannot be evaluated.
+    pub failure_policy: FailurePolicy,
+    /// Its compiled spec.
+    pub compiled: P,
+    matching: Matching,
+    params: Option<ParamKind>,
+}
+
+/// A binding of a policy.
+pub struct Binding {
+    /// Its name.
+    pub name: String,
+    /// What happens when a validation fails.
+    pub actions: Vec<String>,
+    policy: String,
+    matching: Option<Matching>,
+    params: Option<ParamRef>,
+}
+
+/// A policy that is about a write, with one of its bindings and one set of parameters.
+pub struct Invocation<'i, P> {
+    /// The policy.
+    pub policy: &'i Policy<P>,
+    /// The binding.
+    pub binding: &'i Binding,
+    /// The parameters; none where the policy or the binding has none.
+    pub params: Option<Arc<Object>>,
+    /// The resource as which the write was matched.
+    pub resource: &'i Resource,
+}
+
+/// A policy or binding that cannot be used.
+pub struct Misconfigured<'i, P> {
+    /// The policy.
+    pub policy: &'i Policy<P>,
+    /// The binding, where that is at fault.
+    pub binding: Option<&'i Binding>,
+    /// Why.
+    pub why: String,
+}
+
+/// The policies of one write.
+pub struct Bound<P> {
+    policies: Vec<(Arc<Policy<P>>, Vec<Arc<Binding>>)>,
+    served: Arc<Served>,
+}
+
+/// Whether policies are asked about such writes: not about those of policies, and not about reviews.
+pub fn handles(target: &Target<'_>) -> bool {
+    const POLICIES: [&str; 4] = [
+        "validatingadmissionpolicies",
+        "validatingadmissionpolicybindings",
+        "mutatingadmissionpolicies",
+        "mutatingadmissionpolicybindings",
+    ];
+    const REVIEWS: [(&str, &str); 6] = [
+        ("authentication", "selfsubjectreviews"),
+        ("authentication", "tokenreviews"),
+        ("authorization", "localsubjectaccessreviews"),
+        ("authorization", "selfsubjectaccessreviews"),
+        ("authorization", "selfsubjectrulesreviews"),
+        ("authorization", "subjectaccessreviews"),
+    ];
+    let of = |(group, plural): (&str, &str)| target.resource.is_of(group, plural);
+    !POLICIES.iter().any(|plural| of(("admissionregistration", plural))) && !REVIEWS.into_iter().any(of)
+}
+
+impl<P: Send + Sync + 'static> Source<P> {
+    /// Policies and bindings of these resources.
+    pub fn new(lookup: &Lookup, policies: &str, bindings: &str, compile: fn(&Value) -> P) -> Source<P> {
+        let resource = |plural: &str| lookup.resource("admissionregistration", "v1", plural);
+        let none = Value::Null;
+        Source {
+            policies: Parsed::new(resource(policies), move |object| {
+                let spec = object.get("spec").unwrap_or(&none);
+                Policy {
+                    name: meta(object, "name").to_owned(),
+                    failure_policy: FailurePolicy::of(spec),
+                    compiled: compile(spec),
+                    matching: Matching::read(spec.get("matchConstraints").unwrap_or(&Value::Null)),
+                    params: ParamKind::read(spec),
+                }
+            }),
+            bindings: Parsed::new(resource(bindings), |object| {
+                let spec = object.get("spec").unwrap_or(&Value::Null);
+                let actions = spec.get("validationActions").and_then(Value::as_array).unwrap_or_default();
+                Binding {
+                    name: meta(object, "name").to_owned(),
+                    policy: spec.str_at(&["policyName"]).to_owned(),
+                    actions: actions.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+                    matching: spec
+                        .get("matchResources")
+                        .filter(|member| !member.is_null())
+                        .map(Matching::read),
+                    params: ParamRef::read(spec),
+                }
+            }),
+            namespaces: lookup.resource("", "v1", "namespaces"),
+            lookup: lookup.clone(),
+        }
+    }
+
+    /// The policies that have bindings, by name; none on most servers, which costs a look at the index.
+    ///
+    /// # Errors
+    /// One cannot be read.
+    pub fn bound(&self) -> Result<Bound<P>, Status> {
+        let mut by_policy: HashMap<String, Vec<Arc<Binding>>> = HashMap::new();
+        for (_, binding) in self.bindings.list(&self.lookup, "")? {
+            by_policy.entry(binding.policy.clone()).or_default().push(binding);
+        }
+        let mut policies = Vec::new();
+        if !by_policy.is_empty() {
+            for (_, policy) in self.policies.list(&self.lookup, "")? {
+                if let Some(bindings) = by_policy.remove(&policy.name) {
+                    policies.push((policy, bindings));
+                }
+            }
+        }
+        Ok(Bound { policies, served: self.lookup.served() })
+    }
+
+    /// The namespace of a write; none for objects of the cluster, and for namespaces themselves.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn namespace<N>(&self, record: &Record<'_, N>) -> Result<Option<Object>, Status> {
+        if !record.is_namespaced() {
+            return Ok(None);
+        }
+        self.lookup.get(&self.namespaces, "", record.namespace)
+    }
+
+    /// The permissions of the writer.
+    pub fn permissions<N>(&self, record: &Record<'_, N>) -> Arc<dyn cel::library::authorizer::Authorizer> {
+        Permissions::of(&self.lookup.authorizer, record.user)
+    }
+
+    /// The uses of one policy for a write.
+    pub fn invocations<'i>(
+        &self,
+        bound: &'i Bound<P>,
+        policy: &'i (Arc<Policy<P>>, Vec<Arc<Binding>>),
+        asked: &Asked<'i>,
+        namespace: Option<&'i Object>,
+    ) -> Vec<Result<Invocation<'i, P>, Misconfigured<'i, P>>> {
+        let (policy, bindings) = policy;
+        let registry = bound.served.registry();
+        let Some(resource) = policy.matching.matches(asked, registry, || namespace) else {
+            return Vec::new();
+        };
+        let kind = match policy.params.as_ref().map(|kind| kind.resource(&bound.served)).transpose() {
+            Ok(kind) => kind,
+            Err(why) => return vec![Err(Misconfigured { policy, binding: None, why })],
+        };
+        let mut found = Vec::new();
+        for binding in bindings {
+            let matched = match &binding.matching {
+                None => Some(resource),
+                Some(matching) => matching.matches(asked, registry, || namespace),
+            };
+            if matched.is_none() {
+                continue;
+            }
+            let invocation = |params| Invocation { policy, binding, params, resource };
+            match (kind, &binding.params) {
+                (Some(kind), Some(reference)) => {
+                    match reference.collect(&self.lookup, kind, asked.namespace) {
+                        Ok(params) => {
+                            found.extend(params.into_iter().map(|params| Ok(invocation(Some(params)))));
+                        }
+                        Err(why) => found.push(Err(Misconfigured { policy, binding: Some(binding), why })),
+                    }
+                }
+                _ => found.push(Ok(invocation(None))),
+            }
+        }
+        found
+    }
+}
+
+impl<P> Bound<P> {
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.policies.is_empty()
+    }
+
+    /// The policies with their bindings, by name.
+    pub fn iter(&self) -> impl Iterator<Item = &(Arc<Policy<P>>, Vec<Arc<Binding>>)> {
+        self.policies.iter()
+    }
+}
+
+/// A write as rules see it, with this new object.
+pub fn asked<'r, N>(record: &Record<'r, N>, new: Option<&'r Object>) -> Asked<'r> {
+    Asked {
+        operation: record.operation,
+        resource: record.resource,
+        subresource: record.subresource,
+        namespace: if record.is_namespaced() { record.namespace } else { "" },
+        name: match (record.name, new) {
+            ("", Some(new)) => meta(new, "name"),
+            (name, _) => name,
+        },
+        old: record.old,
+        new,
+    }
+}
+
+/// The request as expressions see it.
+pub fn request<'r, N>(record: &Record<'r, N>, asked: &Asked<'r>, matched: &'r Resource) -> Request<'r> {
+    let kind = |resource: &'r Resource| (&*resource.group, &*resource.version, &*resource.table.kind);
+    let named = |resource: &'r Resource| (&*resource.group, &*resource.version, &*resource.table.plural);
+    Request {
+        operation: operation_name(record.operation),
+        kind: kind(matched),
+        resource: named(matched),
+        request_kind: kind(record.resource),
+        request_resource: named(record.resource),
+        subresource: record.subresource,
+        name: asked.name,
+        namespace: asked.namespace,
+        user: record.user,
+        dry_run: record.dry_run,
+        options: options(record),
+        made: OnceLock::new(),
+    }
+}
+
+/// The options of a request as an object.
+fn options<N>(record: &Record<'_, N>) -> Value {
+    let (kind, manager) = match record.options {
+        Options::None => return Value::Null,
+        Options::Create(options) => ("CreateOptions", &options.field_manager),
+        Options::Update(options) => ("UpdateOptions", &options.field_manager),
+        Options::Patch(options) => ("PatchOptions", &options.field_manager),
+        Options::Delete(_) => ("DeleteOptions", &String::new()),
+    };
+    let mut members = Object::with_capacity(4);
+    members.insert("kind", kind.into());
+    members.insert("apiVersion", "meta.k8s.io/v1".into());
+    if record.dry_run {
+        members.insert("dryRun", Value::Array(vec!["All".into()]));
+    }
+    if !manager.is_empty() {
+        members.insert("fieldManager", manager.as_str().into());
+    }
+    members.into()
+}
+
+/// What expressions know of a write. On deletion there is no new object, and before creation no old one.
+pub fn inputs<'a>(
+    asked: &Asked<'a>,
+    request: &'a Request<'a>,
+    namespace: Option<&'a Object>,
+    authorizer: &'a Arc<dyn cel::library::authorizer::Authorizer>,
+) -> Inputs<'a> {
+    Inputs {
+        object: asked.new.filter(|_| asked.operation != Operation::Delete),
+        old: asked.old.filter(|_| asked.operation != Operation::Create),
+        namespace,
+        request,
+        authorizer: Some(authorizer),
+    }
+}
+
+/// What is wrong with a policy or binding, as refusals tell it.
+pub fn misconfigured<P>(fault: &Misconfigured<'_, P>) -> String {
+    match fault.binding {
+        None => format!("failed to configure policy: {}", fault.why),
+        Some(_) => format!("failed to configure binding: {}", fault.why),
+    }
+}

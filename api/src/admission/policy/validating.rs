@@ -1,0 +1,183 @@
+//! The plugin ValidatingAdmissionPolicy: refuses, warns and annotates as policies say.
+
+use std::borrow::Cow;
+
+use hashbrown::HashMap;
+
+use super::matching::Asked;
+use super::source::{Source, asked, handles, inputs, misconfigured, request};
+use super::validation::{Decision, FailurePolicy, Outcome, Published, Validation};
+use crate::admission::{Lookup, Plugin, Record, Review, Step, Target};
+use crate::json::{Object, Value, write};
+use crate::status::{Cause, Reason, Status};
+
+/// Longest value of an audit annotation, in bytes; the rest is cut off.
+const ANNOTATION_BYTES_MAX: usize = 10 * 1024;
+
+/// Key of the annotation about failed validations.
+const FAILURES: &str = "validation.policy.admission.k8s.io/validation_failure";
+
+/// The plugin.
+pub struct ValidatingAdmissionPolicy {
+    source: Source<Validation>,
+}
+
+/// A validation that refuses the write.
+struct Denial {
+    policy: String,
+    binding: Option<String>,
+    message: String,
+    reason: Cow<'static, str>,
+}
+
+impl ValidatingAdmissionPolicy {
+    /// The plugin over this store.
+    pub fn new(lookup: &Lookup) -> ValidatingAdmissionPolicy {
+        let policies = "validatingadmissionpolicies";
+        let bindings = "validatingadmissionpolicybindings";
+        ValidatingAdmissionPolicy { source: Source::new(lookup, policies, bindings, Validation::compile) }
+    }
+
+    fn judge(&self, record: &Record<'_, &Object>, review: &mut Review) -> Result<(), Status> {
+        let bound = self.source.bound()?;
+        if bound.is_empty() {
+            return Ok(());
+        }
+        let namespace = self.source.namespace(record)?;
+        let namespace = namespace.as_ref();
+        let authorizer = self.source.permissions(record);
+        let asked: Asked<'_> = asked(record, record.new);
+        let mut denials: Vec<Denial> = Vec::new();
+        let mut failures: Vec<Value> = Vec::new();
+        for policy in bound.iter() {
+            let mut annotations: HashMap<String, Vec<String>> = HashMap::new();
+            let uses = self.source.invocations(&bound, policy, &asked, namespace);
+            // The request is made once for all uses of a policy.
+            let matched = uses.iter().flatten().next().map(|invocation| invocation.resource);
+            let request = matched.map(|matched| request(record, &asked, matched));
+            for used in &uses {
+                let invocation = match used {
+                    Ok(invocation) => invocation,
+                    Err(fault) if fault.policy.failure_policy == FailurePolicy::Ignore => continue,
+                    Err(fault) => {
+                        denials.push(Denial {
+                            policy: fault.policy.name.clone(),
+                            binding: fault.binding.map(|binding| binding.name.clone()),
+                            message: misconfigured(fault),
+                            reason: "Invalid".into(),
+                        });
+                        continue;
+                    }
+                };
+                let Some(request) = &request else { continue };
+                let inputs = inputs(&asked, request, namespace, &authorizer);
+                let outcome = invocation.policy.compiled.judge(&inputs, invocation.params.as_deref());
+                let Outcome { decisions, annotations: made } = outcome;
+                let (name, binding) = (&*invocation.policy.name, invocation.binding);
+                for (at, decision) in decisions.into_iter().enumerate() {
+                    let (message, reason) = match decision {
+                        Decision::Deny { message, reason } => (message, reason),
+                        Decision::Error { message, is_denied: true } => (message, "Invalid".into()),
+                        Decision::Admit | Decision::Error { .. } => continue,
+                    };
+                    for action in &binding.actions {
+                        match action.as_str() {
+                            "Warn" => review.warnings.push(format!(
+                                "Validation failed for ValidatingAdmissionPolicy '{name}' with binding '{}': {message}",
+                                binding.name
+                            )),
+                            "Audit" => failures.push(failure(name, &binding.name, &binding.actions, at, &message)),
+                            _ => denials.push(Denial {
+                                policy: name.to_owned(),
+                                binding: Some(binding.name.clone()),
+                                message: message.clone(),
+                                reason: reason.clone(),
+                            }),
+                        }
+                    }
+                }
+                for annotation in made {
+                    match annotation.value {
+                        Published::Value(value) => {
+                            let values = annotations.entry(annotation.key).or_default();
+                            let value = cut(value);
+                            if !values.contains(&value) {
+                                values.push(value);
+                            }
+                        }
+                        Published::Error(why) => denials.push(Denial {
+                            policy: name.to_owned(),
+                            binding: Some(binding.name.clone()),
+                            message: why,
+                            reason: "Invalid".into(),
+                        }),
+                        Published::Nothing | Published::Excluded(_) => {}
+                    }
+                }
+            }
+            let owner = &policy.0.name;
+            review.annotations.extend(
+                annotations.into_iter().map(|(key, values)| (format!("{owner}/{key}"), values.join(", "))),
+            );
+        }
+        if !failures.is_empty() {
+            let mut text = Vec::new();
+            write(&Value::Array(failures), &mut text);
+            review.annotations.push((FAILURES.to_owned(), String::from_utf8_lossy(&text).into_owned()));
+        }
+        denials.into_iter().next().map_or(Ok(()), |denial| Err(refusal(record, &denial)))
+    }
+}
+
+impl Plugin for ValidatingAdmissionPolicy {
+    fn handles(&self, target: &Target<'_>) -> bool {
+        handles(target)
+    }
+
+    fn validate<'p>(&'p self, record: &'p Record<'_, &Object>, review: &'p mut Review) -> Step<'p> {
+        self.judge(record, review).into()
+    }
+}
+
+/// A failed validation in the annotation about them.
+fn failure(policy: &str, binding: &str, actions: &[String], at: usize, message: &str) -> Value {
+    let mut members = Object::with_capacity(5);
+    members.insert("message", message.into());
+    members.insert("policy", policy.into());
+    members.insert("binding", binding.into());
+    members.insert("expressionIndex", i64::try_from(at).unwrap_or(i64::MAX).into());
+    members.insert(
+        "validationActions",
+        Value::Array(actions.iter().map(|action| action.as_str().into()).collect()),
+    );
+    members.into()
+}
+
+fn cut(mut value: String) -> String {
+    let mut end = value.len().min(ANNOTATION_BYTES_MAX);
+    while !value.is_char_boundary(end) {
+        end -= 1;
+    }
+    value.truncate(end);
+    value
+}
+
+fn refusal(record: &Record<'_, &Object>, denial: &Denial) -> Status {
+    let Denial { policy, binding, message, reason } = denial;
+    let why = match binding {
+        Some(binding) => {
+            format!("ValidatingAdmissionPolicy '{policy}' with binding '{binding}' denied request: {message}")
+        }
+        None => format!("ValidatingAdmissionPolicy '{policy}' denied request: {message}"),
+    };
+    let mut status = record.forbidden(&why).with_reason(match &**reason {
+        "Unauthorized" => Reason::Unauthorized,
+        "Forbidden" => Reason::Forbidden,
+        "RequestEntityTooLarge" => Reason::RequestEntityTooLarge,
+        _ => Reason::Invalid,
+    });
+    if let Some(details) = &mut status.details {
+        details.causes.push(Cause { reason: String::new(), message: why, field: String::new() });
+    }
+    status
+}
