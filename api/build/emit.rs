@@ -452,9 +452,11 @@ impl Emitter<'_> {
                 write!(out, "{name}:true,").expect(STRING);
             }
         }
-        for (name, text) in
-            [("replacement", &behavior.replacement), ("delete_warning", &behavior.delete_warning)]
-        {
+        for (name, text) in [
+            ("replacement", &behavior.replacement),
+            ("delete_warning", &behavior.delete_warning),
+            ("hashed_version", &behavior.hashed_version),
+        ] {
             if !text.is_empty() {
                 write!(out, "{name}:{},", self.plain_text(text)).expect(STRING);
             }

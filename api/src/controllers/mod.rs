@@ -18,6 +18,7 @@ mod garbage;
 pub mod namespaces;
 pub mod own_service;
 mod per_namespace;
+mod policy_types;
 mod resource_quota;
 mod root_ca;
 mod selection;
@@ -72,6 +73,7 @@ pub fn start(api: Arc<Context>, selection: &Selection) -> Controllers {
     run!("serviceaccount-controller", service_accounts::follow);
     run!("root-ca-certificate-publisher-controller", root_ca::follow);
     run!("ttl-after-finished-controller", ttl_after_finished::follow);
+    run!("validatingadmissionpolicy-status-controller", policy_types::follow);
     run!("resourcequota-controller", resource_quota::follow);
     run!("persistentvolumeclaim-protection-controller", storage_protection::follow);
     if api.collects_garbage() {

@@ -4,7 +4,7 @@
 use std::fmt;
 
 /// The controllers of this server, by the names upstream gives them and the shorter ones it had before.
-pub const KNOWN: [(&str, &str); 8] = [
+pub const KNOWN: [(&str, &str); 9] = [
     ("clusterrole-aggregation-controller", "clusterrole-aggregation"),
     ("garbage-collector-controller", "garbagecollector"),
     ("namespace-controller", "namespace"),
@@ -13,6 +13,7 @@ pub const KNOWN: [(&str, &str); 8] = [
     ("root-ca-certificate-publisher-controller", "root-ca-cert-publisher"),
     ("serviceaccount-controller", "serviceaccount"),
     ("ttl-after-finished-controller", "ttl-after-finished"),
+    ("validatingadmissionpolicy-status-controller", "validatingadmissionpolicy-status"),
 ];
 
 /// A choice of controllers. All of them run unless something else is said.

@@ -87,7 +87,7 @@ fn api_resource(resource: &Resource) -> Value {
     push_texts(&mut entry, "shortNames", &table.short_names);
     push_texts(&mut entry, "categories", &table.categories);
     if let Some(storage) = &resource.storage {
-        entry.push("storageVersionHash", storage_version_hash(storage).into());
+        entry.push("storageVersionHash", storage_version_hash(storage, table.behavior.hashed_version).into());
     }
     entry.into()
 }
@@ -108,14 +108,17 @@ fn api_subresource(resource: &Resource, subresource: &Subresource, version: &Ver
 }
 
 /// Base64 of the first 8 bytes of SHA-256 over `<group>/<version>/<Kind>` of the stored form; the core group is empty.
-fn storage_version_hash(storage: &Storage) -> String {
+/// `hashed_version` stands for the stored version where it is not empty.
+fn storage_version_hash(storage: &Storage, hashed_version: &str) -> String {
     let mut hash = Sha256::new();
     if storage.group.is_empty() {
         hash.update("/");
     }
-    for part in [&storage.api_version, "/", &*storage.kind] {
-        hash.update(part.as_bytes());
+    match hashed_version {
+        "" => hash.update(storage.api_version.as_bytes()),
+        version => hash.update(format!("{}/{version}", storage.group).as_bytes()),
     }
+    hash.update(format!("/{}", storage.kind).as_bytes());
     STANDARD.encode(&hash.finalize()[..8])
 }
 
@@ -217,9 +220,14 @@ mod tests {
     #[test]
     fn storage_version_hashes_are_those_of_the_reference() {
         let registry = Registry::new(&KUBERNETES);
-        for (group, plural, want) in [("", "pods", "xPOwRZ+Yhw8="), ("apps", "deployments", "8aSe+NMegvE=")] {
+        for (group, plural, want) in [
+            ("", "pods", "xPOwRZ+Yhw8="),
+            ("apps", "deployments", "8aSe+NMegvE="),
+            ("admissionregistration.k8s.io", "mutatingadmissionpolicies", "LYmCf+UMVdg="),
+        ] {
             let resource = registry.resource(group, "v1", plural).unwrap();
-            assert_eq!(storage_version_hash(resource.stored()), want);
+            let hashed_version = resource.table.behavior.hashed_version;
+            assert_eq!(storage_version_hash(resource.stored(), hashed_version), want);
         }
     }
 }

@@ -14,6 +14,10 @@ use super::table::{Field, Kind, ListType, Message, NameRule, Scope, Shape, Text}
 use crate::naming::KUBERNETES;
 
 const RELEASE: &str = "1.35";
+
+/// The release after it, and what is served of it already.
+const NEXT_RELEASE: &str = "1.36";
+const AHEAD: [&str; 2] = ["mutatingadmissionpolicies", "mutatingadmissionpolicybindings"];
 const ROOT: &str = "io.k8s.";
 
 /// Reads one reference file, or says that it is not there.
@@ -71,7 +75,10 @@ impl Report {
 
 /// The resources that the release serves by default.
 fn enabled(resources: &Value) -> impl Iterator<Item = &Value> {
-    list(resources, "resources").iter().filter(|resource| flag(&resource["default_enabled"], RELEASE))
+    list(resources, "resources").iter().filter(|resource| {
+        let release = if AHEAD.contains(&text(resource, "resource")) { NEXT_RELEASE } else { RELEASE };
+        flag(&resource["default_enabled"], release)
+    })
 }
 
 #[test]

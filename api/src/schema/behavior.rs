@@ -42,6 +42,8 @@ pub struct Behavior {
     pub delete_warning: &'static str,
     /// What to use in place of a deprecated version; empty where nothing is said.
     pub replacement: &'static str,
+    /// The version that discovery's hash of the stored form names, where it is not the stored one; otherwise empty.
+    pub hashed_version: &'static str,
 }
 
 impl Behavior {
@@ -63,6 +65,7 @@ impl Behavior {
         metadata_again: false,
         delete_warning: "",
         replacement: "",
+        hashed_version: "",
     };
 }
 

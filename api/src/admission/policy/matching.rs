@@ -180,3 +180,7 @@ impl Rule {
             && (self.names.is_empty() || self.names.iter().any(|name| name == asked.name))
     }
 }
+
+#[cfg(test)]
+#[path = "matching_test.rs"]
+mod tests;

@@ -73,9 +73,12 @@ pub struct Misconfigured<'i, P> {
     pub why: String,
 }
 
+/// A policy with its bindings.
+pub type WithBindings<P> = (Arc<Policy<P>>, Vec<Arc<Binding>>);
+
 /// The policies of one write.
 pub struct Bound<P> {
-    policies: Vec<(Arc<Policy<P>>, Vec<Arc<Binding>>)>,
+    policies: Vec<WithBindings<P>>,
     served: Arc<Served>,
 }
 
@@ -174,7 +177,7 @@ impl<P: Send + Sync + 'static> Source<P> {
     pub fn invocations<'i>(
         &self,
         bound: &'i Bound<P>,
-        policy: &'i (Arc<Policy<P>>, Vec<Arc<Binding>>),
+        policy: &'i WithBindings<P>,
         asked: &Asked<'i>,
         namespace: Option<&'i Object>,
     ) -> Vec<Result<Invocation<'i, P>, Misconfigured<'i, P>>> {
@@ -220,7 +223,7 @@ impl<P> Bound<P> {
     }
 
     /// The policies with their bindings, by name.
-    pub fn iter(&self) -> impl Iterator<Item = &(Arc<Policy<P>>, Vec<Arc<Binding>>)> {
+    pub fn iter(&self) -> impl Iterator<Item = &WithBindings<P>> {
         self.policies.iter()
     }
 }

@@ -255,7 +255,11 @@ pub(super) fn policy(validator: &mut Validator, path: &Path, policy: View) {
     let list = path.child("auditAnnotations");
     let annotations = spec.structs("auditAnnotations");
     if annotations.len() > ANNOTATIONS_MAX {
-        validator.errors.push(FieldError::too_many(&list, annotations.len(), ANNOTATIONS_MAX));
+        validator.errors.push(FieldError::too_many(
+            path.child("auditAnnotations"),
+            annotations.len(),
+            ANNOTATIONS_MAX,
+        ));
     }
     let owner = policy.child("metadata").text("name");
     let mut keys = Seen::new();
@@ -380,7 +384,7 @@ pub(super) fn mutating_policy(validator: &mut Validator, path: &Path, spec: View
     let list = path.child("mutations");
     let mutations = spec.structs("mutations");
     if mutations.len() == 0 {
-        validator.required(&list, "mutations must contain at least one item");
+        validator.required(path.child("mutations"), "mutations must contain at least one item");
     }
     for (at, mutation) in mutations.enumerate() {
         if validator.has_enough() {
@@ -401,10 +405,10 @@ pub(super) fn mutating_policy(validator: &mut Validator, path: &Path, spec: View
                 }
                 (true, true) => {
                     let text = mutation.child(form.member()).text("expression");
-                    let place = place.child("expression");
                     if text.trim().is_empty() {
-                        validator.required(&place, "");
+                        validator.required(place.child("expression"), "");
                     }
+                    let place = place.child("expression");
                     expression(validator, &place, text, |text| expressions.mutation(form, text));
                 }
                 (false, false) => {}

@@ -1,0 +1,91 @@
+//! Checks the types in validating policies and tells what was found in their status
+//! (docs/api/controllers.md#types-in-policies). Each generation of a policy is checked once.
+
+use std::sync::Arc;
+
+use engine::EventKind;
+
+use super::{EVENTS_MAX, Ending};
+use crate::admission::policy::typecheck;
+use crate::bootstrap::Target;
+use crate::context::Context;
+use crate::json::{Object, Value};
+use crate::loopback::Loopback;
+use crate::object::at;
+use crate::status::{Reason, Status};
+use crate::store;
+use crate::strategy::Endpoint;
+
+/// By this name it is known to authorization.
+const NAME: &str = "validatingadmissionpolicy-status-controller";
+
+/// Follows the policies.
+pub(super) async fn follow(api: Arc<Context>) -> Ending {
+    let resource = Loopback::new(&api).resource(&target())?;
+    let prefix = store::collection(resource, "");
+    let snapshot = api.engine().snapshot();
+    let mut tail = api.engine().tail(snapshot.revision(), prefix.clone())?;
+    let name_of = |key: &[u8]| store::identity(resource, key).1.to_owned();
+    let mut names: Vec<String> = snapshot.prefix(&prefix).map(|entry| name_of(entry.key())).collect();
+    drop(snapshot);
+    loop {
+        for name in &names {
+            check(&api, name).await?;
+        }
+        let events = tail.next(EVENTS_MAX).await?;
+        let is_there = |event: &&Arc<engine::Event>| event.kind == EventKind::Put;
+        names = events.iter().filter(is_there).map(|event| name_of(&event.key)).collect();
+        names.dedup();
+    }
+}
+
+fn target() -> Target {
+    Target {
+        group: "admissionregistration",
+        version: "v1",
+        resource: "validatingadmissionpolicies",
+        namespace: String::new(),
+        name: String::new(),
+    }
+}
+
+/// Checks one policy, if its generation was not checked yet.
+async fn check(api: &Context, name: &str) -> Result<(), Status> {
+    let loopback = Loopback::controller(api, NAME);
+    let resource = loopback.resource(&target())?;
+    let types = api.types();
+    let changed = loopback
+        .change(resource, ("", name), Endpoint::Status, |policy| {
+            let generation = at(policy, "metadata.generation").and_then(Value::as_i64).unwrap_or(0);
+            let seen = at(policy, "status.observedGeneration").and_then(Value::as_i64).unwrap_or(0);
+            if seen >= generation {
+                return None;
+            }
+            let warnings = typecheck::check(policy.get("spec").unwrap_or(&Value::Null), types.registry());
+            let warnings: Vec<Value> = warnings.into_iter().map(shown).collect();
+            let mut checking = Object::new();
+            if !warnings.is_empty() {
+                checking.insert("expressionWarnings", Value::Array(warnings));
+            }
+            let mut checked = policy.clone();
+            let status = checked.object_entry("status");
+            status.insert("observedGeneration", generation.into());
+            status.insert("typeChecking", checking.into());
+            Some(checked)
+        })
+        .await;
+    match changed {
+        Err(error) if error.reason == Reason::Invalid => {
+            tracing::warn!(policy = name, %error, "status of a policy cannot be written");
+            Ok(())
+        }
+        changed => changed,
+    }
+}
+
+fn shown(warning: typecheck::Warning) -> Value {
+    let mut members = Object::with_capacity(2);
+    members.insert("fieldRef", warning.field.into());
+    members.insert("warning", warning.text.into());
+    members.into()
+}
