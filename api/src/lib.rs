@@ -44,6 +44,7 @@ pub mod naming;
 pub mod negotiate;
 pub mod object;
 pub mod openapi;
+pub mod outgoing;
 pub mod patch;
 pub mod pipeline;
 pub mod policy;

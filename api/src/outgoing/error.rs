@@ -1,0 +1,127 @@
+//! Why a call failed, in the words of the reference server.
+
+use std::io;
+
+use http::{StatusCode, Uri};
+use rustls::{CertificateError, Error as TlsError};
+
+use super::is_end;
+
+/// Why there is no answer.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum Failure {
+    /// None in time.
+    #[error("context deadline exceeded")]
+    Timeout,
+    /// The connection broke within the answer.
+    #[error("unexpected error when reading response body. Please retry. Original error: unexpected EOF")]
+    Body,
+    /// The answer has more bytes than are read.
+    #[error("http: response body too large")]
+    TooLong,
+    /// An answer that says failure, or nothing.
+    #[error("{0}")]
+    Code(String),
+    /// No connection, or none that lasted until the answer.
+    #[error("{0}")]
+    Other(String),
+}
+
+impl Failure {
+    pub(super) fn connect(host: &str, port: u16, error: &io::Error) -> Failure {
+        let why = match error.kind() {
+            io::ErrorKind::ConnectionRefused => "connect: connection refused".to_owned(),
+            _ => error.to_string(),
+        };
+        Failure::Other(format!("dial tcp {host}:{port}: {why}"))
+    }
+
+    pub(super) fn handshake(error: &io::Error) -> Failure {
+        let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<TlsError>());
+        Failure::Other(match inner {
+            Some(TlsError::InvalidCertificate(why)) => {
+                format!("tls: failed to verify certificate: x509: {}", certificate(why))
+            }
+            Some(TlsError::InvalidMessage(_)) => {
+                "tls: first record does not look like a TLS handshake".to_owned()
+            }
+            Some(other) => format!("tls: {other}"),
+            None if is_end(error) => "EOF".to_owned(),
+            None => error.to_string(),
+        })
+    }
+
+    pub(super) fn exchange(error: &hyper::Error) -> Failure {
+        Failure::Other(if is_end(error) { "EOF".to_owned() } else { error.to_string() })
+    }
+
+    /// Names the call, where the failure is not an answer.
+    pub(super) fn of(self, url: &Uri) -> Failure {
+        match self {
+            Failure::Timeout | Failure::Other(_) => Failure::Other(format!("Post \"{url}\": {self}")),
+            Failure::Body | Failure::TooLong | Failure::Code(_) => self,
+        }
+    }
+}
+
+fn certificate(why: &CertificateError) -> String {
+    match why {
+        CertificateError::UnknownIssuer => "certificate signed by unknown authority".to_owned(),
+        CertificateError::ExpiredContext { time, not_after } => {
+            let shown =
+                |seconds: u64| crate::clock::format_seconds(i64::try_from(seconds).unwrap_or(i64::MAX));
+            format!(
+                "certificate has expired or is not yet valid: current time {} is after {}",
+                shown(time.as_secs()),
+                shown(not_after.as_secs())
+            )
+        }
+        CertificateError::NotValidForNameContext { expected, presented } => {
+            let expected = expected.to_str();
+            let is_address = expected.parse::<std::net::IpAddr>().is_ok();
+            // Each is shown as `DnsName("a")` or `IpAddress(1.2.3.4)`.
+            let names: Vec<&str> = presented
+                .iter()
+                .filter(|name| name.starts_with("IpAddress") == is_address)
+                .map(|name| name.split('(').nth(1).unwrap_or(name).trim_matches(['"', ')']))
+                .collect();
+            match names.as_slice() {
+                [] if is_address => {
+                    format!(
+                        "cannot validate certificate for {expected} because it doesn't contain any IP SANs"
+                    )
+                }
+                [] => format!("certificate is not valid for any names, but wanted to match {expected}"),
+                names => format!("certificate is valid for {}, not {expected}", names.join(", ")),
+            }
+        }
+        other => other.to_string(),
+    }
+}
+
+/// What a code other than success says. `said` is the text of the answer, or `unknown`.
+pub(super) fn unexpected_code(code: StatusCode, said: &str) -> String {
+    match code.as_u16() {
+        400 => "the server rejected our request for an unknown reason".to_owned(),
+        401 => "the server has asked for the client to provide credentials".to_owned(),
+        403 | 415 => said.to_owned(),
+        404 => "the server could not find the requested resource".to_owned(),
+        405 => "the server does not allow this method on the requested resource".to_owned(),
+        406 if said == "unknown" => {
+            "the server was unable to respond with a content type that the client supports".to_owned()
+        }
+        406 => said.to_owned(),
+        409 => "the server reported a conflict".to_owned(),
+        422 => "the server rejected our request due to an error in our request".to_owned(),
+        429 => "the server has received too many requests and has asked us to try again later".to_owned(),
+        503 => "the server is currently unable to handle the request".to_owned(),
+        504 => "the server was unable to return a response in the time allotted, but may still be processing the \
+                request"
+            .to_owned(),
+        500.. => {
+            let said = crate::field::go_quote(said);
+            format!("an error on the server ({said}) has prevented the request from succeeding")
+        }
+        other => format!("the server responded with the status code {other} but did not return more information"),
+    }
+}

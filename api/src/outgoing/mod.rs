@@ -1,0 +1,266 @@
+//! Calls of other servers: one POST over HTTPS, one answer.
+//!
+//! ```text
+//! Endpoint (URL, address to connect to, name, authorities) ─► connect ─► TLS ─► POST ─► answer, at most ANSWER_BYTES_MAX
+//!                         └───────────────────────── one deadline for all of it ─────────────────────────┘
+//! ```
+//!
+//! Nothing is followed that an answer points to: a redirect is an answer with an unexpected code. Each call has a
+//! connection of its own. Nothing here knows what is asked.
+
+mod error;
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::header::{ACCEPT, CONTENT_TYPE, HOST, RETRY_AFTER, USER_AGENT};
+use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+use tokio_rustls::TlsConnector;
+
+pub use error::Failure;
+
+/// Most bytes of an answer that are read: far more than any object may have.
+pub const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// How often a server that asks for it is asked again within the deadline.
+const RETRIES_MAX: usize = 10;
+
+/// Where a server is, and how it is known.
+#[derive(Clone, Debug)]
+pub struct Endpoint {
+    /// The URL that is called, with its query.
+    url: Uri,
+    /// Host and port of the connection.
+    address: (String, u16),
+    /// Name that the server's certificate must have.
+    name: ServerName<'static>,
+    tls: Arc<ClientConfig>,
+}
+
+impl Endpoint {
+    /// The server of an `https` URL. `authorities` is the PEM of the certificates that the server's is verified against.
+    ///
+    /// # Errors
+    /// Why no call is possible.
+    pub fn new(url: Uri, authorities: &[u8]) -> Result<Endpoint, String> {
+        let host = url.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
+        let port = url.port_u16().unwrap_or(443);
+        if url.scheme_str() != Some("https") || host.is_empty() {
+            return Err(format!("{url} is no https URL with a host"));
+        }
+        let name = ServerName::try_from(host.clone()).map_err(|_| format!("{host:?} is no host name"))?;
+        Ok(Endpoint { url, address: (host, port), name, tls: Arc::new(tls(authorities)?) })
+    }
+
+    /// The same server, reached at another address.
+    pub fn at(mut self, host: String, port: u16) -> Endpoint {
+        self.address = (host, port);
+        self
+    }
+}
+
+/// An answer of a kind that says success.
+#[derive(Debug)]
+pub struct Answer {
+    /// The code, 200 to 206.
+    pub code: StatusCode,
+    /// The body; never empty.
+    pub body: Bytes,
+}
+
+/// Posts JSON and reads the answer, all of it within `timeout`. `agent` names this server.
+///
+/// # Errors
+/// No connection, no answer in time, an answer that is too long, or one of another code than success.
+pub async fn post(
+    endpoint: &Endpoint,
+    agent: &str,
+    body: Bytes,
+    timeout: Duration,
+) -> Result<Answer, Failure> {
+    let deadline = Instant::now() + timeout;
+    let call = async {
+        for _ in 0..RETRIES_MAX {
+            let (head, text) = exchange(endpoint, agent, body.clone()).await?;
+            match retry_after(head.status, &head.headers) {
+                Some(pause) => tokio::time::sleep(pause).await,
+                None => return judge(head.status, &head.headers, text),
+            }
+        }
+        Err(Failure::Code(
+            "the server has received too many requests and has asked us to try again later".to_owned(),
+        ))
+    };
+    let called = tokio::time::timeout_at(deadline, call).await;
+    called.unwrap_or(Err(Failure::Timeout)).map_err(|failure| failure.of(&endpoint.url))
+}
+
+/// One request and its answer.
+async fn exchange(
+    endpoint: &Endpoint,
+    agent: &str,
+    body: Bytes,
+) -> Result<(http::response::Parts, Bytes), Failure> {
+    let (host, port) = &endpoint.address;
+    let stream = TcpStream::connect((host.as_str(), *port))
+        .await
+        .map_err(|error| Failure::connect(host, *port, &error))?;
+    let _ = stream.set_nodelay(true);
+    let connector = TlsConnector::from(endpoint.tls.clone());
+    let stream =
+        connector.connect(endpoint.name.clone(), stream).await.map_err(|error| Failure::handshake(&error))?;
+    let (mut sender, connection) =
+        http1::handshake(TokioIo::new(stream)).await.map_err(|error| Failure::exchange(&error))?;
+    // The connection ends with its only exchange: once `sender` and the answer are dropped.
+    let connection = tokio::spawn(connection);
+    let _guard = Abort(connection.abort_handle());
+
+    let path = endpoint.url.path_and_query().map_or("/", |path| path.as_str());
+    let authority = endpoint.url.authority().map_or("", |authority| authority.as_str());
+    let request = Request::builder()
+        .method(Method::POST)
+        .uri(path)
+        .header(HOST, authority)
+        .header(USER_AGENT, agent)
+        .header(ACCEPT, "application/json, */*")
+        .header(CONTENT_TYPE, "application/json")
+        .body(Full::new(body))
+        .map_err(|error| Failure::Other(error.to_string()))?;
+    let response = sender.send_request(request).await.map_err(|error| Failure::exchange(&error))?;
+    read(response).await
+}
+
+/// Ends the task of a connection when the call is over or given up.
+struct Abort(tokio::task::AbortHandle);
+
+impl Drop for Abort {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+async fn read(response: Response<Incoming>) -> Result<(http::response::Parts, Bytes), Failure> {
+    let (head, mut body) = response.into_parts();
+    let mut text = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| Failure::Body)?;
+        let Ok(bytes) = frame.into_data() else { continue };
+        if text.len() + bytes.len() > ANSWER_BYTES_MAX {
+            return Err(Failure::TooLong);
+        }
+        text.extend_from_slice(&bytes);
+    }
+    Ok((head, text.freeze()))
+}
+
+/// How long a server wants to be left alone before it is asked again.
+fn retry_after(code: StatusCode, headers: &HeaderMap) -> Option<Duration> {
+    if code != StatusCode::TOO_MANY_REQUESTS && !code.is_server_error() {
+        return None;
+    }
+    let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
+    Some(Duration::from_secs(seconds))
+}
+
+fn judge(code: StatusCode, headers: &HeaderMap, body: Bytes) -> Result<Answer, Failure> {
+    let media_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if !(200..=206).contains(&code.as_u16()) {
+        let is_text = media_type.starts_with("text/");
+        let said = if is_text { String::from_utf8_lossy(&body) } else { "unknown".into() };
+        return Err(Failure::Code(error::unexpected_code(code, said.trim())));
+    }
+    if body.is_empty() {
+        let code = code.as_u16();
+        return Err(Failure::Code(format!(
+            "0-length response with status code: {code} and content type: {media_type}"
+        )));
+    }
+    Ok(Answer { code, body })
+}
+
+fn tls(authorities: &[u8]) -> Result<ClientConfig, String> {
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(authorities) {
+        let certificate =
+            certificate.map_err(|_| "the certificates of the authorities are no PEM".to_owned())?;
+        roots.add(certificate).map_err(|error| error.to_string())?;
+    }
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?;
+    Ok(builder.with_root_certificates(roots).with_no_client_auth())
+}
+
+/// Whether a connection ended before an answer began.
+fn is_end(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut source = Some(error);
+    while let Some(error) = source {
+        if error.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_incomplete_message)
+            || error.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::UnexpectedEof)
+        {
+            return true;
+        }
+        source = error.source();
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_https_urls_with_a_host_are_called() {
+        for (url, works) in [
+            ("https://example.com/a?b=c", true),
+            ("https://[::1]:8443", true),
+            ("http://example.com", false),
+            ("/path", false),
+        ] {
+            assert_eq!(Endpoint::new(url.parse().unwrap(), b"").is_ok(), works, "{url}");
+        }
+    }
+
+    #[test]
+    fn answers_of_other_codes_than_success_are_failures() {
+        let text =
+            |media_type: &'static str| HeaderMap::from_iter([(CONTENT_TYPE, media_type.parse().unwrap())]);
+        for (code, media_type, body, want) in [
+            (200, "application/json", "{}", Ok("{}")),
+            (201, "text/plain", "x", Ok("x")),
+            (200, "a/b", "", Err("0-length response with status code: 200 and content type: a/b")),
+            (
+                302,
+                "a/b",
+                "",
+                Err("the server responded with the status code 302 but did not return more information"),
+            ),
+            (403, "a/b", "no", Err("unknown")),
+            (403, "text/plain", " no\n", Err("no")),
+            (404, "a/b", "no", Err("the server could not find the requested resource")),
+            (
+                500,
+                "text/html",
+                "x\n",
+                Err("an error on the server (\"x\") has prevented the request from succeeding"),
+            ),
+        ] {
+            let code = StatusCode::from_u16(code).unwrap();
+            let got = judge(code, &text(media_type), Bytes::from_static(body.as_bytes()));
+            let got = got.map(|answer| answer.body).map_err(|failure| failure.to_string());
+            assert_eq!(got, want.map(|body| Bytes::from_static(body.as_bytes())).map_err(str::to_owned));
+        }
+    }
+}
