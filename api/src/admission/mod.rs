@@ -42,6 +42,7 @@ mod service_account;
 mod settings;
 pub mod storage_protection;
 mod toleration;
+pub mod webhook;
 
 pub use chain::{Asked, Chain};
 pub use lookup::{Lookup, Parsed};

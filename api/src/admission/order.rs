@@ -21,7 +21,7 @@ use super::runtime_class::RuntimeClass;
 use super::service_account::ServiceAccount;
 use super::settings::{Files, Make};
 use super::storage_protection::StorageProtection;
-use super::{always, pod_node_selector, pod_security, pod_toleration_restriction, quota};
+use super::{always, pod_node_selector, pod_security, pod_toleration_restriction, quota, webhook};
 use crate::json::Value;
 
 /// Reads the configuration of a plugin, if there is one, and the files that it names.
@@ -121,11 +121,11 @@ pub(super) static PLUGINS: &[Registration] = &[
     // Policies that change objects.
     on("MutatingAdmissionPolicy", Some(|_, _| plain(MutatingAdmissionPolicy::new))),
     // Webhooks that change objects.
-    on("MutatingAdmissionWebhook", None),
+    on("MutatingAdmissionWebhook", Some(|_, _| plain(webhook::MutatingWebhooks::new))),
     // Policies that refuse objects.
     on("ValidatingAdmissionPolicy", Some(|_, _| plain(ValidatingAdmissionPolicy::new))),
     // Webhooks that refuse objects.
-    on("ValidatingAdmissionWebhook", None),
+    on("ValidatingAdmissionWebhook", Some(|_, _| plain(webhook::ValidatingWebhooks::new))),
     // Quotas of namespaces. After all others: what they refuse is not counted.
     on("ResourceQuota", Some(|config, _| quota::configure(config))),
     // Refuses everything.

@@ -1,0 +1,35 @@
+//! The match conditions of a webhook, evaluated on a write.
+
+use std::sync::OnceLock;
+
+use super::review::{kind, operation_name, options, shown_name};
+use super::{Webhook, Write};
+use crate::admission::policy::condition::Match;
+use crate::admission::policy::request::Request;
+use crate::admission::policy::scope::{Inputs, Scope};
+use crate::naming::Naming;
+use crate::schema::registry::Resource;
+
+/// What the conditions of a webhook come to. The objects are those of the request's version.
+pub(super) fn judge(webhook: &Webhook, write: &Write<'_>, seen: &Resource, naming: &'static Naming) -> Match {
+    let requested = kind(write.new.or(write.old), write);
+    let request = Request {
+        operation: operation_name(write.operation),
+        kind: (&seen.group, &seen.version, &seen.table.kind),
+        resource: (&seen.group, &seen.version, &seen.table.plural),
+        request_kind: requested,
+        request_resource: (&write.resource.group, &write.resource.version, &write.resource.table.plural),
+        subresource: write.subresource,
+        name: shown_name(write),
+        namespace: write.namespace,
+        user: write.user,
+        dry_run: write.dry_run,
+        options: options(write, naming),
+        made: OnceLock::new(),
+    };
+    let inputs =
+        Inputs { object: write.new, old: write.old, namespace: None, request: &request, authorizer: None };
+    let scope = Scope::new(&inputs, None, &[]);
+    let open = scope.open();
+    webhook.conditions.judge(&open, || scope.take_cost())
+}

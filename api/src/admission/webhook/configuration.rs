@@ -1,0 +1,165 @@
+//! Webhooks as their configurations state them.
+
+use std::time::Duration;
+
+use cel::environment::Origin;
+use http::Uri;
+
+use super::matching::Matching;
+use super::review::Verdict;
+use crate::admission::Review;
+use crate::admission::policy::condition::Conditions;
+use crate::admission::policy::environment::{Declarations, Extent, Known};
+use crate::json::{Object, Value};
+use crate::object::meta;
+use crate::outgoing::Endpoint;
+use crate::schema::scalars::bytes;
+use crate::status::Status;
+
+/// How long an answer is waited for where a configuration does not say it.
+const TIMEOUT_DEFAULT_SECONDS: i64 = 10;
+/// The longest time that a configuration may ask for.
+const TIMEOUT_MAX_SECONDS: i64 = 30;
+
+/// The webhooks of one object.
+pub(super) struct Configuration {
+    pub(super) name: String,
+    pub(super) webhooks: Vec<Webhook>,
+}
+
+/// One webhook.
+pub(super) struct Webhook {
+    pub(super) name: String,
+    pub(super) matching: Matching,
+    pub(super) conditions: Conditions,
+    /// Writes go on if it cannot be asked.
+    pub(super) ignores_failures: bool,
+    /// It wants to see the object again after others have changed it.
+    pub(super) is_reinvoked: bool,
+    /// It has no effects when nothing will be stored.
+    pub(super) knows_dry_runs: bool,
+    pub(super) timeout: Duration,
+    /// The first version of the review that both sides know.
+    pub(super) review_version: Option<&'static str>,
+    pub(super) endpoint: Result<Endpoint, String>,
+    pub(super) service: Option<Service>,
+}
+
+/// A service of this cluster that is called.
+pub(super) struct Service {
+    pub(super) namespace: String,
+    pub(super) name: String,
+    pub(super) port: u16,
+}
+
+impl Configuration {
+    /// Reads an object. What validation would not have accepted is left out.
+    pub(super) fn read(object: &Object) -> Configuration {
+        let webhooks = object.get("webhooks").and_then(Value::as_array).unwrap_or_default();
+        Configuration {
+            name: meta(object, "name").to_owned(),
+            webhooks: webhooks.iter().map(Webhook::read).collect(),
+        }
+    }
+}
+
+impl Webhook {
+    fn read(webhook: &Value) -> Webhook {
+        let client = webhook.get("clientConfig").unwrap_or(&Value::Null);
+        let service = client.get("service").filter(|service| !service.is_null()).map(Service::read);
+        let seconds =
+            webhook.get("timeoutSeconds").and_then(Value::as_i64).unwrap_or(TIMEOUT_DEFAULT_SECONDS);
+        let seconds = seconds.clamp(1, TIMEOUT_MAX_SECONDS);
+        let versions = webhook.get("admissionReviewVersions").and_then(Value::as_array).unwrap_or_default();
+        let known =
+            |version: &Value| ["v1", "v1beta1"].into_iter().find(|known| version.as_str() == Some(known));
+        let conditions = webhook.get("matchConditions").and_then(Value::as_array).unwrap_or_default();
+        let conditions: Vec<_> = conditions
+            .iter()
+            .map(|condition| (condition.str_at(&["name"]), condition.str_at(&["expression"])))
+            .collect();
+        let extent = Extent { params: false, authorizer: true };
+        let conditions = if conditions.is_empty() {
+            Conditions::default()
+        } else {
+            Conditions::compile(conditions, &Declarations::new(Origin::Stored, Known::default()), extent)
+        };
+        Webhook {
+            name: webhook.str_at(&["name"]).to_owned(),
+            matching: Matching::read(webhook),
+            conditions,
+            ignores_failures: webhook.str_at(&["failurePolicy"]) == "Ignore",
+            is_reinvoked: webhook.str_at(&["reinvocationPolicy"]) == "IfNeeded",
+            knows_dry_runs: matches!(webhook.str_at(&["sideEffects"]), "None" | "NoneOnDryRun"),
+            timeout: Duration::from_secs(seconds.unsigned_abs()),
+            review_version: versions.iter().find_map(known),
+            endpoint: endpoint(client, service.as_ref(), seconds),
+            service,
+        }
+    }
+
+    /// Hands on what an answer says beside its decision.
+    pub(super) fn annotate(&self, verdict: &Verdict, review: &mut Review) {
+        review.warnings.extend(verdict.warnings.iter().cloned());
+        let name = &self.name;
+        // A key has one slash, which is behind the name of the webhook.
+        let keys = verdict.annotations.iter().filter(|(key, _)| !key.contains('/'));
+        review.annotations.extend(keys.map(|(key, value)| (format!("{name}/{key}"), value.clone())));
+    }
+
+    /// What it means that it cannot be asked.
+    ///
+    /// # Errors
+    /// 500, where that is not ignored.
+    pub(super) fn failed(&self, why: &str) -> Result<(), Status> {
+        let name = &self.name;
+        if self.ignores_failures {
+            tracing::warn!(webhook = name, "failed calling webhook, failing open: {why}");
+            return Ok(());
+        }
+        Err(Status::internal(format!("failed calling webhook \"{name}\": {why}")))
+    }
+}
+
+/// The URL of a webhook with its timeout, and the authorities that it is verified against.
+fn endpoint(client: &Value, service: Option<&Service>, seconds: i64) -> Result<Endpoint, String> {
+    let base = match service {
+        Some(Service { namespace, name, port }) => {
+            let path = client.str_at(&["service", "path"]);
+            format!("https://{name}.{namespace}.svc:{port}{path}")
+        }
+        None => client.str_at(&["url"]).to_owned(),
+    };
+    let url: Uri = format!("{base}?timeout={seconds}s").parse().map_err(|error| format!("{error}"))?;
+    let authorities = bytes::decode(client.str_at(&["caBundle"])).unwrap_or_default();
+    Endpoint::new(url, &authorities)
+}
+
+impl Service {
+    fn read(service: &Value) -> Service {
+        let port = service.get("port").and_then(Value::as_i64).unwrap_or(443);
+        Service {
+            namespace: service.str_at(&["namespace"]).to_owned(),
+            name: service.str_at(&["name"]).to_owned(),
+            port: u16::try_from(port).unwrap_or(443),
+        }
+    }
+
+    /// Where the service object says that it is reached: at its address in the cluster, or under another name.
+    pub(super) fn address(&self, object: Option<&Object>) -> Result<(String, u16), String> {
+        let Service { name, port, .. } = self;
+        let spec = object.and_then(|object| object.get("spec"));
+        let spec = spec.ok_or_else(|| format!("service \"{name}\" not found"))?;
+        if spec.str_at(&["type"]) == "ExternalName" {
+            return Ok((spec.str_at(&["externalName"]).to_owned(), *port));
+        }
+        let ports = spec.get("ports").and_then(Value::as_array).unwrap_or_default();
+        if !ports.iter().any(|item| item.get("port").and_then(Value::as_i64) == Some((*port).into())) {
+            return Err(format!("no service port {port} found for service \"{name}\""));
+        }
+        match spec.str_at(&["clusterIP"]) {
+            "" | "None" => Err(format!("service \"{name}\" has no address in the cluster")),
+            address => Ok((address.to_owned(), *port)),
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Admission webhooks: other servers that change or refuse what is written.
+//!
+//! ```text
+//! configuration objects ─► Webhook: rules, selectors, conditions, where it is
+//!                             │
+//! write ─► matching ─► review ─► POST ─► verdict ─► denial · warnings · annotations · patch ─► changed object
+//!                                   └─► failure ─► failure policy
+//! ```
+//!
+//! Configurations are read from the newest state, so that one is in effect for the first write after the answer to its
+//! creation. Mutating webhooks are asked one after the other, validating ones all at once; the first refusal in their
+//! order counts. Behaviour: docs/api/webhooks.md.
+
+mod condition;
+mod configuration;
+mod matching;
+mod mutating;
+mod review;
+mod validating;
+
+use std::sync::Arc;
+
+use auth::User;
+
+pub use mutating::MutatingWebhooks;
+pub use validating::ValidatingWebhooks;
+
+use self::configuration::{Configuration, Webhook};
+use self::review::Verdict;
+use super::policy::condition::Match;
+use super::{Lookup, Operation, Options, Parsed, Target};
+use crate::json::Object;
+use crate::outgoing;
+use crate::schema::registry::{Registry, Resource};
+use crate::status::{Reason, Status, Subject};
+use crate::store;
+
+/// A write as webhooks are told of it.
+#[derive(Clone, Copy)]
+struct Write<'r> {
+    user: &'r User,
+    operation: Operation,
+    dry_run: bool,
+    options: Options<'r>,
+    resource: &'r Resource,
+    subresource: &'r str,
+    namespace: &'r str,
+    name: &'r str,
+    old: Option<&'r Object>,
+    new: Option<&'r Object>,
+}
+
+impl<'r> Write<'r> {
+    fn of<N>(record: &'r super::Record<'_, N>, new: Option<&'r Object>) -> Write<'r> {
+        Write {
+            user: record.user,
+            operation: record.operation,
+            dry_run: record.dry_run,
+            options: record.options,
+            resource: record.resource,
+            subresource: record.subresource,
+            namespace: record.namespace,
+            name: record.name,
+            old: record.old,
+            new,
+        }
+    }
+}
+
+/// What a webhook came to, when it was asked.
+enum Outcome {
+    /// It answered.
+    Answered(Verdict),
+    /// It could not be asked, and that is to be ignored.
+    FailedOpen,
+}
+
+/// The webhooks of one kind of configuration.
+struct Webhooks {
+    lookup: Lookup,
+    configurations: Parsed<Configuration>,
+    namespaces: Arc<Resource>,
+    services: Arc<Resource>,
+    agent: String,
+}
+
+impl Webhooks {
+    fn new(lookup: &Lookup, plural: &str) -> Webhooks {
+        let resource = lookup.resource("admissionregistration", "v1", plural);
+        Webhooks {
+            configurations: Parsed::new(resource, Configuration::read),
+            namespaces: lookup.resource("", "v1", "namespaces"),
+            services: lookup.resource("", "v1", "services"),
+            agent: format!("{}apiserver-admission", lookup.naming.system_prefix),
+            lookup: lookup.clone(),
+        }
+    }
+
+    /// Whether there is any configuration: otherwise no object need be made for its webhooks.
+    fn is_configured(&self) -> bool {
+        let prefix = store::collection(self.configurations.resource(), "");
+        self.lookup.snapshot().prefix(&prefix).next().is_some()
+    }
+
+    /// All configurations, in the order of their names.
+    fn all(&self) -> Result<Vec<Arc<Configuration>>, Status> {
+        let listed = self.configurations.list(&self.lookup, "")?;
+        Ok(listed.into_iter().map(|(_, configuration)| configuration).collect())
+    }
+
+    /// The resource in whose version a webhook wants to see a write: `own`, that of the request, or another; `None`: it is
+    /// not asked.
+    ///
+    /// # Errors
+    /// 403 where its conditions fail and that is not to be ignored, 404 for a missing namespace.
+    fn wanted<'r>(
+        &self,
+        webhook: &Webhook,
+        write: &Write<'_>,
+        own: &'r Resource,
+        registry: &'r Registry,
+    ) -> Result<Option<&'r Resource>, Status> {
+        let namespace = || {
+            let found = self.lookup.get(&self.namespaces, "", write.namespace)?;
+            found.ok_or_else(|| {
+                Status::not_found(Subject { group: "", kind: "namespaces", name: write.namespace })
+            })
+        };
+        let Some(seen) = webhook.matching.matches(write, own, registry, namespace)? else { return Ok(None) };
+        if webhook.conditions.is_empty() {
+            return Ok(Some(seen));
+        }
+        match condition::judge(webhook, write, seen, self.lookup.naming) {
+            Match::Yes => Ok(Some(seen)),
+            Match::No(_) => Ok(None),
+            Match::Failed(_) if webhook.ignores_failures => Ok(None),
+            Match::Failed(why) => {
+                let (group, kind) = (&*write.resource.group, &*write.resource.table.plural);
+                let name = review::shown_name(write);
+                let name = if name.is_empty() { "Unknown" } else { name };
+                Err(Status::forbidden(Subject { group, kind, name }, &why))
+            }
+        }
+    }
+
+    /// Asks one webhook.
+    ///
+    /// # Errors
+    /// It cannot be asked, and that is not to be ignored.
+    async fn ask(
+        &self,
+        webhook: &Webhook,
+        write: &Write<'_>,
+        kind: &Resource,
+        mutating: bool,
+    ) -> Result<Outcome, Status> {
+        if write.dry_run && !webhook.knows_dry_runs {
+            let name = &webhook.name;
+            let why = format!("admission webhook \"{name}\" does not support dry run");
+            return Err(Status::new(Reason::BadRequest, why));
+        }
+        match self.call(webhook, write, kind, mutating).await {
+            Ok(verdict) => Ok(Outcome::Answered(verdict)),
+            Err(why) => webhook.failed(&why).map(|()| Outcome::FailedOpen),
+        }
+    }
+
+    async fn call(
+        &self,
+        webhook: &Webhook,
+        write: &Write<'_>,
+        kind: &Resource,
+        mutating: bool,
+    ) -> Result<Verdict, String> {
+        let version =
+            webhook.review_version.ok_or("webhook does not accept known AdmissionReview versions")?;
+        let endpoint = self.endpoint(webhook).map_err(|why| format!("failed to call webhook: {why}"))?;
+        let request = review::request(write, kind, version, self.lookup.naming)?;
+        let answer = outgoing::post(&endpoint, &self.agent, request.body, webhook.timeout).await;
+        let answer = answer.map_err(|why| format!("failed to call webhook: {why}"))?;
+        review::verdict(&answer.body, version, &request.uid, mutating)
+    }
+
+    /// Where a webhook is now.
+    fn endpoint(&self, webhook: &Webhook) -> Result<outgoing::Endpoint, String> {
+        let endpoint = webhook.endpoint.clone()?;
+        let Some(service) = &webhook.service else { return Ok(endpoint) };
+        let (namespace, name) = (&*service.namespace, &*service.name);
+        let found = self.lookup.get(&self.services, namespace, name).map_err(|status| status.message)?;
+        let (host, port) = service.address(found.as_ref())?;
+        Ok(endpoint.at(host, port))
+    }
+}
+
+/// Whether a write concerns webhooks at all: the objects that configure admission are never sent.
+fn is_sent(target: &Target<'_>) -> bool {
+    let exempt = [
+        "mutatingwebhookconfigurations",
+        "validatingwebhookconfigurations",
+        "mutatingadmissionpolicies",
+        "mutatingadmissionpolicybindings",
+        "validatingadmissionpolicies",
+        "validatingadmissionpolicybindings",
+    ];
+    !exempt.iter().any(|plural| target.resource.is_of("admissionregistration", plural))
+}
+
+#[cfg(test)]
+#[path = "webhook_test.rs"]
+mod tests;

@@ -1,0 +1,374 @@
+//! The AdmissionReview: what a webhook is asked, and what its answer means.
+
+use ::bytes::Bytes;
+use http::StatusCode;
+
+use super::Write;
+use crate::admission::policy::request::user;
+use crate::admission::{Operation, Options};
+use crate::codec::yaml;
+use crate::convert;
+use crate::json::{self, Object, Value};
+use crate::naming::Naming;
+use crate::query::{FieldValidation, WriteOptions};
+use crate::schema::registry::Resource;
+use crate::schema::scalars::bytes;
+use crate::status::{Details, Reason, Status};
+use crate::verbs::options::{DeleteOptions, Propagation};
+
+/// A review that is to be sent.
+pub(super) struct Request {
+    pub(super) uid: String,
+    pub(super) body: Bytes,
+}
+
+/// What a webhook decided.
+#[derive(Debug, Default)]
+pub(super) struct Verdict {
+    /// Why it denies; `None` where it allows.
+    pub(super) denial: Option<Denial>,
+    pub(super) warnings: Vec<String>,
+    pub(super) annotations: Vec<(String, String)>,
+    /// The text of a JSON patch; empty for none.
+    pub(super) patch: Vec<u8>,
+}
+
+/// The `status` of an answer that denies.
+#[derive(Debug, Default)]
+pub(super) struct Denial(Object);
+
+impl Denial {
+    /// The answer to the client.
+    pub(super) fn status(&self, webhook: &str) -> Status {
+        let text = |name: &str| self.0.get(name).and_then(Value::as_str).unwrap_or_default();
+        let said = [text("message"), text("reason")].into_iter().find(|text| !text.is_empty());
+        let why = said.map_or_else(|| " without explanation".to_owned(), |said| format!(": {said}"));
+        let mut status = Status::new(
+            reason(text("reason")),
+            format!("admission webhook \"{webhook}\" denied the request{why}"),
+        );
+        let code = self.0.get("code").and_then(Value::as_i64).filter(|code| *code >= 400);
+        let code = code.and_then(|code| StatusCode::from_u16(u16::try_from(code).ok()?).ok());
+        status.code = code.unwrap_or(StatusCode::BAD_REQUEST);
+        let details = self.0.get("details");
+        let seconds = details.and_then(|details| details.get("retryAfterSeconds")).and_then(Value::as_i64);
+        if let Some(seconds) = seconds.and_then(|seconds| u32::try_from(seconds).ok()) {
+            status.details = Some(Box::new(Details { retry_after_seconds: seconds, ..Details::default() }));
+        }
+        status
+    }
+}
+
+/// The reason of a name; none for names that are not known here.
+fn reason(name: &str) -> Reason {
+    use Reason::{
+        AlreadyExists, BadRequest, Conflict, Expired, Forbidden, InternalError, Invalid, MethodNotAllowed,
+        NotAcceptable, NotFound, RequestEntityTooLarge, ServiceUnavailable, Timeout, TooManyRequests,
+        Unauthorized, UnsupportedMediaType,
+    };
+    let known = [
+        AlreadyExists,
+        BadRequest,
+        Conflict,
+        Expired,
+        Forbidden,
+        InternalError,
+        Invalid,
+        MethodNotAllowed,
+        NotAcceptable,
+        NotFound,
+        RequestEntityTooLarge,
+        ServiceUnavailable,
+        Timeout,
+        TooManyRequests,
+        Unauthorized,
+        UnsupportedMediaType,
+    ];
+    known.into_iter().find(|reason| reason.as_str() == name).unwrap_or(Reason::Unknown)
+}
+
+/// The name of an operation in rules and reviews.
+pub(super) fn operation_name(operation: Operation) -> &'static str {
+    match operation {
+        Operation::Create => "CREATE",
+        Operation::Update => "UPDATE",
+        Operation::Delete => "DELETE",
+        Operation::Connect => "CONNECT",
+    }
+}
+
+/// The review of a write for a webhook that wants to see it in the version of `seen`.
+///
+/// # Errors
+/// An object cannot be converted.
+pub(super) fn request(
+    write: &Write<'_>,
+    seen: &Resource,
+    version: &str,
+    naming: &'static Naming,
+) -> Result<Request, String> {
+    let new = write.new.map(|object| in_version(write, seen, object, naming)).transpose()?;
+    let old = write.old.map(|object| in_version(write, seen, object, naming)).transpose()?;
+    let uid = crate::names::uid();
+    let mut request = Object::with_capacity(16);
+    request.push("uid", uid.as_str().into());
+    let requested = kind(write.new.or(write.old), write);
+    let shown = if is_whole(write.subresource) {
+        (&*seen.group, &*seen.version, &*seen.table.kind)
+    } else {
+        requested
+    };
+    request.push("kind", named(shown, "kind"));
+    let plural =
+        |resource: &Resource| named((&resource.group, &resource.version, &resource.table.plural), "resource");
+    request.push("resource", plural(seen));
+    push_text(&mut request, "subResource", write.subresource);
+    request.push("requestKind", named(requested, "kind"));
+    request.push("requestResource", plural(write.resource));
+    push_text(&mut request, "requestSubResource", write.subresource);
+    push_text(&mut request, "name", shown_name(write));
+    push_text(&mut request, "namespace", write.namespace);
+    request.push("operation", operation_name(write.operation).into());
+    request.push("userInfo", user(write.user).into());
+    request.push("object", new.map_or(Value::Null, Value::Object));
+    request.push("oldObject", old.map_or(Value::Null, Value::Object));
+    request.push("dryRun", write.dry_run.into());
+    request.push("options", options(write, naming));
+
+    let mut review = Object::with_capacity(3);
+    review.push("kind", "AdmissionReview".into());
+    review.push("apiVersion", format!("{}/{version}", naming.group("admission", true)).into());
+    review.push("request", request.into());
+    let mut body = Vec::new();
+    json::write(&review.into(), &mut body);
+    Ok(Request { uid, body: body.into() })
+}
+
+/// The name of the request, or that of a new object.
+pub(super) fn shown_name<'r>(write: &Write<'r>) -> &'r str {
+    match (write.name, write.new, write.operation) {
+        ("", Some(new), Operation::Create) => crate::object::meta(new, "name"),
+        (name, ..) => name,
+    }
+}
+
+/// Whether the objects of a write are those of its resource, which have a form in each version.
+pub(super) fn is_whole(subresource: &str) -> bool {
+    matches!(subresource, "" | "status" | "ephemeralcontainers" | "resize" | "approval" | "finalize")
+}
+
+fn in_version(
+    write: &Write<'_>,
+    seen: &Resource,
+    object: &Object,
+    naming: &'static Naming,
+) -> Result<Object, String> {
+    if !is_whole(write.subresource) || std::ptr::eq(seen, write.resource) {
+        return Ok(object.clone());
+    }
+    let stored = convert::to_stored(write.resource, object.clone(), naming);
+    stored.and_then(|stored| convert::to_served(seen, stored, naming)).map_err(|status| status.message)
+}
+
+/// Group, version and kind of an object, or of the resource where there is none.
+pub(super) fn kind<'r>(object: Option<&'r Object>, write: &Write<'r>) -> (&'r str, &'r str, &'r str) {
+    let text = |name: &str| object.and_then(|object| object.get(name)).and_then(Value::as_str);
+    match (text("apiVersion"), text("kind")) {
+        (Some(api_version), Some(kind)) => {
+            let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+            (group, version, kind)
+        }
+        _ => (&write.resource.group, &write.resource.version, &write.resource.table.kind),
+    }
+}
+
+fn named((group, version, name): (&str, &str, &str), what: &'static str) -> Value {
+    let mut members = Object::with_capacity(3);
+    members.push("group", group.into());
+    members.push("version", version.into());
+    members.push(what, name.into());
+    members.into()
+}
+
+fn push_text(object: &mut Object, name: &'static str, text: &str) {
+    if !text.is_empty() {
+        object.push(name, text.into());
+    }
+}
+
+/// The options of the request with their kind; a patch has those of what it comes to.
+pub(super) fn options(write: &Write<'_>, naming: &'static Naming) -> Value {
+    let mut members = Object::new();
+    let mut begin = |kind: &'static str, dry_run: bool| {
+        members.push("kind", kind.into());
+        members.push("apiVersion", format!("{}/v1", naming.meta_group()).into());
+        if dry_run {
+            members.push("dryRun", Value::Array(vec!["All".into()]));
+        }
+    };
+    match write.options {
+        Options::None => return Value::Null,
+        Options::Delete(options) => {
+            begin("DeleteOptions", false);
+            push_delete(&mut members, options);
+        }
+        Options::Create(options) | Options::Update(options) | Options::Patch(options) => {
+            let creates = write.operation == Operation::Create;
+            begin(if creates { "CreateOptions" } else { "UpdateOptions" }, options.dry_run);
+            push_write(&mut members, options);
+        }
+    }
+    members.into()
+}
+
+fn push_write(members: &mut Object, options: &WriteOptions) {
+    push_text(members, "fieldManager", &options.field_manager);
+    let validation = match options.field_validation {
+        FieldValidation::Ignore => "Ignore",
+        FieldValidation::Strict => "Strict",
+        FieldValidation::Warn => "",
+    };
+    push_text(members, "fieldValidation", validation);
+}
+
+fn push_delete(members: &mut Object, options: &DeleteOptions) {
+    if let Some(seconds) = options.grace_period_seconds {
+        members.push("gracePeriodSeconds", seconds.into());
+    }
+    let mut conditions = Object::new();
+    push_text(&mut conditions, "uid", options.uid.as_deref().unwrap_or_default());
+    push_text(&mut conditions, "resourceVersion", options.resource_version.as_deref().unwrap_or_default());
+    if !conditions.is_empty() {
+        members.push("preconditions", conditions.into());
+    }
+    if let Some(orphan) = options.orphan_dependents {
+        members.push("orphanDependents", orphan.into());
+    }
+    if let Some(propagation) = options.propagation {
+        let name = match propagation {
+            Propagation::Orphan => "Orphan",
+            Propagation::Background => "Background",
+            Propagation::Foreground => "Foreground",
+        };
+        members.push("propagationPolicy", name.into());
+    }
+    if options.dry_run {
+        members.push("dryRun", Value::Array(vec!["All".into()]));
+    }
+}
+
+/// Reads an answer to a review of `version` with `uid`.
+///
+/// # Errors
+/// Why it is no answer to it.
+pub(super) fn verdict(text: &[u8], version: &str, uid: &str, mutating: bool) -> Result<Verdict, String> {
+    let response = response(text, version).map_err(|why| format!("failed to call webhook: {why}"))?;
+    let Some(response) = response else {
+        return Err("received invalid webhook response: webhook response was absent".to_owned());
+    };
+    let wrong = |name: &str, value: &Value, of: &str| {
+        let found = match value {
+            Value::Bool(_) => "bool",
+            Value::Int(_) | Value::Float(_) => "number",
+            Value::Array(_) => "array",
+            Value::Object(_) => "object",
+            Value::Null | Value::String(_) => "string",
+        };
+        format!(
+            "failed to call webhook: json: cannot unmarshal {found} into Go struct field \
+             AdmissionResponse.response.{name} of type {of}"
+        )
+    };
+    let member = |name: &str| response.get(name).filter(|value| !value.is_null());
+    let text_of = |name: &'static str| {
+        let value = member(name);
+        value.map(|value| value.as_str().ok_or_else(|| wrong(name, value, "string"))).transpose()
+    };
+    let allowed =
+        member("allowed").map(|value| value.as_bool().ok_or_else(|| wrong("allowed", value, "bool")));
+    let allowed = allowed.transpose()?.unwrap_or_default();
+    let warnings =
+        member("warnings").map(|value| value.as_array().ok_or_else(|| wrong("warnings", value, "[]string")));
+    let warnings = warnings.transpose()?.unwrap_or_default();
+    let patch = text_of("patch")?.unwrap_or_default();
+    let patch =
+        bytes::decode(patch).ok_or("failed to call webhook: illegal base64 data in response.patch")?;
+    let patch_type = text_of("patchType")?;
+    if version == "v1" {
+        let given = text_of("uid")?.unwrap_or_default();
+        check(given, uid, &patch, patch_type, mutating)
+            .map_err(|why| format!("received invalid webhook response: {why}"))?;
+    }
+    let allows_patch = version != "v1" || matches!(patch_type, None | Some("JSONPatch"));
+    if allowed && !patch.is_empty() && !allows_patch {
+        return Err(format!("unsupported patch type \"{}\"", patch_type.unwrap_or_default()));
+    }
+    let status = member("status").and_then(Value::as_object);
+    let annotations = member("auditAnnotations").and_then(Value::as_object);
+    Ok(Verdict {
+        denial: (!allowed).then(|| Denial(status.cloned().unwrap_or_default())),
+        warnings: warnings.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+        annotations: annotations
+            .into_iter()
+            .flat_map(Object::iter)
+            .filter_map(|(key, value)| Some((key.to_owned(), value.as_str()?.to_owned())))
+            .collect(),
+        patch,
+    })
+}
+
+/// What an answer of version v1 must have.
+fn check(
+    given: &str,
+    uid: &str,
+    patch: &[u8],
+    patch_type: Option<&str>,
+    mutating: bool,
+) -> Result<(), String> {
+    if given != uid {
+        return Err(format!("expected response.uid=\"{uid}\", got \"{given}\""));
+    }
+    let wrong = match (mutating, patch.is_empty(), patch_type) {
+        (true, false, None) => "webhook returned response.patch but not response.patchType",
+        (true, true, Some(_)) => "webhook returned response.patchType but not response.patch",
+        (true, _, Some("")) => "webhook returned invalid response.patchType of \"\"",
+        (false, false, _) => "validating webhook may not return response.patch",
+        (false, true, Some(_)) => "validating webhook may not return response.patchType",
+        _ => return Ok(()),
+    };
+    Err(wrong.to_owned())
+}
+
+/// The member `response` of an answer in the version that was asked with.
+fn response(text: &[u8], version: &str) -> Result<Option<Object>, String> {
+    let unreadable =
+        |why: &dyn std::fmt::Display| format!("couldn't get version/kind; json parse error: {why}");
+    // What does not look like JSON may be YAML.
+    let answer = if text.trim_ascii_start().starts_with(b"{") {
+        json::parse(text).map_err(|why| unreadable(&why))?
+    } else {
+        yaml::parse(text).map_err(|why| unreadable(&why))?.value
+    };
+    if answer.as_object().is_none() {
+        let found = if answer.as_array().is_some() { "array" } else { "string" };
+        return Err(unreadable(&format!(
+            "json: cannot unmarshal {found} into Go value of type struct {{ APIVersion string \
+             \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
+        )));
+    }
+    let (api_version, kind) = (answer.str_at(&["apiVersion"]), answer.str_at(&["kind"]));
+    let given = api_version.rsplit_once('/').map_or("", |(_, version)| version);
+    let is_empty = api_version.is_empty() && kind.is_empty();
+    // Answers of version v1beta1 need not say what they are.
+    if !(is_empty && version == "v1beta1") {
+        if kind != "AdmissionReview" || !matches!(given, "v1" | "v1beta1") {
+            return Err(format!("no kind \"{kind}\" is registered for version \"{api_version}\""));
+        }
+        if given != version {
+            return Err(format!(
+                "converting ({given}.AdmissionReview) to ({version}.AdmissionReview): unknown conversion"
+            ));
+        }
+    }
+    Ok(answer.get("response").and_then(Value::as_object).cloned())
+}

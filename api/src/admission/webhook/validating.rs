@@ -1,0 +1,73 @@
+//! The plugin ValidatingAdmissionWebhook: webhooks that may refuse an object, asked all at once.
+
+use futures_util::future::join_all;
+
+use super::{Lookup, Outcome, Webhook, Webhooks, Write, is_sent};
+use crate::admission::{Plugin, Record, Review, Step, Target};
+use crate::json::Object;
+use crate::status::Status;
+
+/// The plugin.
+pub struct ValidatingWebhooks(Webhooks);
+
+impl ValidatingWebhooks {
+    /// The plugin over this store.
+    pub fn new(lookup: &Lookup) -> ValidatingWebhooks {
+        ValidatingWebhooks(Webhooks::new(lookup, "validatingwebhookconfigurations"))
+    }
+
+    async fn run(&self, record: &Record<'_, &Object>, review: &mut Review) -> Result<(), Status> {
+        let configurations = self.0.all()?;
+        if configurations.is_empty() {
+            return Ok(());
+        }
+        let served = self.0.lookup.served();
+        let write = Write::of(record, record.new);
+        let mut asked = Vec::new();
+        let mut webhooks: Vec<&Webhook> = Vec::new();
+        for owner in &configurations {
+            webhooks.extend(&owner.webhooks);
+        }
+        for (index, webhook) in webhooks.into_iter().enumerate() {
+            if let Some(seen) = self.0.wanted(webhook, &write, record.resource, served.registry())? {
+                asked.push((index, webhook, seen));
+            }
+        }
+        let write = &write;
+        let mut calls = Vec::with_capacity(asked.len());
+        for (_, webhook, seen) in &asked {
+            calls.push(self.0.ask(webhook, write, seen, false));
+        }
+        let outcomes = join_all(calls).await;
+        let mut refusal = None;
+        for ((index, webhook, _), outcome) in asked.into_iter().zip(outcomes) {
+            match outcome {
+                Ok(Outcome::Answered(verdict)) => {
+                    webhook.annotate(&verdict, review);
+                    if let Some(denial) = &verdict.denial {
+                        refusal.get_or_insert_with(|| denial.status(&webhook.name));
+                    }
+                }
+                Ok(Outcome::FailedOpen) => {
+                    let group = self.0.lookup.naming.group("admission", true);
+                    let key = format!("failed-open.validating.webhook.{group}/round_0_index_{index}");
+                    review.annotations.push((key, webhook.name.clone()));
+                }
+                Err(status) => {
+                    refusal.get_or_insert(status);
+                }
+            }
+        }
+        refusal.map_or(Ok(()), Err)
+    }
+}
+
+impl Plugin for ValidatingWebhooks {
+    fn handles(&self, target: &Target<'_>) -> bool {
+        is_sent(target) && self.0.is_configured()
+    }
+
+    fn validate<'p>(&'p self, record: &'p Record<'_, &Object>, review: &'p mut Review) -> Step<'p> {
+        Step::wait(self.run(record, review))
+    }
+}
