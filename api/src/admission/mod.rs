@@ -17,17 +17,22 @@
 mod always;
 mod always_pull_images;
 mod anti_affinity;
+mod certificate_subject;
 mod chain;
 mod claim_resize;
 mod default_class;
 mod default_toleration_seconds;
+mod event_rate;
 mod extended_resource_toleration;
+mod external_ips;
 mod limit_ranger;
 mod lookup;
 mod namespace_exists;
 pub mod namespace_lifecycle;
+mod node_restriction;
 mod node_taint;
 mod order;
+mod owner_permissions;
 mod plugin;
 mod pod;
 mod pod_node_selector;
@@ -40,8 +45,10 @@ mod record;
 mod runtime_class;
 mod service_account;
 mod settings;
+mod signers;
 pub mod storage_protection;
 mod toleration;
+mod topology_labels;
 pub mod webhook;
 
 pub use chain::{Asked, Chain};
@@ -56,3 +63,6 @@ mod tests;
 
 #[cfg(test)]
 mod plugins_test;
+
+#[cfg(test)]
+mod restrictions_test;

@@ -20,8 +20,12 @@ use super::priority::Priority;
 use super::runtime_class::RuntimeClass;
 use super::service_account::ServiceAccount;
 use super::settings::{Files, Make};
+use super::signers::{Act, Signers};
 use super::storage_protection::StorageProtection;
-use super::{always, pod_node_selector, pod_security, pod_toleration_restriction, quota, webhook};
+use super::{
+    always, certificate_subject, event_rate, external_ips, node_restriction, owner_permissions,
+    pod_node_selector, pod_security, pod_toleration_restriction, quota, topology_labels, webhook,
+};
 use crate::json::Value;
 
 /// Reads the configuration of a plugin, if there is one, and the files that it names.
@@ -69,7 +73,7 @@ pub(super) static PLUGINS: &[Registration] = &[
     // Pods run under an account of their namespace.
     on("ServiceAccount", Some(|_, _| plain(ServiceAccount::new))),
     // What the agents of nodes may write.
-    off("NodeRestriction", None),
+    off("NodeRestriction", Some(|_, _| plain(node_restriction::NodeRestriction::new))),
     // New nodes are not ready.
     on("TaintNodesByCondition", Some(|_, _| plain(NodeTaint::new))),
     // Images are pulled with the credentials of each pod.
@@ -87,7 +91,7 @@ pub(super) static PLUGINS: &[Registration] = &[
     // Tolerations of namespaces.
     off("PodTolerationRestriction", Some(|config, _| pod_toleration_restriction::configure(config))),
     // Limits how many events are written.
-    off("EventRateLimit", None),
+    off("EventRateLimit", Some(|config, _| event_rate::configure(config))),
     // Pods that use extended resources tolerate the taints of their nodes.
     off("ExtendedResourceToleration", Some(|_, _| plain(ExtendedResourceToleration::new))),
     // The class of volume claims that name none.
@@ -95,25 +99,25 @@ pub(super) static PLUGINS: &[Registration] = &[
     // Claims, volumes and their attribute classes stay while they are used.
     on("StorageObjectInUseProtection", Some(|_, _| plain(StorageProtection::new))),
     // Owners are set by those who may delete.
-    off("OwnerReferencesPermissionEnforcement", None),
+    off("OwnerReferencesPermissionEnforcement", Some(|_, _| plain(owner_permissions::OwnerReferencesPermissionEnforcement::new))),
     // Claims grow only where their class allows it.
     on("PersistentVolumeClaimResize", Some(|_, _| plain(ClaimResize::new))),
     // Overhead and placement of pods follow from their runtime class.
     on("RuntimeClass", Some(|_, _| plain(RuntimeClass::new))),
     // Who may approve certificates of a signer.
-    on("CertificateApproval", None),
+    on("CertificateApproval", Some(|_, _| plain(|lookup| Signers::new(lookup, Act::Approve)))),
     // Who may sign for a signer.
-    on("CertificateSigning", None),
+    on("CertificateSigning", Some(|_, _| plain(|lookup| Signers::new(lookup, Act::Sign)))),
     // Who may publish the bundles of a signer.
-    on("ClusterTrustBundleAttest", None),
+    on("ClusterTrustBundleAttest", Some(|_, _| plain(|lookup| Signers::new(lookup, Act::Attest)))),
     // No client certificates for the group of administrators.
-    on("CertificateSubjectRestriction", None),
+    on("CertificateSubjectRestriction", Some(|_, _| plain(certificate_subject::CertificateSubjectRestriction::new))),
     // The class of ingresses that name none.
     on("DefaultIngressClass", Some(|_, _| plain(DefaultClass::of_ingresses))),
     // No new external addresses of services.
-    off("DenyServiceExternalIPs", None),
+    off("DenyServiceExternalIPs", Some(|_, _| plain(|_| external_ips::DenyServiceExternalIps))),
     // Pods get the topology labels of their node.
-    on("PodTopologyLabels", None),
+    on("PodTopologyLabels", Some(|_, _| plain(topology_labels::PodTopologyLabels::new))),
     // Rules of jobs.
     on("JobValidation", None),
     // Which pods can be resized.

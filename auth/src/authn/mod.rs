@@ -5,6 +5,7 @@
 
 pub mod bearer;
 pub mod bootstrap;
+pub mod certificate_request;
 mod chain;
 pub mod jws;
 pub mod jwt;

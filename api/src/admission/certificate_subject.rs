@@ -1,0 +1,54 @@
+//! The plugin CertificateSubjectRestriction: no client certificate makes its holder a member of the group that may do
+//! everything.
+
+use auth::authn::certificate_request::subject;
+use auth::identity::MASTERS;
+
+use super::{Lookup, Plugin, Record, Review, Step, Target};
+use crate::json::Object;
+use crate::schema::scalars::bytes;
+use crate::status::Status;
+use crate::validation::View;
+
+/// The plugin.
+pub struct CertificateSubjectRestriction {
+    /// The signer of client certificates that this server trusts.
+    signer: String,
+}
+
+impl CertificateSubjectRestriction {
+    /// The plugin under the names of this server.
+    pub fn new(lookup: &Lookup) -> CertificateSubjectRestriction {
+        CertificateSubjectRestriction {
+            signer: lookup.naming.label(&lookup.naming.system("apiserver-client")),
+        }
+    }
+
+    fn check(&self, record: &Record<'_, &Object>) -> Result<(), Status> {
+        let Some(new) = record.new else { return Ok(()) };
+        let spec = View::of(new).child("spec");
+        if spec.text("signerName") != self.signer {
+            return Ok(());
+        }
+        let request = bytes::decode(spec.text("request")).unwrap_or_default();
+        let subject =
+            subject(&request).map_err(|why| record.forbidden(&format!("failed to parse CSR: {why}")))?;
+        if subject.organizations.iter().any(|group| group == MASTERS) {
+            let signer = &self.signer;
+            return Err(
+                record.forbidden(&format!("use of {signer} signer with {MASTERS} group is not allowed"))
+            );
+        }
+        Ok(())
+    }
+}
+
+impl Plugin for CertificateSubjectRestriction {
+    fn handles(&self, target: &Target<'_>) -> bool {
+        target.creates("certificates", "certificatesigningrequests")
+    }
+
+    fn validate<'p>(&'p self, record: &'p Record<'_, &Object>, _: &'p mut Review) -> Step<'p> {
+        self.check(record).into()
+    }
+}

@@ -1,0 +1,269 @@
+//! The plugin EventRateLimit: how many events are written, by the whole cluster, a namespace, a user, or one source about
+//! one object.
+//!
+//! Each limit is a token bucket for each of its keys. A limit keeps the buckets of the keys that it saw last; a key that
+//! comes back after it was dropped begins with a full bucket.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+
+use super::settings::Make;
+use super::{Operation, Plugin, Record, Review, Step, Target};
+use crate::json::{Object, Value};
+use crate::status::{Reason, Status};
+use crate::validation::View;
+
+/// Keys that a limit without `cacheSize` keeps buckets for.
+const KEYS_DEFAULT: usize = 4096;
+
+/// The plugin.
+pub struct EventRateLimit {
+    limits: Vec<Limit>,
+}
+
+struct Limit {
+    kind: Kind,
+    per_second: f64,
+    burst: f64,
+    keys_max: usize,
+    buckets: Mutex<Buckets>,
+}
+
+/// What events are counted together.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Kind {
+    Server,
+    Namespace,
+    User,
+    SourceAndObject,
+}
+
+/// The buckets of a limit by key, with the times at which they were used.
+#[derive(Default)]
+struct Buckets {
+    of_key: HashMap<String, Bucket>,
+}
+
+#[derive(Clone, Copy)]
+struct Bucket {
+    tokens: f64,
+    used_at: Instant,
+}
+
+/// Reads the configuration, which this plugin needs.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn configure(config: Option<&Value>) -> Result<Make, String> {
+    let config = config.ok_or("it needs a configuration with limits")?;
+    let kind = config.str_at(&["kind"]);
+    if kind != "Configuration" {
+        return Err(format!("no kind \"Configuration\" but {kind:?}"));
+    }
+    let limits = View::from(Some(config)).structs("limits");
+    if limits.len() == 0 {
+        return Err("limits: Invalid value: \"[]\": must not be empty".to_owned());
+    }
+    let limits: Vec<Parsed> =
+        limits.enumerate().map(|(at, limit)| Parsed::read(at, limit)).collect::<Result<_, _>>()?;
+    Ok(Arc::new(move |_| {
+        Arc::new(EventRateLimit { limits: limits.iter().map(|limit| limit.make()).collect() })
+    }))
+}
+
+/// A limit as it is configured.
+#[derive(Clone, Copy)]
+struct Parsed {
+    kind: Kind,
+    per_second: f64,
+    burst: f64,
+    keys_max: usize,
+}
+
+impl Parsed {
+    fn read(at: usize, limit: View<'_>) -> Result<Parsed, String> {
+        let kind = match limit.text("type") {
+            "Server" => Kind::Server,
+            "Namespace" => Kind::Namespace,
+            "User" => Kind::User,
+            "SourceAndObject" => Kind::SourceAndObject,
+            other => {
+                let known = "[\"Namespace\" \"Server\" \"SourceAndObject\" \"User\"]";
+                return Err(format!(
+                    "limits[{at}].type: Unsupported value: {other:?}: supported values: {known}"
+                ));
+            }
+        };
+        let positive = |name: &str| match limit.int(name).unwrap_or(0) {
+            number if number > 0 => {
+                i32::try_from(number).map_err(|_| format!("limits[{at}].{name}: too large"))
+            }
+            number => Err(format!("limits[{at}].{name}: Invalid value: {number}: must be positive")),
+        };
+        let keys_max = match limit.int("cacheSize").unwrap_or(0) {
+            0 => KEYS_DEFAULT,
+            size => usize::try_from(size).map_err(|_| {
+                format!("limits[{at}].cacheSize: Invalid value: {size}: must not be negative")
+            })?,
+        };
+        let burst = f64::from(positive("burst")?);
+        Ok(Parsed { kind, per_second: f64::from(positive("qps")?), burst, keys_max })
+    }
+
+    fn make(&self) -> Limit {
+        let Parsed { kind, per_second, burst, keys_max } = *self;
+        Limit { kind, per_second, burst, keys_max, buckets: Mutex::default() }
+    }
+}
+
+impl Limit {
+    /// Takes a token for an event, if there is one left.
+    fn accepts(&self, key: &str, now: Instant) -> bool {
+        let mut buckets = self.buckets.lock();
+        if !buckets.of_key.contains_key(key) {
+            if buckets.of_key.len() >= self.keys_max {
+                buckets.forget_oldest_half();
+            }
+            buckets.of_key.insert(key.to_owned(), Bucket { tokens: self.burst, used_at: now });
+        }
+        let Some(bucket) = buckets.of_key.get_mut(key) else { return false };
+        let passed = now.saturating_duration_since(bucket.used_at).as_secs_f64();
+        bucket.tokens = (bucket.tokens + passed * self.per_second).min(self.burst);
+        bucket.used_at = now;
+        if bucket.tokens < 1.0 {
+            return false;
+        }
+        bucket.tokens -= 1.0;
+        true
+    }
+}
+
+impl Buckets {
+    /// Half at a time, so that the search costs little per event.
+    fn forget_oldest_half(&mut self) {
+        let mut times: Vec<Instant> = self.of_key.values().map(|bucket| bucket.used_at).collect();
+        let middle = times.len() / 2;
+        let (_, median, _) = times.select_nth_unstable(middle);
+        let median = *median;
+        self.of_key.retain(|_, bucket| bucket.used_at > median);
+    }
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Server => "Server",
+            Kind::Namespace => "Namespace",
+            Kind::User => "User",
+            Kind::SourceAndObject => "SourceAndObject",
+        }
+    }
+
+    fn key(self, record: &Record<'_, &Object>) -> String {
+        match self {
+            Kind::Server => String::new(),
+            Kind::Namespace => record.namespace.to_owned(),
+            Kind::User => record.user.name.clone(),
+            Kind::SourceAndObject => {
+                let event = record.new.map_or(View::from(None), View::of);
+                let (source, about) = (event.child("source"), event.child("involvedObject"));
+                let of_object =
+                    ["kind", "namespace", "name", "uid", "apiVersion"].map(|name| about.text(name));
+                [source.text("component"), source.text("host")].into_iter().chain(of_object).collect()
+            }
+        }
+    }
+}
+
+impl Plugin for EventRateLimit {
+    fn handles(&self, target: &Target<'_>) -> bool {
+        matches!(target.operation, Operation::Create | Operation::Update)
+            && target.resource.group.is_empty()
+            && target.is("", "events")
+    }
+
+    fn validate<'p>(&'p self, record: &'p Record<'_, &Object>, _: &'p mut Review) -> Step<'p> {
+        if record.dry_run {
+            return Ok(()).into();
+        }
+        let now = Instant::now();
+        let refused = self.limits.iter().filter_map(|limit| {
+            let key = limit.kind.key(record);
+            let refused = !limit.accepts(&key, now);
+            refused.then(|| format!("limit reached on type {} for key {key}", limit.kind.name()))
+        });
+        // Every limit counts the event, so none is asked in vain.
+        let refused: Vec<String> = refused.collect();
+        match refused.as_slice() {
+            [] => Ok(()),
+            [why] => Err(too_many(why)),
+            whys => Err(too_many(&format!("[{}]", whys.join(", ")))),
+        }
+        .into()
+    }
+}
+
+fn too_many(why: &str) -> Status {
+    Status::new(Reason::TooManyRequests, format!("Too many requests: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::codec::yaml;
+
+    fn limit(per_second: f64, burst: f64, keys_max: usize) -> Limit {
+        Parsed { kind: Kind::User, per_second, burst, keys_max }.make()
+    }
+
+    #[test]
+    fn a_bucket_gives_its_burst_and_then_its_rate() {
+        let limit = limit(2.0, 3.0, 10);
+        let start = Instant::now();
+        let taken = |after_ms| {
+            let now = start + Duration::from_millis(after_ms);
+            (0..10).filter(|_| limit.accepts("a", now)).count()
+        };
+        assert_eq!([0, 400, 500, 1500, 60_000].map(taken), [3, 0, 1, 2, 3]);
+        assert!(limit.accepts("b", start), "keys have buckets of their own");
+    }
+
+    #[test]
+    fn the_keys_of_a_limit_are_bounded() {
+        let limit = limit(1.0, 1.0, 8);
+        let start = Instant::now();
+        for at in 0..100 {
+            limit.accepts(&at.to_string(), start + Duration::from_millis(at));
+            assert!(limit.buckets.lock().of_key.len() <= 8, "{at}");
+        }
+        assert!(!limit.accepts("99", start + Duration::from_millis(100)), "the last key is remembered");
+    }
+
+    #[test]
+    fn configurations_are_checked() {
+        for (text, want) in [
+            ("limits: [{type: Server, qps: 1, burst: 1}]", ""),
+            ("limits: []", "limits: Invalid value: \"[]\": must not be empty"),
+            ("limits: [{type: Server, qps: 1}]", "limits[0].burst: Invalid value: 0: must be positive"),
+            (
+                "limits: [{type: X, qps: 1, burst: 1}]",
+                "limits[0].type: Unsupported value: \"X\": supported values: [\"Namespace\" \"Server\" \
+                 \"SourceAndObject\" \"User\"]",
+            ),
+            (
+                "limits: [{type: User, qps: 1, burst: 1, cacheSize: -1}]",
+                "limits[0].cacheSize: Invalid value: -1: must not be negative",
+            ),
+        ] {
+            let text = format!("kind: Configuration\n{text}");
+            let got = configure(Some(&yaml::parse(text.as_bytes()).unwrap().value)).err().unwrap_or_default();
+            assert_eq!(got, want, "{text}");
+        }
+        assert!(configure(None).is_err());
+    }
+}

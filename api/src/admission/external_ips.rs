@@ -1,0 +1,27 @@
+//! The plugin DenyServiceExternalIPs: services get no new external addresses, with which a writer of services could
+//! otherwise take over traffic.
+
+use super::{Operation, Plugin, Record, Review, Step, Target};
+use crate::json::Object;
+use crate::validation::View;
+
+/// The plugin.
+pub struct DenyServiceExternalIps;
+
+impl Plugin for DenyServiceExternalIps {
+    fn handles(&self, target: &Target<'_>) -> bool {
+        matches!(target.operation, Operation::Create | Operation::Update) && target.is("", "services")
+    }
+
+    fn validate<'p>(&'p self, record: &'p Record<'_, &Object>, _: &'p mut Review) -> Step<'p> {
+        let addresses = |object: Option<&'p Object>| {
+            let spec = object.map(|object| View::of(object).child("spec"));
+            spec.into_iter().flat_map(|spec| spec.texts("externalIPs"))
+        };
+        // Those that a service has already may stay, and go.
+        let is_new = |address| addresses(record.old).all(|known| known != address);
+        let refused = addresses(record.new).any(is_new);
+        let why = "Use of external IPs is denied by admission control";
+        if refused { Err(record.forbidden(why)) } else { Ok(()) }.into()
+    }
+}

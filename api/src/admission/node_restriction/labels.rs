@@ -1,0 +1,92 @@
+//! The labels that the agent of a node may give it. With others it could draw pods to itself.
+
+use std::collections::BTreeSet;
+
+use crate::naming::Naming;
+use crate::validation::View;
+
+/// Labels in the system's domain that describe the machine.
+const OF_MACHINE: &[&str] = &["hostname", "arch", "os"];
+const OF_MACHINE_BETA: &[&str] = &["arch", "os", "instance-type"];
+const OF_PLACE: &[&str] = &["region", "zone"];
+
+/// The labels that two states of an object have not in common.
+pub(super) fn changed<'v>(new: View<'v>, old: View<'v>) -> BTreeSet<&'v str> {
+    let labels = |object: View<'v>| object.child("metadata").child("labels");
+    let (new, old) = (labels(new), labels(old));
+    let differs = |name: &str| new.get(name) != old.get(name);
+    [new, old]
+        .into_iter()
+        .flat_map(View::members)
+        .map(|(name, _)| name)
+        .filter(|name| differs(name))
+        .collect()
+}
+
+/// Those among them that the agent may not change: all in the system's domains but the ones that it knows itself.
+pub(super) fn forbidden<'v>(changed: BTreeSet<&'v str>, naming: &Naming) -> BTreeSet<&'v str> {
+    changed.into_iter().filter(|name| is_of_system(name, naming) && !is_of_agent(name, naming)).collect()
+}
+
+fn is_of_system(label: &str, naming: &Naming) -> bool {
+    let Some((prefix, _)) = label.split_once('/') else { return false };
+    let group_domain = naming.group_suffix.trim_start_matches('.');
+    [naming.domain, group_domain].into_iter().any(|domain| is_in(prefix, domain))
+}
+
+fn is_of_agent(label: &str, naming: &Naming) -> bool {
+    let Some((prefix, name)) = label.split_once('/') else { return false };
+    let sub = |first: &str| format!("{first}.{}", naming.domain);
+    if is_in(prefix, &sub("node-restriction")) {
+        return false;
+    }
+    is_in(prefix, &sub("kubelet"))
+        || is_in(prefix, &sub("node"))
+        || prefix == naming.domain && OF_MACHINE.contains(&name)
+        || prefix == sub("beta") && OF_MACHINE_BETA.contains(&name)
+        || (prefix == sub("topology") || prefix == sub("failure-domain.beta")) && OF_PLACE.contains(&name)
+}
+
+/// Whether `name` is `domain` or below it.
+fn is_in(name: &str, domain: &str) -> bool {
+    name.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::naming::KUBERNETES;
+    use crate::testing::object;
+
+    #[test]
+    fn labels_of_the_system_that_agents_may_not_change() {
+        for (label, allowed) in [
+            ("own", true),
+            ("example.com/own", true),
+            ("notkubernetes.io/own", true),
+            ("kubernetes.io/hostname", true),
+            ("kubernetes.io/other", false),
+            ("beta.kubernetes.io/instance-type", true),
+            ("topology.kubernetes.io/zone", true),
+            ("topology.kubernetes.io/rack", false),
+            ("failure-domain.beta.kubernetes.io/region", true),
+            ("node.kubernetes.io/anything", true),
+            ("a.kubelet.kubernetes.io/anything", true),
+            ("node-restriction.kubernetes.io/anything", false),
+            ("a.node-restriction.kubernetes.io/anything", false),
+            ("a.k8s.io/b", false),
+        ] {
+            assert_eq!(forbidden([label].into(), &KUBERNETES).is_empty(), allowed, "{label}");
+        }
+    }
+
+    #[test]
+    fn labels_change_when_they_come_go_or_have_another_value() {
+        let (new, old) = (
+            object(r#"{"metadata":{"labels":{"a":"1","b":"1","c":"1"}}}"#),
+            object(r#"{"metadata":{"labels":{"a":"1","b":"2","d":"1"}}}"#),
+        );
+        assert_eq!(changed(View::of(&new), View::of(&old)), ["b", "c", "d"].into());
+        assert_eq!(changed(View::of(&new), View::from(None)), ["a", "b", "c"].into());
+    }
+}

@@ -1,0 +1,326 @@
+//! The plugin NodeRestriction: the agent of a node writes only what belongs to that node.
+//!
+//! Agents are users of the group `system:nodes`, named `system:node:<node>`; no other user is restricted. Which resources
+//! they may write at all is a matter of authorization, which sees no objects. `labels` knows the labels that an agent may
+//! give its node, `pod` the pods that it may create.
+
+mod labels;
+mod pod;
+
+use std::fmt::Display;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use auth::User;
+use auth::authn::certificate_request;
+
+use super::{Lookup, Operation, Plugin, Record, Review, Step, Target};
+use crate::json::Object;
+use crate::object::meta;
+use crate::schema::registry::Resource;
+use crate::schema::scalars::bytes;
+use crate::status::{Status, Subject};
+use crate::validation::View;
+
+const NODES: &str = "system:nodes";
+const NODE_PREFIX: &str = "system:node:";
+
+/// What an agent may change in the status of a claim: the steps of an expansion.
+const EXPANSION: &[&str] = &["capacity", "conditions", "allocatedResourceStatuses", "allocatedResources"];
+
+/// The plugin.
+pub struct NodeRestriction {
+    lookup: Lookup,
+    pods: Arc<Resource>,
+    nodes: Arc<Resource>,
+}
+
+/// One write of an agent.
+struct Agent<'a, 'r, N> {
+    plugin: &'a NodeRestriction,
+    record: &'a Record<'r, N>,
+    node: &'a str,
+}
+
+impl NodeRestriction {
+    /// The plugin over this store.
+    pub fn new(lookup: &Lookup) -> NodeRestriction {
+        NodeRestriction {
+            lookup: lookup.clone(),
+            pods: lookup.resource("", "v1", "pods"),
+            nodes: lookup.resource("", "v1", "nodes"),
+        }
+    }
+
+    fn check<N: Deref<Target = Object>>(&self, record: &Record<'_, N>) -> Result<(), Status> {
+        let Some(node) = node_of(record.user) else { return Ok(()) };
+        if node.is_empty() {
+            let why = format!("could not determine node from user {:?}", record.user.name);
+            return Err(record.forbidden(&why));
+        }
+        let agent = Agent { plugin: self, record, node };
+        let is = |group: &str, plural: &str| record.resource.is_of(group, plural);
+        match record.subresource {
+            "" if is("", "pods") => agent.pod(),
+            "status" if is("", "pods") => agent.pod_status(),
+            "eviction" if is("", "pods") => agent.eviction(),
+            other if is("", "pods") => agent.refuse(format_args!(
+                "unexpected pod subresource {other:?}, only 'status' and 'eviction' are allowed"
+            )),
+            _ if is("", "nodes") => agent.node(),
+            "status" if is("", "persistentvolumeclaims") => agent.claim_status(),
+            _ if is("", "persistentvolumeclaims") => agent.refuse("may only update PVC status"),
+            "token" if is("", "serviceaccounts") => agent.token(),
+            _ if is("coordination", "leases") => agent.lease(),
+            _ if is("storage", "csinodes") => {
+                agent.named_like_node("can only access CSINode with the same name as the requesting node")
+            }
+            _ if is("resource", "resourceslices") => agent.slice(),
+            "" if is("certificates", "certificatesigningrequests") => agent.certificate_request(),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl<N: Deref<Target = Object>> Agent<'_, '_, N> {
+    fn refuse(&self, why: impl Display) -> Result<(), Status> {
+        Err(self.record.forbidden(&why.to_string()))
+    }
+
+    fn require(&self, holds: bool, why: impl Display) -> Result<(), Status> {
+        if holds { Ok(()) } else { self.refuse(why) }
+    }
+
+    fn operation(&self) -> &'static str {
+        match self.record.operation {
+            Operation::Create => "CREATE",
+            Operation::Update => "UPDATE",
+            Operation::Delete => "DELETE",
+            Operation::Connect => "CONNECT",
+        }
+    }
+
+    fn wanted(&self) -> View<'_> {
+        self.record.new.as_deref().map_or(View::from(None), View::of)
+    }
+
+    fn stored(&self) -> View<'_> {
+        self.record.old.map_or(View::from(None), View::of)
+    }
+
+    /// A stored pod of the namespace.
+    fn stored_pod(&self, name: &str) -> Result<Object, Status> {
+        let plugin = self.plugin;
+        let pod = plugin.lookup.get(&plugin.pods, self.record.namespace, name)?;
+        pod.ok_or_else(|| Status::not_found(Subject { group: "", kind: "pods", name }))
+    }
+
+    fn pod(&self) -> Result<(), Status> {
+        let node = self.node;
+        match self.record.operation {
+            Operation::Create => self.mirror_pod(),
+            // A collection is deleted pod by pod, each of which comes here with its name.
+            Operation::Delete => {
+                let why = format!("node {node:?} can only delete pods with spec.nodeName set to itself");
+                self.require(self.stored().child("spec").text("nodeName") == node, why)
+            }
+            Operation::Update | Operation::Connect => self.refuse(format_args!(
+                "unexpected operation {:?}, node {node:?} can only create and delete mirror pods",
+                self.operation()
+            )),
+        }
+    }
+
+    /// A pod that the agent runs by itself, shown in the API.
+    fn mirror_pod(&self) -> Result<(), Status> {
+        let uid = self.plugin.lookup.get(&self.plugin.nodes, "", self.node)?;
+        let uid = uid.as_ref().map(|node| meta(node, "uid"));
+        match pod::refusal(self.wanted(), self.node, uid, self.plugin.lookup.naming) {
+            None => Ok(()),
+            Some(pod::Refusal::NoNode) => {
+                Err(Status::not_found(Subject { group: "", kind: "nodes", name: self.node }))
+            }
+            Some(pod::Refusal::Because(why)) => self.refuse(why),
+        }
+    }
+
+    fn pod_status(&self) -> Result<(), Status> {
+        let node = self.node;
+        if self.record.operation != Operation::Update {
+            return self.refuse(format_args!("unexpected operation {:?}", self.operation()));
+        }
+        let (new, old) = (self.wanted(), self.stored());
+        let why =
+            format!("node {node:?} can only update pod status for pods with spec.nodeName set to itself");
+        self.require(old.child("spec").text("nodeName") == node, why)?;
+        let labels = |pod: View<'_>| pod.child("metadata").child("labels").to_value();
+        let same_labels = labels::changed(new, old).is_empty() || labels(new) == labels(old);
+        self.require(same_labels, format_args!("node {node:?} cannot update labels through pod status"))?;
+        let claims = |pod: View<'_>| -> Vec<(String, String)> {
+            let statuses = pod.child("status").structs("resourceClaimStatuses");
+            statuses.map(|s| (s.text("name").to_owned(), s.text("resourceClaimName").to_owned())).collect()
+        };
+        let why = format!("node {node:?} cannot update resource claim statues");
+        self.require(claims(new) == claims(old), why)
+    }
+
+    fn eviction(&self) -> Result<(), Status> {
+        let name = match self.record.name {
+            "" => self.wanted().child("metadata").text("name"),
+            name => name,
+        };
+        self.require(!name.is_empty(), "could not determine pod from request data")?;
+        let pod = self.stored_pod(name)?;
+        let why = format!("node {} can only evict pods with spec.nodeName set to itself", self.node);
+        self.require(View::of(&pod).child("spec").text("nodeName") == self.node, why)
+    }
+
+    fn claim_status(&self) -> Result<(), Status> {
+        let without_expansion = |object: Option<&Object>| {
+            let mut object = object.cloned().unwrap_or_default();
+            if let Some(metadata) = object.get_mut("metadata").and_then(crate::json::Value::as_object_mut) {
+                metadata.retain(|name, _| !matches!(name, "resourceVersion" | "managedFields"));
+            }
+            if let Some(status) = object.get_mut("status").and_then(crate::json::Value::as_object_mut) {
+                status.retain(|name, _| !EXPANSION.contains(&name));
+            }
+            object
+        };
+        let node = self.node;
+        let same = without_expansion(self.record.new.as_deref()) == without_expansion(self.record.old);
+        self.require(
+            same,
+            format_args!(
+                "node {node:?} is not allowed to update fields other than status.capacity and status.conditions"
+            ),
+        )
+    }
+
+    fn node(&self) -> Result<(), Status> {
+        let (node, new, old) = (self.node, self.wanted(), self.stored());
+        let named = match self.record.name {
+            "" => new.child("metadata").text("name"),
+            name => name,
+        };
+        self.require(named == node, format_args!("node {node:?} is not allowed to modify node {named:?}"))?;
+        let source = |node: View<'_>| node.child("spec").child("configSource").to_value();
+        let has_source = new.child("spec").has("configSource");
+        let forbidden = labels::forbidden(labels::changed(new, old), self.plugin.lookup.naming);
+        let forbidden = forbidden.into_iter().collect::<Vec<_>>().join(", ");
+        match self.record.operation {
+            Operation::Create => {
+                let why = format!("node {node:?} is not allowed to create pods with a non-nil configSource");
+                self.require(!has_source, why)?;
+                let why = format!("node {node:?} is not allowed to set the following labels: {forbidden}");
+                self.require(forbidden.is_empty(), why)
+            }
+            Operation::Update => {
+                let why = format!(
+                    "node {node:?} is not allowed to update configSource to a new non-nil configSource"
+                );
+                self.require(!has_source || source(new) == source(old), why)?;
+                let taints = |node: View<'_>| node.child("spec").items("taints").to_vec();
+                let why = format!("node {node:?} is not allowed to modify taints");
+                self.require(taints(new) == taints(old), why)?;
+                let why = format!("is not allowed to modify labels: {forbidden}");
+                self.require(forbidden.is_empty(), why)
+            }
+            Operation::Delete | Operation::Connect => Ok(()),
+        }
+    }
+
+    /// A token is for a pod on the node.
+    fn token(&self) -> Result<(), Status> {
+        if self.record.operation != Operation::Create {
+            return Ok(());
+        }
+        let bound = self.wanted().child("spec").child("boundObjectRef");
+        let (name, uid) = (bound.text("name"), bound.text("uid"));
+        let is_pod = bound.text("apiVersion") == "v1" && bound.text("kind") == "Pod" && !name.is_empty();
+        self.require(is_pod, "node requested token not bound to a pod")?;
+        self.require(!uid.is_empty(), "node requested token with a pod binding without a uid")?;
+        let pod = self.stored_pod(name)?;
+        let why = format!(
+            "the UID in the bound object reference ({uid}) does not match the UID in record. The object might have been \
+             deleted and then recreated"
+        );
+        self.require(meta(&pod, "uid") == uid, why)?;
+        let here = View::of(&pod).child("spec").text("nodeName") == self.node;
+        self.require(here, "node requested token bound to a pod scheduled on a different node")
+    }
+
+    fn lease(&self) -> Result<(), Status> {
+        let leases = self.plugin.lookup.naming.system("node-lease");
+        let why = format!("can only access leases in the {leases:?} system namespace");
+        self.require(self.record.namespace == leases, why)?;
+        self.named_like_node("can only access node lease with the same name as the requesting node")
+    }
+
+    fn named_like_node(&self, why: &str) -> Result<(), Status> {
+        let name = match self.record.operation {
+            Operation::Create => self.wanted().child("metadata").text("name"),
+            _ => self.record.name,
+        };
+        self.require(name == self.node, why)
+    }
+
+    fn slice(&self) -> Result<(), Status> {
+        let (slice, act) = match self.record.operation {
+            Operation::Create => (self.wanted(), "create"),
+            Operation::Delete => (self.stored(), "delete"),
+            _ => return Ok(()),
+        };
+        let why = format!("can only {act} ResourceSlice with the same NodeName as the requesting node");
+        self.require(slice.child("spec").text("nodeName") == self.node, why)
+    }
+
+    /// Requests for the certificates of agents are for the agent that asks.
+    fn certificate_request(&self) -> Result<(), Status> {
+        let spec = self.wanted().child("spec");
+        let naming = self.plugin.lookup.naming;
+        let signers =
+            ["kubelet-serving".to_owned(), format!("{}-kubelet", naming.system("apiserver-client"))];
+        let is_of_agents = signers.iter().any(|signer| naming.label(signer) == spec.text("signerName"));
+        if self.record.operation != Operation::Create || !is_of_agents {
+            return Ok(());
+        }
+        let request = bytes::decode(spec.text("request")).unwrap_or_default();
+        match certificate_request::subject(&request) {
+            Err(why) => self.refuse(format_args!("unable to parse csr: {why}")),
+            Ok(subject) => {
+                let wanted = format!("{NODE_PREFIX}{}", self.node);
+                let why = format!("can only create a node CSR with CN={wanted}");
+                self.require(subject.common_name == wanted, why)
+            }
+        }
+    }
+}
+
+impl Plugin for NodeRestriction {
+    fn handles(&self, target: &Target<'_>) -> bool {
+        target.operation != Operation::Connect && target.resource.is_builtin()
+    }
+
+    fn mutate<'p>(&'p self, record: &'p mut Record<'_, &mut Object>, _: &'p mut Review) -> Step<'p> {
+        self.check(record).into()
+    }
+}
+
+/// The node whose agent a user is: none for other users, empty for an agent without the name of one.
+fn node_of(user: &User) -> Option<&str> {
+    user.in_group(NODES).then(|| user.name.strip_prefix(NODE_PREFIX).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn agents_of_nodes_are_known_by_group_and_name() {
+        for (name, group, want) in
+            [("system:node:a", NODES, Some("a")), ("a", NODES, Some("")), ("system:node:a", "others", None)]
+        {
+            assert_eq!(node_of(&User::new(name, [group])), want, "{name} {group}");
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! The pods that the agent of a node may create: mirrors of those that it runs by itself, which reach nothing in the API.
+
+use crate::naming::Naming;
+use crate::validation::View;
+
+/// Why a pod may not be created.
+#[derive(Debug, Eq, PartialEq)]
+pub(super) enum Refusal {
+    /// In words.
+    Because(String),
+    /// Its owner, the node, does not exist.
+    NoNode,
+}
+
+/// Why the agent of `node`, which has this uid, may not create a pod.
+pub(super) fn refusal(pod: View<'_>, node: &str, uid: Option<&str>, naming: &Naming) -> Option<Refusal> {
+    let because = |why: String| Some(Refusal::Because(why));
+    let may_only = |what: &str| because(format!("node {node:?} can only create pods with {what}"));
+    let (metadata, spec) = (pod.child("metadata"), pod.child("spec"));
+    let mirror = naming.label("config.mirror");
+    if !metadata.child("annotations").has(&mirror) {
+        return because(format!(
+            "pod does not have {mirror:?} annotation, node {node:?} can only create mirror pods"
+        ));
+    }
+    if spec.text("nodeName") != node {
+        return may_only("spec.nodeName set to itself");
+    }
+    let mut owners = metadata.structs("ownerReferences");
+    let owner = match (owners.next(), owners.next()) {
+        (None, _) => return may_only("an owner reference set to itself"),
+        (Some(_), Some(_)) => return may_only("a single owner reference set to itself"),
+        (Some(owner), None) => owner,
+    };
+    let [api_version, kind, name] = ["apiVersion", "kind", "name"].map(|field| owner.text(field));
+    if api_version != "v1" || kind != "Node" || name != node {
+        return may_only("an owner reference set to itself");
+    }
+    if !owner.is_true("controller") {
+        return may_only("a controller owner reference set to itself");
+    }
+    if owner.is_true("blockOwnerDeletion") {
+        return because(format!("node {node:?} must not set blockOwnerDeletion on an owner reference"));
+    }
+    let Some(uid) = uid else { return Some(Refusal::NoNode) };
+    if owner.text("uid") != uid {
+        return because(format!("node {node} UID mismatch: expected {} got {uid}", owner.text("uid")));
+    }
+    let referred = referred(spec)?;
+    because(format!("node {node:?} can not create pods that reference {referred}"))
+}
+
+/// What a pod refers to in the API.
+fn referred(spec: View<'_>) -> Option<&'static str> {
+    if !spec.text("serviceAccountName").is_empty() {
+        return Some("a service account");
+    }
+    let containers = || {
+        ["initContainers", "containers", "ephemeralContainers"]
+            .into_iter()
+            .flat_map(move |list| spec.structs(list))
+    };
+    let from_environment = |reference: &str, source: &str| {
+        containers().any(|container| {
+            container.structs("envFrom").any(|from| from.has(source))
+                || container.structs("env").any(|variable| variable.child("valueFrom").has(reference))
+        })
+    };
+    let volumes = || spec.structs("volumes");
+    let projected = |source: &str| {
+        volumes().any(|volume| volume.child("projected").structs("sources").any(|from| from.has(source)))
+    };
+    // Drivers of volumes take their secrets in a member of this name, whatever the driver.
+    let of_drivers = || {
+        volumes().any(|volume| {
+            volume.members().any(|(_, source)| {
+                let source = View::from(Some(source));
+                ["secretRef", "nodePublishSecretRef"].iter().any(|name| source.has(name))
+                    || source.has("shareName") && source.has("secretName")
+            })
+        })
+    };
+    let of_volumes = |kind: &str| volumes().any(|volume| volume.has(kind));
+    if !spec.items("imagePullSecrets").is_empty()
+        || of_volumes("secret")
+        || projected("secret")
+        || from_environment("secretKeyRef", "secretRef")
+        || of_drivers()
+    {
+        return Some("secrets");
+    }
+    if of_volumes("configMap")
+        || projected("configMap")
+        || from_environment("configMapKeyRef", "configMapRef")
+    {
+        return Some("configmaps");
+    }
+    if projected("clusterTrustBundle") {
+        return Some("clustertrustbundles");
+    }
+    of_volumes("persistentVolumeClaim").then_some("persistentvolumeclaims")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::naming::KUBERNETES;
+    use crate::testing::object;
+
+    #[test]
+    fn agents_create_only_mirrors_that_reach_nothing() {
+        let mirror = r#""annotations":{"kubernetes.io/config.mirror":"x"}"#;
+        let owner = r#"{"apiVersion":"v1","kind":"Node","name":"n","uid":"u","controller":true}"#;
+        let pod = |metadata: &str, spec: &str| format!(r#"{{"metadata":{{{metadata}}},"spec":{{{spec}}}}}"#);
+        let owned = format!(r#"{mirror},"ownerReferences":[{owner}]"#);
+        let good = |more: &str| pod(&owned, &format!(r#""nodeName":"n"{more}"#));
+        let with_owner =
+            |owner: &str| pod(&format!(r#"{mirror},"ownerReferences":[{owner}]"#), r#""nodeName":"n""#);
+        let can_only = |what: &str| format!("node \"n\" can only create pods with {what}");
+        let refers = |what: &str| format!("node \"n\" can not create pods that reference {what}");
+        for (pod, want) in [
+            (good(""), String::new()),
+            (
+                pod("", ""),
+                "pod does not have \"kubernetes.io/config.mirror\" annotation, node \"n\" can only create mirror pods"
+                    .to_owned(),
+            ),
+            (pod(&owned, r#""nodeName":"m""#), can_only("spec.nodeName set to itself")),
+            (pod(mirror, r#""nodeName":"n""#), can_only("an owner reference set to itself")),
+            (with_owner(&format!("{owner},{owner}")), can_only("a single owner reference set to itself")),
+            (with_owner(&owner.replace("\"n\"", "\"m\"")), can_only("an owner reference set to itself")),
+            (with_owner(&owner.replace("true", "false")), can_only("a controller owner reference set to itself")),
+            (
+                with_owner(&owner.replace("true", r#"true,"blockOwnerDeletion":true"#)),
+                "node \"n\" must not set blockOwnerDeletion on an owner reference".to_owned(),
+            ),
+            (
+                with_owner(&owner.replace("\"u\"", "\"v\"")),
+                "node n UID mismatch: expected v got u".to_owned(),
+            ),
+            (good(r#","serviceAccountName":"s""#), refers("a service account")),
+            (good(r#","imagePullSecrets":[{"name":"s"}]"#), refers("secrets")),
+            (good(r#","volumes":[{"name":"v","secret":{}}]"#), refers("secrets")),
+            (good(r#","volumes":[{"name":"v","cephfs":{"secretRef":{"name":"s"}}}]"#), refers("secrets")),
+            (
+                good(r#","containers":[{"env":[{"name":"e","valueFrom":{"secretKeyRef":{}}}]}]"#),
+                refers("secrets"),
+            ),
+            (good(r#","containers":[{"envFrom":[{"configMapRef":{}}]}]"#), refers("configmaps")),
+            (
+                good(r#","volumes":[{"name":"v","projected":{"sources":[{"clusterTrustBundle":{}}]}}]"#),
+                refers("clustertrustbundles"),
+            ),
+            (
+                good(r#","volumes":[{"name":"v","persistentVolumeClaim":{}}]"#),
+                refers("persistentvolumeclaims"),
+            ),
+        ] {
+            let got = match refusal(View::of(&object(&pod)), "n", Some("u"), &KUBERNETES) {
+                None => String::new(),
+                Some(Refusal::Because(why)) => why,
+                Some(Refusal::NoNode) => "no node".to_owned(),
+            };
+            assert_eq!(got, want, "{pod}");
+        }
+        let missing = refusal(View::of(&object(&good(""))), "n", None, &KUBERNETES);
+        assert_eq!(missing, Some(Refusal::NoNode));
+    }
+}

@@ -1,0 +1,108 @@
+//! The plugin OwnerReferencesPermissionEnforcement: owners decide when an object goes, so who sets them must be allowed
+//! to delete the object, and who blocks an owner's deletion must be allowed to write the owner's finalizers.
+
+use auth::Attributes;
+
+use super::{Lookup, Operation, Plugin, Record, Review, Step, Target};
+use crate::json::Object;
+use crate::status::Status;
+use crate::validation::View;
+
+/// The plugin.
+pub struct OwnerReferencesPermissionEnforcement {
+    lookup: Lookup,
+}
+
+impl OwnerReferencesPermissionEnforcement {
+    /// The plugin over this store.
+    pub fn new(lookup: &Lookup) -> OwnerReferencesPermissionEnforcement {
+        OwnerReferencesPermissionEnforcement { lookup: lookup.clone() }
+    }
+
+    fn check(&self, record: &Record<'_, &Object>) -> Result<(), Status> {
+        if owners(record.new) == owners(record.old) {
+            return Ok(());
+        }
+        // Who creates an object may say who owns it.
+        if record.operation != Operation::Create {
+            let asked = Attributes {
+                verb: "delete",
+                resource_request: true,
+                group: &record.resource.group,
+                version: &record.resource.version,
+                resource: &record.resource.table.plural,
+                subresource: record.subresource,
+                namespace: record.namespace,
+                name: record.name,
+                ..Attributes::path(record.user, "", "")
+            };
+            let decision = self.lookup.authorizer.decide(&asked);
+            if !decision.is_allowed() {
+                let reason = decision.reason();
+                return Err(record.forbidden(&format!(
+                    "cannot set an ownerRef on a resource you can't delete: {reason}, <nil>"
+                )));
+            }
+        }
+        newly_blocking(record).into_iter().try_for_each(|owner| self.check_blocking(record, owner))
+    }
+
+    /// Blocking a deletion takes the same permission as a finalizer of the owner.
+    fn check_blocking(&self, record: &Record<'_, &Object>, owner: View<'_>) -> Result<(), Status> {
+        let (api_version, kind) = (owner.text("apiVersion"), owner.text("kind"));
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let served = self.lookup.served();
+        let Some(resource) = served.registry().by_kind(group, version, kind) else {
+            return Err(record.forbidden(&format!(
+                "cannot set blockOwnerDeletion in this case because cannot find RESTMapping for APIVersion {api_version} \
+                 Kind {kind}: no matches for kind {kind:?} in version {api_version:?}"
+            )));
+        };
+        let asked = Attributes {
+            verb: "update",
+            resource_request: true,
+            group: &resource.group,
+            version: &resource.version,
+            resource: &resource.table.plural,
+            subresource: "finalizers",
+            namespace: if resource.namespaced() { record.namespace } else { "" },
+            name: owner.text("name"),
+            ..Attributes::path(record.user, "", "")
+        };
+        let decision = self.lookup.authorizer.decide(&asked);
+        if decision.is_allowed() {
+            return Ok(());
+        }
+        let reason = decision.reason();
+        Err(record.forbidden(&format!(
+            "cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on: \
+             {reason}, <nil>"
+        )))
+    }
+}
+
+impl Plugin for OwnerReferencesPermissionEnforcement {
+    fn handles(&self, target: &Target<'_>) -> bool {
+        // Agents of nodes write the status of pods and may not delete them.
+        let is_pod_status = target.resource.is_of("", "pods") && target.subresource == "status";
+        matches!(target.operation, Operation::Create | Operation::Update) && !is_pod_status
+    }
+
+    fn validate<'p>(&'p self, record: &'p Record<'_, &Object>, _: &'p mut Review) -> Step<'p> {
+        self.check(record).into()
+    }
+}
+
+fn owners(object: Option<&Object>) -> &[crate::json::Value] {
+    object.map_or(&[], |object| View::of(object).child("metadata").items("ownerReferences"))
+}
+
+/// The owners whose deletion the new object blocks and the old one did not.
+fn newly_blocking<'r>(record: &Record<'r, &'r Object>) -> Vec<View<'r>> {
+    let blocking = |object: Option<&'r Object>| {
+        let owners = owners(object).iter().map(|owner| View::from(Some(owner)));
+        owners.filter(|owner| owner.is_true("blockOwnerDeletion"))
+    };
+    let was = |uid: &str| blocking(record.old).any(|owner| owner.text("uid") == uid);
+    blocking(record.new).filter(|owner| !was(owner.text("uid"))).collect()
+}

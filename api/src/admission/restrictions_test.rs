@@ -1,0 +1,100 @@
+//! Small plugins seen by clients.
+
+use super::{Files, Settings, Wishes};
+use crate::write::server_fixture::Server;
+
+struct NoFiles;
+
+impl Files for NoFiles {
+    fn read(&self, _: &str) -> Result<Vec<u8>, String> {
+        Err("no files".to_owned())
+    }
+}
+
+/// A server with one more plugin and a namespace.
+async fn server(plugin: &str, config: &str) -> Server {
+    let (enable, disable) = ([plugin.to_owned()], ["ServiceAccount".to_owned()]);
+    let config = format!("kind: AdmissionConfiguration\nplugins: [{config}]");
+    let wishes = Wishes { enable: &enable, disable: &disable, config: Some(("f", config.as_bytes())) };
+    let server = Server::admitting(Settings::parse(&wishes, &NoFiles).unwrap());
+    server.ask("POST /api/v1/namespaces", r#"{"metadata":{"name":"n"}}"#).await;
+    server
+}
+
+#[tokio::test]
+async fn services_get_no_new_external_addresses() {
+    let server = server("DenyServiceExternalIPs", "").await;
+    let services = "/api/v1/namespaces/n/services";
+    let body = |addresses: &str| {
+        format!(
+            r#"{{"metadata":{{"name":"s"}},"spec":{{"clusterIP":"None","ports":[{{"port":1}}],"externalIPs":[{addresses}]}}}}"#
+        )
+    };
+    let (code, _, refused) = server.ask(&format!("POST {services}"), &body("\"1.2.3.4\"")).await;
+    assert_eq!(code, 403);
+    assert_eq!(
+        refused.str_at(&["message"]),
+        "services \"s\" is forbidden: Use of external IPs is denied by admission control"
+    );
+    let (code, ..) = server.ask(&format!("POST {services}"), &body("")).await;
+    assert_eq!(code, 201);
+    let (code, ..) =
+        server.ask(&format!("MERGE {services}/s"), r#"{"spec":{"externalIPs":["1.2.3.4"]}}"#).await;
+    assert_eq!(code, 403);
+    let (code, ..) = server.ask(&format!("MERGE {services}/s"), r#"{"metadata":{"labels":{"a":"b"}}}"#).await;
+    assert_eq!(code, 200);
+}
+
+#[tokio::test]
+async fn pods_have_the_topology_labels_of_their_node() {
+    let server = server("AlwaysAdmit", "").await;
+    let node = r#"{"metadata":{"name":"x","labels":{"topology.kubernetes.io/zone":"z","other":"o"}}}"#;
+    server.ask("POST /api/v1/nodes", node).await;
+    let pods = "/api/v1/namespaces/n/pods";
+    for (name, placed) in [("placed", r#","nodeName":"x""#), ("bound", "")] {
+        let pod = format!(
+            r#"{{"metadata":{{"name":"{name}"}},"spec":{{"containers":[{{"name":"c","image":"i"}}]{placed}}}}}"#
+        );
+        let (code, _, body) = server.ask(&format!("POST {pods}"), &pod).await;
+        assert_eq!(code, 201, "{body:?}");
+        if placed.is_empty() {
+            let binding = r#"{"metadata":{"name":"bound"},"target":{"kind":"Node","name":"x"}}"#;
+            let (code, _, body) = server.ask(&format!("POST {pods}/bound/binding"), binding).await;
+            assert_eq!(code, 201, "{body:?}");
+        }
+        let (_, _, pod) = server.ask(&format!("GET {pods}/{name}"), "").await;
+        let labels = pod.at(&["metadata", "labels"]).map(crate::testing::text).unwrap_or_default();
+        assert_eq!(labels, r#"{"topology.kubernetes.io/zone":"z"}"#, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn events_are_limited() {
+    let config = "{name: EventRateLimit, configuration: {kind: Configuration, limits: [{type: Namespace, qps: 1, burst: 2}]}}";
+    let server = server("EventRateLimit", config).await;
+    let mut codes = Vec::new();
+    let mut message = String::new();
+    for name in ["a", "b", "c"] {
+        let event = format!(
+            r#"{{"metadata":{{"name":"{name}"}},"involvedObject":{{"kind":"Pod","namespace":"n","name":"p"}}}}"#
+        );
+        let (code, _, body) = server.ask("POST /api/v1/namespaces/n/events", &event).await;
+        codes.push(code);
+        message = body.str_at(&["message"]).to_owned();
+    }
+    assert_eq!(codes, [201, 201, 429]);
+    assert_eq!(message, "Too many requests: limit reached on type Namespace for key n");
+}
+
+#[tokio::test]
+async fn requests_for_certificates_of_administrators_are_refused() {
+    let server = server("AlwaysAdmit", "").await;
+    let body = r#"{"metadata":{"name":"r"},"spec":{"signerName":"kubernetes.io/kube-apiserver-client","usages":["client auth"],
+        "request":"LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlJQgotLS0tLUVORCBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0K"}}"#;
+    let requests = "POST /apis/certificates.k8s.io/v1/certificatesigningrequests";
+    let (code, _, refused) = server.ask(requests, body).await;
+    assert_eq!(code, 403, "{refused:?}");
+    assert!(refused.str_at(&["message"]).contains("failed to parse CSR"), "{refused:?}");
+    let other = body.replace("kubernetes.io/kube-apiserver-client", "example.com/s");
+    assert_eq!(server.ask(requests, &other).await.0, 201);
+}

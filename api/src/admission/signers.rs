@@ -1,0 +1,118 @@
+//! The plugins CertificateApproval, CertificateSigning and ClusterTrustBundleAttest: who acts for a signer needs a
+//! permission that names it.
+//!
+//! The permission is a verb on the resource `signers` of the certificates group, which is no type of its own. Its name is
+//! the signer's, or `<domain>/*` for all signers of a domain.
+
+use std::sync::Arc;
+
+use auth::{Attributes, User};
+
+use super::{Lookup, Operation, Plugin, Record, Review, Step, Target};
+use crate::json::Object;
+use crate::status::Status;
+use crate::validation::View;
+
+/// What one may do for a signer.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Act {
+    /// Approve or deny a request.
+    Approve,
+    /// Issue the certificate, or say why not.
+    Sign,
+    /// Publish a trust bundle.
+    Attest,
+}
+
+/// One of the three plugins.
+pub struct Signers {
+    lookup: Lookup,
+    act: Act,
+    group: Arc<str>,
+}
+
+impl Signers {
+    /// The plugin for one act.
+    pub fn new(lookup: &Lookup, act: Act) -> Signers {
+        Signers { lookup: lookup.clone(), act, group: lookup.naming.group("certificates", true).into() }
+    }
+
+    /// Whether a user may act for a signer, by its name or by its domain.
+    async fn allows(&self, user: &User, signer: &str) -> bool {
+        let domain = signer.split('/').next().unwrap_or_default();
+        for name in [signer, &format!("{domain}/*")] {
+            let asked = Attributes {
+                verb: self.act.verb(),
+                resource_request: true,
+                group: &self.group,
+                version: "*",
+                resource: "signers",
+                name,
+                ..Attributes::path(user, "", "")
+            };
+            if self.lookup.authorizer.authorize(&asked).await.is_ok() {
+                return true;
+            }
+        }
+        false
+    }
+
+    async fn check(&self, record: &Record<'_, &Object>) -> Result<(), Status> {
+        let signer_of = |object: Option<&Object>| match object {
+            Some(object) => View::of(object).child("spec").text("signerName").to_owned(),
+            None => String::new(),
+        };
+        let signer = match self.act {
+            Act::Approve => signer_of(record.new),
+            Act::Sign if !is_signed_anew(record) => return Ok(()),
+            Act::Sign => signer_of(record.old),
+            Act::Attest => signer_of(record.new),
+        };
+        let may_lack_signer = self.act == Act::Attest && signer.is_empty();
+        if may_lack_signer || self.allows(record.user, &signer).await {
+            return Ok(());
+        }
+        Err(record.forbidden(&match self.act {
+            Act::Approve => format!("user not permitted to approve requests with signerName {signer:?}"),
+            Act::Sign => format!("user not permitted to sign requests with signerName {signer:?}"),
+            Act::Attest => format!("user not permitted to attest for signerName {signer:?}"),
+        }))
+    }
+}
+
+impl Act {
+    fn verb(self) -> &'static str {
+        match self {
+            Act::Approve => "approve",
+            Act::Sign => "sign",
+            Act::Attest => "attest",
+        }
+    }
+}
+
+/// Whether an update changes what a signer says about a request.
+fn is_signed_anew(record: &Record<'_, &Object>) -> bool {
+    let (Some(new), Some(old)) = (record.new, record.old) else { return false };
+    let changed =
+        |name: &str| View::of(new).child("status").get(name) != View::of(old).child("status").get(name);
+    changed("certificate") || changed("conditions")
+}
+
+impl Plugin for Signers {
+    fn handles(&self, target: &Target<'_>) -> bool {
+        let requests = target.resource.is_of("certificates", "certificatesigningrequests");
+        let is_update = target.operation == Operation::Update;
+        match self.act {
+            Act::Approve => requests && is_update && target.subresource == "approval",
+            Act::Sign => requests && is_update && target.subresource == "status",
+            Act::Attest => {
+                matches!(target.operation, Operation::Create | Operation::Update)
+                    && target.is("certificates", "clustertrustbundles")
+            }
+        }
+    }
+
+    fn validate<'p>(&'p self, record: &'p Record<'_, &Object>, _: &'p mut Review) -> Step<'p> {
+        Step::wait(self.check(record))
+    }
+}

@@ -1,0 +1,74 @@
+//! The plugin PodTopologyLabels: a pod has the zone and region of its node as labels, so that it can read them through
+//! the downward API.
+//!
+//! A binding carries the labels to its pod; a pod that is created on a node gets them at once.
+
+use std::sync::Arc;
+
+use super::{Lookup, Operation, Plugin, Record, Review, Step, Target};
+use crate::json::Object;
+use crate::object::metadata_mut;
+use crate::schema::registry::Resource;
+use crate::status::Status;
+use crate::strategy::sort_members;
+use crate::validation::View;
+
+/// The plugin.
+pub struct PodTopologyLabels {
+    lookup: Lookup,
+    nodes: Arc<Resource>,
+    labels: [String; 2],
+}
+
+impl PodTopologyLabels {
+    /// The plugin over this store.
+    pub fn new(lookup: &Lookup) -> PodTopologyLabels {
+        let label = |name: &str| format!("topology.{}/{name}", lookup.naming.domain);
+        PodTopologyLabels {
+            lookup: lookup.clone(),
+            nodes: lookup.resource("", "v1", "nodes"),
+            labels: [label("region"), label("zone")],
+        }
+    }
+
+    fn label(&self, record: &mut Record<'_, &mut Object>) -> Result<(), Status> {
+        let is_binding = record.subresource == "binding";
+        let Some(new) = &mut record.new else { return Ok(()) };
+        let view = View::of(new);
+        let node = if is_binding {
+            let target = view.child("target");
+            if target.text("kind") == "Node" { target.text("name") } else { "" }
+        } else {
+            view.child("spec").text("nodeName")
+        };
+        if node.is_empty() {
+            return Ok(());
+        }
+        // A node may register after its first pods.
+        let Some(node) = self.lookup.get(&self.nodes, "", node)? else { return Ok(()) };
+        let of_node = View::of(&node).child("metadata").child("labels");
+        let copied: Vec<_> =
+            self.labels.iter().filter_map(|name| Some((name.clone(), of_node.get(name)?.clone()))).collect();
+        if copied.is_empty() {
+            return Ok(());
+        }
+        let labels = metadata_mut(new).object_entry("labels");
+        for (name, value) in copied {
+            labels.insert(name, value);
+        }
+        sort_members(labels);
+        Ok(())
+    }
+}
+
+impl Plugin for PodTopologyLabels {
+    fn handles(&self, target: &Target<'_>) -> bool {
+        target.operation == Operation::Create
+            && target.resource.is_of("", "pods")
+            && matches!(target.subresource, "" | "binding")
+    }
+
+    fn mutate<'p>(&'p self, record: &'p mut Record<'_, &mut Object>, _: &'p mut Review) -> Step<'p> {
+        self.label(record).into()
+    }
+}
