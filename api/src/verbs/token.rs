@@ -15,7 +15,6 @@ use crate::admission::Options;
 use crate::clock;
 use crate::field::FieldError;
 use crate::json::{Object, Value};
-use crate::names;
 use crate::object::{at, meta, set_meta};
 use crate::query::WriteOptions;
 use crate::representation::Renderer;
@@ -62,7 +61,7 @@ pub async fn request(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8])
     set_meta(&mut request, "name", Some(name.as_str().into()));
     set_meta(&mut request, "namespace", Some(namespace.as_str().into()));
     set_meta(&mut request, "creationTimestamp", Some(clock::format_seconds(now).into()));
-    set_meta(&mut request, "uid", Some(names::uid().into()));
+    set_meta(&mut request, "uid", Some(account.uid.as_str().into()));
     let mut audiences = texts(at(&request, "spec.audiences"));
     if audiences.is_empty() {
         audiences.clone_from(&tokens.audiences);
