@@ -93,6 +93,7 @@ impl Server {
             advertised: None,
             collects_garbage: true,
             admission: api::admission::Settings::default(),
+            auditor: None,
         };
         Api::assemble(parts, &[Mode::AlwaysAllow])
     }

@@ -7,6 +7,11 @@ pub fn now() -> String {
     format_seconds(Timestamp::now().as_second())
 }
 
+/// Now, in microseconds: `2006-01-02T15:04:05.000000Z`.
+pub fn now_micros() -> String {
+    Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
+}
+
 /// Seconds since the epoch as RFC 3339 in UTC.
 pub fn format_seconds(seconds: i64) -> String {
     let time = Timestamp::from_second(seconds).unwrap_or(Timestamp::UNIX_EPOCH);

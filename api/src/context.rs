@@ -16,6 +16,7 @@ use tokio::sync::watch;
 
 use crate::admission::{self, namespace_lifecycle::Creations};
 use crate::allocation::{Allocations, Ranges};
+use crate::audit::Auditor;
 use crate::backup::Backups;
 use crate::custom::established::{Changes, Established};
 use crate::features::{Feature, Features};
@@ -84,6 +85,7 @@ pub struct Context {
     features: Features,
     advertised: Option<SocketAddr>,
     collects_garbage: bool,
+    auditor: Option<Auditor>,
 }
 
 /// The parts that a [`Context`] is assembled from.
@@ -116,6 +118,8 @@ pub struct Parts {
     pub metrics: Arc<Metrics>,
     /// Which admission plugins run.
     pub admission: admission::Settings,
+    /// What is audited, if anything is.
+    pub auditor: Option<Auditor>,
 }
 
 impl Context {
@@ -161,6 +165,7 @@ impl Context {
             features: parts.features,
             advertised: parts.advertised,
             collects_garbage: parts.collects_garbage,
+            auditor: parts.auditor,
             engine,
             builtin: registry,
             types,
@@ -313,6 +318,11 @@ impl Context {
     /// Address of this server inside the cluster, for its own service; `None` if it is unknown.
     pub fn advertised(&self) -> Option<SocketAddr> {
         self.advertised
+    }
+
+    /// What is audited, if anything is.
+    pub fn auditor(&self) -> Option<&Auditor> {
+        self.auditor.as_ref()
     }
 
     /// Whether a garbage collector acts on the finalizers `orphan` and `foregroundDeletion`.

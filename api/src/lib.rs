@@ -16,6 +16,7 @@ pub mod admission;
 pub mod allocation;
 pub mod apply;
 pub mod attributes;
+pub mod audit;
 pub mod backfill;
 pub mod backup;
 pub mod bloom;

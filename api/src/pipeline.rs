@@ -7,7 +7,7 @@
 //!
 //! A stage either lets the request pass and leaves what it found in the exchange, or ends it with an answer. Either
 //! way, and also after a panic in a stage, the exchange reaches `Exchange::finish`, so the code that
-//! must see every request with its answer (common headers, the request log, later audit and metrics) has one place.
+//! must see every request with its answer (common headers, the request log, audit, later metrics) has one place.
 //! Knows no resource types and no verbs; those begin at `routes`.
 
 use std::panic::AssertUnwindSafe;
@@ -22,6 +22,7 @@ use http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, HeaderName, USE
 use http::request::Parts as Head;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
+use crate::audit::{self, Arrival, Trail, answer};
 use crate::context::{Context, forbidden};
 use crate::impersonation;
 use crate::negotiate::{Offer, Output};
@@ -63,6 +64,8 @@ pub struct Exchange<'c> {
     impersonated: Option<Arc<User>>,
     /// A warning about the credentials.
     warning: Option<&'static str>,
+    /// The audit trail, if the request is audited, from authentication to its answer.
+    trail: Option<Arc<Trail>>,
 }
 
 /// The answer of the stage that ended a request.
@@ -99,6 +102,7 @@ impl<'c> Exchange<'c> {
             user: None,
             impersonated: None,
             warning: None,
+            trail: None,
         }
     }
 
@@ -106,6 +110,7 @@ impl<'c> Exchange<'c> {
     async fn run(&mut self) -> Result<Response, Ended> {
         let info = self.read_url()?;
         let user = self.authenticate().await?;
+        self.begin_trail(&user, &info)?;
         let user = self.impersonate(user, &info).await?;
         let attributes = attributes_of(&user, &info);
         let proof = self.authorize(&attributes).await?;
@@ -149,7 +154,11 @@ impl<'c> Exchange<'c> {
             }
             Err(error) => {
                 tracing::debug!(%error, "authentication failed");
-                Err(self.answer(&Status::unauthorized()))
+                let refusal = self.answer(&Status::unauthorized());
+                if let Some(trail) = self.info.as_ref().and_then(|info| self.trail_of(None, info)) {
+                    answer::unauthenticated(&trail, &refusal);
+                }
+                Err(refusal)
             }
         }
     }
@@ -168,9 +177,49 @@ impl<'c> Exchange<'c> {
         Ok(self.impersonated.insert(Arc::new(acting)).clone())
     }
 
+    /// The trail that the audit policy wants of the request.
+    fn trail_of(&self, user: Option<&User>, info: &RequestInfo) -> Option<Trail> {
+        let uri = self.head.uri.path_and_query().map_or_else(String::new, ToString::to_string);
+        let arrival = Arrival {
+            naming: self.context.naming(),
+            info,
+            user,
+            uri,
+            audit_id: String::from_utf8_lossy(self.audit_id.as_bytes()).into_owned(),
+            headers: &self.head.headers,
+            peer: self.connection.remote.ip(),
+        };
+        Trail::begin(self.context.auditor()?, &arrival)
+    }
+
+    /// Begins the audit trail. A request whose first event is lost is refused where audit is strict.
+    fn begin_trail(&mut self, user: &User, info: &RequestInfo) -> Result<(), Ended> {
+        let Some(trail) = self.trail_of(Some(user), info) else { return Ok(()) };
+        let is_kept = trail.reach(audit::Stage::RequestReceived);
+        if !is_kept && trail.is_strict() {
+            let path = escape_html(self.head.uri.path());
+            let text = format!("Internal Server Error: \"{path}\": failed to store audit event");
+            return Err(Box::new(respond_text(StatusCode::INTERNAL_SERVER_ERROR, text)));
+        }
+        self.trail = Some(Arc::new(trail));
+        Ok(())
+    }
+
+    /// Records the decision of the authorizers.
+    fn annotate_decision(&self, decision: &str, reason: &auth::decision::Reason) {
+        let Some(trail) = &self.trail else { return };
+        let group = self.context.naming().group("authorization", true);
+        trail.annotate(format!("{group}/decision"), decision.to_owned());
+        trail.annotate(format!("{group}/reason"), reason.to_string());
+    }
+
     /// Asks the authorizers.
     async fn authorize<'a>(&self, attributes: &'a Attributes<'a>) -> Result<Authorized<'a>, Ended> {
         let decided = self.context.authorizer().authorize(attributes).await;
+        match &decided {
+            Ok(proof) => self.annotate_decision("allow", proof.reason()),
+            Err(denied) => self.annotate_decision("forbid", &denied.reason),
+        }
         decided.map_err(|denied| self.forbid(&forbidden(attributes, &denied.message)))
     }
 
@@ -189,6 +238,7 @@ impl<'c> Exchange<'c> {
             incoming,
             errors: &self.errors,
             pretty: self.pretty,
+            trail: self.trail.as_deref(),
         });
         let result = if info.is_long_running() {
             work.await
@@ -239,7 +289,13 @@ impl<'c> Exchange<'c> {
             }
             *response.body_mut() = crate::server::Body::empty();
         }
-        response
+        match self.trail {
+            Some(trail) => {
+                let long_running = self.info.is_some_and(|info| info.is_long_running());
+                answer::answered(trail, long_running, response)
+            }
+            None => response,
+        }
     }
 
     /// One line for each request, once its answer is known; the body of a list or watch is still to be sent then.
@@ -274,6 +330,9 @@ impl Handler for Context {
                 // The panic hook has logged the text and the place; this ties them to a request.
                 let (method, path) = (&exchange.head.method, exchange.head.uri.path());
                 tracing::error!(%method, path, remote = %connection.remote, "request handler panicked");
+                if let Some(trail) = exchange.trail.take() {
+                    answer::panicked(&trail);
+                }
                 panic_response()
             }
         };

@@ -17,7 +17,9 @@ use http::header::WARNING;
 use http::request::Parts as Head;
 use http::{Method, StatusCode};
 
+use crate::audit::Trail;
 use crate::backup;
+use crate::codec::yaml;
 use crate::compress;
 use crate::context::Context;
 use crate::features::Feature;
@@ -56,6 +58,8 @@ pub struct Permitted<'e> {
     pub errors: &'e Output,
     /// Whether the client asked for indented text.
     pub pretty: bool,
+    /// The audit trail of the request, if it has one.
+    pub trail: Option<&'e Trail>,
 }
 
 /// Serves a permitted request.
@@ -75,7 +79,7 @@ pub async fn serve(request: Permitted<'_>) -> Result<Response, Status> {
 
 /// Requests for a resource or one of its subresources.
 async fn serve_resource(request: Permitted<'_>) -> Result<Response, Status> {
-    let Permitted { context, types, head, query, info, proof, incoming, errors, .. } = request;
+    let Permitted { context, types, head, query, info, proof, incoming, errors, trail, .. } = request;
     let Some(resource) = types.registry().resource(&info.group, &info.version, &info.resource) else {
         let mut resources = types.registry().resources();
         // All paths below a built-in group are its own; custom resources have no more paths than they serve.
@@ -128,7 +132,13 @@ async fn serve_resource(request: Permitted<'_>) -> Result<Response, Status> {
         output,
         upgrade: head.extensions.get::<Upgrade>().cloned(),
         warnings: Vec::new(),
+        trail,
     };
+    if let Some(trail) = trail.filter(|trail| info.verb == Verb::Patch && trail.wants_request())
+        && let Ok(patch) = yaml::parse(&body)
+    {
+        trail.request(patch.value);
+    }
     if !resource.table.deprecated.is_empty() {
         call.warnings.push(deprecation(resource));
     }

@@ -25,7 +25,7 @@ use crate::authentication::{self, Bundles};
 use crate::config::{self, Config};
 use crate::credentials::Credentials;
 use crate::flags::Durability;
-use crate::{files, host, logging, tokens, upgrade};
+use crate::{audit, files, host, logging, tokens, upgrade};
 
 /// Serves until a signal ends it. `started` is the start of the process, for the log.
 ///
@@ -145,6 +145,7 @@ fn api_of(
         advertised: host::advertised_address(address, config.advertise_address),
         collects_garbage: config.collects_garbage,
         admission: config.admission.clone(),
+        auditor: config.audit.as_ref().map(audit::auditor).transpose()?,
         metrics,
     };
     Ok((Api::assemble(parts, &config.authorization_modes.0)?, bundles))

@@ -13,6 +13,7 @@ use api::features::Features;
 use api::server::ServingCertificate;
 use auth::authz::Mode;
 
+use crate::audit::AuditConfig;
 use crate::authentication::AuthenticationConfig;
 use crate::files;
 use crate::flags::{Durability, Flags, LogFormat, Modes, Profile};
@@ -42,6 +43,8 @@ pub struct Config {
     pub collects_garbage: bool,
     /// Which admission plugins run, with their configuration.
     pub admission: admission::Settings,
+    /// What is audited and where to, if anything is.
+    pub audit: Option<AuditConfig>,
     /// Feature gates.
     pub features: Features,
     /// When writes are acknowledged.
@@ -108,6 +111,12 @@ impl Config {
             ServingCertificate::from_pem(&chain, &key)
                 .with_context(|| format!("--tls-cert-file {}", files.certificate.display()))?;
         }
+        let audit = AuditConfig::from_files(
+            flags.naming,
+            flags.audit_policy_file,
+            flags.audit_log_path,
+            flags.audit_log_mode,
+        )?;
         let allows_all = flags.authorization_mode.0.contains(&Mode::AlwaysAllow);
         let authentication =
             AuthenticationConfig::from_flags(flags.authentication, flags.naming, allows_all)?;
@@ -133,6 +142,7 @@ impl Config {
             controllers: flags.controllers,
             collects_garbage: flags.enable_garbage_collector,
             admission,
+            audit,
             features: flags.feature_gates,
             durability: flags.durability,
             history_retention: flags.history_retention,

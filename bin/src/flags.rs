@@ -134,6 +134,17 @@ pub struct Flags {
     #[arg(long, value_name = "GATES", default_value = "", value_parser = Features::parse)]
     pub feature_gates: Features,
 
+    /// Audit policy (YAML or JSON): which requests are recorded, and how much of them. Needs --audit-log-path.
+    #[arg(long, value_name = "FILE")]
+    pub audit_policy_file: Option<PathBuf>,
+    /// File that audit events are appended to, one JSON object per line; - for standard output.
+    #[arg(long, value_name = "FILE")]
+    pub audit_log_path: Option<PathBuf>,
+    /// What happens to a request whose audit event is lost. blocking: it goes on; blocking-strict: it is refused if
+    /// that was its first event.
+    #[arg(long, value_name = "MODE", default_value = "blocking", value_parser = audit_mode)]
+    pub audit_log_mode: AuditMode,
+
     /// When a write is acknowledged: once it is on disk (sync), or before (relaxed). One of: sync, relaxed.
     #[arg(long, value_name = "WHEN", default_value = "sync", value_parser = durability)]
     pub durability: Durability,
@@ -207,6 +218,24 @@ impl Durability {
             Durability::Sync => "sync",
             Durability::Relaxed => "relaxed",
         }
+    }
+}
+
+/// What happens to a request whose audit event is lost.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum AuditMode {
+    /// It goes on.
+    Blocking,
+    /// It is refused if that was its first event.
+    BlockingStrict,
+}
+
+impl std::fmt::Display for AuditMode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            AuditMode::Blocking => "blocking",
+            AuditMode::BlockingStrict => "blocking-strict",
+        })
     }
 }
 
@@ -294,6 +323,15 @@ fn one_line(error: &clap::Error) -> String {
 
 fn first_line(text: &str) -> String {
     text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned()
+}
+
+fn audit_mode(text: &str) -> Result<AuditMode, String> {
+    match text {
+        "blocking" => Ok(AuditMode::Blocking),
+        "blocking-strict" => Ok(AuditMode::BlockingStrict),
+        "batch" => Err("batch is not supported: blocking or blocking-strict".to_owned()),
+        _ => Err("must be blocking or blocking-strict".to_owned()),
+    }
 }
 
 fn ip(text: &str) -> Result<IpAddr, String> {

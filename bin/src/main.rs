@@ -2,6 +2,7 @@
 //! exit code 1; wrong flags change nothing.
 
 mod assemble;
+mod audit;
 mod authentication;
 mod cli;
 mod client;

@@ -1,5 +1,7 @@
 //! Answers made of objects: one stored object, a Status that reports a success, and a Status that reports an error.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::header::RETRY_AFTER;
 use http::{HeaderValue, StatusCode};
@@ -10,9 +12,16 @@ use crate::negotiate::Output;
 use crate::response::{Response, respond};
 use crate::status::Status;
 
+/// The Status that a response carries, as an extension of the response: what records the outcome of requests need not
+/// read the body, which has the form that the client asked for.
+#[derive(Clone, Debug)]
+pub struct Reported(pub Arc<Object>);
+
 /// A Status that is no error, in the form asked for.
 pub fn respond_success(code: StatusCode, status: &Object, output: &Output) -> Response {
-    respond(code, output.media_type, status_body(status, output))
+    let mut response = respond(code, output.media_type, status_body(status, output));
+    response.extensions_mut().insert(Reported(Arc::new(status.clone())));
+    response
 }
 
 /// One stored object in the form asked for.

@@ -38,6 +38,13 @@ enum Inner {
     Parts(VecDeque<Bytes>),
     Stream(Pin<Box<dyn Stream<Item = Result<Bytes, Aborted>> + Send>>),
     Channel(mpsc::Receiver<Piece>),
+    Observed(Box<(Body, Box<dyn Observer>)>),
+}
+
+/// Sees the chunks of a body on their way out. It is dropped with the body: once all is sent, or the client is gone.
+pub trait Observer: Send {
+    /// A chunk is handed to the connection.
+    fn chunk(&mut self, chunk: &Bytes);
 }
 
 /// A message of the channel. The end is explicit, not implied by the sender's drop: a producer that panics or is
@@ -67,6 +74,11 @@ impl Body {
     /// Chunks made on demand. An `Err` breaks the transfer off.
     pub fn stream(chunks: impl Stream<Item = Result<Bytes, Aborted>> + Send + 'static) -> Self {
         Body(Inner::Stream(Box::pin(chunks)))
+    }
+
+    /// The same bytes, shown to `observer` as they are sent.
+    pub fn observed(self, observer: impl Observer + 'static) -> Self {
+        Body(Inner::Observed(Box::new((self, Box::new(observer)))))
     }
 
     /// A body written from elsewhere, holding at most `chunks_max` (≥ 1) unsent chunks.
@@ -108,6 +120,7 @@ impl std::fmt::Debug for Body {
             Inner::Parts(_) => "Body(parts)",
             Inner::Stream(_) => "Body(stream)",
             Inner::Channel(_) => "Body(channel)",
+            Inner::Observed(_) => "Body(observed)",
         })
     }
 }
@@ -138,6 +151,18 @@ impl hyper::body::Body for Body {
                 Poll::Ready(Some(Piece::End)) => None,
                 Poll::Ready(None) => Some(Err(Aborted)),
             },
+            Inner::Observed(observed) => {
+                let (body, observer) = &mut **observed;
+                match Pin::new(body).poll_frame(cx) {
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(Some(Ok(frame))) => frame.into_data().ok().map(|chunk| {
+                        observer.chunk(&chunk);
+                        Ok(chunk)
+                    }),
+                    Poll::Ready(Some(Err(aborted))) => Some(Err(aborted)),
+                    Poll::Ready(None) => None,
+                }
+            }
         };
         if !matches!(next, Some(Ok(_))) {
             // Whatever made the chunks is freed as soon as the last one is out.
@@ -150,6 +175,7 @@ impl hyper::body::Body for Body {
         match &self.0 {
             Inner::Empty => true,
             Inner::Parts(parts) => parts.is_empty(),
+            Inner::Observed(observed) => observed.0.is_end_stream(),
             Inner::Full(_) | Inner::Stream(_) | Inner::Channel(_) => false,
         }
     }
@@ -159,6 +185,7 @@ impl hyper::body::Body for Body {
             Inner::Empty => 0,
             Inner::Full(bytes) => bytes.len() as u64,
             Inner::Parts(parts) => parts.iter().map(|part| part.len() as u64).sum(),
+            Inner::Observed(observed) => return observed.0.size_hint(),
             Inner::Stream(_) | Inner::Channel(_) => return SizeHint::default(),
         };
         SizeHint::with_exact(bytes)

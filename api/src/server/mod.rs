@@ -12,7 +12,7 @@
 //! knows no resources, users or files: certificates are passed as bytes, and the authenticators map a client
 //! certificate to a user later.
 
-mod body;
+pub mod body;
 mod connection;
 mod head;
 mod lifecycle;

@@ -32,13 +32,17 @@ use std::sync::Arc;
 use auth::{Authorized, User};
 use http::HeaderMap;
 
+use crate::admission::Review;
 use crate::attributes::Selection;
+use crate::audit::Trail;
 use crate::codec::yaml;
 use crate::context::Context;
+use crate::json::Object;
 use crate::negotiate::Output;
 use crate::query::{FieldValidation, Query};
 use crate::representation::{Renderer, Wanted};
 use crate::request::RequestInfo;
+use crate::schema::defaults;
 use crate::schema::registry::Resource;
 use crate::served::Served;
 use crate::server::websocket::Upgrade;
@@ -70,6 +74,8 @@ pub struct Call<'r> {
     pub upgrade: Option<Upgrade>,
     /// Texts for `Warning` headers, in order.
     pub warnings: Vec<String>,
+    /// The audit trail of the request, if it has one.
+    pub trail: Option<&'r Trail>,
 }
 
 impl<'r> Call<'r> {
@@ -127,6 +133,17 @@ impl<'r> Call<'r> {
         }
     }
 
+    /// Records the object that the request carries, in the served version, where that is wanted.
+    pub fn record_request(&self, object: &Object) {
+        let Some(trail) = self.trail else { return };
+        trail.refer_to(object);
+        if trail.wants_request() {
+            let mut object = object.clone();
+            defaults::apply(&self.resource.table.message, &mut object, self.api.naming());
+            trail.request(object.into());
+        }
+    }
+
     /// Handles what strict decoding found: nothing, warnings, or the error that `refuse` words.
     pub fn judge_strict(
         &mut self,
@@ -154,5 +171,12 @@ impl Caller for Call<'_> {
 
     async fn confirm_create(&self) -> Result<(), Status> {
         self.api.authorize_create(self.proof).await
+    }
+
+    fn take_review(&mut self, review: Review) {
+        if let Some(trail) = self.trail {
+            review.annotations.into_iter().for_each(|(key, value)| trail.annotate(key, value));
+        }
+        self.warnings.extend(review.warnings);
     }
 }

@@ -80,6 +80,7 @@ impl Server {
             advertised: None,
             collects_garbage: true,
             admission,
+            auditor: None,
         };
         let api = Arc::new(Context::assemble(parts, &[Mode::AlwaysAllow]).unwrap());
         api.lifecycle().advance(Stage::Serving);

@@ -1,0 +1,98 @@
+//! The last stages of a trail: what the answer says, and when it is sent.
+//!
+//! An answer is observed on its way to the client, so nothing of it is kept but what is recorded. The object of an
+//! answer is recorded as JSON; of an answer in another encoding only the outcome is.
+
+use std::io::Read;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use flate2::read::GzDecoder;
+use http::StatusCode;
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use hyper::body::Body as _;
+
+use super::{Stage, Trail};
+use crate::json::{self, Value};
+use crate::representation::answer::Reported;
+use crate::response::Response;
+use crate::server::body::Observer;
+
+/// Longest answer whose object is recorded, so that no list makes the server hold it whole.
+const ANSWER_BYTES_MAX: usize = 16 << 20;
+
+/// Records the answer of a request whose handler panicked.
+pub fn panicked(trail: &Trail) {
+    trail.status(StatusCode::INTERNAL_SERVER_ERROR, None);
+    trail.reach(Stage::Panic);
+}
+
+/// Records the answer to credentials that were refused: the only event of such a request.
+pub fn unauthenticated(trail: &Trail, response: &Response) {
+    report(trail, response);
+    if trail.wants_response()
+        && let Some(Reported(status)) = response.extensions().get()
+    {
+        trail.response(Value::Object(status.as_ref().clone()));
+    }
+    trail.reach(Stage::ResponseStarted);
+}
+
+/// Records an answer, at once or when it is sent. `long_running`: the answer may last, and its head is an event.
+pub fn answered(trail: Arc<Trail>, long_running: bool, response: Response) -> Response {
+    report(&trail, &response);
+    if long_running {
+        trail.reach(Stage::ResponseStarted);
+    }
+    let is = |name, wanted| response.headers().get(name).is_some_and(|value| value == wanted);
+    let gathers = trail.wants_response() && !long_running && is(CONTENT_TYPE, "application/json");
+    let gathered =
+        Gathered { text: gathers.then(Vec::new), is_compressed: is(CONTENT_ENCODING, "gzip"), trail };
+    if response.body().is_end_stream() {
+        return response;
+    }
+    response.map(|body| body.observed(gathered))
+}
+
+fn report(trail: &Trail, response: &Response) {
+    let status = response.extensions().get::<Reported>();
+    trail.status(response.status(), status.map(|Reported(status)| status.as_ref()));
+}
+
+/// An answer on its way; the trail ends when this is dropped, whether all was sent or the client went away.
+struct Gathered {
+    trail: Arc<Trail>,
+    /// What was sent so far; none if it is not recorded.
+    text: Option<Vec<u8>>,
+    is_compressed: bool,
+}
+
+impl Observer for Gathered {
+    fn chunk(&mut self, chunk: &Bytes) {
+        if let Some(text) = &mut self.text {
+            if text.len() + chunk.len() > ANSWER_BYTES_MAX {
+                self.text = None;
+            } else {
+                text.extend_from_slice(chunk);
+            }
+        }
+    }
+}
+
+impl Drop for Gathered {
+    fn drop(&mut self) {
+        if let Some(text) = self.text.take() {
+            let text = if self.is_compressed { inflated(&text) } else { Some(text) };
+            if let Some(object) = text.and_then(|text| json::parse(&text).ok()) {
+                self.trail.response(object);
+            }
+        }
+        self.trail.reach(Stage::ResponseComplete);
+    }
+}
+
+fn inflated(compressed: &[u8]) -> Option<Vec<u8>> {
+    let mut text = Vec::new();
+    let read = GzDecoder::new(compressed).take(ANSWER_BYTES_MAX as u64 + 1).read_to_end(&mut text).ok()?;
+    (read <= ANSWER_BYTES_MAX).then_some(text)
+}

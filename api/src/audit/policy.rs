@@ -1,0 +1,504 @@
+//! The audit policy: rules in order, of which the first that matches a request decides how much of it is recorded
+//! (docs/api/audit.md#policy).
+//!
+//! Unknown members are ignored, so that a policy written for another release is accepted.
+
+use auth::User;
+
+use crate::codec::yaml;
+use crate::field::{FieldError, child, index};
+use crate::json::{Object, Value};
+use crate::naming::Naming;
+use crate::request::RequestInfo;
+use crate::validation::names;
+
+/// How much of a request is recorded; each level includes those before it.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Level {
+    /// Nothing.
+    None,
+    /// Who asked for what, and the outcome.
+    Metadata,
+    /// The object of the request as well.
+    Request,
+    /// The object of the answer as well.
+    RequestResponse,
+}
+
+impl Level {
+    const ALL: [Level; 4] = [Level::None, Level::Metadata, Level::Request, Level::RequestResponse];
+
+    /// As the policy and the events spell it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Level::None => "None",
+            Level::Metadata => "Metadata",
+            Level::Request => "Request",
+            Level::RequestResponse => "RequestResponse",
+        }
+    }
+}
+
+/// A point in a request's life at which an event is written.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Stage {
+    /// It was authenticated.
+    RequestReceived,
+    /// The head of a long answer is about to be sent.
+    ResponseStarted,
+    /// The answer is sent.
+    ResponseComplete,
+    /// Its handler panicked.
+    Panic,
+}
+
+impl Stage {
+    const ALL: [Stage; 4] =
+        [Stage::RequestReceived, Stage::ResponseStarted, Stage::ResponseComplete, Stage::Panic];
+
+    /// As the policy and the events spell it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Stage::RequestReceived => "RequestReceived",
+            Stage::ResponseStarted => "ResponseStarted",
+            Stage::ResponseComplete => "ResponseComplete",
+            Stage::Panic => "Panic",
+        }
+    }
+}
+
+/// A set of stages.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Stages(u8);
+
+impl Stages {
+    /// Whether `stage` is one of them.
+    pub fn contains(self, stage: Stage) -> bool {
+        self.0 & 1 << stage as u8 != 0
+    }
+
+    fn insert(&mut self, stage: Stage) {
+        self.0 |= 1 << stage as u8;
+    }
+}
+
+/// What is recorded of one request.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Decision {
+    /// How much.
+    pub level: Level,
+    /// Stages without an event.
+    pub omits: Stages,
+    /// Whether objects are recorded without their managed fields.
+    pub omits_managed_fields: bool,
+}
+
+/// The rules of a policy.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    rules: Vec<Rule>,
+    omits: Stages,
+    omits_managed_fields: bool,
+}
+
+/// A rule; an empty list matches everything.
+#[derive(Clone, Debug)]
+struct Rule {
+    level: Level,
+    users: Vec<String>,
+    user_groups: Vec<String>,
+    verbs: Vec<String>,
+    resources: Vec<Resources>,
+    namespaces: Vec<String>,
+    paths: Vec<String>,
+    omits: Stages,
+    omits_managed_fields: Option<bool>,
+}
+
+/// Resources of one group.
+#[derive(Clone, Debug)]
+struct Resources {
+    group: String,
+    resources: Vec<String>,
+    names: Vec<String>,
+}
+
+impl Policy {
+    /// Reads a policy, in YAML or JSON.
+    ///
+    /// # Errors
+    /// What is wrong with it: with its form, or all that is wrong with its rules.
+    pub fn parse(text: &[u8], naming: &Naming) -> Result<Policy, String> {
+        let value = yaml::parse(text).map_err(|error| format!("failed decoding: {error}"))?.value;
+        let Some(members) = value.as_object() else {
+            let what = json_type(&value);
+            return Err(format!(
+                "failed decoding: couldn't get version/kind; json parse error: json: cannot unmarshal {what} into Go \
+                 value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \
+                 \"json:\\\"kind,omitempty\\\"\" }}"
+            ));
+        };
+        let (kind, api_version) = (value.str_at(&["kind"]), value.str_at(&["apiVersion"]));
+        let group = naming.group("audit", true);
+        match (api_version, kind) {
+            (version, "Policy") if version == format!("{group}/v1") => {}
+            (version, "Event" | "EventList") if version == format!("{group}/v1") => {
+                return Err(format!(
+                    "failed decoding: converting (v1.{kind}) to (audit.Policy): unknown conversion"
+                ));
+            }
+            ("", "Policy") => {
+                return Err(format!("unknown group version field {group}/__internal, Kind=Policy in policy"));
+            }
+            (version, kind) => {
+                return Err(format!(
+                    "failed decoding: no kind {kind:?} is registered for version {version:?}"
+                ));
+            }
+        }
+        let policy = Reader { kind: "Policy", path: "", members };
+        let mut errors = Vec::new();
+        let omits = policy.stages("", &mut errors)?;
+        let mut rules = Vec::new();
+        for (at, rule) in policy.list("rules", "[]v1.PolicyRule")?.iter().enumerate() {
+            let empty = Object::new();
+            let members = match rule {
+                Value::Null => &empty,
+                Value::Object(members) => members,
+                other => return Err(mismatch(other, "Policy", "rules", "v1.PolicyRule")),
+            };
+            let reader = Reader { kind: "PolicyRule", path: "rules.", members };
+            rules.push(Rule::read(&reader, &index("rules", at), &mut errors)?);
+        }
+        if rules.is_empty() {
+            return Err("loaded illegal policy with 0 rules".to_owned());
+        }
+        match errors.as_slice() {
+            [] => {}
+            [only] => return Err(only.to_string()),
+            several => {
+                let texts: Vec<String> = several.iter().map(ToString::to_string).collect();
+                return Err(format!("[{}]", texts.join(", ")));
+            }
+        }
+        Ok(Policy {
+            rules,
+            omits,
+            omits_managed_fields: policy.boolean("omitManagedFields")?.unwrap_or(false),
+        })
+    }
+
+    /// What is recorded of a request; `user` is none where authentication failed.
+    pub fn decide(&self, user: Option<&User>, info: &RequestInfo) -> Decision {
+        match self.rules.iter().find(|rule| rule.matches(user, info)) {
+            None => Decision { level: Level::None, omits: self.omits, omits_managed_fields: false },
+            Some(rule) => Decision {
+                level: rule.level,
+                omits: Stages(self.omits.0 | rule.omits.0),
+                omits_managed_fields: rule.omits_managed_fields.unwrap_or(self.omits_managed_fields),
+            },
+        }
+    }
+}
+
+impl Rule {
+    fn read(reader: &Reader<'_>, path: &str, errors: &mut Vec<FieldError>) -> Result<Rule, String> {
+        let level = reader.text("level", "v1.Level")?;
+        let known = Level::ALL.into_iter().find(|known| known.as_str() == level);
+        if known.is_none() {
+            let path = child(path, "level");
+            errors.push(if level.is_empty() {
+                FieldError::required(path, "")
+            } else {
+                FieldError::not_supported(path, &level.into(), &Level::ALL.map(Level::as_str))
+            });
+        }
+        let paths = reader.texts("nonResourceURLs")?;
+        let namespaces = reader.texts("namespaces")?;
+        let mut resources = Vec::new();
+        let given = reader.list("resources", "[]v1.GroupResources")?;
+        for group in given {
+            let Some(members) = group.as_object() else {
+                return Err(mismatch(group, "PolicyRule", "rules.resources", "v1.GroupResources"));
+            };
+            let reader = Reader { kind: "GroupResources", path: "rules.resources.", members };
+            resources.push(Resources {
+                group: reader.text("group", "string")?.to_owned(),
+                resources: reader.texts("resources")?,
+                names: reader.texts("resourceNames")?,
+            });
+        }
+        check_paths(&paths, !resources.is_empty() || !namespaces.is_empty(), path, errors);
+        check_resources(&resources, path, errors);
+        Ok(Rule {
+            level: known.unwrap_or(Level::None),
+            users: reader.texts("users")?,
+            user_groups: reader.texts("userGroups")?,
+            verbs: reader.texts("verbs")?,
+            resources,
+            namespaces,
+            paths,
+            omits: reader.stages(path, errors)?,
+            omits_managed_fields: reader.boolean("omitManagedFields")?,
+        })
+    }
+
+    fn matches(&self, user: Option<&User>, info: &RequestInfo) -> bool {
+        let holds = |list: &[String], text: &str| list.iter().any(|entry| entry == text);
+        if !self.users.is_empty() && !user.is_some_and(|user| holds(&self.users, &user.name)) {
+            return false;
+        }
+        let is_member = |user: &User| user.groups.iter().any(|group| holds(&self.user_groups, group));
+        if !self.user_groups.is_empty() && !user.is_some_and(is_member) {
+            return false;
+        }
+        if !self.verbs.is_empty() && !holds(&self.verbs, info.verb.as_str()) {
+            return false;
+        }
+        if !self.namespaces.is_empty() || !self.resources.is_empty() {
+            return info.is_resource
+                && (self.namespaces.is_empty() || holds(&self.namespaces, &info.namespace))
+                && (self.resources.is_empty() || self.resources.iter().any(|some| some.contain(info)));
+        }
+        if !self.paths.is_empty() {
+            return !info.is_resource && self.paths.iter().any(|pattern| matches_path(pattern, &info.path));
+        }
+        true
+    }
+}
+
+impl Resources {
+    fn contain(&self, info: &RequestInfo) -> bool {
+        if self.group != "*" && self.group != info.group {
+            return false;
+        }
+        if self.resources.is_empty() {
+            return true;
+        }
+        if !self.names.is_empty() && !self.names.contains(&info.name) {
+            return false;
+        }
+        self.resources.iter().any(|pattern| match pattern.split_once('/') {
+            None if pattern == "*" => true,
+            None => info.subresource.is_empty() && *pattern == info.resource,
+            // `*/scale`, `pods/*`, `pods/log`; all of them mean subresources only.
+            Some((resource, subresource)) => {
+                !info.subresource.is_empty()
+                    && (resource == info.resource || resource == "*" && subresource != "*")
+                    && (subresource == "*" || subresource == info.subresource)
+            }
+        })
+    }
+}
+
+/// A pattern is a path, or the beginning of one before a final `*`.
+fn matches_path(pattern: &str, path: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(start) => path.starts_with(start),
+        None => pattern == path,
+    }
+}
+
+fn check_paths(paths: &[String], has_resources: bool, rule: &str, errors: &mut Vec<FieldError>) {
+    let field = child(rule, "nonResourceURLs");
+    if has_resources && !paths.is_empty() {
+        let list = Value::Array(paths.iter().map(|path| path.as_str().into()).collect());
+        let why = "rules cannot apply to both regular resources and non-resource URLs";
+        errors.push(FieldError::invalid(field, &list, why));
+        return;
+    }
+    for (at, path) in paths.iter().enumerate().filter(|(_, path)| *path != "*") {
+        let field = index(&field, at);
+        let value = path.as_str().into();
+        if !path.starts_with('/') {
+            let why = "non-resource URL rules must begin with a '/' character";
+            errors.push(FieldError::invalid(field.as_str(), &value, why));
+        }
+        if path.strip_suffix('*').unwrap_or(path).contains('*') {
+            let why = "non-resource URL wildcards '*' must be the final character of the rule";
+            errors.push(FieldError::invalid(field, &value, why));
+        }
+    }
+}
+
+fn check_resources(resources: &[Resources], rule: &str, errors: &mut Vec<FieldError>) {
+    let field = child(rule, "resources");
+    for Resources { group, resources, names } in resources {
+        if !group.is_empty() && group != "*" {
+            let faults = names::subdomain(group);
+            if !faults.is_empty() {
+                let why = faults.join(",");
+                errors.push(FieldError::invalid(child(&field, "group"), &group.as_str().into(), why));
+            }
+        }
+        if !names.is_empty() && resources.is_empty() {
+            let list = Value::Array(names.iter().map(|name| name.as_str().into()).collect());
+            let why = "using resourceNames requires at least one resource";
+            errors.push(FieldError::invalid(child(&field, "resourceNames"), &list, why));
+        }
+    }
+}
+
+/// Members of a policy or a rule, with their types checked.
+struct Reader<'v> {
+    kind: &'static str,
+    path: &'static str,
+    members: &'v Object,
+}
+
+impl<'v> Reader<'v> {
+    fn member(&self, name: &str) -> Option<&'v Value> {
+        self.members.get(name).filter(|value| !value.is_null())
+    }
+
+    fn mismatch(&self, value: &Value, name: &str, wanted: &str) -> String {
+        mismatch(value, self.kind, &format!("{}{name}", self.path), wanted)
+    }
+
+    fn text(&self, name: &str, wanted: &str) -> Result<&'v str, String> {
+        let Some(value) = self.member(name) else { return Ok("") };
+        value.as_str().ok_or_else(|| self.mismatch(value, name, wanted))
+    }
+
+    fn boolean(&self, name: &str) -> Result<Option<bool>, String> {
+        let Some(value) = self.member(name) else { return Ok(None) };
+        value.as_bool().map(Some).ok_or_else(|| self.mismatch(value, name, "bool"))
+    }
+
+    fn list(&self, name: &str, wanted: &str) -> Result<&'v [Value], String> {
+        let Some(value) = self.member(name) else { return Ok(&[]) };
+        value.as_array().ok_or_else(|| self.mismatch(value, name, wanted))
+    }
+
+    fn texts(&self, name: &str) -> Result<Vec<String>, String> {
+        let text = |value: &Value| match value {
+            Value::Null => Ok(String::new()),
+            value => value.as_str().map(str::to_owned).ok_or_else(|| self.mismatch(value, name, "string")),
+        };
+        self.list(name, "[]string")?.iter().map(text).collect()
+    }
+
+    fn stages(&self, path: &str, errors: &mut Vec<FieldError>) -> Result<Stages, String> {
+        let mut stages = Stages::default();
+        for (at, text) in self.texts("omitStages")?.iter().enumerate() {
+            match Stage::ALL.into_iter().find(|stage| stage.as_str() == text) {
+                Some(stage) => stages.insert(stage),
+                None => {
+                    let field =
+                        if path.is_empty() { "omitStages".to_owned() } else { child(path, "omitStages") };
+                    let why = format!("allowed stages are {}", Stage::ALL.map(Stage::as_str).join(","));
+                    errors.push(FieldError::invalid(index(&field, at), &text.as_str().into(), why));
+                }
+            }
+        }
+        Ok(stages)
+    }
+}
+
+fn mismatch(value: &Value, kind: &str, field: &str, wanted: &str) -> String {
+    let what = json_type(value);
+    format!(
+        "failed decoding: json: cannot unmarshal {what} into Go struct field {kind}.{field} of type {wanted}"
+    )
+}
+
+fn json_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+        _ => "number",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::naming::KUBERNETES;
+    use crate::query::Query;
+    use http::Method;
+
+    const HEAD: &str = "apiVersion: audit.k8s.io/v1\nkind: Policy\n";
+
+    fn policy(text: &str) -> Result<Policy, String> {
+        Policy::parse(format!("{HEAD}{text}").as_bytes(), &KUBERNETES)
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_policy_is_said_at_once() {
+        for (text, want) in [
+            ("rules: [{level: Metadata}]", ""),
+            ("rules: [{level: Metadata, verb: [get], verbs: ['']}]", ""),
+            ("rules: []", "loaded illegal policy with 0 rules"),
+            ("rules: [null]", "rules[0].level: Required value"),
+            (
+                "rules: [{level: 1}]",
+                "failed decoding: json: cannot unmarshal number into Go struct field PolicyRule.rules.level of type \
+                 v1.Level",
+            ),
+            (
+                "rules: [{level: Metadata, verbs: get}]",
+                "failed decoding: json: cannot unmarshal string into Go struct field PolicyRule.rules.verbs of type \
+                 []string",
+            ),
+            (
+                "rules: [{level: Metadata, namespaces: [a], nonResourceURLs: ['/a']}]",
+                "rules[0].nonResourceURLs: Invalid value: [\"/a\"]: rules cannot apply to both regular resources and \
+                 non-resource URLs",
+            ),
+            (
+                "rules: [{level: Metadata, resources: [{group: '', resourceNames: [a]}]}]",
+                "rules[0].resources.resourceNames: Invalid value: [\"a\"]: using resourceNames requires at least one \
+                 resource",
+            ),
+            (
+                "omitStages: [X]\nrules: [{level: Yy}, {level: Metadata, nonResourceURLs: ['/a**', b]}]",
+                "[omitStages[0]: Invalid value: \"X\": allowed stages are \
+                 RequestReceived,ResponseStarted,ResponseComplete,Panic, rules[0].level: Unsupported value: \"Yy\": \
+                 supported values: \"None\", \"Metadata\", \"Request\", \"RequestResponse\", \
+                 rules[1].nonResourceURLs[0]: Invalid value: \"/a**\": non-resource URL wildcards '*' must be the final \
+                 character of the rule, rules[1].nonResourceURLs[1]: Invalid value: \"b\": non-resource URL rules must \
+                 begin with a '/' character]",
+            ),
+        ] {
+            assert_eq!(policy(text).map_or_else(|error| error, |_| String::new()), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_first_rule_that_matches_decides() {
+        let text = "omitStages: [RequestReceived]\nomitManagedFields: true\nrules:\n\
+             - {level: None, users: [quiet]}\n\
+             - {level: Request, userGroups: [devs], verbs: [update], omitStages: [Panic], omitManagedFields: false}\n\
+             - {level: RequestResponse, resources: [{group: '', resources: [pods, '*/status'], resourceNames: [a]}]}\n\
+             - {level: Request, namespaces: [n], resources: [{group: apps, resources: ['deployments/*']}]}\n\
+             - {level: Metadata, nonResourceURLs: ['/health*', /version]}\n";
+        let policy = policy(text).unwrap();
+        for (user, method, path, want) in [
+            ("quiet", "PUT", "/api/v1/namespaces/n/pods/a", Level::None),
+            ("dev", "PUT", "/api/v1/namespaces/n/pods/a", Level::Request),
+            ("joe", "GET", "/api/v1/namespaces/n/pods/a", Level::RequestResponse),
+            ("joe", "GET", "/api/v1/namespaces/n/pods/b", Level::None),
+            ("joe", "GET", "/api/v1/namespaces/n/pods/a/status", Level::RequestResponse),
+            ("joe", "GET", "/api/v1/namespaces/n/pods/a/log", Level::None),
+            ("joe", "GET", "/apis/apps/v1/namespaces/n/deployments/d/scale", Level::Request),
+            ("joe", "GET", "/apis/apps/v1/namespaces/n/deployments/d", Level::None),
+            ("joe", "GET", "/apis/apps/v1/namespaces/m/deployments/d/scale", Level::None),
+            ("joe", "GET", "/healthz/ping", Level::Metadata),
+            ("joe", "GET", "/version", Level::Metadata),
+            ("joe", "GET", "/version/", Level::None),
+        ] {
+            let user = User::new(user, (user == "dev").then_some("devs"));
+            let method = Method::from_bytes(method.as_bytes()).unwrap();
+            let info = RequestInfo::parse(&method, path, &Query::parse("")).unwrap();
+            let decision = policy.decide(Some(&user), &info);
+            assert_eq!(decision.level, want, "{} {method} {path}", user.name);
+            let is_devs = want == Level::Request && user.name == "dev";
+            assert!(decision.omits.contains(Stage::RequestReceived));
+            assert_eq!(decision.omits.contains(Stage::Panic), is_devs);
+            assert_eq!(decision.omits_managed_fields, want != Level::None && !is_devs);
+        }
+    }
+}

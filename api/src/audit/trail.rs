@@ -1,0 +1,419 @@
+//! The audit trail of one request: what is known of it, and an event for each of its stages (docs/api/audit.md#events).
+//!
+//! The stages of a request share the trail, so what they add is behind a lock that is never held over a wait.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use auth::User;
+use http::{HeaderMap, StatusCode};
+use parking_lot::Mutex;
+
+use super::Auditor;
+use super::policy::{Decision, Level, Stage};
+use crate::clock;
+use crate::json::{self, Object, Value};
+use crate::naming::Naming;
+use crate::object::meta;
+use crate::request::RequestInfo;
+
+/// Longest user agent in an event, in bytes.
+const AGENT_BYTES_MAX: usize = 1024;
+
+/// A request as it arrived.
+pub struct Arrival<'r> {
+    /// Names of the API.
+    pub naming: &'static Naming,
+    /// What is asked for.
+    pub info: &'r RequestInfo,
+    /// Who asks; none where authentication failed.
+    pub user: Option<&'r User>,
+    /// Path and query as they were sent.
+    pub uri: String,
+    /// Names the request.
+    pub audit_id: String,
+    /// Headers.
+    pub headers: &'r HeaderMap,
+    /// The peer.
+    pub peer: IpAddr,
+}
+
+/// The audit trail of one request.
+pub struct Trail {
+    auditor: Auditor,
+    decision: Decision,
+    api_version: String,
+    audit_id: String,
+    /// The members from `requestURI` to `userAgent`.
+    arrival: Object,
+    received: String,
+    found: Mutex<Found>,
+}
+
+/// What is found out on the way.
+struct Found {
+    reference: Option<Reference>,
+    status: Option<Object>,
+    request: Option<Value>,
+    response: Option<Value>,
+    annotations: BTreeMap<String, String>,
+}
+
+/// The object that a request is about.
+#[derive(Default)]
+struct Reference {
+    resource: String,
+    namespace: String,
+    name: String,
+    uid: String,
+    group: String,
+    version: String,
+    resource_version: String,
+    subresource: String,
+}
+
+impl Trail {
+    /// The trail of a request; none if the policy records nothing of it.
+    pub fn begin(auditor: &Auditor, arrival: &Arrival<'_>) -> Option<Trail> {
+        let Arrival { naming, info, user, uri, audit_id, headers, peer } = arrival;
+        let decision = auditor.policy.decide(*user, info);
+        if decision.level == Level::None {
+            return None;
+        }
+        let mut members = Object::with_capacity(5);
+        members.push("requestURI", uri.as_str().into());
+        members.push("verb", info.verb.as_str().into());
+        members.push("user", user.map(user_info).unwrap_or_default().into());
+        let sources = source_addresses(headers, *peer);
+        members.push("sourceIPs", Value::Array(sources.iter().map(|ip| ip.to_string().into()).collect()));
+        let agent =
+            headers.get(http::header::USER_AGENT).map(|agent| String::from_utf8_lossy(agent.as_bytes()));
+        if let Some(agent) = agent.filter(|agent| !agent.is_empty()) {
+            members.push("userAgent", shortened(&agent).into());
+        }
+        let reference = info.is_resource.then(|| Reference {
+            resource: info.resource.clone(),
+            namespace: info.namespace.clone(),
+            name: info.name.clone(),
+            group: info.group.clone(),
+            version: info.version.clone(),
+            subresource: info.subresource.clone(),
+            ..Reference::default()
+        });
+        Some(Trail {
+            auditor: auditor.clone(),
+            decision,
+            api_version: naming.api_version("audit", true, "v1"),
+            audit_id: audit_id.clone(),
+            arrival: members,
+            received: clock::now_micros(),
+            found: Mutex::new(Found {
+                reference,
+                status: None,
+                request: None,
+                response: None,
+                annotations: BTreeMap::new(),
+            }),
+        })
+    }
+
+    /// Whether the object of the request is recorded.
+    pub fn wants_request(&self) -> bool {
+        self.decision.level >= Level::Request
+    }
+
+    /// Whether the object of the answer is recorded.
+    pub fn wants_response(&self) -> bool {
+        self.decision.level >= Level::RequestResponse
+    }
+
+    /// Completes the reference by what the object of the request says of itself.
+    pub fn refer_to(&self, object: &Object) {
+        let mut found = self.found.lock();
+        let Some(reference) = &mut found.reference else { return };
+        for (known, name) in [
+            (&mut reference.namespace, "namespace"),
+            (&mut reference.name, "name"),
+            (&mut reference.uid, "uid"),
+            (&mut reference.resource_version, "resourceVersion"),
+        ] {
+            if known.is_empty() {
+                known.push_str(meta(object, name));
+            }
+        }
+    }
+
+    /// Records the object of the request.
+    pub fn request(&self, object: Value) {
+        let object = self.recorded(object);
+        self.found.lock().request = Some(object);
+    }
+
+    /// Records the object of the answer.
+    pub fn response(&self, object: Value) {
+        let object = self.recorded(object);
+        self.found.lock().response = Some(object);
+    }
+
+    /// Records the outcome: the code, and the Status that the answer is, if it is one.
+    pub fn status(&self, code: StatusCode, status: Option<&Object>) {
+        let mut outcome = Object::with_capacity(6);
+        outcome.push("metadata", Value::Object(Object::new()));
+        for name in ["status", "message", "reason", "details"] {
+            if let Some(value) = status.and_then(|status| status.get(name)) {
+                outcome.push(name, value.clone());
+            }
+        }
+        outcome.push("code", Value::Int(code.as_u16().into()));
+        self.found.lock().status = Some(outcome);
+    }
+
+    /// Adds an annotation; the first value of a key stays.
+    pub fn annotate(&self, key: String, value: String) {
+        self.found.lock().annotations.entry(key).or_insert(value);
+    }
+
+    /// Writes the event of a stage, unless the policy leaves the stage out. Whether it is recorded, or need not be: a
+    /// lost event is logged.
+    pub fn reach(&self, stage: Stage) -> bool {
+        if self.decision.omits.contains(stage) {
+            return true;
+        }
+        let mut line = Vec::with_capacity(1024);
+        json::write(&self.event(stage).into(), &mut line);
+        match self.auditor.sink.record(&line) {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::error!(%error, audit_id = self.audit_id, stage = stage.as_str(), "audit event lost");
+                false
+            }
+        }
+    }
+
+    /// Whether a lost first event refuses the request.
+    pub fn is_strict(&self) -> bool {
+        self.auditor.strict
+    }
+
+    fn event(&self, stage: Stage) -> Object {
+        let found = self.found.lock();
+        let mut event = Object::with_capacity(18);
+        event.push("kind", "Event".into());
+        event.push("apiVersion", self.api_version.as_str().into());
+        event.push("level", self.decision.level.as_str().into());
+        event.push("auditID", self.audit_id.as_str().into());
+        event.push("stage", stage.as_str().into());
+        for (name, value) in self.arrival.iter() {
+            event.push(name.to_owned(), value.clone());
+        }
+        if let Some(reference) = &found.reference {
+            event.push("objectRef", reference.to_object().into());
+        }
+        for (name, object) in [("requestObject", &found.request), ("responseObject", &found.response)] {
+            if name == "requestObject"
+                && let Some(status) = &found.status
+            {
+                event.push("responseStatus", status.clone().into());
+            }
+            if let Some(object) = object {
+                event.push(name, object.clone());
+            }
+        }
+        event.push("requestReceivedTimestamp", self.received.as_str().into());
+        event.push("stageTimestamp", clock::now_micros().into());
+        if !found.annotations.is_empty() {
+            let mut annotations = Object::with_capacity(found.annotations.len());
+            for (key, value) in &found.annotations {
+                annotations.push(key.clone(), value.as_str().into());
+            }
+            event.push("annotations", annotations.into());
+        }
+        event
+    }
+
+    /// The object with field sets as JSON, or without its managed fields.
+    fn recorded(&self, mut object: Value) -> Value {
+        let omits = self.decision.omits_managed_fields;
+        if let Some(members) = object.as_object_mut() {
+            settle_managed_fields(members, omits);
+            let items = members.get_mut("items").and_then(Value::as_array_mut);
+            for item in items.into_iter().flatten().filter_map(Value::as_object_mut) {
+                settle_managed_fields(item, omits);
+            }
+        }
+        object
+    }
+}
+
+impl Reference {
+    fn to_object(&self) -> Object {
+        let mut object = Object::with_capacity(8);
+        for (name, text) in [
+            ("resource", &self.resource),
+            ("namespace", &self.namespace),
+            ("name", &self.name),
+            ("uid", &self.uid),
+            ("apiGroup", &self.group),
+            ("apiVersion", &self.version),
+            ("resourceVersion", &self.resource_version),
+            ("subresource", &self.subresource),
+        ] {
+            if !text.is_empty() {
+                object.push(name, text.as_str().into());
+            }
+        }
+        object
+    }
+}
+
+/// Object trees keep field sets as text: an event shows them as they are served.
+fn settle_managed_fields(object: &mut Object, omit: bool) {
+    let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else { return };
+    if omit {
+        metadata.remove("managedFields");
+        return;
+    }
+    let entries = metadata.get_mut("managedFields").and_then(Value::as_array_mut);
+    for entry in entries.into_iter().flatten().filter_map(Value::as_object_mut) {
+        let Some(fields) = entry.get_mut("fieldsV1") else { continue };
+        if let Some(set) = fields.as_str().and_then(|text| json::parse(text.as_bytes()).ok()) {
+            *fields = set;
+        }
+    }
+}
+
+fn user_info(user: &User) -> Object {
+    let texts = |texts: &[String]| Value::Array(texts.iter().map(|text| text.as_str().into()).collect());
+    let mut info = Object::with_capacity(4);
+    info.push("username", user.name.as_str().into());
+    if !user.uid.is_empty() {
+        info.push("uid", user.uid.as_str().into());
+    }
+    if !user.groups.is_empty() {
+        info.push("groups", texts(&user.groups));
+    }
+    if !user.extra.is_empty() {
+        let mut extra = Object::with_capacity(user.extra.len());
+        for (key, values) in &user.extra {
+            extra.push(key.clone(), texts(values));
+        }
+        info.push("extra", extra.into());
+    }
+    info
+}
+
+/// The addresses on the way of the request: those that proxies name, which may lie, and last the peer.
+fn source_addresses(headers: &HeaderMap, peer: IpAddr) -> Vec<IpAddr> {
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let mut addresses: Vec<IpAddr> =
+        text("x-forwarded-for").split(',').filter_map(|address| address.trim().parse().ok()).collect();
+    if let Ok(real) = text("x-real-ip").trim().parse()
+        && !addresses.contains(&real)
+    {
+        addresses.push(real);
+    }
+    if addresses.last() != Some(&peer) {
+        addresses.push(peer);
+    }
+    addresses
+}
+
+fn shortened(agent: &str) -> String {
+    if agent.len() <= AGENT_BYTES_MAX {
+        return agent.to_owned();
+    }
+    format!("{}...TRUNCATED", &agent[..agent.floor_char_boundary(AGENT_BYTES_MAX)])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use http::Method;
+
+    use super::*;
+    use crate::audit::{Policy, Sink};
+    use crate::naming::KUBERNETES;
+    use crate::query::Query;
+
+    /// Keeps events, or loses them.
+    struct Kept(Mutex<Vec<String>>, bool);
+
+    impl Sink for Kept {
+        fn record(&self, event: &[u8]) -> std::io::Result<()> {
+            if self.1 {
+                return Err(std::io::Error::other("no room"));
+            }
+            self.0.lock().push(String::from_utf8(event.to_vec()).unwrap());
+            Ok(())
+        }
+    }
+
+    fn trail(rule: &str, path: &str, sink: &Arc<Kept>) -> Option<Trail> {
+        let text = format!("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{rule}]");
+        let policy = Arc::new(Policy::parse(text.as_bytes(), &KUBERNETES).unwrap());
+        let auditor = Auditor { policy, sink: sink.clone(), strict: true };
+        let user = User::new("joe", ["devs"]);
+        let mut headers = HeaderMap::new();
+        headers.insert("x-forwarded-for", "203.0.113.9, 198.51.100.7, what".parse().unwrap());
+        headers.insert("x-real-ip", "203.0.113.9".parse().unwrap());
+        headers.insert("user-agent", "a".repeat(2000).parse().unwrap());
+        Trail::begin(
+            &auditor,
+            &Arrival {
+                naming: &KUBERNETES,
+                info: &RequestInfo::parse(&Method::POST, path, &Query::parse("")).unwrap(),
+                user: Some(&user),
+                uri: path.to_owned(),
+                audit_id: "id".to_owned(),
+                headers: &headers,
+                peer: IpAddr::from([127, 0, 0, 1]),
+            },
+        )
+    }
+
+    #[test]
+    fn an_event_says_what_is_known_at_its_stage() {
+        let sink = Arc::new(Kept(Mutex::default(), false));
+        let path = "/api/v1/namespaces/n/pods";
+        assert!(trail("{level: None}", path, &sink).is_none());
+        let rule = "{level: Request, omitStages: [ResponseStarted], omitManagedFields: true}";
+        let trail = trail(rule, path, &sink).unwrap();
+        assert!(trail.reach(Stage::RequestReceived) && trail.reach(Stage::ResponseStarted));
+        let object = json::parse(br#"{"metadata":{"name":"a","managedFields":[]}}"#).unwrap();
+        trail.refer_to(object.as_object().unwrap());
+        trail.request(object);
+        trail.annotate("k".to_owned(), "first".to_owned());
+        trail.annotate("k".to_owned(), "second".to_owned());
+        trail.status(StatusCode::CREATED, None);
+        assert!(trail.reach(Stage::ResponseComplete));
+        let events = sink.0.lock();
+        let events: Vec<Value> = events.iter().map(|event| json::parse(event.as_bytes()).unwrap()).collect();
+        let [received, complete] = events.as_slice() else { panic!("{events:?}") };
+        let text = |value: Option<&Value>| {
+            let mut text = Vec::new();
+            json::write(value.unwrap_or(&Value::Null), &mut text);
+            String::from_utf8(text).unwrap()
+        };
+        for (event, member, want) in [
+            (received, "stage", r#""RequestReceived""#),
+            (received, "user", r#"{"username":"joe","groups":["devs"]}"#),
+            (received, "sourceIPs", r#"["203.0.113.9","198.51.100.7","127.0.0.1"]"#),
+            (received, "objectRef", r#"{"resource":"pods","namespace":"n","apiVersion":"v1"}"#),
+            (received, "responseStatus", "null"),
+            (complete, "objectRef", r#"{"resource":"pods","namespace":"n","name":"a","apiVersion":"v1"}"#),
+            (complete, "responseStatus", r#"{"metadata":{},"code":201}"#),
+            (complete, "requestObject", r#"{"metadata":{"name":"a"}}"#),
+            (complete, "annotations", r#"{"k":"first"}"#),
+        ] {
+            assert_eq!(text(event.get(member)), want, "{member}");
+        }
+        assert_eq!(received.str_at(&["userAgent"]).len(), AGENT_BYTES_MAX + "...TRUNCATED".len());
+    }
+
+    #[test]
+    fn a_lost_event_is_noticed() {
+        let sink = Arc::new(Kept(Mutex::default(), true));
+        assert!(!trail("{level: Metadata}", "/version", &sink).unwrap().reach(Stage::RequestReceived));
+    }
+}
