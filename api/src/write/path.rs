@@ -1,7 +1,7 @@
 //! The stages of a write, in order, and the one loop around them.
 //!
 //! ```text
-//! locate ─► decode ─► default ─► mutating admission ─► (own a new object) ─► convert ─► compare ─► own a change
+//! locate ─► decode ─► default ─► (own a new object) ─► mutating admission ─► convert ─► compare ─► own a change
 //!    ▲                                                                                                  │
 //!    │ conflict        commit ◄─ encode ◄─ validating admission ◄─ escalate ◄─ validate ◄─ prepare ◄─ allocate
 //!    └───────────────────┘
@@ -9,9 +9,9 @@
 //!
 //! Why this order and no other:
 //! - Ownership comes before what the server adds (allocation, strategy), because what the server adds belongs to no
-//!   manager; and after mutating admission, because what a plugin adds belongs to the manager of the request.
-//! - A new object is owned as it was sent, in the version of the request; of an update the two stored states are
-//!   compared, so its ownership comes after the conversion.
+//!   manager.
+//! - A new object is owned as it was sent, in the version of the request, so that what a plugin adds to it belongs to
+//!   no manager either. Of an update the two stored states are compared, so its ownership comes after the conversion.
 //! - The creation is registered before the definition of its type is looked at, and the namespace by mutating admission,
 //!   and until the commit is over: the controllers that empty either wait for the creations that may have seen it alive.
 //! - What was allocated is held until the commit is over, whatever becomes of it; what admission took for the write, such
@@ -64,11 +64,9 @@ pub async fn write<C: Caller, S: Source<C>>(
         let _creation = current.is_none().then(|| intent.api.creations().begin());
         if current.is_none() {
             stages::defined(intent)?;
-        }
-        stages::mutate(caller, intent, source, current.as_mut(), &mut object).await?;
-        if current.is_none() {
             stages::own_new(intent, &mut object);
         }
+        stages::mutate(caller, intent, source, current.as_mut(), &mut object).await?;
         let (mut new, old) = stages::convert(intent, source, object, current.as_mut())?;
         let generated_from = match &current {
             None => stages::identify(intent, &mut new)?,
