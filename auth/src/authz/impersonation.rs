@@ -7,7 +7,8 @@
 //! Knows no headers; that is the caller's part.
 
 use std::collections::HashMap;
-use std::sync::Mutex;
+
+use parking_lot::Mutex;
 
 use super::chain::Authorizer;
 use crate::attributes::Attributes;
@@ -71,17 +72,17 @@ impl LastModes {
             if wanted.groups.is_empty() && wanted.uid.is_empty() && wanted.extra.is_empty() {
                 modes.insert(0, Mode::ServiceAccount);
             }
-        } else if !wanted.name.strip_prefix(NODE_PREFIX).is_some_and(|node| !node.is_empty()) {
+        } else if wanted.name.strip_prefix(NODE_PREFIX).is_none_or(str::is_empty) {
             modes.insert(0, Mode::UserInfo);
         }
-        let last = self.0.lock().ok().and_then(|modes| modes.get(&caller.name).copied());
+        let last = self.0.lock().get(&caller.name).copied();
         // Stable: only the remembered mode moves.
         modes.sort_by_key(|mode| Some(*mode) != last);
         modes
     }
 
     fn remember(&self, caller: &User, mode: Mode) {
-        let Ok(mut modes) = self.0.lock() else { return };
+        let mut modes = self.0.lock();
         if modes.get(&caller.name) == Some(&mode) {
             return;
         }
