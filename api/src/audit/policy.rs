@@ -473,7 +473,7 @@ mod tests {
              - {level: None, users: [quiet]}\n\
              - {level: Request, userGroups: [devs], verbs: [update], omitStages: [Panic], omitManagedFields: false}\n\
              - {level: RequestResponse, resources: [{group: '', resources: [pods, '*/status'], resourceNames: [a]}]}\n\
-             - {level: Request, namespaces: [n], resources: [{group: apps, resources: ['deployments/*']}]}\n\
+             - {level: Request, namespaces: ['n'], resources: [{group: apps, resources: ['deployments/*']}]}\n\
              - {level: Metadata, nonResourceURLs: ['/health*', /version]}\n";
         let policy = policy(text).unwrap();
         for (user, method, path, want) in [

@@ -322,7 +322,8 @@ fn shortened(agent: &str) -> String {
     if agent.len() <= AGENT_BYTES_MAX {
         return agent.to_owned();
     }
-    format!("{}...TRUNCATED", &agent[..agent.floor_char_boundary(AGENT_BYTES_MAX)])
+    let end = (0..=AGENT_BYTES_MAX).rev().find(|&at| agent.is_char_boundary(at)).unwrap_or_default();
+    format!("{}...TRUNCATED", &agent[..end])
 }
 
 #[cfg(test)]
