@@ -71,14 +71,14 @@ mod tests {
     #[test]
     fn controllers_are_selected_as_upstream_selects_them() {
         for (text, running) in [
-            ("*", Ok(8)),
+            ("*", Ok(9)),
             ("", Ok(0)),
             ("-namespace-controller", Ok(0)),
-            ("*,-namespace-controller", Ok(7)),
-            ("-namespace,*", Ok(7)),
+            ("*,-namespace-controller", Ok(8)),
+            ("-namespace,*", Ok(8)),
             ("namespace", Ok(1)),
             ("namespace,-namespace", Ok(1)),
-            ("*,garbagecollector", Ok(8)),
+            ("*,garbagecollector", Ok(9)),
             ("*,nobody", Err("\"nobody\" is not in the list of known controllers")),
             ("-*", Err("\"*\" is not in the list of known controllers")),
         ] {
