@@ -4,12 +4,13 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use api::admission::policy::condition::{Conditions, Match};
-use api::admission::policy::environment::{Declarations, Extent, Known, POLICY_COST_MAX};
-use api::admission::policy::mutation::{self, Form, Mutation};
+use api::admission::policy::mutation::Mutation;
 use api::admission::policy::request::Request;
 use api::admission::policy::scope::{Inputs, Scope};
 use api::admission::policy::typecheck;
 use api::admission::policy::validation::{Decision, Published, Validation};
+use api::expression::policy::environment::{Declarations, Extent, Known, POLICY_COST_MAX};
+use api::expression::policy::form::{self, Form};
 use api::expression::{Budget, Expression, Failure, evaluate};
 use api::json::{Object, Value as Tree, parse};
 use api::naming::KUBERNETES;
@@ -205,7 +206,7 @@ impl Fixture {
         let variables = pairs(&policy["variables"], "name", "expression");
         let variables = declarations.compile_variables(variables, extent);
         let form = Form::named(policy["patchType"].as_str().unwrap_or_default());
-        let environment = mutation::environment(&declarations, extent);
+        let environment = form::environment(&declarations, extent);
         let mutation = Mutation::compile(form, row["expr"].as_str().unwrap_or_default(), &environment);
         let expression = mutation.expression();
         if let Some(refusal) = expression.refusal() {

@@ -11,6 +11,7 @@
 mod compile;
 mod evaluate;
 pub mod json;
+pub mod policy;
 pub mod types;
 
 pub use compile::{Expression, Refusal, base};

@@ -7,7 +7,7 @@ use cel::evaluation::Activation;
 use cel::types::Type;
 use cel::value::Value;
 
-use super::environment::{Declarations, Extent};
+use crate::expression::policy::environment::{Declarations, Extent};
 use crate::expression::{Budget, Expression, Failure, evaluate};
 
 /// Most that all match conditions of one webhook or policy may cost: a quarter of the budget of a policy.

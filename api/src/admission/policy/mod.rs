@@ -11,8 +11,6 @@
 //! docs/api/policies.md.
 
 pub mod condition;
-pub mod declared;
-pub mod environment;
 pub mod matching;
 pub mod mutating;
 pub mod mutation;

@@ -5,19 +5,15 @@
 //! [JSONPatch{…}] ─► operations ─► applied to the object's tree ─► read by its schema
 //! ```
 
-use std::sync::Arc;
-
 use cel::environment::{Environment, Origin};
-use cel::library::json_patch;
-use cel::types::{Type, TypeProvider};
 use cel::value::{Object as ObjectValue, Value};
 
 use super::condition::{Conditions, Match};
-use super::environment::{Declarations, Extent, Known, POLICY_COST_MAX};
-use super::scope::{Inputs, Scope, Variable};
+use super::scope::{Inputs, Scope};
 use super::validation::{FailurePolicy, declared, matches, pairs};
 use crate::apply;
-use crate::expression::types::Types;
+use crate::expression::policy::environment::{Extent, Known, POLICY_COST_MAX, Variable};
+use crate::expression::policy::form::{Form, OBJECT, environment};
 use crate::expression::{Budget, Expression, evaluate, json};
 use crate::field::go_quote;
 use crate::json as trees;
@@ -25,12 +21,6 @@ use crate::json::Object;
 use crate::patch;
 use crate::schema::conform::conform;
 use crate::schema::table::Message;
-
-/// The type of configurations; types of their parts are `Object.spec` and so on.
-const OBJECT: &str = "Object";
-
-/// The type of the operations of a JSON patch.
-const JSON_PATCH: &str = "JSONPatch";
 
 /// A compiled mutating policy.
 #[derive(Debug)]
@@ -50,40 +40,6 @@ pub struct Mutating {
 pub struct Mutation {
     form: Form,
     expression: Expression,
-}
-
-/// What the expression of a mutation makes.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Form {
-    /// A configuration that is merged into the object.
-    ApplyConfiguration,
-    /// The operations of a JSON patch.
-    JsonPatch,
-}
-
-impl Form {
-    /// By the name of the patch type.
-    pub fn named(patch_type: &str) -> Form {
-        match patch_type {
-            "JSONPatch" => Form::JsonPatch,
-            _ => Form::ApplyConfiguration,
-        }
-    }
-
-    /// The member of a mutation that has its expression.
-    pub fn member(self) -> &'static str {
-        match self {
-            Form::ApplyConfiguration => "applyConfiguration",
-            Form::JsonPatch => "jsonPatch",
-        }
-    }
-
-    fn result(self) -> Type {
-        match self {
-            Form::ApplyConfiguration => Type::object(OBJECT),
-            Form::JsonPatch => Type::list(Type::object(JSON_PATCH)),
-        }
-    }
 }
 
 impl Mutation {
@@ -166,43 +122,6 @@ impl Mutating {
         let scope = Scope::new(inputs, params, &self.variables);
         let open = scope.open();
         mutation.apply(&scope, &open, message, object, &mut Budget::new(POLICY_COST_MAX))
-    }
-}
-
-/// The environment of mutations: that of other expressions, with the types of changes.
-pub fn environment(declarations: &Declarations, extent: Extent) -> Environment {
-    declarations
-        .environment(extent)
-        .with_library(&json_patch::library())
-        .with_types(Arc::new(Changes(declarations.types().clone())))
-}
-
-/// The types of changes beside other types. All fields of objects are there, of any type: what an object has is known
-/// when there is one.
-struct Changes(Types);
-
-fn is_object(name: &str) -> bool {
-    name.strip_prefix(OBJECT).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-}
-
-impl TypeProvider for Changes {
-    fn has_type(&self, name: &str) -> bool {
-        is_object(name) || name == JSON_PATCH || self.0.has_type(name)
-    }
-
-    fn field_type(&self, name: &str, field: &str) -> Option<Type> {
-        if is_object(name) {
-            return Some(Type::Dyn);
-        }
-        if name != JSON_PATCH {
-            return self.0.field_type(name, field);
-        }
-        Some(match field {
-            "op" | "path" | "from" => Type::String,
-            "value" => Type::Dyn,
-            // There is no such field, which the reference tells by a type without a name.
-            _ => Type::opaque(""),
-        })
     }
 }
 

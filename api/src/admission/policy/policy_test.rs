@@ -6,10 +6,10 @@ use auth::User;
 use cel::environment::Origin;
 
 use super::condition::{Conditions, Match};
-use super::environment::{Declarations, Extent, Known};
 use super::request::Request;
 use super::scope::{Inputs, Scope};
 use super::validation::{Decision, Published, Validation};
+use crate::expression::policy::environment::{Declarations, Extent, Known};
 use crate::json::{Object, Value};
 use crate::testing::object;
 

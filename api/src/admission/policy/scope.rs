@@ -11,23 +11,13 @@ use cel::library::authorizer::{self, Authorizer, Resource};
 use cel::value::{HostObject, HostRef, Object as ObjectValue, Value, View};
 
 use super::request::Request;
-use crate::expression::{CALL_COST_MAX, Expression, json};
+use crate::expression::policy::environment::Variable;
+use crate::expression::{CALL_COST_MAX, json};
 use crate::json::Object;
 
 /// Levels of nested evaluations of variables that read variables, counted as levels of their expressions. It bounds
 /// the stack.
 const NESTING_MAX: usize = 1000;
-
-/// A named expression of a policy.
-#[derive(Debug)]
-pub struct Variable {
-    /// Its name.
-    pub name: String,
-    /// The expression.
-    pub expression: Expression,
-    /// Its place among the variables of the policy.
-    pub place: usize,
-}
 
 /// What is known of a write.
 #[derive(Clone)]

@@ -5,10 +5,10 @@ use cel::environment::Origin;
 use cel::types::Type;
 use hashbrown::HashMap;
 
-use super::environment::{Declarations, Extent, Known};
 use super::validation::{declared, pairs};
 use crate::custom::limits_of;
 use crate::custom::rules::escape::escape;
+use crate::expression::policy::environment::{Declarations, Extent, Known};
 use crate::expression::types::Types;
 use crate::expression::{Expression, Refusal};
 use crate::json::Value;

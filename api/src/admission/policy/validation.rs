@@ -15,8 +15,9 @@ use cel::types::Type;
 use cel::value::Value;
 
 use super::condition::{Conditions, Match};
-use super::environment::{Declarations, Extent, Known, POLICY_COST_MAX};
-use super::scope::{Inputs, Scope, Variable};
+use super::scope::{Inputs, Scope};
+use crate::expression::policy::environment::Variable;
+use crate::expression::policy::environment::{Declarations, Extent, Known, POLICY_COST_MAX};
 use crate::expression::{Budget, Expression, Failure, evaluate};
 use crate::json::{self, Object};
 

@@ -9,7 +9,7 @@ use super::matching::Matching;
 use super::review::Verdict;
 use crate::admission::Review;
 use crate::admission::policy::condition::Conditions;
-use crate::admission::policy::environment::{Declarations, Extent, Known};
+use crate::expression::policy::environment::{Declarations, Extent, Known};
 use crate::json::{Object, Value};
 use crate::object::meta;
 use crate::outgoing::Endpoint;

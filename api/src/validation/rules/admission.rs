@@ -6,8 +6,8 @@ use super::super::path::Path;
 use super::super::{Validator, names};
 use super::View;
 use super::common::Seen;
-use crate::admission::policy::declared::Expressions;
-use crate::admission::policy::mutation::Form;
+use crate::expression::policy::declared::Expressions;
+use crate::expression::policy::form::Form;
 use crate::field::FieldError;
 use crate::json::Value;
 

@@ -8,7 +8,6 @@ use cel::environment::{Environment, Origin};
 use cel::library::authorizer::{authorizer_type, resource_check_type};
 use cel::types::Type;
 
-use super::scope::Variable;
 use crate::expression::types::Types;
 use crate::expression::{Expression, base};
 
@@ -43,6 +42,17 @@ impl Default for Known {
     fn default() -> Self {
         Known { object: Type::Dyn, params: Type::Dyn, types: Types::default() }
     }
+}
+
+/// A named expression of a policy.
+#[derive(Debug)]
+pub struct Variable {
+    /// Its name.
+    pub name: String,
+    /// The expression.
+    pub expression: Expression,
+    /// Its place among the variables of the policy.
+    pub place: usize,
 }
 
 /// Environments of the expressions of one policy. Variables are added in their order.

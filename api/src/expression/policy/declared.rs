@@ -4,7 +4,7 @@ use cel::environment::{Environment, Origin};
 use cel::types::Type;
 
 use super::environment::{Declarations, Extent, Known};
-use super::mutation::{self, Form, Mutation};
+use super::form::{self, Form};
 use crate::expression::Expression;
 
 /// The expressions of one policy or webhook, checked one after the other.
@@ -47,8 +47,8 @@ impl Expressions {
 
     /// A mutation.
     pub fn mutation(&self, form: Form, text: &str) -> Option<String> {
-        let environment = mutation::environment(&self.declarations, self.extent);
-        fault(Mutation::compile(form, text, &environment).expression())
+        let environment = form::environment(&self.declarations, self.extent);
+        fault(&Expression::new(text, &environment, &[form.result()]))
     }
 
     fn check(&self, text: &str, extent: Extent, wanted: &[Type]) -> Option<String> {
