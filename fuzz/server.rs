@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
 
+use api::admission::{Files, Settings, Wishes};
 use api::allocation::Ranges;
 use api::context::{Context as Api, Limits, Parts};
 use api::features::Features;
@@ -38,6 +39,19 @@ pub(crate) struct Server {
     /// For the clock of time limits; no task runs on it.
     runtime: Runtime,
     connection: Arc<ConnectionInfo>,
+}
+
+/// The plugins that run by default, but for the one that refuses pods until controllers have made a service account.
+fn admission() -> Settings {
+    struct NoFiles;
+    impl Files for NoFiles {
+        fn read(&self, path: &str) -> Result<Vec<u8>, String> {
+            Err(format!("{path}: there are no files"))
+        }
+    }
+    let disable = ["ServiceAccount".to_owned()];
+    Settings::parse(&Wishes { enable: &[], disable: &disable, config: None }, &NoFiles)
+        .expect("known plugins")
 }
 
 /// The response to a request.
@@ -92,7 +106,7 @@ impl Server {
             features: Features::default(),
             advertised: None,
             collects_garbage: true,
-            admission: api::admission::Settings::default(),
+            admission: admission(),
             auditor: None,
         };
         Api::assemble(parts, &[Mode::AlwaysAllow])

@@ -49,6 +49,7 @@ pub mod outgoing;
 pub mod patch;
 pub mod pipeline;
 pub mod policy;
+pub mod qos;
 pub mod query;
 pub mod representation;
 pub mod request;

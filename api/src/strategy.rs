@@ -6,7 +6,6 @@
 //! `strategy`). Nothing here knows a kind by its name.
 
 mod kinds;
-mod qos;
 
 use auth::User;
 
@@ -15,8 +14,6 @@ use crate::naming::Naming;
 use crate::object::{self, copy_path, meta, same_at, set_meta};
 use crate::schema::registry::Resource;
 use crate::validation;
-
-pub use qos::qos_class;
 
 include!(concat!(env!("OUT_DIR"), "/strategies.rs"));
 

@@ -569,7 +569,7 @@ async fn reviews_answer_for_oneself_and_for_others() {
     let known = fixture.client.post(path, &review("alice-token")).await.json();
     assert_eq!(
         known["status"],
-        json!({"authenticated": true, "user": {"username": "alice", "uid": "1001", "groups": ["devs", "ops", "system:authenticated"]}}),
+        json!({"authenticated": true, "audiences": ["https://kubernetes.default.svc.cluster.local"], "user": {"username": "alice", "uid": "1001", "groups": ["devs", "ops", "system:authenticated"]}}),
         "identity-reviews"
     );
     assert_eq!(known["spec"]["token"], "alice-token", "identity-reviews");

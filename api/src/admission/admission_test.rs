@@ -172,15 +172,16 @@ async fn a_plugin_sees_every_operation_in_the_version_of_the_request() {
 }
 
 #[tokio::test]
-async fn what_a_plugin_adds_is_owned_by_the_manager_of_the_request() {
+async fn what_a_plugin_adds_to_a_new_object_has_no_manager() {
     let (server, _) = probed().await;
     let maps = "/api/v1/namespaces/n/configmaps";
-    let (_, _, made) =
-        server.ask(&format!("POST {maps}?fieldManager=t"), r#"{"metadata":{"name":"m"}}"#).await;
+    let map = r#"{"metadata":{"name":"m","annotations":{"a":"b"}}}"#;
+    let (_, _, made) = server.ask(&format!("POST {maps}?fieldManager=t"), map).await;
     assert_eq!(made.str_at(&["metadata", "labels", "probed"]), "yes");
     let owned = made.at(&["metadata", "managedFields"]).and_then(Value::as_array).unwrap();
     assert_eq!(owned[0].str_at(&["manager"]), "t");
-    assert!(owned[0].at(&["fieldsV1", "f:metadata", "f:labels", "f:probed"]).is_some(), "{owned:?}");
+    let fields = owned[0].at(&["fieldsV1", "f:metadata"]).and_then(Value::as_object).unwrap();
+    assert!(fields.get("f:annotations").is_some() && fields.get("f:labels").is_none(), "{owned:?}");
 }
 
 #[tokio::test]

@@ -7,9 +7,9 @@ use super::{
     Lookup, Make, Operation, Plugin, Record, Review, Step, Target, namespace_lifecycle, pod, toleration,
 };
 use crate::json::{Object, Value, parse};
+use crate::qos::qos_class;
 use crate::schema::registry::Resource;
 use crate::status::{Reason, Status};
-use crate::strategy::qos_class;
 
 /// Annotation of namespaces: tolerations that pods get.
 const DEFAULT: &str = "scheduler.alpha.kubernetes.io/defaultTolerations";

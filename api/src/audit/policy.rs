@@ -191,7 +191,11 @@ impl Policy {
     /// What is recorded of a request; `user` is none where authentication failed.
     pub fn decide(&self, user: Option<&User>, info: &RequestInfo) -> Decision {
         match self.rules.iter().find(|rule| rule.matches(user, info)) {
-            None => Decision { level: Level::None, omits: self.omits, omits_managed_fields: false },
+            None => Decision {
+                level: Level::None,
+                omits: self.omits,
+                omits_managed_fields: self.omits_managed_fields,
+            },
             Some(rule) => Decision {
                 level: rule.level,
                 omits: Stages(self.omits.0 | rule.omits.0),
@@ -498,7 +502,7 @@ mod tests {
             let is_devs = want == Level::Request && user.name == "dev";
             assert!(decision.omits.contains(Stage::RequestReceived));
             assert_eq!(decision.omits.contains(Stage::Panic), is_devs);
-            assert_eq!(decision.omits_managed_fields, want != Level::None && !is_devs);
+            assert_eq!(decision.omits_managed_fields, !is_devs);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The audit trail of one request: what is known of it, and an event for each of its stages (docs/api/audit.md#events).
+//! The audit trail of one request: what is known of it, and an event for each of its stages (docs/api/audit.md#audit-events).
 //!
 //! The stages of a request share the trail, so what they add is behind a lock that is never held over a wait.
 

@@ -1,7 +1,7 @@
 //! JSON responses: the stored bytes unchanged, a table row, or the metadata only.
 //!
 //! The stored form starts with `{"kind":"…","apiVersion":"…",`; a list item is the same bytes without that prefix,
-//! because items of built-in lists carry neither (docs/api/lists.md#items); items of custom types are whole objects.
+//! because items of built-in lists carry neither (docs/api/lists.md#read-consistency); items of custom types are whole objects.
 //! Lists and documents end with a newline; each event is one line.
 
 use std::sync::Arc;

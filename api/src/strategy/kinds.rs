@@ -1,12 +1,13 @@
 //! Strategies of single kinds: what creations and updates of their objects get beyond what the tables say. A kind names
 //! its own in the schema (option `strategy`).
 
-use super::{Creation, Endpoint, Strategy, qos_class, sort_members};
+use super::{Creation, Endpoint, Strategy, sort_members};
 use crate::clock;
 use crate::custom::definition::conditions::{self, Deletion, State};
 use crate::custom::definition::{Definition, formats};
 use crate::json::{Object, Value};
 use crate::object::{self, copy_path, meta, same_at, set_meta};
+use crate::qos::qos_class;
 use crate::schema::TEMPLATE_GENERATION;
 
 /// Nothing beyond what the tables say.

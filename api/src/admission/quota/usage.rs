@@ -8,9 +8,9 @@ use crate::clock;
 use crate::json::{Object, Value};
 use crate::naming::Naming;
 use crate::object::{at, meta};
+use crate::qos::qos_class;
 use crate::schema::registry::Resource;
 use crate::schema::scalars::quantity::Quantity;
-use crate::strategy::qos_class;
 
 /// Resources that are counted by their plain name too.
 const COUNTED: [&str; 4] = ["configmaps", "replicationcontrollers", "resourcequotas", "secrets"];

@@ -6,7 +6,7 @@ use hashbrown::HashMap;
 use super::super::path::Path;
 use super::super::{Validator, is_same};
 use super::View;
-use crate::strategy::qos_class;
+use crate::qos::qos_class;
 
 /// The resources that can be resized.
 const RESIZED: [&str; 2] = ["cpu", "memory"];
