@@ -4,10 +4,16 @@
 //! ```text
 //! tail on namespaces ── new one ────────────────┐
 //!                                               ├─► newest state of the object → wanted state → store
-//! tail on the kind ── change to one of the name ┘
+//! tail on the kind ── change to one of the name ┘                              │
+//!                                               ▲                              │ refused (a quota)
+//!                                               └────────── a while later ◄────┘
 //! ```
+//!
+//! A namespace that refuses the object delays no other.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use engine::EventKind;
 use futures_util::{StreamExt, stream};
@@ -21,6 +27,9 @@ use crate::loopback::Loopback;
 use crate::retry::Attempts;
 use crate::status::{Reason, Status};
 use crate::store;
+
+/// Pause before the object is tried again in namespaces that refused it.
+const AGAIN: Duration = Duration::from_secs(10);
 
 /// Which object every namespace has.
 pub struct Wanted<F> {
@@ -44,10 +53,17 @@ where
     let mut objects = api.engine().tail(snapshot.revision(), store::collection(resource, ""))?;
     let name_of = |key: &[u8]| store::identity(api.namespaces(), key).1.to_owned();
     let all = snapshot.prefix(&own).map(|entry| name_of(entry.key()));
-    ensure_all(&api, &wanted, all).await?;
+    let mut refused = ensure_all(&api, &wanted, all).await?;
     drop(snapshot);
     loop {
-        let concerned: Vec<String> = tokio::select! {
+        let again = async {
+            if refused.is_empty() {
+                std::future::pending::<()>().await;
+            }
+            tokio::time::sleep(AGAIN).await;
+        };
+        let concerned: BTreeSet<String> = tokio::select! {
+            () = again => std::mem::take(&mut refused),
             events = namespaces.next(EVENTS_MAX) => {
                 let events = events?;
                 let is_new = |event: &&Arc<engine::Event>| event.kind == EventKind::Put && event.previous.is_none();
@@ -59,24 +75,35 @@ where
                 concerned.filter(|(_, name)| *name == wanted.name).map(|(ns, _)| ns.to_owned()).collect()
             }
         };
-        ensure_all(&api, &wanted, concerned.into_iter()).await?;
+        refused.append(&mut ensure_all(&api, &wanted, concerned.into_iter()).await?);
     }
 }
 
+/// Makes the object of each namespace what it should be; the namespaces that refused it.
 async fn ensure_all<F>(
     api: &Context,
     wanted: &Wanted<F>,
     namespaces: impl Iterator<Item = String>,
-) -> Result<(), Status>
+) -> Result<BTreeSet<String>, Status>
 where
     F: Fn(Option<Value>) -> Option<Value> + Sync,
 {
-    let writes = namespaces.map(|namespace| async move { wanted.ensure(api, &namespace).await });
+    let writes = namespaces.map(|namespace| async move {
+        match wanted.ensure(api, &namespace).await {
+            Ok(()) => Ok(None),
+            Err(error) if error.reason == Reason::Forbidden => {
+                tracing::warn!(%namespace, name = wanted.name, %error, "object is refused");
+                Ok(Some(namespace))
+            }
+            Err(error) => Err(error),
+        }
+    });
     let mut outcomes = stream::iter(writes).buffer_unordered(WRITES_MAX);
+    let mut refused = BTreeSet::new();
     while let Some(outcome) = outcomes.next().await {
-        outcome?;
+        refused.extend(outcome?);
     }
-    Ok(())
+    Ok(refused)
 }
 
 impl<F> Wanted<F>

@@ -106,7 +106,7 @@ async fn an_update_counts_what_it_adds_and_what_it_takes_away() {
 
 #[tokio::test]
 async fn usage_is_counted_from_what_is_stored() {
-    let server = server(r#"{"configmaps":"5"}"#, r#"{"configmaps":"4"}"#).await;
+    let server = server(r#"{"configmaps":"9"}"#, r#"{"configmaps":"4"}"#).await;
     assert_eq!(server.ask(&format!("POST {MAPS}"), r#"{"metadata":{"name":"a"}}"#).await.0, 201);
     assert_eq!(used(&server).await, r#"{"configmaps":"5"}"#);
     let controllers =
@@ -122,6 +122,26 @@ async fn usage_is_counted_from_what_is_stored() {
         let reached = tokio::time::timeout(std::time::Duration::from_secs(20), reached).await;
         assert!(reached.is_ok(), "{want}, not {}", used(&server).await);
         server.ask(&format!("DELETE {MAPS}/a"), "").await;
+    }
+    controllers.stop().await;
+}
+
+#[tokio::test]
+async fn a_namespace_without_room_keeps_no_other_from_its_root_certificates() {
+    let server = server(r#"{"configmaps":"0"}"#, r#"{"configmaps":"0"}"#).await;
+    let controllers =
+        crate::controllers::start(server.api.clone(), &crate::controllers::Selection::default());
+    for name in ["o", "p", "q"] {
+        let namespace = format!(r#"{{"metadata":{{"name":"{name}"}}}}"#);
+        assert_eq!(server.ask("POST /api/v1/namespaces", &namespace).await.0, 201);
+        let map = format!("GET /api/v1/namespaces/{name}/configmaps/kube-root-ca.crt");
+        let reached = async {
+            while server.ask(&map, "").await.0 != 200 {
+                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            }
+        };
+        let reached = tokio::time::timeout(std::time::Duration::from_secs(20), reached).await;
+        assert!(reached.is_ok(), "{name}");
     }
     controllers.stop().await;
 }
