@@ -326,9 +326,12 @@ impl Renderer {
         let mut metadata = Object::new();
         metadata.push("resourceVersion", revision.to_string().into());
         if initial_end {
-            let domain = self.naming.group_suffix.trim_start_matches('.');
+            // A client waits for the name of its own profile, and a request for plain JSON does not say which that is.
             let mut annotations = Object::new();
-            annotations.push(format!("{domain}/initial-events-end"), "true".into());
+            for words in self.naming.understood() {
+                let domain = words.group_suffix.trim_start_matches('.');
+                annotations.push(format!("{domain}/initial-events-end"), "true".into());
+            }
             metadata.push("annotations", annotations.into());
         }
         let mut object = Object::new();

@@ -23,17 +23,26 @@ pub fn git_version() -> &'static str {
     concat!("v1.35.0+cluster-apiserver.", env!("CARGO_PKG_VERSION"))
 }
 
+/// What the program was built from.
+#[derive(Clone, Copy, Debug)]
+pub struct Build {
+    /// The commit; empty if it is not known.
+    pub commit: &'static str,
+    /// Its date, RFC 3339; empty if it is not known.
+    pub date: &'static str,
+}
+
+/// The build of this program; set once, before the first request.
+pub static BUILD: OnceLock<Build> = OnceLock::new();
+
 /// The response to GET `/version`: always indented JSON, whatever the request accepts.
-///
-/// `gitCommit` and `buildDate` come from the environment of the build (`GIT_COMMIT`, `BUILD_DATE`); a build without
-/// them stays reproducible and has the epoch as its date.
 pub fn respond() -> Response<Bytes> {
     static DOCUMENT: OnceLock<Response<Bytes>> = OnceLock::new();
     DOCUMENT.get_or_init(|| json_response(StatusCode::OK, &document(), true)).clone()
 }
 
 fn document() -> Value {
-    let commit = option_env!("GIT_COMMIT").unwrap_or("");
+    let Build { commit, date } = BUILD.get().copied().unwrap_or(Build { commit: "", date: "" });
     let architecture = match std::env::consts::ARCH {
         "x86_64" => "amd64",
         "aarch64" => "arm64",
@@ -50,7 +59,7 @@ fn document() -> Value {
         ("gitVersion", git_version()),
         ("gitCommit", commit),
         ("gitTreeState", if commit.is_empty() { "archive" } else { "clean" }),
-        ("buildDate", option_env!("BUILD_DATE").unwrap_or("1970-01-01T00:00:00Z")),
+        ("buildDate", if date.is_empty() { "1970-01-01T00:00:00Z" } else { date }),
         // The key is part of the protocol; there is no Go version.
         ("goVersion", ""),
         ("compiler", "rustc"),

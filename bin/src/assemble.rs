@@ -69,7 +69,7 @@ pub async fn run(config: Config, metrics: Arc<Metrics>, started: Instant) -> any
         durability = config.durability.as_str(),
         authorization_mode = %config.authorization_modes,
         ready_ms = started.elapsed().as_millis() as u64,
-        connect = %format_args!("export KUBECONFIG={kubeconfig}"),
+        connect = format!("export KUBECONFIG={kubeconfig}"),
         "serving"
     );
 

@@ -123,8 +123,8 @@ impl Config {
         if flags.request_timeout.is_zero() {
             bail!("--request-timeout must be positive");
         }
-        if flags.advertise_address.is_some_and(|address| address.is_unspecified()) {
-            bail!("--advertise-address must be an address that clients can connect to");
+        if flags.advertise_address.is_some_and(|address| address.is_unspecified() || address.is_loopback()) {
+            bail!("--advertise-address must be an address that pods can connect to");
         }
         Ok(Config {
             // Absolute, so that paths in the log and the kubeconfig stay valid in any working directory.

@@ -187,13 +187,17 @@ fn texts(config: &Config, address: SocketAddr) -> anyhow::Result<Texts> {
     };
     let client = pki.client("admin", ADMIN.0, ADMIN.1, now)?;
     let connection = Connection {
+        profile: config.naming.profile,
         address: &local.to_string(),
         server_name: server_name.as_deref(),
         ca_pem: &vouching,
         client: &client,
     };
-    let kubeconfig = connection.render();
-    if files::write_private(&kubeconfig_path(config), kubeconfig.as_bytes())? {
+    let path = kubeconfig_path(config);
+    // Its owner may have added contexts or a namespace.
+    let is_kept = files::read_if_there(&path)?
+        .is_some_and(|bytes| std::str::from_utf8(&bytes).is_ok_and(|file| connection.fits(file)));
+    if !is_kept && files::write_private(&path, connection.render().as_bytes())? {
         files::sync_dir(&config.data_dir.join(PKI_DIR))?;
         files::sync_dir(&config.data_dir)?;
     }

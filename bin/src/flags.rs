@@ -4,6 +4,7 @@
 //! `--flag=false`. An error is one line. Checks that need files or several flags are in [`crate::config`].
 
 mod authentication;
+mod suggestion;
 
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr};
@@ -16,7 +17,7 @@ use api::features::Features;
 use api::naming::{self, Naming};
 use auth::authz::Mode;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 
 pub use authentication::{AuthenticationFlags, OidcFlags};
 
@@ -303,7 +304,7 @@ fn one_line(error: &clap::Error) -> String {
         // Clap reports any word after flags as a conflicting command.
         ErrorKind::ArgumentConflict if subject.starts_with('-') => first_line(&error.to_string()),
         ErrorKind::UnknownArgument | ErrorKind::InvalidSubcommand | ErrorKind::ArgumentConflict => {
-            format!("unexpected argument {subject:?}: all settings are flags")
+            unexpected(subject)
         }
         ErrorKind::MissingRequiredArgument => match error.get(ContextKind::InvalidArg) {
             Some(ContextValue::Strings(flags)) => format!("flag is required: {}", flags.join(", ")),
@@ -319,6 +320,21 @@ fn one_line(error: &clap::Error) -> String {
     };
     // A value may contain line breaks.
     line.replace(['\n', '\r'], " ")
+}
+
+/// What to say of a word that is no flag.
+fn unexpected(word: &str) -> String {
+    if matches!(word, "true" | "false") {
+        return format!(
+            "unexpected argument {word:?}: write the value of a flag after its name, --flag={word}"
+        );
+    }
+    let commands = CommandLine::command();
+    let names = commands.get_subcommands().map(clap::Command::get_name);
+    match suggestion::nearest(word, names) {
+        Some(command) => format!("unknown command {word:?}: did you mean {command:?}? See --help"),
+        None => format!("unexpected argument {word:?}: all settings are flags, see --help"),
+    }
 }
 
 fn first_line(text: &str) -> String {
@@ -471,14 +487,18 @@ mod tests {
             ("--no-such-flag", "unknown flag: --no-such-flag"),
             ("--no_such_flag=1", "unknown flag: --no-such-flag"),
             ("-x", "unknown flag: -x"),
-            ("serve", "unexpected argument \"serve\": all settings are flags"),
+            ("serve", "unexpected argument \"serve\": all settings are flags, see --help"),
+            ("verfy", "unknown command \"verfy\": did you mean \"verify\"? See --help"),
             ("--data-dir=x verify", "the command verify must come before its flags"),
             ("verify -x", "unknown flag: -x"),
-            ("verify sure", "unexpected argument \"sure\": all settings are flags"),
+            ("verify sure", "unexpected argument \"sure\": all settings are flags, see --help"),
             ("verify --output=xml", "invalid argument \"xml\" for --output: must be text or json"),
             ("inspect --from=x", "invalid argument \"x\" for --from: not a revision"),
             ("inspect --key=a --prefix=b", "the argument '--key <KEY>' cannot be used with '--prefix <KEY>'"),
-            ("--anonymous-auth false", "unexpected argument \"false\": all settings are flags"),
+            (
+                "--anonymous-auth false",
+                "unexpected argument \"false\": write the value of a flag after its name, --flag=false",
+            ),
             ("--secure-port", "flag needs an argument: --secure-port"),
             ("--secure-port=x", "invalid argument \"x\" for --secure-port: not a port between 0 and 65535"),
             (

@@ -31,6 +31,9 @@ const FLUSH_MAX: Duration = Duration::from_millis(500);
 /// Pause before another attempt where standard error is a non-blocking pipe that is full.
 const FULL_PIPE_PAUSE: Duration = Duration::from_millis(10);
 
+/// What libraries say of single frames and handshakes begins one level above that of requests.
+const WITHOUT_FRAMES: &str = "h2=info,hyper=info,hyper_util=info,rustls=info,tokio_rustls=info";
+
 /// The queue of the process; set by [`start`].
 static QUEUE: OnceLock<Arc<Queue>> = OnceLock::new();
 
@@ -46,7 +49,12 @@ pub fn start(format: LogFormat, verbosity: u8, metrics: Arc<Metrics>) {
     let worker = queue.clone();
     // Without the thread the queue fills, and then drops lines: the server runs without a log.
     let _ = std::thread::Builder::new().name("log".to_owned()).spawn(move || worker.run(&mut io::stderr()));
-    let filter = EnvFilter::builder().with_default_directive(level.into()).from_env_lossy();
+    let directives = std::env::var(EnvFilter::DEFAULT_ENV).unwrap_or_default();
+    let filter = EnvFilter::new(match () {
+        () if !directives.is_empty() => directives,
+        () if level == LevelFilter::DEBUG => format!("{level},{WITHOUT_FRAMES}"),
+        () => level.to_string(),
+    });
     let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(LineWriter(queue.clone()));
     // On failure another subscriber is installed already, and stays.
     let _ = match format {

@@ -29,6 +29,7 @@ use std::time::Instant;
 
 use anyhow::Context;
 use api::metrics::Metrics;
+use api::version::Build;
 
 use crate::config::Config;
 use crate::flags::{Invocation, Stop};
@@ -52,11 +53,16 @@ fn main() -> ExitCode {
     };
     match serve(flags, started) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => refuse(&format!("{error:#}")),
+        Err(error) => refuse(&one_line(&error)),
     }
 }
 
+/// What `build.rs` found.
+const BUILD: Build = Build { commit: env!("GIT_COMMIT"), date: env!("BUILD_DATE") };
+
 fn serve(flags: flags::Flags, started: Instant) -> anyhow::Result<()> {
+    // Set here alone.
+    let _ = api::version::BUILD.set(BUILD);
     let config = Config::from_flags(flags)?;
     let metrics = Arc::<Metrics>::default();
     logging::start(config.log_format, config.verbosity, metrics.clone());
@@ -72,7 +78,35 @@ fn serve(flags: flags::Flags, started: Instant) -> anyhow::Result<()> {
     result
 }
 
+/// An error and its causes, but for those that the text before them ends with.
+fn one_line(error: &anyhow::Error) -> String {
+    let mut line = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !line.ends_with(&cause) {
+            line = format!("{line}: {cause}");
+        }
+    }
+    line
+}
+
 fn refuse(line: &str) -> ExitCode {
     let _ = writeln!(std::io::stderr(), "error: {}", line.trim_end());
     ExitCode::FAILURE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let cause = || std::io::Error::other("no room");
+        for (error, want) in [
+            (anyhow::anyhow!("alone"), "alone"),
+            (anyhow::Error::new(cause()).context("cannot write"), "cannot write: no room"),
+            (anyhow::Error::new(cause()).context("cannot write: no room"), "cannot write: no room"),
+        ] {
+            assert_eq!(one_line(&error), want);
+        }
+    }
 }

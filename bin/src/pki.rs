@@ -101,7 +101,11 @@ impl Pki {
             }
         };
         let issuer = match key {
-            None => None,
+            None => {
+                let path = key_path.display();
+                tracing::warn!(%path, "the key of the server's CA is missing: certificates will not be renewed");
+                None
+            }
             Some(key) => {
                 Some(Issuer::from_ca_cert_pem(&ca_pem, key).context("cannot use ca.crt as an issuer")?)
             }

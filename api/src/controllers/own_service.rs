@@ -51,6 +51,13 @@ pub async fn ensure(api: &Context) -> Result<(), Status> {
         for _ in 0..ATTEMPTS_MAX {
             let written = match loopback.get(&target)? {
                 None => loopback.create(&target, object.clone()).await,
+                // The family of a slice cannot change.
+                Some(existing) if !same(&existing, &object, "addressType") => {
+                    match loopback.delete(&target, &existing).await {
+                        Ok(Written::Done) => continue,
+                        other => other,
+                    }
+                }
                 Some(existing) => match put_right(existing, &object, decides) {
                     None => break,
                     Some(right) => loopback.update(&target, right).await,
@@ -107,6 +114,10 @@ fn wanted(api: &Context) -> Vec<Wanted> {
         });
     }
     all
+}
+
+fn same(existing: &Value, wanted: &Value, path: &str) -> bool {
+    existing.as_object().zip(wanted.as_object()).is_some_and(|(a, b)| same_at(a, b, path))
 }
 
 /// `existing` with what decides as it is wanted; `None` if it is so.

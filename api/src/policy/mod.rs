@@ -97,7 +97,13 @@ impl State {
                 Poll::Pending => {}
                 Poll::Ready(Err(TailError::Closed)) => return,
                 Poll::Ready(Err(error @ (TailError::Compacted { .. } | TailError::Damaged { .. }))) => {
-                    tracing::warn!(%error, "reloading all roles and bindings");
+                    // On a server without requests the first one may come after the compaction of what it missed.
+                    match error {
+                        TailError::Compacted { .. } => {
+                            tracing::debug!("reading all roles and bindings again")
+                        }
+                        _ => tracing::warn!(%error, "reading all roles and bindings again"),
+                    }
                     match State::load(engine) {
                         Ok(fresh) => *self = fresh,
                         // Closed: there will be no further events.

@@ -31,6 +31,7 @@ mod service;
 mod status;
 mod storage;
 mod storage_class;
+mod time_zone;
 mod various;
 pub(super) mod view;
 mod volume;

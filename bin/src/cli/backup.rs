@@ -4,8 +4,8 @@
 //! The backup has the layout of a data directory: `log` (the store), `profile` (its naming profile), and with
 //! `--with-pki` the certificates, keys and the administrator's kubeconfig.
 
-use std::fs;
-use std::io::Write;
+use std::fs::{self, DirEntry};
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -41,6 +41,7 @@ const LISTED_MAX: usize = 100;
 /// Runs the command.
 pub fn run(flags: &Backup, out: &mut impl Write) -> anyhow::Result<Outcome> {
     let to = &flags.to;
+    must_take_a_backup(to)?;
     if flags.with_pki {
         must_have_pki(&flags.common.data_dir)?;
     }
@@ -141,8 +142,57 @@ pub fn copy_pki(from: &Path, to: &Path) -> anyhow::Result<()> {
     files::sync_dir(&to.join(PKI_DIR))
 }
 
+/// The target must be absent, empty or an earlier backup: a backup replaces files.
+fn must_take_a_backup(to: &Path) -> anyhow::Result<()> {
+    let list = match fs::read_dir(to) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotADirectory => bail!("{} is no directory", to.display()),
+        list => list.with_context(|| format!("cannot read {}", to.display()))?,
+    };
+    // The store, or what an interrupted backup left of it.
+    let is_ours = |entry: &DirEntry| {
+        let name = entry.file_name();
+        let is_store = name.to_str().is_some_and(|name| name == "log" || name.starts_with("log."));
+        is_store && entry.file_type().is_ok_and(|kind| kind.is_dir())
+    };
+    let entries: Vec<DirEntry> = list.filter_map(Result::ok).collect();
+    if entries.is_empty() || entries.iter().any(is_ours) {
+        return Ok(());
+    }
+    bail!("{} is not empty, and no backup: give a directory of its own", to.display())
+}
+
 /// The directory of the certificates.
 fn must_have_pki(data_dir: &Path) -> anyhow::Result<PathBuf> {
     let pki = data_dir.join(PKI_DIR);
     if pki.is_dir() { Ok(pki) } else { bail!("there are no certificates in {}", pki.display()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::scratch::Scratch;
+
+    #[test]
+    fn only_a_backup_or_nothing_is_replaced() {
+        let dir = Scratch::new();
+        fs::create_dir_all(dir.join("earlier/log")).unwrap();
+        fs::create_dir_all(dir.join("cut/log.next")).unwrap();
+        fs::create_dir_all(dir.join("empty")).unwrap();
+        fs::create_dir_all(dir.join("foreign")).unwrap();
+        fs::write(dir.join("foreign/log"), "lines").unwrap();
+        for (name, why) in [
+            ("absent", ""),
+            ("empty", ""),
+            ("earlier", ""),
+            ("cut", ""),
+            ("foreign", "is not empty, and no backup: give a directory of its own"),
+            ("foreign/log", "is no directory"),
+        ] {
+            let path = dir.join(name);
+            let want = if why.is_empty() { String::new() } else { format!("{} {why}", path.display()) };
+            let got = must_take_a_backup(&path).map_or_else(|error| error.to_string(), |()| String::new());
+            assert_eq!(got, want, "{name}");
+        }
+    }
 }

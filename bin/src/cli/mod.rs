@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::cli::args::Command;
-use crate::{host, refuse};
+use crate::{host, one_line, refuse};
 
 /// Outcome of a command.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -52,7 +52,7 @@ pub fn run(command: Command) -> ExitCode {
         Err(error) => {
             // The report so far is still valid.
             let _ = out.flush();
-            refuse(&format!("{error:#}"))
+            refuse(&one_line(&error))
         }
     }
 }

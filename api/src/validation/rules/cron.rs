@@ -4,6 +4,8 @@
 
 use auth::go::duration;
 
+use super::time_zone;
+
 /// The form of a schedule.
 pub(super) struct Schedule;
 
@@ -40,6 +42,10 @@ impl Schedule {
             let Some((_, after)) = rest.split_once(' ') else {
                 return Err(format!("expected exactly 5 fields, found 0: [{text}]"));
             };
+            let zone = rest.split([' ', '=']).nth(1).unwrap_or_default();
+            if let Some(fault) = time_zone::fault(zone) {
+                return Err(format!("provided bad location {zone}: {fault}"));
+            }
             rest = after.trim();
         }
         if rest.starts_with('@') {

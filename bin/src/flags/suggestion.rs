@@ -1,0 +1,47 @@
+//! The word that a mistyped one was meant to be.
+
+/// The candidate that is at most two changes of a letter away, and closest.
+pub(super) fn nearest<'c>(word: &str, candidates: impl Iterator<Item = &'c str>) -> Option<&'c str> {
+    let near = candidates.map(|candidate| (distance(word, candidate), candidate));
+    near.filter(|(distance, candidate)| *distance <= 2 && *distance < candidate.len() / 2)
+        .min()
+        .map(|(_, candidate)| candidate)
+}
+
+/// How many letters must be added, removed or replaced to make `b` of `a`.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    // A word of any length is compared with short ones only.
+    for (at, letter) in a.chars().take(64).enumerate() {
+        let mut diagonal = row[0];
+        row[0] = at + 1;
+        for (column, other) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(letter != *other);
+            diagonal = row[column + 1];
+            row[column + 1] = replaced.min(row[column] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mistyped_words_are_recognised() {
+        let commands = ["verify", "inspect", "stats", "backup", "restore", "compact"];
+        for (word, want) in [
+            ("verfy", Some("verify")),
+            ("verifiy", Some("verify")),
+            ("stat", Some("stats")),
+            ("bakcup", Some("backup")),
+            ("serve", None),
+            ("", None),
+            (&"x".repeat(100_000), None),
+        ] {
+            assert_eq!(nearest(word, commands.into_iter()), want, "{word:.10}");
+        }
+    }
+}
