@@ -6,7 +6,7 @@
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use auth::authz::Mode;
 use auth::{Attributes, Authenticator, Authorized, Authorizer};
@@ -86,6 +86,7 @@ pub struct Context {
     advertised: Option<SocketAddr>,
     collects_garbage: bool,
     auditor: Option<Auditor>,
+    started: Instant,
 }
 
 /// The parts that a [`Context`] is assembled from.
@@ -134,7 +135,7 @@ impl Context {
         let rbac_group = naming.group("rbac.authorization", true);
         let authorizer = Authorizer::new(modes, Arc::new(EnginePolicy::new(engine.clone())?), rbac_group);
         let authorizer = Arc::new(authorizer);
-        let types = Served::new(registry.clone(), address.to_string(), health::paths());
+        let types = Served::new(registry.clone(), address.to_string(), health::paths(naming));
         let types = Arc::new(Types::new(types));
         let lookup = admission::Lookup {
             engine: engine.clone(),
@@ -178,6 +179,7 @@ impl Context {
             lookup,
             creations: Creations::default(),
             root_ca,
+            started: Instant::now(),
         })
     }
 
@@ -323,6 +325,11 @@ impl Context {
     /// What is audited, if anything is.
     pub fn auditor(&self) -> Option<&Auditor> {
         self.auditor.as_ref()
+    }
+
+    /// Whether `/livez` still ignores checks of the start that fail.
+    pub fn is_within_livez_grace(&self) -> bool {
+        self.started.elapsed() < self.limits.livez_grace_period
     }
 
     /// Whether a garbage collector acts on the finalizers `orphan` and `foregroundDeletion`.

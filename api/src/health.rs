@@ -1,95 +1,196 @@
 //! Health endpoints: `/livez`, `/readyz`, `/healthz` and their single checks (docs/api/operations.md#health).
 //!
-//! Checks tell the truth about this process: whether start-up finished, whether the store takes writes, and
-//! whether it is on its way out.
+//! Checks tell the truth about this process: which steps of the start are done, whether the store takes writes, and
+//! whether the process is on its way out. A check that waits for a step of the start has the name by which probes
+//! know that step; there is no check for what this server does not have.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 use engine::{Durability, Engine};
 use http::StatusCode;
 
+use crate::naming::Naming;
 use crate::query::Query;
 use crate::response::{Response, respond_text};
-use crate::server::{Lifecycle, Stage};
+use crate::server::Stage;
 
 /// What the checks look at.
 pub struct Checked<'c> {
     /// The store.
     pub engine: &'c Engine,
     /// Stage of the process.
-    pub lifecycle: &'c Lifecycle,
+    pub stage: Stage,
+    /// Names of checks.
+    pub naming: &'static Naming,
+    /// Whether liveness ignores steps of the start that are not done.
+    pub within_grace: bool,
 }
 
 /// What one check says: fine, or why not.
 type Verdict = Result<(), String>;
 
+/// What a check looks at.
+#[derive(Clone, Copy)]
+enum Test {
+    /// That the process answers.
+    Answers,
+    /// That the store takes writes.
+    Store,
+    /// That the start got this far.
+    Reached(Stage),
+    /// That no shutdown began.
+    Stays,
+}
+
 /// One named check.
 struct Check {
+    /// The name, with placeholders of the naming profile.
     name: &'static str,
-    run: fn(&Checked<'_>) -> Verdict,
-    /// Part of liveness as well; the others concern readiness alone.
-    live: bool,
+    test: Test,
+    endpoints: &'static [Endpoint],
 }
 
-/// All checks in the order in which they are listed.
+/// The endpoints that combine checks.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Endpoint {
+    Livez,
+    Readyz,
+    Healthz,
+}
+
+use Endpoint::{Healthz, Livez, Readyz};
+
+const ALL: &[Endpoint] = &[Healthz, Livez, Readyz];
+
+/// Placeholder of the store's check, whose name belongs to the naming profile.
+const STORE: &str = "{store}";
+
+const fn check(name: &'static str, test: Test, endpoints: &'static [Endpoint]) -> Check {
+    Check { name, test, endpoints }
+}
+
+const fn step(name: &'static str, reached: Stage) -> Check {
+    check(name, Test::Reached(reached), ALL)
+}
+
+/// All checks in the order in which they are listed. A store that refuses writes is still alive: a restart does not
+/// make room on its disk.
 const CHECKS: &[Check] = &[
-    Check { name: "ping", run: |_| Ok(()), live: true },
-    Check { name: "log", run: |_| Ok(()), live: true },
-    Check {
-        name: "store",
-        run: |checked| checked.engine.health().map_err(|error| error.to_string()),
-        live: false,
-    },
-    Check { name: "poststarthook/bootstrap", run: bootstrapped, live: true },
-    Check { name: "shutdown", run: not_leaving, live: false },
+    check("ping", Test::Answers, ALL),
+    check("log", Test::Answers, ALL),
+    check(STORE, Test::Store, &[Healthz, Readyz]),
+    check("informer-sync", Test::Reached(Stage::TypesServed), &[Readyz]),
+    step("poststarthook/start-apiserver-admission-initializer", Stage::TypesServed),
+    step("poststarthook/start-apiextensions-informers", Stage::TypesServed),
+    step("poststarthook/start-apiextensions-controllers", Stage::Serving),
+    step("poststarthook/crd-informer-synced", Stage::TypesServed),
+    step("poststarthook/start-system-namespaces-controller", Stage::Serving),
+    step("poststarthook/storage-readiness", Stage::TypesServed),
+    step("poststarthook/rbac/bootstrap-roles", Stage::Bootstrapped),
+    step("poststarthook/scheduling/bootstrap-system-priority-classes", Stage::Bootstrapped),
+    step("poststarthook/bootstrap-controller", Stage::Serving),
+    check("shutdown", Test::Stays, &[Readyz]),
 ];
 
-fn bootstrapped(checked: &Checked<'_>) -> Verdict {
-    if checked.lifecycle.stage() == Stage::Starting { Err("not finished".to_owned()) } else { Ok(()) }
+impl Check {
+    fn name(&self, naming: &'static Naming) -> &'static str {
+        if self.name == STORE { naming.store_check } else { self.name }
+    }
+
+    fn run(&self, checked: &Checked<'_>, endpoint: Endpoint) -> Verdict {
+        match self.test {
+            Test::Answers => Ok(()),
+            Test::Store => checked.engine.health().map_err(|error| error.to_string()),
+            Test::Reached(stage) => {
+                step_done(stage, checked.stage, endpoint == Livez && checked.within_grace)
+            }
+            Test::Stays if checked.stage >= Stage::Leaving => Err("process is shutting down".to_owned()),
+            Test::Stays => Ok(()),
+        }
+    }
 }
 
-fn not_leaving(checked: &Checked<'_>) -> Verdict {
-    if checked.lifecycle.stage() >= Stage::Leaving {
-        Err("process is shutting down".to_owned())
-    } else {
-        Ok(())
+/// Whether the start got as far as `wanted`, or need not have yet.
+fn step_done(wanted: Stage, stage: Stage, within_grace: bool) -> Verdict {
+    if stage >= wanted || within_grace { Ok(()) } else { Err("not finished".to_owned()) }
+}
+
+impl Endpoint {
+    fn named(name: &str) -> Option<Endpoint> {
+        ALL.iter().copied().find(|endpoint| endpoint.name() == name)
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Livez => "livez",
+            Readyz => "readyz",
+            Healthz => "healthz",
+        }
+    }
+
+    fn checks(self) -> impl Iterator<Item = &'static Check> {
+        CHECKS.iter().filter(move |check| check.endpoints.contains(&self))
     }
 }
 
 /// Answers a health path; `None` for every other.
 pub fn respond(checked: &Checked<'_>, path: &str, query: &Query) -> Option<Response> {
-    let (endpoint, single) = path.trim_matches('/').split_once('/').unwrap_or((path.trim_matches('/'), ""));
-    if !matches!(endpoint, "livez" | "readyz" | "healthz") {
-        return None;
+    let path = path.strip_prefix('/')?;
+    let (name, single) = path.split_once('/').map_or((path, None), |(name, single)| (name, Some(single)));
+    let endpoint = Endpoint::named(name)?;
+    let Some(single) = single else {
+        let verdicts: Vec<(&str, Verdict)> = endpoint
+            .checks()
+            .map(|check| (check.name(checked.naming), check.run(checked, endpoint)))
+            .collect();
+        let is_relaxed = checked.engine.durability() == Durability::Relaxed;
+        return Some(combined(endpoint, &verdicts, is_relaxed, query));
+    };
+    let check = endpoint.checks().find(|check| check.name(checked.naming) == single)?;
+    Some(match check.run(checked, endpoint) {
+        Ok(()) => respond_text(StatusCode::OK, "ok"),
+        Err(why) => {
+            respond_text(StatusCode::INTERNAL_SERVER_ERROR, format!("internal server error: {why}\n"))
+        }
+    })
+}
+
+/// The answer of an endpoint whose checks say `verdicts`.
+fn combined(endpoint: Endpoint, verdicts: &[(&str, Verdict)], is_relaxed: bool, query: &Query) -> Response {
+    let (text, failed) = report(endpoint, verdicts, is_relaxed, query);
+    match failed {
+        true => respond_text(StatusCode::INTERNAL_SERVER_ERROR, text),
+        false if query.first("verbose").is_some() => respond_text(StatusCode::OK, text),
+        false => respond_text(StatusCode::OK, "ok"),
     }
-    let applies = |check: &Check| check.live || endpoint != "livez";
-    if !single.is_empty() {
-        let check = CHECKS.iter().find(|check| check.name == single && applies(check))?;
-        return Some(match (check.run)(checked) {
-            Ok(()) => respond_text(StatusCode::OK, "ok"),
-            Err(why) => {
-                respond_text(StatusCode::INTERNAL_SERVER_ERROR, format!("internal server error: {why}\n"))
-            }
-        });
-    }
-    let mut excluded: Vec<&str> = query.all("exclude").collect();
+}
+
+/// One line for each check and one for the endpoint, and whether a check failed.
+fn report(
+    endpoint: Endpoint,
+    verdicts: &[(&str, Verdict)],
+    is_relaxed: bool,
+    query: &Query,
+) -> (String, bool) {
+    let mut excluded: BTreeSet<Cow<'_, str>> = query.all("exclude").map(Into::into).collect();
     let mut failed = false;
     let mut lines = String::new();
-    for check in CHECKS.iter().filter(|check| applies(check)) {
-        let name = check.name;
-        if let Some(at) = excluded.iter().position(|wanted| *wanted == name) {
-            excluded.swap_remove(at);
+    for (name, verdict) in verdicts {
+        if excluded.remove(*name) {
             lines.push_str(&format!("[+]{name} excluded: ok\n"));
             continue;
         }
-        match (check.run)(checked) {
+        match verdict {
             Ok(()) => lines.push_str(&format!("[+]{name} ok\n")),
             Err(why) => {
-                tracing::debug!(endpoint, check = name, %why, "health check failed");
+                tracing::debug!(endpoint = endpoint.name(), check = name, %why, "health check failed");
                 failed = true;
                 lines.push_str(&format!("[-]{name} failed: reason withheld\n"));
             }
         }
     }
-    if checked.engine.durability() == Durability::Relaxed {
+    if is_relaxed {
         // Not a failure, but nobody who looks should believe that acknowledged means on disk.
         lines.push_str("[+]durability relaxed: a machine crash may lose the last acknowledged writes\n");
     }
@@ -97,31 +198,88 @@ pub fn respond(checked: &Checked<'_>, path: &str, query: &Query) -> Option<Respo
         let names: Vec<String> = excluded.iter().map(|name| crate::field::go_quote(name)).collect();
         lines.push_str(&format!(
             "warn: some health checks cannot be excluded: no matches for {}\n",
-            names.join(", ")
+            names.join(",")
         ));
     }
-    if failed {
-        return Some(respond_text(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            format!("{lines}{endpoint} check failed\n"),
-        ));
-    }
-    Some(if query.first("verbose").is_some() {
-        respond_text(StatusCode::OK, format!("{lines}{endpoint} check passed\n"))
-    } else {
-        respond_text(StatusCode::OK, "ok")
-    })
+    let outcome = if failed { "failed" } else { "passed" };
+    lines.push_str(&format!("{} check {outcome}\n", endpoint.name()));
+    (lines, failed)
 }
 
 /// Paths outside the resource API that the list of paths shows.
-pub fn paths() -> Vec<String> {
+pub fn paths(naming: &'static Naming) -> Vec<String> {
     let mut paths = vec!["/openapi/v2".to_owned(), "/openapi/v3".to_owned(), "/version".to_owned()];
     paths.push("/metrics".to_owned());
     paths.push(crate::backup::PATH.to_owned());
-    for endpoint in ["healthz", "livez", "readyz"] {
-        paths.push(format!("/{endpoint}"));
-        let own = CHECKS.iter().filter(|check| check.live || endpoint != "livez");
-        paths.extend(own.map(|check| format!("/{endpoint}/{}", check.name)));
+    for endpoint in ALL {
+        let name = endpoint.name();
+        paths.push(format!("/{name}"));
+        paths.extend(endpoint.checks().map(|check| format!("/{name}/{}", check.name(naming))));
     }
     paths
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::naming::{CLUSTER, KUBERNETES};
+
+    #[test]
+    fn steps_of_the_start_fail_until_they_are_done_or_the_grace_is_over() {
+        for (wanted, stage, within_grace, done) in [
+            (Stage::TypesServed, Stage::Starting, false, false),
+            (Stage::TypesServed, Stage::TypesServed, false, true),
+            (Stage::Bootstrapped, Stage::TypesServed, false, false),
+            (Stage::Serving, Stage::Bootstrapped, true, true),
+            (Stage::Serving, Stage::Bootstrapped, false, false),
+            (Stage::Serving, Stage::Leaving, false, true),
+        ] {
+            let verdict = step_done(wanted, stage, within_grace);
+            assert_eq!(verdict.is_ok(), done, "{wanted:?} at {stage:?}: {verdict:?}");
+        }
+    }
+
+    #[test]
+    fn reports_have_a_line_for_each_check() {
+        let verdicts = [("ping", Ok(())), ("log", Err("no".to_owned()))];
+        for (query, want) in [
+            ("", "[+]ping ok\n[-]log failed: reason withheld\nreadyz check failed\n"),
+            ("exclude=log", "[+]ping ok\n[+]log excluded: ok\nreadyz check passed\n"),
+            (
+                "exclude=log&exclude=nope&exclude=also&exclude=nope",
+                "[+]ping ok\n[+]log excluded: ok\n\
+                 warn: some health checks cannot be excluded: no matches for \"also\",\"nope\"\n\
+                 readyz check passed\n",
+            ),
+            (
+                "exclude=ping,log",
+                "[+]ping ok\n[-]log failed: reason withheld\n\
+                 warn: some health checks cannot be excluded: no matches for \"ping,log\"\n\
+                 readyz check failed\n",
+            ),
+        ] {
+            let (text, failed) = report(Readyz, &verdicts, false, &Query::parse(query));
+            assert_eq!(text, want, "{query}");
+            assert_eq!(failed, want.ends_with("failed\n"), "{query}");
+        }
+    }
+
+    #[test]
+    fn each_endpoint_has_its_own_checks() {
+        let (paths, spec) = (paths(&KUBERNETES), super::paths(&CLUSTER));
+        for (path, there) in [
+            ("/livez/ping", true),
+            ("/readyz/shutdown", true),
+            ("/livez/shutdown", false),
+            ("/healthz/shutdown", false),
+            ("/readyz/informer-sync", true),
+            ("/healthz/informer-sync", false),
+            ("/readyz/etcd", true),
+            ("/livez/etcd", false),
+            ("/healthz/poststarthook/rbac/bootstrap-roles", true),
+        ] {
+            assert_eq!(paths.iter().any(|known| known == path), there, "{path}");
+        }
+        assert!(spec.iter().any(|known| known == "/readyz/store"));
+    }
 }

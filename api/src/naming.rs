@@ -26,6 +26,8 @@ pub struct Naming {
     pub title: &'static str,
     /// Name of the system's root authority config map.
     pub root_ca_config_map: &'static str,
+    /// Name of the health check of the store, as probes exclude it.
+    pub store_check: &'static str,
     /// Another profile whose media types and meta group are accepted as well; answers use the names of the request.
     pub also_understood: Option<&'static Naming>,
 }
@@ -42,6 +44,7 @@ pub static CLUSTER: Naming = Naming {
     extension_prefix: "x-kubernetes-",
     title: "Cluster",
     root_ca_config_map: "cluster-root-ca.crt",
+    store_check: "store",
     // The common command-line client requests tables, and sends some bodies, only under its own names.
     also_understood: Some(&KUBERNETES),
 };
@@ -58,6 +61,7 @@ pub static KUBERNETES: Naming = Naming {
     extension_prefix: "x-kubernetes-",
     title: "Kubernetes",
     root_ca_config_map: "kube-root-ca.crt",
+    store_check: "etcd",
     also_understood: None,
 };
 

@@ -183,7 +183,12 @@ async fn serve_document(request: Permitted<'_>) -> Result<Response, Status> {
         };
         return backup::respond(source, &head.method, &read(context, incoming).await?).await;
     }
-    let checked = health::Checked { engine: context.engine(), lifecycle: context.lifecycle() };
+    let checked = health::Checked {
+        engine: context.engine(),
+        stage: context.lifecycle().stage(),
+        naming: context.naming(),
+        within_grace: context.is_within_livez_grace(),
+    };
     if let Some(response) = health::respond(&checked, path, query) {
         return Ok(response);
     }

@@ -48,6 +48,7 @@ pub async fn run(config: Config, metrics: Arc<Metrics>, started: Instant) -> any
     let handler = Arc::new(handler);
 
     api::startup::load_types(&handler).context("cannot read the definitions of custom types")?;
+    lifecycle.advance(Stage::TypesServed);
     let tls = api::server::server_config(credentials.serving.clone());
     let limits = Limits { drain_timeout: config.request_timeout, ..Limits::default() };
     let serving =
@@ -58,6 +59,7 @@ pub async fn run(config: Config, metrics: Arc<Metrics>, started: Instant) -> any
     });
     upgrade::bring_up(&config.data_dir, &handler).await?;
     let outcome = api::startup::prepare(&handler).await.context("cannot create the bootstrap objects")?;
+    lifecycle.advance(Stage::Bootstrapped);
     tracing::debug!(?outcome, "bootstrap");
     let controllers = api::controllers::start(handler.clone(), &selection);
     lifecycle.advance(Stage::Serving);

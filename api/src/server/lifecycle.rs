@@ -1,6 +1,6 @@
 //! The stage of the process's life, shared by all parts that act on it (docs/api/operations.md#shutdown).
 //!
-//! `Starting → Serving → Leaving → Draining → Stopped`, forwards only. Readiness follows from the stage; accept
+//! `Starting → TypesServed → Bootstrapped → Serving → Leaving → Draining → Stopped`, forwards only. Readiness follows from the stage; accept
 //! loops, watches and long requests wait for [`Shutdown::begun`].
 
 use std::sync::Arc;
@@ -10,8 +10,12 @@ use tokio::sync::watch;
 /// Stages of the process, in order.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Stage {
-    /// Not everything is up yet: not ready.
+    /// The store is open, and the custom types in it are not served yet.
     Starting,
+    /// The types that were stored are served; objects of a new cluster may be missing: not ready.
+    TypesServed,
+    /// The objects that every cluster starts with exist; controllers do not run yet: not ready.
+    Bootstrapped,
     /// Ready.
     Serving,
     /// Asked to stop: not ready any more, so that load balancers look elsewhere, but everything is still served.
