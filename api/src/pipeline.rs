@@ -174,6 +174,9 @@ impl<'c> Exchange<'c> {
             self.forbid(&Status::forbidden(subject, &refused.message))
         })?;
         impersonation::remove(&mut self.head.headers);
+        if let Some(trail) = &self.trail {
+            trail.impersonate(&acting);
+        }
         Ok(self.impersonated.insert(Arc::new(acting)).clone())
     }
 

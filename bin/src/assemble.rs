@@ -89,6 +89,9 @@ pub async fn run(config: Config, metrics: Arc<Metrics>, started: Instant) -> any
     following.abort();
     controllers.stop().await;
     engine.close().await;
+    if let Some(sink) = handler.auditor().map(|auditor| auditor.sink.clone()) {
+        tokio::task::spawn_blocking(move || sink.close()).await.context("the audit log failed")?;
+    }
     lifecycle.advance(Stage::Stopped);
     tracing::info!(connections_cut = drained.connections_cut, "stopped");
     log_failed.map_or(Ok(()), |refusal| Err(anyhow!("the store's log failed: {refusal}")))

@@ -111,12 +111,7 @@ impl Config {
             ServingCertificate::from_pem(&chain, &key)
                 .with_context(|| format!("--tls-cert-file {}", files.certificate.display()))?;
         }
-        let audit = AuditConfig::from_files(
-            flags.naming,
-            flags.audit_policy_file,
-            flags.audit_log_path,
-            flags.audit_log_mode,
-        )?;
+        let audit = AuditConfig::from_flags(flags.naming, &flags.audit)?;
         let allows_all = flags.authorization_mode.0.contains(&Mode::AlwaysAllow);
         let authentication =
             AuthenticationConfig::from_flags(flags.authentication, flags.naming, allows_all)?;

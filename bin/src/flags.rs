@@ -3,6 +3,7 @@
 //! `_` and `-` are the same inside a flag's name, the last value of a repeated flag counts, switches are `--flag` or
 //! `--flag=false`. An error is one line. Checks that need files or several flags are in [`crate::config`].
 
+mod audit;
 mod authentication;
 mod suggestion;
 
@@ -19,6 +20,7 @@ use auth::authz::Mode;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
+pub use audit::AuditFlags;
 pub use authentication::{AuthenticationFlags, OidcFlags};
 
 use crate::cli::args::Command;
@@ -135,16 +137,8 @@ pub struct Flags {
     #[arg(long, value_name = "GATES", default_value = "", value_parser = Features::parse)]
     pub feature_gates: Features,
 
-    /// Audit policy (YAML or JSON): which requests are recorded, and how much of them. Needs --audit-log-path.
-    #[arg(long, value_name = "FILE")]
-    pub audit_policy_file: Option<PathBuf>,
-    /// File that audit events are appended to, one JSON object per line; - for standard output.
-    #[arg(long, value_name = "FILE")]
-    pub audit_log_path: Option<PathBuf>,
-    /// What happens to a request whose audit event is lost. blocking: it goes on; blocking-strict: it is refused if
-    /// that was its first event.
-    #[arg(long, value_name = "MODE", default_value = "blocking", value_parser = audit_mode)]
-    pub audit_log_mode: AuditMode,
+    #[command(flatten)]
+    pub audit: AuditFlags,
 
     /// When a write is acknowledged: once it is on disk (sync), or before (relaxed). One of: sync, relaxed.
     #[arg(long, value_name = "WHEN", default_value = "sync", value_parser = durability)]
@@ -219,24 +213,6 @@ impl Durability {
             Durability::Sync => "sync",
             Durability::Relaxed => "relaxed",
         }
-    }
-}
-
-/// What happens to a request whose audit event is lost.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum AuditMode {
-    /// It goes on.
-    Blocking,
-    /// It is refused if that was its first event.
-    BlockingStrict,
-}
-
-impl std::fmt::Display for AuditMode {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            AuditMode::Blocking => "blocking",
-            AuditMode::BlockingStrict => "blocking-strict",
-        })
     }
 }
 
@@ -339,15 +315,6 @@ fn unexpected(word: &str) -> String {
 
 fn first_line(text: &str) -> String {
     text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned()
-}
-
-fn audit_mode(text: &str) -> Result<AuditMode, String> {
-    match text {
-        "blocking" => Ok(AuditMode::Blocking),
-        "blocking-strict" => Ok(AuditMode::BlockingStrict),
-        "batch" => Err("batch is not supported: blocking or blocking-strict".to_owned()),
-        _ => Err("must be blocking or blocking-strict".to_owned()),
-    }
 }
 
 fn ip(text: &str) -> Result<IpAddr, String> {

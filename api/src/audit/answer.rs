@@ -45,7 +45,10 @@ pub fn answered(trail: Arc<Trail>, long_running: bool, response: Response) -> Re
         trail.reach(Stage::ResponseStarted);
     }
     let is = |name, wanted| response.headers().get(name).is_some_and(|value| value == wanted);
-    let gathers = trail.wants_response() && !long_running && is(CONTENT_TYPE, "application/json");
+    let gathers = trail.wants_response()
+        && !long_running
+        && response.status() != StatusCode::NOT_ACCEPTABLE
+        && is(CONTENT_TYPE, "application/json");
     let gathered =
         Gathered { text: gathers.then(Vec::new), is_compressed: is(CONTENT_ENCODING, "gzip"), trail };
     if response.body().is_end_stream() {
@@ -54,8 +57,10 @@ pub fn answered(trail: Arc<Trail>, long_running: bool, response: Response) -> Re
     response.map(|body| body.observed(gathered))
 }
 
+/// Records the outcome. A refusal to encode answers is no object of the API, so only its code is recorded.
 fn report(trail: &Trail, response: &Response) {
-    let status = response.extensions().get::<Reported>();
+    let is_encoded = response.status() != StatusCode::NOT_ACCEPTABLE;
+    let status = response.extensions().get::<Reported>().filter(|_| is_encoded);
     trail.status(response.status(), status.map(|Reported(status)| status.as_ref()));
 }
 
@@ -83,7 +88,9 @@ impl Drop for Gathered {
     fn drop(&mut self) {
         if let Some(text) = self.text.take() {
             let text = if self.is_compressed { inflated(&text) } else { Some(text) };
-            if let Some(object) = text.and_then(|text| json::parse(&text).ok()) {
+            // Documents without a kind are no objects of the API.
+            let object = text.and_then(|text| json::parse(&text).ok()).filter(|it| it.get("kind").is_some());
+            if let Some(object) = object {
                 self.trail.response(object);
             }
         }

@@ -6,25 +6,32 @@
 //! ```
 //!
 //! The [`Policy`] is a function from a request to a level. A [`Trail`] gathers what the stages of one request find out
-//! and writes one event for each stage that the policy does not leave out. A [`Sink`] takes encoded events; files and
-//! their rotation are its own affair.
+//! and makes one event for each stage that the policy does not leave out. A [`Sink`] takes events and writes them with an
+//! [`Encoder`]; files and their rotation are its own affair.
 
 pub mod answer;
+pub mod format;
 pub mod policy;
 pub mod trail;
 
 use std::sync::Arc;
 
+use crate::json::Object;
+
+pub use format::{Encoder, Format};
 pub use policy::{Level, Policy, Stage};
 pub use trail::{Arrival, Trail};
 
 /// Takes the events of all requests.
 pub trait Sink: Send + Sync {
-    /// Takes one event: a JSON object without a line break.
+    /// Takes one event.
     ///
     /// # Errors
     /// The event is lost.
-    fn record(&self, event: &[u8]) -> std::io::Result<()>;
+    fn record(&self, event: &Object) -> std::io::Result<()>;
+
+    /// Takes no more events, and returns once those it took are written or given up. Blocks.
+    fn close(&self) {}
 }
 
 /// What is recorded, and where.

@@ -52,6 +52,7 @@ pub struct Trail {
 
 /// What is found out on the way.
 struct Found {
+    impersonated: Option<Object>,
     reference: Option<Reference>,
     status: Option<Object>,
     request: Option<Value>,
@@ -108,6 +109,7 @@ impl Trail {
             arrival: members,
             received: clock::now_micros(),
             found: Mutex::new(Found {
+                impersonated: None,
                 reference,
                 status: None,
                 request: None,
@@ -115,6 +117,11 @@ impl Trail {
                 annotations: BTreeMap::new(),
             }),
         })
+    }
+
+    /// Records as whom the request runs.
+    pub fn impersonate(&self, user: &User) {
+        self.found.lock().impersonated = Some(user_info(user));
     }
 
     /// Whether the object of the request is recorded.
@@ -179,9 +186,7 @@ impl Trail {
         if self.decision.omits.contains(stage) {
             return true;
         }
-        let mut line = Vec::with_capacity(1024);
-        json::write(&self.event(stage).into(), &mut line);
-        match self.auditor.sink.record(&line) {
+        match self.auditor.sink.record(&self.event(stage)) {
             Ok(()) => true,
             Err(error) => {
                 tracing::error!(%error, audit_id = self.audit_id, stage = stage.as_str(), "audit event lost");
@@ -205,6 +210,11 @@ impl Trail {
         event.push("stage", stage.as_str().into());
         for (name, value) in self.arrival.iter() {
             event.push(name.to_owned(), value.clone());
+            if name == "user"
+                && let Some(user) = &found.impersonated
+            {
+                event.push("impersonatedUser", user.clone().into());
+            }
         }
         if let Some(reference) = &found.reference {
             event.push("objectRef", reference.to_object().into());
@@ -341,11 +351,13 @@ mod tests {
     struct Kept(Mutex<Vec<String>>, bool);
 
     impl Sink for Kept {
-        fn record(&self, event: &[u8]) -> std::io::Result<()> {
+        fn record(&self, event: &Object) -> std::io::Result<()> {
             if self.1 {
                 return Err(std::io::Error::other("no room"));
             }
-            self.0.lock().push(String::from_utf8(event.to_vec()).unwrap());
+            let mut text = Vec::new();
+            json::write(&event.clone().into(), &mut text);
+            self.0.lock().push(String::from_utf8(text).unwrap());
             Ok(())
         }
     }
@@ -384,6 +396,7 @@ mod tests {
         let object = json::parse(br#"{"metadata":{"name":"a","managedFields":[]}}"#).unwrap();
         trail.refer_to(object.as_object().unwrap());
         trail.request(object);
+        trail.impersonate(&User::new("kim", ["ops"]));
         trail.annotate("k".to_owned(), "first".to_owned());
         trail.annotate("k".to_owned(), "second".to_owned());
         trail.status(StatusCode::CREATED, None);
@@ -399,6 +412,8 @@ mod tests {
         for (event, member, want) in [
             (received, "stage", r#""RequestReceived""#),
             (received, "user", r#"{"username":"joe","groups":["devs"]}"#),
+            (received, "impersonatedUser", "null"),
+            (complete, "impersonatedUser", r#"{"username":"kim","groups":["ops"]}"#),
             (received, "sourceIPs", r#"["203.0.113.9","198.51.100.7","127.0.0.1"]"#),
             (received, "objectRef", r#"{"resource":"pods","namespace":"n","apiVersion":"v1"}"#),
             (received, "responseStatus", "null"),

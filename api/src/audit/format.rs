@@ -1,0 +1,148 @@
+//! Events as text: JSON objects or lines of the legacy format, cut where they are too long
+//! (docs/api/audit.md#log).
+
+use std::borrow::Cow;
+
+use crate::field::go_quote;
+use crate::json::{self, Object, Value};
+
+/// How an event is written.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Format {
+    /// A JSON object.
+    Json,
+    /// One line of text with the most important members.
+    Legacy,
+}
+
+/// Annotation of an event without the objects it would have.
+const TRUNCATED: &str = "audit.k8s.io/truncated";
+
+/// Writes events.
+#[derive(Clone, Copy, Debug)]
+pub struct Encoder {
+    /// Form of the text.
+    pub format: Format,
+    /// Longest event as JSON, in bytes; none: any length.
+    pub event_bytes_max: Option<usize>,
+}
+
+impl Encoder {
+    /// The text of an event, without a line break; none if it is too long even without the objects of the request
+    /// and the answer.
+    pub fn encode(&self, event: &Object) -> Option<Vec<u8>> {
+        let mut event = Cow::Borrowed(event);
+        let mut text = to_json(&event);
+        if let Some(bytes_max) = self.event_bytes_max.filter(|bytes_max| text.len() > *bytes_max) {
+            event = Cow::Owned(truncated(&event));
+            text = to_json(&event);
+            if text.len() > bytes_max {
+                return None;
+            }
+        }
+        Some(match self.format {
+            Format::Json => text,
+            Format::Legacy => legacy(&event).into_bytes(),
+        })
+    }
+}
+
+fn to_json(event: &Object) -> Vec<u8> {
+    let mut text = Vec::with_capacity(1024);
+    json::write(&event.clone().into(), &mut text);
+    text
+}
+
+/// The event without the objects of the request and the answer, annotated.
+fn truncated(event: &Object) -> Object {
+    let mut event = event.clone();
+    event.remove("requestObject");
+    event.remove("responseObject");
+    let mut annotations = Object::new();
+    annotations.push(TRUNCATED, "true".into());
+    let there = event.remove("annotations");
+    for (key, value) in there.as_ref().and_then(Value::as_object).into_iter().flat_map(Object::iter) {
+        annotations.insert(key.to_owned(), value.clone());
+    }
+    event.push("annotations", annotations.into());
+    event
+}
+
+/// The line of the legacy format. What an event does not have is a word in angle brackets.
+fn legacy(event: &Object) -> String {
+    let event = Value::Object(event.clone());
+    let text = |path: &[&str], absent: &str| {
+        let text = event.str_at(path);
+        go_quote(if text.is_empty() { absent } else { text })
+    };
+    let first = event.get("sourceIPs").and_then(Value::as_array).and_then(<[Value]>::first);
+    let ip = go_quote(first.and_then(Value::as_str).unwrap_or("<unknown>"));
+    let groups = |member: &str, absent: &str| {
+        let groups = event.get(member).and_then(|user| user.get("groups")).and_then(Value::as_array);
+        let quoted: Vec<String> =
+            groups.unwrap_or_default().iter().filter_map(Value::as_str).map(go_quote).collect();
+        go_quote(if quoted.is_empty() { absent.to_owned() } else { quoted.join(",") }.as_str())
+    };
+    let code = event.get("responseStatus").and_then(|status| status.get("code")).and_then(Value::as_i64);
+    let response = code.map_or_else(|| "<deferred>".to_owned(), |code| code.to_string());
+    format!(
+        "{} AUDIT: id={} stage={} ip={ip} method={} user={} groups={} as={} asgroups={} user-agent={} \
+         namespace={} uri={} response=\"{response}\"",
+        event.str_at(&["requestReceivedTimestamp"]),
+        text(&["auditID"], ""),
+        text(&["stage"], ""),
+        text(&["verb"], ""),
+        text(&["user", "username"], "<none>"),
+        groups("user", "<none>"),
+        text(&["impersonatedUser", "username"], "<self>"),
+        groups("impersonatedUser", "<lookup>"),
+        text(&["userAgent"], ""),
+        text(&["objectRef", "namespace"], "<none>"),
+        text(&["requestURI"], ""),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(text: &str) -> Object {
+        json::parse(text.as_bytes()).unwrap().as_object().unwrap().clone()
+    }
+
+    #[test]
+    fn long_events_lose_their_objects_and_longer_ones_are_lost() {
+        let long =
+            r#"{"verb":"get","requestObject":{"a":1},"responseObject":{"b":2},"annotations":{"k":"v"}}"#;
+        let short = r#"{"verb":"get","annotations":{"audit.k8s.io/truncated":"true","k":"v"}}"#;
+        for (bytes_max, want) in [
+            (None, Some(long)),
+            (Some(long.len()), Some(long)),
+            (Some(long.len() - 1), Some(short)),
+            (Some(short.len()), Some(short)),
+            (Some(short.len() - 1), None),
+        ] {
+            let encoder = Encoder { format: Format::Json, event_bytes_max: bytes_max };
+            let text = encoder.encode(&event(long)).map(|text| String::from_utf8(text).unwrap());
+            assert_eq!(text.as_deref(), want, "{bytes_max:?}");
+        }
+    }
+
+    #[test]
+    fn legacy_lines_have_words_for_what_is_absent() {
+        let encoder = Encoder { format: Format::Legacy, event_bytes_max: None };
+        for (text, want) in [
+            (
+                r#"{"stage":"RequestReceived","auditID":"i","requestURI":"/a","verb":"get","user":{},"requestReceivedTimestamp":"T"}"#,
+                r#"T AUDIT: id="i" stage="RequestReceived" ip="<unknown>" method="get" user="<none>" groups="<none>" as="<self>" asgroups="<lookup>" user-agent="" namespace="<none>" uri="/a" response="<deferred>""#,
+            ),
+            (
+                r#"{"stage":"ResponseComplete","auditID":"i","requestURI":"/a","verb":"get","sourceIPs":["::1","::2"],"userAgent":"x\"y","user":{"username":"joe","groups":["a","b"]},"impersonatedUser":{"username":"kim","groups":["c"]},"objectRef":{"namespace":"n"},"responseStatus":{"code":403},"requestReceivedTimestamp":"T"}"#,
+                r#"T AUDIT: id="i" stage="ResponseComplete" ip="::1" method="get" user="joe" groups="\"a\",\"b\"" as="kim" asgroups="\"c\"" user-agent="x\"y" namespace="n" uri="/a" response="403""#,
+            ),
+        ] {
+            let line = encoder.encode(&event(text)).unwrap();
+            assert_eq!(String::from_utf8(line).unwrap(), want);
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Lines that wait to be written together: a bounded queue, and a thread that writes what is in it.
+//!
+//! ```text
+//! requests ─► queue (buffer_len) ─► writer: batch_len lines, or those of wait_max ─► throttle ─► target
+//! ```
+
+use std::io;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use super::Target;
+
+/// Most lines that may wait: the queue's room is taken at the start.
+pub const BUFFER_LEN_MAX: usize = 1 << 20;
+
+/// How lines are gathered.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Batching {
+    /// Most lines that wait.
+    pub buffer_len: usize,
+    /// Most lines written at once.
+    pub batch_len: usize,
+    /// How long the first line of a batch waits for more; zero: not at all.
+    pub wait_max: Duration,
+    /// Rate of batches, if it is limited.
+    pub throttle: Option<Throttle>,
+}
+
+/// A limit of a rate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Throttle {
+    /// Batches per second.
+    pub per_second: f64,
+    /// Most batches at once after a time without any.
+    pub burst: f64,
+}
+
+/// The queue. What is in it when the process is killed is lost; [`Queue::close`] writes all of it.
+pub struct Queue {
+    sender: Mutex<Option<SyncSender<Vec<u8>>>>,
+    writer: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Queue {
+    /// Starts the thread that writes to `target`.
+    pub fn start(batching: Batching, mut target: Target) -> io::Result<Queue> {
+        let (sender, receiver) = sync_channel(batching.buffer_len);
+        let write = move || {
+            let mut pace = batching.throttle.map(Pace::new);
+            while let Some(lines) = next(&receiver, &batching) {
+                if let Some(pause) = pace.as_mut().map(|pace| pace.take(Instant::now())) {
+                    std::thread::sleep(pause);
+                }
+                if let Err(error) = target.write(&lines) {
+                    tracing::error!(%error, "audit events lost");
+                }
+            }
+        };
+        let writer = std::thread::Builder::new().name("audit-writer".to_owned()).spawn(write)?;
+        Ok(Queue { sender: Mutex::new(Some(sender)), writer: Mutex::new(Some(writer)) })
+    }
+
+    /// Hands over a line; never waits.
+    ///
+    /// # Errors
+    /// There is no room, or the queue is closed: the line is lost.
+    pub fn push(&self, line: Vec<u8>) -> io::Result<()> {
+        let sender = self.sender.lock();
+        let Some(sender) = &*sender else { return Err(io::Error::other("the audit log is closed")) };
+        sender.try_send(line).map_err(|error| match error {
+            TrySendError::Full(_) => io::Error::other("audit buffer queue blocked"),
+            TrySendError::Disconnected(_) => io::Error::other("the audit log is closed"),
+        })
+    }
+
+    /// Takes no more lines, and returns once all are written.
+    pub fn close(&self) {
+        drop(self.sender.lock().take());
+        let writer = self.writer.lock().take();
+        if writer.is_some_and(|writer| writer.join().is_err()) {
+            tracing::error!("the writer of the audit log failed");
+        }
+    }
+}
+
+/// The lines of the next batch; none once the queue is closed and empty.
+fn next(receiver: &Receiver<Vec<u8>>, batching: &Batching) -> Option<Vec<u8>> {
+    let mut lines = receiver.recv().ok()?;
+    let deadline = Instant::now() + batching.wait_max;
+    for _ in 1..batching.batch_len {
+        match receiver.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            Ok(line) => lines.extend_from_slice(&line),
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
+        }
+    }
+    Some(lines)
+}
+
+/// A bucket of tokens, of which every batch takes one.
+struct Pace {
+    throttle: Throttle,
+    tokens: f64,
+    filled: Option<Instant>,
+}
+
+impl Pace {
+    fn new(throttle: Throttle) -> Pace {
+        Pace { tokens: throttle.burst, throttle, filled: None }
+    }
+
+    /// Takes a token, and says how long it is until there is one.
+    fn take(&mut self, now: Instant) -> Duration {
+        let Throttle { per_second, burst } = self.throttle;
+        let elapsed = self.filled.map_or(Duration::ZERO, |filled| now.saturating_duration_since(filled));
+        self.filled = Some(now);
+        self.tokens = (self.tokens + elapsed.as_secs_f64() * per_second).min(burst) - 1.0;
+        // A rate of almost nothing gives a pause that no clock has.
+        Duration::try_from_secs_f64((-self.tokens / per_second).max(0.0)).unwrap_or(Duration::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_has_its_length_or_what_came_in_time() {
+        let batching =
+            Batching { buffer_len: 8, batch_len: 2, wait_max: Duration::from_millis(20), throttle: None };
+        let (sender, receiver) = sync_channel(batching.buffer_len);
+        for line in ["a", "b", "c"] {
+            sender.send(line.as_bytes().to_vec()).unwrap();
+        }
+        assert_eq!(next(&receiver, &batching).unwrap(), b"ab");
+        assert_eq!(next(&receiver, &batching).unwrap(), b"c");
+        drop(sender);
+        assert_eq!(next(&receiver, &batching), None);
+    }
+
+    #[test]
+    fn batches_wait_for_tokens_once_the_burst_is_spent() {
+        let mut pace = Pace::new(Throttle { per_second: 10.0, burst: 2.0 });
+        let start = Instant::now();
+        for (after_ms, pause_ms) in [(0, 0), (0, 0), (0, 100), (0, 200), (300, 0), (1_000_000, 0)] {
+            let pause = pace.take(start + Duration::from_millis(after_ms));
+            assert_eq!(pause.as_millis(), pause_ms, "after {after_ms} ms");
+        }
+    }
+}

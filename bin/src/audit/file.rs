@@ -1,0 +1,209 @@
+//! A file that lines are appended to, and that makes room for a new one when it is long enough.
+//!
+//! A rotated file is renamed to `NAME-2006-01-02T15-04-05.000EXTENSION`, and compressed, where that is wished, by a
+//! thread that also removes those that are too many or too old.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use jiff::Timestamp;
+
+/// Size of a file at which it is rotated, unless another is given.
+pub const BYTES_MAX: u64 = 100 << 20;
+
+/// When a file is rotated, and what happens to it then.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rotation {
+    /// Longest file, in bytes; a single longer write has a file of its own.
+    pub bytes_max: u64,
+    /// Most rotated files that are kept; 0: all.
+    pub backups_max: u64,
+    /// How long rotated files are kept; zero: forever.
+    pub age_max: Duration,
+    /// Whether rotated files are compressed.
+    pub compresses: bool,
+}
+
+/// The open file.
+pub struct RotatingFile {
+    path: PathBuf,
+    rotation: Rotation,
+    file: File,
+    bytes: u64,
+}
+
+impl RotatingFile {
+    /// Opens the file for appending; makes it, private, if it is not there.
+    pub fn open(path: &Path, rotation: Rotation) -> io::Result<RotatingFile> {
+        let file = append_to(path)?;
+        let bytes = file.metadata()?.len();
+        Ok(RotatingFile { path: path.to_owned(), rotation, file, bytes })
+    }
+
+    /// Appends whole lines, to a new file if they do not fit. Where rotation fails, the file grows on.
+    pub fn write(&mut self, lines: &[u8]) -> io::Result<()> {
+        let is_full = self.bytes + lines.len() as u64 > self.rotation.bytes_max;
+        if self.bytes > 0
+            && is_full
+            && let Err(error) = self.rotate()
+        {
+            tracing::error!(path = %self.path.display(), %error, "cannot rotate the audit log");
+        }
+        self.file.write_all(lines)?;
+        self.bytes += lines.len() as u64;
+        Ok(())
+    }
+
+    fn rotate(&mut self) -> io::Result<()> {
+        let now = Timestamp::now().strftime("%Y-%m-%dT%H-%M-%S%.3f").to_string();
+        let backups = Backups::of(&self.path);
+        let backup = backups.path(&now);
+        // Two rotations within a millisecond: the file grows on until the next write.
+        if backup.exists() {
+            return Ok(());
+        }
+        fs::rename(&self.path, backup)?;
+        self.file = append_to(&self.path)?;
+        self.bytes = 0;
+        let rotation = self.rotation;
+        std::thread::Builder::new().name("audit-rotation".to_owned()).spawn(move || {
+            if let Err(error) = backups.tidy(rotation) {
+                tracing::error!(%error, "cannot tidy rotated audit logs");
+            }
+        })?;
+        Ok(())
+    }
+}
+
+fn append_to(path: &Path) -> io::Result<File> {
+    OpenOptions::new().append(true).create(true).mode(0o600).open(path)
+}
+
+/// The rotated files of a file.
+struct Backups {
+    directory: PathBuf,
+    /// Text before and after the time in the name of a rotated file.
+    prefix: String,
+    extension: String,
+}
+
+impl Backups {
+    fn of(path: &Path) -> Backups {
+        let text = |part: Option<&std::ffi::OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
+        let extension = path.extension().map(|it| format!(".{}", it.to_string_lossy())).unwrap_or_default();
+        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let directory = directory.unwrap_or(Path::new(".")).to_owned();
+        Backups { directory, prefix: format!("{}-", text(path.file_stem())), extension }
+    }
+
+    fn path(&self, time: &str) -> PathBuf {
+        self.directory.join(format!("{}{time}{}", self.prefix, self.extension))
+    }
+
+    /// Whether a file has the name of a rotated one.
+    fn has(&self, name: &str) -> bool {
+        let name = name.strip_suffix(".gz").unwrap_or(name);
+        let time = name.strip_prefix(&self.prefix).and_then(|name| name.strip_suffix(&self.extension));
+        time.is_some_and(|time| {
+            time.len() == "2006-01-02T15-04-05.000".len() && time.starts_with(|c: char| c.is_ascii_digit())
+        })
+    }
+
+    /// Removes what is too much or too old, and compresses the rest.
+    fn tidy(&self, rotation: Rotation) -> io::Result<()> {
+        let mut names: Vec<String> = fs::read_dir(&self.directory)?
+            .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+            .filter(|name| self.has(name))
+            .collect();
+        names.sort_unstable_by(|a, b| b.cmp(a)); // the newest first: times sort as texts
+        for (index, name) in names.iter().enumerate() {
+            let path = self.directory.join(name);
+            let age = SystemTime::now().duration_since(fs::metadata(&path)?.modified()?).unwrap_or_default();
+            let is_excess = rotation.backups_max > 0 && index as u64 >= rotation.backups_max;
+            let is_old = !rotation.age_max.is_zero() && age > rotation.age_max;
+            if is_excess || is_old {
+                fs::remove_file(&path)?;
+            } else if rotation.compresses && !name.ends_with(".gz") {
+                compress(&path)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Replaces a file by its compressed form, which has its final name only once it is complete.
+fn compress(path: &Path) -> io::Result<()> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".gz");
+    let mut partial = name.clone();
+    partial.push(".partial");
+    let options = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&partial)?;
+    let mut encoder = GzEncoder::new(options, Compression::default());
+    io::copy(&mut File::open(path)?, &mut encoder)?;
+    encoder.finish()?.sync_all()?;
+    fs::rename(&partial, &name)?;
+    fs::remove_file(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use super::*;
+    use crate::files::scratch::Scratch;
+
+    const ROTATION: Rotation =
+        Rotation { bytes_max: 10, backups_max: 2, age_max: Duration::ZERO, compresses: false };
+
+    #[test]
+    fn a_full_file_makes_room_and_no_line_is_lost() {
+        let dir = Scratch::new();
+        let path = dir.join("audit.log");
+        let mut file = RotatingFile::open(&path, Rotation { backups_max: 0, ..ROTATION }).unwrap();
+        for line in ["one\n", "two\n", "three\n", "a line that is too long\n", "five\n"] {
+            file.write(line.as_bytes()).unwrap();
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let backups = Backups::of(&path);
+        let mut names: Vec<_> = fs::read_dir(&*dir)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort_unstable();
+        let rotated: Vec<_> = names.iter().filter(|name| backups.has(name)).collect();
+        let mut text = String::new();
+        for name in rotated.iter().copied().chain([&"audit.log".to_owned()]) {
+            text.push_str(&fs::read_to_string(dir.join(name)).unwrap());
+        }
+        assert_eq!(text, "one\ntwo\nthree\na line that is too long\nfive\n");
+        assert_eq!(rotated.len(), 3, "{names:?}");
+    }
+
+    #[test]
+    fn tidying_keeps_the_newest_and_leaves_other_files_alone() {
+        let dir = Scratch::new();
+        let backups = Backups::of(&dir.join("audit.log"));
+        let times = ["2026-01-01T00-00-00.000", "2026-01-02T00-00-00.000", "2026-01-03T00-00-00.000"];
+        for time in times {
+            fs::write(backups.path(time), time).unwrap();
+        }
+        fs::write(dir.join("audit-notes.log"), "mine").unwrap();
+        backups.tidy(Rotation { compresses: true, ..ROTATION }).unwrap();
+        let mut names: Vec<_> = fs::read_dir(&*dir)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort_unstable();
+        let kept = times[1..].iter().map(|time| format!("audit-{time}.log.gz"));
+        assert_eq!(names, kept.chain(["audit-notes.log".to_owned()]).collect::<Vec<_>>());
+        let mut text = String::new();
+        let packed = File::open(dir.join(&names[0])).unwrap();
+        flate2::read::GzDecoder::new(packed).read_to_string(&mut text).unwrap();
+        assert_eq!(text, times[1]);
+    }
+}
