@@ -301,7 +301,7 @@ fn check_method(head: &Head, resource: &Resource, info: &RequestInfo) -> Result<
     if !info.subresource.is_empty() {
         let known = resource.table.subresources.iter().find(|table| table.name == info.subresource);
         let Some(table) = known else { return Err(Status::no_such_route()) };
-        return if table.verbs.contains(&info.verb.as_str()) {
+        return if table.verbs.contains(&info.verb.as_str()) && head.method != Method::HEAD {
             Ok(())
         } else {
             Err(Status::method_not_allowed())
@@ -314,7 +314,8 @@ fn check_method(head: &Head, resource: &Resource, info: &RequestInfo) -> Result<
     let wants_name = matches!(info.verb, Verb::Get | Verb::Update | Verb::Patch | Verb::Delete);
     let is_create_on_item = info.verb == Verb::Create && info.name_in_path;
     let known = resource.table.verbs.contains(&info.verb.as_str());
-    if !known || is_create_on_item || wants_name && info.name.is_empty() || head.method == Method::OPTIONS {
+    let is_unrouted = matches!(head.method, Method::OPTIONS | Method::HEAD);
+    if !known || is_create_on_item || wants_name && info.name.is_empty() || is_unrouted {
         return Err(Status::method_not_allowed());
     }
     Ok(())
