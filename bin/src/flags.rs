@@ -6,6 +6,7 @@
 mod audit;
 mod authentication;
 mod suggestion;
+mod upstream;
 
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr};
@@ -37,6 +38,7 @@ use crate::duration;
     version,
     args_override_self = true,
     max_term_width = 110,
+    after_help = upstream::help(),
     args_conflicts_with_subcommands = true
 )]
 struct CommandLine {
@@ -244,6 +246,11 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Invocation
         names_follow &= argument != "--";
         if i > 0 && names_follow { normalised(argument) } else { argument }
     });
+    let mut arguments: Vec<OsString> = arguments.collect();
+    // The words after a command are its own.
+    if arguments.get(1).is_some_and(|first| first.to_string_lossy().starts_with('-')) {
+        arguments = upstream::settle(arguments).map_err(Stop::Refuse)?;
+    }
     let line = CommandLine::try_parse_from(arguments).map_err(|error| match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Stop::Print(error.to_string()),
         _ => Stop::Refuse(one_line(&error)),

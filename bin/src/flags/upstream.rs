@@ -1,0 +1,379 @@
+//! Flags of kube-apiserver that this server does not have: those without an effect here are taken out of the command
+//! line once their value has the right form, the others are refused with a reason (docs/flags.md).
+
+use std::ffi::OsString;
+
+use super::boolean;
+use crate::duration;
+
+/// The form of a flag's value.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Form {
+    /// A switch: the value is optional.
+    Bool,
+    Integer,
+    Duration,
+    Text,
+    /// `resource#size`, separated by commas.
+    CacheSizes,
+}
+
+/// Flags that have no effect for the same reason.
+struct Treatment {
+    why: &'static str,
+    flags: &'static [(&'static str, Form)],
+}
+
+/// Flags that are refused for the same reason.
+struct Refusal {
+    why: &'static str,
+    flags: &'static [&'static str],
+}
+
+const WITHOUT_EFFECT: &[Treatment] = &[
+    Treatment {
+        why: "no other servers are aggregated",
+        flags: &[
+            ("aggregator-reject-forwarding-redirect", Form::Bool),
+            ("enable-aggregator-routing", Form::Bool),
+            ("proxy-client-cert-file", Form::Text),
+            ("proxy-client-key-file", Form::Text),
+        ],
+    },
+    Treatment {
+        why: "privileged containers are left to Pod Security",
+        flags: &[("allow-privileged", Form::Bool)],
+    },
+    Treatment {
+        why: "certificates that the server creates are in --data-dir",
+        flags: &[("cert-dir", Form::Text)],
+    },
+    Treatment {
+        why: "no profiles are served",
+        flags: &[
+            ("contention-profiling", Form::Bool),
+            ("debug-socket-path", Form::Text),
+            ("profiling", Form::Bool),
+        ],
+    },
+    Treatment {
+        why: "one server is alone on its store",
+        flags: &[
+            ("coordinated-leadership-lease-duration", Form::Duration),
+            ("coordinated-leadership-renew-deadline", Form::Duration),
+            ("coordinated-leadership-retry-period", Form::Duration),
+            ("peer-advertise-ip", Form::Text),
+            ("peer-advertise-port", Form::Text),
+            ("peer-ca-file", Form::Text),
+        ],
+    },
+    Treatment {
+        why: "the deletes of a collection share their syncs",
+        flags: &[("delete-collection-workers", Form::Integer)],
+    },
+    Treatment {
+        why: "the store is part of the server; see --data-dir and --history-retention",
+        flags: &[
+            ("etcd-cafile", Form::Text),
+            ("etcd-certfile", Form::Text),
+            ("etcd-compaction-interval", Form::Duration),
+            ("etcd-count-metric-poll-period", Form::Duration),
+            ("etcd-db-metric-poll-interval", Form::Duration),
+            ("etcd-healthcheck-timeout", Form::Duration),
+            ("etcd-keyfile", Form::Text),
+            ("etcd-prefix", Form::Text),
+            ("etcd-readycheck-timeout", Form::Duration),
+            ("etcd-servers", Form::Text),
+            ("etcd-servers-overrides", Form::Text),
+            ("lease-reuse-duration-seconds", Form::Integer),
+            ("storage-backend", Form::Text),
+            ("storage-initialization-timeout", Form::Duration),
+        ],
+    },
+    Treatment {
+        why: "the server has a limit of its own",
+        flags: &[("http2-max-streams-per-connection", Form::Integer)],
+    },
+    Treatment {
+        why: "no connections to nodes are made",
+        flags: &[
+            ("kubelet-certificate-authority", Form::Text),
+            ("kubelet-client-certificate", Form::Text),
+            ("kubelet-client-key", Form::Text),
+            ("kubelet-preferred-address-types", Form::Text),
+            ("kubelet-timeout", Form::Duration),
+        ],
+    },
+    Treatment {
+        why: "log lines are written to standard error one by one",
+        flags: &[
+            ("log-flush-frequency", Form::Duration),
+            ("log-json-info-buffer-size", Form::Text),
+            ("log-json-split-stream", Form::Bool),
+            ("log-text-info-buffer-size", Form::Text),
+            ("log-text-split-stream", Form::Bool),
+        ],
+    },
+    Treatment {
+        why: "the port belongs to one server",
+        flags: &[("permit-address-sharing", Form::Bool), ("permit-port-sharing", Form::Bool)],
+    },
+    Treatment { why: "objects are stored as JSON", flags: &[("storage-media-type", Form::Text)] },
+    Treatment { why: "RUST_LOG sets the level of each module", flags: &[("vmodule", Form::Text)] },
+    Treatment {
+        why: "reads and watches are served from the log and its index, without a cache",
+        flags: &[("watch-cache", Form::Bool), ("watch-cache-sizes", Form::CacheSizes)],
+    },
+];
+
+const REFUSED: &[Refusal] = &[
+    Refusal { why: "connections are not slowed down", flags: &["max-connection-bytes-per-sec"] },
+    Refusal {
+        why: "use --enable-admission-plugins and --disable-admission-plugins",
+        flags: &["admission-control"],
+    },
+    Refusal {
+        why: "all metrics are shown",
+        flags: &[
+            "allow-metric-labels",
+            "allow-metric-labels-manifest",
+            "disabled-metrics",
+            "show-hidden-metrics-for-version",
+        ],
+    },
+    Refusal {
+        why: "audit events are only written to --audit-log-path",
+        flags: &[
+            "audit-webhook-batch-buffer-size",
+            "audit-webhook-batch-max-size",
+            "audit-webhook-batch-max-wait",
+            "audit-webhook-batch-throttle-burst",
+            "audit-webhook-batch-throttle-enable",
+            "audit-webhook-batch-throttle-qps",
+            "audit-webhook-config-file",
+            "audit-webhook-initial-backoff",
+            "audit-webhook-mode",
+            "audit-webhook-truncate-enabled",
+            "audit-webhook-truncate-max-batch-size",
+            "audit-webhook-truncate-max-event-size",
+            "audit-webhook-version",
+        ],
+    },
+    Refusal {
+        why: "see --authorization-mode for the authorizers there are",
+        flags: &[
+            "authorization-config",
+            "authorization-policy-file",
+            "authorization-webhook-cache-authorized-ttl",
+            "authorization-webhook-cache-unauthorized-ttl",
+            "authorization-webhook-config-file",
+            "authorization-webhook-version",
+        ],
+    },
+    Refusal { why: "requests of browsers on other sites are not served", flags: &["cors-allowed-origins"] },
+    Refusal {
+        why: "the tolerations that pods get last 300 seconds",
+        flags: &["default-not-ready-toleration-seconds", "default-unreachable-toleration-seconds"],
+    },
+    Refusal { why: "HTTP/2 is always served", flags: &["disable-http2-serving"] },
+    Refusal { why: "connections are made directly", flags: &["egress-selector-config-file"] },
+    Refusal {
+        why: "the server has the APIs of one release",
+        flags: &[
+            "emulated-version",
+            "emulation-forward-compatible",
+            "min-compatibility-version",
+            "runtime-config-emulation-forward-compatible",
+        ],
+    },
+    Refusal { why: "files of logs are not served", flags: &["enable-logs-handler"] },
+    Refusal {
+        why: "the number of concurrent requests is not limited",
+        flags: &["enable-priority-and-fairness", "max-mutating-requests-inflight", "max-requests-inflight"],
+    },
+    Refusal {
+        why: "objects are not encrypted in the store",
+        flags: &["encryption-provider-config", "encryption-provider-config-automatic-reload"],
+    },
+    Refusal {
+        why: "the server's own service has one endpoint and no node port",
+        flags: &["endpoint-reconciler-type", "kubernetes-service-node-port"],
+    },
+    Refusal { why: "documents name the address of the server", flags: &["external-hostname"] },
+    Refusal { why: "connections are not closed to balance load", flags: &["goaway-chance"] },
+    Refusal { why: "which APIs are served cannot be changed", flags: &["runtime-config"] },
+    Refusal {
+        why: "tokens are signed with --service-account-signing-key-file",
+        flags: &["service-account-signing-endpoint"],
+    },
+    Refusal {
+        why: "a drain closes the port and ends watches at once; see --shutdown-delay-duration",
+        flags: &["shutdown-send-retry-after", "shutdown-watch-termination-grace-period"],
+    },
+    Refusal { why: "answers do not have that header", flags: &["strict-transport-security-directives"] },
+    Refusal {
+        why: "the server negotiates TLS 1.2 and 1.3 with the cipher suites that are considered secure",
+        flags: &["tls-cipher-suites", "tls-curve-preferences", "tls-min-version"],
+    },
+    Refusal { why: "the server has one certificate; see --tls-cert-file", flags: &["tls-sni-cert-key"] },
+    Refusal { why: "no traces are sent", flags: &["tracing-config-file"] },
+];
+
+impl Form {
+    fn check(self, value: &str) -> Result<(), String> {
+        match self {
+            Form::Bool => boolean(value).map(drop),
+            Form::Integer => value.parse::<i64>().map(drop).map_err(|_| "not a number".to_owned()),
+            Form::Duration => duration::parse(value).map(drop),
+            Form::Text => Ok(()),
+            Form::CacheSizes => {
+                let sizes = value.split(',').filter(|size| !size.is_empty());
+                let wrong = sizes
+                    .into_iter()
+                    .find(|size| size.split_once('#').is_none_or(|(_, size)| size.parse::<u32>().is_err()));
+                wrong.map_or(Ok(()), |wrong| Err(format!("invalid size of watch cache size: {wrong}")))
+            }
+        }
+    }
+}
+
+/// The form of a flag without effect.
+fn without_effect(name: &str) -> Option<Form> {
+    let mut flags = WITHOUT_EFFECT.iter().flat_map(|treatment| treatment.flags);
+    flags.find(|(flag, _)| *flag == name).map(|(_, form)| *form)
+}
+
+/// Why a flag is refused.
+fn refusal(name: &str) -> Option<&'static str> {
+    REFUSED.iter().find(|refusal| refusal.flags.contains(&name)).map(|refusal| refusal.why)
+}
+
+/// The arguments without the flags that have no effect.
+///
+/// # Errors
+/// One line about a flag that is refused, or whose value does not have its form.
+pub fn settle(arguments: Vec<OsString>) -> Result<Vec<OsString>, String> {
+    let mut kept = Vec::with_capacity(arguments.len());
+    let mut arguments = arguments.into_iter();
+    while let Some(argument) = arguments.next() {
+        if argument == "--" {
+            kept.push(argument);
+            kept.extend(arguments);
+            break;
+        }
+        let Some(flag) = argument.to_str().and_then(|text| text.strip_prefix("--")) else {
+            kept.push(argument);
+            continue;
+        };
+        let (name, value) = flag.split_once('=').map_or((flag, None), |(name, value)| (name, Some(value)));
+        if let Some(why) = refusal(name) {
+            return Err(format!("--{name} is not supported: {why}"));
+        }
+        let Some(form) = without_effect(name) else {
+            kept.push(argument);
+            continue;
+        };
+        let value = match value {
+            Some(value) => value.to_owned(),
+            None if form == Form::Bool => "true".to_owned(),
+            None => {
+                let next = arguments.next().ok_or_else(|| format!("flag needs an argument: --{name}"))?;
+                next.into_string().map_err(|_| "arguments must be valid UTF-8".to_owned())?
+            }
+        };
+        form.check(&value).map_err(|why| format!("invalid argument {value:?} for --{name}: {why}"))?;
+    }
+    Ok(kept)
+}
+
+/// What `--help` says of flags without effect.
+pub fn help() -> String {
+    let mut text = "Flags of kube-apiserver that are accepted without effect:\n".to_owned();
+    for Treatment { why, flags } in WITHOUT_EFFECT {
+        let names: Vec<String> = flags.iter().map(|(name, _)| format!("--{name}")).collect();
+        text.push_str(&format!("  {}:\n      {why}\n", names.join(", ")));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use clap::CommandFactory;
+
+    use super::*;
+
+    /// Flags of kube-apiserver 1.36.
+    const UPSTREAM_COUNT: usize = 172;
+
+    fn settled(line: &str) -> Result<String, String> {
+        let arguments = settle(line.split_whitespace().map(OsString::from).collect())?;
+        let texts: Vec<_> = arguments.into_iter().map(|text| text.into_string().unwrap()).collect();
+        Ok(texts.join(" "))
+    }
+
+    #[test]
+    fn flags_without_effect_disappear_and_others_are_refused_by_name() {
+        for (line, want) in [
+            ("--etcd-servers=http://a --secure-port=1", Ok("--secure-port=1")),
+            ("--etcd-servers http://a --secure-port 1", Ok("--secure-port 1")),
+            ("--profiling --v=1 --profiling=false", Ok("--v=1")),
+            ("--v=1 -- --profiling", Ok("--v=1 -- --profiling")),
+            ("--profiling=x", Err("invalid argument \"x\" for --profiling: must be true or false")),
+            ("--kubelet-timeout=5", Err("invalid argument \"5\" for --kubelet-timeout: missing its unit")),
+            (
+                "--delete-collection-workers=x",
+                Err("invalid argument \"x\" for --delete-collection-workers: not a number"),
+            ),
+            ("--watch-cache-sizes=pods#5,services#6", Ok("")),
+            (
+                "--watch-cache-sizes=pods#x",
+                Err(
+                    "invalid argument \"pods#x\" for --watch-cache-sizes: invalid size of watch cache size: pods#x",
+                ),
+            ),
+            ("--etcd-servers", Err("flag needs an argument: --etcd-servers")),
+            ("--tracing-config-file=x", Err("--tracing-config-file is not supported: no traces are sent")),
+        ] {
+            let want = want.map(str::to_owned).map_err(str::to_owned);
+            assert_eq!(settled(line), want, "{line}");
+        }
+    }
+
+    #[test]
+    fn the_page_of_flags_says_what_the_server_does() {
+        let page = include_str!("../../../docs/flags.md");
+        let command = super::super::CommandLine::command();
+        let read: BTreeSet<String> = command
+            .get_arguments()
+            .flat_map(|argument| {
+                let aliases = argument.get_all_aliases().unwrap_or_default();
+                argument.get_long().into_iter().chain(aliases).map(str::to_owned).collect::<Vec<_>>()
+            })
+            .chain(["help".to_owned(), "version".to_owned()])
+            .collect();
+        let mut names = BTreeSet::new();
+        for row in page.lines().filter(|line| line.starts_with("| `")) {
+            let [name, here, ..] = row.trim_matches('|').split('|').map(str::trim).collect::<Vec<_>>()[..]
+            else {
+                panic!("{row}");
+            };
+            let name = name.trim_matches('`');
+            let does = match (read.contains(name), without_effect(name), refusal(name)) {
+                (true, None, None) => "supported",
+                (false, Some(_), None) => "no effect",
+                (false, None, Some(_)) => "refused",
+                other => panic!("--{name} is in {other:?}: it must be in exactly one list"),
+            };
+            assert_eq!(here, does, "--{name} in docs/flags.md");
+            assert!(names.insert(name), "--{name} has two rows");
+        }
+        assert_eq!(names.len(), UPSTREAM_COUNT);
+        let listed =
+            WITHOUT_EFFECT.iter().flat_map(|treatment| treatment.flags.iter().map(|(name, _)| *name));
+        for name in listed.chain(REFUSED.iter().flat_map(|refusal| refusal.flags.iter().copied())) {
+            assert!(names.contains(name), "--{name} has no row in docs/flags.md");
+        }
+    }
+}
