@@ -6,6 +6,7 @@
 //! `strategy`). Nothing here knows a kind by its name.
 
 mod kinds;
+mod warnings;
 
 use auth::User;
 
@@ -25,14 +26,11 @@ struct Strategy {
     /// Completes the first object, about to replace the second through an endpoint. It is already limited to what the
     /// endpoint may write.
     update: Option<fn(Endpoint, &mut Object, &Object)>,
-    /// What the writer of the first object, which is new or replaces the second, is warned of.
-    warnings: Option<Warnings>,
+    /// What the writer of a valid object is warned of.
+    warnings: Option<fn(&mut warnings::Texts, warnings::Written)>,
     /// Completes an object that is deleted for the first time and waits for a controller to clear up behind it.
     delete: Option<fn(&mut Object, &Naming)>,
 }
-
-/// The texts for the writer of an object, which is new or replaces the second.
-type Warnings = fn(&Object, Option<&Object>) -> Vec<String>;
 
 /// What is known about a creation beside the object.
 struct Creation<'a> {
@@ -197,7 +195,7 @@ fn same_outside_metadata(a: &Object, b: &Object) -> bool {
 pub fn warnings(
     resource: &Resource,
     endpoint: Endpoint,
-    naming: &Naming,
+    naming: &'static Naming,
     new: &Object,
     old: Option<&Object>,
 ) -> Vec<String> {
@@ -205,7 +203,9 @@ pub fn warnings(
         return validation::metadata::finalizer_warnings(naming, new, old);
     }
     match of(resource) {
-        Some(Strategy { warnings: Some(warnings), .. }) if endpoint == Endpoint::Main => warnings(new, old),
+        Some(Strategy { warnings: Some(warnings), .. }) if endpoint == Endpoint::Main => {
+            warnings::Texts::of(*warnings, warnings::Written { new, old, naming })
+        }
         _ => Vec::new(),
     }
 }

@@ -12,15 +12,15 @@ use crate::json::{Object, Value};
 /// Major number of the API release that this server implements.
 pub const MAJOR: &str = "1";
 /// Minor number of the API release that this server implements.
-pub const MINOR: &str = "35";
+pub const MINOR: &str = "36";
 /// Oldest minor number that this server is compatible with.
-const MINOR_COMPATIBLE: &str = "34";
+const MINOR_COMPATIBLE: &str = "35";
 
-/// The release as a semantic version: `v1.35.0+cluster-apiserver.<version of this program>`.
+/// The release as a semantic version: `v1.36.0+cluster-apiserver.<version of this program>`.
 ///
 /// Clients compare the part before `+` with their own version; the rest identifies this server.
 pub fn git_version() -> &'static str {
-    concat!("v1.35.0+cluster-apiserver.", env!("CARGO_PKG_VERSION"))
+    concat!("v1.36.0+cluster-apiserver.", env!("CARGO_PKG_VERSION"))
 }
 
 /// What the program was built from.
@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn the_document_has_its_members_and_a_version_that_clients_parse() {
         let body = respond().into_body();
-        assert!(body.starts_with(b"{\n  \"major\": \"1\",\n  \"minor\": \"35\",\n"));
+        assert!(body.starts_with(b"{\n  \"major\": \"1\",\n  \"minor\": \"36\",\n"));
         let document = json::parse(&body).unwrap();
         let names: Vec<&str> = document.as_object().unwrap().iter().map(|(name, _)| name).collect();
         assert_eq!(

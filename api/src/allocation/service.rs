@@ -157,8 +157,13 @@ fn drop_fields_of_other_types(service: &mut Object, old: &Object) {
         let external = !texts(service, "externalIPs").is_empty();
         matches!(kind(service), "NodePort" | "LoadBalancer") || kind(service) == "ClusterIP" && external
     };
-    if outside(old) && !outside(service) && same(service, old, "externalTrafficPolicy") {
-        clear(service, "externalTrafficPolicy");
+    let inside = |service: &Object| kind(service) != "ExternalName";
+    for (is_used, name) in
+        [(&outside as &dyn Fn(&Object) -> bool, "externalTrafficPolicy"), (&inside, "internalTrafficPolicy")]
+    {
+        if is_used(old) && !is_used(service) && same(service, old, name) {
+            clear(service, name);
+        }
     }
 }
 

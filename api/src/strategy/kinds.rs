@@ -1,6 +1,7 @@
 //! Strategies of single kinds: what creations and updates of their objects get beyond what the tables say. A kind names
 //! its own in the schema (option `strategy`).
 
+use super::warnings;
 use super::{Creation, Endpoint, Strategy, sort_members};
 use crate::clock;
 use crate::custom::definition::conditions::{self, Deletion, State};
@@ -11,7 +12,7 @@ use crate::qos::qos_class;
 use crate::schema::TEMPLATE_GENERATION;
 
 /// Nothing beyond what the tables say.
-const NONE: Strategy = Strategy { create: None, update: None, warnings: None, delete: None };
+pub(super) const NONE: Strategy = Strategy { create: None, update: None, warnings: None, delete: None };
 
 pub(super) const NAMESPACE: Strategy = Strategy {
     create: Some(create_namespace),
@@ -37,6 +38,7 @@ pub(super) const POD: Strategy = Strategy {
         status.insert("qosClass", qos.into());
     }),
     update: Some(|_, new, _| raise_grace_period(new)),
+    warnings: Some(warnings::pod),
     ..NONE
 };
 
@@ -66,13 +68,17 @@ pub(super) const PERSISTENT_VOLUME: Strategy = Strategy {
         status.insert("phase", "Pending".into());
         status.insert("lastPhaseTransitionTime", clock::now().into());
     }),
+    warnings: Some(warnings::volume),
     ..NONE
 };
 
 pub(super) const PERSISTENT_VOLUME_CLAIM: Strategy = Strategy {
     create: Some(|object, _| {
         object.object_entry("status").insert("phase", "Pending".into());
+        complete_sources(object);
     }),
+    update: Some(|_, new, _| complete_sources(new)),
+    warnings: Some(warnings::volume_claim),
     ..NONE
 };
 
@@ -85,10 +91,11 @@ pub(super) const DAEMON_SET: Strategy = Strategy {
         let changed = !same_at(new, old, "spec.template");
         set_template_generation(new, template_generation(old).saturating_add(i64::from(changed)));
     }),
+    warnings: Some(warnings::template),
     ..NONE
 };
 
-pub(super) const JOB: Strategy = Strategy { create: Some(create_job), ..NONE };
+pub(super) const JOB: Strategy = Strategy { create: Some(create_job), warnings: Some(warnings::job), ..NONE };
 
 pub(super) const CERTIFICATE_SIGNING_REQUEST: Strategy = Strategy {
     create: Some(create_signing_request),
@@ -124,7 +131,10 @@ pub(super) const CUSTOM_RESOURCE_DEFINITION: Strategy = Strategy {
             add_stored_version(object);
         }
     }),
-    warnings: Some(|new, old| formats::warnings(&Definition::read(new), old.map(Definition::read).as_ref())),
+    warnings: Some(|texts, written| {
+        let old = written.old.map(Definition::read);
+        texts.extend(formats::warnings(&Definition::read(written.new), old.as_ref()));
+    }),
     delete: Some(|object, naming| {
         let finalizer = conditions::finalizer(naming);
         if !object::finalizers(object).contains(&&*finalizer) {
@@ -236,6 +246,22 @@ fn time_conditions(new: &mut Object, old: &Object) {
                 condition.insert(name, time);
             }
         }
+    }
+}
+
+/// A claim's source stands in two places, of which writers of either time know one.
+fn complete_sources(claim: &mut Object) {
+    let Some(spec) = claim.get_mut("spec").and_then(Value::as_object_mut) else { return };
+    let source = |name: &str| spec.get(name).filter(|source| !source.is_null()).cloned();
+    match (source("dataSource"), source("dataSourceRef")) {
+        (Some(source), None) => _ = spec.insert("dataSourceRef", source),
+        (None, Some(reference)) if reference.str_at(&["namespace"]).is_empty() => {
+            let members = ["apiGroup", "kind", "name"];
+            let members =
+                members.into_iter().filter_map(|name| Some((name.into(), reference.get(name)?.clone())));
+            spec.insert("dataSource", Value::Object(members.collect()));
+        }
+        _ => {}
     }
 }
 

@@ -20,7 +20,7 @@ mod path;
 mod rules;
 mod walk;
 
-use path::Path;
+pub(crate) use path::Path;
 pub(crate) use rules::view::View;
 
 use crate::custom;

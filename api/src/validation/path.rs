@@ -26,17 +26,17 @@ impl<'p> Path<'p> {
     }
 
     /// A member of an object.
-    pub(crate) fn child(&'p self, name: &'p str) -> Path<'p> {
+    pub(crate) const fn child(&'p self, name: &'p str) -> Path<'p> {
         Path { parent: Some(self), step: Step::Name(name) }
     }
 
     /// An element of a list.
-    pub(crate) fn index(&'p self, at: usize) -> Path<'p> {
+    pub(crate) const fn index(&'p self, at: usize) -> Path<'p> {
         Path { parent: Some(self), step: Step::Index(at) }
     }
 
     /// A member of a map.
-    pub(crate) fn key(&'p self, key: &'p str) -> Path<'p> {
+    pub(crate) const fn key(&'p self, key: &'p str) -> Path<'p> {
         Path { parent: Some(self), step: Step::Key(key) }
     }
 }

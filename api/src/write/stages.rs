@@ -19,7 +19,7 @@ use crate::names;
 use crate::object::{meta, metadata_mut, set_meta};
 use crate::policy;
 use crate::schema::defaults;
-use crate::status::{Reason, Status, Subject};
+use crate::status::{Reason, Status};
 use crate::store;
 use crate::strategy::{self, Endpoint};
 use crate::validation;
@@ -297,11 +297,8 @@ pub(super) async fn escalate(intent: &Intent<'_>, new: &Object, old: Option<&Obj
     let new = Value::Object(new.clone());
     let confirmed = policy::confirm_no_escalation(authorizer, asked, old.as_ref(), &new).await;
     confirmed.map_err(|error| match error {
-        Escalation::RoleNotFound { resource, group, name } => {
-            // Authorization knows roles by their singular names; errors name the plural resource.
-            let plural = format!("{resource}s");
-            Status::not_found(Subject { group: &group, kind: &plural, name: &name })
-        }
+        // The error names the resource of the request, and the role that it lacks.
+        Escalation::RoleNotFound { name, .. } => Status::not_found(intent.subject(&name)),
         Escalation::Forbidden(why) => {
             Status::forbidden(intent.subject(new.str_at(&["metadata", "name"])), &why)
         }

@@ -1,0 +1,160 @@
+//! Warnings about services, their addresses and ingresses.
+
+use std::fmt::Display;
+use std::net::{IpAddr, Ipv6Addr};
+
+use super::{SPEC, Texts, Written};
+use crate::field::go_quote;
+use crate::validation::{Path, View};
+
+pub(super) fn service(texts: &mut Texts, written: Written) {
+    let (hints, mode) = ("topology-aware-hints", "topology-mode");
+    let label = |name: &str| format!("service.{}", written.naming.label(name));
+    if written.annotation(&label(hints)) {
+        let (hints, mode) = (label(hints), label(mode));
+        texts.add(format!("annotation {hints} is deprecated, please use {mode} instead"));
+    }
+    let spec = written.view().child("spec");
+    let is_headless = spec.texts("clusterIPs").eq(["None"]);
+    if is_headless {
+        if !spec.text("loadBalancerIP").is_empty() {
+            texts.add("spec.loadBalancerIP is ignored for headless services");
+        }
+        if !spec.items("externalIPs").is_empty() {
+            texts.add("spec.externalIPs is ignored for headless services");
+        }
+        if !matches!(spec.text("sessionAffinity"), "" | "None") {
+            texts.add("spec.SessionAffinity is ignored for headless services");
+        }
+    } else {
+        addresses(texts, &SPEC.child("clusterIPs"), spec.texts("clusterIPs"));
+    }
+    if !spec.items("externalIPs").is_empty() {
+        texts.add("spec.externalIPs is deprecated and may no longer be implemented in some clusters");
+    }
+    addresses(texts, &SPEC.child("externalIPs"), spec.texts("externalIPs"));
+    address(texts, SPEC.child("loadBalancerIP"), spec.text("loadBalancerIP"));
+    let list = SPEC.child("loadBalancerSourceRanges");
+    for (at, source) in spec.texts("loadBalancerSourceRanges").enumerate() {
+        range(texts, list.index(at), source.trim());
+    }
+}
+
+fn addresses<'v>(texts: &mut Texts, list: &Path, addresses: impl Iterator<Item = &'v str>) {
+    for (at, given) in addresses.enumerate() {
+        address(texts, list.index(at), given);
+    }
+}
+
+/// An address that is valid, but written in another way than all programs agree on.
+pub(super) fn address(texts: &mut Texts, path: impl Display, given: &str) {
+    let Ok(IpAddr::V6(parsed)) = given.parse() else { return };
+    match parsed.to_ipv4_mapped() {
+        Some(mapped) => {
+            let (given, better) = (go_quote(given), go_quote(&mapped.to_string()));
+            texts.at(
+                path,
+                &format!(
+                    "non-standard IP address {given} will be considered invalid in a future Kubernetes release: use \
+                     {better}"
+                ),
+            );
+        }
+        None if parsed.to_string() != given => {
+            let (given, better) = (go_quote(given), go_quote(&parsed.to_string()));
+            let why = format!("IPv6 address {given} should be in RFC 5952 canonical format ({better})");
+            texts.at(path, &why);
+        }
+        None => {}
+    }
+}
+
+/// A range of addresses that is valid, but written in another way than all programs agree on.
+pub(super) fn range(texts: &mut Texts, path: impl Display, given: &str) {
+    let Some((address, bits)) = given.split_once('/') else { return };
+    let (Ok(address), Ok(bits)) = (address.parse::<IpAddr>(), bits.parse::<u32>()) else { return };
+    let quoted = go_quote(given);
+    if let IpAddr::V6(v6) = address
+        && let Some(mapped) = v6.to_ipv4_mapped()
+    {
+        let better = masked(mapped.into(), bits.saturating_sub(96));
+        let better = go_quote(&format!("{better}/{}", bits.saturating_sub(96)));
+        let why = format!(
+            "non-standard CIDR value {quoted} will be considered invalid in a future Kubernetes release: use {better}"
+        );
+        return texts.at(path, &why);
+    }
+    let network = masked(address, bits);
+    if network != address {
+        let single = if address.is_ipv4() { 32 } else { 128 };
+        let (network, host) = (format!("{network}/{bits}"), format!("{address}/{single}"));
+        let (network, host) = (go_quote(&network), go_quote(&host));
+        let why =
+            format!("CIDR value {quoted} is ambiguous in this context (should be {network} or {host}?)");
+        return texts.at(path, &why);
+    }
+    let canonical = format!("{address}/{bits}");
+    if address.is_ipv6() && canonical != given {
+        let better = go_quote(&canonical);
+        texts
+            .at(path, &format!("IPv6 CIDR value {quoted} should be in RFC 5952 canonical format ({better})"));
+    }
+}
+
+fn masked(address: IpAddr, bits: u32) -> IpAddr {
+    match address {
+        IpAddr::V4(v4) => {
+            let mask = u32::MAX.checked_shl(32u32.saturating_sub(bits)).unwrap_or(0);
+            IpAddr::V4((u32::from(v4) & mask).into())
+        }
+        IpAddr::V6(v6) => {
+            let mask = u128::MAX.checked_shl(128u32.saturating_sub(bits)).unwrap_or(0);
+            IpAddr::V6(Ipv6Addr::from(u128::from(v6) & mask))
+        }
+    }
+}
+
+pub(super) fn ingress(texts: &mut Texts, written: Written) {
+    let annotation = written.naming.label("ingress.class");
+    if written.old.is_none() && written.annotation(&annotation) {
+        let annotation = go_quote(&annotation);
+        texts.add(format!(
+            "annotation {annotation} is deprecated, please use 'spec.ingressClassName' instead"
+        ));
+    }
+}
+
+pub(super) fn network_policy(texts: &mut Texts, written: Written) {
+    let spec = written.view().child("spec");
+    for (direction, peers) in [("ingress", "from"), ("egress", "to")] {
+        let list = SPEC.child(direction);
+        for (at, rule) in spec.structs(direction).enumerate() {
+            let rule_path = list.index(at);
+            let peers_path = rule_path.child(peers);
+            for (at, peer) in rule.structs(peers).enumerate() {
+                let block: View = peer.child("ipBlock");
+                let peer_path = peers_path.index(at);
+                let place = peer_path.child("ipBlock");
+                if block.is_there() {
+                    range(texts, place.child("cidr"), block.text("cidr"));
+                }
+                let except = place.child("except");
+                for (at, part) in block.texts("except").enumerate() {
+                    range(texts, except.index(at), part);
+                }
+            }
+        }
+    }
+}
+
+pub(super) fn endpoint_slice(texts: &mut Texts, written: Written) {
+    let slice = written.view();
+    if slice.text("addressType") == "FQDN" {
+        return texts.at("addressType", "FQDN endpoints are deprecated");
+    }
+    let list = Path::ROOT.child("endpoints");
+    for (at, endpoint) in slice.structs("endpoints").enumerate() {
+        let place = list.index(at);
+        addresses(texts, &place.child("addresses"), endpoint.texts("addresses"));
+    }
+}

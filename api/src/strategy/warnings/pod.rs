@@ -1,0 +1,311 @@
+//! Warnings about pods and pod templates.
+
+use std::collections::{HashMap, HashSet};
+
+use super::{Texts, Written, network, node_label_deprecation, storage};
+use crate::field::go_quote;
+use crate::naming::Naming;
+use crate::validation::{Path, View};
+
+/// A new pod. Updates of pods warn of nothing: hardly any of them is made by a person.
+pub(in crate::strategy) fn pod(texts: &mut Texts, written: Written) {
+    if written.old.is_some() {
+        return;
+    }
+    texts.host_name(written, "the Pod's hostname");
+    PodSpec { texts, naming: written.naming, is_template: false }.check(&Path::ROOT, written.view());
+}
+
+/// A pod template at a path.
+pub(super) fn template(texts: &mut Texts, path: &Path, template: View, naming: &Naming) {
+    PodSpec { texts, naming, is_template: true }.check(path, template);
+}
+
+struct PodSpec<'t> {
+    texts: &'t mut Texts,
+    naming: &'t Naming,
+    is_template: bool,
+}
+
+/// A port of a container, and where it stands.
+struct Port<'v> {
+    path: String,
+    address: &'v str,
+    on_host: i64,
+}
+
+/// Kinds of volumes that are no longer there, and what is said of them.
+const VOLUMES: [(&str, &str); 10] = [
+    ("photonPersistentDisk", "deprecated in v1.11, non-functional in v1.16+"),
+    ("gitRepo", "deprecated in v1.11, and disabled by default in v1.33+"),
+    ("scaleIO", "deprecated in v1.16, non-functional in v1.22+"),
+    ("flocker", "deprecated in v1.22, non-functional in v1.25+"),
+    ("storageos", "deprecated in v1.22, non-functional in v1.25+"),
+    ("quobyte", "deprecated in v1.22, non-functional in v1.25+"),
+    ("glusterfs", "deprecated in v1.25, non-functional in v1.26+"),
+    ("ephemeral", ""),
+    ("cephfs", "deprecated in v1.28, non-functional in v1.31+"),
+    ("rbd", "deprecated in v1.28, non-functional in v1.31+"),
+];
+
+/// The lists of containers, in the order in which they are visited.
+const CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
+
+const NO_SELECTOR: &str = "a null labelSelector results in matching no pod";
+
+impl PodSpec<'_> {
+    fn check(&mut self, path: &Path, pod: View) {
+        let root = path.child("spec");
+        let (spec, metadata) = (pod.child("spec"), pod.child("metadata"));
+        let annotations = metadata.child("annotations");
+        let annotated = path.child("metadata");
+        let annotated = annotated.child("annotations");
+        self.node_labels(&root, spec);
+        self.annotations(&annotated, annotations);
+        self.volumes(&root, spec);
+        self.duplicates(&root, spec);
+        for name in ["memory", "ephemeral-storage"] {
+            self.texts.fraction(&root.child("overhead"), spec.child("overhead"), name);
+        }
+        let seccomp = "seccomp.security.alpha.kubernetes.io/pod";
+        let is_set = |context: View| context.child("securityContext").has("seccompProfile");
+        if annotations.has(seccomp) && !is_set(spec) {
+            self.texts.at(annotated.key(seccomp), SECCOMP);
+        }
+        for name in CONTAINERS {
+            let list = root.child(name);
+            for (at, container) in spec.structs(name).enumerate() {
+                self.container(&list.index(at), container, &annotated, annotations, spec);
+            }
+        }
+        self.ports(&root, spec);
+        if spec.int("terminationGracePeriodSeconds").is_some_and(|seconds| seconds < 0) {
+            let why = "must be >= 0; negative values are invalid and will be treated as 1";
+            self.texts.at(root.child("terminationGracePeriodSeconds"), why);
+        }
+        self.affinity(&root, spec);
+        let servers = root.child("dnsConfig");
+        let servers = servers.child("nameservers");
+        for (at, address) in spec.child("dnsConfig").texts("nameservers").enumerate() {
+            network::address(self.texts, servers.index(at), address);
+        }
+        let aliases = root.child("hostAliases");
+        for (at, alias) in spec.structs("hostAliases").enumerate() {
+            network::address(self.texts, aliases.index(at).child("ip"), alias.text("ip"));
+        }
+    }
+
+    fn node_labels(&mut self, root: &Path, spec: View) {
+        let selector = root.child("nodeSelector");
+        for (label, _) in spec.map("nodeSelector") {
+            if let Some(why) = node_label_deprecation(label, self.naming) {
+                self.texts.at(selector.key(label), &why);
+            }
+        }
+        let nodes = spec.child("affinity").child("nodeAffinity");
+        let place = root.child("affinity");
+        let place = place.child("nodeAffinity");
+        let required = place.child("requiredDuringSchedulingIgnoredDuringExecution");
+        let required = required.child("nodeSelectorTerms");
+        let terms = nodes.child("requiredDuringSchedulingIgnoredDuringExecution");
+        for (at, term) in terms.structs("nodeSelectorTerms").enumerate() {
+            self.texts.node_selector_term(&required.index(at), term, false, self.naming);
+        }
+        let preferred = place.child("preferredDuringSchedulingIgnoredDuringExecution");
+        for (at, term) in nodes.structs("preferredDuringSchedulingIgnoredDuringExecution").enumerate() {
+            let place = preferred.index(at);
+            self.texts.node_selector_term(
+                &place.child("preference"),
+                term.child("preference"),
+                false,
+                self.naming,
+            );
+        }
+        let constraints = root.child("topologySpreadConstraints");
+        for (at, constraint) in spec.structs("topologySpreadConstraints").enumerate() {
+            let place = constraints.index(at);
+            self.texts.node_label(place.child("topologyKey"), constraint.text("topologyKey"), self.naming);
+            if !constraint.has("labelSelector") {
+                self.texts.at(place.child("labelSelector"), NO_SELECTOR);
+            }
+        }
+    }
+
+    fn annotations(&mut self, path: &Path, annotations: View) {
+        for (name, why) in [
+            (
+                "scheduler.alpha.kubernetes.io/critical-pod",
+                "non-functional in v1.16+; use the \"priorityClassName\" field instead",
+            ),
+            (
+                "security.alpha.kubernetes.io/sysctls",
+                "non-functional in v1.11+; use the \"sysctls\" field instead",
+            ),
+            (
+                "security.alpha.kubernetes.io/unsafe-sysctls",
+                "non-functional in v1.11+; use the \"sysctls\" field instead",
+            ),
+        ] {
+            if annotations.has(name) {
+                self.texts.at(path.key(name), why);
+            }
+        }
+    }
+
+    fn volumes(&mut self, root: &Path, spec: View) {
+        let list = root.child("volumes");
+        for (at, volume) in spec.structs("volumes").enumerate() {
+            let place = list.index(at);
+            for (kind, why) in VOLUMES.iter().filter(|(kind, _)| volume.has(kind)) {
+                // One name was spelled otherwise when its warning was written.
+                let shown = if *kind == "storageos" { "storageOS" } else { kind };
+                if !why.is_empty() {
+                    self.texts.at(place.child(shown), why);
+                    continue;
+                }
+                let claim = volume.child("ephemeral").child("volumeClaimTemplate");
+                if claim.is_there() {
+                    let path = place.child("ephemeral");
+                    let path = path.child("volumeClaimTemplate");
+                    storage::claim(self.texts, &path.child("spec"), claim.child("spec"));
+                }
+            }
+        }
+        for volume in spec.structs("volumes") {
+            storage::overlaps(self.texts, volume);
+        }
+    }
+
+    /// Elements of lists that repeat an earlier one.
+    fn duplicates(&mut self, root: &Path, spec: View) {
+        for (list, name) in [("hostAliases", "ip"), ("imagePullSecrets", "name")] {
+            let path = root.child(list);
+            let mut seen = Vec::new();
+            for (at, item) in spec.structs(list).enumerate() {
+                let value = item.text(name);
+                if seen.contains(&value) {
+                    let why = format!("duplicate {name} {}", go_quote(value));
+                    self.texts.at(path.index(at).child(name), &why);
+                } else if seen.len() < SEEN_MAX {
+                    seen.push(value);
+                }
+            }
+        }
+        let path = root.child("imagePullSecrets");
+        for (at, secret) in spec.structs("imagePullSecrets").enumerate() {
+            if secret.text("name").is_empty() {
+                self.texts.at(path.index(at).child("name"), "invalid empty name \"\"");
+            }
+        }
+    }
+
+    fn container(&mut self, path: &Path, container: View, annotated: &Path, annotations: View, spec: View) {
+        let name = container.text("name");
+        let context = container.child("securityContext");
+        let seccomp = format!("container.seccomp.security.alpha.kubernetes.io/{name}");
+        if annotations.has(&seccomp) && !context.has("seccompProfile") {
+            self.texts.at(annotated.key(&seccomp), SECCOMP);
+        }
+        let armor = format!("container.apparmor.security.beta.kubernetes.io/{name}");
+        let has_profile =
+            context.has("appArmorProfile") || spec.child("securityContext").has("appArmorProfile");
+        if self.is_template && annotations.has(&armor) && !has_profile {
+            let why = "deprecated since v1.30; use the \"appArmorProfile\" field instead";
+            self.texts.at(annotated.key(&armor), why);
+        }
+        let resources = path.child("resources");
+        for list in ["limits", "requests"] {
+            for name in ["memory", "ephemeral-storage"] {
+                let amounts = container.child("resources").child(list);
+                self.texts.fraction(&resources.child(list), amounts, name);
+            }
+        }
+        let list = path.child("env");
+        let mut seen = HashSet::new();
+        for (at, variable) in container.structs("env").enumerate() {
+            let name = variable.text("name");
+            if seen.insert(name) {
+                continue;
+            }
+            let (value, reference) = (variable.text("value"), format!("$({name})"));
+            if variable.has("valueFrom") || value == reference || !value.contains(&reference) {
+                let name = go_quote(name);
+                let why =
+                    format!("hides previous definition of {name}, which may be dropped when using apply");
+                self.texts.at(list.index(at), &why);
+            }
+        }
+    }
+
+    /// Ports that are defined more than once.
+    fn ports(&mut self, root: &Path, spec: View) {
+        let mut seen: HashMap<(i64, &str), Vec<Port>> = HashMap::new();
+        for name in CONTAINERS {
+            let list = root.child(name);
+            for (at, container) in spec.structs(name).enumerate() {
+                let place = list.index(at);
+                let ports = place.child("ports");
+                for (at, port) in container.structs("ports").enumerate() {
+                    self.port(&mut seen, ports.index(at).to_string(), port);
+                }
+            }
+        }
+    }
+
+    fn port<'v>(&mut self, seen: &mut HashMap<(i64, &'v str), Vec<Port<'v>>>, path: String, port: View<'v>) {
+        let (address, on_host) = (port.text("hostIP"), port.int("hostPort").unwrap_or(0));
+        let (number, protocol) = (port.int("containerPort").unwrap_or(0), port.text("protocol"));
+        if !address.is_empty() && on_host == 0 {
+            let name = port.text("name");
+            let shown = format!(
+                "hostIP set without hostPort: {{Name:{name} HostPort:0 ContainerPort:{number} Protocol:{protocol} \
+                 HostIP:{address}}}"
+            );
+            self.texts.at(&path, &shown);
+        }
+        let others = seen.entry((number, protocol)).or_default();
+        for other in others.iter() {
+            let how = if (address, on_host) == (other.address, other.on_host) {
+                "duplicate port definition"
+            } else if on_host == 0 || other.on_host == 0 {
+                "overlapping port definition"
+            } else if on_host == other.on_host && address.is_empty() != other.address.is_empty() {
+                "dangerously ambiguous port definition"
+            } else {
+                continue;
+            };
+            let other = &other.path;
+            self.texts.at(&path, &format!("{how} with {other}"));
+        }
+        if others.len() < SEEN_MAX {
+            others.push(Port { path, address, on_host });
+        }
+    }
+
+    fn affinity(&mut self, root: &Path, spec: View) {
+        let place = root.child("affinity");
+        for kind in ["podAffinity", "podAntiAffinity"] {
+            let (place, terms) = (place.child(kind), spec.child("affinity").child(kind));
+            let name = "requiredDuringSchedulingIgnoredDuringExecution";
+            let list = place.child(name);
+            for (at, term) in terms.structs(name).enumerate() {
+                if !term.has("labelSelector") {
+                    self.texts.at(list.index(at).child("labelSelector"), NO_SELECTOR);
+                }
+            }
+            let name = "preferredDuringSchedulingIgnoredDuringExecution";
+            let list = place.child(name);
+            for (at, term) in terms.structs(name).enumerate() {
+                if !term.child("podAffinityTerm").has("labelSelector") {
+                    let term = list.index(at);
+                    self.texts.at(term.child("podAffinityTerm").child("labelSelector"), NO_SELECTOR);
+                }
+            }
+        }
+    }
+}
+
+const SECCOMP: &str = "non-functional in v1.27+; use the \"seccompProfile\" field instead";
+
+/// Earlier elements that one is compared with: a list that is longer than this is no mistake of a person.
+const SEEN_MAX: usize = 256;

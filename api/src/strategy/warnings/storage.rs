@@ -1,0 +1,175 @@
+//! Warnings about volumes, claims and classes of storage.
+
+use std::fmt::{self, Display};
+
+use super::{SPEC, Texts, Written};
+use crate::field::go_quote;
+use crate::validation::{Path, View};
+
+/// Annotations that are fields now.
+fn annotations(texts: &mut Texts, written: Written, annotations: &[(&str, &str, &str)]) {
+    for (name, since, field) in annotations {
+        let name = format!("volume.beta.{}", written.naming.label(name));
+        if written.annotation(&name) {
+            let path = format_args!("metadata.annotations[{name}]");
+            texts.at(path, &format!("deprecated since {since}; use \"{field}\" attribute instead"));
+        }
+    }
+}
+
+const CLASS: (&str, &str, &str) = ("storage-class", "v1.8", "storageClassName");
+
+/// A persistent volume.
+pub(in crate::strategy) fn volume(texts: &mut Texts, written: Written) {
+    annotations(texts, written, &[CLASS, ("mount-options", "v1.31", "mountOptions")]);
+    let spec = written.view().child("spec");
+    if spec.text("persistentVolumeReclaimPolicy") == "Recycle" {
+        texts.at(
+            SPEC.child("persistentVolumeReclaimPolicy"),
+            "The Recycle reclaim policy is deprecated. Instead, the recommended approach is to use dynamic provisioning.",
+        );
+    }
+    let affinity = SPEC.child("nodeAffinity");
+    let required = affinity.child("required");
+    let list = required.child("nodeSelectorTerms");
+    let terms = spec.child("nodeAffinity").child("required");
+    for (at, term) in terms.structs("nodeSelectorTerms").enumerate() {
+        texts.node_selector_term(&list.index(at), term, true, written.naming);
+    }
+    for (kind, shown, why) in [
+        ("cephfs", "cephfs", "deprecated in v1.28, non-functional in v1.31+"),
+        ("photonPersistentDisk", "photonPersistentDisk", "deprecated in v1.11, non-functional in v1.16+"),
+        ("scaleIO", "scaleIO", "deprecated in v1.16, non-functional in v1.22+"),
+        ("storageos", "storageOS", "deprecated in v1.22, non-functional in v1.25+"),
+        ("glusterfs", "glusterfs", "deprecated in v1.25, non-functional in v1.26+"),
+        ("flocker", "flocker", "deprecated in v1.22, non-functional in v1.25+"),
+        ("quobyte", "quobyte", "deprecated in v1.22, non-functional in v1.25+"),
+        ("rbd", "rbd", "deprecated in v1.28, non-functional in v1.31+"),
+    ] {
+        if spec.has(kind) {
+            texts.at(SPEC.child(shown), why);
+        }
+    }
+}
+
+/// A claim.
+pub(in crate::strategy) fn volume_claim(texts: &mut Texts, written: Written) {
+    annotations(texts, written, &[CLASS]);
+    claim(texts, &SPEC, written.view().child("spec"));
+}
+
+/// The specification of a claim.
+pub(super) fn claim(texts: &mut Texts, path: &Path, spec: View) {
+    let resources = path.child("resources");
+    for list in ["requests", "limits"] {
+        texts.fraction(&resources.child(list), spec.child("resources").child(list), "storage");
+    }
+}
+
+pub(super) fn storage_class(texts: &mut Texts, written: Written) {
+    let list = Path::ROOT.child("allowedTopologies");
+    for (at, term) in written.view().structs("allowedTopologies").enumerate() {
+        let place = list.index(at);
+        let expressions = place.child("matchLabelExpressions");
+        for (at, expression) in term.structs("matchLabelExpressions").enumerate() {
+            let place = expressions.index(at);
+            texts.node_label(place.child("key"), expression.text("key"), written.naming);
+        }
+    }
+}
+
+pub(super) fn storage_capacity(texts: &mut Texts, written: Written) {
+    let topology = written.view().child("nodeTopology");
+    let root = Path::ROOT.child("nodeTopology");
+    let labels = root.child("matchLabels");
+    for (label, _) in topology.map("matchLabels") {
+        texts.node_label(labels.key(label), label, written.naming);
+    }
+    let expressions = root.child("matchExpressions");
+    for (at, expression) in topology.structs("matchExpressions").enumerate() {
+        let place = expressions.index(at);
+        texts.node_label(place.child("key"), expression.text("key"), written.naming);
+    }
+}
+
+/// A file of a volume, and where its content comes from.
+struct File {
+    path: String,
+    source: String,
+}
+
+impl Display for File {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&go_quote(&self.path))?;
+        if self.source.is_empty() { Ok(()) } else { write!(f, " ({})", self.source) }
+    }
+}
+
+/// Files that are compared with each other: a volume of more is no mistake of a person.
+const FILES_MAX: usize = 256;
+
+/// Files of one volume at, above or below the same path.
+pub(super) fn overlaps(texts: &mut Texts, volume: View) {
+    let name = volume.text("name");
+    let files = |source: View, said: String| -> Vec<File> {
+        let items = source.structs("items");
+        items.map(|item| File { path: item.text("path").to_owned(), source: said.clone() }).collect()
+    };
+    let (what, all) = if volume.has("configMap") {
+        let source = volume.child("configMap");
+        (format!("ConfigMap {}", go_quote(source.text("name"))), files(source, String::new()))
+    } else if volume.has("secret") {
+        let source = volume.child("secret");
+        (format!("Secret {}", go_quote(source.text("secretName"))), files(source, String::new()))
+    } else if volume.has("downwardAPI") {
+        ("DownwardAPI".to_owned(), files(volume.child("downwardAPI"), String::new()))
+    } else {
+        let mut all = Vec::new();
+        for source in volume.child("projected").structs("sources") {
+            let named = |kind: &str, member: &str| {
+                let source = source.child(member);
+                (source, format!("{kind} {}", go_quote(source.text("name"))))
+            };
+            let path = |member: &str| source.child(member).text("path").to_owned();
+            if source.has("configMap") {
+                let (source, said) = named("ConfigMap", "configMap");
+                all.append(&mut files(source, said));
+            } else if source.has("secret") {
+                let (source, said) = named("Secret", "secret");
+                all.append(&mut files(source, said));
+            } else if source.has("downwardAPI") {
+                all.append(&mut files(source.child("downwardAPI"), "DownwardAPI".to_owned()));
+            } else if source.has("serviceAccountToken") {
+                let path = path("serviceAccountToken");
+                all.push(File { path, source: "ServiceAccountToken".to_owned() });
+            } else if source.has("clusterTrustBundle") {
+                let bundle = source.child("clusterTrustBundle");
+                let name = if bundle.has("name") { bundle.text("name") } else { bundle.text("signerName") };
+                let said = format!("ClusterTrustBundle {}", go_quote(name));
+                all.push(File { path: path("clusterTrustBundle"), source: said });
+            }
+        }
+        ("Projected".to_owned(), all)
+    };
+    let mut seen: Vec<File> = Vec::new();
+    for mut file in all {
+        file.path.truncate(file.path.trim_end_matches('/').len());
+        if file.path.is_empty() {
+            continue;
+        }
+        for other in seen.iter().filter(|other| is_within(&file.path, &other.path)) {
+            let volume = go_quote(name);
+            texts.add(format!("volume {volume} ({what}): overlapping paths: {file} with {other}"));
+        }
+        if seen.len() < FILES_MAX {
+            seen.push(file);
+        }
+    }
+}
+
+/// Whether one path is the other, or lies below it.
+fn is_within(a: &str, b: &str) -> bool {
+    let below =
+        |a: &str, b: &str| a.strip_prefix(b).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    below(a, b) || below(b, a)
+}

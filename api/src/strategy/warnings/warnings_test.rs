@@ -1,0 +1,153 @@
+//! Warnings, as a table of objects and texts.
+
+use super::*;
+use crate::naming::KUBERNETES;
+use crate::testing;
+
+fn texts(advice: Advice, object: &str) -> Vec<String> {
+    let new = testing::object(object);
+    Texts::of(advice, Written { new: &new, old: None, naming: &KUBERNETES })
+}
+
+#[test]
+fn writers_of_pods_are_warned() {
+    let container = r#"{"name":"c"}"#;
+    let more =
+        |spec: &str| format!(r#"{{"metadata":{{"name":"p"}},"spec":{{"containers":[{container}],{spec}}}}}"#);
+    let of = |members: &str| {
+        format!(r#"{{"metadata":{{"name":"p"}},"spec":{{"containers":[{{"name":"c",{members}}}]}}}}"#)
+    };
+    let null = "a null labelSelector results in matching no pod";
+    for (object, want) in [
+        (more(r#""hostname":"x""#), vec![]),
+        (
+            r#"{"metadata":{"name":"a.b"},"spec":{}}"#.to_owned(),
+            vec!["metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is recommended: [must not contain dots]".to_owned()],
+        ),
+        (
+            more(r#""nodeSelector":{"beta.kubernetes.io/os":"linux"}"#),
+            vec![r#"spec.nodeSelector[beta.kubernetes.io/os]: deprecated since v1.14; use "kubernetes.io/os" instead"#.to_owned()],
+        ),
+        (
+            more(r#""topologySpreadConstraints":[{"topologyKey":"failure-domain.beta.kubernetes.io/zone"}]"#),
+            vec![
+                r#"spec.topologySpreadConstraints[0].topologyKey: failure-domain.beta.kubernetes.io/zone is deprecated since v1.17; use "topology.kubernetes.io/zone" instead"#.to_owned(),
+                format!("spec.topologySpreadConstraints[0].labelSelector: {null}"),
+            ],
+        ),
+        (
+            more(r#""affinity":{"podAntiAffinity":{"preferredDuringSchedulingIgnoredDuringExecution":[{"podAffinityTerm":{}}]}}"#),
+            vec![format!("spec.affinity.podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].podAffinityTerm.labelSelector: {null}")],
+        ),
+        (
+            more(r#""volumes":[{"name":"v","rbd":{}},{"name":"w","storageos":{}}]"#),
+            vec![
+                "spec.volumes[0].rbd: deprecated in v1.28, non-functional in v1.31+".to_owned(),
+                "spec.volumes[1].storageOS: deprecated in v1.22, non-functional in v1.25+".to_owned(),
+            ],
+        ),
+        (
+            more(r#""imagePullSecrets":[{"name":"a"},{"name":"a"},{}],"hostAliases":[{"ip":"::FFFF:1.2.3.4"},{"ip":"::A"}]"#),
+            vec![
+                r#"spec.imagePullSecrets[1].name: duplicate name "a""#.to_owned(),
+                r#"spec.imagePullSecrets[2].name: invalid empty name """#.to_owned(),
+                r#"spec.hostAliases[0].ip: non-standard IP address "::FFFF:1.2.3.4" will be considered invalid in a future Kubernetes release: use "1.2.3.4""#.to_owned(),
+                r#"spec.hostAliases[1].ip: IPv6 address "::A" should be in RFC 5952 canonical format ("::a")"#.to_owned(),
+            ],
+        ),
+        (
+            of(r#""resources":{"limits":{"memory":"1500m"}},"env":[{"name":"A","value":"1"},{"name":"A","value":"2"},{"name":"A","value":"$(A)3"}]"#),
+            vec![
+                r#"spec.containers[0].resources.limits[memory]: fractional byte value "1500m" is invalid, must be an integer"#.to_owned(),
+                r#"spec.containers[0].env[1]: hides previous definition of "A", which may be dropped when using apply"#.to_owned(),
+            ],
+        ),
+        (
+            of(r#""ports":[{"containerPort":80,"protocol":"TCP","hostIP":"1.2.3.4"},{"containerPort":80,"protocol":"TCP","hostPort":8},{"containerPort":80,"protocol":"TCP","hostPort":8,"hostIP":"1.2.3.4"}]"#),
+            vec![
+                "spec.containers[0].ports[0]: hostIP set without hostPort: {Name: HostPort:0 ContainerPort:80 Protocol:TCP HostIP:1.2.3.4}".to_owned(),
+                "spec.containers[0].ports[1]: overlapping port definition with spec.containers[0].ports[0]".to_owned(),
+                "spec.containers[0].ports[2]: overlapping port definition with spec.containers[0].ports[0]".to_owned(),
+                "spec.containers[0].ports[2]: dangerously ambiguous port definition with spec.containers[0].ports[1]".to_owned(),
+            ],
+        ),
+        (
+            more(r#""volumes":[{"name":"v","projected":{"sources":[{"secret":{"name":"s","items":[{"path":"a/b"}]}},{"serviceAccountToken":{"path":"a"}}]}}]"#),
+            vec![r#"volume "v" (Projected): overlapping paths: "a" (ServiceAccountToken) with "a/b" (Secret "s")"#.to_owned()],
+        ),
+    ] {
+        assert_eq!(texts(super::pod, &object), want, "{object}");
+    }
+}
+
+#[test]
+fn writers_of_other_kinds_are_warned() {
+    for (advice, object, want) in [
+        (
+            node as Advice,
+            r#"{"spec":{"externalID":"e","configSource":null}}"#,
+            "spec.externalID: this field is deprecated, and is unused by Kubernetes",
+        ),
+        (
+            network::service,
+            r#"{"spec":{"clusterIPs":["None"],"sessionAffinity":"ClientIP"}}"#,
+            "spec.SessionAffinity is ignored for headless services",
+        ),
+        (
+            network::service,
+            r#"{"spec":{"externalIPs":["192.0.2.9"]}}"#,
+            "spec.externalIPs is deprecated and may no longer be implemented in some clusters",
+        ),
+        (
+            network::service,
+            r#"{"spec":{"loadBalancerSourceRanges":["10.0.0.1/8"]}}"#,
+            r#"spec.loadBalancerSourceRanges[0]: CIDR value "10.0.0.1/8" is ambiguous in this context (should be "10.0.0.0/8" or "10.0.0.1/32"?)"#,
+        ),
+        (
+            cron_job,
+            r#"{"metadata":{"name":"a"},"spec":{"schedule":"TZ=UTC * * * * *"}}"#,
+            "cannot use TZ or CRON_TZ in spec.spec.schedule, use timeZone instead, see https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details",
+        ),
+        (
+            volume,
+            r#"{"spec":{"persistentVolumeReclaimPolicy":"Recycle"}}"#,
+            "spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. Instead, the recommended approach is to use dynamic provisioning.",
+        ),
+        (
+            volume_claim,
+            r#"{"spec":{"resources":{"requests":{"storage":"1500m"}}}}"#,
+            r#"spec.resources.requests[storage]: fractional byte value "1500m" is invalid, must be an integer"#,
+        ),
+        (
+            network::ingress,
+            r#"{"metadata":{"annotations":{"kubernetes.io/ingress.class":"x"}}}"#,
+            r#"annotation "kubernetes.io/ingress.class" is deprecated, please use 'spec.ingressClassName' instead"#,
+        ),
+        (
+            stateful_set,
+            r#"{"spec":{"revisionHistoryLimit":-1}}"#,
+            "spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended",
+        ),
+        (
+            storage::storage_class,
+            r#"{"allowedTopologies":[{"matchLabelExpressions":[{"key":"beta.kubernetes.io/arch"}]}]}"#,
+            r#"allowedTopologies[0].matchLabelExpressions[0].key: beta.kubernetes.io/arch is deprecated since v1.14; use "kubernetes.io/arch" instead"#,
+        ),
+    ] {
+        assert_eq!(texts(advice, object), [want], "{object}");
+    }
+}
+
+#[test]
+fn a_template_that_stays_is_warned_of_once() {
+    let object = |generation: u32| {
+        testing::object(&format!(
+            r#"{{"metadata":{{"name":"d","generation":{generation}}},"spec":{{"template":{{"spec":{{"terminationGracePeriodSeconds":-1}}}}}}}}"#
+        ))
+    };
+    let (old, same, changed) = (object(1), object(1), object(2));
+    for (new, count) in [(&same, 0), (&changed, 1)] {
+        let written = Written { new, old: Some(&old), naming: &KUBERNETES };
+        assert_eq!(Texts::of(template, written).len(), count);
+    }
+}
