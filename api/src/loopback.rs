@@ -24,7 +24,9 @@ use crate::store::{self, Store, Stored};
 use crate::strategy::Endpoint;
 use crate::verbs::delete::delete_object;
 use crate::verbs::options::DeleteOptions;
-use crate::write::intent::{BACKFILL, BY_SERVER, BY_SERVER_APPLIED, DELETION_BY_SERVER};
+use crate::write::intent::{
+    BACKFILL, BY_SERVER, BY_SERVER_ADMITTED, BY_SERVER_APPLIED, DELETION_BY_SERVER, Stage,
+};
 use crate::write::{
     Caller, Current, InServedForm, InStoredForm, Intent, Outcome, Presence, Source, Wanted, write,
 };
@@ -38,20 +40,29 @@ pub struct Loopback<'a> {
     user: User,
     /// Who owns what it writes: a component of the system, by the name under which it is known.
     manager: String,
+    /// The stages that its writes leave out.
+    leaves_out: &'static [Stage],
 }
 
 impl<'a> Loopback<'a> {
     /// The server's own identity: a member of the group that may everything.
     pub fn new(api: &'a Context) -> Self {
         let user = User::new("system:apiserver", [auth::identity::MASTERS]);
-        Loopback { api, types: api.types(), user, manager: api.naming().system("apiserver") }
+        let manager = api.naming().system("apiserver");
+        Loopback { api, types: api.types(), user, manager, leaves_out: BY_SERVER }
     }
 
     /// The identity of one of the controllers, by which upstream's users know it: a service account of the system.
     pub fn controller(api: &'a Context, name: &str) -> Self {
         let account = auth::identity::service_account_user(&api.naming().system("system"), name);
         let user = User::new(account, [auth::identity::MASTERS]);
-        Loopback { api, types: api.types(), user, manager: api.naming().system("controller-manager") }
+        let manager = api.naming().system("controller-manager");
+        Loopback { api, types: api.types(), user, manager, leaves_out: BY_SERVER }
+    }
+
+    /// The same, but what it creates and updates passes admission: it is counted by quotas, and may be refused.
+    pub fn admitted(self) -> Self {
+        Loopback { leaves_out: BY_SERVER_ADMITTED, ..self }
     }
 
     /// The server.
@@ -104,7 +115,7 @@ impl<'a> Loopback<'a> {
             seen: None,
             manager: &self.manager,
             dry_run: false,
-            leaves_out: BY_SERVER,
+            leaves_out: self.leaves_out,
         }
     }
 

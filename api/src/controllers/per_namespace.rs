@@ -117,7 +117,7 @@ where
 
     /// Makes the object of one namespace what it should be, if the namespace is active.
     async fn ensure(&self, api: &Context, namespace: &str) -> Result<(), Status> {
-        let loopback = Loopback::new(api);
+        let loopback = Loopback::new(api).admitted();
         let target = self.target(namespace);
         let mut attempts = Attempts::new();
         loop {

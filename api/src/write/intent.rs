@@ -61,6 +61,9 @@ pub enum Stage {
 /// and the question what they may grant.
 pub const BY_SERVER: &[Stage] = &[Stage::Mutate, Stage::Compare, Stage::Escalate, Stage::Admit];
 
+/// [`BY_SERVER`] for an object that admission is asked about as about that of any client.
+pub const BY_SERVER_ADMITTED: &[Stage] = &[Stage::Compare, Stage::Escalate];
+
 /// [`BY_SERVER`] for an object whose managed fields were computed before.
 pub const BY_SERVER_APPLIED: &[Stage] =
     &[Stage::Mutate, Stage::Compare, Stage::Own, Stage::Escalate, Stage::Admit];
