@@ -16,7 +16,7 @@ use api::tokens::Tokens;
 use auth::Authenticator;
 use auth::authn::service_account::TokenIssuer;
 use auth::authn::{NameDomains, SigningKey};
-use auth::authz::Mode;
+use auth::authz::Module;
 use bytes::Bytes;
 use engine::fault::{self, Disk, Stepper};
 use engine::{Engine, Options};
@@ -109,7 +109,7 @@ impl Server {
             admission: admission(),
             auditor: None,
         };
-        Api::assemble(parts, &[Mode::AlwaysAllow])
+        Api::assemble(parts, vec![Module::AlwaysAllow])
     }
 
     /// Sends one request and runs the engine until there is a response.

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use auth::authz::Mode;
+use auth::authz::Module;
 use auth::{Attributes, Authenticator, Authorized, Authorizer};
 use engine::{CommitError, Engine, Revision};
 use parking_lot::Mutex;
@@ -124,16 +124,16 @@ pub struct Parts {
 }
 
 impl Context {
-    /// Puts the server together, with the authorizers of `modes` in their order.
+    /// Puts the server together, with these authorizers in their order.
     ///
     /// # Errors
     /// The engine was closed meanwhile.
-    pub fn assemble(parts: Parts, modes: &[Mode]) -> Result<Self, engine::TailError> {
+    pub fn assemble(parts: Parts, modules: Vec<Module>) -> Result<Self, engine::TailError> {
         let Parts { naming, engine, authenticator, lifecycle, limits, address, root_ca, .. } = parts;
         let event_ttl = Some(limits.event_ttl).filter(|ttl| !ttl.is_zero());
         let registry = Registry::with_event_ttl(naming, event_ttl);
         let rbac_group = naming.group("rbac.authorization", true);
-        let authorizer = Authorizer::new(modes, Arc::new(EnginePolicy::new(engine.clone())?), rbac_group);
+        let authorizer = Authorizer::new(modules, Arc::new(EnginePolicy::new(engine.clone())?), rbac_group);
         let authorizer = Arc::new(authorizer);
         let types = Served::new(registry.clone(), address.to_string(), health::paths(naming));
         let types = Arc::new(Types::new(types));
@@ -234,6 +234,11 @@ impl Context {
     /// The authorizers.
     pub fn authorizer(&self) -> &Authorizer {
         &self.authorizer
+    }
+
+    /// The authorizers, for those who replace them.
+    pub fn shared_authorizer(&self) -> Arc<Authorizer> {
+        self.authorizer.clone()
     }
 
     /// Stage of the process.

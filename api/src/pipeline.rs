@@ -223,7 +223,10 @@ impl<'c> Exchange<'c> {
             Ok(proof) => self.annotate_decision("allow", proof.reason()),
             Err(denied) => self.annotate_decision("forbid", &denied.reason),
         }
-        decided.map_err(|denied| self.forbid(&forbidden(attributes, &denied.message)))
+        decided.map_err(|denied| match &denied.error {
+            None => self.forbid(&forbidden(attributes, &denied.message)),
+            Some(error) => self.undecided(error),
+        })
     }
 
     /// Serves a permitted request, within its time.
@@ -274,6 +277,17 @@ impl<'c> Exchange<'c> {
             .headers_mut()
             .insert(http::header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         response
+    }
+
+    /// The answer to a request of which an authorizer could not tell whether it may go on.
+    fn undecided(&self, error: &str) -> Ended {
+        let target = self.head.uri.path_and_query().map_or("/", |target| target.as_str());
+        let text = format!("Internal Server Error: {}: {error}\n", crate::field::go_quote(target));
+        let mut response = respond_text(StatusCode::INTERNAL_SERVER_ERROR, text);
+        response
+            .headers_mut()
+            .insert(http::header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        Box::new(response)
     }
 
     /// Completes the answer of a request, served or refused, and reports the request.

@@ -26,6 +26,12 @@ pub enum Decision {
     },
 }
 
+impl Default for Decision {
+    fn default() -> Decision {
+        Decision::NoOpinion { reason: Reason::None }
+    }
+}
+
 impl Decision {
     /// Whether this is an allow.
     pub fn is_allowed(&self) -> bool {
@@ -135,6 +141,8 @@ pub struct Denied {
     pub message: String,
     /// The reason alone, for the audit record.
     pub reason: Reason,
+    /// What an authorizer failed of, if one did: it is not known whether the request would be allowed.
+    pub error: Option<String>,
 }
 
 impl Denied {
@@ -145,7 +153,7 @@ impl Denied {
             message.push_str(": ");
             message.push_str(&reason.to_string());
         }
-        Denied { message, reason }
+        Denied { message, reason, error: None }
     }
 }
 

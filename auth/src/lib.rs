@@ -16,6 +16,7 @@ pub mod authz;
 pub mod decision;
 pub mod go;
 pub mod identity;
+mod strict;
 
 pub use attributes::Attributes;
 pub use authn::{Authenticated, Authenticator, AuthnError, Credentials};

@@ -69,7 +69,7 @@ pub async fn run(config: Config, metrics: Arc<Metrics>, started: Instant) -> any
         data_dir = %config.data_dir.display(),
         naming = config.naming.profile,
         durability = config.durability.as_str(),
-        authorization_mode = %config.authorization_modes,
+        authorization_mode = %config.authorization,
         ready_ms = started.elapsed().as_millis() as u64,
         connect = format!("export KUBECONFIG={kubeconfig}"),
         "serving"
@@ -133,6 +133,7 @@ fn api_of(
         event_ttl: config.event_ttl,
     };
     let root_ca = credentials.root_ca.clone();
+    let nodes = config.authorization.nodes(engine.clone());
     for warning in &config.features.warnings {
         tracing::warn!("{warning}");
     }
@@ -153,7 +154,10 @@ fn api_of(
         auditor: config.audit.as_ref().map(audit::auditor).transpose()?,
         metrics,
     };
-    Ok((Api::assemble(parts, &config.authorization_modes.0)?, bundles))
+    let api = Api::assemble(parts, config.authorization.modules(&nodes))?;
+    let follow = config.authorization.clone().follow(nodes, api.shared_authorizer());
+    tokio::spawn(follow);
+    Ok((api, bundles))
 }
 
 /// The first signal begins the shutdown, the second one ends the process at once. A hangup counts: the terminal that

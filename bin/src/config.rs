@@ -11,12 +11,12 @@ use api::allocation::Ranges;
 use api::controllers::Selection;
 use api::features::Features;
 use api::server::ServingCertificate;
-use auth::authz::Mode;
 
 use crate::audit::AuditConfig;
 use crate::authentication::AuthenticationConfig;
+use crate::authorization::AuthorizationConfig;
 use crate::files;
-use crate::flags::{Durability, Flags, LogFormat, Modes, Profile};
+use crate::flags::{Durability, Flags, LogFormat, Profile};
 
 /// A valid configuration.
 #[derive(Clone, Debug)]
@@ -32,7 +32,7 @@ pub struct Config {
     /// Who may come in.
     pub authentication: AuthenticationConfig,
     /// Authorizers, in order.
-    pub authorization_modes: Modes,
+    pub authorization: AuthorizationConfig,
     /// Address and port ranges of services.
     pub ranges: Ranges,
     /// Address at which pods reach the server, if configured.
@@ -112,7 +112,8 @@ impl Config {
                 .with_context(|| format!("--tls-cert-file {}", files.certificate.display()))?;
         }
         let audit = AuditConfig::from_flags(flags.naming, &flags.audit)?;
-        let allows_all = flags.authorization_mode.0.contains(&Mode::AlwaysAllow);
+        let authorization = AuthorizationConfig::from_flags(flags.authorization, flags.naming)?;
+        let allows_all = authorization.allows_all();
         let authentication =
             AuthenticationConfig::from_flags(flags.authentication, flags.naming, allows_all)?;
         if flags.request_timeout.is_zero() {
@@ -128,7 +129,7 @@ impl Config {
             naming: flags.naming,
             tls_files,
             authentication,
-            authorization_modes: flags.authorization_mode,
+            authorization,
             ranges: Ranges {
                 networks: flags.service_cluster_ip_range.0,
                 ports: flags.service_node_port_range,

@@ -5,6 +5,7 @@
 
 mod audit;
 mod authentication;
+mod authorization;
 mod suggestion;
 mod upstream;
 
@@ -17,12 +18,12 @@ use api::allocation::{Network, Ports, Ranges};
 use api::controllers::Selection;
 use api::features::Features;
 use api::naming::{self, Naming};
-use auth::authz::Mode;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
 pub use audit::AuditFlags;
 pub use authentication::{AuthenticationFlags, OidcFlags};
+pub use authorization::AuthorizationFlags;
 
 use crate::cli::args::Command;
 use crate::duration;
@@ -99,9 +100,8 @@ pub struct Flags {
     #[command(flatten)]
     pub authentication: AuthenticationFlags,
 
-    /// Authorizers in order, separated by commas. Any of: AlwaysAllow, AlwaysDeny, RBAC.
-    #[arg(long, value_name = "MODES", default_value = "RBAC", value_parser = authorization_modes)]
-    pub authorization_mode: Modes,
+    #[command(flatten)]
+    pub authorization: AuthorizationFlags,
 
     /// Networks of service IPs: one, or one of each address family.
     #[arg(long, value_name = "CIDRS", default_value = "10.0.0.0/24", value_parser = networks)]
@@ -185,19 +185,6 @@ pub struct Networks(pub Vec<Network>);
 
 /// The naming profile.
 pub type Profile = &'static Naming;
-
-/// Authorizers in the order in which they are asked; not empty, no duplicates.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Modes(pub Vec<Mode>);
-
-impl std::fmt::Display for Modes {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        for (i, mode) in self.0.iter().enumerate() {
-            write!(f, "{}{}", if i > 0 { "," } else { "" }, mode.name())?;
-        }
-        Ok(())
-    }
-}
 
 /// When a write is acknowledged.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -375,10 +362,6 @@ fn log_format(text: &str) -> Result<LogFormat, String> {
     }
 }
 
-fn authorization_modes(text: &str) -> Result<Modes, String> {
-    Mode::parse_list(text).map(Modes).map_err(|error| error.to_string())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -395,7 +378,6 @@ mod tests {
         assert_eq!(flags.data_dir, PathBuf::from("./cluster-data"));
         assert_eq!((flags.bind_address.to_string().as_str(), flags.secure_port), ("127.0.0.1", 6443));
         assert_eq!(flags.naming.profile, "cluster");
-        assert_eq!(flags.authorization_mode, Modes(vec![Mode::Rbac]));
         assert_eq!((flags.durability, flags.authentication.anonymous_auth), (Durability::Sync, None));
         assert_eq!(flags.request_timeout, Duration::from_secs(60));
         assert_eq!((flags.history_retention.as_secs(), flags.event_ttl.as_secs()), (300, 3_600));
@@ -416,9 +398,6 @@ mod tests {
             ("--anonymous-auth=0 --anonymous-auth=T", |f| f.authentication.anonymous_auth == Some(true)),
             ("--bind-address=::", |f| f.bind_address.is_unspecified()),
             ("--naming=kubernetes", |f| f.naming.system_prefix == "kube-"),
-            ("--authorization-mode=AlwaysDeny,RBAC", |f| {
-                f.authorization_mode.0 == [Mode::AlwaysDeny, Mode::Rbac]
-            }),
             ("--durability=relaxed", |f| f.durability == Durability::Relaxed),
             ("--history-retention=0", |f| f.history_retention.is_zero()),
             ("--history-retention=168h --event-ttl=2h", |f| {
@@ -510,16 +489,6 @@ mod tests {
                  is locked to true",
             ),
             ("--request-timeout=60", "invalid argument \"60\" for --request-timeout: missing its unit"),
-            (
-                "--authorization-mode=RBAC,Maybe",
-                "invalid argument \"RBAC,Maybe\" for --authorization-mode: authorization mode \"Maybe\" is not one \
-                 of AlwaysAllow, AlwaysDeny, RBAC",
-            ),
-            (
-                "--authorization-mode=RBAC,RBAC",
-                "invalid argument \"RBAC,RBAC\" for --authorization-mode: authorization mode RBAC is listed \
-                 more than once",
-            ),
         ] {
             assert_eq!(line(arguments).unwrap_err(), Stop::Refuse(want.to_owned()), "{arguments}");
         }

@@ -111,7 +111,7 @@ fn contents(bytes: &[u8], naming: Profile) -> anyhow::Result<Contents> {
 }
 
 /// An error of opening a file in the words of Go.
-fn opening(path: &Path, error: &std::io::Error) -> anyhow::Error {
+pub fn opening(path: &Path, error: &std::io::Error) -> anyhow::Error {
     let why = match error.kind() {
         std::io::ErrorKind::NotFound => "no such file or directory".to_owned(),
         std::io::ErrorKind::PermissionDenied => "permission denied".to_owned(),

@@ -4,6 +4,7 @@
 mod assemble;
 mod audit;
 mod authentication;
+mod authorization;
 mod cli;
 mod client;
 mod config;

@@ -1,17 +1,20 @@
-//! The webhook that knows tokens: its kubeconfig file, and reviews sent to it.
+//! Other servers that are asked, about tokens and about permissions: their kubeconfig files, and the reviews sent to
+//! them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{anyhow, bail};
+use api::json::Value;
+use api::outgoing::{self, Credentials, Endpoint, Failure};
 use auth::authn::jwt::{FetchError, Fetched};
 use auth::authn::webhook::{Reviewer, WebhookTokens};
-use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
-use http::{HeaderValue, Method, Request, StatusCode, Uri};
+use bytes::Bytes;
+use http::Uri;
 
 use crate::flags::Profile;
-use crate::https::Trust;
+use crate::issuers::opening;
 use crate::kubeconfig::Access;
 
 /// Attempts for one review, while the other server is overloaded or broken.
@@ -39,10 +42,13 @@ impl WebhookConfig {
         lifetime: Duration,
     ) -> anyhow::Result<Option<Self>> {
         if !matches!(version, "v1" | "v1beta1") {
-            bail!("--authentication-token-webhook-version must be v1 or v1beta1");
+            bail!(
+                "unsupported authentication webhook version {}, supported versions are \"v1\", \"v1beta1\"",
+                auth::go::quote(version)
+            );
         }
         let Some(file) = file else { return Ok(None) };
-        server(&file)?;
+        access(&file)?;
         Ok(Some(WebhookConfig { file, version: version.to_owned(), lifetime }))
     }
 
@@ -53,75 +59,131 @@ impl WebhookConfig {
     pub fn build(&self, own_audiences: Vec<String>, naming: Profile) -> anyhow::Result<WebhookTokens> {
         let group = naming.group("authentication", true);
         let version = format!("{group}/{}", self.version);
-        Ok(WebhookTokens::new(Arc::new(server(&self.file)?), version, self.lifetime, own_audiences))
+        let remote = Remote::read(&self.file, None, naming)?;
+        Ok(WebhookTokens::new(Arc::new(remote), version, self.lifetime, own_audiences))
     }
 }
 
-/// The server of a kubeconfig file.
-fn server(path: &Path) -> anyhow::Result<Webhook> {
-    let failed = || format!("--authentication-token-webhook-config-file {}", path.display());
-    let access = Access::read(path).with_context(failed)?;
-    let pair = access.certificate.as_ref().map(|(chain, key)| (chain.as_slice(), key.as_slice()));
-    let trust = Trust::new(&access.ca_pem, pair).with_context(failed)?;
-    let separator = if access.server.contains('?') { '&' } else { '?' };
-    let uri = format!("{}{separator}timeout=30s", access.server);
-    let uri: Uri = uri.parse().with_context(failed)?;
-    let token = access.token.as_ref().map(|token| HeaderValue::try_from(format!("Bearer {token}")));
-    let mut token = token.transpose().with_context(failed)?;
-    token.iter_mut().for_each(|token| token.set_sensitive(true));
-    Ok(Webhook { trust, server_name: access.server_name, uri, token })
-}
-
-/// The other server.
+/// Another server that is sent reviews: one of a kubeconfig file.
 #[derive(Clone)]
-struct Webhook {
-    trust: Trust,
-    server_name: Option<String>,
-    uri: Uri,
-    token: Option<HeaderValue>,
+pub struct Remote {
+    endpoint: Endpoint,
+    agent: String,
+    timeout: Duration,
 }
 
-impl Webhook {
-    async fn ask(&self, review: Vec<u8>) -> Result<(StatusCode, Vec<u8>), FetchError> {
-        let mut request = Request::builder()
-            .method(Method::POST)
-            .header(ACCEPT, "application/json, */*")
-            .header(CONTENT_TYPE, "application/json");
-        if let Some(token) = &self.token {
-            request = request.header(AUTHORIZATION, token);
-        }
-        let answer = self.trust.ask(self.server_name.as_deref(), &self.uri, request, review).await;
-        let (status, body) = answer.map_err(|error| FetchError(error.to_string()))?;
-        Ok((status, body.to_vec()))
+/// Longest that a review takes, unless something else is said.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+impl Remote {
+    /// Reads a kubeconfig file. A review takes at most `timeout`.
+    ///
+    /// # Errors
+    /// An unusable file, in the words of kube-apiserver.
+    pub fn read(path: &Path, timeout: Option<Duration>, naming: Profile) -> anyhow::Result<Remote> {
+        let access = access(path)?;
+        let timeout = timeout.unwrap_or(TIMEOUT);
+        let separator = if access.server.contains('?') { '&' } else { '?' };
+        let url: Uri = format!("{}{separator}timeout={}", access.server, go_seconds(timeout)).parse()?;
+        let credentials = Credentials {
+            authorities: &access.ca_pem,
+            server_name: access.server_name.as_deref(),
+            certificate: access.certificate.as_ref().map(|(chain, key)| (chain.as_slice(), key.as_slice())),
+            token: access.token.as_deref(),
+        };
+        let endpoint = Endpoint::with(url, &credentials).map_err(|why| anyhow!(why))?;
+        Ok(Remote { endpoint, agent: naming.system("apiserver"), timeout })
     }
 }
 
-impl Reviewer for Webhook {
+/// A time as Go prints it, as far as whole milliseconds.
+fn go_seconds(time: Duration) -> String {
+    match (time.as_secs(), time.subsec_millis()) {
+        (0, millis) => format!("{millis}ms"),
+        (seconds, 0) => format!("{seconds}s"),
+        (seconds, millis) => format!("{seconds}.{}s", format!("{millis:03}").trim_end_matches('0')),
+    }
+}
+
+/// The server of a kubeconfig file; what is wrong with it in the words of kube-apiserver.
+fn access(path: &Path) -> anyhow::Result<Access> {
+    let text = std::fs::read(path).map_err(|error| {
+        let why = opening(path, &error).to_string();
+        anyhow!(why.replacen("open ", "stat ", 1))
+    })?;
+    let document = api::codec::yaml::parse(&text).map_err(|error| {
+        let why = match error.to_string() {
+            why if text.trim_ascii() == b"{" => {
+                let _ = why;
+                "yaml: line 1: did not find expected node content".to_owned()
+            }
+            why => why,
+        };
+        anyhow!("error loading config file \"{}\": {why}", path.display())
+    })?;
+    let config = &document.value;
+    let named = |list: &str, kind: &str, name: &str| {
+        let entries = config.get(list).and_then(Value::as_array).unwrap_or_default();
+        let entry = entries.iter().find(|entry| entry.str_at(&["name"]) == name);
+        entry.and_then(|entry| entry.get(kind)).cloned()
+    };
+    if config.is_null() || config.as_object().is_some_and(|members| members.is_empty()) {
+        bail!(
+            "invalid configuration: no configuration has been provided, try setting KUBERNETES_MASTER environment \
+             variable"
+        );
+    }
+    let current = config.str_at(&["current-context"]);
+    let mut errors = Vec::new();
+    let context = named("contexts", "context", current);
+    if context.is_none() {
+        errors.push(format!("context was not found for specified context: {current}"));
+    }
+    let cluster_name = context.as_ref().map_or("", |context| context.str_at(&["cluster"]));
+    let cluster = named("clusters", "cluster", cluster_name).unwrap_or_default();
+    if cluster.str_at(&["server"]).is_empty() {
+        errors.push(match cluster_name {
+            "" => "cluster has no server defined".to_owned(),
+            name => format!("no server found for cluster {}", auth::go::quote(name)),
+        });
+    }
+    let authority = cluster.str_at(&["certificate-authority"]);
+    if !authority.is_empty()
+        && let Err(error) = std::fs::metadata(path.parent().unwrap_or(Path::new("")).join(authority))
+    {
+        let why = opening(Path::new(authority), &error);
+        errors.push(format!(
+            "unable to read certificate-authority {authority} for {cluster_name} due to {why}"
+        ));
+    }
+    match errors.as_slice() {
+        [] => Access::read(path),
+        [error] => Err(anyhow!("invalid configuration: {error}")),
+        errors => Err(anyhow!("invalid configuration: [{}]", errors.join(", "))),
+    }
+}
+
+impl Reviewer for Remote {
     fn review(&self, review: Vec<u8>) -> Fetched {
-        let webhook = self.clone();
+        let remote = self.clone();
         Box::pin(async move {
+            let body = Bytes::from(review);
             let mut delay = FIRST_DELAY;
-            for _ in 1..ATTEMPTS {
-                let (status, body) = webhook.ask(review.clone()).await?;
-                if !matches!(status.as_u16(), 429 | 500 | 504) {
-                    return read(status, body);
+            let mut attempt = 1;
+            loop {
+                let Remote { endpoint, agent, timeout } = &remote;
+                let failure = match outgoing::post(endpoint, agent, body.clone(), *timeout).await {
+                    Ok(answer) => return Ok(answer.body.to_vec()),
+                    Err(failure) => failure,
+                };
+                let is_passing = matches!(&failure, Failure::Code { code: 429 | 500 | 504, .. });
+                if attempt == ATTEMPTS || !is_passing {
+                    return Err(FetchError(failure.to_string()));
                 }
+                attempt += 1;
                 tokio::time::sleep(delay).await;
                 delay = delay.mul_f32(1.5);
             }
-            let (status, body) = webhook.ask(review).await?;
-            read(status, body)
         })
-    }
-}
-
-fn read(status: StatusCode, body: Vec<u8>) -> Result<Vec<u8>, FetchError> {
-    match status {
-        status if status.is_success() => Ok(body),
-        StatusCode::BAD_REQUEST => {
-            Err(FetchError("the server rejected our request for an unknown reason".to_owned()))
-        }
-        StatusCode::UNAUTHORIZED => Err(FetchError("Unauthorized".to_owned())),
-        status => Err(FetchError(format!("the server answered {status}"))),
     }
 }

@@ -19,10 +19,7 @@ impl OwnerReferencesPermissionEnforcement {
         OwnerReferencesPermissionEnforcement { lookup: lookup.clone() }
     }
 
-    fn check(&self, record: &Record<'_, &Object>) -> Result<(), Status> {
-        if owners(record.new) == owners(record.old) {
-            return Ok(());
-        }
+    async fn check(&self, record: &Record<'_, &Object>) -> Result<(), Status> {
         // Who creates an object may say who owns it.
         if record.operation != Operation::Create {
             let asked = Attributes {
@@ -36,7 +33,7 @@ impl OwnerReferencesPermissionEnforcement {
                 name: record.name,
                 ..Attributes::path(record.user, "", "")
             };
-            let decision = self.lookup.authorizer.decide(&asked);
+            let decision = self.lookup.authorizer.decide(&asked).await.decision;
             if !decision.is_allowed() {
                 let reason = decision.reason();
                 return Err(record.forbidden(&format!(
@@ -44,11 +41,14 @@ impl OwnerReferencesPermissionEnforcement {
                 )));
             }
         }
-        newly_blocking(record).into_iter().try_for_each(|owner| self.check_blocking(record, owner))
+        for owner in newly_blocking(record) {
+            self.check_blocking(record, owner).await?;
+        }
+        Ok(())
     }
 
     /// Blocking a deletion takes the same permission as a finalizer of the owner.
-    fn check_blocking(&self, record: &Record<'_, &Object>, owner: View<'_>) -> Result<(), Status> {
+    async fn check_blocking(&self, record: &Record<'_, &Object>, owner: View<'_>) -> Result<(), Status> {
         let (api_version, kind) = (owner.text("apiVersion"), owner.text("kind"));
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let served = self.lookup.served();
@@ -69,7 +69,7 @@ impl OwnerReferencesPermissionEnforcement {
             name: owner.text("name"),
             ..Attributes::path(record.user, "", "")
         };
-        let decision = self.lookup.authorizer.decide(&asked);
+        let decision = self.lookup.authorizer.decide(&asked).await.decision;
         if decision.is_allowed() {
             return Ok(());
         }
@@ -89,7 +89,10 @@ impl Plugin for OwnerReferencesPermissionEnforcement {
     }
 
     fn validate<'p>(&'p self, record: &'p Record<'_, &Object>, _: &'p mut Review) -> Step<'p> {
-        self.check(record).into()
+        if owners(record.new) == owners(record.old) {
+            return Ok(()).into();
+        }
+        Step::wait(self.check(record))
     }
 }
 

@@ -20,8 +20,13 @@ pub enum Failure {
     #[error("http: response body too large")]
     TooLong,
     /// An answer that says failure, or nothing.
-    #[error("{0}")]
-    Code(String),
+    #[error("{text}")]
+    Code {
+        /// The code of the answer.
+        code: u16,
+        /// What it says.
+        text: String,
+    },
     /// No connection, or none that lasted until the answer.
     #[error("{0}")]
     Other(String),
@@ -59,7 +64,7 @@ impl Failure {
     pub(super) fn of(self, url: &Uri) -> Failure {
         match self {
             Failure::Timeout | Failure::Other(_) => Failure::Other(format!("Post \"{url}\": {self}")),
-            Failure::Body | Failure::TooLong | Failure::Code(_) => self,
+            Failure::Body | Failure::TooLong | Failure::Code { .. } => self,
         }
     }
 }

@@ -15,14 +15,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::header::{ACCEPT, CONTENT_TYPE, HOST, RETRY_AFTER, USER_AGENT};
-use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, RETRY_AFTER, USER_AGENT};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
@@ -46,6 +46,21 @@ pub struct Endpoint {
     /// Name that the server's certificate must have.
     name: ServerName<'static>,
     tls: Arc<ClientConfig>,
+    /// The header that says who asks.
+    token: Option<HeaderValue>,
+}
+
+/// How a server is known, and who asks it.
+#[derive(Clone, Copy)]
+pub struct Credentials<'c> {
+    /// PEM of the certificates that the server's is verified against.
+    pub authorities: &'c [u8],
+    /// Name that the server's certificate must have, if it is not the host of the URL.
+    pub server_name: Option<&'c str>,
+    /// PEM of a client certificate and its key.
+    pub certificate: Option<(&'c [u8], &'c [u8])>,
+    /// Bearer token.
+    pub token: Option<&'c str>,
 }
 
 impl Endpoint {
@@ -60,7 +75,28 @@ impl Endpoint {
             return Err(format!("{url} is no https URL with a host"));
         }
         let name = ServerName::try_from(host.clone()).map_err(|_| format!("{host:?} is no host name"))?;
-        Ok(Endpoint { url, address: (host, port), name, tls: Arc::new(tls(authorities)?) })
+        let tls = Arc::new(tls(authorities, None)?);
+        Ok(Endpoint { url, address: (host, port), name, tls, token: None })
+    }
+
+    /// The server of an `https` URL that wants to know who asks.
+    ///
+    /// # Errors
+    /// Why no call is possible.
+    pub fn with(url: Uri, credentials: &Credentials<'_>) -> Result<Endpoint, String> {
+        let mut endpoint = Endpoint::new(url, credentials.authorities)?;
+        if let Some(name) = credentials.server_name {
+            endpoint.name =
+                ServerName::try_from(name.to_owned()).map_err(|_| format!("{name:?} is no host name"))?;
+        }
+        endpoint.tls = Arc::new(tls(credentials.authorities, credentials.certificate)?);
+        if let Some(token) = credentials.token {
+            let mut token = HeaderValue::try_from(format!("Bearer {token}"))
+                .map_err(|_| "the token contains characters that a header cannot carry".to_owned())?;
+            token.set_sensitive(true);
+            endpoint.token = Some(token);
+        }
+        Ok(endpoint)
     }
 
     /// The same server, reached at another address.
@@ -98,9 +134,8 @@ pub async fn post(
                 None => return judge(head.status, &head.headers, text),
             }
         }
-        Err(Failure::Code(
-            "the server has received too many requests and has asked us to try again later".to_owned(),
-        ))
+        let text = "the server has received too many requests and has asked us to try again later".to_owned();
+        Err(Failure::Code { code: 429, text })
     };
     let called = tokio::time::timeout_at(deadline, call).await;
     called.unwrap_or(Err(Failure::Timeout)).map_err(|failure| failure.of(&endpoint.url))
@@ -128,7 +163,11 @@ async fn exchange(
 
     let path = endpoint.url.path_and_query().map_or("/", |path| path.as_str());
     let authority = endpoint.url.authority().map_or("", |authority| authority.as_str());
-    let request = Request::builder()
+    let mut request = Request::builder();
+    if let Some(token) = &endpoint.token {
+        request = request.header(AUTHORIZATION, token);
+    }
+    let request = request
         .method(Method::POST)
         .uri(path)
         .header(HOST, authority)
@@ -178,18 +217,18 @@ fn judge(code: StatusCode, headers: &HeaderMap, body: Bytes) -> Result<Answer, F
     if !(200..=206).contains(&code.as_u16()) {
         let is_text = media_type.starts_with("text/");
         let said = if is_text { String::from_utf8_lossy(&body) } else { "unknown".into() };
-        return Err(Failure::Code(error::unexpected_code(code, said.trim())));
+        let text = error::unexpected_code(code, said.trim());
+        return Err(Failure::Code { code: code.as_u16(), text });
     }
     if body.is_empty() {
         let code = code.as_u16();
-        return Err(Failure::Code(format!(
-            "0-length response with status code: {code} and content type: {media_type}"
-        )));
+        let text = format!("0-length response with status code: {code} and content type: {media_type}");
+        return Err(Failure::Code { code, text });
     }
     Ok(Answer { code, body })
 }
 
-fn tls(authorities: &[u8]) -> Result<ClientConfig, String> {
+fn tls(authorities: &[u8], certificate: Option<(&[u8], &[u8])>) -> Result<ClientConfig, String> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(authorities) {
         let certificate =
@@ -200,7 +239,13 @@ fn tls(authorities: &[u8]) -> Result<ClientConfig, String> {
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?;
-    Ok(builder.with_root_certificates(roots).with_no_client_auth())
+    let builder = builder.with_root_certificates(roots);
+    let Some((chain, key)) = certificate else { return Ok(builder.with_no_client_auth()) };
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain).collect();
+    let chain = chain.map_err(|_| "the client certificate is no PEM".to_owned())?;
+    let key =
+        PrivateKeyDer::from_pem_slice(key).map_err(|_| "the client key is no PEM private key".to_owned())?;
+    builder.with_client_auth_cert(chain, key).map_err(|error| error.to_string())
 }
 
 /// Whether a connection ended before an answer began.

@@ -64,7 +64,7 @@ mod tests {
     use std::sync::Arc;
 
     use auth::User;
-    use auth::authz::{Binding, Mode, Policy, RoleRef, Rule, Subject};
+    use auth::authz::{Binding, Module, Policy, RoleRef, Rule, Subject};
 
     use super::*;
     use crate::json::parse;
@@ -98,7 +98,7 @@ mod tests {
             },
             subjects: vec![subject],
         });
-        Authorizer::new(&[Mode::Rbac], Arc::new(policy), "rbac")
+        Authorizer::new(vec![Module::Rbac], Arc::new(policy), "rbac")
     }
 
     #[tokio::test]

@@ -15,6 +15,7 @@
 mod accounts;
 mod aggregation;
 mod escalation;
+mod node;
 pub mod rules;
 
 use std::future::Future;
@@ -31,6 +32,7 @@ use crate::json::{self, Value};
 pub use accounts::EngineAccounts;
 pub use aggregation::{aggregated, labels_of, selectors_of};
 pub use escalation::confirm_no_escalation;
+pub use node::Nodes;
 
 /// Where the objects of the RBAC group lie.
 const PREFIX: &[u8] = b"/rbac.authorization/";

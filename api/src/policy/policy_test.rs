@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use auth::attributes::Attributes;
 use auth::authn::service_account::AccountSource;
-use auth::authz::{Authorizer, Mode};
+use auth::authz::{Authorizer, Module};
 use auth::{Decision, User};
 use engine::{Change, Durability, Expected, Options, Payload, Write};
 
@@ -48,13 +48,14 @@ async fn write(engine: &Engine, key: &str, value: Option<&str>) {
 
 fn authorizer(engine: &Engine) -> Authorizer {
     let policy = EnginePolicy::new(engine.clone()).unwrap();
-    Authorizer::new(&[Mode::Rbac], Arc::new(policy), "rbac")
+    Authorizer::new(vec![Module::Rbac], Arc::new(policy), "rbac")
 }
 
 fn decide(authorizer: &Authorizer, verb: &str, namespace: &str) -> Decision {
     let jane = User::new("jane", ["dev"]);
     let nothing = Attributes::path(&jane, verb, "");
-    authorizer.decide(&Attributes { resource_request: true, resource: "pods", namespace, ..nothing })
+    let asked = Attributes { resource_request: true, resource: "pods", namespace, ..nothing };
+    authorizer.decide_now(&asked).unwrap().decision
 }
 
 fn role(verb: &str) -> String {

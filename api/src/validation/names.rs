@@ -69,7 +69,7 @@ pub(crate) fn label(name: &str) -> Faults {
 }
 
 /// An RFC 1123 subdomain.
-pub(crate) fn subdomain(name: &str) -> Faults {
+pub fn subdomain(name: &str) -> Vec<String> {
     let mut faults = Vec::new();
     if name.len() > SUBDOMAIN_MAX {
         faults.push(too_long(SUBDOMAIN_MAX));

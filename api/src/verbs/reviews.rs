@@ -3,7 +3,7 @@
 //! Reviews answer who somebody is and what they may do (docs/api/authorization.md#access-reviews); `bindings` is the
 //! older path of `pods/binding`; `componentstatuses` is a read-only list about this process.
 
-use auth::authz::Rule;
+use auth::authz::{Rule, Verdict};
 use auth::{Attributes, Decision, User};
 use bytes::Bytes;
 use http::StatusCode;
@@ -12,15 +12,19 @@ use super::options::ListOptions;
 use super::write::{decode_body, scope_to_request};
 use super::{Call, admit, subresource};
 use crate::admission::Options;
+use crate::clock;
 use crate::field::FieldError;
 use crate::json::{Object, Value};
-use crate::object::{at, meta};
+use crate::object::{at, meta, set_meta};
 use crate::query::WriteOptions;
 use crate::representation::Renderer;
 use crate::request::Verb;
 use crate::response::Response;
 use crate::schema::encode::encode;
-use crate::status::Status;
+use crate::status::{Status, Subject};
+use crate::strategy::Endpoint;
+use crate::validation::View;
+use crate::write::ownership::{self, Tracking};
 
 /// Serves a resource that has no storage.
 pub async fn serve(call: &mut Call<'_>, body: &Bytes) -> Result<Response, Status> {
@@ -41,6 +45,9 @@ async fn review(call: &mut Call<'_>, body: &Bytes) -> Result<Response, Status> {
     let kind = &call.resource.table.kind;
     let status = match &**kind {
         "SelfSubjectReview" => {
+            // The answer is an object of its own.
+            object.retain(|name, _| matches!(name, "kind" | "apiVersion"));
+            set_meta(&mut object, "creationTimestamp", Some(clock::now().into()));
             let mut status = Object::new();
             status.push("userInfo", user_info(call.user).into());
             status
@@ -48,7 +55,7 @@ async fn review(call: &mut Call<'_>, body: &Bytes) -> Result<Response, Status> {
         "TokenReview" => token_review(call, &object).await?,
         "SelfSubjectRulesReview" => rules_review(call, &object)?,
         "SubjectAccessReview" | "SelfSubjectAccessReview" | "LocalSubjectAccessReview" => {
-            access_review(call, &object)?
+            access_review(call, &object).await?
         }
         _ => return Err(Status::method_not_allowed()),
     };
@@ -106,7 +113,7 @@ fn string_list(value: Option<&Value>) -> Vec<String> {
 }
 
 /// SubjectAccessReview and its two relatives.
-fn access_review(call: &Call<'_>, object: &Object) -> Result<Object, Status> {
+async fn access_review(call: &Call<'_>, object: &Object) -> Result<Object, Status> {
     let kind = &*call.resource.table.kind;
     let spec = object.get("spec").and_then(Value::as_object);
     let resource = spec.and_then(|spec| spec.get("resourceAttributes")).filter(|value| !value.is_null());
@@ -114,6 +121,11 @@ fn access_review(call: &Call<'_>, object: &Object) -> Result<Object, Status> {
         spec.and_then(|spec| spec.get("nonResourceAttributes")).filter(|value| !value.is_null());
     let user = if kind == "SelfSubjectAccessReview" { call.user.clone() } else { reviewed_user(spec) };
     let mut errors = Vec::new();
+    let metadata = View::of(object).child("metadata");
+    let is_local = kind == "LocalSubjectAccessReview";
+    if metadata.members().any(|(name, value)| !(is_local && name == "namespace" || is_empty(value))) {
+        errors.push(FieldError::invalid("metadata", &shown_metadata(call, object), "must be empty"));
+    }
     match (resource, non_resource) {
         (None, None) => errors.push(FieldError::invalid(
             "spec.resourceAttributes",
@@ -153,7 +165,7 @@ fn access_review(call: &Call<'_>, object: &Object) -> Result<Object, Status> {
         }
     }
     if !errors.is_empty() {
-        return Err(Status::invalid(call.subject_by_kind(""), &errors));
+        return Err(Status::invalid(Subject { group: &call.resource.group, kind: "", name: "" }, &errors));
     }
     let parts = ["verb", "group", "version", "resource", "subresource", "namespace", "name"];
     let [verb, group, version, resource_name, subresource, namespace, name] =
@@ -164,14 +176,14 @@ fn access_review(call: &Call<'_>, object: &Object) -> Result<Object, Status> {
         verb: if resource.is_some() { &verb } else { &path_verb },
         resource_request: resource.is_some(),
         group: &group,
-        version: &version,
+        version: if version.is_empty() { "*" } else { &version },
         resource: &resource_name,
         subresource: &subresource,
         namespace: &namespace,
         name: &name,
         path: &path,
     };
-    let decision = call.api.authorizer().decide(&asked);
+    let Verdict { decision, error } = call.api.authorizer().decide(&asked).await;
     let mut status = Object::new();
     status.push("allowed", decision.is_allowed().into());
     if matches!(decision, Decision::Deny { .. }) {
@@ -181,7 +193,28 @@ fn access_review(call: &Call<'_>, object: &Object) -> Result<Object, Status> {
     if !reason.is_empty() {
         status.push("reason", reason.into());
     }
+    if let Some(error) = error {
+        status.push("evaluationError", error.into());
+    }
     Ok(status)
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(members) => members.is_empty(),
+        value => value.is_null(),
+    }
+}
+
+/// The metadata of a review as the error shows them: with what its writer owns.
+fn shown_metadata(call: &Call<'_>, object: &Object) -> Value {
+    let mut shown = object.clone();
+    let manager = ownership::manager(call.query, call.headers);
+    let (registry, resource, endpoint) = (call.types.registry(), call.resource, Endpoint::Main);
+    Tracking { registry, resource, endpoint, manager: &manager }.create(&mut shown);
+    shown.get("metadata").cloned().unwrap_or_default()
 }
 
 /// The user whom a review is about.
@@ -205,7 +238,7 @@ fn rules_review(call: &Call<'_>, object: &Object) -> Result<Object, Status> {
     if namespace.is_empty() {
         return Err(Status::bad_request("no namespace on request"));
     }
-    let held = call.api.authorizer().rbac().rules_for(call.user, namespace);
+    let listed = call.api.authorizer().rules_for(call.user, namespace);
     let mut resource_rules = Vec::new();
     let mut non_resource_rules = Vec::new();
     let mut push = |rule: &Rule| {
@@ -226,17 +259,12 @@ fn rules_review(call: &Call<'_>, object: &Object) -> Result<Object, Status> {
         }
         resource_rules.push(Value::Object(entry));
     };
-    let all = |text: &str| vec![text.to_owned()];
-    if call.user.in_group(auth::identity::MASTERS) {
-        push(&Rule { api_groups: all("*"), resources: all("*"), verbs: all("*"), ..Rule::default() });
-        push(&Rule { non_resource_urls: all("*"), verbs: all("*"), ..Rule::default() });
-    }
-    held.rules.iter().for_each(&mut push);
+    listed.rules.iter().for_each(&mut push);
     let mut status = Object::new();
     status.push("resourceRules", Value::Array(resource_rules));
     status.push("nonResourceRules", Value::Array(non_resource_rules));
-    status.push("incomplete", false.into());
-    if let Some(error) = auth::authz::rbac::join_errors(&held.errors) {
+    status.push("incomplete", listed.is_incomplete.into());
+    if let Some(error) = auth::authz::rbac::join_errors(&listed.errors) {
         status.push("evaluationError", error.into());
     }
     Ok(status)

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use auth::Authenticator;
 use auth::authn::service_account::TokenIssuer;
 use auth::authn::{NameDomains, SigningKey};
-use auth::authz::Mode;
+use auth::authz::Module;
 use bytes::Bytes;
 use engine::{Durability, Engine, Options};
 use http_body_util::BodyExt;
@@ -82,7 +82,7 @@ impl Server {
             admission,
             auditor: None,
         };
-        let api = Arc::new(Context::assemble(parts, &[Mode::AlwaysAllow]).unwrap());
+        let api = Arc::new(Context::assemble(parts, vec![Module::AlwaysAllow]).unwrap());
         api.lifecycle().advance(Stage::Serving);
         let connection = Arc::new(ConnectionInfo::detached(address, Vec::new()));
         Server { api, connection, directory }

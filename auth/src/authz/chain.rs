@@ -4,63 +4,56 @@
 //! opinion the request is denied, with all reasons joined by newlines (docs/api/authorization.md#authorizers).
 
 use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 
+use parking_lot::RwLock;
+
+use super::abac::Policies;
 use super::impersonation::LastModes;
-use super::policy::PolicySource;
-use super::rbac::Rbac;
+use super::policy::{PolicySource, Rule};
+use super::rbac::{Rbac, join_errors};
+use super::webhook::Webhook;
 use crate::attributes::Attributes;
 use crate::decision::{Authorized, Decision, Denied, Reason};
-use crate::identity::MASTERS;
+use crate::identity::{MASTERS, User};
 
-/// One authorizer, as `--authorization-mode` names it.
+/// A kind of authorizer, as `--authorization-mode` names it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Mode {
+    /// Policies in a file.
+    Abac,
     /// Allows everything.
     AlwaysAllow,
     /// Allows nothing.
     AlwaysDeny,
+    /// Agents of nodes, and what their pods need.
+    Node,
     /// Roles and bindings.
     Rbac,
+    /// Another server.
+    Webhook,
 }
 
 impl Mode {
     /// All modes, in the order in which messages list them.
-    pub const ALL: [Mode; 3] = [Mode::AlwaysAllow, Mode::AlwaysDeny, Mode::Rbac];
+    pub const ALL: [Mode; 6] =
+        [Mode::Abac, Mode::AlwaysAllow, Mode::AlwaysDeny, Mode::Node, Mode::Rbac, Mode::Webhook];
 
     /// Name of the mode in flags.
     pub fn name(self) -> &'static str {
         match self {
+            Mode::Abac => "ABAC",
             Mode::AlwaysAllow => "AlwaysAllow",
             Mode::AlwaysDeny => "AlwaysDeny",
+            Mode::Node => "Node",
             Mode::Rbac => "RBAC",
+            Mode::Webhook => "Webhook",
         }
     }
 
-    /// Reads a comma-separated list of modes.
-    ///
-    /// # Errors
-    /// An unknown name, a mode named twice, or no mode at all.
-    pub fn parse_list(text: &str) -> Result<Vec<Mode>, UnknownMode> {
-        let mut modes = Vec::new();
-        for name in text.split(',').map(str::trim) {
-            let mode = Mode::from_str(name)?;
-            if modes.contains(&mode) {
-                return Err(UnknownMode::Twice(mode));
-            }
-            modes.push(mode);
-        }
-        Ok(modes)
-    }
-}
-
-impl FromStr for Mode {
-    type Err = UnknownMode;
-
-    fn from_str(name: &str) -> Result<Mode, UnknownMode> {
-        let known = Mode::ALL.into_iter().find(|mode| mode.name() == name);
-        known.ok_or_else(|| UnknownMode::Unknown(name.to_owned()))
+    /// The mode of a name, in exactly these letters.
+    pub fn of(name: &str) -> Option<Mode> {
+        Mode::ALL.into_iter().find(|mode| mode.name() == name)
     }
 }
 
@@ -70,47 +63,83 @@ impl fmt::Display for Mode {
     }
 }
 
-/// A list of authorization modes that cannot be used.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum UnknownMode {
-    /// Not a mode.
-    #[error("authorization mode {0:?} is not one of AlwaysAllow, AlwaysDeny, RBAC")]
-    Unknown(String),
-    /// A mode makes sense only once.
-    #[error("authorization mode {0} is listed more than once")]
-    Twice(Mode),
+/// One authorizer of the chain.
+#[derive(Clone)]
+pub enum Module {
+    /// Policies of a file.
+    Abac(Arc<Policies>),
+    /// Allows everything.
+    AlwaysAllow,
+    /// Allows nothing.
+    AlwaysDeny,
+    /// What agents of nodes may do.
+    Node(Arc<dyn NodePolicy>),
+    /// Roles and bindings.
+    Rbac,
+    /// Another server.
+    Webhook(Arc<Webhook>),
 }
 
-/// The chain of authorizers. Built once at start; cheap to share.
+/// What agents of nodes may do: it depends on which objects belong to the pods of a node.
+pub trait NodePolicy: Send + Sync {
+    /// The decision. No opinion on users that are no agents.
+    fn decide(&self, asked: &Attributes<'_>) -> Decision;
+}
+
+/// A decision, and what went wrong on the way to it.
+#[derive(Clone, Debug)]
+pub struct Verdict {
+    /// The decision.
+    pub decision: Decision,
+    /// Why it may be another than it should.
+    pub error: Option<String>,
+}
+
+impl Verdict {
+    /// A decision without an error.
+    pub(super) fn of(decision: Decision) -> Verdict {
+        Verdict { decision, error: None }
+    }
+}
+
+/// What a user may do, as far as the authorizers can list it.
+#[derive(Debug, Default)]
+pub struct Listed {
+    /// The rules, in the order of the authorizers.
+    pub rules: Vec<Rule>,
+    /// What could not be listed.
+    pub errors: Vec<String>,
+    /// Whether there may be more.
+    pub is_incomplete: bool,
+}
+
+/// The chain of authorizers; cheap to share. Its modules can be replaced while it is used.
 pub struct Authorizer {
-    modules: Vec<Module>,
+    modules: RwLock<Arc<[Module]>>,
     rbac: Rbac,
     pub(super) last_modes: LastModes,
 }
 
-#[derive(Clone, Copy)]
-enum Module {
-    AlwaysAllow,
-    AlwaysDeny,
-    Rbac,
-}
-
 impl Authorizer {
-    /// The authorizers of `modes` in that order.
+    /// The authorizers of `modules` in that order.
     ///
     /// `policy` is where roles and bindings come from, `rbac_group` the full API group they live in, which the
-    /// texts about missing roles name. Both are also used for escalation checks when RBAC is not among the modes.
-    pub fn new(modes: &[Mode], policy: Arc<dyn PolicySource>, rbac_group: impl Into<String>) -> Authorizer {
-        let modules = modes.iter().map(|mode| match mode {
-            Mode::AlwaysAllow => Module::AlwaysAllow,
-            Mode::AlwaysDeny => Module::AlwaysDeny,
-            Mode::Rbac => Module::Rbac,
-        });
+    /// texts about missing roles name. Both are also used for escalation checks when RBAC is not among the modules.
+    pub fn new(
+        modules: Vec<Module>,
+        policy: Arc<dyn PolicySource>,
+        rbac_group: impl Into<String>,
+    ) -> Authorizer {
         Authorizer {
-            modules: modules.collect(),
+            modules: RwLock::new(modules.into()),
             rbac: Rbac::new(policy, rbac_group.into()),
             last_modes: LastModes::default(),
         }
+    }
+
+    /// Replaces the modules, for all requests that are decided from now on.
+    pub fn replace(&self, modules: Vec<Module>) {
+        *self.modules.write() = modules.into();
     }
 
     /// The roles and bindings, for escalation checks and rule reviews.
@@ -118,43 +147,131 @@ impl Authorizer {
         &self.rbac
     }
 
-    /// What the chain says, for those who need the decision itself (access reviews). Does not block.
-    pub fn decide(&self, asked: &Attributes<'_>) -> Decision {
-        if asked.user.in_group(MASTERS) {
-            return Decision::Allow { reason: Reason::None };
-        }
-        let mut reasons = String::new();
-        for module in &self.modules {
-            let decision = match module {
-                Module::AlwaysAllow => Decision::Allow { reason: Reason::None },
-                Module::AlwaysDeny => {
-                    Decision::NoOpinion { reason: "Everything is forbidden.".to_owned().into() }
-                }
-                Module::Rbac => self.rbac.decide(asked),
+    fn modules(&self) -> Arc<[Module]> {
+        self.modules.read().clone()
+    }
+
+    /// What the chain says, for those who need the decision itself (access reviews).
+    pub async fn decide(&self, asked: &Attributes<'_>) -> Verdict {
+        let mut chain = match Chain::begin(asked) {
+            Ok(chain) => chain,
+            Err(decided) => return decided,
+        };
+        for module in &*self.modules() {
+            let verdict = match module {
+                Module::Webhook(webhook) => webhook.decide(asked).await,
+                module => Verdict::of(self.decide_at_once(module, asked).unwrap_or_default()),
             };
-            match decision {
-                Decision::NoOpinion { reason } if reason.is_empty() => {}
-                Decision::NoOpinion { reason } => {
-                    if !reasons.is_empty() {
-                        reasons.push('\n');
-                    }
-                    reasons.push_str(&reason.to_string());
-                }
-                settled => return settled,
+            if let Some(settled) = chain.take(verdict) {
+                return settled;
             }
         }
-        Decision::NoOpinion { reason: reasons.into() }
+        chain.end()
+    }
+
+    /// What the chain says if no other server has to be asked; `None` where one has.
+    pub fn decide_now(&self, asked: &Attributes<'_>) -> Option<Verdict> {
+        let mut chain = match Chain::begin(asked) {
+            Ok(chain) => chain,
+            Err(decided) => return Some(decided),
+        };
+        for module in &*self.modules() {
+            let verdict = Verdict::of(self.decide_at_once(module, asked)?);
+            if let Some(settled) = chain.take(verdict) {
+                return Some(settled);
+            }
+        }
+        Some(chain.end())
+    }
+
+    fn decide_at_once(&self, module: &Module, asked: &Attributes<'_>) -> Option<Decision> {
+        Some(match module {
+            Module::Abac(policies) => policies.decide(asked),
+            Module::AlwaysAllow => Decision::Allow { reason: Reason::None },
+            Module::AlwaysDeny => {
+                Decision::NoOpinion { reason: "Everything is forbidden.".to_owned().into() }
+            }
+            Module::Node(policy) => policy.decide(asked),
+            Module::Rbac => self.rbac.decide(asked),
+            Module::Webhook(_) => return None,
+        })
+    }
+
+    /// What a user may do in a namespace.
+    pub fn rules_for(&self, user: &User, namespace: &str) -> Listed {
+        let mut held = Listed::default();
+        for module in &*self.modules() {
+            match module {
+                Module::Abac(policies) => held.rules.extend(policies.rules_for(user, namespace)),
+                Module::AlwaysAllow => held.rules.extend(Rule::everything()),
+                Module::AlwaysDeny => {}
+                Module::Rbac => {
+                    let found = self.rbac.rules_for(user, namespace);
+                    held.rules.extend(found.rules.iter().cloned());
+                    held.errors.extend(join_errors(&found.errors));
+                }
+                Module::Node(_) => held.cannot("node"),
+                Module::Webhook(_) => held.cannot("webhook"),
+            }
+        }
+        held
     }
 
     /// Asks whether the request may go ahead.
     ///
     /// # Errors
-    /// It may not: answer with 403 and the message.
+    /// It may not: answer with 403 and the message, or with 500 where an authorizer failed.
     pub async fn authorize<'r>(&self, asked: &'r Attributes<'r>) -> Result<Authorized<'r>, Denied> {
-        match self.decide(asked) {
+        let Verdict { decision, error } = self.decide(asked).await;
+        match decision {
             Decision::Allow { reason } => Ok(Authorized::allowed(asked, reason)),
-            Decision::Deny { reason } | Decision::NoOpinion { reason } => Err(Denied::new(asked, reason)),
+            Decision::Deny { reason } | Decision::NoOpinion { reason } => {
+                Err(Denied { error, ..Denied::new(asked, reason) })
+            }
         }
+    }
+}
+
+impl Listed {
+    fn cannot(&mut self, authorizer: &str) {
+        self.is_incomplete = true;
+        self.errors.push(format!("{authorizer} authorizer does not support user rule resolution"));
+    }
+}
+
+/// Reasons and errors of the authorizers that were asked.
+#[derive(Default)]
+struct Chain {
+    reasons: Vec<String>,
+    errors: Vec<String>,
+}
+
+impl Chain {
+    /// Members of the group that may everything need not be asked about.
+    fn begin(asked: &Attributes<'_>) -> Result<Chain, Verdict> {
+        if asked.user.in_group(MASTERS) {
+            return Err(Verdict::of(Decision::Allow { reason: Reason::None }));
+        }
+        Ok(Chain::default())
+    }
+
+    /// The end of the chain, if this verdict is it.
+    fn take(&mut self, verdict: Verdict) -> Option<Verdict> {
+        let Decision::NoOpinion { reason } = &verdict.decision else { return Some(verdict) };
+        if !reason.is_empty() {
+            self.reasons.push(reason.to_string());
+        }
+        self.errors.extend(verdict.error);
+        None
+    }
+
+    fn end(self) -> Verdict {
+        let error = match self.errors.as_slice() {
+            [] => None,
+            [error] => Some(error.clone()),
+            errors => Some(format!("[{}]", errors.join(", "))),
+        };
+        Verdict { decision: Decision::NoOpinion { reason: self.reasons.join("\n").into() }, error }
     }
 }
 
@@ -165,40 +282,28 @@ mod tests {
     use crate::identity::User;
 
     #[test]
-    fn the_mode_flag_is_a_list_of_known_modes() {
-        for (text, want) in [
-            ("RBAC", Ok(vec![Mode::Rbac])),
-            ("AlwaysAllow", Ok(vec![Mode::AlwaysAllow])),
-            ("RBAC, AlwaysDeny", Ok(vec![Mode::Rbac, Mode::AlwaysDeny])),
-            ("rbac", Err("authorization mode \"rbac\" is not one of AlwaysAllow, AlwaysDeny, RBAC")),
-            ("Node,RBAC", Err("authorization mode \"Node\" is not one of AlwaysAllow, AlwaysDeny, RBAC")),
-            ("", Err("authorization mode \"\" is not one of AlwaysAllow, AlwaysDeny, RBAC")),
-            ("RBAC,", Err("authorization mode \"\" is not one of AlwaysAllow, AlwaysDeny, RBAC")),
-            ("RBAC,RBAC", Err("authorization mode RBAC is listed more than once")),
-        ] {
-            let got = Mode::parse_list(text).map_err(|error| error.to_string());
-            assert_eq!(got, want.map_err(str::to_owned), "{text:?}");
-        }
-    }
-
-    #[test]
     fn masters_pass_first_and_no_opinion_is_a_denial() {
         // docs/api/authorization.md#authorizers: modes, group of the user, allowed, reason.
-        for (modes, group, allowed, reason) in [
-            ("AlwaysDeny", "system:masters", true, ""),
-            ("RBAC", "system:masters", true, ""),
-            ("RBAC", "dev", false, ""),
-            ("AlwaysDeny", "dev", false, "Everything is forbidden."),
-            ("RBAC,AlwaysDeny", "dev", false, "Everything is forbidden."),
-            ("AlwaysDeny,AlwaysAllow", "dev", true, ""),
-            ("AlwaysAllow", "dev", true, ""),
-        ] {
-            let modes = Mode::parse_list(modes).unwrap();
-            let chain = Authorizer::new(&modes, Arc::new(Policy::default()), "rbac.example.org");
+        use Module::{AlwaysAllow, AlwaysDeny, Rbac};
+        let abac = || Module::Abac(Arc::default());
+        for (at, (modules, group, allowed, reason)) in [
+            (vec![AlwaysDeny], "system:masters", true, ""),
+            (vec![Rbac], "system:masters", true, ""),
+            (vec![Rbac], "dev", false, ""),
+            (vec![AlwaysDeny], "dev", false, "Everything is forbidden."),
+            (vec![Rbac, AlwaysDeny], "dev", false, "Everything is forbidden."),
+            (vec![abac(), AlwaysDeny], "dev", false, "No policy matched.\nEverything is forbidden."),
+            (vec![AlwaysDeny, AlwaysAllow], "dev", true, ""),
+            (vec![AlwaysAllow], "dev", true, ""),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let chain = Authorizer::new(modules, Arc::new(Policy::default()), "rbac.example.org");
             let user = User::new("jane", [group]);
-            let decision = chain.decide(&Attributes::path(&user, "get", "/x"));
-            assert_eq!(decision.is_allowed(), allowed, "{modes:?} {group}");
-            assert_eq!(decision.reason().to_string(), reason, "{modes:?} {group}");
+            let decision = chain.decide_now(&Attributes::path(&user, "get", "/x")).unwrap().decision;
+            assert_eq!(decision.is_allowed(), allowed, "{at} {group}");
+            assert_eq!(decision.reason().to_string(), reason, "{at} {group}");
         }
     }
 }

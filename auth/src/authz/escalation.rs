@@ -63,7 +63,7 @@ impl Authorizer {
     /// [`Escalation::Forbidden`].
     pub async fn check_role(&self, user: &User, write: &RoleWrite<'_>) -> Result<(), Escalation> {
         let escalate = self.about(user, "escalate", write.resource, write.namespace, write.name);
-        if user.in_group(MASTERS) || self.decide(&escalate).is_allowed() {
+        if user.in_group(MASTERS) || self.decide(&escalate).await.decision.is_allowed() {
             return Ok(());
         }
         let held = self.rbac().rules_for(user, write.namespace);
@@ -95,7 +95,8 @@ impl Authorizer {
             "ClusterRole" => ("clusterroles", "clusterrole"),
             _ => ("roles", "role"),
         };
-        if self.decide(&self.about(user, "bind", resource, namespace, &role.name)).is_allowed() {
+        if self.decide(&self.about(user, "bind", resource, namespace, &role.name)).await.decision.is_allowed()
+        {
             return Ok(());
         }
         let mut rules = None;

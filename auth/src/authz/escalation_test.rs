@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use super::*;
-use crate::authz::{Binding, Mode, Policy, Subject};
+use crate::authz::{Binding, Module, Policy, Subject};
 
 fn list(part: &str) -> Vec<String> {
     part.split(',').map(|value| if value == "-" { String::new() } else { value.to_owned() }).collect()
@@ -122,7 +122,7 @@ fn chain() -> Authorizer {
             }],
         });
     }
-    Authorizer::new(&[Mode::Rbac], Arc::new(policy), "rbac")
+    Authorizer::new(vec![Module::Rbac], Arc::new(policy), "rbac")
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use super::*;
-use crate::authz::{Binding, Mode as Authorization, Policy, RoleRef, Rule, Subject};
+use crate::authz::{Binding, Module, Policy, RoleRef, Rule, Subject};
 
 /// What an already complete future returns.
 fn ready<T>(future: impl Future<Output = T>) -> T {
@@ -47,7 +47,7 @@ fn chain(rules: &[&str]) -> Authorizer {
             namespace: String::new(),
         }],
     });
-    Authorizer::new(&[Authorization::Rbac], Arc::new(policy), "rbac")
+    Authorizer::new(vec![Module::Rbac], Arc::new(policy), "rbac")
 }
 
 /// `name[ group…][ uid=…][ key=value]`.

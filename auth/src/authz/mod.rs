@@ -2,14 +2,19 @@
 //!
 //! `system:masters → mode 1 → mode 2 → … → no` (docs/api/authorization.md#authorizers)
 
+pub mod abac;
 pub mod aggregation;
 mod chain;
+mod condition;
+pub mod config;
 pub mod escalation;
 mod impersonation;
 pub mod policy;
 pub mod rbac;
+pub mod webhook;
 
-pub use chain::{Authorizer, Mode, UnknownMode};
+pub use chain::{Authorizer, Listed, Mode, Module, NodePolicy, Verdict};
+pub use condition::Conditions;
 pub use escalation::{Escalation, RoleWrite};
 pub use impersonation::Refused;
 pub use policy::{Binding, Policy, PolicySource, RoleRef, Rule, Subject};

@@ -32,6 +32,17 @@ pub struct Rule {
     pub non_resource_urls: Vec<String>,
 }
 
+impl Rule {
+    /// The two rules that permit everything.
+    pub fn everything() -> [Rule; 2] {
+        let all = || vec!["*".to_owned()];
+        [
+            Rule { api_groups: all(), resources: all(), verbs: all(), ..Rule::default() },
+            Rule { non_resource_urls: all(), verbs: all(), ..Rule::default() },
+        ]
+    }
+}
+
 /// A role or cluster role: its rules.
 pub type Rules = Arc<[Rule]>;
 

@@ -118,6 +118,15 @@ pub fn join_errors(errors: &[String]) -> Option<String> {
     }
 }
 
+/// Whether one of the rules covers the request.
+pub fn permits(rules: &[Rule], asked: &Attributes<'_>) -> bool {
+    let resource = match asked.subresource {
+        "" => asked.resource.to_owned(),
+        subresource => format!("{}/{subresource}", asked.resource),
+    };
+    rules.iter().any(|rule| allows(rule, asked, &resource))
+}
+
 /// Whether one rule covers the request; `resource` is `<resource>` or `<resource>/<subresource>`.
 fn allows(rule: &Rule, asked: &Attributes<'_>, resource: &str) -> bool {
     has(&rule.verbs, asked.verb)

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::*;
-use crate::authz::{Authorizer, Mode, RoleRef, Subject};
+use crate::authz::{Authorizer, Module, RoleRef, Subject};
 
 /// `verbs groups resources[ =name,…]` or `verbs /path,…`; `-` is the core group.
 fn rule(text: &str) -> Rule {
@@ -42,14 +42,14 @@ fn binding(namespace: &str, name: &str, role: &str, subjects: &[&str]) -> Bindin
 }
 
 fn rbac(policy: Policy) -> Authorizer {
-    Authorizer::new(&[Mode::Rbac], Arc::new(policy), "rbac.example.org")
+    Authorizer::new(vec![Module::Rbac], Arc::new(policy), "rbac.example.org")
 }
 
 /// `verb resource[/subresource][.group] [ns/]name` or `verb /path`.
 fn ask(chain: &Authorizer, user: &User, text: &str) -> Decision {
     let parts: Vec<&str> = text.split(' ').collect();
     if parts[1].starts_with('/') {
-        return chain.decide(&Attributes::path(user, parts[0], parts[1]));
+        return chain.decide_now(&Attributes::path(user, parts[0], parts[1])).unwrap().decision;
     }
     let (resource, group) = parts[1].split_once('.').unwrap_or((parts[1], ""));
     let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
@@ -57,7 +57,8 @@ fn ask(chain: &Authorizer, user: &User, text: &str) -> Decision {
     let (namespace, name) = place.split_once('/').unwrap_or(("", place));
     let nothing = Attributes::path(user, parts[0], "");
     let resource_request = true;
-    chain.decide(&Attributes { resource_request, group, resource, subresource, namespace, name, ..nothing })
+    let asked = Attributes { resource_request, group, resource, subresource, namespace, name, ..nothing };
+    chain.decide_now(&asked).unwrap().decision
 }
 
 #[test]

@@ -159,17 +159,6 @@ const REFUSED: &[Refusal] = &[
             "audit-webhook-version",
         ],
     },
-    Refusal {
-        why: "see --authorization-mode for the authorizers there are",
-        flags: &[
-            "authorization-config",
-            "authorization-policy-file",
-            "authorization-webhook-cache-authorized-ttl",
-            "authorization-webhook-cache-unauthorized-ttl",
-            "authorization-webhook-config-file",
-            "authorization-webhook-version",
-        ],
-    },
     Refusal { why: "requests of browsers on other sites are not served", flags: &["cors-allowed-origins"] },
     Refusal {
         why: "the tolerations that pods get last 300 seconds",

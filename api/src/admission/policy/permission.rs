@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use auth::authz::Verdict;
 use auth::{Attributes, User};
 use cel::library::authorizer::{Authorizer, Decision, Request};
 
@@ -26,11 +27,26 @@ impl Permissions {
     }
 }
 
+impl Permissions {
+    /// Expressions are evaluated without pause, so that where another server has to be asked the thread waits for it; the
+    /// runtime has others meanwhile.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "an expression cannot pause, and its task has no other futures"
+    )]
+    fn decide(&self, asked: &Attributes<'_>) -> Verdict {
+        self.authorizer.decide_now(asked).unwrap_or_else(|| {
+            let decision = self.authorizer.decide(asked);
+            tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(decision))
+        })
+    }
+}
+
 impl Authorizer for Permissions {
     fn check(&self, request: &Request) -> Decision {
         let decided = match request {
-            Request::Path { path, verb } => self.authorizer.decide(&Attributes::path(&self.user, verb, path)),
-            Request::Resource { resource, verb } => self.authorizer.decide(&Attributes {
+            Request::Path { path, verb } => self.decide(&Attributes::path(&self.user, verb, path)),
+            Request::Resource { resource, verb } => self.decide(&Attributes {
                 resource_request: true,
                 group: &resource.group,
                 version: "*",
@@ -41,7 +57,8 @@ impl Authorizer for Permissions {
                 ..Attributes::path(&self.user, verb, "")
             }),
         };
-        Decision { allowed: decided.is_allowed(), reason: decided.reason().to_string(), error: None }
+        let Verdict { decision, error } = decided;
+        Decision { allowed: decision.is_allowed(), reason: decision.reason().to_string(), error }
     }
 
     fn for_service_account(&self, namespace: &str, name: &str) -> Result<Arc<dyn Authorizer>, String> {

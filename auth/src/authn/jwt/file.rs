@@ -1,10 +1,10 @@
 //! The configuration file of authentication, decoded strictly: a member that is not known is an error, so that a typing
 //! mistake does not open or close a door.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::settings::{ClaimRule, IssuerSettings, JwtSettings, Mapping, Mappings, Rule, Settings};
-use crate::go::quote;
+use crate::strict::{File, Form, Object, items, text_of};
 
 /// The kind of the file's object.
 const KIND: &str = "AuthenticationConfiguration";
@@ -28,20 +28,6 @@ pub struct Contents {
     pub settings: Settings,
     /// Anonymous requests, if the file speaks of them.
     pub anonymous: Option<AnonymousSettings>,
-}
-
-/// The form of a value.
-enum Form {
-    Text,
-    Flag,
-    List(&'static Form),
-    Object(&'static Object),
-}
-
-/// An object: its name in Go, and its members.
-struct Object {
-    name: &'static str,
-    members: &'static [(&'static str, Form)],
 }
 
 static ROOT: Object = Object {
@@ -112,38 +98,8 @@ static EXTRA: Object =
 /// # Errors
 /// The text of kube-apiserver's error.
 pub fn read(text: &str, value: &Value, group: &str) -> Result<Contents, String> {
-    let empty = Map::new();
-    let root = value.as_object().unwrap_or(&empty);
-    let member = |name: &str| root.get(name).and_then(Value::as_str).unwrap_or_default();
-    let (api_version, kind) = (member("apiVersion"), member("kind"));
-    if kind.is_empty() {
-        return Err(format!("Object 'Kind' is missing in '{text}'"));
-    }
-    if api_version.is_empty() {
-        return Err(format!("Object 'apiVersion' is missing in '{text}'"));
-    }
-    let version =
-        api_version.split_once('/').filter(|(found, _)| *found == group).map(|(_, version)| version);
-    let version = version.filter(|version| VERSIONS.contains(version));
-    match (version, kind) {
-        (Some(_), KIND) => {}
-        (Some(_), "AuthorizationConfiguration" | "EgressSelectorConfiguration" | "TracingConfiguration") => {
-            return Err(format!("expected {KIND}, got *apiserver.{kind}"));
-        }
-        _ => {
-            return Err(format!(
-                "no kind {} is registered for version {} in scheme \"apiserver\"",
-                quote(kind),
-                quote(api_version)
-            ));
-        }
-    }
-    let mut unknown = Vec::new();
-    let version = version.unwrap_or_default();
-    check_object(root, &ROOT, &Place { path: "", fields: "", version }, &mut unknown)?;
-    if !unknown.is_empty() {
-        return Err(format!("strict decoding error: {}", unknown.join(", ")));
-    }
+    let file = File { kind: KIND, versions: &VERSIONS, group, form: &ROOT };
+    let root = file.read(text, value)?;
     let jwt = items(root.get("jwt")).map(jwt).collect();
     let anonymous = root.get("anonymous").filter(|value| !value.is_null()).map(|value| AnonymousSettings {
         enabled: value["enabled"].as_bool().unwrap_or_default(),
@@ -168,91 +124,6 @@ impl AnonymousSettings {
             Value::from(shown)
         ))
     }
-}
-
-/// Where a value stands.
-struct Place<'p> {
-    /// With indices: `jwt[0].issuer`.
-    path: &'p str,
-    /// Without: `jwt.issuer`.
-    fields: &'p str,
-    version: &'p str,
-}
-
-/// Checks the members of an object. The depth is that of the forms.
-fn check_object(
-    members: &Map<String, Value>,
-    object: &Object,
-    place: &Place<'_>,
-    unknown: &mut Vec<String>,
-) -> Result<(), String> {
-    let joined = |before: &str, name: &str| {
-        if before.is_empty() { name.to_owned() } else { format!("{before}.{name}") }
-    };
-    for (name, value) in members {
-        let path = joined(place.path, name);
-        let Some((_, form)) = object.members.iter().find(|(known, _)| known == name) else {
-            unknown.push(format!("unknown field {}", quote(&path)));
-            continue;
-        };
-        let fields = joined(place.fields, name);
-        let place = Place { path: &path, fields: &fields, version: place.version };
-        check(value, form, object, &place, unknown)?;
-    }
-    Ok(())
-}
-
-fn check(
-    value: &Value,
-    form: &Form,
-    within: &Object,
-    place: &Place<'_>,
-    unknown: &mut Vec<String>,
-) -> Result<(), String> {
-    match (value, form) {
-        (Value::Null, _) | (Value::String(_), Form::Text) | (Value::Bool(_), Form::Flag) => Ok(()),
-        (Value::Array(items), Form::List(form)) => {
-            for (at, item) in items.iter().enumerate() {
-                let path = format!("{}[{at}]", place.path);
-                check(item, form, within, &Place { path: &path, ..*place }, unknown)?;
-            }
-            Ok(())
-        }
-        (Value::Object(members), Form::Object(object)) => check_object(members, object, place, unknown),
-        _ => {
-            let found = match value {
-                Value::Null => "null",
-                Value::Bool(_) => "bool",
-                Value::Number(_) => "number",
-                Value::String(_) => "string",
-                Value::Array(_) => "array",
-                Value::Object(_) => "object",
-            };
-            Err(format!(
-                "json: cannot unmarshal {found} into Go struct field {}.{} of type {}",
-                within.name,
-                place.fields,
-                go_type(form, place.version)
-            ))
-        }
-    }
-}
-
-fn go_type(form: &Form, version: &str) -> String {
-    match form {
-        Form::Text => "string".to_owned(),
-        Form::Flag => "bool".to_owned(),
-        Form::List(form) => format!("[]{}", go_type(form, version)),
-        Form::Object(object) => format!("{version}.{}", object.name),
-    }
-}
-
-fn items(list: Option<&Value>) -> impl Iterator<Item = &Value> {
-    list.and_then(Value::as_array).into_iter().flatten()
-}
-
-fn text_of(value: &Value, name: &str) -> String {
-    value[name].as_str().unwrap_or_default().to_owned()
 }
 
 fn jwt(value: &Value) -> JwtSettings {

@@ -1,0 +1,379 @@
+//! What the agent of a node may do (docs/api/authorization.md#node-authorizer): what the role of agents permits to all of them,
+//! and beyond that what belongs to the pods that are bound to the node.
+//!
+//! ```text
+//! node ◄─ pod ◄─ secret, config map, service account
+//!             ◄─ claim ◄─ volume ◄─ secret
+//! node ◄─ attachment
+//! ```
+//!
+//! The paths are looked up in the store, whose attributes tell the pods of a node without reading the others; nothing
+//! is kept that could be out of date.
+
+use auth::authz::{NodePolicy, Rule};
+use auth::decision::{Decision, Reason};
+use auth::{Attributes, User};
+use engine::{Engine, Snapshot};
+
+use super::rules::read_rules;
+use crate::attributes::Selection;
+use crate::json::{self, Object, Value};
+use crate::naming::Naming;
+use crate::object::at;
+use crate::schema::registry::{Registry, Resource};
+use crate::store;
+
+/// The role whose rules hold for every agent.
+const ROLE: &str = "system:node";
+
+/// Group of agents, and the beginning of their names.
+const GROUP: &str = "system:nodes";
+const PREFIX: &str = "system:node:";
+
+/// The authorizer of agents.
+pub struct Nodes {
+    engine: Engine,
+    registry: Registry,
+    rules: Vec<Rule>,
+    lease_namespace: String,
+}
+
+impl Nodes {
+    /// Agents, over the objects of `engine`.
+    pub fn new(engine: Engine, naming: &'static Naming) -> Nodes {
+        let roles = naming.fill(include_str!("../../bootstrap/cluster_roles.json"));
+        let roles = json::parse(roles.as_bytes()).unwrap_or_default();
+        let role = roles.as_array().unwrap_or_default().iter().find(|role| role.str_at(&["name"]) == ROLE);
+        let rules = role.map(|role| read_rules(role.get("rules"))).unwrap_or_default();
+        Nodes { engine, registry: Registry::new(naming), rules, lease_namespace: naming.system("node-lease") }
+    }
+
+    fn resource(&self, group: &str, plural: &str) -> Option<&Resource> {
+        let group = self.registry.groups().iter().find(|each| {
+            each.name
+                .strip_prefix(group)
+                .is_some_and(|rest| rest.is_empty() || !group.is_empty() && rest.starts_with('.'))
+        })?;
+        group.versions.iter().find_map(|version| version.resource(plural)).map(|resource| &**resource)
+    }
+
+    fn object(&self, snapshot: &Snapshot, group: &str, plural: &str, place: (&str, &str)) -> Option<Object> {
+        let resource = self.resource(group, plural)?;
+        let entry = snapshot.get(&store::key(resource, place.0, place.1))?;
+        store::read(entry).ok()?.object(resource).ok()
+    }
+
+    /// The pods that are bound to a node and not over, of one namespace or of all; `found` ends the search.
+    fn any_pod(
+        &self,
+        snapshot: &Snapshot,
+        node: &str,
+        namespace: &str,
+        mut found: impl FnMut(&str, &Object) -> bool,
+    ) -> bool {
+        let Some(pods) = self.resource("", "pods") else { return false };
+        let selector = format!("spec.nodeName={node}");
+        let Ok(selection) = Selection::parse("", &selector, &pods.table, &pods.stored().table) else {
+            return false;
+        };
+        let entries = snapshot.prefix(&store::collection(pods, namespace));
+        entries.into_iter().any(|entry| {
+            let key = entry.key().clone();
+            let Ok(Some(stored)) = store::read_selected(pods, &selection, entry) else { return false };
+            let Ok(pod) = stored.object(pods) else { return false };
+            let phase = at(&pod, "status.phase").and_then(Value::as_str).unwrap_or_default();
+            !matches!(phase, "Succeeded" | "Failed") && found(store::identity(pods, &key).0, &pod)
+        })
+    }
+
+    /// Whether an object belongs to the pods of a node.
+    fn is_related(&self, node: &str, asked: &Attributes<'_>) -> bool {
+        let snapshot = self.engine.snapshot();
+        let (namespace, name) = (asked.namespace, asked.name);
+        match asked.resource {
+            "pods" => self
+                .object(&snapshot, "", "pods", (namespace, name))
+                .is_some_and(|pod| at(&pod, "spec.nodeName").and_then(Value::as_str) == Some(node)),
+            "secrets" => {
+                self.any_pod(&snapshot, node, namespace, |_, pod| names(pod, "secret").any(|n| n == name))
+                    || self.any_volume(&snapshot, node, |_, volume| {
+                        secrets_of_volume(volume).any(|place| place == (namespace, name))
+                    })
+            }
+            "configmaps" => {
+                self.any_pod(&snapshot, node, namespace, |_, pod| names(pod, "configMap").any(|n| n == name))
+            }
+            "serviceaccounts" => self.any_pod(&snapshot, node, namespace, |_, pod| {
+                at(pod, "spec.serviceAccountName").and_then(Value::as_str) == Some(name)
+            }),
+            "persistentvolumeclaims" => {
+                self.any_pod(&snapshot, node, namespace, |_, pod| claims(pod).any(|claim| claim == name))
+            }
+            "persistentvolumes" => self.any_volume(&snapshot, node, |volume, _| volume == name),
+            "volumeattachments" => {
+                self.object(&snapshot, "storage", "volumeattachments", ("", name)).is_some_and(|attachment| {
+                    at(&attachment, "spec.nodeName").and_then(Value::as_str) == Some(node)
+                })
+            }
+            "resourceclaims" => self.any_pod(&snapshot, node, namespace, |_, pod| {
+                let list = |path: &str| at(pod, path).and_then(Value::as_array).unwrap_or_default().iter();
+                list("spec.resourceClaims")
+                    .chain(list("status.resourceClaimStatuses"))
+                    .any(|claim| claim.str_at(&["resourceClaimName"]) == name)
+            }),
+            _ => false,
+        }
+    }
+
+    /// The volumes that the claims of a node's pods are bound to.
+    fn any_volume(
+        &self,
+        snapshot: &Snapshot,
+        node: &str,
+        mut found: impl FnMut(&str, &Object) -> bool,
+    ) -> bool {
+        self.any_pod(snapshot, node, "", |namespace, pod| {
+            claims(pod).any(|claim| {
+                let claim = self.object(snapshot, "", "persistentvolumeclaims", (namespace, &claim));
+                let bound =
+                    claim.as_ref().and_then(|claim| at(claim, "spec.volumeName")).and_then(Value::as_str);
+                let Some(volume) = bound.filter(|name| !name.is_empty()) else { return false };
+                let object = self.object(snapshot, "", "persistentvolumes", ("", volume));
+                object.is_some_and(|object| found(volume, &object))
+            })
+        })
+    }
+
+    fn decide_for(&self, node: &str, asked: &Attributes<'_>) -> Result<(), String> {
+        let is = |group: &str, resource: &str, subresource: &str| {
+            (stem(asked.group), asked.resource, asked.subresource) == (group, resource, subresource)
+        };
+        let reads = matches!(asked.verb, "get" | "list" | "watch");
+        if is("", "secrets", "") || is("", "configmaps", "") {
+            return self.read_namespaced(node, asked);
+        }
+        if is("resource", "resourceslices", "") {
+            return self.own_slice(node, asked);
+        }
+        if is("", "persistentvolumeclaims", "") || is("", "persistentvolumes", "") {
+            return self.get_only(node, asked);
+        }
+        if is("", "persistentvolumeclaims", "status") {
+            if !matches!(asked.verb, "update" | "patch") {
+                return Err("can only update or patch this type".to_owned());
+            }
+            return self.related(node, asked);
+        }
+        if is("storage", "volumeattachments", "") || is("resource", "resourceclaims", "") {
+            return self.get_only(node, asked);
+        }
+        if is("", "serviceaccounts", "token") {
+            if asked.verb != "create" || asked.name.is_empty() {
+                return Err("can only create tokens for individual service accounts".to_owned());
+            }
+            return self.related(node, asked);
+        }
+        if is("", "serviceaccounts", "") && asked.verb == "get" {
+            return self.related(node, asked);
+        }
+        if is("", "nodes", "") && reads {
+            return match asked.name {
+                name if name == node => Ok(()),
+                _ => Err(format!("node '{node}' cannot read '{}', only its own Node object", asked.name)),
+            };
+        }
+        if is("", "pods", "") && asked.verb == "get" {
+            return self.related(node, asked);
+        }
+        if is("coordination", "leases", "") {
+            return self.own_lease(node, asked);
+        }
+        if is("storage", "csinodes", "") {
+            return own(node, asked, "CSINode");
+        }
+        self.by_role(asked)
+    }
+
+    fn by_role(&self, asked: &Attributes<'_>) -> Result<(), String> {
+        if auth::authz::rbac::permits(&self.rules, asked) { Ok(()) } else { Err(String::new()) }
+    }
+
+    fn read_namespaced(&self, node: &str, asked: &Attributes<'_>) -> Result<(), String> {
+        if !matches!(asked.verb, "get" | "list" | "watch") {
+            return Err("can only read resources of this type".to_owned());
+        }
+        if asked.namespace.is_empty() {
+            return Err("can only read namespaced object of this type".to_owned());
+        }
+        self.related(node, asked)
+    }
+
+    /// The slices of devices of a node. Which node a new one names is judged by admission.
+    fn own_slice(&self, node: &str, asked: &Attributes<'_>) -> Result<(), String> {
+        match asked.verb {
+            "create" => Ok(()),
+            "get" | "update" | "patch" | "delete" => {
+                let snapshot = self.engine.snapshot();
+                let slice = self.object(&snapshot, "resource", "resourceslices", ("", asked.name));
+                let named =
+                    slice.as_ref().and_then(|slice| at(slice, "spec.nodeName")).and_then(Value::as_str);
+                if named == Some(node) {
+                    return Ok(());
+                }
+                Err(format!("no relationship found between node '{node}' and this object"))
+            }
+            _ => {
+                Err("can only list/watch/deletecollection resourceslices with nodeName field selector"
+                    .to_owned())
+            }
+        }
+    }
+
+    fn get_only(&self, node: &str, asked: &Attributes<'_>) -> Result<(), String> {
+        if asked.verb != "get" {
+            return Err("can only get individual resources of this type".to_owned());
+        }
+        self.related(node, asked)
+    }
+
+    fn related(&self, node: &str, asked: &Attributes<'_>) -> Result<(), String> {
+        if asked.name.is_empty() {
+            return Err("No Object name found".to_owned());
+        }
+        if self.is_related(node, asked) {
+            return Ok(());
+        }
+        Err(format!("no relationship found between node '{node}' and this object"))
+    }
+
+    fn own_lease(&self, node: &str, asked: &Attributes<'_>) -> Result<(), String> {
+        if !matches!(asked.verb, "get" | "create" | "update" | "patch" | "delete") {
+            return Err("can only get, create, update, patch, or delete a node lease".to_owned());
+        }
+        if asked.namespace != self.lease_namespace {
+            return Err(format!(
+                "can only access leases in the \"{}\" system namespace",
+                self.lease_namespace
+            ));
+        }
+        // The name of a new lease is judged by admission.
+        if asked.verb != "create" && asked.name != node {
+            return Err("can only access node lease with the same name as the requesting node".to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// An object of the name of the node.
+fn own(node: &str, asked: &Attributes<'_>, kind: &str) -> Result<(), String> {
+    if !matches!(asked.verb, "get" | "create" | "update" | "patch" | "delete") {
+        return Err(format!("can only get, create, update, patch, or delete a {kind}"));
+    }
+    if !asked.subresource.is_empty() {
+        return Err(format!("cannot authorize {kind} subresources"));
+    }
+    if asked.verb != "create" && asked.name != node {
+        return Err(format!("can only access {kind} with the same name as the requesting node"));
+    }
+    Ok(())
+}
+
+/// A group without the suffix of the naming profile.
+fn stem(group: &str) -> &str {
+    group.split('.').next().unwrap_or_default()
+}
+
+impl NodePolicy for Nodes {
+    fn decide(&self, asked: &Attributes<'_>) -> Decision {
+        let no_opinion = |reason: String| Decision::NoOpinion { reason: reason.into() };
+        let Some(node) = agent(asked.user) else { return no_opinion(String::new()) };
+        if node.is_empty() {
+            return no_opinion(format!("unknown node for user {}", crate::field::go_quote(&asked.user.name)));
+        }
+        let decided = if asked.resource_request { self.decide_for(node, asked) } else { self.by_role(asked) };
+        match decided {
+            Ok(()) => Decision::Allow { reason: Reason::None },
+            Err(why) => no_opinion(why),
+        }
+    }
+}
+
+/// The node of an agent, empty for one that does not say which; `None` for other users.
+fn agent(user: &User) -> Option<&str> {
+    let name = user.name.strip_prefix(PREFIX)?;
+    user.in_group(GROUP).then_some(name)
+}
+
+/// The claims of a pod: those that it names, and those that are made for its volumes.
+fn claims(pod: &Object) -> impl Iterator<Item = String> + '_ {
+    let pod_name = at(pod, "metadata.name").and_then(Value::as_str).unwrap_or_default();
+    volumes(pod).filter_map(move |volume| {
+        let claim = volume.str_at(&["persistentVolumeClaim", "claimName"]);
+        if !claim.is_empty() {
+            return Some(claim.to_owned());
+        }
+        let is_made = volume.get("ephemeral").is_some_and(|source| !source.is_null());
+        is_made.then(|| format!("{pod_name}-{}", volume.str_at(&["name"])))
+    })
+}
+
+fn volumes(pod: &Object) -> impl Iterator<Item = &Value> {
+    at(pod, "spec.volumes").and_then(Value::as_array).unwrap_or_default().iter()
+}
+
+/// Names of the secrets (`secret`) or config maps (`configMap`) that a pod refers to.
+fn names<'p>(pod: &'p Object, kind: &'static str) -> impl Iterator<Item = &'p str> {
+    let list = move |path: &str| at(pod, path).and_then(Value::as_array).unwrap_or_default().iter();
+    let pulls = list("spec.imagePullSecrets").map(|secret| secret.str_at(&["name"]));
+    let pulls = pulls.filter(move |_| kind == "secret");
+    let containers = ["spec.containers", "spec.initContainers", "spec.ephemeralContainers"];
+    let in_containers = containers.into_iter().flat_map(list).flat_map(move |container| {
+        let list = |name: &str| container.get(name).and_then(Value::as_array).unwrap_or_default().iter();
+        let (from, key) = match kind {
+            "secret" => ("secretRef", "secretKeyRef"),
+            _ => ("configMapRef", "configMapKeyRef"),
+        };
+        let whole = list("envFrom").map(move |source| source.str_at(&[from, "name"]));
+        whole.chain(list("env").map(move |variable| variable.str_at(&["valueFrom", key, "name"])))
+    });
+    let in_volumes = volumes(pod).flat_map(move |volume| {
+        let sources = volume.at(&["projected", "sources"]).and_then(Value::as_array).unwrap_or_default();
+        let projected = sources.iter().map(move |source| source.str_at(&[kind, "name"]));
+        let direct = match kind {
+            "secret" => volume.str_at(&["secret", "secretName"]),
+            _ => volume.str_at(&["configMap", "name"]),
+        };
+        // Drivers that log in with a secret of the pod's namespace.
+        let drivers = volume.as_object().into_iter().flat_map(Object::iter);
+        let drivers = drivers.flat_map(|(_, source)| {
+            [
+                source.str_at(&["secretRef", "name"]),
+                source.str_at(&["nodePublishSecretRef", "name"]),
+                source.str_at(&["secretName"]),
+            ]
+        });
+        let drivers = drivers.filter(move |_| kind == "secret");
+        projected.chain([direct]).chain(drivers)
+    });
+    pulls.chain(in_containers).chain(in_volumes).filter(|name| !name.is_empty())
+}
+
+/// Namespaces and names of the secrets that a volume refers to.
+fn secrets_of_volume(volume: &Object) -> impl Iterator<Item = (&str, &str)> {
+    const REFERENCES: [&str; 5] = [
+        "secretRef",
+        "nodePublishSecretRef",
+        "nodeStageSecretRef",
+        "nodeExpandSecretRef",
+        "controllerExpandSecretRef",
+    ];
+    let claimed = at(volume, "spec.claimRef.namespace").and_then(Value::as_str).unwrap_or_default();
+    let sources = volume.get("spec").and_then(Value::as_object).into_iter().flat_map(Object::iter);
+    sources.flat_map(move |(_, source)| {
+        let references = REFERENCES.into_iter().filter_map(move |name| source.get(name));
+        references.map(move |secret| match secret.str_at(&["namespace"]) {
+            "" => (claimed, secret.str_at(&["name"])),
+            namespace => (namespace, secret.str_at(&["name"])),
+        })
+    })
+}

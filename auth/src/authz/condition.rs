@@ -1,0 +1,201 @@
+//! Conditions over a SubjectAccessReview, in CEL: they say of which requests a webhook is asked
+//! (docs/api/authorization.md#match-conditions-of-authorizers).
+
+use std::sync::{Arc, LazyLock};
+
+use cel::environment::{Environment, Origin};
+use cel::evaluation::{Limits, Program};
+use cel::library::{Library, Version, extensions, standard};
+use cel::types::{Type, TypeProvider};
+use cel::value::map::OwnedMap;
+use cel::value::object::{Object, OwnedObject};
+use cel::value::{Text, Value};
+use serde_json::{Map, Value as Json};
+
+/// The compatibility version: expressions may use what it has.
+const VERSION: Version = Version::new(1, 35);
+
+/// Most that all conditions of one request may cost.
+const COST_MAX: u64 = 2_500_000;
+
+static ENVIRONMENT: LazyLock<Environment> = LazyLock::new(|| {
+    let libraries: Vec<Library> = [standard::library()].into_iter().chain(extensions()).collect();
+    Environment::new(&libraries, VERSION, Origin::New)
+        .with_types(Arc::new(Types))
+        .with_variable("request", Type::object(SPEC))
+});
+
+const SPEC: &str = "kubernetes.SubjectAccessReviewSpec";
+const RESOURCE: &str = "kubernetes.ResourceAttributes";
+const NON_RESOURCE: &str = "kubernetes.NonResourceAttributes";
+const FIELD_SELECTOR: &str = "kubernetes.FieldSelectorAttributes";
+const FIELD_REQUIREMENT: &str = "kubernetes.FieldSelectorRequirement";
+const LABEL_SELECTOR: &str = "kubernetes.LabelSelectorAttributes";
+const LABEL_REQUIREMENT: &str = "kubernetes.LabelSelectorRequirement";
+
+/// The types that a condition sees.
+struct Types;
+
+impl TypeProvider for Types {
+    fn has_type(&self, name: &str) -> bool {
+        [SPEC, RESOURCE, NON_RESOURCE, FIELD_SELECTOR, FIELD_REQUIREMENT, LABEL_SELECTOR, LABEL_REQUIREMENT]
+            .contains(&name)
+    }
+
+    fn field_type(&self, name: &str, field: &str) -> Option<Type> {
+        let texts = || Type::list(Type::String);
+        Some(match (name, field) {
+            (SPEC, "resourceAttributes") => Type::object(RESOURCE),
+            (SPEC, "nonResourceAttributes") => Type::object(NON_RESOURCE),
+            (SPEC, "user" | "uid") => Type::String,
+            (SPEC, "groups") => texts(),
+            (SPEC, "extra") => Type::map(Type::String, texts()),
+            (RESOURCE, "namespace" | "verb" | "group" | "version" | "resource" | "subresource" | "name") => {
+                Type::String
+            }
+            (RESOURCE, "fieldSelector") => Type::object(FIELD_SELECTOR),
+            (RESOURCE, "labelSelector") => Type::object(LABEL_SELECTOR),
+            (NON_RESOURCE, "path" | "verb") => Type::String,
+            (FIELD_SELECTOR | LABEL_SELECTOR, "rawSelector") => Type::String,
+            (FIELD_SELECTOR, "requirements") => Type::list(Type::object(FIELD_REQUIREMENT)),
+            (LABEL_SELECTOR, "requirements") => Type::list(Type::object(LABEL_REQUIREMENT)),
+            (FIELD_REQUIREMENT | LABEL_REQUIREMENT, "key" | "operator") => Type::String,
+            (FIELD_REQUIREMENT | LABEL_REQUIREMENT, "values") => texts(),
+            _ => return None,
+        })
+    }
+}
+
+/// Conditions that are compiled. None hold for every request.
+#[derive(Default)]
+pub struct Conditions(Vec<(String, Program)>);
+
+/// Compiles one condition.
+///
+/// # Errors
+/// The text of kube-apiserver's error.
+pub(super) fn compile(text: &str) -> Result<Program, String> {
+    let checked = ENVIRONMENT.compile(text).map_err(|error| format!("compilation failed: {error}"))?;
+    if !matches!(checked.result_type(), Type::Bool) {
+        return Err(format!("must evaluate to bool but got {}", checked.result_type()));
+    }
+    Program::new(&checked, &ENVIRONMENT).map_err(|error| format!("program instantiation failed: {error}"))
+}
+
+impl Conditions {
+    /// Compiles conditions.
+    ///
+    /// # Errors
+    /// The first that is none.
+    pub fn new(texts: &[String]) -> Result<Conditions, String> {
+        let programs = texts.iter().map(|text| Ok((text.clone(), compile(text)?)));
+        programs.collect::<Result<_, String>>().map(Conditions)
+    }
+
+    /// Whether all hold. One that is false decides, whatever others fail.
+    pub(super) fn hold(&self, spec: &Map<String, Json>) -> Result<bool, String> {
+        if self.0.is_empty() {
+            return Ok(true);
+        }
+        let mut errors = Vec::new();
+        let mut cost = COST_MAX;
+        for (text, program) in &self.0 {
+            let variables = vec![("request".to_owned(), object(SPEC, spec))];
+            let evaluation = program.evaluate(&variables, &Limits::cost(cost));
+            cost = cost.saturating_sub(evaluation.cost);
+            match evaluation.result {
+                Ok(Value::Bool(true)) => {}
+                Ok(Value::Bool(false)) => return Ok(false),
+                Ok(_) => errors.push(format!("cel evaluation error: expression '{text}' is no condition")),
+                Err(error) => {
+                    errors.push(format!(
+                        "cel evaluation error: expression '{text}' resulted in error: {error}"
+                    ));
+                }
+            }
+        }
+        match errors.as_slice() {
+            [] => Ok(true),
+            [error] => Err(error.clone()),
+            errors => Err(format!("[{}]", errors.join(", "))),
+        }
+    }
+}
+
+/// An object of a type. Members that are not there have the zero values of their types: only objects can be absent.
+fn object<'v>(name: &str, members: &'v Map<String, Json>) -> Value<'v> {
+    const TEXTS: [(&str, &[&str]); 3] = [
+        (SPEC, &["user", "uid"]),
+        (RESOURCE, &["namespace", "verb", "group", "version", "resource", "subresource", "name"]),
+        (NON_RESOURCE, &["path", "verb"]),
+    ];
+    let mut fields = Vec::new();
+    for (_, texts) in TEXTS.iter().filter(|(kind, _)| *kind == name) {
+        for field in *texts {
+            let text = members.get(*field).and_then(Json::as_str).unwrap_or_default();
+            fields.push(((*field).into(), Value::String(Text::Borrowed(text))));
+        }
+    }
+    if name == SPEC {
+        let extra = members.get("extra").and_then(Json::as_object);
+        let mut map = OwnedMap::default();
+        for (key, values) in extra.into_iter().flatten() {
+            map.insert(Value::String(Text::Borrowed(key)), texts(Some(values)));
+        }
+        fields.push(("groups".into(), texts(members.get("groups"))));
+        fields.push(("extra".into(), Value::map(map)));
+        for (field, kind) in [("resourceAttributes", RESOURCE), ("nonResourceAttributes", NON_RESOURCE)] {
+            if let Some(attributes) = members.get(field).and_then(Json::as_object) {
+                fields.push((field.into(), object(kind, attributes)));
+            }
+        }
+    }
+    Value::Object(Object::Shared(Arc::new(OwnedObject { type_name: name.into(), fields })))
+}
+
+fn texts(list: Option<&Json>) -> Value<'_> {
+    let items = list.and_then(Json::as_array).into_iter().flatten().filter_map(Json::as_str);
+    Value::list(items.map(|text| Value::String(Text::Borrowed(text))).collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn conditions_hold_of_a_review() {
+        let spec = json!({
+            "resourceAttributes": {"verb": "get", "resource": "pods", "namespace": "guarded"},
+            "user": "jane", "groups": ["dev"],
+        });
+        for (texts, want) in [
+            (&["request.user == 'jane'"][..], Ok(true)),
+            (&["request.user == 'joe'"], Ok(false)),
+            (&["has(request.resourceAttributes)", "!has(request.nonResourceAttributes)"], Ok(true)),
+            (&["request.resourceAttributes.subresource == ''"], Ok(true)),
+            (&["'dev' in request.groups"], Ok(true)),
+            (&["request.nonResourceAttributes.path == '/'", "false"], Ok(false)),
+        ] {
+            let texts: Vec<String> = texts.iter().map(|text| (*text).to_owned()).collect();
+            let got = Conditions::new(&texts).unwrap().hold(spec.as_object().unwrap());
+            assert_eq!(got, want, "{texts:?}");
+        }
+        let failing = Conditions::new(&["request.nonResourceAttributes.path == '/'".to_owned()]).unwrap();
+        let error = failing.hold(spec.as_object().unwrap()).unwrap_err();
+        assert!(error.starts_with("cel evaluation error: expression 'request.non"), "{error}");
+    }
+
+    #[test]
+    fn wrong_conditions_are_named() {
+        for (text, want) in [
+            ("'a'", "must evaluate to bool but got string"),
+            ("request", "must evaluate to bool but got kubernetes.SubjectAccessReviewSpec"),
+            ("[true]", "must evaluate to bool but got list(bool)"),
+            ("request.foo == 'x'", "compilation failed: ERROR: <input>:1:8: undefined field 'foo'"),
+        ] {
+            let error = compile(text).map(drop).unwrap_err();
+            assert!(error.starts_with(want), "{text}: {error}");
+        }
+    }
+}

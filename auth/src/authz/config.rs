@@ -1,0 +1,429 @@
+//! The configuration file of authorization: which authorizers are asked, in which order
+//! (docs/api/authorization.md#authorization-configuration).
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::condition;
+use super::webhook::FailurePolicy;
+use crate::go::{duration, quote};
+use crate::strict::{File, Form, Object, items, text_of};
+
+const KIND: &str = "AuthorizationConfiguration";
+const VERSIONS: [&str; 3] = ["v1", "v1beta1", "v1alpha1"];
+
+/// Most conditions of one webhook.
+const CONDITIONS_MAX: usize = 64;
+
+/// Longest time that a webhook may take.
+const TIMEOUT_MAX: i64 = 30_000_000_000;
+
+static ROOT: Object = Object {
+    name: KIND,
+    members: &[
+        ("apiVersion", Form::Text),
+        ("kind", Form::Text),
+        ("authorizers", Form::List(&Form::Object(&AUTHORIZER))),
+    ],
+};
+static AUTHORIZER: Object = Object {
+    name: "AuthorizerConfiguration",
+    members: &[("type", Form::Text), ("name", Form::Text), ("webhook", Form::Object(&WEBHOOK))],
+};
+static WEBHOOK: Object = Object {
+    name: "WebhookConfiguration",
+    members: &[
+        ("authorizedTTL", Form::Duration),
+        ("cacheAuthorizedRequests", Form::Flag),
+        ("unauthorizedTTL", Form::Duration),
+        ("cacheUnauthorizedRequests", Form::Flag),
+        ("timeout", Form::Duration),
+        ("subjectAccessReviewVersion", Form::Text),
+        ("matchConditionSubjectAccessReviewVersion", Form::Text),
+        ("failurePolicy", Form::Text),
+        ("connectionInfo", Form::Object(&CONNECTION)),
+        ("matchConditions", Form::List(&Form::Object(&CONDITION))),
+    ],
+};
+static CONNECTION: Object = Object {
+    name: "WebhookConnectionInfo",
+    members: &[("type", Form::Text), ("kubeConfigFile", Form::Text)],
+};
+static CONDITION: Object = Object { name: "WebhookMatchCondition", members: &[("expression", Form::Text)] };
+
+/// One authorizer.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct AuthorizerSettings {
+    /// `Webhook`, `Node`, `RBAC` …
+    pub kind: String,
+    /// Its name; unique.
+    pub name: String,
+    /// Of a webhook.
+    pub webhook: Option<WebhookSettings>,
+}
+
+/// How a webhook is asked, with the defaults filled in.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct WebhookSettings {
+    /// Nanoseconds that a permission is kept; `None`: not at all.
+    pub authorized_ttl: Option<i64>,
+    /// Nanoseconds that a refusal is kept; `None`: not at all.
+    pub unauthorized_ttl: Option<i64>,
+    /// Nanoseconds that one review may take.
+    timeout: i64,
+    /// `v1` or `v1beta1`.
+    pub version: String,
+    condition_version: String,
+    failure_policy: String,
+    connection: String,
+    file: Option<String>,
+    /// Expressions.
+    pub conditions: Vec<String>,
+}
+
+impl WebhookSettings {
+    /// Longest that one review may take.
+    pub fn timeout(&self) -> Duration {
+        Duration::from_nanos(self.timeout.unsigned_abs())
+    }
+
+    /// Path of the file that names the server.
+    pub fn file(&self) -> &str {
+        self.file.as_deref().unwrap_or_default()
+    }
+
+    /// What follows from an error.
+    pub fn failure_policy(&self) -> FailurePolicy {
+        match self.failure_policy.as_str() {
+            "Deny" => FailurePolicy::Deny,
+            _ => FailurePolicy::NoOpinion,
+        }
+    }
+}
+
+/// Reads the file: `text` as it is, for messages, and `value`, what it says. `group` is the group of its version.
+///
+/// # Errors
+/// The text of kube-apiserver's error.
+pub fn read(text: &str, value: &Value, group: &str) -> Result<Vec<AuthorizerSettings>, String> {
+    let file = File { kind: KIND, versions: &VERSIONS, group, form: &ROOT };
+    let root = file.read(text, value)?;
+    let authorizers = items(root.get("authorizers")).map(|value| AuthorizerSettings {
+        kind: text_of(value, "type"),
+        name: text_of(value, "name"),
+        webhook: value.get("webhook").filter(|webhook| !webhook.is_null()).map(webhook),
+    });
+    Ok(authorizers.collect())
+}
+
+fn webhook(value: &Value) -> WebhookSettings {
+    // An absent duration and one of zero have the default.
+    let nanos = |name: &str| duration::parse(value[name].as_str().unwrap_or("0")).unwrap_or(0);
+    let kept = |name: &str, default: i64, flag: &str| {
+        let ttl = Some(nanos(name)).filter(|ttl| *ttl != 0).unwrap_or(default);
+        (value[flag].as_bool() != Some(false)).then_some(ttl)
+    };
+    const SECOND: i64 = 1_000_000_000;
+    let connection = &value["connectionInfo"];
+    WebhookSettings {
+        authorized_ttl: kept("authorizedTTL", 300 * SECOND, "cacheAuthorizedRequests"),
+        unauthorized_ttl: kept("unauthorizedTTL", 30 * SECOND, "cacheUnauthorizedRequests"),
+        timeout: nanos("timeout"),
+        version: text_of(value, "subjectAccessReviewVersion"),
+        condition_version: text_of(value, "matchConditionSubjectAccessReviewVersion"),
+        failure_policy: text_of(value, "failurePolicy"),
+        connection: text_of(connection, "type"),
+        file: connection["kubeConfigFile"].as_str().map(str::to_owned),
+        conditions: items(value.get("matchConditions")).map(|each| text_of(each, "expression")).collect(),
+    }
+}
+
+#[derive(Default)]
+struct Errors(Vec<String>);
+
+impl Errors {
+    fn required(&mut self, path: &str) {
+        self.0.push(format!("{path}: Required value"));
+    }
+
+    fn invalid(&mut self, path: &str, value: &str, why: &str) {
+        self.0.push(format!("{path}: Invalid value: {}: {why}", quote(value)));
+    }
+
+    fn unsupported(&mut self, path: &str, value: &str, supported: &[&str]) {
+        let supported: Vec<String> = supported.iter().map(|text| quote(text)).collect();
+        self.0
+            .push(format!("{path}: Unsupported value: {value}: supported values: {}", supported.join(", ")));
+    }
+
+    /// One of several values, which must be there.
+    fn one_of(&mut self, path: &str, value: &str, supported: &[&str]) {
+        match value {
+            "" => self.required(path),
+            value if supported.contains(&value) => {}
+            value => self.unsupported(path, &quote(value), supported),
+        }
+    }
+
+    fn end(self) -> Result<(), String> {
+        match self.0.as_slice() {
+            [] => Ok(()),
+            [error] => Err(error.clone()),
+            errors => Err(format!("[{}]", errors.join(", "))),
+        }
+    }
+}
+
+/// Checks authorizers. `modes` are the types that there are; `name_faults` says what is wrong with a name.
+///
+/// # Errors
+/// All problems.
+pub fn validate(
+    authorizers: &[AuthorizerSettings],
+    modes: &[&str],
+    name_faults: impl Fn(&str) -> Vec<String>,
+) -> Result<(), String> {
+    let mut errors = Errors::default();
+    if authorizers.is_empty() {
+        return Err("authorizers: Required value: at least one authorization mode must be defined".to_owned());
+    }
+    let (mut kinds, mut names) = (Vec::new(), Vec::new());
+    for (at, authorizer) in authorizers.iter().enumerate() {
+        let path = format!("authorizers[{at}]");
+        let AuthorizerSettings { kind, name, webhook } = authorizer;
+        if kind.is_empty() {
+            errors.required(&format!("{path}.type"));
+            continue;
+        }
+        if !modes.contains(&kind.as_str()) {
+            errors.unsupported(&format!("{path}.type"), &quote(kind), modes);
+            continue;
+        }
+        if kind != "Webhook" && kinds.contains(&kind) {
+            errors.0.push(format!("{path}.type: Duplicate value: {}", quote(kind)));
+            continue;
+        }
+        kinds.push(kind);
+        if name.is_empty() {
+            errors.required(&format!("{path}.name"));
+        } else if names.contains(&name) {
+            errors.0.push(format!("{path}.name: Duplicate value: {}", quote(name)));
+        } else {
+            for fault in name_faults(name) {
+                errors.invalid(
+                    &format!("{path}.name"),
+                    name,
+                    &format!("authorizer name is invalid: {fault}"),
+                );
+            }
+        }
+        names.push(name);
+        match (kind.as_str(), webhook) {
+            ("Webhook", Some(webhook)) => webhook.validate(&path, &mut errors),
+            ("Webhook", None) => errors.required(&format!("{path}.webhook")),
+            (_, Some(_)) => {
+                errors.invalid(
+                    &format!("{path}.webhook"),
+                    "non-null",
+                    "may only be specified when type=Webhook",
+                );
+            }
+            (_, None) => {}
+        }
+    }
+    errors.end()?;
+    // The names of what there can be only one of are given.
+    let mut errors = Errors::default();
+    for AuthorizerSettings { kind, name, .. } in authorizers {
+        let wanted = kind.to_lowercase();
+        if kind != "Webhook" && *name != wanted {
+            errors.0.push(format!("expected name {wanted} for authorizer {kind} instead of {name}"));
+        }
+    }
+    errors.end()
+}
+
+impl WebhookSettings {
+    fn validate(&self, path: &str, errors: &mut Errors) {
+        let at = |name: &str| format!("{path}.{name}");
+        match self.timeout {
+            0 => errors.required(&at("timeout")),
+            1..=TIMEOUT_MAX => {}
+            nanos => errors.invalid(&at("timeout"), &go_duration(nanos), "must be > 0s and <= 30s"),
+        }
+        for (name, ttl) in
+            [("authorizedTTL", self.authorized_ttl), ("unauthorizedTTL", self.unauthorized_ttl)]
+        {
+            if let Some(nanos) = ttl.filter(|nanos| *nanos < 0) {
+                errors.invalid(&at(name), &go_duration(nanos), "must be > 0s");
+            }
+        }
+        errors.one_of(&at("subjectAccessReviewVersion"), &self.version, &["v1", "v1beta1"]);
+        let condition_version = at("matchConditionSubjectAccessReviewVersion");
+        match self.condition_version.as_str() {
+            "v1" => {}
+            "" if self.conditions.is_empty() => {}
+            version => errors.one_of(&condition_version, version, &["v1"]),
+        }
+        errors.one_of(&at("failurePolicy"), &self.failure_policy, &["NoOpinion", "Deny"]);
+        let file = at("connectionInfo.kubeConfigFile");
+        match (self.connection.as_str(), self.file.as_deref()) {
+            ("", _) => errors.required(&at("connectionInfo.type")),
+            ("InClusterConfig", Some(given)) => {
+                errors.invalid(&file, given, "can only be set when type=KubeConfigFile");
+            }
+            ("KubeConfigFile", None | Some("")) => errors.required(&file),
+            ("KubeConfigFile", Some(given)) if !given.starts_with('/') => {
+                errors.invalid(&file, given, "must be an absolute path");
+            }
+            ("InClusterConfig", None) | ("KubeConfigFile", Some(_)) => {}
+            (kind, given) => {
+                let shown = json!({"Type": kind, "KubeConfigFile": given});
+                let shown = shown_in_order(&shown);
+                errors.unsupported(
+                    &at("connectionInfo.type"),
+                    &shown,
+                    &["InClusterConfig", "KubeConfigFile"],
+                );
+            }
+        }
+        let conditions = at("matchConditions");
+        if self.conditions.len() > CONDITIONS_MAX {
+            let count = self.conditions.len();
+            errors
+                .0
+                .push(format!("{conditions}: Too many: {count}: must have at most {CONDITIONS_MAX} items"));
+            return;
+        }
+        for (at, text) in self.conditions.iter().enumerate() {
+            let place = format!("{conditions}[{at}].expression");
+            if text.trim().is_empty() {
+                errors.required(&place);
+            } else if let Err(why) = condition::compile(text) {
+                errors.invalid(&place, text, &why);
+            }
+        }
+    }
+}
+
+/// The connection as it is shown: the type first.
+fn shown_in_order(value: &Value) -> String {
+    format!("{{\"Type\":{},\"KubeConfigFile\":{}}}", value["Type"], value["KubeConfigFile"])
+}
+
+/// A duration as Go prints it, for those that a person writes: whole seconds, or fractions of them.
+fn go_duration(nanos: i64) -> String {
+    let sign = if nanos < 0 { "-" } else { "" };
+    let total = nanos.unsigned_abs();
+    let (seconds, rest) = (total / 1_000_000_000, total % 1_000_000_000);
+    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    let fraction = format!("{rest:09}");
+    let fraction = fraction.trim_end_matches('0');
+    let seconds = if fraction.is_empty() { format!("{seconds}s") } else { format!("{seconds}.{fraction}s") };
+    match (hours, minutes) {
+        (0, 0) => format!("{sign}{seconds}"),
+        (0, minutes) => format!("{sign}{minutes}m{seconds}"),
+        (hours, minutes) => format!("{sign}{hours}h{minutes}m{seconds}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MODES: [&str; 5] = ["ABAC", "AlwaysAllow", "Node", "RBAC", "Webhook"];
+
+    fn checked(authorizers: &Value) -> Result<Vec<AuthorizerSettings>, String> {
+        let value = json!({"apiVersion": "config.example/v1", "kind": KIND, "authorizers": authorizers});
+        let read = read("", &value, "config.example")?;
+        let faults = |name: &str| {
+            if name.chars().any(char::is_uppercase) { vec!["it has capitals".to_owned()] } else { Vec::new() }
+        };
+        validate(&read, &MODES, faults).map(|()| read)
+    }
+
+    fn webhook(change: &[(&str, Value)]) -> Value {
+        let mut value = json!({
+            "timeout": "3s", "subjectAccessReviewVersion": "v1", "failurePolicy": "NoOpinion",
+            "connectionInfo": {"type": "KubeConfigFile", "kubeConfigFile": "/f"},
+        });
+        for (name, changed) in change {
+            value[*name] = changed.clone();
+        }
+        json!([{"type": "Webhook", "name": "w", "webhook": value}])
+    }
+
+    #[test]
+    fn every_member_is_checked() {
+        let connection = |kind: &str, file: &str| json!({"type": kind, "kubeConfigFile": file});
+        let conditions = |text: &str| json!([{"expression": text}]);
+        for (authorizers, want) in [
+            (json!([]), "authorizers: Required value: at least one authorization mode must be defined"),
+            (json!([{}]), "authorizers[0].type: Required value"),
+            (json!([{"type": "RBAC", "name": "rbac"}]), ""),
+            (
+                json!([{"type": "RBAC", "name": "mine"}]),
+                "expected name rbac for authorizer RBAC instead of mine",
+            ),
+            (
+                json!([{"type": "RBAC", "name": "rbac"}, {"type": "RBAC", "name": "b"}]),
+                "authorizers[1].type: Duplicate value: \"RBAC\"",
+            ),
+            (json!([{"type": "Webhook", "name": "w"}]), "authorizers[0].webhook: Required value"),
+            (webhook(&[]), ""),
+            (webhook(&[("timeout", json!("0s"))]), "authorizers[0].timeout: Required value"),
+            (
+                webhook(&[("timeout", json!("31s"))]),
+                "authorizers[0].timeout: Invalid value: \"31s\": must be > 0s and <= 30s",
+            ),
+            (
+                webhook(&[("authorizedTTL", json!("-1m"))]),
+                "authorizers[0].authorizedTTL: Invalid value: \"-1m0s\": must be > 0s",
+            ),
+            (webhook(&[("authorizedTTL", json!("5"))]), "time: missing unit in duration \"5\""),
+            (
+                webhook(&[("timeout", json!(5))]),
+                "json: cannot unmarshal number into Go struct field WebhookConfiguration.authorizers.webhook.timeout of type \
+                 string",
+            ),
+            (
+                webhook(&[("failurePolicy", json!("deny"))]),
+                "authorizers[0].failurePolicy: Unsupported value: \"deny\": supported values: \"NoOpinion\", \"Deny\"",
+            ),
+            (
+                webhook(&[("connectionInfo", connection("KubeConfigFile", "a/b"))]),
+                "authorizers[0].connectionInfo.kubeConfigFile: Invalid value: \"a/b\": must be an absolute path",
+            ),
+            (
+                webhook(&[("connectionInfo", json!({"type": "x"}))]),
+                "authorizers[0].connectionInfo.type: Unsupported value: {\"Type\":\"x\",\"KubeConfigFile\":null}: supported \
+                 values: \"InClusterConfig\", \"KubeConfigFile\"",
+            ),
+            (
+                webhook(&[("matchConditions", conditions("true"))]),
+                "authorizers[0].matchConditionSubjectAccessReviewVersion: Required value",
+            ),
+            (
+                webhook(&[
+                    ("matchConditions", conditions("'a'")),
+                    ("matchConditionSubjectAccessReviewVersion", json!("v1")),
+                ]),
+                "authorizers[0].matchConditions[0].expression: Invalid value: \"'a'\": must evaluate to bool but got string",
+            ),
+        ] {
+            let got = checked(&authorizers).map(drop).err().unwrap_or_default();
+            assert_eq!(got, want, "{authorizers}");
+        }
+    }
+
+    #[test]
+    fn what_is_left_out_has_its_default() {
+        let read = checked(&webhook(&[("cacheUnauthorizedRequests", json!(false))])).unwrap();
+        let webhook = read[0].webhook.as_ref().unwrap();
+        assert_eq!(webhook.authorized_ttl, Some(300_000_000_000));
+        assert_eq!(webhook.unauthorized_ttl, None);
+        assert_eq!(webhook.timeout(), Duration::from_secs(3));
+        assert_eq!(webhook.failure_policy(), FailurePolicy::NoOpinion);
+    }
+}

@@ -1,0 +1,367 @@
+//! The authorizer that asks another server, with SubjectAccessReviews (docs/api/authorization.md#webhook-authorizer).
+//!
+//! ```text
+//! attributes ─► conditions ─ false ─► no opinion
+//!                   └ true ─► known answer? ─ no ─► review ─► answer, kept for a while
+//! ```
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use aws_lc_rs::digest;
+use parking_lot::Mutex;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::chain::Verdict;
+use super::condition::Conditions;
+use crate::attributes::Attributes;
+use crate::authn::webhook::Reviewer;
+use crate::decision::Decision;
+
+/// Most answers kept.
+const KNOWN_MAX: usize = 8192;
+
+/// Answers about requests whose attributes are longer than this are not kept.
+const SIZE_MAX: usize = 10_000;
+
+/// What follows from an error.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum FailurePolicy {
+    /// The next authorizer is asked.
+    NoOpinion,
+    /// The request is denied.
+    Deny,
+}
+
+/// How another server is asked.
+pub struct Settings {
+    /// Full group of the reviews, without version.
+    pub group: String,
+    /// `v1` or `v1beta1`.
+    pub version: String,
+    /// How long a permission is kept; zero: not at all.
+    pub authorized_ttl: Duration,
+    /// How long a refusal is kept.
+    pub unauthorized_ttl: Duration,
+    /// What follows from an error.
+    pub failure_policy: FailurePolicy,
+    /// When the server is asked at all.
+    pub conditions: Conditions,
+}
+
+/// The other server, and what it said.
+pub struct Webhook {
+    reviewer: Arc<dyn Reviewer>,
+    settings: Settings,
+    known: Mutex<HashMap<[u8; 32], (Instant, Said)>>,
+}
+
+/// An answer.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Said {
+    allowed: bool,
+    denied: bool,
+    reason: String,
+}
+
+/// The members of a review that are read.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Review {
+    #[serde(default)]
+    api_version: String,
+    #[serde(default)]
+    kind: String,
+    #[serde(default)]
+    status: Option<Said>,
+}
+
+impl Webhook {
+    /// Asks `reviewer`.
+    pub fn new(reviewer: Arc<dyn Reviewer>, settings: Settings) -> Webhook {
+        Webhook { reviewer, settings, known: Mutex::default() }
+    }
+
+    pub(super) async fn decide(&self, asked: &Attributes<'_>) -> Verdict {
+        let spec = spec(asked);
+        match self.settings.conditions.hold(&spec) {
+            Ok(true) => {}
+            Ok(false) => return Verdict::of(Decision::NoOpinion { reason: String::new().into() }),
+            Err(error) => return self.failed(error),
+        }
+        match self.ask(spec, asked).await {
+            Ok(said) => said.verdict(),
+            Err(error) => self.failed(error),
+        }
+    }
+
+    fn failed(&self, error: String) -> Verdict {
+        let reason = String::new().into();
+        let decision = match self.settings.failure_policy {
+            FailurePolicy::NoOpinion => Decision::NoOpinion { reason },
+            FailurePolicy::Deny => Decision::Deny { reason },
+        };
+        Verdict { decision, error: Some(error) }
+    }
+
+    async fn ask(&self, mut spec: Map<String, Value>, asked: &Attributes<'_>) -> Result<Said, String> {
+        let Settings { group, version, .. } = &self.settings;
+        if version == "v1beta1"
+            && let Some(groups) = spec.remove("groups")
+        {
+            spec.insert("group".to_owned(), groups);
+        }
+        let key = key(&spec);
+        let now = Instant::now();
+        if let Some((end, said)) = self.known.lock().get(&key)
+            && now < *end
+        {
+            return Ok(said.clone());
+        }
+        let review = json!({
+            "kind": "SubjectAccessReview",
+            "apiVersion": format!("{group}/{version}"),
+            "metadata": {},
+            "spec": spec,
+            "status": {"allowed": false},
+        });
+        let answer = self.reviewer.review(review.to_string().into_bytes()).await;
+        let said = self.read(&answer.map_err(|error| error.to_string())?)?;
+        let kept = if said.allowed { self.settings.authorized_ttl } else { self.settings.unauthorized_ttl };
+        if !kept.is_zero() && size(asked) < SIZE_MAX {
+            let mut known = self.known.lock();
+            if known.len() >= KNOWN_MAX {
+                known.retain(|_, (end, _)| now < *end);
+                if known.len() >= KNOWN_MAX {
+                    known.clear();
+                }
+            }
+            known.insert(key, (Instant::now() + kept, said.clone()));
+        }
+        Ok(said)
+    }
+
+    fn read(&self, answer: &[u8]) -> Result<Said, String> {
+        let value: Value = serde_json::from_slice(answer).map_err(|_| not_json(answer))?;
+        if !value.is_object() {
+            return Err(not_json(answer));
+        }
+        let review: Review = serde_json::from_value(value).map_err(|error| error.to_string())?;
+        let Settings { group, version, .. } = &self.settings;
+        let is_ours = (review.kind.is_empty() || review.kind == "SubjectAccessReview")
+            && (review.api_version.is_empty() || review.api_version == format!("{group}/{version}"));
+        if !is_ours {
+            let Review { kind, api_version, .. } = review;
+            return Err(format!(
+                "unable to decode {api_version} {kind} as a {group}/{version} SubjectAccessReview"
+            ));
+        }
+        Ok(review.status.unwrap_or_default())
+    }
+}
+
+impl Said {
+    fn verdict(self) -> Verdict {
+        let reason = self.reason.into();
+        match (self.allowed, self.denied) {
+            (true, true) => Verdict {
+                decision: Decision::Deny { reason: String::new().into() },
+                error: Some("webhook subject access review returned both allow and deny response".to_owned()),
+            },
+            (true, false) => Verdict::of(Decision::Allow { reason }),
+            (false, true) => Verdict::of(Decision::Deny { reason }),
+            (false, false) => Verdict::of(Decision::NoOpinion { reason }),
+        }
+    }
+}
+
+/// The text of an answer that is no review.
+fn not_json(answer: &[u8]) -> String {
+    let text = String::from_utf8_lossy(answer);
+    match text.trim_start().chars().next() {
+        Some('{') | None => {
+            "couldn't get version/kind; json parse error: unexpected end of JSON input".to_owned()
+        }
+        Some(_) => {
+            let kind = match serde_json::from_str::<Value>(text.trim()) {
+                Ok(Value::Array(_)) => "array",
+                Ok(Value::Number(_)) => "number",
+                Ok(Value::Bool(_)) => "bool",
+                // Read as YAML, words are a text.
+                _ => "string",
+            };
+            format!(
+                "couldn't get version/kind; json parse error: json: cannot unmarshal {kind} into Go value of type struct {{ \
+                 APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
+            )
+        }
+    }
+}
+
+/// The specification of a review in version v1.
+pub(super) fn spec(asked: &Attributes<'_>) -> Map<String, Value> {
+    let texts = |members: &[(&str, &str)]| {
+        let present = members.iter().filter(|(_, text)| !text.is_empty());
+        Value::Object(present.map(|(name, text)| ((*name).to_owned(), Value::from(*text))).collect())
+    };
+    let mut spec = Map::new();
+    if asked.resource_request {
+        let attributes = texts(&[
+            ("namespace", asked.namespace),
+            ("verb", asked.verb),
+            ("group", asked.group),
+            ("version", asked.version),
+            ("resource", asked.resource),
+            ("subresource", asked.subresource),
+            ("name", asked.name),
+        ]);
+        spec.insert("resourceAttributes".to_owned(), attributes);
+    } else {
+        let attributes = texts(&[("path", asked.path), ("verb", asked.verb)]);
+        spec.insert("nonResourceAttributes".to_owned(), attributes);
+    }
+    let user = asked.user;
+    if !user.name.is_empty() {
+        spec.insert("user".to_owned(), user.name.as_str().into());
+    }
+    if !user.groups.is_empty() {
+        spec.insert("groups".to_owned(), user.groups.clone().into());
+    }
+    if !user.extra.is_empty() {
+        spec.insert("extra".to_owned(), json!(user.extra));
+    }
+    if !user.uid.is_empty() {
+        spec.insert("uid".to_owned(), user.uid.as_str().into());
+    }
+    spec
+}
+
+/// Characters of all attributes that the client chooses.
+fn size(asked: &Attributes<'_>) -> usize {
+    let Attributes { namespace, verb, group, version, resource, subresource, name, path, .. } = asked;
+    [namespace, verb, group, version, resource, subresource, name, path]
+        .into_iter()
+        .map(|part| part.len())
+        .sum()
+}
+
+fn key(spec: &Map<String, Value>) -> [u8; 32] {
+    let text = Value::Object(spec.clone()).to_string();
+    let mut key = [0; 32];
+    key.copy_from_slice(digest::digest(&digest::SHA256, text.as_bytes()).as_ref());
+    key
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::authn::jwt::{FetchError, Fetched};
+    use crate::identity::User;
+
+    struct Says(Mutex<Vec<String>>, Result<&'static str, &'static str>);
+
+    impl Reviewer for Says {
+        fn review(&self, review: Vec<u8>) -> Fetched {
+            self.0.lock().push(String::from_utf8(review).unwrap());
+            let answer =
+                self.1.map(|text| text.as_bytes().to_vec()).map_err(|why| FetchError(why.to_owned()));
+            Box::pin(async move { answer })
+        }
+    }
+
+    fn at_once<T>(future: impl Future<Output = T>) -> T {
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        match std::pin::pin!(future).poll(&mut context) {
+            std::task::Poll::Ready(result) => result,
+            std::task::Poll::Pending => panic!("this reviewer answers at once"),
+        }
+    }
+
+    fn webhook(
+        answer: Result<&'static str, &'static str>,
+        failure_policy: FailurePolicy,
+    ) -> (Webhook, Arc<Says>) {
+        let says = Arc::new(Says(Mutex::default(), answer));
+        let settings = Settings {
+            group: "authorization.example.org".to_owned(),
+            version: "v1".to_owned(),
+            authorized_ttl: Duration::from_secs(60),
+            unauthorized_ttl: Duration::ZERO,
+            failure_policy,
+            conditions: Conditions::default(),
+        };
+        (Webhook::new(says.clone(), settings), says)
+    }
+
+    #[test]
+    fn answers_decide_and_are_kept_as_long_as_is_said() {
+        const BOTH: &str = "webhook subject access review returned both allow and deny response";
+        use FailurePolicy::{Deny, NoOpinion};
+        for (answer, policy, want, error, calls) in [
+            (Ok(r#"{"status":{"allowed":true,"reason":"r"}}"#), NoOpinion, "allow r", None, 1),
+            (Ok(r#"{"status":{"allowed":false,"reason":"r"}}"#), NoOpinion, "none r", None, 2),
+            (Ok(r#"{"status":{"denied":true,"reason":"r"}}"#), NoOpinion, "deny r", None, 2),
+            (Ok(r#"{"status":{"allowed":true,"denied":true}}"#), NoOpinion, "deny ", Some(BOTH), 1),
+            (Ok("{}"), NoOpinion, "none ", None, 2),
+            (Err("no answer"), NoOpinion, "none ", Some("no answer"), 2),
+            (Err("no answer"), Deny, "deny ", Some("no answer"), 2),
+        ] {
+            let (webhook, says) = webhook(answer, policy);
+            let user = User::new("jane", ["dev"]);
+            for _ in 0..2 {
+                let Verdict { decision, error: got } =
+                    at_once(webhook.decide(&Attributes::path(&user, "get", "/x")));
+                let word = match &decision {
+                    Decision::Allow { .. } => "allow",
+                    Decision::Deny { .. } => "deny",
+                    Decision::NoOpinion { .. } => "none",
+                };
+                assert_eq!(format!("{word} {}", decision.reason()), want, "{answer:?}");
+                assert_eq!(got.as_deref(), error, "{answer:?}");
+            }
+            assert_eq!(says.0.lock().len(), calls, "{answer:?}");
+        }
+    }
+
+    #[test]
+    fn a_review_has_the_attributes_of_the_request() {
+        let (webhook, says) = webhook(Ok("{}"), FailurePolicy::NoOpinion);
+        let user = User::new("jane", ["dev"]);
+        let asked = Attributes {
+            resource_request: true,
+            version: "v1",
+            resource: "pods",
+            subresource: "log",
+            namespace: "ns",
+            name: "p",
+            ..Attributes::path(&user, "get", "/api")
+        };
+        at_once(webhook.decide(&asked));
+        let sent: Value = serde_json::from_str(&says.0.lock()[0]).unwrap();
+        assert_eq!(
+            sent["spec"],
+            json!({
+                "resourceAttributes": {"namespace": "ns", "verb": "get", "version": "v1", "resource": "pods",
+                    "subresource": "log", "name": "p"},
+                "user": "jane", "groups": ["dev"],
+            })
+        );
+        assert_eq!(sent["apiVersion"], "authorization.example.org/v1");
+    }
+
+    #[test]
+    fn an_answer_that_is_no_review_is_an_error() {
+        for (answer, want) in [
+            ("hello", "couldn't get version/kind; json parse error: json: cannot unmarshal string"),
+            ("{", "couldn't get version/kind; json parse error: unexpected end of JSON input"),
+            (r#"{"apiVersion":"v1","kind":"Pod"}"#, "unable to decode v1 Pod"),
+        ] {
+            let (webhook, _) = webhook(Ok(answer), FailurePolicy::NoOpinion);
+            let error = webhook.read(answer.as_bytes()).unwrap_err();
+            assert!(error.starts_with(want), "{answer}: {error}");
+        }
+    }
+}

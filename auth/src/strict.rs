@@ -1,0 +1,177 @@
+//! Configuration files of the server, decoded strictly: a member that is not known is an error, so that a typing mistake
+//! does not open or close a door.
+
+use std::sync::LazyLock;
+
+use serde_json::{Map, Value};
+
+use crate::go::{duration, quote};
+
+static EMPTY: LazyLock<Map<String, Value>> = LazyLock::new(Map::new);
+
+/// A kind of configuration file.
+pub(crate) struct File<'f> {
+    /// Its kind.
+    pub(crate) kind: &'static str,
+    /// The versions that are read. All have the same members.
+    pub(crate) versions: &'f [&'static str],
+    /// The group of its versions.
+    pub(crate) group: &'f str,
+    /// Its members.
+    pub(crate) form: &'static Object,
+}
+
+/// The kinds of configuration files in the same group.
+const KINDS: [&str; 5] = [
+    "AdmissionConfiguration",
+    "AuthenticationConfiguration",
+    "AuthorizationConfiguration",
+    "EgressSelectorConfiguration",
+    "TracingConfiguration",
+];
+
+/// The form of a value.
+pub(crate) enum Form {
+    Text,
+    Flag,
+    /// A text such as `1h30m`.
+    Duration,
+    List(&'static Form),
+    Object(&'static Object),
+}
+
+/// An object: its name in Go, and its members.
+pub(crate) struct Object {
+    pub(crate) name: &'static str,
+    pub(crate) members: &'static [(&'static str, Form)],
+}
+
+impl File<'_> {
+    /// The members of the file: `text` is the file as it is, for messages, and `value` what it says.
+    ///
+    /// # Errors
+    /// The text of kube-apiserver's error.
+    pub(crate) fn read<'v>(&self, text: &str, value: &'v Value) -> Result<&'v Map<String, Value>, String> {
+        let root = value.as_object().unwrap_or(&EMPTY);
+        let member = |name: &str| root.get(name).and_then(Value::as_str).unwrap_or_default();
+        let (api_version, kind) = (member("apiVersion"), member("kind"));
+        if kind.is_empty() {
+            return Err(format!("Object 'Kind' is missing in '{text}'"));
+        }
+        if api_version.is_empty() {
+            return Err(format!("Object 'apiVersion' is missing in '{text}'"));
+        }
+        let version = api_version.split_once('/').filter(|(found, _)| *found == self.group);
+        let version = version.map(|(_, version)| version).filter(|version| self.versions.contains(version));
+        match version {
+            Some(_) if kind == self.kind => {}
+            Some(_) if KINDS.contains(&kind) => {
+                return Err(format!("expected {}, got *apiserver.{kind}", self.kind));
+            }
+            _ => {
+                let (kind, version) = (quote(kind), quote(api_version));
+                return Err(format!(
+                    "no kind {kind} is registered for version {version} in scheme \"apiserver\""
+                ));
+            }
+        }
+        let mut unknown = Vec::new();
+        let version = version.unwrap_or_default();
+        check_object(root, self.form, &Place { path: "", fields: "", version }, &mut unknown)?;
+        if unknown.is_empty() {
+            Ok(root)
+        } else {
+            Err(format!("strict decoding error: {}", unknown.join(", ")))
+        }
+    }
+}
+
+/// Where a value stands.
+struct Place<'p> {
+    /// With indices: `jwt[0].issuer`.
+    path: &'p str,
+    /// Without: `jwt.issuer`.
+    fields: &'p str,
+    version: &'p str,
+}
+
+/// Checks the members of an object. The depth is that of the forms.
+fn check_object(
+    members: &Map<String, Value>,
+    object: &Object,
+    place: &Place<'_>,
+    unknown: &mut Vec<String>,
+) -> Result<(), String> {
+    let joined = |before: &str, name: &str| {
+        if before.is_empty() { name.to_owned() } else { format!("{before}.{name}") }
+    };
+    for (name, value) in members {
+        let path = joined(place.path, name);
+        let Some((_, form)) = object.members.iter().find(|(known, _)| known == name) else {
+            unknown.push(format!("unknown field {}", quote(&path)));
+            continue;
+        };
+        let fields = joined(place.fields, name);
+        let place = Place { path: &path, fields: &fields, version: place.version };
+        check(value, form, object, &place, unknown)?;
+    }
+    Ok(())
+}
+
+fn check(
+    value: &Value,
+    form: &Form,
+    within: &Object,
+    place: &Place<'_>,
+    unknown: &mut Vec<String>,
+) -> Result<(), String> {
+    match (value, form) {
+        (Value::Null, _) | (Value::String(_), Form::Text) | (Value::Bool(_), Form::Flag) => Ok(()),
+        (Value::String(text), Form::Duration) => {
+            duration::parse(text).map(drop).map_err(|error| error.to_string())
+        }
+        (Value::Array(items), Form::List(form)) => {
+            for (at, item) in items.iter().enumerate() {
+                let path = format!("{}[{at}]", place.path);
+                check(item, form, within, &Place { path: &path, ..*place }, unknown)?;
+            }
+            Ok(())
+        }
+        (Value::Object(members), Form::Object(object)) => check_object(members, object, place, unknown),
+        _ => {
+            let found = match value {
+                Value::Null => "null",
+                Value::Bool(_) => "bool",
+                Value::Number(_) => "number",
+                Value::String(_) => "string",
+                Value::Array(_) => "array",
+                Value::Object(_) => "object",
+            };
+            Err(format!(
+                "json: cannot unmarshal {found} into Go struct field {}.{} of type {}",
+                within.name,
+                place.fields,
+                go_type(form, place.version)
+            ))
+        }
+    }
+}
+
+fn go_type(form: &Form, version: &str) -> String {
+    match form {
+        Form::Text | Form::Duration => "string".to_owned(),
+        Form::Flag => "bool".to_owned(),
+        Form::List(form) => format!("[]{}", go_type(form, version)),
+        Form::Object(object) => format!("{version}.{}", object.name),
+    }
+}
+
+/// The elements of a list.
+pub(crate) fn items(list: Option<&Value>) -> impl Iterator<Item = &Value> {
+    list.and_then(Value::as_array).into_iter().flatten()
+}
+
+/// A member that is a text; empty without it.
+pub(crate) fn text_of(value: &Value, name: &str) -> String {
+    value[name].as_str().unwrap_or_default().to_owned()
+}

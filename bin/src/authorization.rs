@@ -1,0 +1,348 @@
+//! What users may do: the flags and the configuration file of authorization, and the chain built of them.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{anyhow, bail};
+use api::policy::Nodes;
+use auth::Authorizer;
+use auth::authz::abac::Policies;
+use auth::authz::config::{self, AuthorizerSettings};
+use auth::authz::webhook::{FailurePolicy, Settings, Webhook};
+use auth::authz::{Conditions, Mode, Module, NodePolicy};
+use auth::go::{duration, quote};
+use engine::Engine;
+
+use crate::flags::{AuthorizationFlags, Profile};
+use crate::issuers::opening;
+use crate::reload::{self, Watched};
+use crate::webhooks::Remote;
+
+/// The authorizers that are asked, in their order, and the file that they are read from.
+#[derive(Clone)]
+pub struct AuthorizationConfig {
+    parts: Vec<Part>,
+    file: Option<PathBuf>,
+    naming: Profile,
+}
+
+/// One authorizer. What stands on the store is made with it.
+#[derive(Clone)]
+enum Part {
+    Whole(Mode, Module),
+    Node,
+}
+
+impl Part {
+    fn mode(&self) -> Mode {
+        match self {
+            Part::Whole(mode, _) => *mode,
+            Part::Node => Mode::Node,
+        }
+    }
+}
+
+impl std::fmt::Display for AuthorizationConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (at, part) in self.parts.iter().enumerate() {
+            write!(f, "{}{}", if at > 0 { "," } else { "" }, part.mode())?;
+        }
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for AuthorizationConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "AuthorizationConfig({self})")
+    }
+}
+
+/// The mode of a server that is not told one.
+const DEFAULT: &str = "RBAC";
+
+impl AuthorizationConfig {
+    /// Takes the flags, reading the files they name.
+    ///
+    /// # Errors
+    /// One that tells all problems.
+    pub fn from_flags(flags: AuthorizationFlags, naming: Profile) -> anyhow::Result<Self> {
+        let Some(path) = flags.authorization_config.clone() else {
+            let parts = of_flags(flags, naming)?;
+            return Ok(AuthorizationConfig { parts, file: None, naming });
+        };
+        if flags.names_authorizers() {
+            bail!(
+                "--authorization-config can not be specified when --authorization-mode or --authorization-webhook-* flags \
+                 are defined"
+            );
+        }
+        let failed = |why: String| anyhow!("failed to load AuthorizationConfiguration from file: {why}");
+        let bytes = std::fs::read(&path).map_err(|error| failed(opening(&path, &error).to_string()))?;
+        let settings = contents(&bytes, naming).map_err(failed)?;
+        let parts = of_file(&settings, naming)?;
+        Ok(AuthorizationConfig { parts, file: Some(path), naming })
+    }
+
+    /// Whether everything is allowed to everybody.
+    pub fn allows_all(&self) -> bool {
+        self.parts.iter().any(|part| part.mode() == Mode::AlwaysAllow)
+    }
+
+    /// The chain over a store.
+    pub fn modules(&self, nodes: &Arc<dyn NodePolicy>) -> Vec<Module> {
+        let module = |part: &Part| match part {
+            Part::Whole(_, module) => module.clone(),
+            Part::Node => Module::Node(nodes.clone()),
+        };
+        self.parts.iter().map(module).collect()
+    }
+
+    /// What agents of nodes may do, by the objects of a store.
+    pub fn nodes(&self, engine: Engine) -> Arc<dyn NodePolicy> {
+        Arc::new(Nodes::new(engine, self.naming))
+    }
+
+    /// The authorizers of the file's new contents. Webhooks may come and go; of the others only the order may change.
+    fn changed(&self, bytes: &[u8]) -> anyhow::Result<AuthorizationConfig> {
+        let settings = contents(bytes, self.naming).map_err(|why| anyhow!(why))?;
+        let parts = of_file(&settings, self.naming)?;
+        let others = |parts: &[Part]| {
+            let others = parts.iter().map(|part| part.mode().name()).filter(|name| *name != "Webhook");
+            let mut others: Vec<&str> = others.collect();
+            others.sort_unstable();
+            others
+        };
+        let (before, now) = (others(&self.parts), others(&parts));
+        if before != now {
+            bail!("authorizers other than webhooks must stay: {before:?}, not {now:?}");
+        }
+        Ok(AuthorizationConfig { parts, file: self.file.clone(), naming: self.naming })
+    }
+
+    /// Follows the configuration file.
+    pub async fn follow(mut self, nodes: Arc<dyn NodePolicy>, authorizer: Arc<Authorizer>) {
+        let Some(path) = self.file.clone() else { return };
+        let mut watched = Watched::new(vec![path]);
+        loop {
+            tokio::time::sleep(reload::BUNDLE_INTERVAL).await;
+            let Some([bytes]) = watched.changed() else { continue };
+            match self.changed(bytes) {
+                Ok(changed) => {
+                    self = changed;
+                    authorizer.replace(self.modules(&nodes));
+                    tracing::info!(authorizers = %self, "authorization configuration reloaded");
+                }
+                Err(error) => {
+                    let error = format!("{error:#}");
+                    tracing::warn!(%error, "still using the old authorization configuration");
+                }
+            }
+        }
+    }
+}
+
+/// The authorizers that the flags name.
+fn of_flags(flags: AuthorizationFlags, naming: Profile) -> anyhow::Result<Vec<Part>> {
+    let modes = flags.authorization_mode.as_deref().unwrap_or(DEFAULT);
+    let names: Vec<&str> = if modes.is_empty() { Vec::new() } else { modes.split(',').collect() };
+    let (policy, webhook) = (&flags.authorization_policy_file, &flags.authorization_webhook_config_file);
+    let mut errors = Vec::new();
+    if names.is_empty() {
+        errors.push("at least one authorization-mode must be passed".to_owned());
+    }
+    for name in &names {
+        match Mode::of(name) {
+            None => errors.push(format!("authorization-mode {} is not a valid mode", quote(name))),
+            Some(Mode::Abac) if policy.is_none() => {
+                errors.push("authorization-mode ABAC's authorization policy file not passed".to_owned());
+            }
+            Some(Mode::Webhook) if webhook.is_none() => {
+                errors.push("authorization-mode Webhook's authorization config file not passed".to_owned());
+            }
+            Some(_) => {}
+        }
+    }
+    for (file, flag, mode) in [
+        (policy, "--authorization-policy-file", "ABAC"),
+        (webhook, "--authorization-webhook-config-file", "Webhook"),
+    ] {
+        if file.is_some() && !names.contains(&mode) {
+            errors.push(format!("cannot specify {flag} without mode {mode}"));
+        }
+    }
+    if names.iter().enumerate().any(|(at, name)| names[..at].contains(name)) {
+        let quoted: Vec<String> = names.iter().map(|name| quote(name)).collect();
+        errors.push(format!("authorization-mode [{}] has mode specified more than once", quoted.join(" ")));
+    }
+    match errors.as_slice() {
+        [] => {}
+        [error] => bail!("{error}"),
+        errors => bail!("[{}]", errors.join(", ")),
+    }
+    let failed = |why: anyhow::Error| anyhow!("invalid authorization config: {why:#}");
+    let part = |name: &str| -> anyhow::Result<Part> {
+        let mode = Mode::of(name).unwrap_or(Mode::AlwaysDeny);
+        Ok(match (mode, policy, webhook) {
+            (Mode::Abac, Some(path), _) => Part::Whole(mode, Module::Abac(Arc::new(policies(path)?))),
+            (Mode::Webhook, _, Some(path)) => {
+                let version = flags.authorization_webhook_version.as_deref().unwrap_or("v1beta1");
+                if !matches!(version, "v1" | "v1beta1") {
+                    bail!(
+                        "unsupported webhook authorizer version {}, supported versions are \"v1\", \"v1beta1\"",
+                        quote(version)
+                    );
+                }
+                let settings = Settings {
+                    group: naming.group("authorization", true),
+                    version: version.to_owned(),
+                    authorized_ttl: ttl(flags.authorization_webhook_cache_authorized_ttl.as_deref(), "5m")?,
+                    unauthorized_ttl: ttl(
+                        flags.authorization_webhook_cache_unauthorized_ttl.as_deref(),
+                        "30s",
+                    )?,
+                    failure_policy: FailurePolicy::NoOpinion,
+                    conditions: Conditions::default(),
+                };
+                let remote = Remote::read(path, None, naming)?;
+                Part::Whole(mode, Module::Webhook(Arc::new(Webhook::new(Arc::new(remote), settings))))
+            }
+            (Mode::AlwaysAllow, ..) => Part::Whole(mode, Module::AlwaysAllow),
+            (Mode::Rbac, ..) => Part::Whole(mode, Module::Rbac),
+            (Mode::Node, ..) => Part::Node,
+            (Mode::AlwaysDeny | Mode::Abac | Mode::Webhook, ..) => Part::Whole(mode, Module::AlwaysDeny),
+        })
+    };
+    names.into_iter().map(|name| part(name).map_err(failed)).collect()
+}
+
+/// A time that answers are kept; negative ones are none.
+fn ttl(given: Option<&str>, default: &str) -> anyhow::Result<Duration> {
+    let nanos = duration::parse(given.unwrap_or(default))?;
+    Ok(Duration::from_nanos(u64::try_from(nanos).unwrap_or(0)))
+}
+
+/// The policies of a file.
+fn policies(path: &Path) -> anyhow::Result<Policies> {
+    let bytes = std::fs::read(path).map_err(|error| opening(path, &error))?;
+    let text = String::from_utf8_lossy(&bytes);
+    let read = Policies::parse(&text, |line| value(line.as_bytes()));
+    read.map_err(|error| anyhow!("error reading policy file {}, {error}", path.display()))
+}
+
+/// A document of JSON or YAML.
+fn value(bytes: &[u8]) -> Result<serde_json::Value, String> {
+    let broken = |_| "couldn't get version/kind; json parse error: unexpected end of JSON input".to_owned();
+    let document = api::codec::yaml::parse(bytes).map_err(|_| broken(()))?;
+    let mut json = Vec::new();
+    api::json::write(&document.value, &mut json);
+    serde_json::from_slice(&json).map_err(|_| broken(()))
+}
+
+/// The authorizers of a file, checked.
+fn contents(bytes: &[u8], naming: Profile) -> Result<Vec<AuthorizerSettings>, String> {
+    let group = naming.group("apiserver.config", true);
+    config::read(&String::from_utf8_lossy(bytes), &value(bytes)?, &group)
+}
+
+fn of_file(settings: &[AuthorizerSettings], naming: Profile) -> anyhow::Result<Vec<Part>> {
+    let modes = Mode::ALL.map(Mode::name);
+    config::validate(settings, &modes, api::validation::names::subdomain).map_err(|why| anyhow!(why))?;
+    let part = |AuthorizerSettings { kind, webhook, .. }: &AuthorizerSettings| -> anyhow::Result<Part> {
+        let mode = Mode::of(kind).unwrap_or(Mode::AlwaysDeny);
+        Ok(match (mode, webhook) {
+            (Mode::Webhook, Some(webhook)) => {
+                let kept = |nanos: Option<i64>| {
+                    Duration::from_nanos(nanos.and_then(|nanos| u64::try_from(nanos).ok()).unwrap_or(0))
+                };
+                let settings = Settings {
+                    group: naming.group("authorization", true),
+                    version: webhook.version.clone(),
+                    authorized_ttl: kept(webhook.authorized_ttl),
+                    unauthorized_ttl: kept(webhook.unauthorized_ttl),
+                    failure_policy: webhook.failure_policy(),
+                    conditions: Conditions::new(&webhook.conditions).map_err(|why| anyhow!(why))?,
+                };
+                let remote = Remote::read(Path::new(webhook.file()), Some(webhook.timeout()), naming)?;
+                Part::Whole(mode, Module::Webhook(Arc::new(Webhook::new(Arc::new(remote), settings))))
+            }
+            (Mode::AlwaysAllow, _) => Part::Whole(mode, Module::AlwaysAllow),
+            (Mode::Rbac, _) => Part::Whole(mode, Module::Rbac),
+            (Mode::Node, _) => Part::Node,
+            (Mode::Abac, _) => bail!("authorizers of type ABAC need --authorization-mode and a policy file"),
+            (Mode::AlwaysDeny | Mode::Webhook, _) => Part::Whole(mode, Module::AlwaysDeny),
+        })
+    };
+    settings
+        .iter()
+        .map(|each| part(each).map_err(|why| anyhow!("invalid authorization config: {why:#}")))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use crate::files::scratch::Scratch;
+    use crate::flags;
+    use std::ffi::OsString;
+
+    fn of(dir: &Path, arguments: &[String]) -> Result<String, String> {
+        let line = ["cluster-apiserver".to_owned(), format!("--data-dir={}", dir.display())];
+        let words = line.iter().chain(arguments).map(OsString::from);
+        let flags = flags::parse(words).map_err(|stop| format!("{stop:?}"))?.flags();
+        let config = Config::from_flags(flags).map_err(|error| format!("{error:#}"))?;
+        Ok(config.authorization.to_string())
+    }
+
+    #[test]
+    fn modes_and_files_fit_together() {
+        let dir = Scratch::new();
+        let file = |name: &str, text: &str| {
+            std::fs::write(dir.join(name), text).unwrap();
+            dir.join(name).display().to_string()
+        };
+        let policy = file("policy", "{\"user\":\"a\"}\n");
+        let config = file(
+            "config",
+            "apiVersion: apiserver.config.cluster.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n- {type: Node, name: \
+             node}\n- {type: RBAC, name: rbac}\n",
+        );
+        for (arguments, want) in [
+            (vec![], Ok("RBAC".to_owned())),
+            (vec!["--authorization-mode=AlwaysDeny,RBAC".to_owned()], Ok("AlwaysDeny,RBAC".to_owned())),
+            (vec!["--authorization-mode=Node,RBAC".to_owned()], Ok("Node,RBAC".to_owned())),
+            (
+                vec!["--authorization-mode=ABAC".to_owned(), format!("--authorization-policy-file={policy}")],
+                Ok("ABAC".to_owned()),
+            ),
+            (vec![format!("--authorization-config={config}")], Ok("Node,RBAC".to_owned())),
+            (
+                vec!["--authorization-mode=rbac".to_owned()],
+                Err("authorization-mode \"rbac\" is not a valid mode".to_owned()),
+            ),
+            (
+                vec!["--authorization-mode=RBAC,RBAC".to_owned()],
+                Err("authorization-mode [\"RBAC\" \"RBAC\"] has mode specified more than once".to_owned()),
+            ),
+            (
+                vec!["--authorization-mode=ABAC,Webhook,Foo".to_owned()],
+                Err("[authorization-mode ABAC's authorization policy file not passed, authorization-mode Webhook's \
+                     authorization config file not passed, authorization-mode \"Foo\" is not a valid mode]"
+                    .to_owned()),
+            ),
+            (
+                vec![format!("--authorization-config={config}"), "--authorization-mode=RBAC".to_owned()],
+                Err("--authorization-config can not be specified when --authorization-mode or \
+                     --authorization-webhook-* flags are defined"
+                    .to_owned()),
+            ),
+            (
+                vec!["--authorization-mode=Webhook".to_owned(), format!("--authorization-webhook-config-file={policy}x")],
+                Err(format!("invalid authorization config: stat {policy}x: no such file or directory")),
+            ),
+        ] {
+            assert_eq!(of(&dir, &arguments), want, "{arguments:?}");
+        }
+    }
+}
