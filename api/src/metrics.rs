@@ -1,8 +1,10 @@
 //! What the server counts and what its store is like, and `/metrics`, where it says so
 //! (docs/api/operations.md#metrics): Prometheus text, version 0.0.4.
 //!
-//! One list of counters, and one of the store's numbers; what is in neither does not exist. Counting is one relaxed
+//! One list of counters, one of the store's numbers, and the series of requests (`requests.rs`). Counting is one relaxed
 //! addition, and the store is asked when somebody wants to know.
+
+pub mod requests;
 
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use engine::{Engine, Stats};
 use http::StatusCode;
 
+use self::requests::Requests;
 use crate::response::{Response, respond};
 
 /// A number that only grows.
@@ -31,6 +34,8 @@ impl Counter {
 /// Everything that is counted.
 #[derive(Debug, Default)]
 pub struct Metrics {
+    /// Requests for resources.
+    pub requests: Requests,
     /// Watch events made from a stored change. Many watchers of one form share what is made once.
     pub watch_events_rendered: Counter,
     /// Watch events of changes handed to a connection, bookmarks and initial events not counted.
@@ -59,7 +64,8 @@ fn gauge(name: &'static str, help: &'static str, value: u64) -> Number {
 
 impl Metrics {
     fn numbers(&self) -> [Number; 3] {
-        let Metrics { watch_events_rendered: rendered, watch_events_sent: sent, log_lines_dropped } = self;
+        let Metrics { watch_events_rendered: rendered, watch_events_sent: sent, log_lines_dropped, .. } =
+            self;
         let how_rendered = "Changes made into a watch event, once for all watchers of the same form.";
         let how_sent = "Changes sent to watchers, counted once for each of them.";
         let how_dropped = "Log lines that standard error did not take.";
@@ -76,7 +82,8 @@ impl Metrics {
             return None;
         }
         let store = numbers_of_store(&engine.stats(), engine.health().is_err());
-        let text = text(self.numbers().into_iter().chain(store));
+        let mut text = text(self.numbers().into_iter().chain(store));
+        self.requests.write(&mut text);
         Some(respond(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text))
     }
 }

@@ -245,6 +245,7 @@ impl<'c> Exchange<'c> {
             errors: &self.errors,
             pretty: self.pretty,
             trail: self.trail.as_deref(),
+            received: self.received,
         });
         let result = if info.is_long_running() {
             work.await

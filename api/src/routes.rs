@@ -9,6 +9,7 @@
 //! Knows which verbs a resource has, and not what they do.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use auth::Authorized;
 use auth::go::duration;
@@ -24,6 +25,7 @@ use crate::compress;
 use crate::context::Context;
 use crate::features::Feature;
 use crate::health;
+use crate::metrics::requests::Labels;
 use crate::negotiate::{Objects, Offer, Output};
 use crate::query::Query;
 use crate::representation::answer::respond_status;
@@ -60,6 +62,8 @@ pub struct Permitted<'e> {
     pub pretty: bool,
     /// The audit trail of the request, if it has one.
     pub trail: Option<&'e Trail>,
+    /// When the head of the request was read.
+    pub received: Instant,
 }
 
 /// Serves a permitted request.
@@ -79,7 +83,8 @@ pub async fn serve(request: Permitted<'_>) -> Result<Response, Status> {
 
 /// Requests for a resource or one of its subresources.
 async fn serve_resource(request: Permitted<'_>) -> Result<Response, Status> {
-    let Permitted { context, types, head, query, info, proof, incoming, errors, trail, .. } = request;
+    let Permitted { context, types, head, query, info, proof, incoming, errors, trail, received, .. } =
+        request;
     let Some(resource) = types.registry().resource(&info.group, &info.version, &info.resource) else {
         let mut resources = types.registry().resources();
         // All paths below a built-in group are its own; custom resources have no more paths than they serve.
@@ -106,11 +111,14 @@ async fn serve_resource(request: Permitted<'_>) -> Result<Response, Status> {
     };
     let formats = context.formats().of(objects(resource, info));
     let output = formats.output(&head.headers, query, offer)?;
+    let mut applies = false;
     let body = match info.verb {
         Verb::Create | Verb::Update | Verb::Patch | Verb::Delete | Verb::DeleteCollection => {
             match info.verb {
                 Verb::Create | Verb::Update => drop(formats.input(&head.headers)?),
-                Verb::Patch => drop(verbs::patch::kind_of(resource, context.formats(), &head.headers)?),
+                Verb::Patch => {
+                    applies = verbs::patch::kind_of(resource, context.formats(), &head.headers)?.is_apply();
+                }
                 _ => {}
             }
             read(context, incoming).await?
@@ -142,7 +150,9 @@ async fn serve_resource(request: Permitted<'_>) -> Result<Response, Status> {
     if !resource.table.deprecated.is_empty() {
         call.warnings.push(deprecation(resource));
     }
+    let inflight = (!info.is_long_running()).then(|| context.metrics().requests.enter(!is_read(info.verb)));
     let result = run(&mut call, &body).await;
+    drop(inflight);
     let warnings = std::mem::take(&mut call.warnings);
     let mut response = match result {
         Ok(response)
@@ -158,7 +168,53 @@ async fn serve_resource(request: Permitted<'_>) -> Result<Response, Status> {
     for header in warning::headers(&warnings) {
         response.headers_mut().append(WARNING, header);
     }
-    Ok(response)
+    let labels = labels(resource, info, query, applies);
+    let measured = context.metrics().requests.measure(labels, response.status(), received);
+    if hyper::body::Body::is_end_stream(response.body()) {
+        return Ok(response); // counted here, where the measurement is dropped
+    }
+    Ok(match measured {
+        Some(measured) => response.map(|body| body.observed(measured)),
+        None => response,
+    })
+}
+
+fn is_read(verb: Verb) -> bool {
+    matches!(verb, Verb::Get | Verb::List | Verb::Watch)
+}
+
+/// What a request is counted under.
+fn labels<'l>(resource: &'l Resource, info: &'l RequestInfo, query: &Query, applies: bool) -> Labels<'l> {
+    let connects = matches!(info.subresource.as_str(), "attach" | "exec" | "portforward" | "proxy");
+    let verb = match info.verb {
+        _ if connects => "CONNECT",
+        Verb::Get => "GET",
+        Verb::List => "LIST",
+        Verb::Watch => "WATCH",
+        Verb::Create => "POST",
+        Verb::Update => "PUT",
+        Verb::Patch if applies => "APPLY",
+        Verb::Patch => "PATCH",
+        Verb::Delete => "DELETE",
+        Verb::DeleteCollection => "DELETECOLLECTION",
+        Verb::Proxy | Verb::Other(_) => "other",
+    };
+    let scope = if info.name_in_path || info.verb == Verb::Create {
+        "resource"
+    } else if !info.namespace.is_empty() {
+        "namespace"
+    } else {
+        "cluster"
+    };
+    Labels {
+        verb,
+        scope,
+        dry_run: !is_read(info.verb) && query.first("dryRun") == Some("All"),
+        group: &resource.group,
+        version: &info.version,
+        resource: &resource.table.plural,
+        subresource: &info.subresource,
+    }
 }
 
 /// Reads the body of a request, within its bounds.
