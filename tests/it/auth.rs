@@ -442,7 +442,7 @@ async fn writers_cannot_grant_permissions_they_do_not_hold() {
                 ("rbac", "PATCH $rbac/roles/secrets", r#"{"metadata":{"finalizers":null}}"#, "200 Role"),
                 ("rbac", "POST $rbac/rolebindings", &bind("maps", "maps"), "201 RoleBinding"),
                 ("rbac", "POST $rbac/rolebindings", &bind("secrets", "secrets"), &format!("403 Forbidden: rolebindings.rbac.authorization.k8s.io \"secrets\" is forbidden: user \"bob\" (groups=[\"system:authenticated\"]) {why}…")),
-                ("rbac", "POST $rbac/rolebindings", &bind("ghost", "ghost"), "404 NotFound: roles.rbac.authorization.k8s.io \"ghost\" not found"),
+                ("rbac", "POST $rbac/rolebindings", &bind("ghost", "ghost"), "404 NotFound: rolebindings.rbac.authorization.k8s.io \"ghost\" not found"),
                 ("rbac", "PUT $rbac/roles/other", &held.replace("held", "other"), "201 Role"),
             ],
         )
@@ -537,13 +537,13 @@ async fn reviews_answer_for_oneself_and_for_others() {
     let path = format!("{group}/namespaces/{ns}/localsubjectaccessreviews");
     let reply = fixture.client.post(&path, &local(ns)).await;
     assert_eq!((reply.status, &reply.json()["status"]["allowed"]), (201, &json!(true)), "access-reviews");
-    let start = "422 Invalid: SubjectAccessReview.authorization.k8s.io \"\" is invalid: ";
+    let start = "422 Invalid: .authorization.k8s.io \"\" is invalid: ";
     fixture
         .check(&[
             ("access-reviews", "POST /apis/authorization.k8s.io/v1/subjectaccessreviews", r#"{"spec":{"user":"x"}}"#, &format!("{start}spec.resourceAttributes: Invalid value: null: exactly one of nonResourceAttributes or resourceAttributes must be specified")),
             ("access-reviews", "POST /apis/authorization.k8s.io/v1/subjectaccessreviews", r#"{"spec":{"resourceAttributes":{"verb":"get"}}}"#, &format!("{start}spec.user: Invalid value: \"\": at least one of user or group must be specified")),
             ("access-reviews", "POST /apis/authorization.k8s.io/v1/subjectaccessreviews", r#"{"spec":{"user":"x","resourceAttributes":{"verb":"get"},"nonResourceAttributes":{"path":"/","verb":"get"}}}"#, &format!("{start}spec.nonResourceAttributes: Invalid value: …")),
-            ("access-reviews", "POST /apis/authorization.k8s.io/v1/namespaces/$ns/localsubjectaccessreviews", &local("other").to_string(), "422 Invalid: LocalSubjectAccessReview.authorization.k8s.io \"\" is invalid: spec.resourceAttributes.namespace: Invalid value: \"other\": must match metadata.namespace"),
+            ("access-reviews", "POST /apis/authorization.k8s.io/v1/namespaces/$ns/localsubjectaccessreviews", &local("other").to_string(), "422 Invalid: .authorization.k8s.io \"\" is invalid: spec.resourceAttributes.namespace: Invalid value: \"other\": must match metadata.namespace"),
             ("access-reviews", "POST /apis/authorization.k8s.io/v1/selfsubjectrulesreviews", r#"{"spec":{}}"#, "400 BadRequest: no namespace on request"),
             ("identity-reviews", "POST /apis/authentication.k8s.io/v1/tokenreviews", r#"{"spec":{}}"#, "400 BadRequest: token is required for TokenReview in authentication"),
         ])

@@ -176,7 +176,7 @@ async fn a_full_disk_refuses_writes_until_there_is_room_and_reads_go_on() {
     // The server may have written a small record in between.
     until("readiness says no", async || reader.get("/readyz").await.status == 500).await;
     until("readiness says why", async || {
-        let why = reader.get("/readyz/store").await;
+        let why = reader.get("/readyz/etcd").await;
         why.status == 500 && why.text().contains(REASON)
     })
     .await;

@@ -191,7 +191,7 @@ async fn names_inside_objects_and_errors_follow_the_profile() {
     assert_eq!((watch.expect().await.0, watch.expect().await.0), ("ADDED".to_owned(), "ADDED".to_owned()));
     assert_eq!(
         watch.next().await.unwrap()["object"]["metadata"]["annotations"],
-        json!({"cluster.io/initial-events-end": "true"}),
+        json!({"cluster.io/initial-events-end": "true", "k8s.io/initial-events-end": "true"}),
         "watch-start"
     );
 }

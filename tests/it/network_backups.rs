@@ -138,8 +138,10 @@ async fn a_backup_needs_permission_to_post_to_its_path() {
     let write = |token: &str| {
         let (head, _) = written.split_once("users:").unwrap();
         let users = format!("users:\n- name: admin\n  user: {{token: {token}}}\n");
-        let contexts =
-            "contexts:\n- {name: local, context: {cluster: local, user: admin}}\ncurrent-context: local\n";
+        let cluster = head.split("- name: ").nth(1).and_then(|rest| rest.lines().next()).unwrap();
+        let contexts = format!(
+            "contexts:\n- {{name: c, context: {{cluster: {cluster}, user: admin}}}}\ncurrent-context: c\n"
+        );
         std::fs::write(&kubeconfig, format!("{head}{users}{contexts}")).unwrap();
     };
     let address = format!("https://{}", client.identity().address);
