@@ -153,11 +153,12 @@ pub(super) fn url(validator: &mut Validator, path: &Path, url: &str) {
     }
 }
 
-/// A service that is called, where nothing else has looked for its names.
+/// A service that is called, where nothing else has looked for its names. The reference server tells the other one of
+/// the two, by a mistake that clients have learned.
 pub(super) fn named_service(validator: &mut Validator, path: &Path, reference: View) {
-    for name in ["name", "namespace"] {
+    for (name, told) in [("namespace", "name"), ("name", "namespace")] {
         if reference.text(name).is_empty() {
-            validator.required(path.child(name), "");
+            validator.required(path.child(told), "");
         }
     }
     service(validator, path, reference);
@@ -165,20 +166,37 @@ pub(super) fn named_service(validator: &mut Validator, path: &Path, reference: V
 
 /// A service that is called.
 pub(super) fn service(validator: &mut Validator, path: &Path, service: View) {
+    if let Some(port) = service.int("port").filter(|port| !(1..=65535).contains(port)) {
+        let detail = "port is not valid: must be between 1 and 65535, inclusive";
+        validator.invalid(path.child("port"), port, detail);
+    }
     if let Some(target) = service.get("path").and_then(Value::as_str) {
         let place = path.child("path");
         if target == "/" || target.is_empty() {
             return;
         }
         if target == "//" {
-            validator.invalid(place, target, "segment[0] may not be empty");
-        } else if !target.starts_with('/') {
+            return validator.invalid(place, target, "segment[0] may not be empty");
+        }
+        if !target.starts_with('/') {
             validator.invalid(place, target, "must start with a '/'");
         }
-    }
-    if let Some(port) = service.int("port").filter(|port| !(1..=65535).contains(port)) {
-        let detail = "port is not valid: must be between 1 and 65535, inclusive";
-        validator.invalid(path.child("port"), port, detail);
+        // Whatever the first character is, it is taken for the slash.
+        let mut rest = target.chars();
+        rest.next();
+        let rest = rest.as_str();
+        for (at, segment) in rest.strip_suffix('/').unwrap_or(rest).split('/').enumerate() {
+            if validator.has_enough() {
+                return;
+            }
+            if segment.is_empty() {
+                validator.invalid(place, target, format!("segment[{at}] may not be empty"));
+                continue;
+            }
+            for fault in names::subdomain(segment) {
+                validator.invalid(place, target, format!("segment[{at}]: {fault}"));
+            }
+        }
     }
 }
 
