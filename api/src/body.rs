@@ -4,13 +4,15 @@ use serde::Deserialize;
 
 use crate::codec::protobuf::{self, envelope::Unknown};
 use crate::codec::{cbor, yaml};
-use crate::json::{self, Value};
+use crate::field::FieldError;
+use crate::json::{self, Object, Value};
 use crate::negotiate::Input;
+use crate::object::meta;
 use crate::schema::conform::conform;
 use crate::schema::decode::{DecodeError, Decoded, decode};
 use crate::schema::registry::Registry;
 use crate::schema::table::Message;
-use crate::status::Status;
+use crate::status::{Status, Subject};
 
 /// The kind of object that an endpoint accepts.
 #[derive(Clone, Copy, Debug)]
@@ -96,8 +98,12 @@ impl Expected<'_> {
     ) -> Result<Decoded, Status> {
         let mut decoded = decoded.map_err(|error| refuse(&error.to_string()))?;
         let text = |name: &str| decoded.object.get(name).and_then(Value::as_str).unwrap_or_default();
-        if !self.fits(text("kind"), text("apiVersion")) {
-            return Err(refuse(""));
+        let (kind, api_version) = (text("kind"), text("apiVersion"));
+        if !self.fits(kind, api_version) {
+            return Err(match self.message.custom && self.fits("", api_version) {
+                true => self.other_kind(kind, &decoded.object),
+                false => refuse(""),
+            });
         }
         for (name, value) in [("kind", self.kind), ("apiVersion", self.api_version)] {
             decoded.object.insert(name, value.into());
@@ -124,6 +130,15 @@ impl Expected<'_> {
 
     fn fits(&self, kind: &str, api_version: &str) -> bool {
         (kind.is_empty() || kind == self.kind) && (api_version.is_empty() || api_version == self.api_version)
+    }
+
+    /// The 422 for an object of another kind where custom objects are accepted: those are of any kind until they are
+    /// validated.
+    fn other_kind(&self, kind: &str, object: &Object) -> Status {
+        let group = self.api_version.split_once('/').map_or("", |(group, _)| group);
+        let subject = Subject { group, kind, name: meta(object, "name") };
+        let error = FieldError::invalid("kind", &kind.into(), format!("must be {}", self.kind));
+        Status::invalid(subject, &[error])
     }
 
     /// The 400 for a JSON body that is something else or nothing readable.
