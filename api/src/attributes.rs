@@ -4,7 +4,7 @@
 //! ```text
 //! 0  version, 1
 //! 1  flags: 1 has finalizers, 2 is being deleted, 4 too large: nothing follows the header
-//! 2  layout (u32 LE): fingerprint of the paths whose values follow
+//! 2  layout (u32 LE): fingerprint of the paths whose values follow, and of the form of a custom object
 //! 6  labels_len (u32 LE)
 //! 10 labels, sorted by (length of key, key): key len (varint) ‖ value len (varint) ‖ key ‖ value …
 //!    values of the slots, in order: len (varint) ‖ text …
@@ -125,9 +125,10 @@ fn text(value: &Value) -> Option<Cow<'_, str>> {
     }
 }
 
-/// Fingerprint of the slots of a storage: FNV-1a over their paths and texts for absent values.
+/// Fingerprint of what is written: the slots of a storage, and of a custom type the form of its objects. FNV-1a over
+/// the paths of the slots and their texts for absent values.
 pub fn layout(stored: &ResourceTable) -> u32 {
-    let mut hash = 0x811c_9dc5_u32;
+    let mut hash = 0x811c_9dc5_u32 ^ stored.form;
     for slot in slots(stored) {
         for byte in slot.path.bytes().chain([0]).chain(slot.absent.bytes()).chain([0]) {
             hash = (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);

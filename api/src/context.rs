@@ -18,6 +18,7 @@ use crate::admission::{self, namespace_lifecycle::Creations};
 use crate::allocation::{Allocations, Ranges};
 use crate::audit::Auditor;
 use crate::backup::Backups;
+use crate::conversion::Converter;
 use crate::custom::established::{Changes, Established};
 use crate::features::{Feature, Features};
 use crate::health;
@@ -76,6 +77,7 @@ pub struct Context {
     namespaces: Arc<Resource>,
     definitions: Arc<Resource>,
     established: Mutex<Established>,
+    converter: Arc<Converter>,
     admission: admission::Chain,
     lookup: admission::Lookup,
     creations: Creations,
@@ -137,7 +139,9 @@ impl Context {
         let authorizer = Arc::new(authorizer);
         let types = Served::new(registry.clone(), address.to_string(), health::paths(naming));
         let types = Arc::new(Types::new(types));
+        let converter = Arc::new(Converter::new(engine.clone(), &registry, naming));
         let lookup = admission::Lookup {
+            converter: converter.clone(),
             engine: engine.clone(),
             builtin: registry.clone(),
             types: types.clone(),
@@ -175,6 +179,7 @@ impl Context {
             authorizer,
             lifecycle,
             limits,
+            converter,
             admission: admission::Chain::new(&parts.admission, &lookup),
             lookup,
             creations: Creations::default(),
@@ -285,6 +290,11 @@ impl Context {
             let Ok(()) = self.change_types(|registry| Ok::<_, Infallible>(changes.apply(registry)));
         }
         told
+    }
+
+    /// Converts objects of custom types between their versions.
+    pub fn converter(&self) -> &Arc<Converter> {
+        &self.converter
     }
 
     /// The plugins that every write passes.

@@ -27,6 +27,7 @@ pub mod codec;
 pub mod compress;
 pub mod context;
 pub mod controllers;
+pub mod conversion;
 pub mod convert;
 pub mod custom;
 pub mod discovery;

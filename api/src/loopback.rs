@@ -13,6 +13,7 @@ use crate::admission::{Operation, Options, Pending, Writer as PluginWriter};
 use crate::apply::{Reset, Versions, Writer, apply, take_managed_fields};
 use crate::bootstrap::{ObjectStore, Target, Written};
 use crate::context::Context;
+use crate::conversion::Conversions;
 use crate::convert;
 use crate::json::{Object, Value};
 use crate::names;
@@ -42,6 +43,7 @@ pub struct Loopback<'a> {
     manager: String,
     /// The stages that its writes leave out.
     leaves_out: &'static [Stage],
+    conversions: Arc<Conversions>,
 }
 
 impl<'a> Loopback<'a> {
@@ -49,7 +51,14 @@ impl<'a> Loopback<'a> {
     pub fn new(api: &'a Context) -> Self {
         let user = User::new("system:apiserver", [auth::identity::MASTERS]);
         let manager = api.naming().system("apiserver");
-        Loopback { api, types: api.types(), user, manager, leaves_out: BY_SERVER }
+        Loopback {
+            api,
+            types: api.types(),
+            user,
+            manager,
+            leaves_out: BY_SERVER,
+            conversions: Arc::default(),
+        }
     }
 
     /// The identity of one of the controllers, by which upstream's users know it: a service account of the system.
@@ -57,7 +66,14 @@ impl<'a> Loopback<'a> {
         let account = auth::identity::service_account_user(&api.naming().system("system"), name);
         let user = User::new(account, [auth::identity::MASTERS]);
         let manager = api.naming().system("controller-manager");
-        Loopback { api, types: api.types(), user, manager, leaves_out: BY_SERVER }
+        Loopback {
+            api,
+            types: api.types(),
+            user,
+            manager,
+            leaves_out: BY_SERVER,
+            conversions: Arc::default(),
+        }
     }
 
     /// The same, but what it creates and updates passes admission: it is counted by quotas, and may be refused.
@@ -114,6 +130,7 @@ impl<'a> Loopback<'a> {
             presence: Presence::IfThere,
             seen: None,
             manager: &self.manager,
+            conversions: &self.conversions,
             dry_run: false,
             leaves_out: self.leaves_out,
         }
@@ -191,8 +208,10 @@ impl<'a> Loopback<'a> {
     ) -> Result<Written, Status> {
         let mut intent = self.intent(resource, at);
         (intent.seen, intent.leaves_out) = (Some(seen), BY_SERVER_APPLIED);
-        let (versions, reset) =
-            (Versions::of(self.types.registry(), resource), Reset::of(resource, Endpoint::Main));
+        let (versions, reset) = (
+            Versions::of(self.types.registry(), resource).with(&self.conversions),
+            Reset::of(resource, Endpoint::Main),
+        );
         let mut source = InServedForm(|_: &mut &Loopback<'_>, current: Option<&mut Current>| {
             let Some(current) = current else { return Ok(Wanted::AsItIs) };
             let live = convert::to_served(resource, current.object(resource)?.clone(), self.api.naming())?;

@@ -23,6 +23,7 @@ use crate::backup;
 use crate::codec::yaml;
 use crate::compress;
 use crate::context::Context;
+use crate::conversion::Conversions;
 use crate::features::Feature;
 use crate::health;
 use crate::metrics::requests::Labels;
@@ -128,6 +129,7 @@ async fn serve_resource(request: Permitted<'_>) -> Result<Response, Status> {
     if !body.is_empty() && matches!(info.verb, Verb::Delete | Verb::DeleteCollection) {
         context.formats().input(&head.headers)?;
     }
+    let conversions = Conversions::default();
     let mut call = Call {
         api: context,
         types,
@@ -140,6 +142,7 @@ async fn serve_resource(request: Permitted<'_>) -> Result<Response, Status> {
         output,
         upgrade: head.extensions.get::<Upgrade>().cloned(),
         warnings: Vec::new(),
+        conversions: &conversions,
         trail,
     };
     if let Some(trail) = trail.filter(|trail| info.verb == Verb::Patch && trail.wants_request())

@@ -101,7 +101,8 @@ pub fn selects(resource: &Resource, selection: &Selection, entry: &Entry) -> Res
     Ok(selection.matches(name, namespace, &attributes))
 }
 
-fn damaged(error: ReadError) -> Status {
+/// 500 for bytes that cannot be read.
+pub fn damaged(error: ReadError) -> Status {
     Status::new(Reason::StorageReadError, error.to_string())
 }
 

@@ -12,6 +12,7 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 
 use super::quota::Ledger;
+use crate::conversion::Converter;
 use crate::features::Features;
 use crate::json::Object;
 use crate::naming::Naming;
@@ -29,6 +30,8 @@ pub struct Lookup {
     pub builtin: Registry,
     /// The types that are served.
     pub types: Arc<Types>,
+    /// Converts objects of custom types between their versions.
+    pub converter: Arc<Converter>,
     /// The authorizers.
     pub authorizer: Arc<Authorizer>,
     /// The naming profile.

@@ -1,8 +1,10 @@
 //! Converts objects to the versions in which managers wrote them (docs/api/apply.md#schema-changes).
 //!
 //! A field set refers to the fields of one version. To compare it with an object, the object is converted to that
-//! version, by way of the stored one, as for any client of that version.
+//! version, by way of the stored one, as for any client of that version. Versions of custom types are converted to each
+//! other as their definition says.
 
+use crate::conversion::Conversions;
 use crate::convert;
 use crate::json::{Object, Value};
 use crate::naming::Naming;
@@ -28,6 +30,8 @@ pub struct Versions<'r> {
     naming: &'static Naming,
     /// The version of the request.
     pub own: Version<'r>,
+    /// Conversions by webhooks; `None`: there are none.
+    conversions: Option<&'r Conversions>,
 }
 
 impl<'r> Versions<'r> {
@@ -38,13 +42,19 @@ impl<'r> Versions<'r> {
             message: &resource.table.message,
             resource: Some(resource),
         };
-        Versions { registry, naming: registry.naming(), own }
+        Versions { registry, naming: registry.naming(), own, conversions: None }
+    }
+
+    /// The same, with what is known of conversions by webhooks.
+    #[must_use]
+    pub fn with(self, conversions: &'r Conversions) -> Self {
+        Versions { conversions: Some(conversions), ..self }
     }
 
     /// The only version of a subresource's body.
     pub fn of_body(registry: &'r Registry, api_version: &'r str, message: &'r Message) -> Self {
         let own = Version { api_version, message, resource: None };
-        Versions { registry, naming: registry.naming(), own }
+        Versions { registry, naming: registry.naming(), own, conversions: None }
     }
 
     /// The type in the version of the request.
@@ -77,6 +87,9 @@ impl<'r> Versions<'r> {
             return Some(object);
         }
         let object = conform(from.message, Value::Object(object)).ok()?.object;
+        if let Some(versions) = &from.resource?.versions {
+            return self.conversions?.get(versions, object, to.api_version);
+        }
         let stored = convert::to_stored(from.resource?, object, self.naming).ok()?;
         convert::to_served(to.resource?, stored, self.naming).ok()
     }

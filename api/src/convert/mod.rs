@@ -8,7 +8,7 @@
 //! An object is stored in one version and served in each; values without a field in a version are kept in annotations,
 //! so that a round trip loses nothing. If the served version is the stored one, the usual case, conversion is the
 //! identity. The resulting tree is canonical for its type, whatever order the input had. Nothing here knows requests or
-//! bytes.
+//! bytes. Versions of custom types are the business of `conversion`.
 
 mod autoscaling;
 mod events;
@@ -44,8 +44,7 @@ const EVENT: Conversion = Conversion {
 enum Step<'r> {
     /// In nothing.
     Identity,
-    /// In their `apiVersion` only: one type under two names, or types made at run time, of which each keeps the fields
-    /// that it knows.
+    /// In their `apiVersion` only: one type under two names.
     Rename(&'r Storage),
     /// In members too.
     Convert(&'static Conversion, &'r Storage),
@@ -87,7 +86,7 @@ fn step(resource: &Resource) -> Result<Step<'_>, Status> {
     if let Some(conversion) = number.checked_sub(1).and_then(|at| CONVERSIONS.get(at)) {
         return Ok(Step::Convert(conversion, storage));
     }
-    if resource.table.message.is(&storage.message) || resource.table.message.custom {
+    if resource.table.message.is(&storage.message) {
         return Ok(Step::Rename(storage));
     }
     let (kind, version) = (&resource.table.kind, &resource.api_version);

@@ -1,41 +1,57 @@
 //! From a definition to the resources that it serves, one for each version.
 //!
-//! All versions share one storage, in the form of the storage version, whether that is served or not. Names are those
-//! that the definition was granted.
+//! All versions share the keys of one storage. Each is worked with in its own form; the versions know of each other, and
+//! which of them is written to the store, whether that is served or not. Names are those that the definition was
+//! granted.
 
 use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
 
 use super::definition::{Definition, Version};
 use super::resource;
 use super::rules::Rules;
 use super::schema::Schema;
-use crate::json::{Object, Value};
+use crate::json::{self, Object, Value};
 use crate::naming::Naming;
 use crate::object::at;
+use crate::outgoing::Client;
 use crate::schema::make::{MakeError, ResourceMaker};
 use crate::schema::registry::Resource;
 use crate::schema::table::{ScalePaths, Slot};
+use crate::schema::versioned::{self, Versions};
 
-/// The resources of the served versions of a definition, read from `object`, in its order; none for a definition without a storage version.
+/// The webhook that converts objects from version to version.
+#[derive(Debug)]
+pub struct Webhook {
+    /// Where it is.
+    pub client: Client,
+    /// The first version of the review that both sides know.
+    pub review_version: Option<&'static str>,
+}
+
+/// The versions of the review of conversions.
+const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
+
+/// How long an answer to such a review is waited for, which the webhook is told.
+pub const CONVERSION_SECONDS: i64 = 30;
+
+/// The resources of the served versions of a definition, read from `object`, in its order; none for a definition
+/// without a storage version.
 ///
 /// # Errors
-/// [`MakeError`] for schemas that are not structural.
+/// [`MakeError`] for schemas that are not structural, of versions that are served or stored.
 pub fn resources(
     definition: &Definition,
     object: &Object,
     naming: &Naming,
 ) -> Result<Vec<Arc<Resource>>, MakeError> {
-    let Some(storage) = definition.storage_version() else { return Ok(Vec::new()) };
-    let stored = maker(definition, object, storage)?.make(naming);
-    let served = definition.versions.iter().filter(|version| version.served);
-    served
-        .map(|version| {
-            if version.name == storage.name {
-                return Ok(Arc::clone(&stored));
-            }
-            Ok(maker(definition, object, version)?.make_version_of(&stored, naming))
-        })
-        .collect()
+    let made = made(definition, object, naming)?;
+    Ok(made
+        .into_iter()
+        .filter(|(version, _)| version.served)
+        .map(|(_, resource)| Arc::new(resource))
+        .collect())
 }
 
 /// The resource of the version that objects are stored in, whether it is served or not; `None` without one.
@@ -47,8 +63,86 @@ pub fn stored(
     object: &Object,
     naming: &Naming,
 ) -> Result<Option<Arc<Resource>>, MakeError> {
-    let Some(storage) = definition.storage_version() else { return Ok(None) };
-    Ok(Some(maker(definition, object, storage)?.make(naming)))
+    let made = made(definition, object, naming)?;
+    Ok(made.into_iter().find(|(version, _)| version.storage).map(|(_, resource)| Arc::new(resource)))
+}
+
+/// The resources of all versions; none without a storage version.
+fn made<'d>(
+    definition: &'d Definition,
+    object: &Object,
+    naming: &Naming,
+) -> Result<Vec<(&'d Version, Resource)>, MakeError> {
+    let mut made = Vec::with_capacity(definition.versions.len());
+    for version in &definition.versions {
+        match maker(definition, object, version) {
+            Ok(maker) => made.push((version, maker.resource(naming))),
+            Err(error) if version.served || version.storage => return Err(error),
+            // Objects of such a version are read without a schema.
+            Err(_) => {}
+        }
+    }
+    let all = made.iter().map(|(_, resource)| versioned::Version {
+        api_version: resource.api_version.clone(),
+        table: resource.table.clone(),
+    });
+    let all = all.collect();
+    let stored = made.iter().position(|(version, _)| version.storage).unwrap_or(usize::MAX);
+    let Some(versions) = Versions::new(all, stored, webhook(definition, object)) else {
+        return Ok(Vec::new());
+    };
+    let versions = Arc::new(versions);
+    for (_, resource) in &mut made {
+        resource.versions = Some(Arc::clone(&versions));
+    }
+    Ok(made)
+}
+
+/// The webhook that converts objects of a definition, if one does.
+fn webhook(definition: &Definition, object: &Object) -> Slot {
+    let conversion = definition.conversion.as_ref().filter(|conversion| conversion.strategy == "Webhook");
+    let Some(conversion) = conversion else { return Slot::new() };
+    let known = |version: &String| REVIEW_VERSIONS.into_iter().find(|known| version == known);
+    let config = at(object, "spec.conversion.webhook.clientConfig").unwrap_or(&Value::Null);
+    Slot::of(Arc::new(Webhook {
+        client: Client::read(config, CONVERSION_SECONDS),
+        review_version: conversion.review_versions.iter().find_map(known),
+    }))
+}
+
+/// Fingerprint of a version and of what its schema says of the form of objects: everything but descriptions.
+fn form(api_version: &str, schema: &Value) -> u32 {
+    let mut hash = Sha256::new();
+    hash.update(api_version);
+    let mut text = Vec::new();
+    json::write(&undescribed(schema.clone()), &mut text);
+    hash.update(&text);
+    let digest: [u8; 32] = hash.finalize().into();
+    // Zero is that of built-in types.
+    u32::from_le_bytes([digest[0], digest[1], digest[2], digest[3]]).max(1)
+}
+
+/// A schema without the descriptions of its parts. Values that it names stay as they are.
+fn undescribed(mut schema: Value) -> Value {
+    match &mut schema {
+        Value::Object(members) => {
+            if members.get("description").is_some_and(|text| text.as_str().is_some()) {
+                members.remove("description");
+            }
+            for (name, part) in members.members_mut() {
+                if !matches!(&**name, "default" | "enum" | "example") {
+                    *part = undescribed(std::mem::take(part));
+                }
+            }
+        }
+        Value::Array(items) => {
+            for item in items {
+                *item = undescribed(std::mem::take(item));
+            }
+        }
+        _ => {}
+    }
+    schema
 }
 
 /// The schema of a version as the definition's object has it; `null` without one.
@@ -71,7 +165,9 @@ fn maker(definition: &Definition, object: &Object, version: &Version) -> Result<
     };
     let group_version = (&*definition.group, &*version.name);
     let mut maker = ResourceMaker::new(group_version, accepted.plural.clone(), definition.scope(), made)?;
-    maker = maker.published(written(object, &version.name));
+    let schema_text = written(object, &version.name);
+    let form = form(&format!("{}/{}", definition.group, version.name), &schema_text);
+    maker = maker.form(form).published(schema_text);
     let scale = version.subresources.as_ref().and_then(|subresources| subresources.scale.as_ref());
     if let Some(scale) = scale {
         let selector = scale.label_selector_path.clone().filter(|path| !path.is_empty());
@@ -118,23 +214,29 @@ mod tests {
         assert_eq!((v1.table.scope, &*v1.table.list_kind), (Scope::Cluster, "ThingList"));
         let names: Vec<_> = v1.subresources.iter().map(|subresource| subresource.table.name).collect();
         assert_eq!((names, v2.subresources.len()), (vec!["scale", "status"], 0));
-        assert!(v1.is_stored_form() && !v2.is_stored_form());
+        assert!(v1.is_stored_version() && !v2.is_stored_version() && v2.is_stored_form());
+        assert_eq!(v2.stored_api_version(), "g.example/v1");
         assert_eq!(v2.storage.as_ref().unwrap().key_prefix, "/custom:g.example/things/");
     }
 
     #[test]
-    fn a_version_shows_the_fields_that_it_knows() {
-        let made = made(DEFINITION).unwrap();
-        let text =
-            br#"{"kind":"Thing","apiVersion":"g.example/v1","metadata":{"name":"x"},"spec":{"a":"b","n":1}}"#;
-        let stored = decode(&made[0].table.message, text).unwrap().object;
-        let shown = crate::convert::to_served(&made[1], stored, &KUBERNETES).unwrap();
-        assert_eq!(
-            object_text(&shown),
-            r#"{"kind":"Thing","apiVersion":"g.example/v2","metadata":{"name":"x"},"spec":{"a":"b"}}"#
-        );
-        let back = crate::convert::to_stored(&made[1], shown, &KUBERNETES).unwrap();
-        assert_eq!(back.get("apiVersion"), Some(&Value::from("g.example/v1")));
+    fn a_form_is_that_of_a_version_and_its_schema_without_descriptions() {
+        let form =
+            |version: &str, schema: &str| super::form(version, &json::parse(schema.as_bytes()).unwrap());
+        let first = form("g/v1", r#"{"type":"object","properties":{"a":{"type":"string"}}}"#);
+        for (version, schema, is_same) in [
+            ("g/v1", r#"{"type":"object","properties":{"a":{"type":"string","description":"x"}}}"#, true),
+            ("g/v2", r#"{"type":"object","properties":{"a":{"type":"string"}}}"#, false),
+            ("g/v1", r#"{"type":"object","properties":{"b":{"type":"string"}}}"#, false),
+            ("g/v1", r#"{"type":"object","properties":{"a":{"type":"string","default":"x"}}}"#, false),
+            (
+                "g/v1",
+                r#"{"type":"object","properties":{"a":{"type":"string"},"description":{"type":"string"}}}"#,
+                false,
+            ),
+        ] {
+            assert_eq!(form(version, schema) == first, is_same, "{version} {schema}");
+        }
     }
 
     #[test]

@@ -87,7 +87,9 @@ fn api_resource(resource: &Resource) -> Value {
     push_texts(&mut entry, "shortNames", &table.short_names);
     push_texts(&mut entry, "categories", &table.categories);
     if let Some(storage) = &resource.storage {
-        entry.push("storageVersionHash", storage_version_hash(storage, table.behavior.hashed_version).into());
+        let hash =
+            storage_version_hash(storage, resource.stored_api_version(), table.behavior.hashed_version);
+        entry.push("storageVersionHash", hash.into());
     }
     entry.into()
 }
@@ -109,13 +111,13 @@ fn api_subresource(resource: &Resource, subresource: &Subresource, version: &Ver
 
 /// Base64 of the first 8 bytes of SHA-256 over `<group>/<version>/<Kind>` of the stored form; the core group is empty.
 /// `hashed_version` stands for the stored version where it is not empty.
-fn storage_version_hash(storage: &Storage, hashed_version: &str) -> String {
+fn storage_version_hash(storage: &Storage, api_version: &str, hashed_version: &str) -> String {
     let mut hash = Sha256::new();
     if storage.group.is_empty() {
         hash.update("/");
     }
     match hashed_version {
-        "" => hash.update(storage.api_version.as_bytes()),
+        "" => hash.update(api_version.as_bytes()),
         version => hash.update(format!("{}/{version}", storage.group).as_bytes()),
     }
     hash.update(format!("/{}", storage.kind).as_bytes());
@@ -227,7 +229,10 @@ mod tests {
         ] {
             let resource = registry.resource(group, "v1", plural).unwrap();
             let hashed_version = resource.table.behavior.hashed_version;
-            assert_eq!(storage_version_hash(resource.stored(), hashed_version), want);
+            assert_eq!(
+                storage_version_hash(resource.stored(), resource.stored_api_version(), hashed_version),
+                want
+            );
         }
     }
 }

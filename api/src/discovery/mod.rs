@@ -234,6 +234,7 @@ mod tests {
             storage: Some(storage),
             subresources: vec![registry::subresource(&CLUSTER, &eviction)],
             published: None,
+            versions: None,
         })
     }
 

@@ -8,14 +8,19 @@
 //! Nothing is followed that an answer points to: a redirect is an answer with an unexpected code. Each call has a
 //! connection of its own. Nothing here knows what is asked.
 
+mod answer;
+mod client;
 mod error;
 
-use std::io;
+use std::io::{self, Read};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, RETRY_AFTER, USER_AGENT};
+use flate2::read::GzDecoder;
+use http::header::{
+    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HOST, RETRY_AFTER, USER_AGENT,
+};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
@@ -28,6 +33,8 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 
+pub use answer::Review;
+pub use client::Client;
 pub use error::Failure;
 
 /// Most bytes of an answer that are read: far more than any object may have.
@@ -155,8 +162,9 @@ async fn exchange(
     let connector = TlsConnector::from(endpoint.tls.clone());
     let stream =
         connector.connect(endpoint.name.clone(), stream).await.map_err(|error| Failure::handshake(&error))?;
-    let (mut sender, connection) =
-        http1::handshake(TokioIo::new(stream)).await.map_err(|error| Failure::exchange(&error))?;
+    // Some servers compare names of headers as they are usually written.
+    let handshake = http1::Builder::new().title_case_headers(true).handshake(TokioIo::new(stream));
+    let (mut sender, connection) = handshake.await.map_err(|error| Failure::exchange(&error))?;
     // The connection ends with its only exchange: once `sender` and the answer are dropped.
     let connection = tokio::spawn(connection);
     let _guard = Abort(connection.abort_handle());
@@ -173,6 +181,7 @@ async fn exchange(
         .header(HOST, authority)
         .header(USER_AGENT, agent)
         .header(ACCEPT, "application/json, */*")
+        .header(ACCEPT_ENCODING, "gzip")
         .header(CONTENT_TYPE, "application/json")
         .body(Full::new(body))
         .map_err(|error| Failure::Other(error.to_string()))?;
@@ -200,7 +209,20 @@ async fn read(response: Response<Incoming>) -> Result<(http::response::Parts, By
         }
         text.extend_from_slice(&bytes);
     }
-    Ok((head, text.freeze()))
+    let is_compressed = head.headers.get(CONTENT_ENCODING).is_some_and(|encoding| encoding == "gzip");
+    let text = if is_compressed { decompress(&text)? } else { text.freeze() };
+    Ok((head, text))
+}
+
+/// The text of a compressed body; no longer than that of another one.
+fn decompress(body: &[u8]) -> Result<Bytes, Failure> {
+    let mut text = Vec::new();
+    let mut limited = GzDecoder::new(body).take(ANSWER_BYTES_MAX as u64 + 1);
+    limited.read_to_end(&mut text).map_err(|_| Failure::Body)?;
+    if text.len() > ANSWER_BYTES_MAX {
+        return Err(Failure::TooLong);
+    }
+    Ok(text.into())
 }
 
 /// How long a server wants to be left alone before it is asked again.
@@ -264,6 +286,11 @@ fn is_end(error: &(dyn std::error::Error + 'static)) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+
     use super::*;
 
     #[test]
@@ -275,6 +302,20 @@ mod tests {
             ("/path", false),
         ] {
             assert_eq!(Endpoint::new(url.parse().unwrap(), b"").is_ok(), works, "{url}");
+        }
+    }
+
+    #[test]
+    fn compressed_answers_are_no_longer_than_others() {
+        let gzip = |bytes: usize| {
+            let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+            encoder.write_all(&vec![b' '; bytes]).unwrap();
+            encoder.finish().unwrap()
+        };
+        assert_eq!(decompress(&gzip(100)).unwrap().len(), 100);
+        assert_eq!(decompress(&gzip(ANSWER_BYTES_MAX + 1)).unwrap_err(), Failure::TooLong);
+        for body in [&b"no gzip"[..], &gzip(100)[..20], b""] {
+            assert_eq!(decompress(body).unwrap_err(), Failure::Body);
         }
     }
 

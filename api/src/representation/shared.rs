@@ -47,7 +47,8 @@ pub enum Seen {
 impl Seen {
     const COUNT: usize = 4;
 
-    fn event_type(self) -> EventType {
+    /// The type of the event that tells it.
+    pub fn event_type(self) -> EventType {
         match self {
             Seen::Entered => EventType::Added,
             Seen::Changed => EventType::Modified,

@@ -77,6 +77,11 @@ impl Slot {
         Slot(OnceLock::from(made as Arc<dyn Any + Send + Sync>))
     }
 
+    /// Whether something is in it.
+    pub fn is_filled(&self) -> bool {
+        self.0.get().is_some()
+    }
+
     /// What is in it, if it is of this type.
     pub fn get<T: Any + Send + Sync>(&self) -> Option<&T> {
         self.0.get().and_then(|made| made.downcast_ref())

@@ -23,7 +23,7 @@ use crate::json::{self, Value};
 use crate::naming::Naming;
 
 /// Verbs of a stored resource.
-const VERBS: &[&str] = &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+const VERBS: &[&str] = &["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
 
 /// The type of scales.
 const SCALE: &str = "api.autoscaling.v1.Scale";
@@ -419,6 +419,13 @@ impl ResourceMaker {
         self
     }
 
+    /// With this fingerprint of the form of its objects.
+    #[must_use]
+    pub fn form(mut self, form: u32) -> Self {
+        self.table.form = form;
+        self
+    }
+
     /// With keys that begin so in the store, instead of `/custom:<group>/<plural>/`. No keys of built-in types begin so, whose groups are
     /// written without the vendor's suffix and could else have the name of a custom group.
     #[must_use]
@@ -434,19 +441,13 @@ impl ResourceMaker {
         self
     }
 
-    /// The resource as another version of `stored`, in whose form its objects are stored.
-    pub fn make_version_of(self, stored: &Resource, naming: &Naming) -> Arc<Resource> {
-        let mut made = self.resource(naming);
-        made.storage.clone_from(&stored.storage);
-        Arc::new(made)
-    }
-
     /// The resource, to be added to registries of this naming profile.
     pub fn make(self, naming: &Naming) -> Arc<Resource> {
         Arc::new(self.resource(naming))
     }
 
-    fn resource(self, naming: &Naming) -> Resource {
+    /// The same, for callers that have more to say of it.
+    pub fn resource(self, naming: &Naming) -> Resource {
         let ResourceMaker { group, version, mut table, has_status, scale, prefix, published } = self;
         let others = table.message.fields.iter().map(|field| field.name.clone());
         let others: Vec<Text> =
@@ -501,7 +502,8 @@ impl ResourceMaker {
             key_prefix,
             ttl: None,
         };
-        Resource { table, group, version, api_version, storage: Some(storage), subresources, published }
+        let storage = Some(storage);
+        Resource { table, group, version, api_version, storage, subresources, published, versions: None }
     }
 }
 
@@ -534,6 +536,7 @@ pub(crate) fn table(plural: Text, message: Ref<Message>) -> ResourceTable {
         immutable: &[],
         format: Slot::new(),
         rules: Slot::new(),
+        form: 0,
         deprecated: "".into(),
         behavior: &Behavior::PLAIN,
     }

@@ -23,6 +23,7 @@ pub mod pattern;
 pub mod registry;
 pub mod scalars;
 pub mod table;
+pub mod versioned;
 pub mod versions;
 
 pub use defaults_aliases::TEMPLATE_GENERATION;

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use super::builtin;
 use super::table::{GroupTable, Message, Ref, ResourceTable, Scope, StorageTable, SubresourceTable, Text};
+use super::versioned::Versions;
 use super::versions::compare_versions;
 use crate::json::Value;
 use crate::naming::Naming;
@@ -88,6 +89,8 @@ pub struct Resource {
     /// The schema that is published of its objects, as the author of the type wrote it; `None` where it follows from
     /// the type.
     pub published: Option<Arc<Value>>,
+    /// The versions of a custom type, each of which the server works with in its own form; `None` for other types.
+    pub versions: Option<Arc<Versions>>,
 }
 
 /// The stored form of a resource, which several versions, or even two groups, can share.
@@ -229,7 +232,7 @@ impl Registry {
         for resource in self.resources() {
             let Some(storage) = &resource.storage else { continue };
             let known = by_prefix.entry(&storage.key_prefix).or_insert(resource);
-            if resource.is_stored_form() {
+            if resource.is_stored_version() {
                 *known = resource;
             }
         }
@@ -336,6 +339,20 @@ impl Resource {
         self.storage.as_ref().is_none_or(|storage| storage.api_version == self.api_version)
     }
 
+    /// Whether it is the version that objects are written to the store in.
+    pub fn is_stored_version(&self) -> bool {
+        self.is_stored_form() && self.stored_api_version() == self.api_version
+    }
+
+    /// `apiVersion` of the objects as they are written to the store.
+    pub fn stored_api_version(&self) -> &str {
+        match (&self.versions, &self.storage) {
+            (Some(versions), _) => &versions.stored().api_version,
+            (None, Some(storage)) => &storage.api_version,
+            (None, None) => &self.api_version,
+        }
+    }
+
     /// One of its subresources.
     pub fn subresource(&self, name: &str) -> Option<&Subresource> {
         let at = self.subresources.binary_search_by(|subresource| subresource.table.name.cmp(name)).ok()?;
@@ -387,6 +404,7 @@ fn group(
                         .map(|table| subresource(naming, table))
                         .collect(),
                     published: None,
+                    versions: None,
                 })
             });
             let resources = resources.collect();

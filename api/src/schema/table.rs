@@ -375,7 +375,7 @@ pub struct ResourceTable {
     pub categories: Slice<Text>,
     /// Namespaced or cluster.
     pub scope: Scope,
-    /// Verbs, sorted: `create delete deletecollection get list patch update watch`.
+    /// Verbs in the order in which discovery tells them: of built-in types they are sorted.
     pub verbs: &'static [&'static str],
     /// The object's type.
     pub message: Ref<Message>,
@@ -413,6 +413,8 @@ pub struct ResourceTable {
     pub format: Slot,
     /// Rules of a type made at run time, in the expression language; the business of `custom`.
     pub rules: Slot,
+    /// Fingerprint of the form in which a version of a custom type writes its objects; 0 for built-in types.
+    pub form: u32,
     /// Release since which the version is deprecated, as `1.33`; empty = it is not. Of types made at run time, the
     /// warning itself.
     pub deprecated: Text,

@@ -116,6 +116,18 @@ pub(super) fn validate_common(root: &Path, metadata: &Object, errors: &mut Vec<F
     managed_fields(&root.child("managedFields"), metadata.get("managedFields"), errors);
 }
 
+/// Checks the labels and annotations that the conversion of an object to another version changed. The path of
+/// annotations is the one that the reference server tells.
+pub fn validate_converted(labels: Option<&Value>, annotations: Option<&Value>) -> Vec<FieldError> {
+    let root = Path::ROOT.child("metadata");
+    let mut errors = Vec::new();
+    self::labels(&root.child("labels"), labels, &mut errors);
+    if errors.is_empty() {
+        self::annotations(&root.child("annotation"), annotations, &mut errors);
+    }
+    errors
+}
+
 /// Keys and values of a map of labels, which selectors and node selectors are as well.
 pub(super) fn labels(path: &Path, labels: Option<&Value>, errors: &mut Vec<FieldError>) {
     for (key, value) in labels.and_then(Value::as_object).into_iter().flat_map(Object::iter) {

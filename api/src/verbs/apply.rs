@@ -205,7 +205,7 @@ fn merged(
     config: &Configuration,
     options: &WriteOptions,
 ) -> Result<Object, Status> {
-    let versions = Versions::of(call.types.registry(), call.resource);
+    let versions = Versions::of(call.types.registry(), call.resource).with(call.conversions);
     let reset = Reset::of(call.resource, endpoint);
     let subresource = endpoint.subresource();
     let mut object = laid_over(call, &versions, subresource, &reset, (live, live, config), options)?;

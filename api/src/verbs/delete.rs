@@ -4,6 +4,7 @@ use http::StatusCode;
 
 use super::list::{ListStream, Page};
 use super::options::{DeleteOptions, ListOptions, Propagation};
+use super::selected::{Found, Need};
 use super::write::intent;
 use super::{Call, force_delete};
 use crate::admission::Options;
@@ -308,20 +309,20 @@ pub async fn delete_collection(call: &mut Call<'_>, body: &[u8]) -> Result<Respo
     let renderer = call.renderer()?;
     crate::representation::refuse_object_transform(&call.output, call.resource)?;
     let mut left = page.items;
-    for entry in page.scan() {
-        if left == 0 {
-            break;
-        }
-        let Some(entry) = entry else {
-            tokio::task::yield_now().await;
-            continue;
+    let mut objects = page.objects();
+    while left > 0
+        && let Some(found) = objects.next(Need::Places).await?
+    {
+        let entry = match found {
+            Found::Pause => {
+                tokio::task::yield_now().await;
+                continue;
+            }
+            Found::Entry(entry) => entry,
+            Found::Record(stored) => stored.entry,
         };
-        let stored = store::read(entry)?;
-        if !store::is_selected(call.resource, &page.selection, &stored.record)? {
-            continue;
-        }
         left -= 1;
-        let (namespace, name) = store::identity(call.resource, &stored.record.key);
+        let (namespace, name) = store::identity(call.resource, entry.key());
         let mut intent = intent(call, Endpoint::Main, Options::Delete(&options), "");
         (intent.leaves_out, intent.namespace, intent.name) = (DELETION, namespace, name);
         match delete_object(call, &intent, &options).await {

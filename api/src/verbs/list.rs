@@ -5,19 +5,19 @@
 //! most `CHUNK_BYTES`. A list of any size holds one chunk. With a limit the range is walked twice: once over the index to
 //! find where the page ends (the head of a list names its continue token), once to write it.
 
-use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::sync::Arc;
 
 use bytes::Bytes;
-use engine::{Filtered, KeyRange, Revision, Snapshot, SnapshotError};
-use futures_util::Stream;
+use engine::{KeyRange, Revision, Snapshot, SnapshotError};
 use http::StatusCode;
 
 use super::Call;
 use super::continue_token::ContinueToken;
 use super::options::{ListOptions, VersionMatch, list_version_number};
+use super::selected::{Found, Need, Selected};
 use crate::attributes::Selection;
 use crate::bloom;
+use crate::conversion::Converter;
 use crate::json::Indenter;
 use crate::representation::{self, ListMeta, ListSize, Renderer, SizeNeeded};
 use crate::response::{Response, respond};
@@ -56,7 +56,9 @@ pub struct Page {
     snapshot: Snapshot,
     range: KeyRange,
     /// Selectors still to be tested in the range.
-    pub selection: Selection,
+    selection: Selection,
+    resource: Arc<Resource>,
+    converter: Arc<Converter>,
     /// Matching items in this page; `u64::MAX` when not limited.
     pub items: u64,
     /// Version, token and count of the head.
@@ -102,39 +104,37 @@ impl Page {
             snapshot,
             range,
             selection: options.selection,
+            resource: call.resource.clone(),
+            converter: call.api.converter().clone(),
             items: u64::MAX,
         };
         // Any version, in whatever pieces the server likes: upstream answers that whole
         // (docs/api/lists.md#read-consistency).
         let is_any = options.resource_version == "0" && token.is_none();
         if options.limit > 0 && !is_any {
-            page.limit(call, options.limit, &prefix, &meta_version).await?;
+            page.limit(options.limit, &prefix, &meta_version).await?;
         }
         Ok(page)
     }
 
     /// Walks the range up to `limit` matching items and, when more follow, notes how to go on.
-    async fn limit(
-        &mut self,
-        call: &Call<'_>,
-        limit: u64,
-        prefix: &[u8],
-        meta_version: &str,
-    ) -> Result<(), Status> {
+    async fn limit(&mut self, limit: u64, prefix: &[u8], meta_version: &str) -> Result<(), Status> {
         let mut taken = 0;
         let mut last: Option<Bytes> = None;
-        for (at, entry) in self.scan().enumerate() {
-            if entry.is_none() || at % LOOKED_AT_ONCE == LOOKED_AT_ONCE - 1 {
-                tokio::task::yield_now().await;
-            }
-            let Some(entry) = entry else { continue };
-            if store::selects(call.resource, &self.selection, &entry)? {
-                last = Some(entry.key().clone());
-                taken += 1;
-            }
-            if taken == limit {
-                break;
-            }
+        let mut objects = self.objects();
+        while taken < limit
+            && let Some(found) = objects.next(Need::Places).await?
+        {
+            let entry = match found {
+                Found::Pause => {
+                    tokio::task::yield_now().await;
+                    continue;
+                }
+                Found::Entry(entry) => entry,
+                Found::Record(stored) => stored.entry,
+            };
+            last = Some(entry.key().clone());
+            taken += 1;
         }
         self.items = taken;
         let Some(last) = last.filter(|_| taken == limit) else { return Ok(()) };
@@ -152,7 +152,7 @@ impl Page {
     }
 
     /// How many items this page has.
-    async fn count(&self, resource: &Resource) -> Result<u64, Status> {
+    async fn count(&self) -> Result<u64, Status> {
         if self.items != u64::MAX {
             return Ok(self.items);
         }
@@ -160,12 +160,12 @@ impl Page {
             return Ok(self.snapshot.count(&self.range));
         }
         let mut items = 0;
-        for (at, entry) in self.scan().enumerate() {
-            if entry.is_none() || at % LOOKED_AT_ONCE == LOOKED_AT_ONCE - 1 {
-                tokio::task::yield_now().await;
+        let mut objects = self.objects();
+        while let Some(found) = objects.next(Need::Places).await? {
+            match found {
+                Found::Pause => tokio::task::yield_now().await,
+                Found::Entry(_) | Found::Record(_) => items += 1,
             }
-            let Some(entry) = entry else { continue };
-            items += u64::from(store::selects(resource, &self.selection, &entry)?);
         }
         Ok(items)
     }
@@ -173,30 +173,27 @@ impl Page {
     /// How long the items of this page are together. Those whose length is known from before are not rendered.
     async fn measure(&self, renderer: &mut Renderer) -> Result<Measured, Status> {
         let mut measured = Measured { size: ListSize::default(), whole: Some(Vec::new()) };
-        let resource = renderer.resource().clone();
+        let mut objects = self.objects();
         let mut scratch = Vec::new();
         let mut since_yield = 0;
-        for (at, entry) in self.scan().enumerate() {
-            if measured.size.items == self.items {
-                break;
-            }
-            let looked_long = entry.is_none() || at % LOOKED_AT_ONCE == LOOKED_AT_ONCE - 1;
-            if looked_long || since_yield > CHUNK_BYTES {
+        while measured.size.items < self.items
+            && let Some(found) = objects.next(Need::Objects(self.items - measured.size.items)).await?
+        {
+            if matches!(found, Found::Pause) || since_yield > CHUNK_BYTES {
                 since_yield = 0;
                 tokio::task::yield_now().await;
             }
-            let Some(entry) = entry else { continue };
-            if !store::selects(&resource, &self.selection, &entry)? {
-                continue;
-            }
-            measured.size.items += 1;
-            if let Some(bytes) = renderer.known_item_len(entry.revision()) {
+            if let Found::Entry(entry) = &found
+                && let Some(bytes) = renderer.known_item_len(entry.revision())
+            {
+                measured.size.items += 1;
                 measured.size.bytes += bytes;
                 measured.whole = None;
                 continue;
             }
+            let Some(stored) = found.read()? else { continue };
+            measured.size.items += 1;
             scratch.clear();
-            let stored = store::read(entry)?;
             renderer.list_item(&stored.record.value, measured.size.items == 1, &mut scratch)?;
             renderer.remember_item_len(stored.entry.revision(), scratch.len());
             measured.size.bytes += scratch.len() as u64;
@@ -210,9 +207,10 @@ impl Page {
         Ok(measured)
     }
 
-    /// The entries of the range that may be selected, in key order; `None` among them: it may be time to give way.
-    pub fn scan(&self) -> Filtered {
-        self.snapshot.range(self.range.clone()).filtered(bloom::query(&self.selection))
+    /// The objects of the range that are selected, in key order.
+    pub fn objects(&self) -> Selected {
+        let scan = self.snapshot.range(self.range.clone()).filtered(bloom::query(&self.selection));
+        Selected::new(scan, self.selection.clone(), self.resource.clone(), self.converter.clone())
     }
 }
 
@@ -268,8 +266,7 @@ const EXPIRED_TOKEN: &str = "The provided continue parameter is too old to displ
 pub struct ListStream {
     renderer: Renderer,
     /// `None` once the tail was written.
-    scan: Option<Filtered>,
-    selection: Selection,
+    objects: Option<Selected>,
     left: u64,
     buffer: Vec<u8>,
     first: bool,
@@ -292,8 +289,7 @@ impl ListStream {
         match renderer.size_needed() {
             SizeNeeded::Nothing => {}
             SizeNeeded::Items => {
-                let resource = renderer.resource().clone();
-                size.items = page.count(&resource).await?;
+                size.items = page.count().await?;
             }
             SizeNeeded::Bytes => {
                 let measured = page.measure(&mut renderer).await?;
@@ -309,58 +305,62 @@ impl ListStream {
         }
         let mut buffer = Vec::with_capacity(ITEM_BYTES);
         renderer.list_head(&page.meta, size, &mut buffer)?;
-        let scan = Some(page.scan());
+        let objects = Some(page.objects());
         let indenter = renderer.is_pretty().then(Indenter::default);
         let media_type = renderer.media_type();
-        let mut stream = ListStream {
-            renderer,
-            scan,
-            selection: page.selection,
-            left: page.items,
-            buffer,
-            first: true,
-            indenter,
-        };
-        stream.fill()?;
+        let mut stream = ListStream { renderer, objects, left: page.items, buffer, first: true, indenter };
+        stream.fill().await?;
         let chunk = stream.take();
-        if stream.scan.is_none() {
+        if stream.objects.is_none() {
             return Ok(respond(StatusCode::OK, media_type, chunk));
         }
-        let rest = futures_util::stream::iter([Ok(chunk)]);
-        let body = Body::stream(futures_util::StreamExt::chain(rest, stream));
+        let first = futures_util::stream::iter([Ok(chunk)]);
+        let rest = futures_util::stream::unfold(stream, |mut stream| async move {
+            let chunk = stream.next_chunk().await?;
+            Some((chunk, stream))
+        });
+        let body = Body::stream(futures_util::StreamExt::chain(first, rest));
         let mut response = http::Response::new(body);
         response.headers_mut().insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static(media_type));
         Ok(response)
     }
 
-    /// Goes on with a chunk; whether it is full, or the last one, after which `scan` is `None`.
-    fn fill(&mut self) -> Result<bool, Status> {
-        let resource = self.renderer.resource().clone();
+    /// The next bytes for the client, or `None` at the end.
+    async fn next_chunk(&mut self) -> Option<Result<Bytes, Aborted>> {
+        self.objects.as_ref()?;
+        if let Err(status) = self.fill().await {
+            tracing::error!(error = %status, "list ended early");
+            self.objects = None;
+            return Some(Err(Aborted));
+        }
+        Some(Ok(self.take()))
+    }
+
+    /// Goes on with a chunk until it is full, or the last one, after which `objects` is `None`.
+    async fn fill(&mut self) -> Result<(), Status> {
         if self.buffer.is_empty() {
             // Not before the chunk is wanted: while a slow reader takes the one before there is no other.
             self.buffer.reserve(CHUNK_BYTES + ITEM_BYTES);
         }
-        for _ in 0..LOOKED_AT_ONCE {
-            if self.buffer.len() >= CHUNK_BYTES {
-                return Ok(true);
-            }
-            let entry = match &mut self.scan {
-                Some(scan) if self.left > 0 => scan.next(),
+        while self.buffer.len() < CHUNK_BYTES {
+            let found = match &mut self.objects {
+                Some(objects) if self.left > 0 => objects.next(Need::Objects(self.left)).await?,
                 _ => None,
             };
-            let Some(entry) = entry else {
+            let Some(found) = found else {
                 self.renderer.list_tail(&mut self.buffer);
-                self.scan = None;
-                return Ok(true);
+                self.objects = None;
+                return Ok(());
             };
-            let Some(entry) = entry else { return Ok(false) };
-            if let Some(stored) = store::read_selected(&resource, &self.selection, entry)? {
-                self.left -= 1;
-                self.renderer.list_item(&stored.record.value, self.first, &mut self.buffer)?;
-                self.first = false;
-            }
+            let Some(stored) = found.read()? else {
+                tokio::task::yield_now().await;
+                continue;
+            };
+            self.left -= 1;
+            self.renderer.list_item(&stored.record.value, self.first, &mut self.buffer)?;
+            self.first = false;
         }
-        Ok(false)
+        Ok(())
     }
 
     /// What there is of the chunk.
@@ -374,27 +374,5 @@ impl ListStream {
         let mut indented = Vec::with_capacity(chunk.len() * 2);
         indenter.push(&chunk, &mut indented);
         indented.into()
-    }
-}
-
-impl Stream for ListStream {
-    type Item = Result<Bytes, Aborted>;
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        if self.scan.is_none() {
-            return Poll::Ready(None);
-        }
-        match self.fill() {
-            Ok(true) => Poll::Ready(Some(Ok(self.take()))),
-            // Others first.
-            Ok(false) => {
-                cx.waker().wake_by_ref();
-                Poll::Pending
-            }
-            Err(status) => {
-                tracing::error!(error = %status, "list ended early");
-                Poll::Ready(Some(Err(Aborted)))
-            }
-        }
     }
 }

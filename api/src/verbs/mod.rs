@@ -22,6 +22,7 @@ pub mod read;
 pub mod reviews;
 pub mod scale;
 mod schedule;
+mod selected;
 pub mod subresource;
 pub mod token;
 pub mod watch;
@@ -37,6 +38,7 @@ use crate::attributes::Selection;
 use crate::audit::Trail;
 use crate::codec::yaml;
 use crate::context::Context;
+use crate::conversion::Conversions;
 use crate::json::Object;
 use crate::negotiate::Output;
 use crate::query::{FieldValidation, Query};
@@ -47,7 +49,7 @@ use crate::schema::registry::Resource;
 use crate::served::Served;
 use crate::server::websocket::Upgrade;
 use crate::status::{Status, Subject};
-use crate::store::Store;
+use crate::store::{Store, Stored};
 use crate::write::Caller;
 
 /// One permitted request about a resource.
@@ -74,6 +76,8 @@ pub struct Call<'r> {
     pub upgrade: Option<Upgrade>,
     /// Texts for `Warning` headers, in order.
     pub warnings: Vec<String>,
+    /// Conversions by webhooks that the managers of fields need.
+    pub conversions: &'r Conversions,
     /// The audit trail of the request, if it has one.
     pub trail: Option<&'r Trail>,
 }
@@ -82,6 +86,16 @@ impl<'r> Call<'r> {
     /// The store, opened by this request's permission.
     pub fn store(&self) -> Store<'r> {
         Store::open(self.api.engine(), self.proof)
+    }
+
+    /// The newest state of one object, in the form of the resource that is asked for.
+    ///
+    /// # Errors
+    /// 500 for one that cannot be read or converted.
+    pub async fn stored(&self, key: &[u8]) -> Result<Option<Stored>, Status> {
+        let Some(Stored { entry, record }) = self.store().get(key)? else { return Ok(None) };
+        let record = self.api.converter().brought(self.resource, record).await?;
+        Ok(Some(Stored { entry, record }))
     }
 
     /// The renderer of the answer.

@@ -20,7 +20,7 @@ pub async fn get(call: &mut Call<'_>) -> Result<Response, Status> {
     let at_least = version_number(call.query.first("resourceVersion").unwrap_or_default())?;
     call.api.wait_for_revision(at_least).await?;
     let key = store::key(call.resource, call.info.namespace_of(call.resource), &call.info.name);
-    let Some(stored) = call.store().get(&key)? else {
+    let Some(stored) = call.stored(&key).await? else {
         return Err(Status::not_found(call.subject(&call.info.name)));
     };
     let renderer = call.renderer()?;

@@ -13,6 +13,7 @@ use super::write::{decode_body, scope_to_request};
 use super::{Call, admit, subresource};
 use crate::admission::Options;
 use crate::clock;
+use crate::conversion::Conversions;
 use crate::field::FieldError;
 use crate::json::{Object, Value};
 use crate::object::{at, meta, set_meta};
@@ -213,7 +214,8 @@ fn shown_metadata(call: &Call<'_>, object: &Object) -> Value {
     let mut shown = object.clone();
     let manager = ownership::manager(call.query, call.headers);
     let (registry, resource, endpoint) = (call.types.registry(), call.resource, Endpoint::Main);
-    Tracking { registry, resource, endpoint, manager: &manager }.create(&mut shown);
+    Tracking { registry, resource, endpoint, manager: &manager, conversions: &Conversions::default() }
+        .create(&mut shown);
     shown.get("metadata").cloned().unwrap_or_default()
 }
 

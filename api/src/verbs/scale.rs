@@ -160,7 +160,7 @@ fn selector_text(parent: &Object) -> Option<String> {
 /// GET of a scale.
 pub async fn get(call: &mut Call<'_>, table: &SubresourceTable) -> Result<Response, Status> {
     let key = store::key(call.resource, call.info.namespace_of(call.resource), &call.info.name);
-    let Some(stored) = call.store().get(&key)? else {
+    let Some(stored) = call.stored(&key).await? else {
         return Err(Status::not_found(call.subject(&call.info.name)));
     };
     let view = View::new(call, table);
@@ -317,7 +317,10 @@ where
         let mut parent = old.clone();
         for name in ["resourceVersion", "uid"] {
             let value = meta(&scale, name);
-            set_meta(&mut parent, name, (!value.is_empty()).then(|| value.into()));
+            // Those of a custom object stay, which cannot be written without them.
+            if !value.is_empty() || self.view.paths.is_none() {
+                set_meta(&mut parent, name, (!value.is_empty()).then(|| value.into()));
+            }
         }
         take_managed_fields(&mut parent);
         put_managed_fields(&mut parent, to_parent(old, &versions, &scale, &self.view.replicas()));

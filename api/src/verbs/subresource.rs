@@ -106,6 +106,7 @@ pub async fn bind_from_collection(call: &mut Call<'_>, body: &[u8]) -> Result<Re
         output: call.output,
         upgrade: None,
         warnings: Vec::new(),
+        conversions: call.conversions,
         trail: call.trail,
     };
     let response = bind_pod(&mut on_pod, binding, &name, &options).await;

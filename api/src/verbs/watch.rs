@@ -14,22 +14,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use engine::{Event, EventKind, Filtered, Record, Revision, Tail, TailError};
+use engine::{Event, EventKind, Record, Revision, Tail, TailError};
 use futures_util::{FutureExt, Stream};
 use http::HeaderValue;
 use http::header::CONTENT_TYPE;
 use tokio::time::{Instant, Sleep};
 
 use super::Call;
-use super::list::LOOKED_AT_ONCE;
 use super::options::{ListOptions, version_number};
 use super::schedule::Schedule;
+use super::selected::{Need, Selected};
 use crate::attributes::Selection;
 use crate::bloom;
+use crate::conversion::{Converter, is_current};
 use crate::metrics::Metrics;
 use crate::negotiate::Encoding;
 use crate::representation::shared::{self, Seen};
-use crate::representation::{self, EventType, Renderer};
+use crate::representation::{self, EventType, Renderer, with_revision};
 use crate::response::Response;
 use crate::server::websocket::{Form, Upgrade};
 use crate::server::{Aborted, Body};
@@ -88,14 +89,19 @@ pub async fn watch(call: &mut Call<'_>) -> Result<Response, Status> {
             None
         }
     };
-    let scan = initial.then(|| snapshot.prefix(&prefix).filtered(bloom::query(&options.selection)));
+    let initial_objects = initial.then(|| {
+        let scan = snapshot.prefix(&prefix).filtered(bloom::query(&options.selection));
+        let converter = call.api.converter().clone();
+        Selected::new(scan, options.selection.clone(), call.resource.clone(), converter)
+    });
     let duration = duration(options.timeout_seconds, call.api.limits().min_request_timeout);
     let schedule = Schedule::new(Instant::now(), duration, options.allow_bookmarks);
     let shutdown = call.api.lifecycle().shutdown();
     let state = State {
         renderer,
         selection: options.selection,
-        scan,
+        converter: call.api.converter().clone(),
+        initial_objects,
         tail,
         events: Vec::new().into_iter(),
         pending_error,
@@ -180,8 +186,9 @@ async fn or_never(ends: Option<&mut Ends>) {
 struct State {
     renderer: Renderer,
     selection: Selection,
+    converter: Arc<Converter>,
     /// Synthetic initial events still to be sent.
-    scan: Option<Filtered>,
+    initial_objects: Option<Selected>,
     /// `None` when the start could not be served.
     tail: Option<Tail>,
     /// Changes taken from the tail that are still to be sent.
@@ -228,13 +235,13 @@ impl State {
             }
             let filled = if let Some(status) = self.pending_error.take() {
                 Err(status)
-            } else if self.scan.is_some() {
-                self.fill_initial()
+            } else if self.initial_objects.is_some() {
+                self.fill_initial().await
             } else if self.events.as_slice().is_empty() {
                 self.follow().await;
                 Ok(())
             } else {
-                self.fill_changes()
+                self.fill_changes().await
             };
             if let Err(status) = filled {
                 self.fail(&status);
@@ -253,33 +260,33 @@ impl State {
     }
 
     /// One chunk of synthetic ADDED events; after the last one, the marker.
-    fn fill_initial(&mut self) -> Result<(), Status> {
-        let resource = self.renderer.resource().clone();
-        for _ in 0..LOOKED_AT_ONCE {
-            if self.buffer.len() >= self.chunk_bytes {
-                break;
-            }
-            let Some(entry) = self.scan.as_mut().and_then(Iterator::next) else {
-                self.scan = None;
+    async fn fill_initial(&mut self) -> Result<(), Status> {
+        while let Some(objects) = &mut self.initial_objects
+            && self.buffer.len() < self.chunk_bytes
+        {
+            let Some(found) = objects.next(Need::Objects(u64::MAX)).await? else {
+                self.initial_objects = None;
                 if self.initial_marker {
                     self.renderer.bookmark(self.initial_revision, true, &mut self.buffer);
                 }
                 break;
             };
-            let Some(entry) = entry else { break };
-            if let Some(stored) = store::read_selected(&resource, &self.selection, entry)? {
-                self.renderer.event(EventType::Added, &stored.record.value, &mut self.buffer)?;
-            }
+            let Some(stored) = found.read()? else { break };
+            self.renderer.event(EventType::Added, &stored.record.value, &mut self.buffer)?;
         }
         Ok(())
     }
 
     /// One chunk of the changes at hand.
-    fn fill_changes(&mut self) -> Result<(), Status> {
+    async fn fill_changes(&mut self) -> Result<(), Status> {
         while self.buffer.len() < self.chunk_bytes
             && let Some(event) = self.events.next()
         {
-            self.render(&event)?;
+            if self.is_as_served(&event)? {
+                self.render(&event)?;
+            } else {
+                self.render_converted(&event).await?;
+            }
         }
         Ok(())
     }
@@ -343,6 +350,16 @@ impl State {
         }
     }
 
+    /// Whether both states of a change have the form of the resource; they are not looked at for built-in types.
+    fn is_as_served(&self, event: &Event) -> Result<bool, Status> {
+        let resource = self.renderer.resource();
+        if resource.versions.is_none() {
+            return Ok(true);
+        }
+        let is_so = |record: &Record| is_current(resource, &record.attributes);
+        Ok(is_so(&shared::current(event)?) && shared::previous(event)?.as_ref().is_none_or(is_so))
+    }
+
     /// What the change means to this watcher: entered, stayed in, or left the selection
     /// (docs/api/watches.md#watch-events).
     fn render(&mut self, event: &Event) -> Result<(), Status> {
@@ -355,16 +372,55 @@ impl State {
             let was_in = shared::previous(event)?.map(|record| is_selected(&record)).transpose()?;
             (was_in.unwrap_or(false), is_put && is_selected(&shared::current(event)?)?)
         };
-        let seen = match (was_in, is_in) {
-            (false, true) => Seen::Entered,
-            (true, true) => Seen::Changed,
-            (true, false) if is_put => Seen::Left,
-            (true, false) => Seen::Deleted,
-            (false, false) => return Ok(()),
-        };
+        let Some(seen) = meaning(was_in, is_in, is_put) else { return Ok(()) };
         self.renderer.change(event, seen, &mut self.buffer)?;
+        self.told(event);
+        Ok(())
+    }
+
+    /// [`State::render`] for a change of which a state has another form.
+    async fn render_converted(&mut self, event: &Event) -> Result<(), Status> {
+        let resource = self.renderer.resource().clone();
+        let is_put = event.kind == EventKind::Put;
+        let is_everything = self.selection.is_everything();
+        let mut records = vec![shared::current(event)?];
+        if !is_everything {
+            // What it was matters only to who may not have seen it.
+            records.extend(shared::previous(event)?);
+        }
+        self.converter.bring(&resource, &mut records).await?;
+        let is_selected = |record: &Record| store::is_selected(&resource, &self.selection, record);
+        let (was_in, is_in) = match &*records {
+            _ if is_everything => (event.previous.is_some(), is_put),
+            [current, previous] => (is_selected(previous)?, is_put && is_selected(current)?),
+            [current, ..] => (false, is_put && is_selected(current)?),
+            [] => (false, false),
+        };
+        let Some(seen) = meaning(was_in, is_in, is_put) else { return Ok(()) };
+        let value = match (seen, &*records) {
+            (Seen::Left, [_, previous]) => with_revision(&previous.value, event.revision),
+            (_, [current, ..]) => current.value.clone(),
+            (_, []) => return Ok(()),
+        };
+        self.renderer.event(seen.event_type(), &value, &mut self.buffer)?;
+        self.metrics.watch_events_rendered.add(1);
+        self.told(event);
+        Ok(())
+    }
+
+    fn told(&mut self, event: &Event) {
         self.metrics.watch_events_sent.add(1);
         self.sent_revision = event.revision;
-        Ok(())
+    }
+}
+
+/// What a change means to a watcher whose selection had the object and has it; `None`: nothing.
+fn meaning(was_in: bool, is_in: bool, is_put: bool) -> Option<Seen> {
+    match (was_in, is_in) {
+        (false, true) => Some(Seen::Entered),
+        (true, true) => Some(Seen::Changed),
+        (true, false) if is_put => Some(Seen::Left),
+        (true, false) => Some(Seen::Deleted),
+        (false, false) => None,
     }
 }

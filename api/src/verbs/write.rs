@@ -97,6 +97,7 @@ pub fn intent<'w>(call: &Call<'w>, endpoint: Endpoint, options: Options<'w>, man
         presence: Presence::Existing,
         seen: None,
         manager,
+        conversions: call.conversions,
         dry_run,
         leaves_out: &[],
     }

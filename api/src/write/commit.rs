@@ -4,7 +4,7 @@
 //! begins another round, counted by [`crate::retry::Attempts`].
 
 use bytes::Bytes;
-use engine::{Change, CommitError, Committed, Entry, Expected, Payload};
+use engine::{Change, CommitError, Committed, Entry, Expected, Payload, Record};
 
 use crate::apply::take_managed_fields;
 use crate::context::Context;
@@ -13,7 +13,7 @@ use crate::object::{at, finalizers, meta};
 use crate::schema::encode::encode;
 use crate::schema::registry::Resource;
 use crate::status::Status;
-use crate::store::{self, Store, Stored};
+use crate::store::{self, Store};
 
 /// How one conditional commit ended.
 pub enum Attempt {
@@ -70,8 +70,8 @@ pub(super) fn completes_deletion(resource: &Resource, new: &Object, old: &Object
 }
 
 /// Whether the payload, stamped with the stored revision, is what is stored.
-pub(super) fn is_same(payload: &Payload, stored: &Stored) -> bool {
-    let value = &stored.record.value;
+pub(super) fn is_same(payload: &Payload, stored: &Record) -> bool {
+    let value = &stored.value;
     let at = payload.stamp_at.unwrap_or(0) as usize;
     let digits = value.len().checked_sub(payload.value.len());
     let (Some(digits), Some(head)) = (digits, value.get(..at)) else { return false };

@@ -8,7 +8,7 @@
 //! Outcome  what came of it
 //! ```
 
-use engine::Revision;
+use engine::{Record, Revision};
 use std::borrow::Cow;
 use std::future::Future;
 
@@ -17,6 +17,7 @@ use bytes::Bytes;
 
 use crate::admission::{self, Operation, Review};
 use crate::context::Context;
+use crate::conversion::{Conversions, is_current};
 use crate::convert;
 use crate::json::Object;
 use crate::object::meta;
@@ -155,6 +156,8 @@ pub struct Intent<'w> {
     pub seen: Option<Revision>,
     /// The name under which the writer owns fields.
     pub manager: &'w str,
+    /// Conversions by webhooks that the managers of fields need.
+    pub conversions: &'w Conversions,
     /// Whether everything but the commit happens.
     pub dry_run: bool,
     /// The stages that this write leaves out.
@@ -231,14 +234,30 @@ pub trait Caller: Send {
 
 /// The newest state of the object that is written.
 pub struct Current {
-    /// As it is stored.
+    /// As it is stored, but in the form of the resource.
     pub stored: Stored,
+    /// What the store has, where that has another form.
+    original: Option<Box<Record>>,
     object: Option<Object>,
 }
 
 impl Current {
-    pub(super) fn new(stored: Stored) -> Current {
-        Current { stored, object: None }
+    /// The state that was found in the store, brought into the form of the resource.
+    ///
+    /// # Errors
+    /// 500 for one that cannot be converted.
+    pub(super) async fn found(intent: &Intent<'_>, stored: Stored) -> Result<Current, Status> {
+        if is_current(intent.resource, &stored.record.attributes) {
+            return Ok(Current { stored, original: None, object: None });
+        }
+        let Stored { entry, record: original } = stored;
+        let record = intent.api.converter().brought(intent.resource, original.clone()).await?;
+        Ok(Current { stored: Stored { entry, record }, original: Some(Box::new(original)), object: None })
+    }
+
+    /// The bytes that the store has.
+    pub(super) fn original(&self) -> &Record {
+        self.original.as_deref().unwrap_or(&self.stored.record)
     }
 
     /// The revision.

@@ -12,6 +12,7 @@ use crate::apply::{
     Reset, Versions, Writer, created, is_same_but_for_times, put_managed_fields, take_managed_fields, updated,
 };
 use crate::clock;
+use crate::conversion::Conversions;
 use crate::convert;
 use crate::json::Object;
 use crate::naming::Naming;
@@ -56,13 +57,15 @@ pub struct Tracking<'a> {
     pub endpoint: Endpoint,
     /// Who writes.
     pub manager: &'a str,
+    /// What is known of conversions by webhooks.
+    pub conversions: &'a Conversions,
 }
 
 impl Tracking<'_> {
     /// Gives the fields of a new object, in the version of the request, to the writer.
     pub fn create(&self, object: &mut Object) {
         let now = clock::now();
-        created(&Versions::of(self.registry, self.resource), &self.writer(&now), &self.reset(), object);
+        created(&self.versions(), &self.writer(&now), &self.reset(), object);
     }
 
     /// Gives what `new` changes of `old` to the writer; both are in the stored version.
@@ -71,7 +74,7 @@ impl Tracking<'_> {
     /// One of them cannot be converted.
     pub fn update(&self, old: &Object, new: &mut Object) -> Result<(), Status> {
         let now = clock::now();
-        let (versions, reset) = (Versions::of(self.registry, self.resource), self.reset());
+        let (versions, reset) = (self.versions(), self.reset());
         if self.resource.is_stored_form() {
             updated(&versions, &self.writer(&now), &reset, old, new);
             return Ok(());
@@ -84,6 +87,10 @@ impl Tracking<'_> {
         take_managed_fields(new);
         put_managed_fields(new, Some(value).filter(|value| !value.is_null()));
         Ok(())
+    }
+
+    fn versions(&self) -> Versions<'_> {
+        Versions::of(self.registry, self.resource).with(self.conversions)
     }
 
     fn writer<'w>(&'w self, now: &'w str) -> Writer<'w> {

@@ -20,7 +20,7 @@
 //! A round that finds the object changed begins again at the top, a bounded number of times. Nothing of a round
 //! survives it but what the source keeps.
 
-use engine::{Change, Expected};
+use engine::{Change, Expected, Payload};
 
 use super::commit::Attempt;
 use super::intent::{Caller, Current, Intent, Outcome, Presence, Source, Written};
@@ -47,6 +47,16 @@ pub async fn write<C: Caller, S: Source<C>>(
     intent: &Intent<'_>,
     source: &mut S,
 ) -> Result<Outcome, Status> {
+    let outcome = rounds(caller, intent, source).await;
+    intent.conversions.clear();
+    outcome
+}
+
+async fn rounds<C: Caller, S: Source<C>>(
+    caller: &mut C,
+    intent: &Intent<'_>,
+    source: &mut S,
+) -> Result<Outcome, Status> {
     let warned = caller.warnings().map_or(0, |warnings| warnings.len());
     let mut attempts = Attempts::new();
     let mut names_tried = 0;
@@ -58,13 +68,13 @@ pub async fn write<C: Caller, S: Source<C>>(
             Located::At(current) => current,
             Located::Out(outcome) => return Ok(outcome),
         };
-        let wanted = stages::decode(caller, intent, source, current.as_mut())?;
+        let wanted = stages::decode(caller, intent, source, current.as_mut()).await?;
         let Some((mut object, fate)) = wanted else { return Ok(unchanged(current.as_ref())) };
         stages::default(intent, source, &mut object);
         let _creation = current.is_none().then(|| intent.api.creations().begin());
         if current.is_none() {
             stages::defined(intent)?;
-            stages::own_new(intent, &mut object);
+            stages::own_new(intent, &mut object).await?;
         }
         stages::mutate(caller, intent, source, current.as_mut(), &mut object).await?;
         let (mut new, old) = stages::convert(intent, source, object, current.as_mut())?;
@@ -73,7 +83,7 @@ pub async fn write<C: Caller, S: Source<C>>(
             Some(current) => stages::compare(intent, &mut new, old.as_ref(), current).map(|()| None)?,
         };
         if let Some(old) = &old {
-            stages::own_change(intent, &mut new, old)?;
+            stages::own_change(intent, &mut new, old).await?;
         }
         let _allocated = stages::allocate(intent, &mut new, old.as_ref())?;
         stages::prepare(intent, &mut new, old.as_ref());
@@ -82,7 +92,7 @@ pub async fn write<C: Caller, S: Source<C>>(
         stages::escalate(intent, &new, old.as_ref()).await?;
         let charges =
             stages::admit(caller, intent, source, (&new, fate), old.as_ref(), current.as_mut()).await?;
-        let encoded = stages::encode(intent, &mut new, fate, old.as_ref(), current.as_ref());
+        let encoded = stages::encode(intent, &mut new, fate, old.as_ref(), current.as_ref()).await?;
         let name = if intent.name.is_empty() { meta(&new, "name") } else { intent.name };
         let taken = match store(intent, name, encoded, &new, current.as_ref()).await? {
             Ended::Stored(outcome) => {
@@ -124,7 +134,7 @@ async fn locate<C: Caller>(caller: &C, intent: &Intent<'_>) -> Result<Located, S
         (Some(stored), _) if intent.seen.is_some_and(|seen| seen != stored.entry.revision()) => {
             Ok(Located::Out(Outcome::Changed))
         }
-        (Some(stored), _) => Ok(Located::At(Some(Current::new(stored)))),
+        (Some(stored), _) => Ok(Located::At(Some(Current::found(intent, stored).await?))),
         (None, Presence::IfThere) => Ok(Located::Out(Outcome::Missing)),
         (None, Presence::Either) => {
             caller.confirm_create().await?;
@@ -149,13 +159,13 @@ async fn store(
     new: &Object,
     current: Option<&Current>,
 ) -> Result<Ended, Status> {
-    let change = match encoded {
+    let (change, shown) = match encoded {
         Encoded::Same => return Ok(Ended::Stored(unchanged(current))),
-        Encoded::Change(change) => change,
+        Encoded::Change { change, shown } => (change, shown),
     };
     let key = store::key(intent.resource, intent.namespace, name);
     let expected = match current {
-        Some(current) if intent.dry_run => return Ok(Ended::Stored(dry(change, current))),
+        Some(current) if intent.dry_run => return Ok(Ended::Stored(dry(&change, shown, current))),
         None if intent.dry_run => {
             let taken = intent.store.get(&key)?;
             return Ok(match taken {
@@ -168,8 +178,8 @@ async fn store(
     };
     let removes = matches!(change, Change::Delete(_));
     let last = match (&change, current) {
-        (Change::Delete(Some(payload)), Some(current)) if intent.operation == Operation::Update => {
-            Some(dry(Change::Delete(Some(payload.clone())), current))
+        (Change::Delete(Some(_)), Some(current)) if intent.operation == Operation::Update => {
+            Some(dry(&change, shown, current))
         }
         _ => None,
     };
@@ -180,7 +190,9 @@ async fn store(
                 return Ok(Ended::Stored(last));
             }
             let revision = committed.revision;
-            let written = Written { value: store::read(committed.entry)?.record.value, revision };
+            let record = store::read(committed.entry)?.record;
+            let record = intent.api.converter().brought(intent.resource, record).await?;
+            let written = Written { value: record.value, revision };
             Ok(Ended::Stored(match current {
                 None => Outcome::Created(written),
                 Some(_) if removes => Outcome::Removed(written),
@@ -202,16 +214,18 @@ fn unchanged(current: Option<&Current>) -> Outcome {
     })
 }
 
-/// What a dry run of a change shows: the object as it would be stored, at the revision that it would replace.
-fn dry(change: Change, current: &Current) -> Outcome {
+/// What a dry run of a change shows: the object as it would be stored, at the revision that it would replace. `shown` is
+/// the object in the form of the resource.
+fn dry(change: &Change, shown: Option<Payload>, current: &Current) -> Outcome {
     let revision = current.revision();
-    let as_stored = |payload| Written { value: crate::representation::stamped(&payload, revision), revision };
+    let value = match &shown {
+        Some(payload) => crate::representation::stamped(payload, revision),
+        None => current.stored.record.value.clone(),
+    };
+    let written = Written { value, revision };
     match change {
-        Change::Put(payload) => Outcome::Updated(as_stored(payload)),
-        Change::Delete(Some(payload)) => Outcome::Removed(as_stored(payload)),
-        Change::Delete(None) => {
-            Outcome::Removed(Written { value: current.stored.record.value.clone(), revision })
-        }
+        Change::Put(_) => Outcome::Updated(written),
+        Change::Delete(_) => Outcome::Removed(written),
     }
 }
 

@@ -39,14 +39,26 @@ pub(super) enum Fate {
 }
 
 /// The wanted object and its fate; `None` when it stays as it is.
-pub(super) fn decode<C, S: Source<C>>(
+pub(super) async fn decode<C: Caller, S: Source<C>>(
     caller: &mut C,
     intent: &Intent<'_>,
     source: &mut S,
-    current: Option<&mut Current>,
+    mut current: Option<&mut Current>,
 ) -> Result<Option<(Object, Fate)>, Status> {
     let _ = intent.passes(Stage::Decode);
-    Ok(match source.decode(caller, current)? {
+    let warned = caller.warnings().map_or(0, |warnings| warnings.len());
+    let wanted = loop {
+        let wanted = source.decode(caller, current.as_deref_mut());
+        if !intent.conversions.is_wanting() {
+            break wanted?;
+        }
+        // What came of it, came of less than there is to know.
+        if let Some(warnings) = caller.warnings() {
+            warnings.truncate(warned);
+        }
+        intent.api.converter().make(intent.resource, intent.conversions).await?;
+    };
+    Ok(match wanted {
         Wanted::AsItIs => None,
         Wanted::Object(object) => Some((object, Fate::Derived)),
         Wanted::Marked(object) => Some((object, Fate::Stays)),
@@ -118,13 +130,18 @@ fn operation(intent: &Intent<'_>, is_new: bool) -> Operation {
 }
 
 /// Gives the fields of a new object, as the request means it, to the writer.
-pub(super) fn own_new(intent: &Intent<'_>, object: &mut Object) {
+pub(super) async fn own_new(intent: &Intent<'_>, object: &mut Object) -> Result<(), Status> {
     if intent.passes(Stage::Prepare) {
         validation::prepare(&intent.resource.table, object, None);
     }
     if intent.passes(Stage::Own) {
-        tracking(intent).create(object);
+        let own = |object: &mut Object| {
+            tracking(intent).create(object);
+            Ok(())
+        };
+        with_conversions(intent, object, own).await?;
     }
+    Ok(())
 }
 
 /// The object in the stored version, and the state that it is to replace where a later stage looks at it.
@@ -205,19 +222,40 @@ pub(super) fn compare(
 }
 
 /// Gives what an update changes to the writer.
-pub(super) fn own_change(intent: &Intent<'_>, new: &mut Object, old: &Object) -> Result<(), Status> {
+pub(super) async fn own_change(intent: &Intent<'_>, new: &mut Object, old: &Object) -> Result<(), Status> {
     if intent.passes(Stage::Prepare) {
         validation::prepare(&intent.resource.stored().table, new, Some(old));
     }
     if intent.passes(Stage::Own) {
-        tracking(intent).update(old, new)?;
+        with_conversions(intent, new, |new| tracking(intent).update(old, new)).await?;
     }
     Ok(())
 }
 
+/// Does something to an object that may need conversions by webhooks, again and again until it has them all.
+async fn with_conversions(
+    intent: &Intent<'_>,
+    object: &mut Object,
+    own: impl Fn(&mut Object) -> Result<(), Status>,
+) -> Result<(), Status> {
+    if !intent.resource.versions.as_ref().is_some_and(|versions| versions.has_webhook()) {
+        return own(object);
+    }
+    loop {
+        let mut owned = object.clone();
+        let outcome = own(&mut owned);
+        if !intent.conversions.is_wanting() {
+            *object = owned;
+            return outcome;
+        }
+        intent.api.converter().make(intent.resource, intent.conversions).await?;
+    }
+}
+
 fn tracking<'i>(intent: &'i Intent<'_>) -> Tracking<'i> {
     let (resource, endpoint, manager) = (intent.resource, intent.endpoint, intent.manager);
-    Tracking { registry: intent.types.registry(), resource, endpoint, manager }
+    let conversions = intent.conversions;
+    Tracking { registry: intent.types.registry(), resource, endpoint, manager, conversions }
 }
 
 /// Hands out addresses and ports. Keep what is returned until the write is over.
@@ -351,34 +389,48 @@ pub(super) enum Encoded {
     /// What is stored already.
     Same,
     /// This.
-    Change(Change),
+    Change {
+        /// What the store is given: of a custom type in the version that is stored.
+        change: Change,
+        /// The new state in the form of the resource; `None` where the object goes as it is stored.
+        shown: Option<Payload>,
+    },
 }
 
 /// The bytes to store. A write that changes nothing is none.
-pub(super) fn encode(
+pub(super) async fn encode(
     intent: &Intent<'_>,
     new: &mut Object,
     fate: Fate,
     old: Option<&Object>,
     current: Option<&Current>,
-) -> Encoded {
+) -> Result<Encoded, Status> {
     let _ = intent.passes(Stage::Encode);
     if fate == Fate::GoesAsStored {
-        return Encoded::Change(Change::Delete(None));
+        return Ok(Encoded::Change { change: Change::Delete(None), shown: None });
     }
-    let payload = payload(intent, new);
+    let shown = payload(intent, new);
+    let resource = intent.resource;
+    let payload = match resource.versions.is_none() || resource.is_stored_version() || intent.dry_run {
+        true => shown.clone(),
+        false => intent.api.converter().payload(resource, new).await?,
+    };
     let goes = match fate {
         Fate::Derived => old.is_some_and(|old| completes_deletion(intent.resource, new, old)),
         Fate::Stays | Fate::GoesAsStored => false,
         Fate::Goes => true,
     };
     if goes {
-        return Encoded::Change(Change::Delete(Some(payload)));
+        return Ok(Encoded::Change { change: Change::Delete(Some(payload)), shown: Some(shown) });
     }
-    if current.is_some_and(|current| is_same(&payload, &current.stored)) {
-        return Encoded::Same;
+    let known = current.map(|current| match intent.dry_run {
+        true => &current.stored.record,
+        false => current.original(),
+    });
+    if known.is_some_and(|known| is_same(&payload, known)) {
+        return Ok(Encoded::Same);
     }
-    Encoded::Change(Change::Put(payload))
+    Ok(Encoded::Change { change: Change::Put(payload), shown: Some(shown) })
 }
 
 fn payload(intent: &Intent<'_>, object: &mut Object) -> Payload {

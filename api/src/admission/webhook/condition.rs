@@ -4,14 +4,17 @@ use std::sync::OnceLock;
 
 use super::review::{kind, operation_name, options, shown_name};
 use super::{Webhook, Write};
+use crate::admission::Lookup;
 use crate::admission::policy::condition::Match;
+use crate::admission::policy::permission::Permissions;
 use crate::admission::policy::request::Request;
 use crate::admission::policy::scope::{Inputs, Scope};
 use crate::naming::Naming;
 use crate::schema::registry::Resource;
 
 /// What the conditions of a webhook come to. The objects are those of the request's version.
-pub(super) fn judge(webhook: &Webhook, write: &Write<'_>, seen: &Resource, naming: &'static Naming) -> Match {
+pub(super) fn judge(webhook: &Webhook, write: &Write<'_>, seen: &Resource, lookup: &Lookup) -> Match {
+    let naming: &'static Naming = lookup.naming;
     let requested = kind(write.new.or(write.old), write);
     let request = Request {
         operation: operation_name(write.operation),
@@ -27,8 +30,9 @@ pub(super) fn judge(webhook: &Webhook, write: &Write<'_>, seen: &Resource, namin
         options: options(write, naming),
         made: OnceLock::new(),
     };
-    let inputs =
-        Inputs { object: write.new, old: write.old, namespace: None, request: &request, authorizer: None };
+    let authorizer = Permissions::of(&lookup.authorizer, write.user);
+    let authorizer = Some(&authorizer);
+    let inputs = Inputs { object: write.new, old: write.old, namespace: None, request: &request, authorizer };
     let scope = Scope::new(&inputs, None, &[]);
     let open = scope.open();
     webhook.conditions.judge(&open, || scope.take_cost())

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use cel::environment::Origin;
-use http::Uri;
 
 use super::matching::Matching;
 use super::review::Verdict;
@@ -12,8 +11,7 @@ use crate::admission::policy::condition::Conditions;
 use crate::expression::policy::environment::{Declarations, Extent, Known};
 use crate::json::{Object, Value};
 use crate::object::meta;
-use crate::outgoing::Endpoint;
-use crate::schema::scalars::bytes;
+use crate::outgoing::Client;
 use crate::status::Status;
 
 /// How long an answer is waited for where a configuration does not say it.
@@ -41,15 +39,7 @@ pub(super) struct Webhook {
     pub(super) timeout: Duration,
     /// The first version of the review that both sides know.
     pub(super) review_version: Option<&'static str>,
-    pub(super) endpoint: Result<Endpoint, String>,
-    pub(super) service: Option<Service>,
-}
-
-/// A service of this cluster that is called.
-pub(super) struct Service {
-    pub(super) namespace: String,
-    pub(super) name: String,
-    pub(super) port: u16,
+    pub(super) client: Client,
 }
 
 impl Configuration {
@@ -66,7 +56,6 @@ impl Configuration {
 impl Webhook {
     fn read(webhook: &Value) -> Webhook {
         let client = webhook.get("clientConfig").unwrap_or(&Value::Null);
-        let service = client.get("service").filter(|service| !service.is_null()).map(Service::read);
         let seconds =
             webhook.get("timeoutSeconds").and_then(Value::as_i64).unwrap_or(TIMEOUT_DEFAULT_SECONDS);
         let seconds = seconds.clamp(1, TIMEOUT_MAX_SECONDS);
@@ -93,8 +82,7 @@ impl Webhook {
             knows_dry_runs: matches!(webhook.str_at(&["sideEffects"]), "None" | "NoneOnDryRun"),
             timeout: Duration::from_secs(seconds.unsigned_abs()),
             review_version: versions.iter().find_map(known),
-            endpoint: endpoint(client, service.as_ref(), seconds),
-            service,
+            client: Client::read(client, seconds),
         }
     }
 
@@ -118,48 +106,5 @@ impl Webhook {
             return Ok(());
         }
         Err(Status::internal(format!("failed calling webhook \"{name}\": {why}")))
-    }
-}
-
-/// The URL of a webhook with its timeout, and the authorities that it is verified against.
-fn endpoint(client: &Value, service: Option<&Service>, seconds: i64) -> Result<Endpoint, String> {
-    let base = match service {
-        Some(Service { namespace, name, port }) => {
-            let path = client.str_at(&["service", "path"]);
-            format!("https://{name}.{namespace}.svc:{port}{path}")
-        }
-        None => client.str_at(&["url"]).to_owned(),
-    };
-    let url: Uri = format!("{base}?timeout={seconds}s").parse().map_err(|error| format!("{error}"))?;
-    let authorities = bytes::decode(client.str_at(&["caBundle"])).unwrap_or_default();
-    Endpoint::new(url, &authorities)
-}
-
-impl Service {
-    fn read(service: &Value) -> Service {
-        let port = service.get("port").and_then(Value::as_i64).unwrap_or(443);
-        Service {
-            namespace: service.str_at(&["namespace"]).to_owned(),
-            name: service.str_at(&["name"]).to_owned(),
-            port: u16::try_from(port).unwrap_or(443),
-        }
-    }
-
-    /// Where the service object says that it is reached: at its address in the cluster, or under another name.
-    pub(super) fn address(&self, object: Option<&Object>) -> Result<(String, u16), String> {
-        let Service { name, port, .. } = self;
-        let spec = object.and_then(|object| object.get("spec"));
-        let spec = spec.ok_or_else(|| format!("service \"{name}\" not found"))?;
-        if spec.str_at(&["type"]) == "ExternalName" {
-            return Ok((spec.str_at(&["externalName"]).to_owned(), *port));
-        }
-        let ports = spec.get("ports").and_then(Value::as_array).unwrap_or_default();
-        if !ports.iter().any(|item| item.get("port").and_then(Value::as_i64) == Some((*port).into())) {
-            return Err(format!("no service port {port} found for service \"{name}\""));
-        }
-        match spec.str_at(&["clusterIP"]) {
-            "" | "None" => Err(format!("service \"{name}\" has no address in the cluster")),
-            address => Ok((address.to_owned(), *port)),
-        }
     }
 }

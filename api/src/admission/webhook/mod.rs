@@ -130,7 +130,7 @@ impl Webhooks {
         if webhook.conditions.is_empty() {
             return Ok(Some(seen));
         }
-        match condition::judge(webhook, write, seen, self.lookup.naming) {
+        match condition::judge(webhook, write, seen, &self.lookup) {
             Match::Yes => Ok(Some(seen)),
             Match::No(_) => Ok(None),
             Match::Failed(_) if webhook.ignores_failures => Ok(None),
@@ -175,20 +175,17 @@ impl Webhooks {
         let version =
             webhook.review_version.ok_or("webhook does not accept known AdmissionReview versions")?;
         let endpoint = self.endpoint(webhook).map_err(|why| format!("failed to call webhook: {why}"))?;
-        let request = review::request(write, kind, version, self.lookup.naming)?;
+        let request = review::request(write, kind, version, &self.lookup).await?;
         let answer = outgoing::post(&endpoint, &self.agent, request.body, webhook.timeout).await;
         let answer = answer.map_err(|why| format!("failed to call webhook: {why}"))?;
-        review::verdict(&answer.body, version, &request.uid, mutating)
+        review::verdict(&answer.body, (version, &request.uid), mutating, self.lookup.naming)
     }
 
     /// Where a webhook is now.
     fn endpoint(&self, webhook: &Webhook) -> Result<outgoing::Endpoint, String> {
-        let endpoint = webhook.endpoint.clone()?;
-        let Some(service) = &webhook.service else { return Ok(endpoint) };
-        let (namespace, name) = (&*service.namespace, &*service.name);
-        let found = self.lookup.get(&self.services, namespace, name).map_err(|status| status.message)?;
-        let (host, port) = service.address(found.as_ref())?;
-        Ok(endpoint.at(host, port))
+        webhook.client.endpoint(|namespace, name| {
+            self.lookup.get(&self.services, namespace, name).map_err(|status| status.message)
+        })
     }
 }
 

@@ -3,10 +3,9 @@
 //! A webhook that is to be invoked again sees the object once more, in the second round of the mutating point, if
 //! others changed it after its turn.
 
-use super::review::{is_whole, operation_name};
+use super::review::{converted, is_whole, operation_name};
 use super::{Configuration, Lookup, Outcome, Webhook, Webhooks, Write, is_sent};
 use crate::admission::{Operation, Plugin, Record, Review, Step, Target};
-use crate::convert;
 use crate::json::{Object, Value};
 use crate::patch::{Patch, PatchKind};
 use crate::schema::conform::conform;
@@ -67,7 +66,7 @@ impl MutatingWebhooks {
                 continue;
             };
             let outcome = self.0.ask(webhook, &write, seen, true).await?;
-            let changed = self.take(record, review, (owner, webhook, index), seen, outcome)?;
+            let changed = self.take(record, review, (owner, webhook, index), seen, outcome).await?;
             let progress = review.state::<Progress>();
             if changed {
                 progress.changed();
@@ -84,7 +83,7 @@ impl MutatingWebhooks {
     }
 
     /// Does what a webhook decided. Whether it gave a patch.
-    fn take(
+    async fn take(
         &self,
         record: &mut Record<'_, &mut Object>,
         review: &mut Review,
@@ -134,11 +133,10 @@ impl MutatingWebhooks {
         };
         let resource = record.resource;
         *new = if is_whole(record.subresource) && !std::ptr::eq(seen, resource) {
-            let stored = convert::to_stored(resource, new.clone(), naming)?;
-            let shown = convert::to_served(seen, stored, naming)?;
+            let lookup = &self.0.lookup;
+            let shown = converted(new.clone(), (resource, seen), lookup).await?;
             let patched = patched(patch, &seen.table.message, shown, naming)?;
-            let stored = convert::to_stored(seen, patched, naming)?;
-            convert::to_served(resource, stored, naming)?
+            converted(patched, (seen, resource), lookup).await?
         } else {
             patched(patch, message(resource, record.subresource, new), new.clone(), naming)?
         };

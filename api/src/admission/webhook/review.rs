@@ -5,11 +5,12 @@ use http::StatusCode;
 
 use super::Write;
 use crate::admission::policy::request::user;
-use crate::admission::{Operation, Options};
-use crate::codec::yaml;
+use crate::admission::{Lookup, Operation, Options};
 use crate::convert;
 use crate::json::{self, Object, Value};
 use crate::naming::Naming;
+use crate::object::{meta, set_meta};
+use crate::outgoing;
 use crate::query::{FieldValidation, WriteOptions};
 use crate::schema::registry::Resource;
 use crate::schema::scalars::bytes;
@@ -101,14 +102,23 @@ pub(super) fn operation_name(operation: Operation) -> &'static str {
 ///
 /// # Errors
 /// An object cannot be converted.
-pub(super) fn request(
+pub(super) async fn request(
     write: &Write<'_>,
     seen: &Resource,
     version: &str,
-    naming: &'static Naming,
+    lookup: &Lookup,
 ) -> Result<Request, String> {
-    let new = write.new.map(|object| in_version(write, seen, object, naming)).transpose()?;
-    let old = write.old.map(|object| in_version(write, seen, object, naming)).transpose()?;
+    let naming = lookup.naming;
+    let mut new = in_version(write, seen, write.new, lookup).await?;
+    let mut old = in_version(write, seen, write.old, lookup).await?;
+    if write.operation == Operation::Update
+        && let (Some(new), Some(old)) = (&mut new, &old)
+        && meta(new, "resourceVersion").is_empty()
+    {
+        // A change of the newest state, whichever that is when it is stored.
+        set_meta(new, "resourceVersion", Some(meta(old, "resourceVersion").into()));
+    }
+    new.iter_mut().chain(&mut old).for_each(open_managed_fields);
     let uid = crate::names::uid();
     let mut request = Object::with_capacity(16);
     request.push("uid", uid.as_str().into());
@@ -127,7 +137,10 @@ pub(super) fn request(
     request.push("requestResource", plural(write.resource));
     push_text(&mut request, "requestSubResource", write.subresource);
     push_text(&mut request, "name", shown_name(write));
-    push_text(&mut request, "namespace", write.namespace);
+    // A namespace is in itself.
+    let is_namespace = write.resource.is_of("", "namespaces");
+    let namespace = if is_namespace { shown_name(write) } else { write.namespace };
+    push_text(&mut request, "namespace", namespace);
     request.push("operation", operation_name(write.operation).into());
     request.push("userInfo", user(write.user).into());
     request.push("object", new.map_or(Value::Null, Value::Object));
@@ -144,6 +157,18 @@ pub(super) fn request(
     Ok(Request { uid, body: body.into() })
 }
 
+/// Makes the sets of managed fields, which are texts in a tree, the objects that they are in JSON.
+fn open_managed_fields(object: &mut Object) {
+    let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
+    let entries = metadata.and_then(|metadata| metadata.get_mut("managedFields"));
+    for entry in entries.and_then(Value::as_array_mut).into_iter().flatten() {
+        let Some(set) = entry.as_object_mut().and_then(|entry| entry.get_mut("fieldsV1")) else { continue };
+        if let Some(parsed) = set.as_str().and_then(|text| json::parse(text.as_bytes()).ok()) {
+            *set = parsed;
+        }
+    }
+}
+
 /// The name of the request, or that of a new object.
 pub(super) fn shown_name<'r>(write: &Write<'r>) -> &'r str {
     match (write.name, write.new, write.operation) {
@@ -157,17 +182,31 @@ pub(super) fn is_whole(subresource: &str) -> bool {
     matches!(subresource, "" | "status" | "ephemeralcontainers" | "resize" | "approval" | "finalize")
 }
 
-fn in_version(
+async fn in_version(
     write: &Write<'_>,
     seen: &Resource,
-    object: &Object,
-    naming: &'static Naming,
-) -> Result<Object, String> {
+    object: Option<&Object>,
+    lookup: &Lookup,
+) -> Result<Option<Object>, String> {
+    let Some(object) = object.cloned() else { return Ok(None) };
     if !is_whole(write.subresource) || std::ptr::eq(seen, write.resource) {
-        return Ok(object.clone());
+        return Ok(Some(object));
     }
-    let stored = convert::to_stored(write.resource, object.clone(), naming);
-    stored.and_then(|stored| convert::to_served(seen, stored, naming)).map_err(|status| status.message)
+    converted(object, (write.resource, seen), lookup).await.map(Some).map_err(|status| status.message)
+}
+
+/// An object of one version in another.
+///
+/// # Errors
+/// 500 where it cannot be converted.
+pub(super) async fn converted(
+    object: Object,
+    (from, to): (&Resource, &Resource),
+    lookup: &Lookup,
+) -> Result<Object, Status> {
+    let stored = convert::to_stored(from, object, lookup.naming)?;
+    let object = convert::to_served(to, stored, lookup.naming)?;
+    lookup.converter.between(object, to).await
 }
 
 /// Group, version and kind of an object, or of the resource where there is none.
@@ -261,10 +300,18 @@ fn push_delete(members: &mut Object, options: &DeleteOptions) {
 ///
 /// # Errors
 /// Why it is no answer to it.
-pub(super) fn verdict(text: &[u8], version: &str, uid: &str, mutating: bool) -> Result<Verdict, String> {
-    let response = response(text, version).map_err(|why| format!("failed to call webhook: {why}"))?;
-    let Some(response) = response else {
-        return Err("received invalid webhook response: webhook response was absent".to_owned());
+pub(super) fn verdict(
+    text: &[u8],
+    (version, uid): (&str, &str),
+    mutating: bool,
+    naming: &Naming,
+) -> Result<Verdict, String> {
+    let group = naming.group("admission", true);
+    let review = outgoing::Review { group: &group, version, kind: "AdmissionReview" };
+    let answer = review.read(text).map_err(|why| format!("failed to call webhook: {why}"))?;
+    let invalid = |why: String| format!("received invalid webhook response: {why}");
+    let Some(response) = answer.get("response").and_then(Value::as_object) else {
+        return Err(invalid("webhook response was absent".to_owned()));
     };
     let wrong = |name: &str, value: &Value, of: &str| {
         let found = match value {
@@ -296,8 +343,10 @@ pub(super) fn verdict(text: &[u8], version: &str, uid: &str, mutating: bool) -> 
     let patch_type = text_of("patchType")?;
     if version == "v1" {
         let given = text_of("uid")?.unwrap_or_default();
-        check(given, uid, &patch, patch_type, mutating)
-            .map_err(|why| format!("received invalid webhook response: {why}"))?;
+        review
+            .verify(&answer)
+            .and_then(|()| check(given, uid, &patch, patch_type, mutating))
+            .map_err(invalid)?;
     }
     let allows_patch = version != "v1" || matches!(patch_type, None | Some("JSONPatch"));
     if allowed && !patch.is_empty() && !allows_patch {
@@ -337,38 +386,4 @@ fn check(
         _ => return Ok(()),
     };
     Err(wrong.to_owned())
-}
-
-/// The member `response` of an answer in the version that was asked with.
-fn response(text: &[u8], version: &str) -> Result<Option<Object>, String> {
-    let unreadable =
-        |why: &dyn std::fmt::Display| format!("couldn't get version/kind; json parse error: {why}");
-    // What does not look like JSON may be YAML.
-    let answer = if text.trim_ascii_start().starts_with(b"{") {
-        json::parse(text).map_err(|why| unreadable(&why))?
-    } else {
-        yaml::parse(text).map_err(|why| unreadable(&why))?.value
-    };
-    if answer.as_object().is_none() {
-        let found = if answer.as_array().is_some() { "array" } else { "string" };
-        return Err(unreadable(&format!(
-            "json: cannot unmarshal {found} into Go value of type struct {{ APIVersion string \
-             \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
-        )));
-    }
-    let (api_version, kind) = (answer.str_at(&["apiVersion"]), answer.str_at(&["kind"]));
-    let given = api_version.rsplit_once('/').map_or("", |(_, version)| version);
-    let is_empty = api_version.is_empty() && kind.is_empty();
-    // Answers of version v1beta1 need not say what they are.
-    if !(is_empty && version == "v1beta1") {
-        if kind != "AdmissionReview" || !matches!(given, "v1" | "v1beta1") {
-            return Err(format!("no kind \"{kind}\" is registered for version \"{api_version}\""));
-        }
-        if given != version {
-            return Err(format!(
-                "converting ({given}.AdmissionReview) to ({version}.AdmissionReview): unknown conversion"
-            ));
-        }
-    }
-    Ok(answer.get("response").and_then(Value::as_object).cloned())
 }

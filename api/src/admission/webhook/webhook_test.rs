@@ -2,6 +2,7 @@
 
 use super::matching::is_named;
 use super::review::verdict;
+use crate::naming::KUBERNETES;
 
 #[test]
 fn resources_of_rules_name_subresources_or_all_of_them() {
@@ -81,13 +82,16 @@ fn answers_are_verdicts_or_say_why_they_are_none() {
         let text = format!(
             r#"{{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/{version}","response":{response}}}"#
         );
-        let got = verdict(text.as_bytes(), version, "u", mutating).map(|verdict| match &verdict.denial {
-            None => "allowed".to_owned(),
-            Some(denial) => {
-                let status = denial.status("w");
-                format!("{} {}", status.code.as_u16(), status.message)
-            }
-        });
+        let got =
+            verdict(text.as_bytes(), (version, "u"), mutating, &KUBERNETES).map(|verdict| {
+                match &verdict.denial {
+                    None => "allowed".to_owned(),
+                    Some(denial) => {
+                        let status = denial.status("w");
+                        format!("{} {}", status.code.as_u16(), status.message)
+                    }
+                }
+            });
         assert_eq!(got, want.map(str::to_owned), "{response}");
     }
 }
@@ -108,7 +112,7 @@ fn answers_of_another_kind_or_version_are_refused() {
             "converting (v1.AdmissionReview) to (v1beta1.AdmissionReview): unknown conversion",
         ),
     ] {
-        let why = verdict(text.as_bytes(), version, "u", false).unwrap_err();
+        let why = verdict(text.as_bytes(), (version, "u"), false, &KUBERNETES).unwrap_err();
         assert!(why.starts_with("failed to call webhook: ") && why.contains(want), "{text}: {why}");
     }
 }

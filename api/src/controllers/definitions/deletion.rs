@@ -92,7 +92,11 @@ async fn delete_objects(
     object: &Object,
     definition: &Definition,
 ) -> Result<Option<String>, Trouble> {
-    let served = api.establish(|established, _| established.resources(name).first().cloned());
+    let served = api.establish(|established, _| {
+        let mut resources = established.resources(name).iter();
+        // Nothing need be converted to be deleted.
+        resources.find(|resource| resource.is_stored_version()).cloned()
+    });
     let resource = match served {
         Some(resource) => Some(resource),
         None => serving::stored(definition, object, api.naming()).map_err(Status::internal)?,

@@ -1,0 +1,148 @@
+//! The objects of a range that a selection picks, in key order, each in the form of the resource.
+//!
+//! ```text
+//! scan ─► of the own form, or of a built-in type ─► selected by attributes ─► Found::Entry
+//!      └► of another form ─► ahead: as many as follow, converted at once ─► selected ─► Found::Record
+//! ```
+//!
+//! Whoever only counts does not read values: entries are handed out unread.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use engine::{Entry, Filtered};
+
+use super::list::LOOKED_AT_ONCE;
+use crate::attributes::Selection;
+use crate::conversion::{BYTES_AT_ONCE, Converter, RECORDS_AT_ONCE, is_current};
+use crate::schema::registry::Resource;
+use crate::status::Status;
+use crate::store::{self, Stored};
+
+/// A walk over a range of one snapshot.
+pub struct Selected {
+    scan: Filtered,
+    selection: Selection,
+    resource: Arc<Resource>,
+    converter: Arc<Converter>,
+    /// Objects that were converted together and are still to be handed out.
+    ahead: VecDeque<Stored>,
+    /// Objects looked at since the last pause.
+    looked_at: usize,
+}
+
+/// What a walk comes upon.
+pub enum Found {
+    /// A selected object, not read yet. Its form is that of the resource, unless only its place was asked for.
+    Entry(Entry),
+    /// A selected object that was read and converted.
+    Record(Stored),
+    /// Nothing for a while: it is time to give way to others.
+    Pause,
+}
+
+/// What is asked of a walk.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Need {
+    /// Which objects there are.
+    Places,
+    /// At most so many objects as they are shown.
+    Objects(u64),
+}
+
+impl Selected {
+    /// A walk over `scan`.
+    pub fn new(
+        scan: Filtered,
+        selection: Selection,
+        resource: Arc<Resource>,
+        converter: Arc<Converter>,
+    ) -> Selected {
+        Selected { scan, selection, resource, converter, ahead: VecDeque::new(), looked_at: 0 }
+    }
+
+    /// What comes next; `None` at the end.
+    ///
+    /// # Errors
+    /// An object cannot be read or converted.
+    pub async fn next(&mut self, need: Need) -> Result<Option<Found>, Status> {
+        loop {
+            if let Some(stored) = self.ahead.pop_front() {
+                return Ok(Some(Found::Record(stored)));
+            }
+            if self.looked_at == LOOKED_AT_ONCE {
+                self.looked_at = 0;
+                return Ok(Some(Found::Pause));
+            }
+            self.looked_at += 1;
+            let Some(entry) = self.scan.next() else { return Ok(None) };
+            let Some(entry) = entry else { return Ok(Some(Found::Pause)) };
+            let needs_no_form = need == Need::Places && self.selection.is_everything();
+            if needs_no_form || self.is_current(&entry)? {
+                if store::selects(&self.resource, &self.selection, &entry)? {
+                    return Ok(Some(Found::Entry(entry)));
+                }
+                continue;
+            }
+            let most = match need {
+                Need::Places => u64::MAX,
+                Need::Objects(most) => most,
+            };
+            self.convert(entry, usize::try_from(most).unwrap_or(usize::MAX)).await?;
+        }
+    }
+
+    fn is_current(&self, entry: &Entry) -> Result<bool, Status> {
+        if self.resource.versions.is_none() {
+            return Ok(true);
+        }
+        let attributes = entry.attributes().map_err(store::damaged)?;
+        Ok(is_current(&self.resource, &attributes))
+    }
+
+    /// Converts an object and those that follow it, and keeps what is selected of them, at most `most`.
+    async fn convert(&mut self, first: Entry, most: usize) -> Result<(), Status> {
+        let is_everything = self.selection.is_everything();
+        // Of what is not converted yet it is not known whether it is selected.
+        let room = if is_everything { most.min(RECORDS_AT_ONCE) } else { RECORDS_AT_ONCE };
+        let (mut records, mut entries, mut bytes) = (Vec::new(), Vec::new(), 0);
+        let mut next = Some(first);
+        while let Some(entry) = next.take() {
+            let stored = store::read(entry)?;
+            bytes += stored.record.value.len();
+            records.push(stored.record);
+            entries.push(stored.entry);
+            while records.len() < room && bytes < BYTES_AT_ONCE {
+                match self.scan.next() {
+                    None => break,
+                    Some(None) => tokio::task::yield_now().await,
+                    Some(Some(entry)) => {
+                        next = Some(entry);
+                        break;
+                    }
+                }
+            }
+        }
+        self.converter.bring(&self.resource, &mut records).await?;
+        for (entry, record) in entries.into_iter().zip(records) {
+            if is_everything || store::is_selected(&self.resource, &self.selection, &record)? {
+                self.ahead.push_back(Stored { entry, record });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Found {
+    /// The object, read; `None` for a pause.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn read(self) -> Result<Option<Stored>, Status> {
+        match self {
+            Found::Entry(entry) => store::read(entry).map(Some),
+            Found::Record(stored) => Ok(Some(stored)),
+            Found::Pause => Ok(None),
+        }
+    }
+}
