@@ -108,6 +108,8 @@ pub struct WriteOptions {
     pub field_manager: String,
     /// Treatment of unknown and duplicate fields.
     pub field_validation: FieldValidation,
+    /// Whether that was asked for.
+    pub names_validation: bool,
     /// Apply only: take over conflicting fields. The patch verb refuses it for other patches.
     pub force: Option<bool>,
 }
@@ -133,7 +135,9 @@ impl WriteOptions {
         if !errors.is_empty() {
             return Err(invalid_options(kind, meta_group, &errors));
         }
-        Ok(WriteOptions { dry_run, field_manager, field_validation, force: query.optional_flag("force") })
+        let names_validation = query.first("fieldValidation").is_some_and(|text| !text.is_empty());
+        let force = query.optional_flag("force");
+        Ok(WriteOptions { dry_run, field_manager, field_validation, names_validation, force })
     }
 }
 

@@ -139,6 +139,19 @@ pub struct Status {
     /// `metadata.continue`: the token that continues inconsistently after an expired one
     /// (docs/api/lists.md#continue-tokens).
     pub continue_token: Option<String>,
+    /// What another server said in its own words, where its answer is handed on.
+    pub said: Option<Box<Said>>,
+}
+
+/// Parts of a Status that another server wrote.
+#[derive(Clone, Debug, Default)]
+pub struct Said {
+    /// The outcome; empty: `Failure`.
+    pub status: String,
+    /// The reason, whether it is known here or not.
+    pub reason: String,
+    /// Metadata of the Status.
+    pub metadata: Object,
 }
 
 /// The qualified resource of messages: `deployments.apps`, `pods`.
@@ -175,7 +188,14 @@ impl Subject<'_> {
 impl Status {
     /// A status of `reason` with the code that belongs to it and no details.
     pub fn new(reason: Reason, message: impl Into<String>) -> Self {
-        Status { code: reason.code(), reason, message: message.into(), details: None, continue_token: None }
+        Status {
+            code: reason.code(),
+            reason,
+            message: message.into(),
+            details: None,
+            continue_token: None,
+            said: None,
+        }
     }
 
     /// The same with another reason and its code.
@@ -382,13 +402,21 @@ impl Status {
         if let Some(token) = &self.continue_token {
             metadata.push("continue", token.as_str().into());
         }
+        let (mut outcome, mut reason) = ("Failure", self.reason.as_str());
+        if let Some(said) = &self.said {
+            metadata.clone_from(&said.metadata);
+            reason = &said.reason;
+            if !said.status.is_empty() {
+                outcome = &said.status;
+            }
+        }
         let mut status = Object::with_capacity(8);
         status.push("kind", "Status".into());
         status.push("apiVersion", "v1".into());
         status.push("metadata", metadata.into());
-        status.push("status", "Failure".into());
+        status.push("status", outcome.into());
         push_text(&mut status, "message", &self.message);
-        push_text(&mut status, "reason", self.reason.as_str());
+        push_text(&mut status, "reason", reason);
         if let Some(details) = &self.details {
             status.push("details", details.to_value());
         }
@@ -398,6 +426,26 @@ impl Status {
 }
 
 impl Details {
+    /// The details that another server gave.
+    pub fn read(details: &Value) -> Details {
+        let text = |name: &str| details.str_at(&[name]).to_owned();
+        let causes = details.get("causes").and_then(Value::as_array).unwrap_or_default();
+        let cause = |cause: &Value| Cause {
+            reason: cause.str_at(&["reason"]).to_owned(),
+            message: cause.str_at(&["message"]).to_owned(),
+            field: cause.str_at(&["field"]).to_owned(),
+        };
+        let seconds = details.get("retryAfterSeconds").and_then(Value::as_i64);
+        Details {
+            name: text("name"),
+            group: text("group"),
+            kind: text("kind"),
+            uid: text("uid"),
+            causes: causes.iter().map(cause).collect(),
+            retry_after_seconds: seconds.and_then(|seconds| u32::try_from(seconds).ok()).unwrap_or(0),
+        }
+    }
+
     /// The members that are not empty.
     pub fn to_value(&self) -> Value {
         let mut details = Object::new();

@@ -19,15 +19,15 @@ pub fn headers(texts: &[String]) -> Vec<HeaderValue> {
     }
     let total: usize = distinct.iter().map(|text| text.chars().count()).sum();
     let each = if total > TOTAL_MAX { CUT_MAX } else { usize::MAX };
-    let mut left = TOTAL_MAX;
+    let mut used = 0;
     let mut headers = Vec::with_capacity(distinct.len());
     for text in distinct {
-        let cut: String = text.chars().take(each).collect();
-        let size = cut.chars().count();
-        if size > left {
+        // The text that crosses the limit is still sent.
+        if used >= TOTAL_MAX {
             break;
         }
-        left -= size;
+        let cut: String = text.chars().take(each).collect();
+        used += cut.chars().count();
         let escaped = cut.replace('\\', "\\\\").replace('"', "\\\"");
         headers.extend(HeaderValue::from_bytes(format!("299 - \"{escaped}\"").as_bytes()));
     }

@@ -159,8 +159,8 @@ async fn a_plugin_sees_every_operation_in_the_version_of_the_request() {
             String::new(),
             200,
             &[
-                "mutate Delete configmaps/ a by system:anonymous: v1 ConfigMap labelled => -",
-                "validate Delete configmaps/ a by system:anonymous: v1 ConfigMap labelled => -",
+                "mutate Delete configmaps/  by system:anonymous: v1 ConfigMap labelled => -",
+                "validate Delete configmaps/  by system:anonymous: v1 ConfigMap labelled => -",
             ],
         ),
     ] {
@@ -192,7 +192,7 @@ async fn commands_and_connections_pass_both_points() {
     server.ask(&format!("POST {pods}"), pod).await;
     probe.asked.lock().clear();
     for (request, body, want) in [
-        ("POST PODS/p/exec?command=ls", "", "Connect pods/exec p by system:anonymous: - => -"),
+        ("POST PODS/p/exec?command=ls", "", "Connect pods/exec p by system:anonymous: - => v1 PodExecOptions"),
         (
             "POST PODS/p/binding",
             r#"{"metadata":{"name":"p"},"target":{"name":"x"}}"#,

@@ -44,36 +44,46 @@ impl Asked<'_> {
         self.plugins.iter().any(|plugin| plugin.reads_objects())
     }
 
-    /// The mutating point. Once more from the beginning where a plugin asks for it, which happens once at most.
+    /// The mutating point. Once more from the beginning where a plugin asks for it, which happens once at most. What
+    /// plugins had to say counts whether one of them refused or not.
     ///
     /// # Errors
     /// The refusal of the first plugin that refuses.
-    pub async fn mutate(&self, mut record: Record<'_, &mut Object>) -> Result<Review, Status> {
+    pub async fn mutate(&self, mut record: Record<'_, &mut Object>) -> (Review, Result<(), Status>) {
         #[cfg(test)]
         trace::note(Stage::Mutate);
         let mut review = Review::default();
-        for plugin in &self.plugins {
-            plugin.mutate(&mut record, &mut review).decision().await?;
+        let mut outcome = self.mutate_once(&mut record, &mut review).await;
+        if outcome.is_ok() && review.begin_reinvocation() {
+            outcome = self.mutate_once(&mut record, &mut review).await;
         }
-        if review.begin_reinvocation() {
-            for plugin in &self.plugins {
-                plugin.mutate(&mut record, &mut review).decision().await?;
-            }
-        }
-        Ok(review)
+        (review, outcome)
     }
 
-    /// The validating point.
+    async fn mutate_once(
+        &self,
+        record: &mut Record<'_, &mut Object>,
+        review: &mut Review,
+    ) -> Result<(), Status> {
+        for plugin in &self.plugins {
+            plugin.mutate(record, review).decision().await?;
+        }
+        Ok(())
+    }
+
+    /// The validating point, likewise.
     ///
     /// # Errors
     /// The refusal of the first plugin that refuses.
-    pub async fn validate(&self, record: Record<'_, &Object>) -> Result<Review, Status> {
+    pub async fn validate(&self, record: Record<'_, &Object>) -> (Review, Result<(), Status>) {
         #[cfg(test)]
         trace::note(Stage::Admit);
         let mut review = Review::default();
         for plugin in &self.plugins {
-            plugin.validate(&record, &mut review).decision().await?;
+            if let Err(refusal) = plugin.validate(&record, &mut review).decision().await {
+                return (review, Err(refusal));
+            }
         }
-        Ok(review)
+        (review, Ok(()))
     }
 }

@@ -141,6 +141,8 @@ pub struct Review {
     pub warnings: Vec<String>,
     /// Annotations for the audit event: key and value.
     pub annotations: Vec<(String, String)>,
+    /// Annotations for audit events that have the object of the request, too.
+    pub request_annotations: Vec<(String, String)>,
     /// What was taken for the write.
     pub charges: Vec<Box<dyn Charge>>,
     round: Round,

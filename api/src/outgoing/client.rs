@@ -42,8 +42,9 @@ impl Client {
     ) -> Result<Endpoint, String> {
         let endpoint = self.endpoint.clone()?;
         let Some(service) = &self.service else { return Ok(endpoint) };
-        let found = find(&service.namespace, &service.name)?;
-        let (host, port) = service.address(found.as_ref())?;
+        let found = find(&service.namespace, &service.name);
+        let address = found.and_then(|found| service.address(found.as_ref()));
+        let (host, port) = address.map_err(|why| endpoint.no_call(&why))?;
         Ok(endpoint.at(host, port))
     }
 }
@@ -57,7 +58,10 @@ fn endpoint(config: &Value, service: Option<&Service>, seconds: i64) -> Result<E
         }
         None => config.str_at(&["url"]).to_owned(),
     };
-    let url: Uri = format!("{base}?timeout={seconds}s").parse().map_err(|error| format!("{error}"))?;
+    let base = base.trim_end_matches('/');
+    let has_path = base.split_once("://").is_some_and(|(_, rest)| rest.contains('/'));
+    let slash = if has_path { "" } else { "/" };
+    let url: Uri = format!("{base}{slash}?timeout={seconds}s").parse().map_err(|error| format!("{error}"))?;
     let authorities = bytes::decode(config.str_at(&["caBundle"])).unwrap_or_default();
     Endpoint::new(url, &authorities)
 }

@@ -106,6 +106,11 @@ impl Endpoint {
         Ok(endpoint)
     }
 
+    /// Why there is no call, in the words of a call that failed.
+    fn no_call(&self, why: &str) -> String {
+        Failure::Other(why.to_owned()).of(&self.url).to_string()
+    }
+
     /// The same server, reached at another address.
     pub fn at(mut self, host: String, port: u16) -> Endpoint {
         self.address = (host, port);
@@ -236,6 +241,10 @@ fn retry_after(code: StatusCode, headers: &HeaderMap) -> Option<Duration> {
 
 fn judge(code: StatusCode, headers: &HeaderMap, body: Bytes) -> Result<Answer, Failure> {
     let media_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if !media_type.is_empty() && media_type.split(';').next().is_none_or(|text| text.trim().is_empty()) {
+        let text = "Internal error occurred: mime: no media type".to_owned();
+        return Err(Failure::Code { code: code.as_u16(), text });
+    }
     if !(200..=206).contains(&code.as_u16()) {
         let is_text = media_type.starts_with("text/");
         let said = if is_text { String::from_utf8_lossy(&body) } else { "unknown".into() };
@@ -326,6 +335,7 @@ mod tests {
         for (code, media_type, body, want) in [
             (200, "application/json", "{}", Ok("{}")),
             (201, "text/plain", "x", Ok("x")),
+            (200, ";;", "{}", Err("Internal error occurred: mime: no media type")),
             (200, "a/b", "", Err("0-length response with status code: 200 and content type: a/b")),
             (
                 302,

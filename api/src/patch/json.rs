@@ -58,8 +58,8 @@ enum Verb {
 pub enum Refused {
     /// An operation does not apply; the reference server's text.
     Operation(String),
-    /// A `test` found another value.
-    Test,
+    /// A `test` found another value at this path.
+    Test(String),
     /// `EFFORT_MAX` is used up.
     EffortExceeded,
 }
@@ -214,7 +214,7 @@ fn wrong_type(value: &Value, target: &str, strict_reporting: bool) -> Status {
 /// The document after all operations, for a PATCH.
 pub(super) fn apply(operations: Vec<Operation>, original: Value) -> Result<Value, Status> {
     carry_out(operations, original).map_err(|refused| match refused {
-        Refused::Operation(_) | Refused::Test => Status::unprocessable(),
+        Refused::Operation(_) | Refused::Test(_) => Status::unprocessable(),
         Refused::EffortExceeded => Status::new(Reason::RequestEntityTooLarge, EFFORT_EXCEEDED),
     })
 }
@@ -332,7 +332,7 @@ impl Run {
                         told(why, missing, || in_path("test"))
                     })?
                 };
-                if same { Ok(()) } else { Err(Refused::Test) }
+                if same { Ok(()) } else { Err(Refused::Test(path)) }
             }
             Verb::Unknown => Ok(()),
         }

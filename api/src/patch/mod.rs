@@ -90,11 +90,11 @@ pub fn apply_operations(operations: Value, document: Value) -> Result<Value, Ref
 
 impl std::fmt::Display for Refused {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Refused::Operation(why) => why,
-            Refused::Test => "a test found another value",
-            Refused::EffortExceeded => json::EFFORT_EXCEEDED,
-        })
+        match self {
+            Refused::Operation(why) => f.write_str(why),
+            Refused::Test(path) => write!(f, "testing value {path} failed: test failed"),
+            Refused::EffortExceeded => f.write_str(json::EFFORT_EXCEEDED),
+        }
     }
 }
 

@@ -158,7 +158,7 @@ fn closed_set(validator: &mut Validator, field: &Field, value: &Value, path: &Pa
     if field.check.is_some_and(|check| check.set_in_code) {
         return;
     }
-    let empty_is_refused = field.check.is_some_and(|check| check.empty_is_refused);
+    let empty_is_refused = field.pointer || field.check.is_some_and(|check| check.empty_is_refused);
     each(value, path, |value, path| {
         let Value::String(text) = value else { return };
         if field.enumeration.iter().any(|known| known == text) || (text.is_empty() && !empty_is_refused) {

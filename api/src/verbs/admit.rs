@@ -3,8 +3,11 @@
 
 use super::Call;
 use super::write::intent;
-use crate::admission::{Options, Record, Target};
-use crate::json::Object;
+use crate::admission::{Options, Record, Review, Target};
+use crate::field::go_quote;
+use crate::json::{Object, Value};
+use crate::object::{meta, set_meta};
+use crate::schema::table::Kind;
 use crate::status::Status;
 use crate::strategy::Endpoint;
 use crate::write::Caller;
@@ -14,15 +17,18 @@ use crate::write::Caller;
 /// # Errors
 /// The refusal of a plugin.
 pub async fn command(call: &mut Call<'_>, options: Options<'_>, object: &mut Object) -> Result<(), Status> {
-    both(call, options, Some(object)).await
+    mutate(call, options, object).await?;
+    validate(call, options, object).await
 }
 
-/// Both points for a connection.
+/// Both points for a connection: the object says how.
 ///
 /// # Errors
-/// The refusal of a plugin.
+/// The refusal of a plugin, or 400 for parameters that mean nothing.
 pub async fn connect(call: &mut Call<'_>) -> Result<(), Status> {
-    both(call, Options::None, None).await
+    let mut object = connection(call)?;
+    mutate(call, Options::None, &mut object).await?;
+    validate(call, Options::None, &object).await
 }
 
 /// The mutating point of the deletion of an object that cannot be read.
@@ -32,27 +38,83 @@ pub async fn connect(call: &mut Call<'_>) -> Result<(), Status> {
 pub async fn deletion(call: &mut Call<'_>, options: Options<'_>) -> Result<(), Status> {
     let intent = intent(call, Endpoint::Main, options, "");
     let asked = intent.api.admission().about(&intent.target());
-    let review = asked.mutate(intent.record(None, None)).await?;
+    let (review, outcome) = asked.mutate(intent.record(None, None)).await;
     call.take_review(review);
-    Ok(())
+    outcome
 }
 
-async fn both(
-    call: &mut Call<'_>,
-    options: Options<'_>,
-    mut object: Option<&mut Object>,
-) -> Result<(), Status> {
+/// The mutating point for a command, which is in the namespace of the request.
+///
+/// # Errors
+/// The refusal of a plugin.
+pub async fn mutate(call: &mut Call<'_>, options: Options<'_>, object: &mut Object) -> Result<(), Status> {
+    let is_command = !matches!(options, Options::None);
+    if is_command && call.resource.namespaced() && meta(object, "namespace").is_empty() {
+        set_meta(object, "namespace", Some(call.info.namespace.as_str().into()));
+    }
     let subresource = &*call.info.subresource;
     let intent = intent(call, Endpoint::Main, options, "");
     let asked = intent.api.admission().about(&Target { subresource, ..intent.target() });
-    let record = Record { subresource, ..intent.record(None, object.as_deref_mut()) };
-    let mutated = asked.mutate(record).await?;
-    let record = Record { subresource, ..intent.record(None, object.as_deref()) };
-    let validated = asked.validate(record).await?;
-    for mut review in [mutated, validated] {
-        // Nothing can fail any more that a share was taken for.
-        std::mem::take(&mut review.charges).into_iter().for_each(|charge| charge.keep());
-        call.take_review(review);
+    let record = Record { subresource, ..intent.record(None, Some(object)) };
+    let (review, outcome) = asked.mutate(record).await;
+    keep(call, review, outcome)
+}
+
+/// The validating point for a command.
+///
+/// # Errors
+/// The refusal of a plugin.
+pub async fn validate(call: &mut Call<'_>, options: Options<'_>, object: &Object) -> Result<(), Status> {
+    let subresource = &*call.info.subresource;
+    let intent = intent(call, Endpoint::Main, options, "");
+    let asked = intent.api.admission().about(&Target { subresource, ..intent.target() });
+    let record = Record { subresource, ..intent.record(None, Some(object)) };
+    let (review, outcome) = asked.validate(record).await;
+    keep(call, review, outcome)
+}
+
+/// Takes what plugins said. Nothing can fail any more that a share was taken for, unless a plugin refused.
+fn keep(call: &mut Call<'_>, mut review: Review, outcome: Result<(), Status>) -> Result<(), Status> {
+    let charges = std::mem::take(&mut review.charges);
+    if outcome.is_ok() {
+        charges.into_iter().for_each(|charge| charge.keep());
     }
-    Ok(())
+    call.take_review(review);
+    outcome
+}
+
+/// The parameters of a connection as an object of their kind, as far as they are given.
+fn connection(call: &Call<'_>) -> Result<Object, Status> {
+    let mut object = Object::new();
+    let Some(subresource) = call.resource.subresource(&call.info.subresource) else { return Ok(object) };
+    let table = &subresource.table;
+    object.push("kind", table.kind.clone().into());
+    object.push("apiVersion", call.resource.api_version.as_str().into());
+    for field in table.message.fields.iter() {
+        let given = |name: &str| call.query.first(name).filter(|text| !text.is_empty());
+        let value = match (&field.kind, &*field.name) {
+            (Kind::String, "path") if call.info.subpath.is_empty() => None,
+            (Kind::String, "path") => Some(format!("/{}", call.info.subpath.join("/")).into()),
+            (Kind::Bool, name) => call.query.flag(name).then_some(true.into()),
+            (Kind::String, name) => given(name).map(Value::from),
+            (Kind::List(list), name) => {
+                let is_number = matches!(list.item.kind, Kind::Int32);
+                let item = |text: &str| if is_number { number(text) } else { Ok(text.into()) };
+                let items: Vec<Value> = call.query.all(name).map(item).collect::<Result<_, Status>>()?;
+                (!items.is_empty()).then_some(Value::Array(items))
+            }
+            _ => None,
+        };
+        if let Some(value) = value {
+            object.push(field.name.clone(), value);
+        }
+    }
+    Ok(object)
+}
+
+/// A number, or 400 in Go's words.
+fn number(text: &str) -> Result<Value, Status> {
+    let number = text.parse::<i64>();
+    let refused = || format!("strconv.Atoi: parsing {}: invalid syntax", go_quote(text));
+    number.map(Value::Int).map_err(|_| Status::bad_request(refused()))
 }

@@ -32,7 +32,7 @@ pub const FOREGROUND: &str = "foregroundDeletion";
 
 /// DELETE of an item.
 pub async fn delete(call: &mut Call<'_>, body: &[u8]) -> Result<Response, Status> {
-    let options = DeleteOptions::read(call, body)?;
+    let mut options = DeleteOptions::read(call, body)?;
     refuse_list_transform(&call.output, call.resource)?;
     if options.ignore_store_read_error && call.api.features().has(Feature::AllowUnsafeMalformedObjectDeletion)
     {
@@ -43,6 +43,12 @@ pub async fn delete(call: &mut Call<'_>, body: &[u8]) -> Result<Response, Status
     let warning = call.resource.table.behavior.delete_warning;
     if !warning.is_empty() && chooses_nothing(&options) {
         call.warnings.push(warning.to_owned());
+    }
+    if call.resource.table.behavior.spec_finalizers && options.uid.is_none() {
+        // Whatever admission says of this namespace is not said of another of its name.
+        let stored = call.store().get(&store::key(call.resource, "", &name))?;
+        let object = stored.map(|stored| stored.object(call.resource)).transpose()?;
+        options.uid = object.map(|object| meta(&object, "uid").to_owned());
     }
     let mut intent = intent(call, Endpoint::Main, Options::Delete(&options), "");
     intent.leaves_out = DELETION;
@@ -159,7 +165,7 @@ fn first_phase(on: &Intent<'_>, object: &mut Object, options: &DeleteOptions) ->
             return if changed { Phase::Wait } else { Phase::Pending };
         }
         object.object_entry("status").insert("phase", "Terminating".into());
-        mark_deleted(object, clock::now_seconds(), 0);
+        set_meta(object, "deletionTimestamp", Some(clock::now().into()));
         return Phase::Wait;
     }
     if deleted_at.is_none() {

@@ -189,7 +189,9 @@ impl Caller for Call<'_> {
 
     fn take_review(&mut self, review: Review) {
         if let Some(trail) = self.trail {
-            review.annotations.into_iter().for_each(|(key, value)| trail.annotate(key, value));
+            let of_request = review.request_annotations.into_iter().filter(|_| trail.wants_request());
+            let annotations = review.annotations.into_iter().chain(of_request);
+            annotations.for_each(|(key, value)| trail.annotate(key, value));
         }
         self.warnings.extend(review.warnings);
     }

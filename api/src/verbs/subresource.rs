@@ -65,7 +65,7 @@ pub fn decode_own(
 /// POST of a Binding on a pod.
 async fn bind(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -> Result<Response, Status> {
     let options = WriteOptions::from_query(call.query, "CreateOptions", &call.api.naming().meta_group())?;
-    let binding = decode_own(call, table, body, &options)?;
+    let mut binding = decode_own(call, table, body, &options)?;
     let name = call.info.name.clone();
     let given = meta(&binding, "name");
     if !given.is_empty() && given != name {
@@ -73,17 +73,19 @@ async fn bind(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -> Res
             "the name of the object ({given}) does not match the name on the URL ({name})"
         )));
     }
-    bind_pod(call, binding, &name, &options).await
+    admit::command(call, Options::Create(&options), &mut binding).await?;
+    bind_pod(call, &binding, &name, &options).await
 }
 
 /// POST of a Binding on the collection: the same, with the pod named in the body.
 pub async fn bind_from_collection(call: &mut Call<'_>, body: &[u8]) -> Result<Response, Status> {
     let options = WriteOptions::from_query(call.query, "CreateOptions", &call.api.naming().meta_group())?;
-    let binding = write::decode_body(call, body, &options)?;
+    let mut binding = write::decode_body(call, body, &options)?;
     let name = meta(&binding, "name").to_owned();
     if name.is_empty() {
         return Err(Status::bad_request("name must be provided"));
     }
+    admit::command(call, Options::Create(&options), &mut binding).await?;
     let Some(pods) = call.types.registry().resource("", "v1", "pods") else {
         return Err(Status::no_such_route());
     };
@@ -109,7 +111,7 @@ pub async fn bind_from_collection(call: &mut Call<'_>, body: &[u8]) -> Result<Re
         conversions: call.conversions,
         trail: call.trail,
     };
-    let response = bind_pod(&mut on_pod, binding, &name, &options).await;
+    let response = bind_pod(&mut on_pod, &binding, &name, &options).await;
     call.warnings.extend(on_pod.warnings);
     response
 }
@@ -117,12 +119,11 @@ pub async fn bind_from_collection(call: &mut Call<'_>, body: &[u8]) -> Result<Re
 /// Gives a pod its node, once.
 async fn bind_pod(
     call: &mut Call<'_>,
-    mut binding: Object,
+    binding: &Object,
     name: &str,
     options: &WriteOptions,
 ) -> Result<Response, Status> {
-    admit::command(call, Options::Create(options), &mut binding).await?;
-    let text = |path: &str| at(&binding, path).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let text = |path: &str| at(binding, path).and_then(Value::as_str).unwrap_or_default().to_owned();
     let (target, target_kind) = (text("target.name"), text("target.kind"));
     let mut errors = Vec::new();
     if !matches!(target_kind.as_str(), "" | "Node") {
@@ -158,11 +159,11 @@ async fn bind_pod(
         }
         let mut pod = old.clone();
         for precondition in ["uid", "resourceVersion"] {
-            let value = meta(&binding, precondition);
+            let value = meta(binding, precondition);
             set_meta(&mut pod, precondition, (!value.is_empty()).then(|| value.into()));
         }
         for map in ["labels", "annotations"] {
-            let Some(added) = at(&binding, &format!("metadata.{map}")).and_then(Value::as_object) else {
+            let Some(added) = at(binding, &format!("metadata.{map}")).and_then(Value::as_object) else {
                 continue;
             };
             let target = crate::object::metadata_mut(&mut pod).object_entry(map);

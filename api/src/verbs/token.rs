@@ -37,8 +37,8 @@ const EXTENDED: (i64, u64) = (60 * 60 + 7, 365 * 24 * 60 * 60);
 pub async fn request(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -> Result<Response, Status> {
     let options = WriteOptions::from_query(call.query, "CreateOptions", &call.api.naming().meta_group())?;
     let mut request = decode_own(call, table, body, &options)?;
-    admit::command(call, Options::Create(&options), &mut request).await?;
     crate::schema::defaults::apply(&table.message, &mut request, call.api.naming());
+    admit::mutate(call, Options::Create(&options), &mut request).await?;
     let tokens = call.api.tokens();
     let (name, namespace) = (call.info.name.clone(), call.info.namespace.clone());
     let group = call.api.naming().group(&table.group, table.group_suffixed);
@@ -65,6 +65,8 @@ pub async fn request(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8])
     let mut audiences = texts(at(&request, "spec.audiences"));
     if audiences.is_empty() {
         audiences.clone_from(&tokens.audiences);
+        let list = audiences.iter().map(|audience| audience.as_str().into()).collect();
+        request.object_entry("spec").insert("audiences", Value::Array(list));
     }
     let asked = at(&request, "spec.expirationSeconds").and_then(Value::as_i64);
     let mut seconds = asked.unwrap_or(LIFETIME_DEFAULT);
@@ -76,6 +78,8 @@ pub async fn request(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8])
     if let Some(why) = refused {
         return invalid("", &[FieldError::invalid("spec.expirationSeconds", &Value::Int(seconds), why)]);
     }
+    request.insert("status", no_token());
+    admit::validate(call, Options::Create(&options), &request).await?;
     let bound = Bound::find(call, &request, &namespace, &name)?;
     let max = tokens.lifetime_max.and_then(|max| i64::try_from(max.as_secs()).ok());
     if let Some(max) = max.filter(|max| seconds > *max) {
@@ -98,15 +102,20 @@ pub async fn request(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8])
     };
     let issued = tokens.issuer.issue(&spec).map_err(|error| Status::internal(error.to_string()))?;
 
-    let list = audiences.into_iter().map(Value::String).collect();
-    let wanted = request.object_entry("spec");
-    wanted.insert("audiences", Value::Array(list));
-    wanted.insert("expirationSeconds", Value::Int(seconds));
+    request.object_entry("spec").insert("expirationSeconds", Value::Int(seconds));
     let mut status = Object::new();
     status.push("token", issued.token.into());
     status.push("expirationTimestamp", clock::format_seconds(now + seconds).into());
     request.insert("status", status.into());
     Renderer::respond_foreign(&call.output, StatusCode::CREATED, &table.message, &request)
+}
+
+/// The status of a request that nothing was issued for yet.
+fn no_token() -> Value {
+    let mut status = Object::new();
+    status.push("token", "".into());
+    status.push("expirationTimestamp", Value::Null);
+    status.into()
 }
 
 fn texts(list: Option<&Value>) -> Vec<String> {

@@ -11,7 +11,7 @@ use crate::query::WriteOptions;
 use crate::representation::answer::respond_object;
 use crate::representation::refuse_list_transform;
 use crate::response::Response;
-use crate::status::{Reason, Status};
+use crate::status::Status;
 use crate::strategy::{self, Endpoint};
 use crate::write::ownership::manager;
 use crate::write::{self, Current, InServedForm, Intent, Outcome, Presence, Wanted};
@@ -113,14 +113,8 @@ pub fn respond_written(call: &Call<'_>, outcome: Outcome) -> Result<Response, St
 /// What a request can say of an object that is to be created.
 ///
 /// # Errors
-/// It says a version, or another namespace than the request.
+/// It says another namespace than the request.
 pub fn as_new(call: &mut Call<'_>, object: &mut Object) -> Result<(), Status> {
-    if !meta(object, "resourceVersion").is_empty() {
-        return Err(Status::new(
-            Reason::Unknown,
-            "resourceVersion should not be set on objects to be created",
-        ));
-    }
     strategy::wipe_system_metadata(object);
     scope_to_request(call, object)?;
     dedup_owners(call, object);

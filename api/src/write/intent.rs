@@ -202,7 +202,11 @@ impl<'w> Intent<'w> {
             resource: self.resource,
             subresource: self.endpoint.subresource(),
             namespace: self.namespace,
-            name: self.name,
+            // The deletion of a collection names no object.
+            name: match self.permission {
+                Some(permission) if permission.verb == "deletecollection" => "",
+                _ => self.name,
+            },
             old,
             new,
         }

@@ -118,9 +118,12 @@ pub(super) async fn mutate<C: Caller, S: Source<C>>(
         }
         _ => None,
     };
-    let new = (operation != Operation::Delete).then_some(object);
+    let new = (operation != Operation::Delete).then_some(&mut *object);
     let record = Record { operation, ..intent.record(old.as_deref(), new) };
-    caller.take_review(asked.mutate(record).await?);
+    let (review, outcome) = asked.mutate(record).await;
+    caller.take_review(review);
+    outcome?;
+    set_meta(object, "selfLink", None);
     Ok(())
 }
 
@@ -164,6 +167,10 @@ pub(super) fn convert<C, S: Source<C>>(
 /// Gives a new object its time of creation, its identity, and a name if it asks for a generated one; returns what that
 /// was generated from.
 pub(super) fn identify(intent: &Intent<'_>, object: &mut Object) -> Result<Option<String>, Status> {
+    if !meta(object, "resourceVersion").is_empty() {
+        let why = "resourceVersion should not be set on objects to be created";
+        return Err(Status::new(Reason::Unknown, why));
+    }
     set_meta(object, "creationTimestamp", Some(clock::now().into()));
     let base = generate_name(object).to_owned();
     if base.is_empty() && meta(object, "name").is_empty() {
@@ -358,13 +365,13 @@ pub(super) async fn admit<C: Caller, S: Source<C>>(
     }
     let operation = operation(intent, current.is_none());
     let asked = intent.api.admission().about(&Target { operation, ..intent.target() });
-    let mut review = match current {
+    let (mut review, outcome) = match current {
         _ if !asked.reads_objects() => {
-            asked.validate(Record { operation, ..intent.record(None, Some(new)) }).await?
+            asked.validate(Record { operation, ..intent.record(None, Some(new)) }).await
         }
         None => {
             let new = source.shown(intent, new, Revision::ZERO)?;
-            asked.validate(Record { operation, ..intent.record(None, Some(&*new)) }).await?
+            asked.validate(Record { operation, ..intent.record(None, Some(&*new)) }).await
         }
         Some(current) => {
             let revision = current.revision();
@@ -376,12 +383,12 @@ pub(super) async fn admit<C: Caller, S: Source<C>>(
             let stays =
                 !matches!(fate, Fate::Goes | Fate::GoesAsStored) && intent.operation != Operation::Delete;
             let new = if stays { Some(source.shown(intent, new, revision)?) } else { None };
-            asked.validate(intent.record(Some(&*old), new.as_deref())).await?
+            asked.validate(intent.record(Some(&*old), new.as_deref())).await
         }
     };
     let charges = std::mem::take(&mut review.charges);
     caller.take_review(review);
-    Ok(charges)
+    outcome.map(|()| charges)
 }
 
 /// What is to be stored.

@@ -193,7 +193,7 @@ fn patched(value: &Value<'_>, message: &Message, object: &Object) -> Result<Obje
     let operations = list.iter().map(|operation| operation_of(&operation)).collect::<Result<Vec<_>, _>>()?;
     let patched = match patch::apply_operations(trees::Value::Array(operations), object.clone().into()) {
         Ok(patched) => patched,
-        Err(patch::Refused::Test) => return Ok(object.clone()),
+        Err(patch::Refused::Test(_)) => return Ok(object.clone()),
         Err(refused) => return Err(format!("JSON Patch: {refused}")),
     };
     Ok(conform(message, patched).map_err(|error| format!("Internal error occurred: {error}"))?.object)

@@ -13,6 +13,7 @@ use crate::json::{Object, Value};
 use crate::object::meta;
 use crate::outgoing::Client;
 use crate::status::Status;
+use crate::validation::names;
 
 /// How long an answer is waited for where a configuration does not say it.
 const TIMEOUT_DEFAULT_SECONDS: i64 = 10;
@@ -91,7 +92,8 @@ impl Webhook {
         review.warnings.extend(verdict.warnings.iter().cloned());
         let name = &self.name;
         // A key has one slash, which is behind the name of the webhook.
-        let keys = verdict.annotations.iter().filter(|(key, _)| !key.contains('/'));
+        let is_key = |key: &str| !key.contains('/') && names::qualified(key).is_empty();
+        let keys = verdict.annotations.iter().filter(|(key, _)| is_key(key));
         review.annotations.extend(keys.map(|(key, value)| (format!("{name}/{key}"), value.clone())));
     }
 

@@ -3,15 +3,17 @@
 //! A webhook that is to be invoked again sees the object once more, in the second round of the mutating point, if
 //! others changed it after its turn.
 
-use super::review::{converted, is_whole, operation_name};
+use super::review::{Verdict, converted, is_whole, operation_name};
 use super::{Configuration, Lookup, Outcome, Webhook, Webhooks, Write, is_sent};
 use crate::admission::{Operation, Plugin, Record, Review, Step, Target};
-use crate::json::{Object, Value};
-use crate::patch::{Patch, PatchKind};
+use crate::field::FieldError;
+use crate::json::{self, Object, Value};
+use crate::object::meta;
+use crate::patch::{Patch, PatchKind, apply_operations};
 use crate::schema::conform::conform;
 use crate::schema::registry::Resource;
 use crate::schema::{defaults, table::Message};
-use crate::status::Status;
+use crate::status::{Status, Subject};
 
 /// The plugin.
 pub struct MutatingWebhooks(Webhooks);
@@ -65,7 +67,7 @@ impl MutatingWebhooks {
             let Some(seen) = self.0.wanted(webhook, &write, record.resource, served.registry())? else {
                 continue;
             };
-            let outcome = self.0.ask(webhook, &write, seen, true).await?;
+            let outcome = self.0.ask(webhook, &write, seen, true).await;
             let changed = self.take(record, review, (owner, webhook, index), seen, outcome).await?;
             let progress = review.state::<Progress>();
             if changed {
@@ -82,47 +84,60 @@ impl MutatingWebhooks {
         Ok(())
     }
 
-    /// Does what a webhook decided. Whether it gave a patch.
+    /// Does what a webhook decided, and annotates the audit event. Whether the object changed.
     async fn take(
         &self,
         record: &mut Record<'_, &mut Object>,
         review: &mut Review,
         (owner, webhook, index): (&Configuration, &Webhook, usize),
         seen: &Resource,
-        outcome: Outcome,
+        outcome: Result<Outcome, Status>,
     ) -> Result<bool, Status> {
-        let naming = self.0.lookup.naming;
-        let group = naming.group("admission", true);
-        let place = format!("round_{}_index_{index}", usize::from(review.is_reinvocation()));
-        let Outcome::Answered(verdict) = outcome else {
-            let key = format!("failed-open.mutation.webhook.{group}/{place}");
-            review.annotations.push((key, webhook.name.clone()));
-            return Ok(false);
+        let group = self.0.lookup.naming.group("admission", true);
+        let place = format!("webhook.{group}/round_{}_index_{index}", usize::from(review.is_reinvocation()));
+        let about = || {
+            let mut told = Object::with_capacity(4);
+            told.push("configuration", owner.name.as_str().into());
+            told.push("webhook", webhook.name.as_str().into());
+            told
         };
-        webhook.annotate(&verdict, review);
-        let patch = match verdict.patch.is_empty() || verdict.denial.is_some() {
-            true => None,
-            false => match Patch::parse(PatchKind::Json, &verdict.patch, false) {
-                Ok(patch) => Some(patch),
-                Err(why) => {
-                    let why = format!("received undecodable patch in webhook response: {}", why.message);
-                    return webhook.failed(&why).map(|()| false);
+        let changed = match outcome {
+            Err(status) => Err(status),
+            Ok(Outcome::FailedOpen) => {
+                let key = format!("failed-open.mutation.{place}");
+                review.annotations.push((key, webhook.name.clone()));
+                Ok(false)
+            }
+            Ok(Outcome::Answered(verdict)) => {
+                webhook.annotate(&verdict, review);
+                match operations(&verdict, webhook) {
+                    Ok(Some(operations)) => {
+                        let mut told = about();
+                        told.push("patch", sorted(operations.clone()));
+                        told.push("patchType", "JSONPatch".into());
+                        review.request_annotations.push((format!("patch.{place}"), text(told)));
+                        // Whoever patches has changed the object, even to what it was.
+                        self.change(record, webhook, seen, operations).await.map(|()| true)
+                    }
+                    outcome => outcome.map(|_| false),
                 }
-            },
+            }
         };
-        let changes = patch.is_some() && verdict.patch != b"[]";
-        let mut told = Object::with_capacity(3);
-        told.push("configuration", owner.name.as_str().into());
-        told.push("webhook", webhook.name.as_str().into());
-        told.push("mutated", changes.into());
-        let mut text = Vec::new();
-        crate::json::write(&told.into(), &mut text);
-        let text = String::from_utf8_lossy(&text).into_owned();
-        review.annotations.push((format!("mutation.webhook.{group}/{place}"), text));
-        if let Some(denial) = &verdict.denial {
-            return Err(denial.status(&webhook.name));
-        }
-        let Some(patch) = patch.filter(|_| changes) else { return Ok(false) };
+        let mut told = about();
+        told.push("mutated", matches!(changed, Ok(true)).into());
+        review.annotations.push((format!("mutation.{place}"), text(told)));
+        changed
+    }
+
+    /// Patches the object.
+    async fn change(
+        &self,
+        record: &mut Record<'_, &mut Object>,
+        webhook: &Webhook,
+        seen: &Resource,
+        operations: Value,
+    ) -> Result<(), Status> {
+        let lookup = &self.0.lookup;
         let Some(new) = record.new.as_deref_mut().filter(|_| record.operation != Operation::Delete) else {
             let (name, operation) = (&webhook.name, operation_name(record.operation));
             tracing::debug!(name, operation, "a patch where nothing is written");
@@ -133,15 +148,47 @@ impl MutatingWebhooks {
         };
         let resource = record.resource;
         *new = if is_whole(record.subresource) && !std::ptr::eq(seen, resource) {
-            let lookup = &self.0.lookup;
             let shown = converted(new.clone(), (resource, seen), lookup).await?;
-            let patched = patched(patch, &seen.table.message, shown, naming)?;
+            let patched = patched(operations, &seen.table.message, &shown, lookup)?;
             converted(patched, (seen, resource), lookup).await?
         } else {
-            patched(patch, message(resource, record.subresource, new), new.clone(), naming)?
+            patched(operations, message(resource, record.subresource, new), new, lookup)?
         };
-        Ok(true)
+        Ok(())
     }
+}
+
+/// The operations of a patch that is to be applied; `None` for none.
+///
+/// # Errors
+/// The webhook denies, or gave no patch where that is not to be ignored.
+fn operations(verdict: &Verdict, webhook: &Webhook) -> Result<Option<Value>, Status> {
+    if let Some(denial) = &verdict.denial {
+        return Err(denial.status(&webhook.name));
+    }
+    if verdict.patch.is_empty() {
+        return Ok(None);
+    }
+    if let Err(why) = Patch::parse(PatchKind::Json, &verdict.patch, false) {
+        let why = format!("received undecodable patch in webhook response: {}", why.message);
+        return webhook.failed(&why).map(|()| None);
+    }
+    let operations = json::parse(&verdict.patch).map_err(Status::internal)?;
+    Ok(Some(operations).filter(|operations| operations.as_array().is_some_and(|list| !list.is_empty())))
+}
+
+/// Operations with their members sorted, as audit events have them.
+fn sorted(mut operations: Value) -> Value {
+    for operation in operations.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
+        operation.members_mut().sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+    }
+    operations
+}
+
+fn text(object: Object) -> String {
+    let mut text = Vec::new();
+    json::write(&object.into(), &mut text);
+    String::from_utf8_lossy(&text).into_owned()
 }
 
 /// The type of an object of a write.
@@ -153,18 +200,63 @@ fn message<'r>(resource: &'r Resource, subresource: &str, object: &Object) -> &'
     }
 }
 
-/// The patched object with its defaults.
-fn patched(
-    patch: Patch,
-    message: &Message,
-    object: Object,
-    naming: &'static crate::naming::Naming,
-) -> Result<Object, Status> {
-    // What does not apply is a mistake of the webhook, not of the client.
-    let patched = patch.apply(None, object.into()).map_err(|why| Status::internal(why.message))?;
-    let mut object = conform(message, patched.value).map_err(Status::internal)?.object;
-    defaults::apply(message, &mut object, naming);
+/// The patched object with its defaults. What does not apply, or does not fit, is a mistake of the webhook, not of the
+/// client.
+fn patched(operations: Value, message: &Message, object: &Object, lookup: &Lookup) -> Result<Object, Status> {
+    let patched = apply_operations(operations, object.clone().into());
+    let mut patched = patched.map_err(|why| Status::internal(why.to_string()))?;
+    let Some(members) = patched.as_object_mut() else { return Err(Status::internal("not an object")) };
+    for name in ["kind", "apiVersion"] {
+        let own = object.get(name).cloned().unwrap_or_default();
+        match members.get(name).and_then(Value::as_str).unwrap_or_default() {
+            "" => drop(members.insert(name, own)),
+            given if Some(given) == own.as_str() => {}
+            _ => return Err(other_type(message, object, patched, lookup)),
+        }
+    }
+    if message.custom && conform(message, patched.clone()).is_err() {
+        drop_malformed_metadata(message, &mut patched);
+    }
+    let mut object = conform(message, patched).map_err(Status::internal)?.object;
+    defaults::apply(message, &mut object, lookup.naming);
     Ok(object)
+}
+
+/// Custom objects lose metadata that are none.
+fn drop_malformed_metadata(message: &Message, object: &mut Value) {
+    let metadata = object.as_object_mut().and_then(|object| object.get_mut("metadata"));
+    let Some(metadata) = metadata.and_then(Value::as_object_mut) else { return };
+    metadata.retain(|name, value| {
+        let only = |name: &str, value: Value| Object::from_iter([(name.to_owned().into(), value)]);
+        conform(message, only("metadata", only(name, value.clone()).into()).into()).is_ok()
+    });
+}
+
+/// Why an object that was made one of another type is not taken.
+fn other_type(message: &Message, object: &Object, patched: Value, lookup: &Lookup) -> Status {
+    let (kind, api_version) = (patched.str_at(&["kind"]), patched.str_at(&["apiVersion"]));
+    let own = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default();
+    let split = |api_version: &str| -> (String, String) {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        (group.to_owned(), version.to_owned())
+    };
+    let (group, version) = split(api_version);
+    if message.custom && api_version == own("apiVersion") {
+        let subject = Subject { group: &group, kind, name: meta(object, "name") };
+        let error = FieldError::invalid("kind", &kind.into(), format!("must be {}", own("kind")));
+        return Status::invalid(subject, &[error]);
+    }
+    let served = lookup.served();
+    let Some(other) = served.registry().by_kind(&group, &version, kind) else {
+        return Status::internal(format!("no kind \"{kind}\" is registered for version \"{api_version}\""));
+    };
+    let (own_kind, (_, own_version)) = (own("kind"), split(own("apiVersion")));
+    let conversion =
+        format!("converting ({version}.{kind}) to ({own_version}.{own_kind}): unknown conversion");
+    match conform(&other.table.message, patched) {
+        Ok(_) => Status::internal(conversion),
+        Err(why) => Status::internal(why),
+    }
 }
 
 impl Plugin for MutatingWebhooks {

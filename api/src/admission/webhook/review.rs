@@ -14,7 +14,7 @@ use crate::outgoing;
 use crate::query::{FieldValidation, WriteOptions};
 use crate::schema::registry::Resource;
 use crate::schema::scalars::bytes;
-use crate::status::{Details, Reason, Status};
+use crate::status::{Details, Reason, Said, Status};
 use crate::verbs::options::{DeleteOptions, Propagation};
 
 /// A review that is to be sent.
@@ -51,11 +51,14 @@ impl Denial {
         let code = self.0.get("code").and_then(Value::as_i64).filter(|code| *code >= 400);
         let code = code.and_then(|code| StatusCode::from_u16(u16::try_from(code).ok()?).ok());
         status.code = code.unwrap_or(StatusCode::BAD_REQUEST);
-        let details = self.0.get("details");
-        let seconds = details.and_then(|details| details.get("retryAfterSeconds")).and_then(Value::as_i64);
-        if let Some(seconds) = seconds.and_then(|seconds| u32::try_from(seconds).ok()) {
-            status.details = Some(Box::new(Details { retry_after_seconds: seconds, ..Details::default() }));
-        }
+        let details = self.0.get("details").filter(|details| !details.is_null());
+        status.details = details.map(|details| Box::new(Details::read(details)));
+        let given = self.0.get("metadata").and_then(Value::as_object);
+        let metadata = ["selfLink", "resourceVersion", "continue", "remainingItemCount"];
+        let metadata =
+            metadata.iter().filter_map(|name| Some(((*name).into(), given?.get(name)?.clone()))).collect();
+        let (outcome, reason) = (text("status").to_owned(), text("reason").to_owned());
+        status.said = Some(Box::new(Said { status: outcome, reason, metadata }));
         status
     }
 }
@@ -265,6 +268,7 @@ fn push_write(members: &mut Object, options: &WriteOptions) {
     let validation = match options.field_validation {
         FieldValidation::Ignore => "Ignore",
         FieldValidation::Strict => "Strict",
+        FieldValidation::Warn if options.names_validation => "Warn",
         FieldValidation::Warn => "",
     };
     push_text(members, "fieldValidation", validation);

@@ -41,12 +41,11 @@ pub(super) fn configuration(validator: &mut Validator, path: &Path, configuratio
 }
 
 pub(super) fn webhook(validator: &mut Validator, path: &Path, webhook: View) {
-    let effects = webhook.text("sideEffects");
     let place = path.child("sideEffects");
-    match effects {
-        "None" | "NoneOnDryRun" => {}
-        "" => validator.required(place, "must specify one of None, NoneOnDryRun"),
-        other => validator.not_supported(place, other, &["None", "NoneOnDryRun"]),
+    match webhook.get("sideEffects").and_then(Value::as_str) {
+        Some("None" | "NoneOnDryRun") => {}
+        None => validator.required(place, "must specify one of None, NoneOnDryRun"),
+        Some(other) => validator.not_supported(place, other, &["None", "NoneOnDryRun"]),
     }
     review_versions(validator, &path.child("admissionReviewVersions"), webhook, "admissionReviewVersions");
     conditions(validator, &path.child("matchConditions"), webhook, &Expressions::new(false));
