@@ -108,6 +108,7 @@ impl Server {
             collects_garbage: true,
             admission: admission(),
             auditor: None,
+            enablement: Default::default(),
         };
         Api::assemble(parts, vec![Module::AlwaysAllow])
     }

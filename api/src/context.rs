@@ -20,6 +20,7 @@ use crate::audit::Auditor;
 use crate::backup::Backups;
 use crate::conversion::Converter;
 use crate::custom::established::{Changes, Established};
+use crate::enablement::Enablement;
 use crate::features::{Feature, Features};
 use crate::health;
 use crate::metrics::Metrics;
@@ -123,6 +124,8 @@ pub struct Parts {
     pub admission: admission::Settings,
     /// What is audited, if anything is.
     pub auditor: Option<Auditor>,
+    /// Which built-in types are served.
+    pub enablement: Enablement,
 }
 
 impl Context {
@@ -137,7 +140,8 @@ impl Context {
         let rbac_group = naming.group("rbac.authorization", true);
         let authorizer = Authorizer::new(modules, Arc::new(EnginePolicy::new(engine.clone())?), rbac_group);
         let authorizer = Arc::new(authorizer);
-        let types = Served::new(registry.clone(), address.to_string(), health::paths(naming));
+        let served = parts.enablement.of(&registry);
+        let types = Served::new(served, address.to_string(), health::paths(naming));
         let types = Arc::new(Types::new(types));
         let converter = Arc::new(Converter::new(engine.clone(), &registry, naming));
         let lookup = admission::Lookup {

@@ -109,10 +109,16 @@ impl Features {
                 return Err(format!("missing bool value for {pair}"));
             };
             let (name, value) = (name.trim(), value.trim());
-            let open = boolean(value)
-                .ok_or_else(|| format!("invalid value of {name}={value}, err: must be true or false"))?;
+            let open = boolean(value).ok_or_else(|| {
+                let why = format!("strconv.ParseBool: parsing {value:?}: invalid syntax");
+                format!("invalid value of {name}={value}, err: {why}")
+            })?;
             // Gates may be given per component; this server answers to upstream's component name.
-            let name = name.strip_prefix(COMPONENT).unwrap_or(name);
+            let name = match name.split_once(':') {
+                None => name,
+                Some((COMPONENT, name)) => name,
+                Some((other, _)) => return Err(format!("component not registered: {other}")),
+            };
             match name {
                 "AllAlpha" => all_alpha = Some(open),
                 "AllBeta" => all_beta = Some(open),
@@ -150,7 +156,7 @@ impl Features {
 }
 
 /// The component prefix that gates of this server may have.
-const COMPONENT: &str = "kube:";
+const COMPONENT: &str = "kube";
 
 impl fmt::Display for Features {
     /// The gates that differ from their defaults.
@@ -199,7 +205,13 @@ mod tests {
             ("Nothing=true", Err("unrecognized feature gate: Nothing")),
             ("DryRun=false", Err("cannot set feature gate DryRun to false, feature is locked to true")),
             ("DryRun", Err("missing bool value for DryRun")),
-            ("DryRun=maybe", Err("invalid value of DryRun=maybe, err: must be true or false")),
+            (
+                "DryRun=maybe",
+                Err(
+                    "invalid value of DryRun=maybe, err: strconv.ParseBool: parsing \"maybe\": invalid syntax",
+                ),
+            ),
+            ("wardle:DryRun=true", Err("component not registered: wardle")),
         ] {
             let got = Features::parse(text).map(|features| features.to_string());
             assert_eq!(got, want.map(str::to_owned).map_err(str::to_owned), "{text}");

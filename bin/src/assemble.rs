@@ -148,6 +148,7 @@ fn api_of(
         tokens,
         ranges: config.ranges.clone(),
         features: config.features.clone(),
+        enablement: config.enablement.clone(),
         advertised: host::advertised_address(address, config.advertise_address),
         collects_garbage: config.collects_garbage,
         admission: config.admission.clone(),

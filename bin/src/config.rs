@@ -9,7 +9,9 @@ use anyhow::{Context, anyhow, bail};
 use api::admission;
 use api::allocation::Ranges;
 use api::controllers::Selection;
+use api::enablement::Enablement;
 use api::features::Features;
+use api::schema::registry::Registry;
 use api::server::ServingCertificate;
 
 use crate::audit::AuditConfig;
@@ -47,6 +49,8 @@ pub struct Config {
     pub audit: Option<AuditConfig>,
     /// Feature gates.
     pub features: Features,
+    /// Which built-in types are served.
+    pub enablement: Enablement,
     /// When writes are acknowledged.
     pub durability: Durability,
     /// How long history stays readable.
@@ -111,7 +115,10 @@ impl Config {
             ServingCertificate::from_pem(&chain, &key)
                 .with_context(|| format!("--tls-cert-file {}", files.certificate.display()))?;
         }
-        let audit = AuditConfig::from_flags(flags.naming, &flags.audit)?;
+        let types = Registry::new(flags.naming);
+        let enablement =
+            Enablement::parse(&flags.runtime_config.join(","), &types).map_err(|why| anyhow!(why))?;
+        let audit = AuditConfig::from_flags(flags.naming, &flags.audit, &flags.audit_webhook)?;
         let authorization = AuthorizationConfig::from_flags(flags.authorization, flags.naming)?;
         let allows_all = authorization.allows_all();
         let authentication =
@@ -140,6 +147,7 @@ impl Config {
             admission,
             audit,
             features: flags.feature_gates,
+            enablement,
             durability: flags.durability,
             history_retention: flags.history_retention,
             event_ttl: flags.event_ttl,

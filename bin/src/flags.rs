@@ -4,6 +4,7 @@
 //! `--flag=false`. An error is one line. Checks that need files or several flags are in [`crate::config`].
 
 mod audit;
+mod audit_webhook;
 mod authentication;
 mod authorization;
 mod suggestion;
@@ -22,6 +23,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
 pub use audit::AuditFlags;
+pub use audit_webhook::AuditWebhookFlags;
 pub use authentication::{AuthenticationFlags, OidcFlags};
 pub use authorization::AuthorizationFlags;
 
@@ -139,8 +141,16 @@ pub struct Flags {
     #[arg(long, value_name = "GATES", default_value = "", value_parser = Features::parse)]
     pub feature_gates: Features,
 
+    /// Built-in APIs that are served or not, as group/version=true,group/version/resource=false; api/all, api/ga, api/beta
+    /// and api/alpha stand for all versions of a stage.
+    #[arg(long, value_name = "PAIRS")]
+    pub runtime_config: Vec<String>,
+
     #[command(flatten)]
     pub audit: AuditFlags,
+
+    #[command(flatten)]
+    pub audit_webhook: AuditWebhookFlags,
 
     /// When a write is acknowledged: once it is on disk (sync), or before (relaxed). One of: sync, relaxed.
     #[arg(long, value_name = "WHEN", default_value = "sync", value_parser = durability)]

@@ -163,27 +163,42 @@ fn access(path: &Path) -> anyhow::Result<Access> {
     }
 }
 
+impl Remote {
+    /// Posts a document, several times while the other server is overloaded or broken, unless it is given up. The second
+    /// attempt is after `delay`, each further one after half as long again.
+    ///
+    /// # Errors
+    /// The failure of the last attempt.
+    pub async fn send(
+        &self,
+        body: Bytes,
+        mut delay: Duration,
+        is_given_up: impl Fn() -> bool,
+    ) -> Result<outgoing::Answer, Failure> {
+        let Remote { endpoint, agent, timeout } = self;
+        let mut attempt = 1;
+        loop {
+            let failure = match outgoing::post(endpoint, agent, body.clone(), *timeout).await {
+                Ok(answer) => return Ok(answer),
+                Err(failure) => failure,
+            };
+            let is_passing = matches!(&failure, Failure::Code { code: 429 | 500 | 504, .. });
+            if attempt == ATTEMPTS || !is_passing || is_given_up() {
+                return Err(failure);
+            }
+            attempt += 1;
+            tokio::time::sleep(delay).await;
+            delay = delay.mul_f32(1.5);
+        }
+    }
+}
+
 impl Reviewer for Remote {
     fn review(&self, review: Vec<u8>) -> Fetched {
         let remote = self.clone();
         Box::pin(async move {
-            let body = Bytes::from(review);
-            let mut delay = FIRST_DELAY;
-            let mut attempt = 1;
-            loop {
-                let Remote { endpoint, agent, timeout } = &remote;
-                let failure = match outgoing::post(endpoint, agent, body.clone(), *timeout).await {
-                    Ok(answer) => return Ok(answer.body.to_vec()),
-                    Err(failure) => failure,
-                };
-                let is_passing = matches!(&failure, Failure::Code { code: 429 | 500 | 504, .. });
-                if attempt == ATTEMPTS || !is_passing {
-                    return Err(FetchError(failure.to_string()));
-                }
-                attempt += 1;
-                tokio::time::sleep(delay).await;
-                delay = delay.mul_f32(1.5);
-            }
+            let answer = remote.send(review.into(), FIRST_DELAY, || false).await;
+            answer.map(|answer| answer.body.to_vec()).map_err(|failure| FetchError(failure.to_string()))
         })
     }
 }

@@ -11,6 +11,8 @@ use crate::json::{self, Object, Value};
 pub enum Format {
     /// A JSON object.
     Json,
+    /// A JSON object as an item of a list, which says what its items are.
+    Item,
     /// One line of text with the most important members.
     Legacy,
 }
@@ -32,6 +34,11 @@ impl Encoder {
     /// and the answer.
     pub fn encode(&self, event: &Object) -> Option<Vec<u8>> {
         let mut event = Cow::Borrowed(event);
+        if self.format == Format::Item {
+            let item = event.to_mut();
+            item.remove("kind");
+            item.remove("apiVersion");
+        }
         let mut text = to_json(&event);
         if let Some(bytes_max) = self.event_bytes_max.filter(|bytes_max| text.len() > *bytes_max) {
             event = Cow::Owned(truncated(&event));
@@ -41,7 +48,7 @@ impl Encoder {
             }
         }
         Some(match self.format {
-            Format::Json => text,
+            Format::Json | Format::Item => text,
             Format::Legacy => legacy(&event).into_bytes(),
         })
     }

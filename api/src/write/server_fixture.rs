@@ -16,6 +16,7 @@ use http_body_util::BodyExt;
 use crate::admission::Settings;
 use crate::allocation::Ranges;
 use crate::context::{Context, Limits, Parts};
+use crate::enablement::Enablement;
 use crate::features::Features;
 use crate::json::{Value, parse};
 use crate::naming::KUBERNETES;
@@ -81,6 +82,7 @@ impl Server {
             collects_garbage: true,
             admission,
             auditor: None,
+            enablement: Enablement::default(),
         };
         let api = Arc::new(Context::assemble(parts, vec![Module::AlwaysAllow]).unwrap());
         api.lifecycle().advance(Stage::Serving);

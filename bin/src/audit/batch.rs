@@ -1,7 +1,7 @@
-//! Lines that wait to be written together: a bounded queue, and a thread that writes what is in it.
+//! Lines that wait to be handed on together: a bounded queue, and a thread that empties it.
 //!
 //! ```text
-//! requests ─► queue (buffer_len) ─► writer: batch_len lines, or those of wait_max ─► throttle ─► target
+//! requests ─► queue (buffer_len) ─► thread: batch_len lines, or those of wait_max ─► throttle ─► log or webhook
 //! ```
 
 use std::io;
@@ -10,8 +10,6 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-
-use super::Target;
 
 /// Most lines that may wait: the queue's room is taken at the start.
 pub const BUFFER_LEN_MAX: usize = 1 << 20;
@@ -45,21 +43,22 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// Starts the thread that writes to `target`.
-    pub fn start(batching: Batching, mut target: Target) -> io::Result<Queue> {
+    /// Starts the thread that hands lines to `write`, many at a time.
+    pub fn start(
+        batching: Batching,
+        mut write: impl FnMut(Vec<Vec<u8>>) + Send + 'static,
+    ) -> io::Result<Queue> {
         let (sender, receiver) = sync_channel(batching.buffer_len);
-        let write = move || {
+        let run = move || {
             let mut pace = batching.throttle.map(Pace::new);
             while let Some(lines) = next(&receiver, &batching) {
                 if let Some(pause) = pace.as_mut().map(|pace| pace.take(Instant::now())) {
                     std::thread::sleep(pause);
                 }
-                if let Err(error) = target.write(&lines) {
-                    tracing::error!(%error, "audit events lost");
-                }
+                write(lines);
             }
         };
-        let writer = std::thread::Builder::new().name("audit-writer".to_owned()).spawn(write)?;
+        let writer = std::thread::Builder::new().name("audit-writer".to_owned()).spawn(run)?;
         Ok(Queue { sender: Mutex::new(Some(sender)), writer: Mutex::new(Some(writer)) })
     }
 
@@ -87,12 +86,12 @@ impl Queue {
 }
 
 /// The lines of the next batch; none once the queue is closed and empty.
-fn next(receiver: &Receiver<Vec<u8>>, batching: &Batching) -> Option<Vec<u8>> {
-    let mut lines = receiver.recv().ok()?;
+fn next(receiver: &Receiver<Vec<u8>>, batching: &Batching) -> Option<Vec<Vec<u8>>> {
+    let mut lines = vec![receiver.recv().ok()?];
     let deadline = Instant::now() + batching.wait_max;
     for _ in 1..batching.batch_len {
         match receiver.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-            Ok(line) => lines.extend_from_slice(&line),
+            Ok(line) => lines.push(line),
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
         }
     }
@@ -134,8 +133,8 @@ mod tests {
         for line in ["a", "b", "c"] {
             sender.send(line.as_bytes().to_vec()).unwrap();
         }
-        assert_eq!(next(&receiver, &batching).unwrap(), b"ab");
-        assert_eq!(next(&receiver, &batching).unwrap(), b"c");
+        assert_eq!(next(&receiver, &batching).unwrap(), [b"a", b"b"]);
+        assert_eq!(next(&receiver, &batching).unwrap(), [b"c"]);
         drop(sender);
         assert_eq!(next(&receiver, &batching), None);
     }

@@ -1,65 +1,52 @@
-//! The audit log: from its flags to the sink of events (docs/api/audit.md#log).
+//! Audit: from its flags to the sinks of events (docs/api/audit.md#log, docs/api/audit.md#audit-webhook).
 //!
 //! ```text
-//! blocking:  event ─► Encoder ─► RotatingFile
-//! batch:     event ─► Encoder ─► queue ─► writer thread ─► RotatingFile
+//! blocking:  event ─► Encoder ─► file · webhook
+//! batch:     event ─► Encoder ─► queue ─► thread ─► file · webhook
 //! ```
 //!
-//! Writing is not waiting for the disk: a line is in the system's cache when it is written.
+//! Writing to the log is not waiting for the disk: a line is in the system's cache when it is written.
 
 mod batch;
 mod file;
+mod log;
+mod settings;
+mod webhook;
 
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
-use anyhow::{Context, anyhow, bail};
-use api::audit::{Auditor, Encoder, Format, Policy, Sink};
+use anyhow::anyhow;
+use api::audit::{Auditor, Policy, Sink};
 use api::json::Object;
-use parking_lot::Mutex;
 
-use self::batch::{Batching, Queue, Throttle};
-use self::file::{RotatingFile, Rotation};
-use crate::files;
-use crate::flags::{AuditFlags, Profile};
+use self::log::LogConfig;
+use self::settings::Mode;
+use self::webhook::WebhookConfig;
+use crate::flags::{AuditFlags, AuditWebhookFlags, Profile};
 
 /// What is audited, and where to.
 #[derive(Clone, Debug)]
 pub struct AuditConfig {
     policy: Arc<Policy>,
-    log: LogConfig,
-}
-
-/// How events get into the log.
-#[derive(Clone, Debug)]
-struct LogConfig {
-    path: PathBuf,
-    mode: Mode,
-    encoder: Encoder,
-    rotation: Rotation,
-}
-
-/// When an event is written, and what its loss means.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Mode {
-    /// At once; a lost event is only logged.
-    Blocking,
-    /// At once; a request whose first event is lost is refused.
-    BlockingStrict,
-    /// Later, together with others.
-    Batch(Batching),
+    log: Option<LogConfig>,
+    webhook: Option<WebhookConfig>,
 }
 
 impl AuditConfig {
-    /// Reads the policy. Without a policy nothing is audited, and without a log there is nowhere to record it.
+    /// Reads the policy. Without a policy nothing is audited, and without a log or a webhook there is nowhere to record it.
     ///
     /// # Errors
-    /// The policy cannot be read or is wrong, or settings of the log are.
-    pub fn from_flags(naming: Profile, flags: &AuditFlags) -> anyhow::Result<Option<AuditConfig>> {
+    /// The policy cannot be read or is wrong, or settings of the log or the webhook are.
+    pub fn from_flags(
+        naming: Profile,
+        flags: &AuditFlags,
+        webhook: &AuditWebhookFlags,
+    ) -> anyhow::Result<Option<AuditConfig>> {
         let given = |path: &Option<PathBuf>| path.clone().filter(|path| !path.as_os_str().is_empty());
         let log = given(&flags.audit_log_path).map(|path| LogConfig::from_flags(path, flags)).transpose()?;
+        let webhook = WebhookConfig::from_flags(webhook, naming)?;
         let Some(path) = given(&flags.audit_policy_file) else { return Ok(None) };
         let shown = path.display();
         let text = std::fs::read(&path).map_err(|error| {
@@ -67,159 +54,52 @@ impl AuditConfig {
         })?;
         let policy = Policy::parse(&text, naming)
             .map_err(|why| anyhow!("loading audit policy file: {why}: from file {shown}"))?;
-        Ok(log.map(|log| AuditConfig { policy: Arc::new(policy), log }))
+        let is_recorded = log.is_some() || webhook.is_some();
+        Ok(is_recorded.then(|| AuditConfig { policy: Arc::new(policy), log, webhook }))
     }
 }
 
-impl LogConfig {
-    fn from_flags(path: PathBuf, flags: &AuditFlags) -> anyhow::Result<LogConfig> {
-        let mode = match flags.audit_log_mode.as_str() {
-            "blocking" => Mode::Blocking,
-            "blocking-strict" => Mode::BlockingStrict,
-            "batch" => Mode::Batch(batching(flags)?),
-            mode => {
-                bail!("invalid audit log mode {mode}, allowed modes are \"batch,blocking,blocking-strict\"")
-            }
-        };
-        let event_bytes_max = flags.audit_log_truncate_enabled.then(|| longest_event(flags)).transpose()?;
-        let version = &flags.audit_log_version;
-        if version != "audit.k8s.io/v1" {
-            bail!("invalid audit log version {version}, allowed versions are \"audit.k8s.io/v1\"");
-        }
-        let format = match flags.audit_log_format.as_str() {
-            "json" => Format::Json,
-            "legacy" => Format::Legacy,
-            format => bail!("invalid audit log format {format}, allowed formats are \"legacy,json\""),
-        };
-        let count = |name: &str, value: i64| {
-            u64::try_from(value).map_err(|_| anyhow!("--audit-log-{name} {value} can't be a negative number"))
-        };
-        let rotation = Rotation {
-            age_max: Duration::from_secs(count("maxage", flags.audit_log_maxage)?.saturating_mul(86_400)),
-            backups_max: count("maxbackup", flags.audit_log_maxbackup)?,
-            bytes_max: match count("maxsize", flags.audit_log_maxsize)? {
-                0 => file::BYTES_MAX,
-                megabytes => megabytes.saturating_mul(1 << 20),
-            },
-            compresses: flags.audit_log_compress,
-        };
-        Ok(LogConfig { path, mode, encoder: Encoder { format, event_bytes_max }, rotation })
-    }
-}
-
-fn positive(value: i64, name: &str) -> anyhow::Result<usize> {
-    let value_positive = usize::try_from(value).ok().filter(|value| *value > 0);
-    value_positive.ok_or_else(|| anyhow!("invalid audit batch log {name} {value}, must be a positive number"))
-}
-
-fn batching(flags: &AuditFlags) -> anyhow::Result<Batching> {
-    let buffer_len = positive(flags.audit_log_batch_buffer_size, "buffer size")?;
-    if buffer_len > batch::BUFFER_LEN_MAX {
-        bail!("invalid audit batch log buffer size {buffer_len}, must be at most {}", batch::BUFFER_LEN_MAX);
-    }
-    let batch_len = positive(flags.audit_log_batch_max_size, "max batch size")?;
-    let qps = flags.audit_log_batch_throttle_qps;
-    let throttle = if flags.audit_log_batch_throttle_enable {
-        if !(qps > 0.0 && qps.is_finite()) {
-            bail!("invalid audit batch log throttle QPS {qps}, must be a positive number");
-        }
-        let burst = positive(flags.audit_log_batch_throttle_burst, "throttle burst")?;
-        Some(Throttle { per_second: qps.into(), burst: burst as f64 })
-    } else {
-        None
-    };
-    Ok(Batching { buffer_len, batch_len, wait_max: flags.audit_log_batch_max_wait, throttle })
-}
-
-fn longest_event(flags: &AuditFlags) -> anyhow::Result<usize> {
-    let (event, batch) = (flags.audit_log_truncate_max_event_size, flags.audit_log_truncate_max_batch_size);
-    let Some(bytes) = usize::try_from(event).ok().filter(|bytes| *bytes > 0) else {
-        bail!("invalid audit truncate log max event size {event}, must be a positive number");
-    };
-    if batch < event {
-        bail!(
-            "invalid audit truncate log max batch size {batch}, must be greater than max event size ({event})"
-        );
-    }
-    Ok(bytes)
-}
-
-/// Opens the log.
+/// Opens the log, and gets ready to call the webhook. Must be called within the runtime of the server.
 ///
 /// # Errors
-/// It cannot be opened.
+/// The log cannot be opened.
 pub fn auditor(config: &AuditConfig) -> anyhow::Result<Auditor> {
-    let LogConfig { path, mode, encoder, rotation } = &config.log;
-    let target = open(path, *rotation).with_context(|| format!("--audit-log-path {}", path.display()))?;
-    let out = match mode {
-        Mode::Blocking | Mode::BlockingStrict => Out::Direct(Mutex::new(target)),
-        Mode::Batch(batching) => Out::Queued(Queue::start(*batching, target)?),
-    };
-    Ok(Auditor {
-        policy: config.policy.clone(),
-        sink: Arc::new(Log { encoder: *encoder, out }),
-        strict: *mode == Mode::BlockingStrict,
-    })
-}
-
-fn open(path: &Path, rotation: Rotation) -> anyhow::Result<Target> {
-    if path == Path::new("-") {
-        return Ok(Target::Stdout(io::stdout()));
+    let mut sinks: Vec<(Box<dyn Sink>, bool)> = Vec::new();
+    if let Some(log) = &config.log {
+        sinks.push((Box::new(log.open()?), log.mode == Mode::BlockingStrict));
     }
-    if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
-        files::private_dir(directory)?;
+    if let Some(webhook) = &config.webhook {
+        sinks.push((Box::new(webhook.open()?), webhook.mode == Mode::BlockingStrict));
     }
-    Ok(Target::File(RotatingFile::open(path, rotation)?))
+    let strict = sinks.iter().any(|(_, strict)| *strict);
+    Ok(Auditor { policy: config.policy.clone(), sink: Arc::new(Sinks(sinks)), strict })
 }
 
-enum Target {
-    File(RotatingFile),
-    Stdout(io::Stdout),
-}
+/// All sinks, and whether the loss of an event in one of them counts.
+struct Sinks(Vec<(Box<dyn Sink>, bool)>);
 
-impl Target {
-    /// Writes whole lines.
-    fn write(&mut self, lines: &[u8]) -> io::Result<()> {
-        match self {
-            Target::File(file) => file.write(lines),
-            Target::Stdout(stdout) => stdout.write_all(lines).and_then(|()| stdout.flush()),
-        }
-    }
-}
-
-/// The log.
-struct Log {
-    encoder: Encoder,
-    out: Out,
-}
-
-enum Out {
-    /// The lock keeps lines whole.
-    Direct(Mutex<Target>),
-    Queued(Queue),
-}
-
-impl Sink for Log {
+impl Sink for Sinks {
     fn record(&self, event: &Object) -> io::Result<()> {
-        let too_long = || io::Error::other("the event is too long");
-        let mut line = self.encoder.encode(event).ok_or_else(too_long)?;
-        line.push(b'\n');
-        match &self.out {
-            Out::Direct(target) => target.lock().write(&line),
-            Out::Queued(queue) => queue.push(line),
+        let mut outcome = Ok(());
+        for (sink, strict) in &self.0 {
+            match sink.record(event) {
+                Err(error) if *strict => outcome = outcome.and(Err(error)),
+                Err(error) => tracing::error!(%error, "audit event lost"),
+                Ok(()) => {}
+            }
         }
+        outcome
     }
 
     fn close(&self) {
-        if let Out::Queued(queue) = &self.out {
-            queue.close();
-        }
+        self.0.iter().for_each(|(sink, _)| sink.close());
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::ffi::OsString;
+    use std::path::Path;
 
     use super::*;
     use crate::files::scratch::Scratch;
@@ -229,7 +109,8 @@ mod tests {
         let arguments = arguments.replace("DIR", &dir.display().to_string());
         let words = std::iter::once("cluster-apiserver").chain(arguments.split_whitespace());
         let flags = flags::parse(words.map(OsString::from)).unwrap().flags();
-        AuditConfig::from_flags(&api::naming::KUBERNETES, &flags.audit).map_err(|error| error.to_string())
+        AuditConfig::from_flags(&api::naming::KUBERNETES, &flags.audit, &flags.audit_webhook)
+            .map_err(|error| error.to_string())
     }
 
     fn event() -> Object {
@@ -299,6 +180,16 @@ mod tests {
                  --audit-log-truncate-max-batch-size=5",
                 Err("invalid audit truncate log max batch size 5, must be greater than max event size (10)"),
             ),
+            ("--audit-webhook-mode=x", Ok(())),
+            (
+                "--audit-webhook-config-file=DIR/none --audit-webhook-mode=x",
+                Err("invalid audit webhook mode x, allowed modes are \"batch,blocking,blocking-strict\""),
+            ),
+            (
+                "--audit-webhook-config-file=DIR/none --audit-webhook-batch-throttle-burst=0",
+                Err("invalid audit batch webhook throttle burst 0, must be a positive number"),
+            ),
+            ("--audit-webhook-config-file=DIR/none", Err("initializing audit webhook")),
         ] {
             let got = config(&dir, arguments).map(drop);
             assert_eq!(

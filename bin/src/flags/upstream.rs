@@ -141,24 +141,6 @@ const REFUSED: &[Refusal] = &[
             "show-hidden-metrics-for-version",
         ],
     },
-    Refusal {
-        why: "audit events are only written to --audit-log-path",
-        flags: &[
-            "audit-webhook-batch-buffer-size",
-            "audit-webhook-batch-max-size",
-            "audit-webhook-batch-max-wait",
-            "audit-webhook-batch-throttle-burst",
-            "audit-webhook-batch-throttle-enable",
-            "audit-webhook-batch-throttle-qps",
-            "audit-webhook-config-file",
-            "audit-webhook-initial-backoff",
-            "audit-webhook-mode",
-            "audit-webhook-truncate-enabled",
-            "audit-webhook-truncate-max-batch-size",
-            "audit-webhook-truncate-max-event-size",
-            "audit-webhook-version",
-        ],
-    },
     Refusal { why: "requests of browsers on other sites are not served", flags: &["cors-allowed-origins"] },
     Refusal {
         why: "the tolerations that pods get last 300 seconds",
@@ -190,7 +172,6 @@ const REFUSED: &[Refusal] = &[
     },
     Refusal { why: "documents name the address of the server", flags: &["external-hostname"] },
     Refusal { why: "connections are not closed to balance load", flags: &["goaway-chance"] },
-    Refusal { why: "which APIs are served cannot be changed", flags: &["runtime-config"] },
     Refusal {
         why: "tokens are signed with --service-account-signing-key-file",
         flags: &["service-account-signing-endpoint"],

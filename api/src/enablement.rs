@@ -1,0 +1,216 @@
+//! Which of the built-in types are served: all, but for those that `--runtime-config` turns off
+//! (docs/api/operations.md#runtime-config).
+//!
+//! What is turned off keeps its place in the store and in the server's own work; only requests do not find it.
+
+use std::collections::BTreeMap;
+
+use crate::schema::registry::Registry;
+
+/// Whether a wish is about a version.
+type IsMeant = fn(&str) -> bool;
+
+/// Wishes about whole stages, in the order in which they count; one about a version or a resource comes after them.
+const STAGES: [(&str, IsMeant); 4] = [
+    ("api/all", |_| true),
+    ("api/ga", |version| stage(version) == Some("")),
+    ("api/beta", |version| stage(version) == Some("beta")),
+    ("api/alpha", |version| stage(version) == Some("alpha")),
+];
+
+/// Groups of long ago, whose types have moved: they may be named.
+const FORMER_GROUPS: &[&str] = &["extensions"];
+
+/// The types that are not served: group, version and plural name.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Enablement {
+    off: Vec<(String, String, String)>,
+}
+
+impl Enablement {
+    /// Reads pairs such as `apps/v1=false`, `api/beta=true` and `apps/v1/deployments=false`, separated by commas, about the
+    /// types of `registry`. Of equal keys the last one counts, and a key alone stands for true.
+    ///
+    /// # Errors
+    /// A key of another form, a value that is no boolean, and a group or a version that there is not; in the words of the
+    /// reference server.
+    pub fn parse(text: &str, registry: &Registry) -> Result<Enablement, String> {
+        let mut wishes: BTreeMap<&str, &str> = BTreeMap::new();
+        for pair in text.split(',').filter(|pair| !pair.is_empty()) {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            wishes.insert(key.trim(), value.trim());
+        }
+        if wishes.len() == 1 && wishes.get("api/all") == Some(&"false") {
+            return Err("invalid key with only api/all=false".to_owned());
+        }
+        let is_stage = |key: &str| STAGES.iter().any(|(name, _)| *name == key);
+        let mut named = Vec::new();
+        let mut unknown = Vec::new();
+        for (key, value) in wishes.iter().filter(|(key, _)| !is_stage(key)) {
+            let key_parts = Key::read(key).ok_or_else(|| format!("runtime-config invalid key {key}"))?;
+            let is_known = |group: &str| registry.groups().iter().any(|known| known.name == group);
+            if !is_known(key_parts.group) && !FORMER_GROUPS.contains(&key_parts.group) {
+                unknown.push(format!("{}/{}", key_parts.group, key_parts.version));
+            }
+            named.push((*key, key_parts, *value));
+        }
+        if !unknown.is_empty() {
+            return Err(format!("unknown api groups {}", unknown.join(",")));
+        }
+        let mut is_on: Vec<_> = registry.resources().map(|resource| (resource, true)).collect();
+        for (name, is_meant) in STAGES {
+            let Some(value) = wishes.get(name) else { continue };
+            let wanted = match *value {
+                "true" => true,
+                "false" => false,
+                other => return Err(format!("invalid value {name}={other}")),
+            };
+            for (_, on) in is_on.iter_mut().filter(|(resource, _)| is_meant(&resource.version)) {
+                *on = wanted;
+            }
+        }
+        // A wish about a resource counts more than one about its version.
+        named.sort_by_key(|(_, key, _)| key.plural.is_some());
+        for (text, key, value) in named {
+            if registry.version(key.group, key.version).is_none() && !key.may_have_been() {
+                return Err(format!("group version {} that has not been registered", key.group_version()));
+            }
+            let wanted = boolean(value)
+                .ok_or_else(|| format!("invalid value of {text}: {value}, err: {}", not_boolean(value)))?;
+            for (resource, on) in &mut is_on {
+                let is_version = (&*resource.group, &*resource.version) == (key.group, key.version);
+                if is_version && key.plural.is_none_or(|plural| plural == resource.table.plural) {
+                    *on = wanted;
+                }
+            }
+        }
+        let off = is_on.into_iter().filter(|(_, on)| !on).map(|(resource, _)| {
+            (resource.group.clone(), resource.version.to_string(), resource.table.plural.to_string())
+        });
+        Ok(Enablement { off: off.collect() })
+    }
+
+    /// The types of `registry` that are served.
+    pub fn of(&self, registry: &Registry) -> Registry {
+        self.off
+            .iter()
+            .fold(registry.clone(), |served, (group, version, plural)| served.without(group, version, plural))
+    }
+}
+
+/// What a wish is about.
+#[derive(Clone, Copy)]
+struct Key<'k> {
+    group: &'k str,
+    version: &'k str,
+    plural: Option<&'k str>,
+}
+
+impl<'k> Key<'k> {
+    fn read(text: &'k str) -> Option<Key<'k>> {
+        let mut parts = text.split('/');
+        let (group, version, plural) = (parts.next()?, parts.next()?, parts.next());
+        if parts.next().is_some() {
+            return None;
+        }
+        // The core group is named by its path.
+        Some(Key { group: if group == "api" { "" } else { group }, version, plural })
+    }
+
+    fn group_version(&self) -> String {
+        if self.group.is_empty() {
+            self.version.to_owned()
+        } else {
+            format!("{}/{}", self.group, self.version)
+        }
+    }
+
+    /// Whether a release may have had the version, or may yet have it.
+    fn may_have_been(&self) -> bool {
+        FORMER_GROUPS.contains(&self.group) || matches!(stage(self.version), Some("alpha" | "beta"))
+    }
+}
+
+/// The stage in the name of a version: `beta` of `v2beta1`, nothing of `v2`; `None` for other names.
+fn stage(version: &str) -> Option<&str> {
+    let rest = version.strip_prefix('v')?;
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if digits(rest) {
+        return Some("");
+    }
+    ["alpha", "beta"]
+        .into_iter()
+        .find(|stage| rest.split_once(stage).is_some_and(|(before, after)| digits(before) && digits(after)))
+}
+
+/// A boolean by Go's rules; nothing is true.
+fn boolean(text: &str) -> Option<bool> {
+    match text {
+        "" | "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
+        _ => None,
+    }
+}
+
+fn not_boolean(text: &str) -> String {
+    format!("strconv.ParseBool: parsing {text:?}: invalid syntax")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::naming::KUBERNETES;
+
+    /// Whether types are served under a wish.
+    fn served(wishes: &str, types: &[(&str, &str, &str)]) -> Result<Vec<bool>, String> {
+        let registry = Registry::new(&KUBERNETES);
+        let left = Enablement::parse(wishes, &registry)?.of(&registry);
+        let is_there =
+            |(group, version, plural): &(&str, &str, &str)| left.resource(group, version, plural).is_some();
+        Ok(types.iter().map(is_there).collect())
+    }
+
+    #[test]
+    fn versions_and_resources_are_turned_off() {
+        let types = [
+            ("", "v1", "pods"),
+            ("apps", "v1", "deployments"),
+            ("apps", "v1", "daemonsets"),
+            ("autoscaling", "v1", "horizontalpodautoscalers"),
+            ("autoscaling", "v2", "horizontalpodautoscalers"),
+        ];
+        for (wishes, want) in [
+            ("", [true; 5]),
+            ("autoscaling/v1=false", [true, true, true, false, true]),
+            ("apps/v1/deployments=false", [true, false, true, true, true]),
+            ("apps/v1/deployments=true,apps/v1=false", [true, true, false, true, true]),
+            ("api/all=false,apps/v1", [false, true, true, false, false]),
+            ("api/ga=false,api/v1=true", [true, false, false, false, false]),
+            ("api/beta=false,api/alpha=true", [true; 5]),
+            ("apps/v1=false,apps/v1=true", [true; 5]),
+            ("extensions/v1beta1=true,apps/v1beta1=true", [true; 5]),
+            (" apps/v1 = false ,", [true, false, false, true, true]),
+        ] {
+            assert_eq!(served(wishes, &types), Ok(want.to_vec()), "{wishes}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_wished_is_said() {
+        for (wishes, want) in [
+            ("nope.example.com/v1=true", "unknown api groups nope.example.com/v1"),
+            ("a=b=c", "runtime-config invalid key a"),
+            ("apps=true", "runtime-config invalid key apps"),
+            ("apps/v1/a/b=true", "runtime-config invalid key apps/v1/a/b"),
+            ("api/all=x", "invalid value api/all=x"),
+            ("api/all=false", "invalid key with only api/all=false"),
+            ("apps/v9=true", "group version apps/v9 that has not been registered"),
+            (
+                "apps/v1=yes",
+                "invalid value of apps/v1: yes, err: strconv.ParseBool: parsing \"yes\": invalid syntax",
+            ),
+        ] {
+            assert_eq!(served(wishes, &[]), Err(want.to_owned()), "{wishes}");
+        }
+    }
+}

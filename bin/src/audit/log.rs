@@ -1,0 +1,147 @@
+//! The log: a file, or standard output, a line for each event.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, anyhow, bail};
+use api::audit::{Encoder, Format, Sink};
+use api::json::Object;
+use parking_lot::Mutex;
+
+use super::batch::Queue;
+use super::file::{self, RotatingFile, Rotation};
+use super::settings::{Given, Mode};
+use crate::files;
+use crate::flags::AuditFlags;
+
+/// How events get into the log.
+#[derive(Clone, Debug)]
+pub struct LogConfig {
+    path: PathBuf,
+    /// When they do.
+    pub mode: Mode,
+    encoder: Encoder,
+    rotation: Rotation,
+}
+
+impl LogConfig {
+    /// Reads the flags.
+    ///
+    /// # Errors
+    /// One of them is wrong.
+    pub fn from_flags(path: PathBuf, flags: &AuditFlags) -> anyhow::Result<LogConfig> {
+        let given = Given {
+            name: "log",
+            mode: &flags.audit_log_mode,
+            version: &flags.audit_log_version,
+            buffer_size: flags.audit_log_batch_buffer_size,
+            max_size: flags.audit_log_batch_max_size,
+            max_wait: flags.audit_log_batch_max_wait,
+            throttle_enable: flags.audit_log_batch_throttle_enable,
+            throttle_qps: flags.audit_log_batch_throttle_qps,
+            throttle_burst: flags.audit_log_batch_throttle_burst,
+            truncate_enabled: flags.audit_log_truncate_enabled,
+            truncate_max_event_size: flags.audit_log_truncate_max_event_size,
+            truncate_max_batch_size: flags.audit_log_truncate_max_batch_size,
+        };
+        let mode = given.mode()?;
+        let event_bytes_max = given.truncation()?.map(|truncation| truncation.event_bytes_max);
+        given.check_version()?;
+        let format = match flags.audit_log_format.as_str() {
+            "json" => Format::Json,
+            "legacy" => Format::Legacy,
+            format => bail!("invalid audit log format {format}, allowed formats are \"legacy,json\""),
+        };
+        let count = |name: &str, value: i64| {
+            u64::try_from(value).map_err(|_| anyhow!("--audit-log-{name} {value} can't be a negative number"))
+        };
+        let rotation = Rotation {
+            age_max: Duration::from_secs(count("maxage", flags.audit_log_maxage)?.saturating_mul(86_400)),
+            backups_max: count("maxbackup", flags.audit_log_maxbackup)?,
+            bytes_max: match count("maxsize", flags.audit_log_maxsize)? {
+                0 => file::BYTES_MAX,
+                megabytes => megabytes.saturating_mul(1 << 20),
+            },
+            compresses: flags.audit_log_compress,
+        };
+        Ok(LogConfig { path, mode, encoder: Encoder { format, event_bytes_max }, rotation })
+    }
+
+    /// Opens the log.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub fn open(&self) -> anyhow::Result<Log> {
+        let LogConfig { path, mode, encoder, rotation } = self;
+        let mut target =
+            open(path, *rotation).with_context(|| format!("--audit-log-path {}", path.display()))?;
+        let out = match mode {
+            Mode::Blocking | Mode::BlockingStrict => Out::Direct(Mutex::new(target)),
+            Mode::Batch(batching) => {
+                let write = move |lines: Vec<Vec<u8>>| {
+                    if let Err(error) = target.write(&lines.concat()) {
+                        tracing::error!(%error, "audit events lost");
+                    }
+                };
+                Out::Queued(Queue::start(*batching, write)?)
+            }
+        };
+        Ok(Log { encoder: *encoder, out })
+    }
+}
+
+fn open(path: &Path, rotation: Rotation) -> anyhow::Result<Target> {
+    if path == Path::new("-") {
+        return Ok(Target::Stdout(io::stdout()));
+    }
+    if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
+        files::private_dir(directory)?;
+    }
+    Ok(Target::File(RotatingFile::open(path, rotation)?))
+}
+
+enum Target {
+    File(RotatingFile),
+    Stdout(io::Stdout),
+}
+
+impl Target {
+    /// Writes whole lines.
+    fn write(&mut self, lines: &[u8]) -> io::Result<()> {
+        match self {
+            Target::File(file) => file.write(lines),
+            Target::Stdout(stdout) => stdout.write_all(lines).and_then(|()| stdout.flush()),
+        }
+    }
+}
+
+/// The open log.
+pub struct Log {
+    encoder: Encoder,
+    out: Out,
+}
+
+enum Out {
+    /// The lock keeps lines whole.
+    Direct(Mutex<Target>),
+    Queued(Queue),
+}
+
+impl Sink for Log {
+    fn record(&self, event: &Object) -> io::Result<()> {
+        let too_long = || io::Error::other("the event is too long");
+        let mut line = self.encoder.encode(event).ok_or_else(too_long)?;
+        line.push(b'\n');
+        match &self.out {
+            Out::Direct(target) => target.lock().write(&line),
+            Out::Queued(queue) => queue.push(line),
+        }
+    }
+
+    fn close(&self) {
+        if let Out::Queued(queue) = &self.out {
+            queue.close();
+        }
+    }
+}

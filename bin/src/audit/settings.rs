@@ -1,0 +1,127 @@
+//! What the log and the webhook have in common: modes, batches, the length of events.
+
+use std::time::Duration;
+
+use anyhow::{anyhow, bail};
+
+use super::batch::{self, Batching, Throttle};
+
+/// When an event is handed over, and what its loss means.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Mode {
+    /// At once; a lost event is only logged.
+    Blocking,
+    /// At once; a request whose first event is lost is refused.
+    BlockingStrict,
+    /// Later, together with others.
+    Batch(Batching),
+}
+
+/// The flags of one of the two, whose name is in their errors.
+pub struct Given<'f> {
+    /// `log` or `webhook`.
+    pub name: &'f str,
+    pub mode: &'f str,
+    pub version: &'f str,
+    pub buffer_size: i64,
+    pub max_size: i64,
+    pub max_wait: Duration,
+    pub throttle_enable: bool,
+    pub throttle_qps: f32,
+    pub throttle_burst: i64,
+    pub truncate_enabled: bool,
+    pub truncate_max_event_size: i64,
+    pub truncate_max_batch_size: i64,
+}
+
+/// Lengths above which events are cut and batches divided, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Truncation {
+    /// Longest event.
+    pub event_bytes_max: usize,
+    /// Longest batch.
+    pub batch_bytes_max: usize,
+}
+
+impl Given<'_> {
+    /// The mode, with its batches.
+    ///
+    /// # Errors
+    /// Another mode, or batches of no events.
+    pub fn mode(&self) -> anyhow::Result<Mode> {
+        Ok(match self.mode {
+            "blocking" => Mode::Blocking,
+            "blocking-strict" => Mode::BlockingStrict,
+            "batch" => Mode::Batch(self.batching()?),
+            mode => {
+                let name = self.name;
+                bail!(
+                    "invalid audit {name} mode {mode}, allowed modes are \"batch,blocking,blocking-strict\""
+                )
+            }
+        })
+    }
+
+    /// Lengths of events, where they are limited.
+    ///
+    /// # Errors
+    /// Limits that nothing fits.
+    pub fn truncation(&self) -> anyhow::Result<Option<Truncation>> {
+        if !self.truncate_enabled {
+            return Ok(None);
+        }
+        let (event, batch) = (self.truncate_max_event_size, self.truncate_max_batch_size);
+        let name = self.name;
+        let Some(bytes) = usize::try_from(event).ok().filter(|bytes| *bytes > 0) else {
+            bail!("invalid audit truncate {name} max event size {event}, must be a positive number");
+        };
+        if batch < event {
+            bail!(
+                "invalid audit truncate {name} max batch size {batch}, must be greater than max event size ({event})"
+            );
+        }
+        let batch_bytes_max = usize::try_from(batch).unwrap_or(usize::MAX);
+        Ok(Some(Truncation { event_bytes_max: bytes, batch_bytes_max }))
+    }
+
+    /// Checks the version of events.
+    ///
+    /// # Errors
+    /// Another one than there is.
+    pub fn check_version(&self) -> anyhow::Result<()> {
+        let Given { name, version, .. } = self;
+        if *version != "audit.k8s.io/v1" {
+            bail!("invalid audit {name} version {version}, allowed versions are \"audit.k8s.io/v1\"");
+        }
+        Ok(())
+    }
+
+    fn batching(&self) -> anyhow::Result<Batching> {
+        let name = self.name;
+        let buffer_len = self.positive(self.buffer_size, "buffer size")?;
+        if buffer_len > batch::BUFFER_LEN_MAX {
+            let most = batch::BUFFER_LEN_MAX;
+            bail!("invalid audit batch {name} buffer size {buffer_len}, must be at most {most}");
+        }
+        let batch_len = self.positive(self.max_size, "max batch size")?;
+        let qps = self.throttle_qps;
+        let throttle = if self.throttle_enable {
+            if !(qps > 0.0 && qps.is_finite()) {
+                bail!("invalid audit batch {name} throttle QPS {qps}, must be a positive number");
+            }
+            let burst = self.positive(self.throttle_burst, "throttle burst")?;
+            Some(Throttle { per_second: qps.into(), burst: burst as f64 })
+        } else {
+            None
+        };
+        Ok(Batching { buffer_len, batch_len, wait_max: self.max_wait, throttle })
+    }
+
+    fn positive(&self, value: i64, what: &str) -> anyhow::Result<usize> {
+        let name = self.name;
+        usize::try_from(value)
+            .ok()
+            .filter(|value| *value > 0)
+            .ok_or_else(|| anyhow!("invalid audit batch {name} {what} {value}, must be a positive number"))
+    }
+}

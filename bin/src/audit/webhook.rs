@@ -1,0 +1,198 @@
+//! The webhook: a server that is sent lists of events.
+//!
+//! In the modes `blocking` and `blocking-strict` the request waits for the answer, on its own thread, which is handed the
+//! other work of the runtime meanwhile. Batches are sent by a thread of their own, one after the other.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::Context;
+use api::audit::{Encoder, Format, Sink};
+use api::json::Object;
+use bytes::Bytes;
+use tokio::runtime::Handle;
+
+use super::batch::Queue;
+use super::settings::{Given, Mode, Truncation};
+use crate::flags::{AuditWebhookFlags, Profile};
+use crate::webhooks::Remote;
+
+/// What comes before and after the events of a request.
+const HEAD: &[u8] = br#"{"kind":"EventList","apiVersion":"audit.k8s.io/v1","metadata":{},"items":["#;
+const TAIL: &[u8] = b"]}\n";
+
+/// How events get to the server.
+#[derive(Clone)]
+pub struct WebhookConfig {
+    remote: Remote,
+    /// When they do.
+    pub mode: Mode,
+    backoff: Duration,
+    truncation: Option<Truncation>,
+}
+
+impl std::fmt::Debug for WebhookConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WebhookConfig").field("mode", &self.mode).finish_non_exhaustive()
+    }
+}
+
+impl WebhookConfig {
+    /// Reads the flags; `None` where no server is named.
+    ///
+    /// # Errors
+    /// One of them is wrong, or the file is.
+    pub fn from_flags(flags: &AuditWebhookFlags, naming: Profile) -> anyhow::Result<Option<WebhookConfig>> {
+        let given = Given {
+            name: "webhook",
+            mode: &flags.audit_webhook_mode,
+            version: &flags.audit_webhook_version,
+            buffer_size: flags.audit_webhook_batch_buffer_size,
+            max_size: flags.audit_webhook_batch_max_size,
+            max_wait: flags.audit_webhook_batch_max_wait,
+            throttle_enable: flags.audit_webhook_batch_throttle_enable,
+            throttle_qps: flags.audit_webhook_batch_throttle_qps,
+            throttle_burst: flags.audit_webhook_batch_throttle_burst,
+            truncate_enabled: flags.audit_webhook_truncate_enabled,
+            truncate_max_event_size: flags.audit_webhook_truncate_max_event_size,
+            truncate_max_batch_size: flags.audit_webhook_truncate_max_batch_size,
+        };
+        let file = flags.audit_webhook_config_file.as_ref().filter(|file| !file.as_os_str().is_empty());
+        let Some(file) = file else { return Ok(None) };
+        let (mode, truncation) = (given.mode()?, given.truncation()?);
+        given.check_version()?;
+        let remote = Remote::read(file, None, naming).context("initializing audit webhook")?;
+        let backoff = flags.audit_webhook_initial_backoff;
+        Ok(Some(WebhookConfig { remote, mode, backoff, truncation }))
+    }
+
+    /// The sink. Must be called within the runtime that is to send.
+    ///
+    /// # Errors
+    /// There is no thread for batches.
+    pub fn open(&self) -> anyhow::Result<Webhook> {
+        let truncation = self.truncation;
+        let sender = Sender {
+            remote: self.remote.clone(),
+            backoff: self.backoff,
+            bytes_max: truncation.map_or(usize::MAX, |truncation| truncation.batch_bytes_max),
+            runtime: Handle::current(),
+            is_closing: Arc::default(),
+        };
+        let event_bytes_max = truncation.map(|truncation| truncation.event_bytes_max);
+        let encoder = Encoder { format: Format::Item, event_bytes_max };
+        let is_closing = sender.is_closing.clone();
+        let out = match self.mode {
+            Mode::Blocking | Mode::BlockingStrict => Out::Direct(Box::new(sender)),
+            Mode::Batch(batching) => {
+                let send = move |events: Vec<Vec<u8>>| {
+                    if let Err(error) = sender.send(&events) {
+                        tracing::error!(%error, "audit events lost");
+                    }
+                };
+                Out::Queued(Queue::start(batching, send)?)
+            }
+        };
+        Ok(Webhook { encoder, out, is_closing })
+    }
+}
+
+/// The sink of events.
+pub struct Webhook {
+    encoder: Encoder,
+    out: Out,
+    is_closing: Arc<AtomicBool>,
+}
+
+enum Out {
+    Direct(Box<Sender>),
+    Queued(Queue),
+}
+
+impl Sink for Webhook {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the request is to wait for its event, as the operator chose"
+    )]
+    fn record(&self, event: &Object) -> io::Result<()> {
+        let too_long = || io::Error::other("the event is too long");
+        let event = self.encoder.encode(event).ok_or_else(too_long)?;
+        match &self.out {
+            Out::Direct(sender) => tokio::task::block_in_place(|| sender.send(&[event])),
+            Out::Queued(queue) => queue.push(event),
+        }
+    }
+
+    fn close(&self) {
+        // What cannot be sent at once is given up.
+        self.is_closing.store(true, Ordering::Relaxed);
+        if let Out::Queued(queue) = &self.out {
+            queue.close();
+        }
+    }
+}
+
+/// Sends lists of events.
+struct Sender {
+    remote: Remote,
+    backoff: Duration,
+    /// Most bytes of events in one request.
+    bytes_max: usize,
+    runtime: Handle,
+    /// Whether nothing is tried again any more.
+    is_closing: Arc<AtomicBool>,
+}
+
+impl Sender {
+    /// Sends events, in as many requests as their length asks for, and waits for the answers.
+    fn send(&self, events: &[Vec<u8>]) -> io::Result<()> {
+        let mut rest = events;
+        let mut outcome = Ok(());
+        while !rest.is_empty() {
+            let (list, others) = rest.split_at(fitting(rest, self.bytes_max));
+            let body = list_of(list);
+            let is_given_up = || self.is_closing.load(Ordering::Relaxed);
+            let sent = self.runtime.block_on(self.remote.send(body, self.backoff, is_given_up));
+            outcome = outcome.and(sent.map(drop).map_err(|failure| io::Error::other(failure.to_string())));
+            rest = others;
+        }
+        outcome
+    }
+}
+
+/// How many of the first events fit one request; at least one.
+fn fitting(events: &[Vec<u8>], bytes_max: usize) -> usize {
+    let mut bytes = 0;
+    let count = events.iter().take_while(|event| {
+        bytes += event.len();
+        bytes <= bytes_max
+    });
+    count.count().max(1)
+}
+
+fn list_of(events: &[Vec<u8>]) -> Bytes {
+    let bytes: usize = events.iter().map(|event| event.len() + 1).sum();
+    let mut body = Vec::with_capacity(HEAD.len() + bytes + TAIL.len());
+    body.extend_from_slice(HEAD);
+    body.extend_from_slice(&events.join(&b','));
+    body.extend_from_slice(TAIL);
+    body.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_a_list_and_long_ones_are_divided() {
+        let events = ["{}", "{\"a\":1}", "{}"].map(|event| event.as_bytes().to_vec());
+        let want =
+            r#"{"kind":"EventList","apiVersion":"audit.k8s.io/v1","metadata":{},"items":[{},{"a":1},{}]}"#;
+        assert_eq!(list_of(&events), format!("{want}\n").as_bytes());
+        for (bytes_max, want) in [(1, 1), (2, 1), (8, 1), (9, 2), (11, 3), (usize::MAX, 3)] {
+            assert_eq!(fitting(&events, bytes_max), want, "{bytes_max}");
+        }
+    }
+}
