@@ -192,7 +192,11 @@ async fn commands_and_connections_pass_both_points() {
     server.ask(&format!("POST {pods}"), pod).await;
     probe.asked.lock().clear();
     for (request, body, want) in [
-        ("POST PODS/p/exec?command=ls", "", "Connect pods/exec p by system:anonymous: - => v1 PodExecOptions"),
+        (
+            "POST PODS/p/exec?command=ls",
+            "",
+            "Connect pods/exec p by system:anonymous: - => v1 PodExecOptions",
+        ),
         (
             "POST PODS/p/binding",
             r#"{"metadata":{"name":"p"},"target":{"name":"x"}}"#,
