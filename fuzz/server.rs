@@ -104,11 +104,13 @@ impl Server {
             ranges: Ranges::default(),
             tokens,
             features: Features::default(),
-            advertised: None,
+            own_service: Default::default(),
             collects_garbage: true,
             admission: admission(),
             auditor: None,
             enablement: Default::default(),
+            fairness: Default::default(),
+            extensions: Default::default(),
         };
         Api::assemble(parts, vec![Module::AlwaysAllow])
     }

@@ -155,6 +155,15 @@ impl Expected<'_> {
         self.mismatch(registry, &given.kind, &given.api_version, error)
     }
 
+    /// The package of upstream's own type behind all versions of the kind.
+    fn package(&self) -> &str {
+        let group = self.api_version.split_once('/').map_or("", |(group, _)| group);
+        match group.split('.').next().unwrap_or_default() {
+            "" | "events" => "core",
+            first => first,
+        }
+    }
+
     fn unrecognized(&self, body: &[u8], error: &str) -> Status {
         Status::bad_request(format!(
             "the object provided is unrecognized (must be of type {}): {error} ({})",
@@ -181,8 +190,10 @@ impl Expected<'_> {
             )),
             Some(_) => Status::bad_request(format!(
                 "{kind} in version \"{version}\" cannot be handled as a {}: \
-                 converting ({version}.{kind}) to ({}): unknown conversion",
-                self.kind, self.kind
+                 converting ({version}.{kind}) to ({}.{}): unknown conversion",
+                self.kind,
+                self.package(),
+                self.kind
             )),
             None => Status::bad_request(format!(
                 "{kind} in version \"{version}\" cannot be handled as a {}: \

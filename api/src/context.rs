@@ -21,6 +21,8 @@ use crate::backup::Backups;
 use crate::conversion::Converter;
 use crate::custom::established::{Changes, Established};
 use crate::enablement::Enablement;
+use crate::extension::{self, Extensions};
+use crate::fairness::{self, Fairness};
 use crate::features::{Feature, Features};
 use crate::health;
 use crate::metrics::Metrics;
@@ -48,6 +50,8 @@ pub struct Limits {
     pub livez_grace_period: Duration,
     /// How long an event lives after each write; zero: until somebody deletes it.
     pub event_ttl: Duration,
+    /// The time over which the ends of watches are spread when the server drains.
+    pub watch_grace: Duration,
 }
 
 impl Default for Limits {
@@ -57,7 +61,27 @@ impl Default for Limits {
             min_request_timeout: Duration::from_secs(1800),
             livez_grace_period: Duration::ZERO,
             event_ttl: Duration::from_secs(3_600),
+            watch_grace: Duration::ZERO,
         }
+    }
+}
+
+/// The service by which pods reach this server.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct OwnService {
+    /// Where the server is reached from inside the cluster, if that is known.
+    pub advertised: Option<SocketAddr>,
+    /// Port at which the server listens.
+    pub port: u16,
+    /// Port of nodes at which it is reached too.
+    pub node_port: Option<u16>,
+    /// Whether endpoints are kept.
+    pub has_endpoints: bool,
+}
+
+impl Default for OwnService {
+    fn default() -> OwnService {
+        OwnService { advertised: None, port: 443, node_port: None, has_endpoints: true }
     }
 }
 
@@ -86,9 +110,11 @@ pub struct Context {
     allocations: Allocations,
     tokens: Tokens,
     features: Features,
-    advertised: Option<SocketAddr>,
+    own_service: OwnService,
     collects_garbage: bool,
     auditor: Option<Auditor>,
+    fairness: Fairness,
+    extensions: Extensions,
     started: Instant,
 }
 
@@ -114,8 +140,8 @@ pub struct Parts {
     pub tokens: Tokens,
     /// Switches of behaviour.
     pub features: Features,
-    /// Where the server is reached from inside the cluster.
-    pub advertised: Option<SocketAddr>,
+    /// The service by which pods reach this server.
+    pub own_service: OwnService,
     /// Whether finalizers of the garbage collector are set, and it runs unless it is deselected.
     pub collects_garbage: bool,
     /// What is counted.
@@ -126,6 +152,10 @@ pub struct Parts {
     pub auditor: Option<Auditor>,
     /// Which built-in types are served.
     pub enablement: Enablement,
+    /// How many requests run at once.
+    pub fairness: fairness::Settings,
+    /// How extension servers know this one.
+    pub extensions: extension::Settings,
 }
 
 impl Context {
@@ -158,7 +188,6 @@ impl Context {
         let extensions = naming.group("apiextensions", true);
         let definitions = registry.resource(&extensions, "v1", "customresourcedefinitions").cloned();
         Ok(Context {
-            metrics: parts.metrics,
             backups: Backups::default(),
             lengths: Arc::default(),
             namespaces: namespaces.expect("a test holds that namespaces are built in"),
@@ -172,9 +201,12 @@ impl Context {
                 objects: Objects::Typed,
             },
             features: parts.features,
-            advertised: parts.advertised,
+            own_service: parts.own_service,
             collects_garbage: parts.collects_garbage,
             auditor: parts.auditor,
+            fairness: Fairness::new(parts.fairness),
+            extensions: Extensions::new(parts.extensions),
+            metrics: parts.metrics.clone(),
             engine,
             builtin: registry,
             types,
@@ -184,7 +216,7 @@ impl Context {
             lifecycle,
             limits,
             converter,
-            admission: admission::Chain::new(&parts.admission, &lookup),
+            admission: admission::Chain::new(&parts.admission, &lookup, parts.metrics),
             lookup,
             creations: Creations::default(),
             root_ca,
@@ -265,6 +297,11 @@ impl Context {
         &self.metrics
     }
 
+    /// Counts an access to the store that began at `began`.
+    pub fn accessed(&self, resource: &Resource, operation: &str, began: Instant) {
+        self.metrics.accessed(&resource.group, operation, &resource.table.plural, began.elapsed());
+    }
+
     /// Room for the backups under way.
     pub fn backups(&self) -> &Backups {
         &self.backups
@@ -338,12 +375,32 @@ impl Context {
 
     /// Address of this server inside the cluster, for its own service; `None` if it is unknown.
     pub fn advertised(&self) -> Option<SocketAddr> {
-        self.advertised
+        self.own_service.advertised
+    }
+
+    /// The service by which pods reach this server.
+    pub fn own_service(&self) -> &OwnService {
+        &self.own_service
     }
 
     /// What is audited, if anything is.
     pub fn auditor(&self) -> Option<&Auditor> {
         self.auditor.as_ref()
+    }
+
+    /// Decides which requests run.
+    pub fn fairness(&self) -> &Fairness {
+        &self.fairness
+    }
+
+    /// The extension servers.
+    pub fn extensions(&self) -> &Extensions {
+        &self.extensions
+    }
+
+    /// Shows what extension servers serve in the discovery documents.
+    pub fn show_foreign(&self) {
+        self.types.show(self.extensions.foreign());
     }
 
     /// Whether `/livez` still ignores checks of the start that fail.

@@ -87,6 +87,12 @@ impl Features {
         GATES.iter().zip(self.open).any(|(gate, open)| gate.feature == feature && open)
     }
 
+    /// Each gate with its stage and whether it is enabled, and the two names for all of a stage.
+    pub fn all(&self) -> impl Iterator<Item = (&'static str, Stage, bool)> {
+        let gates = GATES.iter().zip(self.open).map(|(gate, open)| (gate.name, gate.stage, open));
+        [("AllAlpha", Stage::Alpha, false), ("AllBeta", Stage::Beta, false)].into_iter().chain(gates)
+    }
+
     /// The same with a gate enabled, for tests and for embedding.
     #[must_use]
     pub fn with(mut self, feature: Feature) -> Self {

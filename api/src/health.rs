@@ -1,8 +1,8 @@
 //! Health endpoints: `/livez`, `/readyz`, `/healthz` and their single checks (docs/api/operations.md#health).
 //!
 //! Checks tell the truth about this process: which steps of the start are done, whether the store takes writes, and
-//! whether the process is on its way out. A check that waits for a step of the start has the name by which probes
-//! know that step; there is no check for what this server does not have.
+//! whether the process is on its way out. Probes know the steps of the start by many names: each of them has a check,
+//! which passes once this server has taken the step that the name stands for here.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use engine::{Durability, Engine};
 use http::StatusCode;
 
+use crate::metrics::Metrics;
 use crate::naming::Naming;
 use crate::query::Query;
 use crate::response::{Response, respond_text};
@@ -25,6 +26,8 @@ pub struct Checked<'c> {
     pub naming: &'static Naming,
     /// Whether liveness ignores steps of the start that are not done.
     pub within_grace: bool,
+    /// What is counted.
+    pub metrics: &'c Metrics,
 }
 
 /// What one check says: fine, or why not.
@@ -81,21 +84,60 @@ const CHECKS: &[Check] = &[
     check("log", Test::Answers, ALL),
     check(STORE, Test::Store, &[Healthz, Readyz]),
     check("informer-sync", Test::Reached(Stage::TypesServed), &[Readyz]),
+    check("loopback-serving-certificate", Test::Answers, &[Healthz, Livez]),
     step("poststarthook/start-apiserver-admission-initializer", Stage::TypesServed),
+    step("poststarthook/generic-apiserver-start-informers", Stage::TypesServed),
+    step("poststarthook/priority-and-fairness-config-consumer", Stage::Bootstrapped),
+    step("poststarthook/priority-and-fairness-filter", Stage::Bootstrapped),
+    step("poststarthook/storage-object-count-tracker-hook", Stage::TypesServed),
     step("poststarthook/start-apiextensions-informers", Stage::TypesServed),
     step("poststarthook/start-apiextensions-controllers", Stage::Serving),
     step("poststarthook/crd-informer-synced", Stage::TypesServed),
     step("poststarthook/start-system-namespaces-controller", Stage::Serving),
-    step("poststarthook/storage-readiness", Stage::TypesServed),
+    step("poststarthook/start-cluster-authentication-info-controller", Stage::Serving),
+    step("poststarthook/start-kube-apiserver-identity-lease-controller", Stage::Serving),
+    step("poststarthook/start-kube-apiserver-identity-lease-garbage-collector", Stage::Serving),
+    step("poststarthook/start-legacy-token-tracking-controller", Stage::Serving),
+    step("poststarthook/peer-endpoint-reconciler-controller", Stage::Serving),
+    step("poststarthook/start-service-ip-repair-controllers", Stage::Serving),
     step("poststarthook/rbac/bootstrap-roles", Stage::Bootstrapped),
     step("poststarthook/scheduling/bootstrap-system-priority-classes", Stage::Bootstrapped),
+    step("poststarthook/priority-and-fairness-config-producer", Stage::Bootstrapped),
+    step("poststarthook/storage-readiness", Stage::TypesServed),
     step("poststarthook/bootstrap-controller", Stage::Serving),
+    step("poststarthook/start-kubernetes-service-cidr-controller", Stage::Serving),
+    step("poststarthook/start-kube-aggregator-informers", Stage::Serving),
+    step("poststarthook/apiservice-registration-controller", Stage::Serving),
+    step("poststarthook/apiservice-status-local-available-controller", Stage::Serving),
+    step("poststarthook/apiservice-status-remote-available-controller", Stage::Serving),
+    step("poststarthook/apiservice-discovery-controller", Stage::Serving),
+    step("poststarthook/kube-apiserver-autoregistration", Stage::Serving),
+    step("autoregister-completion", Stage::Serving),
+    step("poststarthook/apiservice-openapi-controller", Stage::Serving),
+    step("poststarthook/apiservice-openapiv3-controller", Stage::Serving),
+    step("poststarthook/apiservice-wait-for-first-sync", Stage::Serving),
     check("shutdown", Test::Stays, &[Readyz]),
 ];
 
 impl Check {
-    fn name(&self, naming: &'static Naming) -> &'static str {
-        if self.name == STORE { naming.store_check } else { self.name }
+    fn name(&self, naming: &'static Naming) -> Cow<'static, str> {
+        match self.name {
+            STORE => naming.store_check.into(),
+            name if name.contains("kube") => {
+                name.replace("kubernetes", naming.word).replace("kube-", naming.system_prefix).into()
+            }
+            name => name.into(),
+        }
+    }
+
+    /// Runs it, and counts its outcome.
+    fn counted(&self, checked: &Checked<'_>, endpoint: Endpoint) -> Verdict {
+        let verdict = self.run(checked, endpoint);
+        let (name, health) = (self.name(checked.naming), &checked.metrics.health);
+        let status = if verdict.is_ok() { "success" } else { "error" };
+        health.state.set(&[&name, endpoint.name()], verdict.is_ok().into());
+        health.counts.count(&[&name, status, endpoint.name()]);
+        verdict
     }
 
     fn run(&self, checked: &Checked<'_>, endpoint: Endpoint) -> Verdict {
@@ -140,15 +182,17 @@ pub fn respond(checked: &Checked<'_>, path: &str, query: &Query) -> Option<Respo
     let (name, single) = path.split_once('/').map_or((path, None), |(name, single)| (name, Some(single)));
     let endpoint = Endpoint::named(name)?;
     let Some(single) = single else {
-        let verdicts: Vec<(&str, Verdict)> = endpoint
+        let verdicts: Vec<(Cow<'_, str>, Verdict)> = endpoint
             .checks()
-            .map(|check| (check.name(checked.naming), check.run(checked, endpoint)))
+            .map(|check| (check.name(checked.naming), check.counted(checked, endpoint)))
             .collect();
+        let verdicts: Vec<(&str, Verdict)> =
+            verdicts.iter().map(|(name, verdict)| (&**name, verdict.clone())).collect();
         let is_relaxed = checked.engine.durability() == Durability::Relaxed;
         return Some(combined(endpoint, &verdicts, is_relaxed, query));
     };
     let check = endpoint.checks().find(|check| check.name(checked.naming) == single)?;
-    Some(match check.run(checked, endpoint) {
+    Some(match check.counted(checked, endpoint) {
         Ok(()) => respond_text(StatusCode::OK, "ok"),
         Err(why) => {
             respond_text(StatusCode::INTERNAL_SERVER_ERROR, format!("internal server error: {why}\n"))

@@ -61,6 +61,11 @@ impl<'a> Loopback<'a> {
         }
     }
 
+    /// The server itself, which owns what it writes by the name of one of its parts.
+    pub fn named(api: &'a Context, manager: &str) -> Self {
+        Loopback { manager: manager.to_owned(), ..Loopback::new(api) }
+    }
+
     /// The identity of one of the controllers, by which upstream's users know it: a service account of the system.
     pub fn controller(api: &'a Context, name: &str) -> Self {
         let account = auth::identity::service_account_user(&api.naming().system("system"), name);
@@ -193,8 +198,8 @@ impl<'a> Loopback<'a> {
         })
     }
 
-    /// Applies `config` by force, as `manager`, to an object that was seen at revision `seen`; one that is not there or
-    /// has changed since is left alone, which is a conflict. What changes nothing is not written.
+    /// Applies `config` by force, as `manager` and through `endpoint`, to an object that was seen at revision `seen`; one
+    /// that is not there or has changed since is left alone, which is a conflict. What changes nothing is not written.
     ///
     /// # Errors
     /// The configuration does not fit, what comes of it is not valid, or the store failed.
@@ -202,21 +207,22 @@ impl<'a> Loopback<'a> {
         &self,
         resource: &Resource,
         at: (&str, &str),
-        seen: Revision,
+        (seen, endpoint): (Revision, Endpoint),
         manager: &str,
         config: &Object,
     ) -> Result<Written, Status> {
         let mut intent = self.intent(resource, at);
-        (intent.seen, intent.leaves_out) = (Some(seen), BY_SERVER_APPLIED);
+        (intent.seen, intent.endpoint, intent.leaves_out) = (Some(seen), endpoint, BY_SERVER_APPLIED);
         let (versions, reset) = (
             Versions::of(self.types.registry(), resource).with(&self.conversions),
-            Reset::of(resource, Endpoint::Main),
+            Reset::of(resource, endpoint),
         );
         let mut source = InServedForm(|_: &mut &Loopback<'_>, current: Option<&mut Current>| {
             let Some(current) = current else { return Ok(Wanted::AsItIs) };
             let live = convert::to_served(resource, current.object(resource)?.clone(), self.api.naming())?;
             let now = crate::clock::now();
-            let writer = Writer { manager, subresource: "", now: &now };
+            let subresource = if endpoint == Endpoint::Status { "status" } else { "" };
+            let writer = Writer { manager, subresource, now: &now };
             let applied = apply(&versions, &writer, &reset, &live, config, true)
                 .map_err(|error| Status::internal(format!("{error:?}")))?;
             let object = applied.conformed(versions.message(), &live).map_err(Status::internal)?;

@@ -1,19 +1,26 @@
-//! What the server counts and what its store is like, and `/metrics`, where it says so
-//! (docs/api/operations.md#metrics): Prometheus text, version 0.0.4.
+//! What the server counts (docs/api/operations.md#metrics).
 //!
-//! One list of counters, one of the store's numbers, and the series of requests (`requests.rs`). Counting is one relaxed
-//! addition, and the store is asked when somebody wants to know.
+//! ```text
+//! where it happens ─ count, record ─► Metrics: families (family.rs), series of requests (requests.rs)
+//! scrape.rs ─ and the state of the other parts ─► Page ─► Prometheus text
+//! ```
+//!
+//! Counting is a few relaxed additions. Labels come from the types that are served and from closed lists, so that no
+//! client decides how many series there are. Knows what is counted, and nothing of those who count.
 
+pub mod buckets;
+pub mod family;
+pub mod page;
 pub mod requests;
 
-use std::fmt::Write;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
 
-use engine::{Engine, Stats};
-use http::StatusCode;
-
+use self::buckets::{ADMISSION_US, EVENTS_BYTES, IDENTITY_US, LIFETIMES_S, REQUESTS_US, STAGES_US};
+use self::family::{Counters, Definition, Gauges, Histograms, micros};
+use self::page::{Kind, Page, Stability};
 use self::requests::Requests;
-use crate::response::{Response, respond};
 
 /// A number that only grows.
 #[derive(Debug, Default)]
@@ -31,9 +38,41 @@ impl Counter {
     }
 }
 
+/// What the process uses.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Usage {
+    /// Time on processors.
+    pub cpu: Duration,
+    /// Memory in use.
+    pub resident_bytes: u64,
+    /// Address space in use.
+    pub virtual_bytes: u64,
+    /// Open files.
+    pub open_files: u64,
+    /// Most open files.
+    pub max_files: u64,
+}
+
+/// What an operator and the surroundings decide.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Families that the operator does not want.
+    pub disabled: BTreeSet<String>,
+    /// What the process uses; `None` where nobody knows.
+    pub usage: fn() -> Option<Usage>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings { disabled: BTreeSet::new(), usage: || None }
+    }
+}
+
 /// Everything that is counted.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Metrics {
+    settings: Settings,
+    began: SystemTime,
     /// Requests for resources.
     pub requests: Requests,
     /// Watch events made from a stored change. Many watchers of one form share what is made once.
@@ -42,115 +81,312 @@ pub struct Metrics {
     pub watch_events_sent: Counter,
     /// Log lines that could not be written, because standard error did not take them in time or at all.
     pub log_lines_dropped: Counter,
+    /// Watch events by type, initial ones included.
+    pub watch_events: Counters,
+    /// Their sizes.
+    pub watch_event_sizes: Histograms,
+    /// Durations of the stages before a request is served.
+    pub stages: Histograms,
+    /// Outcomes of authentication.
+    pub authentication: Attempts,
+    /// Authenticated requests by user.
+    pub users: Counters,
+    /// What is left to the client certificates of requests.
+    pub client_certificates: Histograms,
+    /// Outcomes of authorization.
+    pub authorization: Attempts,
+    /// Durations of admission plugins.
+    pub plugins: Histograms,
+    /// Durations of both points of admission.
+    pub admission: Histograms,
+    /// Audit.
+    pub audit: Audited,
+    /// Accesses to the store.
+    pub store_requests: Counters,
+    /// Their durations.
+    pub store_durations: Histograms,
+    /// Outcomes of health checks.
+    pub health: Checked,
+    /// Requests that were ended before they were done.
+    pub terminations: Counters,
+    /// Uses of deprecated types.
+    pub deprecated: Gauges,
 }
 
-/// What a number does, in Prometheus's words.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Kind {
-    Counter,
-    Gauge,
+/// Outcomes of a decision about requests, and how long it took.
+#[derive(Debug)]
+pub struct Attempts {
+    counts: Counters,
+    durations: Histograms,
 }
 
-/// One number: its name, what it does, what it says, and how much.
-type Number = (&'static str, Kind, &'static str, u64);
-
-fn counter(name: &'static str, help: &'static str, value: u64) -> Number {
-    (name, Kind::Counter, help, value)
+impl Attempts {
+    /// Counts an outcome.
+    pub fn record(&self, result: &str, took: Duration) {
+        self.counts.count(&[result]);
+        self.durations.time(&[result], took);
+    }
 }
 
-fn gauge(name: &'static str, help: &'static str, value: u64) -> Number {
-    (name, Kind::Gauge, help, value)
+/// What audit counts.
+#[derive(Debug)]
+pub struct Audited {
+    /// Events.
+    pub events: Counters,
+    /// Requests by the level at which they are recorded.
+    pub levels: Counters,
+    /// Requests refused because their first event was lost.
+    pub rejected: Counters,
+    /// Lost events by the part that lost them.
+    pub errors: Counters,
+}
+
+/// What is known of the health checks.
+#[derive(Debug)]
+pub struct Checked {
+    /// 1 if a check passed when it was asked last.
+    pub state: Gauges,
+    /// How often each was asked.
+    pub counts: Counters,
+}
+
+const fn alpha(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Definition {
+    Definition { name, stability: Stability::Alpha, help, labels }
+}
+
+const fn stable(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Definition {
+    Definition { name, stability: Stability::Stable, help, labels }
+}
+
+const TYPE: &[&str] = &["group", "resource", "version"];
+const RESULT: &[&str] = &["result"];
+const ACCESS: &[&str] = &["group", "operation", "resource"];
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Metrics::new(Settings::default())
+    }
 }
 
 impl Metrics {
-    fn numbers(&self) -> [Number; 3] {
-        let Metrics { watch_events_rendered: rendered, watch_events_sent: sent, log_lines_dropped, .. } =
-            self;
-        let how_rendered = "Changes made into a watch event, once for all watchers of the same form.";
-        let how_sent = "Changes sent to watchers, counted once for each of them.";
-        let how_dropped = "Log lines that standard error did not take.";
+    /// Nothing was counted so far. The process began now.
+    pub fn new(settings: Settings) -> Metrics {
+        let plugin = &["name", "operation", "rejected", "type"];
+        let step = &["operation", "rejected", "type"];
+        let audit = |name, labels, help| Counters::new(alpha(name, labels, help));
+        Metrics {
+            settings,
+            began: SystemTime::now(),
+            requests: Requests::default(),
+            watch_events_rendered: Counter::default(),
+            watch_events_sent: Counter::default(),
+            log_lines_dropped: Counter::default(),
+            watch_events: Counters::new(alpha(
+                "apiserver_watch_events_total",
+                TYPE,
+                "Events sent to watchers.",
+            )),
+            watch_event_sizes: Histograms::of_sizes(
+                alpha("apiserver_watch_events_sizes", TYPE, "Bytes of the events sent to watchers."),
+                EVENTS_BYTES,
+            ),
+            stages: Histograms::of_durations(
+                alpha(
+                    "apiserver_request_filter_duration_seconds",
+                    &["filter"],
+                    "Time that the stages take before a request is served.",
+                ),
+                STAGES_US,
+            ),
+            authentication: Attempts {
+                counts: Counters::new(alpha(
+                    "authentication_attempts",
+                    RESULT,
+                    "Requests by authentication.",
+                )),
+                durations: Histograms::of_durations(
+                    alpha("authentication_duration_seconds", RESULT, "Time that authentication takes."),
+                    IDENTITY_US,
+                ),
+            },
+            users: Counters::new(alpha(
+                "authenticated_user_requests",
+                &["username"],
+                "Authenticated requests by user; all but some users of the system are one.",
+            )),
+            client_certificates: Histograms::of_sizes(
+                alpha(
+                    "apiserver_client_certificate_expiration_seconds",
+                    &[],
+                    "Time left to the client certificate of a request.",
+                ),
+                LIFETIMES_S,
+            ),
+            authorization: Attempts {
+                counts: Counters::new(alpha(
+                    "authorization_attempts_total",
+                    RESULT,
+                    "Requests by authorization.",
+                )),
+                durations: Histograms::of_durations(
+                    alpha("authorization_duration_seconds", RESULT, "Time that authorization takes."),
+                    IDENTITY_US,
+                ),
+            },
+            plugins: Histograms::of_durations(
+                stable(
+                    "apiserver_admission_controller_admission_duration_seconds",
+                    plugin,
+                    "Time that an admission plugin takes.",
+                ),
+                ADMISSION_US,
+            ),
+            admission: Histograms::of_durations(
+                stable(
+                    "apiserver_admission_step_admission_duration_seconds",
+                    step,
+                    "Time that all admission plugins take.",
+                ),
+                ADMISSION_US,
+            ),
+            audit: Audited {
+                events: audit("apiserver_audit_event_total", &[], "Audit events."),
+                levels: audit("apiserver_audit_level_total", &["level"], "Requests by audit level."),
+                rejected: audit(
+                    "apiserver_audit_requests_rejected_total",
+                    &[],
+                    "Requests refused because an audit event was lost.",
+                ),
+                errors: audit("apiserver_audit_error_total", &["plugin"], "Audit events that were lost."),
+            },
+            store_requests: Counters::new(alpha("etcd_requests_total", ACCESS, "Accesses to the store.")),
+            store_durations: Histograms::of_durations(
+                alpha("etcd_request_duration_seconds", ACCESS, "Time that accesses to the store take."),
+                REQUESTS_US,
+            ),
+            health: Checked {
+                state: Gauges::new(stable(
+                    "kubernetes_healthcheck",
+                    &["name", "type"],
+                    "Whether a health check passed when it was asked last.",
+                )),
+                counts: Counters::new(stable(
+                    "kubernetes_healthchecks_total",
+                    &["name", "status", "type"],
+                    "Answers of health checks.",
+                )),
+            },
+            terminations: Counters::new(alpha(
+                "apiserver_request_terminations_total",
+                &["code", "component", "group", "resource", "scope", "subresource", "verb", "version"],
+                "Requests that were refused for lack of room, or took too long.",
+            )),
+            deprecated: Gauges::new(stable(
+                "apiserver_requested_deprecated_apis",
+                &["group", "removed_release", "resource", "subresource", "version"],
+                "Deprecated types that were asked for.",
+            )),
+        }
+    }
+
+    /// An empty page for what the operator wants to see.
+    pub fn page(&self) -> Page<'_> {
+        Page::new(&self.settings.disabled)
+    }
+
+    /// When the process began.
+    pub fn began(&self) -> SystemTime {
+        self.began
+    }
+
+    /// What the process uses, if that is known.
+    pub fn usage(&self) -> Option<Usage> {
+        (self.settings.usage)()
+    }
+
+    /// Counts an access to the store.
+    pub fn accessed(&self, group: &str, operation: &str, resource: &str, took: Duration) {
+        let labels = [group, operation, resource];
+        self.store_requests.count(&labels);
+        self.store_durations.record(&labels, micros(took));
+    }
+
+    /// Writes all families.
+    pub fn write(&self, page: &mut Page<'_>) {
+        for (name, help, counter) in [
+            (
+                "apiserver_watch_events_rendered_total",
+                "Changes made into a watch event, once for all watchers of the same form.",
+                &self.watch_events_rendered,
+            ),
+            (
+                "apiserver_watch_events_sent_total",
+                "Changes sent to watchers, counted once for each of them.",
+                &self.watch_events_sent,
+            ),
+            (
+                "apiserver_log_lines_dropped_total",
+                "Log lines that standard error did not take.",
+                &self.log_lines_dropped,
+            ),
+        ] {
+            let definition = Definition { name, stability: Stability::Own, help, labels: &[] };
+            page.family(&definition, Kind::Counter).number("", counter.value());
+        }
+        self.requests.write(page);
+        for counters in self.counters() {
+            counters.write(page);
+        }
+        for histograms in self.histograms() {
+            histograms.write(page);
+        }
+        self.deprecated.write(page);
+    }
+
+    /// Writes what service level indicators are made of.
+    pub fn write_indicators(&self, page: &mut Page<'_>) {
+        self.health.state.write(page);
+        self.health.counts.write(page);
+    }
+
+    /// Forgets what was counted, except what is going on.
+    pub fn reset(&self) {
+        self.requests.reset();
+        for counters in self.counters() {
+            counters.reset();
+        }
+        for histograms in self.histograms() {
+            histograms.reset();
+        }
+    }
+
+    /// The counters of this part, requests and health checks apart.
+    fn counters(&self) -> [&Counters; 10] {
         [
-            counter("apiserver_watch_events_rendered_total", how_rendered, rendered.value()),
-            counter("apiserver_watch_events_sent_total", how_sent, sent.value()),
-            counter("apiserver_log_lines_dropped_total", how_dropped, log_lines_dropped.value()),
+            &self.authentication.counts,
+            &self.authorization.counts,
+            &self.watch_events,
+            &self.users,
+            &self.audit.events,
+            &self.audit.levels,
+            &self.audit.rejected,
+            &self.audit.errors,
+            &self.store_requests,
+            &self.terminations,
         ]
     }
 
-    /// The answer to `/metrics`; `None` to every other path.
-    pub fn respond(&self, path: &str, engine: &Engine) -> Option<Response> {
-        if path != "/metrics" {
-            return None;
-        }
-        let store = numbers_of_store(&engine.stats(), engine.health().is_err());
-        let mut text = text(self.numbers().into_iter().chain(store));
-        self.requests.write(&mut text);
-        Some(respond(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text))
-    }
-}
-
-/// What somebody who keeps the only copy wants to draw or to be woken by.
-fn numbers_of_store(stats: &Stats, refuses: bool) -> [Number; 16] {
-    let next_start = "Revision of the checkpoint that the next start begins with; 0: none.";
-    let rewritten = stats.rewritten_bytes;
-    [
-        gauge("apiserver_store_refuses_writes", "1 while writes are refused, else 0.", refuses.into()),
-        gauge("apiserver_store_revision", "Newest revision.", stats.revision.get()),
-        gauge("apiserver_store_synced_revision", "Newest revision known to be on disk.", stats.synced.get()),
-        gauge("apiserver_store_oldest_revision", "Oldest revision that can be read.", stats.oldest.get()),
-        gauge("apiserver_store_checkpoint_revision", next_start, stats.checkpoint.get()),
-        gauge("apiserver_store_keys", "Keys that exist.", stats.keys),
-        gauge("apiserver_store_versions", "States of keys that can be read.", stats.versions),
-        gauge("apiserver_store_segments", "Segment files.", stats.segments),
-        gauge("apiserver_store_record_bytes", "Bytes of all records in the log.", stats.record_bytes),
-        gauge("apiserver_store_live_bytes", "Bytes of the records that can be read.", stats.live_bytes),
-        gauge("apiserver_store_unreadable_pages", "Pages the disk could not read.", stats.unreadable_pages),
-        gauge("apiserver_store_lost_revisions", "Revisions lost to damage at start.", stats.lost_revisions),
-        counter("apiserver_store_commits_total", "Writes committed.", stats.commits),
-        counter("apiserver_store_batches_total", "Batches that they were synced in.", stats.batches),
-        counter("apiserver_store_expired_total", "Keys deleted as their time was over.", stats.expired),
-        counter("apiserver_store_rewritten_bytes_total", "Bytes copied to give space back.", rewritten),
-    ]
-}
-
-fn text(numbers: impl Iterator<Item = Number>) -> String {
-    let mut text = String::new();
-    for (name, kind, help, value) in numbers {
-        let kind = match kind {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-        };
-        write!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}\n")
-            .expect("writing to memory cannot fail");
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_number_has_lines_of_its_own() {
-        let metrics = Metrics::default();
-        metrics.watch_events_sent.add(3);
-        assert_eq!(metrics.watch_events_sent.value(), 3);
-        let numbers = [gauge("apiserver_things", "Things.", 7), metrics.numbers()[1]];
-        assert_eq!(
-            text(numbers.into_iter()),
-            "# HELP apiserver_things Things.\n# TYPE apiserver_things gauge\napiserver_things 7\n\
-             # HELP apiserver_watch_events_sent_total Changes sent to watchers, counted once for each of them.\n\
-             # TYPE apiserver_watch_events_sent_total counter\napiserver_watch_events_sent_total 3\n"
-        );
-    }
-
-    #[test]
-    fn names_are_told_once_and_say_what_counts() {
-        let store = numbers_of_store(&Stats::default(), true);
-        let mut names = std::collections::BTreeSet::new();
-        for (name, kind, ..) in Metrics::default().numbers().into_iter().chain(store) {
-            assert!(name.starts_with("apiserver_") && names.insert(name), "{name}");
-            assert_eq!(name.ends_with("_total"), kind == Kind::Counter, "{name}");
-        }
-        assert_eq!(store[0].3, 1);
+    /// The histograms of this part, requests apart.
+    fn histograms(&self) -> [&Histograms; 8] {
+        [
+            &self.authentication.durations,
+            &self.authorization.durations,
+            &self.watch_event_sizes,
+            &self.stages,
+            &self.client_certificates,
+            &self.plugins,
+            &self.admission,
+            &self.store_durations,
+        ]
     }
 }

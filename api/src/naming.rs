@@ -79,6 +79,11 @@ impl Naming {
         if suffixed { format!("{stem}{}", self.group_suffix) } else { stem.to_owned() }
     }
 
+    /// What the project itself says in annotations: `k8s.io/deprecated`, `cluster.io/deprecated`.
+    pub fn own(&self, name: &str) -> String {
+        format!("{}/{name}", self.group_suffix.trim_start_matches('.'))
+    }
+
     /// `<group>/<version>`, or the version alone for the core group.
     pub fn api_version(&self, stem: &str, suffixed: bool, version: &str) -> String {
         if stem.is_empty() { version.to_owned() } else { format!("{}/{version}", self.group(stem, suffixed)) }

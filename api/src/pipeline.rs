@@ -1,8 +1,8 @@
 //! The request chain: every request is one [`Exchange`] that passes the stages of `Exchange::run` in their order.
 //!
 //! ```text
-//! received ─► request info ─► authenticate ─► impersonate ─► authorize ─► serve (routes.rs) ─┐
-//!                 └──────────────────┴─ refused ─┴───────────────┴──────────────────────────┴─► finish
+//! received ─► request info ─► authenticate ─► impersonate ─► take turn ─► authorize ─► serve (routes.rs) ─┐
+//!                 └──────────────────┴─ refused ─┴──────────────┴────────────┴──────────────────────────┴─► finish
 //! ```
 //!
 //! A stage either lets the request pass and leaves what it found in the exchange, or ends it with an answer. Either
@@ -18,27 +18,35 @@ use auth::authn::HeaderFields;
 use auth::go::duration;
 use auth::{Attributes, Authenticated, Authorized, Credentials, User};
 use futures_util::FutureExt;
-use http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, HeaderName, USER_AGENT, WARNING};
+use http::header::{
+    AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, HeaderName, RETRY_AFTER, USER_AGENT, WARNING,
+};
 use http::request::Parts as Head;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
 use crate::audit::{self, Arrival, Trail, answer};
 use crate::context::{Context, forbidden};
+use crate::fairness::{self, Permit, Work};
 use crate::impersonation;
 use crate::negotiate::{Offer, Output};
 use crate::query::Query;
 use crate::representation::answer::respond_status;
-use crate::request::{RequestError, RequestInfo};
+use crate::request::{RequestError, RequestInfo, Verb};
 use crate::response::{Response, respond_text};
 use crate::routes::{self, Permitted};
 use crate::served::Served;
 use crate::server::websocket::{self, Upgrade};
 use crate::server::{ConnectionInfo, Handler, Incoming, Request, panic_response};
 use crate::status::{Status, Subject};
+use crate::store;
 use crate::warning;
 
 /// Names the request in logs and audit events.
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
+
+/// UIDs of the flow schema and the priority level by which a request was classified.
+const FLOW_SCHEMA: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowschema-uid");
+const PRIORITY_LEVEL: HeaderName = HeaderName::from_static("x-kubernetes-pf-prioritylevel-uid");
 
 /// One request on its way through the stages, with all that they have found out so far.
 pub struct Exchange<'c> {
@@ -66,6 +74,8 @@ pub struct Exchange<'c> {
     warning: Option<&'static str>,
     /// The audit trail, if the request is audited, from authentication to its answer.
     trail: Option<Arc<Trail>>,
+    /// What flow control classified the request by.
+    flow: Option<Arc<fairness::Ids>>,
 }
 
 /// The answer of the stage that ended a request.
@@ -103,6 +113,7 @@ impl<'c> Exchange<'c> {
             impersonated: None,
             warning: None,
             trail: None,
+            flow: None,
         }
     }
 
@@ -113,8 +124,14 @@ impl<'c> Exchange<'c> {
         self.begin_trail(&user, &info)?;
         let user = self.impersonate(user, &info).await?;
         let attributes = attributes_of(&user, &info);
+        let permit = self.take_turn(&attributes, &info).await?;
         let proof = self.authorize(&attributes).await?;
-        self.serve(&info, &proof).await
+        let response = self.serve(&info, &proof).await?;
+        // A stream has had its turn once it begins; what is still to be sent of another answer belongs to it.
+        Ok(match permit {
+            Some(permit) if !info.is_long_running() => response.map(|body| body.with(permit)),
+            _ => response,
+        })
     }
 
     /// Reads what the URL and the method ask for.
@@ -148,11 +165,21 @@ impl<'c> Exchange<'c> {
             certificates: &self.connection.certificates,
         };
         self.warning = credentials.warning();
-        match self.context.authenticator().authenticate(&credentials).await {
+        let began = Instant::now();
+        let authenticated = self.context.authenticator().authenticate(&credentials).await;
+        let (took, metrics) = (began.elapsed(), self.context.metrics());
+        metrics.stages.time(&["authentication"], took);
+        match authenticated {
             Ok(Authenticated::User(user) | Authenticated::Anonymous(user)) => {
+                metrics.authentication.record("success", took);
+                metrics.users.count(&[shown_user(&user.name)]);
+                if let Some(left) = self.connection.time_left() {
+                    metrics.client_certificates.record(&[], left.as_secs());
+                }
                 Ok(self.user.insert(user).clone())
             }
             Err(error) => {
+                metrics.authentication.record("error", took);
                 tracing::debug!(%error, "authentication failed");
                 let refusal = self.answer(&Status::unauthorized());
                 if let Some(trail) = self.info.as_ref().and_then(|info| self.trail_of(None, info)) {
@@ -191,6 +218,7 @@ impl<'c> Exchange<'c> {
             audit_id: String::from_utf8_lossy(self.audit_id.as_bytes()).into_owned(),
             headers: &self.head.headers,
             peer: self.connection.remote.ip(),
+            metrics: self.context.metrics(),
         };
         Trail::begin(self.context.auditor()?, &arrival)
     }
@@ -200,8 +228,9 @@ impl<'c> Exchange<'c> {
         let Some(trail) = self.trail_of(Some(user), info) else { return Ok(()) };
         let is_kept = trail.reach(audit::Stage::RequestReceived);
         if !is_kept && trail.is_strict() {
+            self.context.metrics().audit.rejected.count(&[]);
             let path = escape_html(self.head.uri.path());
-            let text = format!("Internal Server Error: \"{path}\": failed to store audit event");
+            let text = format!("Internal Server Error: \"{path}\": failed to store audit event\n");
             return Err(Box::new(respond_text(StatusCode::INTERNAL_SERVER_ERROR, text)));
         }
         self.trail = Some(Arc::new(trail));
@@ -216,9 +245,73 @@ impl<'c> Exchange<'c> {
         trail.annotate(format!("{group}/reason"), reason.to_string());
     }
 
+    /// Waits until the request may run. Streams other than watches are none of flow control's.
+    async fn take_turn(
+        &mut self,
+        attributes: &Attributes<'_>,
+        info: &RequestInfo,
+    ) -> Result<Option<Permit>, Ended> {
+        if info.is_long_running() && info.verb != Verb::Watch {
+            return Ok(None);
+        }
+        let began = Instant::now();
+        let work = || self.work(info);
+        let turn = self.context.fairness().turn(attributes, self.time_allowed(), work).await;
+        self.context.metrics().stages.time(&["priorityandfairness"], began.elapsed());
+        self.flow = turn.ids;
+        turn.permit.map(Some).map_err(|retry_after_s| {
+            self.count_termination(info, StatusCode::TOO_MANY_REQUESTS);
+            let text = "Too many requests, please try again later.\n";
+            let mut response = respond_text(StatusCode::TOO_MANY_REQUESTS, text);
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(retry_after_s));
+            Box::new(response)
+        })
+    }
+
+    /// What the request is going to take: a list as many bytes as its objects have, if all are like the first one.
+    fn work(&self, info: &RequestInfo) -> Work {
+        match info.verb {
+            Verb::List | Verb::Watch => {}
+            Verb::Get | Verb::Proxy => return Work::Other,
+            Verb::Other("get" | "head" | "options") => return Work::Other,
+            _ => return Work::Write,
+        }
+        let begins_with_all = || {
+            self.query.first("sendInitialEvents") == Some("true")
+                || self.query.first("resourceVersion").is_none()
+        };
+        let registry = self.types.registry();
+        let Some(resource) = registry.resource(&info.group, &info.version, &info.resource) else {
+            return Work::Other;
+        };
+        if !info.name.is_empty() || info.verb == Verb::Watch && !begins_with_all() {
+            return Work::Other;
+        }
+        let snapshot = self.context.engine().snapshot();
+        let prefix = store::collection(resource, &info.namespace);
+        let count = snapshot.count_prefix(&prefix);
+        let limit = self.query.first("limit").and_then(|limit| limit.parse().ok()).filter(|limit| *limit > 0);
+        let selects = ["labelSelector", "fieldSelector"].iter().any(|name| self.query.first(name).is_some());
+        // A list that selects reads more than it returns.
+        let read =
+            limit.map_or(count, |limit: u64| limit.min(count).max(if selects { count / 2 } else { 0 }));
+        let first = snapshot.prefix(&prefix).next().map_or(0, |entry| entry.stored_len() as u64);
+        Work::List(read.saturating_mul(first))
+    }
+
     /// Asks the authorizers.
     async fn authorize<'a>(&self, attributes: &'a Attributes<'a>) -> Result<Authorized<'a>, Ended> {
+        let began = Instant::now();
         let decided = self.context.authorizer().authorize(attributes).await;
+        let (took, metrics) = (began.elapsed(), self.context.metrics());
+        metrics.stages.time(&["authorization"], took);
+        let result = match &decided {
+            Ok(_) => "allowed",
+            Err(denied) if denied.error.is_some() => "error",
+            Err(denied) if denied.is_final => "denied",
+            Err(_) => "no-opinion",
+        };
+        metrics.authorization.record(result, took);
         match &decided {
             Ok(proof) => self.annotate_decision("allow", proof.reason()),
             Err(denied) => self.annotate_decision("forbid", &denied.reason),
@@ -246,16 +339,38 @@ impl<'c> Exchange<'c> {
             pretty: self.pretty,
             trail: self.trail.as_deref(),
             received: self.received,
+            peer: self.connection.remote.ip(),
         });
         let result = if info.is_long_running() {
             work.await
         } else {
             match tokio::time::timeout(self.time_allowed(), work).await {
                 Ok(result) => result,
-                Err(_) => return Err(Box::new(timed_out())),
+                Err(_) => {
+                    self.count_termination(info, StatusCode::GATEWAY_TIMEOUT);
+                    return Err(Box::new(timed_out()));
+                }
             }
         };
         result.map_err(|status| self.answer(&status))
+    }
+
+    /// Counts a request that is ended before it is done, if it is for a type that is served.
+    fn count_termination(&self, info: &RequestInfo, code: StatusCode) {
+        let registry = self.types.registry();
+        let Some(resource) = registry.resource(&info.group, &info.version, &info.resource) else { return };
+        let labels = routes::labels(resource, info, &self.query, false);
+        let known = resource.table.subresources.iter().any(|table| table.name == info.subresource);
+        self.context.metrics().terminations.count(&[
+            code.as_str(),
+            "apiserver",
+            labels.group,
+            labels.resource,
+            labels.scope,
+            if known { labels.subresource } else { "" },
+            labels.verb,
+            labels.version,
+        ]);
     }
 
     /// `?timeout=` where it is given and positive, at most the operator's bound.
@@ -298,6 +413,10 @@ impl<'c> Exchange<'c> {
         headers.insert(AUDIT_ID, self.audit_id);
         for header in warning::headers(&self.warning.map(str::to_owned).into_iter().collect::<Vec<_>>()) {
             headers.append(WARNING, header);
+        }
+        if let Some(flow) = self.flow {
+            headers.insert(FLOW_SCHEMA, flow.schema.clone());
+            headers.insert(PRIORITY_LEVEL, flow.level.clone());
         }
         headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));
         if self.head.method == Method::HEAD {
@@ -393,6 +512,15 @@ fn timed_out() -> Response {
     const BODY: &str = "{\"metadata\":{},\"status\":\"Failure\",\"message\":\"Timeout: request did not complete \
         within the allotted timeout\",\"reason\":\"Timeout\",\"details\":{},\"code\":504}\n";
     respond_text(StatusCode::GATEWAY_TIMEOUT, BODY)
+}
+
+/// Under which name requests of a user are counted, so that users do not make series.
+fn shown_user(name: &str) -> &str {
+    match name {
+        "admin" | "client" | "kube_proxy" | "kubelet" => name,
+        email if email.contains('@') => "email_id",
+        _ => "other",
+    }
 }
 
 fn escape_html(text: &str) -> String {

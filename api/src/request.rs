@@ -173,7 +173,7 @@ impl RequestInfo {
                 Verb::Delete => self.verb = Verb::DeleteCollection,
                 _ => {}
             }
-            if matches!(self.verb, Verb::List | Verb::Watch | Verb::DeleteCollection) && !self.legacy_watch {
+            if matches!(self.verb, Verb::List | Verb::Watch) && !self.legacy_watch {
                 let selector = query.first("fieldSelector").and_then(|text| FieldTerms::parse(text).ok());
                 if let Some(name) = selector.as_ref().and_then(|terms| terms.exact("metadata.name"))
                     && is_path_segment(name)

@@ -2,12 +2,14 @@
 //! means nothing here.
 //!
 //! ```text
-//! Permitted ─┬─ resource: known? ─► scope ─► method ─► negotiate ─► read the body ─► verb ─► compress, warn
-//!            └─ other path: backup · health · metrics · version · discovery · OpenAPI
+//! Permitted ─┬─ version of an extension server: pass it on
+//!            ├─ resource: known? ─► scope ─► method ─► negotiate ─► read the body ─► verb ─► compress, warn
+//!            └─ other path: backup · health · metrics · flow control · version · discovery · OpenAPI
 //! ```
 //!
 //! Knows which verbs a resource has, and not what they do.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -24,6 +26,8 @@ use crate::codec::yaml;
 use crate::compress;
 use crate::context::Context;
 use crate::conversion::Conversions;
+use crate::extension::{Extension, proxy};
+use crate::fairness;
 use crate::features::Feature;
 use crate::health;
 use crate::metrics::requests::Labels;
@@ -32,11 +36,13 @@ use crate::query::Query;
 use crate::representation::answer::respond_status;
 use crate::request::{RequestInfo, Verb};
 use crate::response::{Response, respond_text};
-use crate::schema::registry::Resource;
+use crate::schema::registry::{Registry, Resource};
+use crate::scrape;
 use crate::served::Served;
 use crate::server::websocket::Upgrade;
 use crate::server::{BODY_BYTES_MAX, BodyError, Incoming, read_body};
 use crate::status::{Reason, Status, Subject};
+use crate::store;
 use crate::strategy::Endpoint;
 use crate::verbs::{self, Call};
 use crate::warning;
@@ -65,6 +71,8 @@ pub struct Permitted<'e> {
     pub trail: Option<&'e Trail>,
     /// When the head of the request was read.
     pub received: Instant,
+    /// Address of the client.
+    pub peer: IpAddr,
 }
 
 /// Serves a permitted request.
@@ -79,7 +87,29 @@ pub async fn serve(request: Permitted<'_>) -> Result<Response, Status> {
         let message = format!("invalid timeout specified in the request URL - {error}");
         return Err(Status::bad_request(message));
     }
+    if let Some(extension) = request.context.extensions().of_path(&request.info.path) {
+        return forward(request, &extension).await;
+    }
     if request.info.is_resource { serve_resource(request).await } else { serve_document(request).await }
+}
+
+/// Requests for what an extension server serves.
+async fn forward(request: Permitted<'_>, extension: &Extension) -> Result<Response, Status> {
+    let Permitted { context, head, info, proof, incoming, peer, .. } = request;
+    if !extension.is_available() {
+        return Ok(proxy::unavailable());
+    }
+    let Some(services) = context.builtin().resource("", "v1", "services") else {
+        return Ok(proxy::unavailable());
+    };
+    let key = store::key(services, &extension.service.namespace, &extension.service.name);
+    let service = context.engine().snapshot().get(&key).map(store::read).transpose()?;
+    let service = service.map(|stored| stored.object(services)).transpose()?;
+    let Ok(endpoint) = extension.endpoint(service.as_ref()) else {
+        return Ok(proxy::unavailable());
+    };
+    let forwarded = proxy::Forwarded { head, path: &info.path, user: proof.user(), peer, incoming };
+    Ok(proxy::forward(&endpoint, forwarded).await)
 }
 
 /// Requests for a resource or one of its subresources.
@@ -122,7 +152,10 @@ async fn serve_resource(request: Permitted<'_>) -> Result<Response, Status> {
                 }
                 _ => {}
             }
-            read(context, incoming).await?
+            let body = read(context, incoming).await?;
+            let labels = [&*resource.group, &*resource.table.plural, info.verb.as_str()];
+            context.metrics().requests.bodies.record(&labels, body.len() as u64);
+            body
         }
         _ => Bytes::new(),
     };
@@ -152,6 +185,13 @@ async fn serve_resource(request: Permitted<'_>) -> Result<Response, Status> {
     }
     if !resource.table.deprecated.is_empty() {
         call.warnings.push(deprecation(resource));
+        // Custom types do not say when they will be removed.
+        let removed = "";
+        let labels = [&*resource.group, removed, &resource.table.plural, &info.subresource, &info.version];
+        context.metrics().deprecated.set(&labels, 1);
+        if let Some(trail) = trail {
+            trail.annotate(context.naming().own("deprecated"), true.to_string());
+        }
     }
     let inflight = (!info.is_long_running()).then(|| context.metrics().requests.enter(!is_read(info.verb)));
     let result = run(&mut call, &body).await;
@@ -172,6 +212,11 @@ async fn serve_resource(request: Permitted<'_>) -> Result<Response, Status> {
         response.headers_mut().append(WARNING, header);
     }
     let labels = labels(resource, info, query, applies);
+    if info.is_long_running()
+        && let Some(open) = context.metrics().requests.open(labels)
+    {
+        response = response.map(|body| body.with(open));
+    }
     let measured = context.metrics().requests.measure(labels, response.status(), received);
     if hyper::body::Body::is_end_stream(response.body()) {
         return Ok(response); // counted here, where the measurement is dropped
@@ -187,7 +232,7 @@ fn is_read(verb: Verb) -> bool {
 }
 
 /// What a request is counted under.
-fn labels<'l>(resource: &'l Resource, info: &'l RequestInfo, query: &Query, applies: bool) -> Labels<'l> {
+pub fn labels<'l>(resource: &'l Resource, info: &'l RequestInfo, query: &Query, applies: bool) -> Labels<'l> {
     let connects = matches!(info.subresource.as_str(), "attach" | "exec" | "portforward" | "proxy");
     let verb = match info.verb {
         _ if connects => "CONNECT",
@@ -247,11 +292,22 @@ async fn serve_document(request: Permitted<'_>) -> Result<Response, Status> {
         stage: context.lifecycle().stage(),
         naming: context.naming(),
         within_grace: context.is_within_livez_grace(),
+        metrics: context.metrics(),
     };
     if let Some(response) = health::respond(&checked, path, query) {
         return Ok(response);
     }
-    if let Some(response) = context.metrics().respond(path, context.engine()) {
+    let sources = scrape::Sources {
+        metrics: context.metrics(),
+        engine: context.engine(),
+        registry: types.registry(),
+        fairness: context.fairness(),
+        features: context.features(),
+    };
+    if let Some(response) = scrape::respond_to(&sources, &head.method, path) {
+        return Ok(response);
+    }
+    if let Some(response) = fairness::respond(context.fairness(), path) {
         return Ok(response);
     }
     let is_read = matches!(head.method, Method::GET | Method::HEAD);
@@ -261,7 +317,7 @@ async fn serve_document(request: Permitted<'_>) -> Result<Response, Status> {
         return answer;
     }
     let response = if path == "/version" || path == "/version/" {
-        Some(crate::version::respond().map(Into::into))
+        Some(crate::version::respond(&head.headers)?.map(Into::into))
     } else if let Some(response) = types.discovery().respond(path, &head.headers, pretty) {
         Some(response.map(Into::into))
     } else {
@@ -270,8 +326,15 @@ async fn serve_document(request: Permitted<'_>) -> Result<Response, Status> {
     match response {
         Some(_) if !is_read => Err(Status::method_not_allowed()),
         Some(response) => Ok(response),
+        None if is_below_own_group(context.builtin(), path) => Err(Status::no_such_route()),
         None => Ok(not_found_page()),
     }
+}
+
+/// Whether a path is below a group of built-in types, all of whose paths are its own.
+fn is_below_own_group(builtin: &Registry, path: &str) -> bool {
+    let below = path.strip_prefix("/apis/").and_then(|rest| rest.split_once('/'));
+    below.is_some_and(|(group, rest)| !rest.is_empty() && builtin.group(group).is_some())
 }
 
 /// Runs the verb.

@@ -18,7 +18,7 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use crate::discovery::Discovery;
+use crate::discovery::{Discovery, Foreign};
 use crate::openapi::OpenApi;
 use crate::schema::registry::{Registry, Resource};
 
@@ -39,6 +39,15 @@ impl Served {
             openapi: OpenApi::new(registry.clone(), &other_paths),
             discovery: Discovery::new(registry.clone(), server_address, other_paths),
             registry,
+        }
+    }
+
+    /// The same types, beside what these other servers serve.
+    fn beside(&self, foreign: Arc<[Foreign]>) -> Self {
+        Served {
+            discovery: self.discovery.beside(foreign),
+            openapi: self.openapi.with(self.registry.clone()),
+            registry: self.registry.clone(),
         }
     }
 
@@ -110,6 +119,13 @@ impl Types {
         self.now.store(Arc::new(next));
         self.changed.send_replace(());
         Ok(())
+    }
+
+    /// Shows what other servers serve in the documents of requests that begin after the call.
+    pub fn show(&self, foreign: Arc<[Foreign]>) {
+        let _changing = self.changing.lock();
+        let next = self.now.load().beside(foreign);
+        self.now.store(Arc::new(next));
     }
 
     /// Ends once this very type is not served any more: it went, or there is another one in its place.

@@ -1,7 +1,7 @@
 //! Start-up: brings the store into the state in which a cluster begins, before the first client is served.
 //!
 //! ```text
-//! custom types ─► bundled objects ─► rules of the aggregated roles among them ─► the server's own service
+//! custom types ─► bundled objects ─► flow control ─► rules of the aggregated roles among them ─► API services ─► the server's own service
 //! ```
 //!
 //! Each step leaves alone what is as it should be, so that running it at every start costs reads only.
@@ -27,8 +27,10 @@ pub fn load_types(context: &Context) -> Result<(), Status> {
 /// # Errors
 /// The store failed.
 pub async fn prepare(context: &Context) -> Result<Outcome, Status> {
-    let outcome = bootstrap::reconcile(&Loopback::new(context), context.naming()).await?;
+    let mut outcome = bootstrap::reconcile(&Loopback::new(context), context.naming()).await?;
+    outcome += controllers::flow_control::prepare(context).await?;
     controllers::aggregation::reconcile(context).await?;
+    controllers::api_services::prepare(context).await?;
     controllers::own_service::ensure(context).await?;
     Ok(outcome)
 }

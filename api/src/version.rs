@@ -4,10 +4,12 @@
 use std::sync::OnceLock;
 
 use bytes::Bytes;
-use http::{Response, StatusCode};
+use http::header::ACCEPT;
+use http::{HeaderMap, Response, StatusCode};
 
-use crate::discovery::json_response;
+use crate::discovery::{json_response, not_acceptable};
 use crate::json::{Object, Value};
+use crate::status::Status;
 
 /// Major number of the API release that this server implements.
 pub const MAJOR: &str = "1";
@@ -35,13 +37,25 @@ pub struct Build {
 /// The build of this program; set once, before the first request.
 pub static BUILD: OnceLock<Build> = OnceLock::new();
 
-/// The response to GET `/version`: always indented JSON, whatever the request accepts.
-pub fn respond() -> Response<Bytes> {
+/// The response to GET `/version`: indented JSON.
+///
+/// # Errors
+/// 406 if the client does not accept it.
+pub fn respond(headers: &HeaderMap) -> Result<Response<Bytes>, Status> {
     static DOCUMENT: OnceLock<Response<Bytes>> = OnceLock::new();
-    DOCUMENT.get_or_init(|| json_response(StatusCode::OK, &document(), true)).clone()
+    let accepted = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let is_json = |clause: &str| {
+        let media_type = clause.split(';').next().unwrap_or_default().trim();
+        ["*/*", "application/json"].contains(&media_type)
+    };
+    if !accepted.is_empty() && !accepted.split(',').any(is_json) {
+        return Err(not_acceptable());
+    }
+    Ok(DOCUMENT.get_or_init(|| json_response(StatusCode::OK, &document(), true)).clone())
 }
 
-fn document() -> Value {
+/// The document of `/version`.
+pub fn document() -> Value {
     let Build { commit, date } = BUILD.get().copied().unwrap_or(Build { commit: "", date: "" });
     let architecture = match std::env::consts::ARCH {
         "x86_64" => "amd64",
@@ -75,8 +89,24 @@ mod tests {
     use crate::json;
 
     #[test]
+    fn the_document_is_json_or_nothing() {
+        for (accept, is_answered) in [
+            (None, true),
+            (Some("*/*"), true),
+            (Some("text/html, application/json;q=0.1"), true),
+            (Some("application/*"), false),
+            (Some("application/yaml"), false),
+            (Some(""), true),
+        ] {
+            let headers = HeaderMap::from_iter(accept.map(|text| (ACCEPT, text.parse().unwrap())));
+            let code = respond(&headers).map_or_else(|status| status.code, |response| response.status());
+            assert_eq!(code == StatusCode::OK, is_answered, "{accept:?}");
+        }
+    }
+
+    #[test]
     fn the_document_has_its_members_and_a_version_that_clients_parse() {
-        let body = respond().into_body();
+        let body = respond(&HeaderMap::new()).unwrap().into_body();
         assert!(body.starts_with(b"{\n  \"major\": \"1\",\n  \"minor\": \"36\",\n"));
         let document = json::parse(&body).unwrap();
         let names: Vec<&str> = document.as_object().unwrap().iter().map(|(name, _)| name).collect();

@@ -143,6 +143,8 @@ pub struct Denied {
     pub reason: Reason,
     /// What an authorizer failed of, if one did: it is not known whether the request would be allowed.
     pub error: Option<String>,
+    /// Whether an authorizer denied it, instead of none allowing it.
+    pub is_final: bool,
 }
 
 impl Denied {
@@ -153,7 +155,7 @@ impl Denied {
             message.push_str(": ");
             message.push_str(&reason.to_string());
         }
-        Denied { message, reason, error: None }
+        Denied { message, reason, error: None, is_final: false }
     }
 }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, anyhow};
-use api::context::{Context as Api, Parts};
+use api::context::{Context as Api, OwnService, Parts};
 use api::metrics::Metrics;
 use api::policy::EngineAccounts;
 use api::server::{Lifecycle, Limits, Stage};
@@ -49,8 +49,9 @@ pub async fn run(config: Config, metrics: Arc<Metrics>, started: Instant) -> any
 
     api::startup::load_types(&handler).context("cannot read the definitions of custom types")?;
     lifecycle.advance(Stage::TypesServed);
-    let tls = api::server::server_config(credentials.serving.clone());
-    let limits = Limits { drain_timeout: config.request_timeout, ..Limits::default() };
+    let tls = api::server::server_config(credentials.serving.clone(), config.serves_http2);
+    let limits =
+        Limits { drain_timeout: config.request_timeout.max(config.watch_grace), ..Limits::default() };
     let serving =
         tokio::spawn(api::server::serve(listener, tls, handler.clone(), limits, lifecycle.shutdown()));
     let following = tokio::spawn({
@@ -131,6 +132,7 @@ fn api_of(
         min_request_timeout: config.min_request_timeout,
         livez_grace_period: config.livez_grace_period,
         event_ttl: config.event_ttl,
+        watch_grace: config.watch_grace,
     };
     let root_ca = credentials.root_ca.clone();
     let nodes = config.authorization.nodes(engine.clone());
@@ -149,7 +151,13 @@ fn api_of(
         ranges: config.ranges.clone(),
         features: config.features.clone(),
         enablement: config.enablement.clone(),
-        advertised: host::advertised_address(address, config.advertise_address),
+        fairness: config.fairness,
+        extensions: config.extensions.clone(),
+        own_service: OwnService {
+            advertised: host::advertised_address(address, config.advertise_address),
+            port: address.port(),
+            ..config.own_service
+        },
         collects_garbage: config.collects_garbage,
         admission: config.admission.clone(),
         auditor: config.audit.as_ref().map(audit::auditor).transpose()?,

@@ -86,10 +86,9 @@ impl AuthenticationConfig {
     ) -> anyhow::Result<Self> {
         let tokens = TokenConfig::from_flags(&mut flags, naming)?;
         let client_ca = named("--client-ca-file", flags.client_ca_file.take())?;
-        if let Some(file) = &client_ca {
-            check_bundle("--client-ca-file", file)?;
-        }
-        let proxy = ProxyConfig::from_flags(&mut flags)?;
+        let client_bundle =
+            client_ca.as_ref().map(|file| check_bundle("--client-ca-file", file)).transpose()?;
+        let proxy = ProxyConfig::from_flags(&mut flags, client_bundle.as_ref())?;
         let token_auth = named("--token-auth-file", flags.token_auth_file)?
             .map(|NamedFile { path, bytes }| {
                 StaticTokens::parse(&bytes).with_context(|| format!("--token-auth-file {}", path.display()))
@@ -128,7 +127,11 @@ impl AuthenticationConfig {
 }
 
 impl ProxyConfig {
-    fn from_flags(flags: &mut AuthenticationFlags) -> anyhow::Result<Option<Self>> {
+    /// `clients` are the authorities of the certificates of users.
+    fn from_flags(
+        flags: &mut AuthenticationFlags,
+        clients: Option<&CaBundle>,
+    ) -> anyhow::Result<Option<Self>> {
         const FLAG: &str = "--requestheader-client-ca-file";
         let client_ca = named(FLAG, flags.requestheader_client_ca_file.take())?;
         let headers = HeaderNames {
@@ -141,16 +144,23 @@ impl ProxyConfig {
         let Some(client_ca) = client_ca else {
             return Ok(None);
         };
-        check_bundle(FLAG, &client_ca)?;
+        let bundle = check_bundle(FLAG, &client_ca)?;
         if headers.user.is_empty() {
             bail!("{FLAG} needs --requestheader-username-headers");
+        }
+        if allowed_names.is_empty() && clients.is_some_and(|clients| clients.overlaps(&bundle)) {
+            bail!(
+                "{FLAG} and --client-ca-file contain overlapping certificates; --requestheader-allowed-names must be \
+                 specified to ensure regular client certificates cannot set authenticating proxy headers for arbitrary \
+                 users"
+            );
         }
         Ok(Some(ProxyConfig { client_ca, allowed_names, headers }))
     }
 }
 
 /// Refuses a file without certificates.
-fn check_bundle(flag: &str, file: &NamedFile) -> anyhow::Result<()> {
+fn check_bundle(flag: &str, file: &NamedFile) -> anyhow::Result<CaBundle> {
     let mut count = 0;
     for certificate in CertificateDer::pem_slice_iter(&file.bytes) {
         certificate.with_context(|| format!("{flag} {}: broken PEM", file.path.display()))?;
@@ -159,7 +169,7 @@ fn check_bundle(flag: &str, file: &NamedFile) -> anyhow::Result<()> {
     if count == 0 {
         bail!("{flag} {}: no certificate in it", file.path.display());
     }
-    Ok(())
+    CaBundle::from_pem(&file.bytes).with_context(|| format!("{flag} {}", file.path.display()))
 }
 
 /// Whether a URL may begin with this (RFC 3986).

@@ -1,5 +1,6 @@
 //! The checked configuration: flags validated together and against the files they name, before anything is changed.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -8,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow, bail};
 use api::admission;
 use api::allocation::Ranges;
+use api::context::OwnService;
 use api::controllers::Selection;
 use api::enablement::Enablement;
 use api::features::Features;
@@ -17,6 +19,7 @@ use api::server::ServingCertificate;
 use crate::audit::AuditConfig;
 use crate::authentication::AuthenticationConfig;
 use crate::authorization::AuthorizationConfig;
+use crate::extension;
 use crate::files;
 use crate::flags::{Durability, Flags, LogFormat, Profile};
 
@@ -39,6 +42,12 @@ pub struct Config {
     pub ranges: Ranges,
     /// Address at which pods reach the server, if configured.
     pub advertise_address: Option<IpAddr>,
+    /// What the server's own service is made of, but for where the server is.
+    pub own_service: OwnService,
+    /// Host name under which documents name this server, if another than its address.
+    pub external_hostname: Option<String>,
+    /// Whether HTTP/2 is served.
+    pub serves_http2: bool,
     /// The controllers to run.
     pub controllers: Selection,
     /// Whether the garbage collector runs.
@@ -51,6 +60,12 @@ pub struct Config {
     pub features: Features,
     /// Which built-in types are served.
     pub enablement: Enablement,
+    /// How extension servers know this one.
+    pub extensions: api::extension::Settings,
+    /// Families of metrics that are not shown.
+    pub disabled_metrics: BTreeSet<String>,
+    /// How many requests run at once.
+    pub fairness: api::fairness::Settings,
     /// When writes are acknowledged.
     pub durability: Durability,
     /// How long history stays readable.
@@ -59,6 +74,8 @@ pub struct Config {
     pub event_ttl: Duration,
     /// How long requests are served after the signal, while not ready.
     pub shutdown_delay: Duration,
+    /// The time over which the ends of watches are spread, once requests are not served any more.
+    pub watch_grace: Duration,
     /// Longest duration of a request that is not long-running.
     pub request_timeout: Duration,
     /// Shortest default duration of a watch.
@@ -115,14 +132,19 @@ impl Config {
             ServingCertificate::from_pem(&chain, &key)
                 .with_context(|| format!("--tls-cert-file {}", files.certificate.display()))?;
         }
+        Ranges::check_networks(&flags.service_cluster_ip_range.0).map_err(|why| anyhow!(why))?;
         let types = Registry::new(flags.naming);
         let enablement =
             Enablement::parse(&flags.runtime_config.join(","), &types).map_err(|why| anyhow!(why))?;
+        check_hidden_metrics(flags.show_hidden_metrics_for_version.as_deref())?;
+        let own_service = flags.own_service.settings().map_err(|why| anyhow!(why))?;
+        let fairness = flags.fairness.settings().map_err(|why| anyhow!(why))?;
         let audit = AuditConfig::from_flags(flags.naming, &flags.audit, &flags.audit_webhook)?;
         let authorization = AuthorizationConfig::from_flags(flags.authorization, flags.naming)?;
         let allows_all = authorization.allows_all();
         let authentication =
             AuthenticationConfig::from_flags(flags.authentication, flags.naming, allows_all)?;
+        let extensions = extension::settings(&flags.extension, &authentication)?;
         if flags.request_timeout.is_zero() {
             bail!("--request-timeout must be positive");
         }
@@ -142,16 +164,23 @@ impl Config {
                 ports: flags.service_node_port_range,
             },
             advertise_address: flags.advertise_address,
+            own_service,
+            external_hostname: flags.external_hostname.filter(|name| !name.is_empty()),
+            serves_http2: !flags.disable_http2_serving,
             controllers: flags.controllers,
             collects_garbage: flags.enable_garbage_collector,
             admission,
             audit,
             features: flags.feature_gates,
             enablement,
+            fairness,
+            extensions,
+            disabled_metrics: flags.disabled_metrics.into_iter().collect(),
             durability: flags.durability,
             history_retention: flags.history_retention,
             event_ttl: flags.event_ttl,
             shutdown_delay: flags.shutdown_delay_duration,
+            watch_grace: flags.shutdown_watch_termination_grace_period,
             request_timeout: flags.request_timeout,
             min_request_timeout: Duration::from_secs(flags.min_request_timeout.into()),
             livez_grace_period: flags.livez_grace_period,
@@ -176,14 +205,13 @@ fn admission_of(flags: &Flags) -> anyhow::Result<admission::Settings> {
     let (enable, disable) = (names(&flags.enable_admission_plugins), names(&flags.disable_admission_plugins));
     let path = flags.admission_control_config_file.as_deref();
     let text = path.map(|path| read("--admission-control-config-file", path)).transpose()?;
-    let shown = path.map(|path| path.display().to_string()).unwrap_or_default();
-    let wishes = admission::Wishes {
-        enable: &enable,
-        disable: &disable,
-        config: text.as_deref().map(|text| (shown.as_str(), text)),
-    };
+    let wishes = admission::Wishes { enable: &enable, disable: &disable, config: text.as_deref() };
     let directory = path.and_then(Path::parent).unwrap_or(Path::new(""));
-    admission::Settings::parse(&wishes, &Beside(directory)).map_err(|why| anyhow!(why))
+    let settings = admission::Settings::parse(&wishes, &Beside(directory)).map_err(|why| anyhow!(why))?;
+    Ok(settings.tolerating([
+        flags.default_not_ready_toleration_seconds,
+        flags.default_unreachable_toleration_seconds,
+    ]))
 }
 
 /// Reads the file of a flag.
@@ -200,6 +228,20 @@ pub fn named(flag: &str, path: Option<PathBuf>) -> anyhow::Result<Option<NamedFi
 pub const PROFILE_FILE: &str = "profile";
 
 /// Refuses a store of another naming profile: its keys and objects contain other names.
+/// Metrics stay hidden for one release before they go, so only those of the previous one can be asked for.
+fn check_hidden_metrics(version: Option<&str>) -> anyhow::Result<()> {
+    let minor: u32 = api::version::MINOR.parse()?;
+    let previous = format!("{}.{}", api::version::MAJOR, minor - 1);
+    match version {
+        Some(version) if !version.is_empty() && version != previous => bail!(
+            "metrics.showHiddenMetricsForVersion: Invalid value: {}: must be omitted or have the value '{previous}'; only \
+             the previous minor version is allowed",
+            auth::go::quote(version)
+        ),
+        _ => Ok(()),
+    }
+}
+
 fn check_profile(data_dir: &Path, naming: Profile) -> anyhow::Result<()> {
     let Some(bytes) = files::read_if_there(&data_dir.join(PROFILE_FILE))? else { return Ok(()) };
     let made_under = String::from_utf8_lossy(&bytes);
@@ -238,6 +280,7 @@ mod tests {
         let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
         let other = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
         fs::write(dir.join("crt"), made.cert.pem()).unwrap();
+        fs::write(dir.join("ca"), made.cert.pem()).unwrap();
         fs::write(dir.join("key"), made.signing_key.serialize_pem()).unwrap();
         fs::write(dir.join("other"), other.signing_key.serialize_pem()).unwrap();
         fs::write(dir.join("text"), "no PEM").unwrap();
@@ -275,15 +318,12 @@ mod tests {
             ("--admission-control-config-file=DIR/admission", Ok(())),
             (
                 "--admission-control-config-file=DIR/text",
-                Err("unable to read admission control configuration from \"DIR/text\" [no kind \
-                     \"AdmissionConfiguration\" but \"\"]"
+                Err("failed to apply admission: failed to read plugin config: no kind \"AdmissionConfiguration\" but \"\""
                     .to_owned()),
             ),
             (
                 "--admission-control-config-file=DIR/no-file",
-                Err(format!(
-                    "unable to read admission control configuration from \"DIR/no-file\" [none: {missing}]"
-                )),
+                Err(format!("failed to apply admission: failed to read plugin config: none: {missing}")),
             ),
             ("--tls-cert-file=DIR/crt", Err("--tls-cert-file needs --tls-private-key-file".to_owned())),
             (
@@ -335,6 +375,23 @@ mod tests {
             (
                 "--service-account-max-token-expiration=5m",
                 Err("--service-account-max-token-expiration must be between 1 hour and 2^32 seconds".to_owned()),
+            ),
+            (
+                "--service-cluster-ip-range=10.0.0.0/24,10.1.0.0/24",
+                Err("--service-cluster-ip-range[0] and --service-cluster-ip-range[1] must be of different IP family"
+                    .to_owned()),
+            ),
+            (
+                "--service-cluster-ip-range=10.0.0.0/24,fd00::/112,10.1.0.0/24",
+                Err("--service-cluster-ip-range must not contain more than two entries".to_owned()),
+            ),
+            ("--client-ca-file=DIR/ca --requestheader-client-ca-file=DIR/ca --requestheader-username-headers=X --requestheader-allowed-names=proxy", Ok(())),
+            (
+                "--client-ca-file=DIR/ca --requestheader-client-ca-file=DIR/ca --requestheader-username-headers=X",
+                Err("--requestheader-client-ca-file and --client-ca-file contain overlapping certificates; \
+                     --requestheader-allowed-names must be specified to ensure regular client certificates cannot set \
+                     authenticating proxy headers for arbitrary users"
+                    .to_owned()),
             ),
             ("--request-timeout=0", Err("--request-timeout must be positive".to_owned())),
         ] {

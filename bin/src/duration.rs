@@ -5,20 +5,14 @@
 
 use std::time::Duration;
 
-use auth::go::duration::{self as go, DurationError};
+use auth::go::duration as go;
 
 /// Reads a duration.
 ///
 /// # Errors
 /// A fragment that describes the problem.
 pub fn parse(text: &str) -> Result<Duration, String> {
-    let nanos = go::parse(text).map_err(|error| match error {
-        DurationError::Invalid(_) | DurationError::UnknownUnit { .. } => {
-            "not a duration such as 90s or 1h30m"
-        }
-        DurationError::MissingUnit(_) => "missing its unit",
-        DurationError::TooLong(_) => "too long",
-    })?;
+    let nanos = go::parse(text).map_err(|error| error.to_string())?;
     u64::try_from(nanos).map(Duration::from_nanos).map_err(|_| "must not be negative".to_owned())
 }
 

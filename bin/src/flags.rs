@@ -7,6 +7,10 @@ mod audit;
 mod audit_webhook;
 mod authentication;
 mod authorization;
+mod extension;
+mod fairness;
+mod forms;
+mod own_service;
 mod suggestion;
 mod upstream;
 
@@ -26,7 +30,11 @@ pub use audit::AuditFlags;
 pub use audit_webhook::AuditWebhookFlags;
 pub use authentication::{AuthenticationFlags, OidcFlags};
 pub use authorization::AuthorizationFlags;
+pub use extension::ExtensionFlags;
+pub use fairness::FairnessFlags;
+pub use own_service::OwnServiceFlags;
 
+use self::forms::{boolean, ip};
 use crate::cli::args::Command;
 use crate::duration;
 
@@ -83,7 +91,7 @@ pub struct Flags {
     pub bind_address: IpAddr,
 
     /// Port to listen on; 0 selects a free one.
-    #[arg(long, value_name = "PORT", default_value_t = 6443, value_parser = port)]
+    #[arg(long, value_name = "PORT", default_value_t = 6443, value_parser = forms::integer::<u16>)]
     pub secure_port: u16,
 
     #[arg(long, value_name = "PROFILE", default_value = naming::ALL[0].profile, value_parser = profile,
@@ -118,6 +126,18 @@ pub struct Flags {
     #[arg(long, value_name = "IP", value_parser = ip)]
     pub advertise_address: Option<IpAddr>,
 
+    #[command(flatten)]
+    pub own_service: OwnServiceFlags,
+
+    /// Host name under which the documents of the token issuer name this server. Default: its address.
+    #[arg(long, value_name = "NAME")]
+    pub external_hostname: Option<String>,
+
+    /// Serve HTTP/1.1 only.
+    #[arg(long, value_name = "BOOL", default_value_t = false, num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", value_parser = boolean, action = clap::ArgAction::Set)]
+    pub disable_http2_serving: bool,
+
     /// Controllers to run, separated by commas: * for all, name for one, -name to exclude one.
     #[arg(long, value_name = "NAMES", default_value_t, value_parser = Selection::parse)]
     pub controllers: Selection,
@@ -137,6 +157,15 @@ pub struct Flags {
     #[arg(long, value_name = "FILE")]
     pub admission_control_config_file: Option<PathBuf>,
 
+    /// How long pods stay on a node that is not ready, where they do not say so, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, allow_negative_numbers = true,
+          value_parser = forms::integer::<i64>)]
+    pub default_not_ready_toleration_seconds: i64,
+    /// How long pods stay on a node that is not reachable, where they do not say so, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, allow_negative_numbers = true,
+          value_parser = forms::integer::<i64>)]
+    pub default_unreachable_toleration_seconds: i64,
+
     /// Feature gates, as Name=true,Name=false; AllAlpha and AllBeta stand for all gates of a stage.
     #[arg(long, value_name = "GATES", default_value = "", value_parser = Features::parse)]
     pub feature_gates: Features,
@@ -145,6 +174,20 @@ pub struct Flags {
     /// and api/alpha stand for all versions of a stage.
     #[arg(long, value_name = "PAIRS")]
     pub runtime_config: Vec<String>,
+
+    #[command(flatten)]
+    pub fairness: FairnessFlags,
+
+    #[command(flatten)]
+    pub extension: ExtensionFlags,
+
+    /// Families of metrics that are not shown, separated by commas.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub disabled_metrics: Vec<String>,
+
+    /// Show metrics that were hidden since this release, which must be the previous one. None are.
+    #[arg(long, value_name = "RELEASE")]
+    pub show_hidden_metrics_for_version: Option<String>,
 
     #[command(flatten)]
     pub audit: AuditFlags,
@@ -168,12 +211,17 @@ pub struct Flags {
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration::parse)]
     pub shutdown_delay_duration: Duration,
 
+    /// The time after --shutdown-delay-duration over which the ends of watches are spread, so that their clients do not all
+    /// come to another server at once.
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration::parse)]
+    pub shutdown_watch_termination_grace_period: Duration,
+
     /// Longest duration of a request that is not a watch or another stream.
     #[arg(long, value_name = "DURATION", default_value = "1m0s", value_parser = duration::parse)]
     pub request_timeout: Duration,
 
     /// Least duration of a watch, in seconds; each watch lasts a random time between once and twice this.
-    #[arg(long, value_name = "SECONDS", default_value_t = 1800, value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 1800, value_parser = forms::integer::<u32>)]
     pub min_request_timeout: u32,
 
     /// How long after the start /livez ignores unfinished start-up checks.
@@ -181,7 +229,7 @@ pub struct Flags {
     pub livez_grace_period: Duration,
 
     /// Level of detail of the log: 0 (events), 4 (requests), 6 (everything). RUST_LOG takes precedence.
-    #[arg(short = 'v', long = "v", value_name = "LEVEL", default_value_t = 0, value_parser = level)]
+    #[arg(short = 'v', long = "v", value_name = "LEVEL", default_value_t = 0, value_parser = forms::integer::<u8>)]
     pub verbosity: u8,
 
     /// Format of the log on stderr. One of: text, json.
@@ -248,9 +296,9 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Invocation
     if arguments.get(1).is_some_and(|first| first.to_string_lossy().starts_with('-')) {
         arguments = upstream::settle(arguments).map_err(Stop::Refuse)?;
     }
-    let line = CommandLine::try_parse_from(arguments).map_err(|error| match error.kind() {
+    let line = CommandLine::try_parse_from(&arguments).map_err(|error| match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Stop::Print(error.to_string()),
-        _ => Stop::Refuse(one_line(&error)),
+        _ => Stop::Refuse(one_line(&error, &arguments)),
     })?;
     Ok(match line.command {
         None => Invocation::Serve(Box::new(line.flags)),
@@ -266,7 +314,7 @@ fn normalised(argument: OsString) -> OsString {
 }
 
 /// Clap's errors in the words of kube-apiserver's flag library where it has any.
-fn one_line(error: &clap::Error) -> String {
+fn one_line(error: &clap::Error, arguments: &[OsString]) -> String {
     let context = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.as_str()),
         _ => None,
@@ -277,7 +325,7 @@ fn one_line(error: &clap::Error) -> String {
     let flag = subject.split([' ', '=', '[']).next().unwrap_or_default();
     let value = context(ContextKind::InvalidValue).unwrap_or_default();
     let line = match error.kind() {
-        ErrorKind::UnknownArgument if flag.starts_with('-') => format!("unknown flag: {flag}"),
+        ErrorKind::UnknownArgument if flag.starts_with('-') => unknown(flag, arguments),
         ErrorKind::ArgumentConflict if Command::has_subcommand(subject) => {
             format!("the command {subject} must come before its flags")
         }
@@ -292,14 +340,37 @@ fn one_line(error: &clap::Error) -> String {
         },
         ErrorKind::InvalidValue if value.is_empty() => format!("flag needs an argument: {flag}"),
         ErrorKind::ValueValidation => match std::error::Error::source(error) {
-            Some(cause) => format!("invalid argument {value:?} for {flag}: {cause}"),
-            None => format!("invalid argument {value:?} for {flag}"),
+            Some(cause) => forms::invalid(flag, value, &cause.to_string()),
+            None => format!("invalid argument {value:?} for {flag:?} flag"),
         },
         ErrorKind::InvalidUtf8 => "arguments must be valid UTF-8".to_owned(),
         _ => first_line(&error.to_string()),
     };
     // A value may contain line breaks.
     line.replace(['\n', '\r'], " ")
+}
+
+/// What to say of a flag that is not known. Clap names the letter alone where several were written together.
+fn unknown(flag: &str, arguments: &[OsString]) -> String {
+    let written = |is_it: &dyn Fn(&str) -> bool| {
+        let texts = arguments.iter().skip(1).map(|argument| argument.to_string_lossy());
+        texts.into_iter().find(|text| is_it(text)).map_or_else(|| flag.to_owned(), |text| text.into_owned())
+    };
+    match flag.strip_prefix("--") {
+        Some(name) if name.is_empty() || name.starts_with('-') => {
+            format!(
+                "bad flag syntax: {}",
+                written(&|text| text.starts_with("---") || text.starts_with("--="))
+            )
+        }
+        Some(_) => format!("unknown flag: {flag}"),
+        None => {
+            let letter = flag.trim_start_matches('-');
+            let has_letter =
+                |text: &str| !text.starts_with("--") && text.starts_with('-') && text.contains(letter);
+            format!("unknown shorthand flag: '{letter}' in {}", written(&has_letter))
+        }
+    }
 }
 
 /// What to say of a word that is no flag.
@@ -321,32 +392,8 @@ fn first_line(text: &str) -> String {
     text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned()
 }
 
-fn ip(text: &str) -> Result<IpAddr, String> {
-    text.parse().map_err(|_| "not an IP address".to_owned())
-}
-
 fn networks(text: &str) -> Result<Networks, String> {
     Ranges::parse_networks(text).map(Networks)
-}
-
-fn port(text: &str) -> Result<u16, String> {
-    text.parse().map_err(|_| "not a port between 0 and 65535".to_owned())
-}
-
-fn seconds(text: &str) -> Result<u32, String> {
-    text.parse().map_err(|_| "not a number of seconds".to_owned())
-}
-
-fn level(text: &str) -> Result<u8, String> {
-    text.parse().map_err(|_| "not a level between 0 and 255".to_owned())
-}
-
-fn boolean(text: &str) -> Result<bool, String> {
-    match text {
-        "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
-        "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
-        _ => Err("must be true or false".to_owned()),
-    }
 }
 
 fn profile(text: &str) -> Result<Profile, String> {
@@ -449,56 +496,79 @@ mod tests {
         for (arguments, want) in [
             ("--no-such-flag", "unknown flag: --no-such-flag"),
             ("--no_such_flag=1", "unknown flag: --no-such-flag"),
-            ("-x", "unknown flag: -x"),
+            ("-x", "unknown shorthand flag: 'x' in -x"),
+            ("-secure-port=1", "unknown shorthand flag: 's' in -secure-port=1"),
+            ("--secure-port=1 -xyz", "unknown shorthand flag: 'x' in -xyz"),
+            ("--=1", "bad flag syntax: --=1"),
+            ("---a", "bad flag syntax: ---a"),
             ("serve", "unexpected argument \"serve\": all settings are flags, see --help"),
             ("verfy", "unknown command \"verfy\": did you mean \"verify\"? See --help"),
             ("--data-dir=x verify", "the command verify must come before its flags"),
-            ("verify -x", "unknown flag: -x"),
+            ("verify -x", "unknown shorthand flag: 'x' in -x"),
             ("verify sure", "unexpected argument \"sure\": all settings are flags, see --help"),
-            ("verify --output=xml", "invalid argument \"xml\" for --output: must be text or json"),
-            ("inspect --from=x", "invalid argument \"x\" for --from: not a revision"),
+            ("verify --output=xml", "invalid argument \"xml\" for \"--output\" flag: must be text or json"),
+            ("inspect --from=x", "invalid argument \"x\" for \"--from\" flag: not a revision"),
             ("inspect --key=a --prefix=b", "the argument '--key <KEY>' cannot be used with '--prefix <KEY>'"),
             (
                 "--anonymous-auth false",
                 "unexpected argument \"false\": write the value of a flag after its name, --flag=false",
             ),
             ("--secure-port", "flag needs an argument: --secure-port"),
-            ("--secure-port=x", "invalid argument \"x\" for --secure-port: not a port between 0 and 65535"),
+            (
+                "--secure-port=x",
+                "invalid argument \"x\" for \"--secure-port\" flag: strconv.ParseInt: parsing \"x\": invalid syntax",
+            ),
             (
                 "--secure-port=65536",
-                "invalid argument \"65536\" for --secure-port: not a port between 0 and 65535",
+                "invalid argument \"65536\" for \"--secure-port\" flag: strconv.ParseInt: parsing \"65536\": value out of \
+                 range",
             ),
             (
                 "--bind-address=localhost",
-                "invalid argument \"localhost\" for --bind-address: not an IP address",
+                "invalid argument \"localhost\" for \"--bind-address\" flag: failed to parse IP: \"localhost\"",
             ),
-            ("--anonymous-auth=yes", "invalid argument \"yes\" for --anonymous-auth: must be true or false"),
-            ("--naming=other", "invalid argument \"other\" for --naming: must be cluster or kubernetes"),
-            ("--durability=maybe", "invalid argument \"maybe\" for --durability: must be sync or relaxed"),
-            ("--log-format=xml", "invalid argument \"xml\" for --log-format: must be text or json"),
             (
-                "--service-cluster-ip-range=10.0.0.0/24,10.1.0.0/24",
-                "invalid argument \"10.0.0.0/24,10.1.0.0/24\" for --service-cluster-ip-range: two service cluster IP \
-                 ranges must be of different IP families",
+                "--anonymous-auth=yes",
+                "invalid argument \"yes\" for \"--anonymous-auth\" flag: strconv.ParseBool: parsing \"yes\": invalid syntax",
+            ),
+            (
+                "-v=x",
+                "invalid argument \"x\" for \"-v, --v\" flag: strconv.ParseInt: parsing \"x\": invalid syntax",
+            ),
+            (
+                "--naming=other",
+                "invalid argument \"other\" for \"--naming\" flag: must be cluster or kubernetes",
+            ),
+            (
+                "--durability=maybe",
+                "invalid argument \"maybe\" for \"--durability\" flag: must be sync or relaxed",
+            ),
+            ("--log-format=xml", "invalid argument \"xml\" for \"--log-format\" flag: must be text or json"),
+            (
+                "--service-cluster-ip-range=10.0.0.0",
+                "invalid argument \"10.0.0.0\" for \"--service-cluster-ip-range\" flag: invalid CIDR address: 10.0.0.0",
             ),
             (
                 "--service-node-port-range=9-1",
-                "invalid argument \"9-1\" for --service-node-port-range: unable to parse port range \"9-1\"",
+                "invalid argument \"9-1\" for \"--service-node-port-range\" flag: end port cannot be less than start port: 9-1",
             ),
             (
                 "--controllers=*,unknown",
-                "invalid argument \"*,unknown\" for --controllers: \"unknown\" is not in the list of known controllers",
+                "invalid argument \"*,unknown\" for \"--controllers\" flag: \"unknown\" is not in the list of known controllers",
             ),
             (
                 "--feature-gates=Nothing=true",
-                "invalid argument \"Nothing=true\" for --feature-gates: unrecognized feature gate: Nothing",
+                "invalid argument \"Nothing=true\" for \"--feature-gates\" flag: unrecognized feature gate: Nothing",
             ),
             (
                 "--feature-gates=DryRun=false",
-                "invalid argument \"DryRun=false\" for --feature-gates: cannot set feature gate DryRun to false, feature \
+                "invalid argument \"DryRun=false\" for \"--feature-gates\" flag: cannot set feature gate DryRun to false, feature \
                  is locked to true",
             ),
-            ("--request-timeout=60", "invalid argument \"60\" for --request-timeout: missing its unit"),
+            (
+                "--request-timeout=60",
+                "invalid argument \"60\" for \"--request-timeout\" flag: time: missing unit in duration \"60\"",
+            ),
         ] {
             assert_eq!(line(arguments).unwrap_err(), Stop::Refuse(want.to_owned()), "{arguments}");
         }

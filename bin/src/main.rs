@@ -10,6 +10,7 @@ mod client;
 mod config;
 mod credentials;
 mod duration;
+mod extension;
 mod files;
 mod flags;
 mod host;
@@ -18,6 +19,7 @@ mod issuers;
 mod kubeconfig;
 mod logging;
 mod pki;
+mod process;
 mod reload;
 mod tokens;
 mod upgrade;
@@ -29,7 +31,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Context;
-use api::metrics::Metrics;
+use api::metrics::{self, Metrics};
 use api::version::Build;
 
 use crate::config::Config;
@@ -65,7 +67,8 @@ fn serve(flags: flags::Flags, started: Instant) -> anyhow::Result<()> {
     // Set here alone.
     let _ = api::version::BUILD.set(BUILD);
     let config = Config::from_flags(flags)?;
-    let metrics = Arc::<Metrics>::default();
+    let disabled = config.disabled_metrics.clone();
+    let metrics = Arc::new(Metrics::new(metrics::Settings { disabled, usage: process::usage }));
     logging::start(config.log_format, config.verbosity, metrics.clone());
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .thread_name("api")

@@ -35,7 +35,11 @@ pub fn prepare(
     }
     let issuer = flags.issuers.first().cloned().unwrap_or_default();
     let advertised = host::advertised_address(address, config.advertise_address).unwrap_or(address);
-    let documents = IssuerDocuments::new(&issuer, &keys, flags.keys_uri.as_deref(), &advertised.to_string());
+    let shown = match &config.external_hostname {
+        Some(name) => format!("{name}:{}", advertised.port()),
+        None => advertised.to_string(),
+    };
+    let documents = IssuerDocuments::new(&issuer, &keys, flags.keys_uri.as_deref(), &shown);
     let mut verifier = ServiceAccountTokens::new(flags.issuers.clone(), keys, accounts, domains.clone())
         .with_audiences(flags.audiences.clone());
     if !flags.lookup {

@@ -82,18 +82,33 @@ impl Remote {
     /// An unusable file, in the words of kube-apiserver.
     pub fn read(path: &Path, timeout: Option<Duration>, naming: Profile) -> anyhow::Result<Remote> {
         let access = access(path)?;
+        let server = with_scheme(&access.server)?;
         let timeout = timeout.unwrap_or(TIMEOUT);
-        let separator = if access.server.contains('?') { '&' } else { '?' };
-        let url: Uri = format!("{}{separator}timeout={}", access.server, go_seconds(timeout)).parse()?;
+        let separator = if server.contains('?') { '&' } else { '?' };
+        let url: Uri = format!("{server}{separator}timeout={}", go_seconds(timeout)).parse()?;
         let credentials = Credentials {
             authorities: &access.ca_pem,
             server_name: access.server_name.as_deref(),
             certificate: access.certificate.as_ref().map(|(chain, key)| (chain.as_slice(), key.as_slice())),
             token: access.token.as_deref(),
+            is_unverified: false,
         };
         let endpoint = Endpoint::with(url, &credentials).map_err(|why| anyhow!(why))?;
         Ok(Remote { endpoint, agent: naming.system("apiserver"), timeout })
     }
+}
+
+/// A server with its scheme, which may be left out where nothing follows the host.
+fn with_scheme(server: &str) -> anyhow::Result<String> {
+    let is_whole = |uri: &Uri| uri.scheme().is_some() && uri.host().is_some_and(|host| !host.is_empty());
+    if server.parse().is_ok_and(|uri| is_whole(&uri)) {
+        return Ok(server.to_owned());
+    }
+    let secure = format!("https://{server}");
+    if secure.parse().is_ok_and(|uri: Uri| is_whole(&uri) && matches!(uri.path(), "" | "/")) {
+        return Ok(secure);
+    }
+    bail!("host must be a URL or a host:port pair: {}", auth::go::quote(server))
 }
 
 /// A time as Go prints it, as far as whole milliseconds.
@@ -127,7 +142,12 @@ fn access(path: &Path) -> anyhow::Result<Access> {
         let entry = entries.iter().find(|entry| entry.str_at(&["name"]) == name);
         entry.and_then(|entry| entry.get(kind)).cloned()
     };
-    if config.is_null() || config.as_object().is_some_and(|members| members.is_empty()) {
+    let is_empty = |name: &&str| match config.get(name) {
+        None | Some(Value::Null) => true,
+        Some(Value::Array(entries)) => entries.is_empty(),
+        Some(value) => value.as_str() == Some(""),
+    };
+    if ["clusters", "contexts", "users", "current-context", "extensions"].iter().all(is_empty) {
         bail!(
             "invalid configuration: no configuration has been provided, try setting KUBERNETES_MASTER environment \
              variable"

@@ -106,7 +106,7 @@ fn whatever_is_wrong_is_one_line_exit_code_1_and_nothing_touched() {
         ("--no-such-flag", "error: unknown flag: --no-such-flag\n".to_owned()),
         (
             "--naming=x",
-            "error: invalid argument \"x\" for --naming: must be cluster or kubernetes\n".to_owned(),
+            "error: invalid argument \"x\" for \"--naming\" flag: must be cluster or kubernetes\n".to_owned(),
         ),
         ("--tls-cert-file=x", "error: --tls-cert-file needs --tls-private-key-file\n".to_owned()),
         (

@@ -125,7 +125,7 @@ async fn start(limits: Limits) -> Server {
     let shutdown = Shutdown::standalone();
     let begun = Arc::new(Notify::new());
     let handler = Arc::new(Paths { shutdown: shutdown.clone(), begun: Arc::clone(&begun) });
-    let tls = server_config(Arc::new(certificate));
+    let tls = server_config(Arc::new(certificate), true);
     let ended = tokio::spawn(serve(listener, tls, handler, limits, shutdown.clone()));
     Server { address, shutdown, begun, ended, root }
 }

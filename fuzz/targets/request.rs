@@ -59,8 +59,9 @@ pub fn query(data: &[u8]) {
             check_refusal(&status, if watch { &[400, 422, 500] } else { &[400, 422] });
         }
     }
-    for read in [DeleteOptions::from_query(&query, &meta_group), DeleteOptions::from_body(data, &meta_group)]
-    {
+    let of_query = DeleteOptions::from_query(&query, &meta_group);
+    let of_body = api::json::parse(data).ok().map(|value| DeleteOptions::from_value(&value, &meta_group));
+    for read in [Some(of_query), of_body].into_iter().flatten() {
         match read {
             Ok(options) => assert!(options.grace_period_seconds.is_none_or(|seconds| seconds >= 0)),
             Err(status) => check_refusal(&status, &[400, 422]),

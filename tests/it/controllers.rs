@@ -225,3 +225,47 @@ async fn a_deleted_system_namespace_is_made_again() {
     });
     assert_eq!(after.await["status"]["phase"], "Active");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bootstrap_tokens_sign_cluster_information_and_go_when_they_are_over() {
+    let server = Server::start(Options {
+        flags: vec![
+            "--controllers=*,tokencleaner,bootstrapsigner".to_owned(),
+            // The information names the server's address, and a machine without a network has none.
+            "--advertise-address=192.0.2.9".to_owned(),
+        ],
+        ..Options::default()
+    })
+    .await;
+    let client = server.client();
+    let info = "/api/v1/namespaces/kube-public/configmaps/cluster-info";
+    let made = client.until(info, |map| map.is_some()).await.expect("the map is made");
+    let config = made["data"]["kubeconfig"].as_str().unwrap();
+    assert!(config.contains("certificate-authority-data: "), "{made}");
+    assert!(config.contains("server: https://192.0.2.9:"), "{made}");
+    let secrets = "/api/v1/namespaces/kube-system/secrets";
+    let token = |id: &str, expiration: &str| {
+        json!({
+            "metadata": {"name": format!("bootstrap-token-{id}")},
+            "type": "bootstrap.kubernetes.io/token",
+            "stringData": {
+                "token-id": id, "token-secret": "0123456789abcdef", "usage-bootstrap-signing": "true",
+                "expiration": expiration,
+            },
+        })
+    };
+    let made = client.post(secrets, &token("abcdef", "2999-01-01T00:00:00Z")).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    let is_signed = |map: Option<&Value>| {
+        map.is_some_and(|map| {
+            map["data"]["jws-kubeconfig-abcdef"].as_str().is_some_and(|jws| jws.contains(".."))
+        })
+    };
+    client.until(info, is_signed).await.expect("the map is signed");
+    assert_eq!(client.post(secrets, &token("fedcba", "2001-01-01T00:00:00Z")).await.status, 201);
+    client.until_gone(&format!("{secrets}/bootstrap-token-fedcba")).await;
+    client.delete(&format!("{secrets}/bootstrap-token-abcdef")).await;
+    let is_unsigned =
+        |map: Option<&Value>| map.is_some_and(|map| map["data"].as_object().unwrap().len() == 1);
+    client.until(info, is_unsigned).await.expect("the signature goes with the token");
+}

@@ -322,7 +322,7 @@ async fn bodies_that_are_something_else_are_refused_precisely() {
         (
             named("Pod", "v1", b""),
             "Pod in version \"v1\" cannot be handled as a ConfigMap: \
-             converting (v1.Pod) to (ConfigMap): unknown conversion"
+             converting (v1.Pod) to (core.ConfigMap): unknown conversion"
                 .to_owned(),
         ),
         (

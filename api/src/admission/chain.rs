@@ -1,14 +1,17 @@
 //! The plugins of a server in their order, and the two points at which a write meets them.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use smallvec::SmallVec;
 
 use super::lookup::Lookup;
-use super::plugin::{Plugin, Target};
-use super::record::{Record, Review};
+use super::plugin::{Plugin, Step, Target};
+use super::record::{Operation, Record, Review};
 use super::settings::Settings;
 use crate::json::Object;
+use crate::metrics::Metrics;
+use crate::metrics::family::{Histogram, micros};
 use crate::status::Status;
 #[cfg(test)]
 use crate::write::{Stage, trace};
@@ -18,30 +21,79 @@ const ASKED_TYPICAL: usize = 12;
 
 /// The plugins of a server, in order.
 pub struct Chain {
-    plugins: Vec<Arc<dyn Plugin>>,
+    plugins: Vec<Link>,
+    metrics: Arc<Metrics>,
+    steps: Timers,
+}
+
+/// A plugin, and how long it takes.
+struct Link {
+    name: &'static str,
+    plugin: Arc<dyn Plugin>,
+    timers: Timers,
+}
+
+/// A point of admission, as metrics name it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Point {
+    Mutating,
+    Validating,
+}
+
+/// Histograms by point, operation and whether the write was refused; each is looked up at its first use.
+#[derive(Default)]
+struct Timers([OnceLock<Option<Arc<Histogram>>>; 2 * 2 * Operation::ALL.len()]);
+
+impl Timers {
+    /// Counts a time. `find` looks up a histogram by its labels operation, rejected and type.
+    fn record(
+        &self,
+        (point, operation, refused): (Point, Operation, bool),
+        began: Instant,
+        find: impl FnOnce([&str; 3]) -> Option<Arc<Histogram>>,
+    ) {
+        let of_operation = Operation::ALL.iter().position(|known| *known == operation).unwrap_or_default();
+        let at = (of_operation * 2 + usize::from(point == Point::Validating)) * 2 + usize::from(refused);
+        let histogram = self.0[at].get_or_init(|| {
+            let kind = if point == Point::Mutating { "admit" } else { "validate" };
+            find([operation.as_str(), if refused { "true" } else { "false" }, kind])
+        });
+        if let Some(histogram) = histogram {
+            histogram.record(micros(began.elapsed()));
+        }
+    }
 }
 
 /// The plugins that are asked about one write.
 pub struct Asked<'c> {
-    plugins: SmallVec<[&'c dyn Plugin; ASKED_TYPICAL]>,
+    chain: &'c Chain,
+    plugins: SmallVec<[&'c Link; ASKED_TYPICAL]>,
 }
 
 impl Chain {
-    /// Makes the plugins that `settings` select.
-    pub fn new(settings: &Settings, lookup: &Lookup) -> Chain {
-        Chain { plugins: settings.makes().map(|make| make(lookup)).collect() }
+    /// Makes the plugins that `settings` select; how long they take is counted.
+    pub fn new(settings: &Settings, lookup: &Lookup, metrics: Arc<Metrics>) -> Chain {
+        let link = |(name, make): (&'static str, &super::settings::Make)| Link {
+            name,
+            plugin: make(lookup),
+            timers: Timers::default(),
+        };
+        Chain { plugins: settings.makes().map(link).collect(), metrics, steps: Timers::default() }
     }
 
     /// The plugins that are asked about a write.
     pub fn about(&self, target: &Target<'_>) -> Asked<'_> {
-        Asked { plugins: self.plugins.iter().map(|plugin| &**plugin).filter(|p| p.handles(target)).collect() }
+        Asked {
+            chain: self,
+            plugins: self.plugins.iter().filter(|link| link.plugin.handles(target)).collect(),
+        }
     }
 }
 
 impl Asked<'_> {
     /// Whether one of them looks at objects; otherwise none need be made for them.
     pub fn reads_objects(&self) -> bool {
-        self.plugins.iter().any(|plugin| plugin.reads_objects())
+        self.plugins.iter().any(|link| link.plugin.reads_objects())
     }
 
     /// The mutating point. Once more from the beginning where a plugin asks for it, which happens once at most. What
@@ -52,11 +104,13 @@ impl Asked<'_> {
     pub async fn mutate(&self, mut record: Record<'_, &mut Object>) -> (Review, Result<(), Status>) {
         #[cfg(test)]
         trace::note(Stage::Mutate);
+        let began = Instant::now();
         let mut review = Review::default();
         let mut outcome = self.mutate_once(&mut record, &mut review).await;
         if outcome.is_ok() && review.begin_reinvocation() {
             outcome = self.mutate_once(&mut record, &mut review).await;
         }
+        self.took((Point::Mutating, record.operation, outcome.is_err()), began);
         (review, outcome)
     }
 
@@ -65,10 +119,34 @@ impl Asked<'_> {
         record: &mut Record<'_, &mut Object>,
         review: &mut Review,
     ) -> Result<(), Status> {
-        for plugin in &self.plugins {
-            plugin.mutate(record, review).decision().await?;
+        for link in &self.plugins {
+            let (began, operation) = (Instant::now(), record.operation);
+            let step = link.plugin.mutate(record, review);
+            self.decided(link, (Point::Mutating, operation), began, step).await?;
         }
         Ok(())
+    }
+
+    /// The decision of a plugin, which is timed if it had a part.
+    async fn decided(
+        &self,
+        link: &Link,
+        (point, operation): (Point, Operation),
+        began: Instant,
+        step: Step<'_>,
+    ) -> Result<(), Status> {
+        if matches!(step, Step::Pass) {
+            return Ok(());
+        }
+        let decision = step.decision().await;
+        link.timers.record((point, operation, decision.is_err()), began, |[operation, rejected, kind]| {
+            self.chain.metrics.plugins.of(&[link.name, operation, rejected, kind])
+        });
+        decision
+    }
+
+    fn took(&self, what: (Point, Operation, bool), began: Instant) {
+        self.chain.steps.record(what, began, |labels| self.chain.metrics.admission.of(&labels));
     }
 
     /// The validating point, likewise.
@@ -78,12 +156,18 @@ impl Asked<'_> {
     pub async fn validate(&self, record: Record<'_, &Object>) -> (Review, Result<(), Status>) {
         #[cfg(test)]
         trace::note(Stage::Admit);
+        let began = Instant::now();
         let mut review = Review::default();
-        for plugin in &self.plugins {
-            if let Err(refusal) = plugin.validate(&record, &mut review).decision().await {
-                return (review, Err(refusal));
+        let mut outcome = Ok(());
+        for link in &self.plugins {
+            let began = Instant::now();
+            let step = link.plugin.validate(&record, &mut review);
+            outcome = self.decided(link, (Point::Validating, record.operation), began, step).await;
+            if outcome.is_err() {
+                break;
             }
         }
-        (review, Ok(()))
+        self.took((Point::Validating, record.operation, outcome.is_err()), began);
+        (review, outcome)
     }
 }

@@ -1,9 +1,9 @@
-//! The plugin DefaultTolerationSeconds: a pod that does not say so tolerates a node that fails for five minutes.
+//! The plugin DefaultTolerationSeconds: a pod that does not say so tolerates a node that fails for some time.
 
 use super::{Lookup, Operation, Plugin, Record, Review, Step, Target, pod, toleration};
 use crate::json::{Object, Value};
 
-/// How long.
+/// How long, unless an operator says something else.
 const SECONDS: i64 = 300;
 
 /// The effect that evicts pods.
@@ -11,16 +11,27 @@ const EVICTS: &str = "NoExecute";
 
 /// The plugin.
 pub struct DefaultTolerationSeconds {
-    /// Taints of nodes that fail.
-    taints: [String; 2],
+    /// Taints of nodes that fail, with the seconds for which a pod stays there.
+    taints: [(String, i64); 2],
 }
 
 impl DefaultTolerationSeconds {
-    /// The plugin.
-    pub fn new(lookup: &Lookup) -> DefaultTolerationSeconds {
+    /// Its name.
+    pub const NAME: &'static str = "DefaultTolerationSeconds";
+
+    /// The plugin as it is without flags.
+    pub fn usual(lookup: &Lookup) -> DefaultTolerationSeconds {
+        DefaultTolerationSeconds::new(lookup, [SECONDS; 2])
+    }
+
+    /// The plugin with the seconds of nodes that are not ready, and of those that are not reachable.
+    pub fn new(lookup: &Lookup, [not_ready, unreachable]: [i64; 2]) -> DefaultTolerationSeconds {
         let domain = lookup.naming.domain;
         DefaultTolerationSeconds {
-            taints: [toleration::not_ready(domain), format!("node.{domain}/unreachable")],
+            taints: [
+                (toleration::not_ready(domain), not_ready),
+                (format!("node.{domain}/unreachable"), unreachable),
+            ],
         }
     }
 
@@ -30,12 +41,14 @@ impl DefaultTolerationSeconds {
                 && ["", EVICTS].contains(&toleration.str_at(&["effect"]))
         };
         let given = pod::list(new, "tolerations");
-        let missing =
-            self.taints.iter().filter(|taint| !given.iter().any(|toleration| tolerates(toleration, taint)));
-        let missing: Vec<&String> = missing.collect();
-        for taint in missing {
+        let missing = self
+            .taints
+            .iter()
+            .filter(|(taint, _)| !given.iter().any(|toleration| tolerates(toleration, taint)));
+        let missing: Vec<&(String, i64)> = missing.collect();
+        for (taint, seconds) in missing {
             let mut toleration = toleration::exists(taint, EVICTS);
-            toleration.push("tolerationSeconds", Value::Int(SECONDS));
+            toleration.push("tolerationSeconds", Value::Int(*seconds));
             pod::append(new.object_entry("spec"), "tolerations", toleration.into());
         }
     }

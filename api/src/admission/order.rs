@@ -87,7 +87,7 @@ pub(super) static PLUGINS: &[Registration] = &[
     // Priorities of pods follow from their class.
     on("Priority", Some(|_, _| plain(Priority::new))),
     // How long pods tolerate that their node fails.
-    on("DefaultTolerationSeconds", Some(|_, _| plain(DefaultTolerationSeconds::new))),
+    on(DefaultTolerationSeconds::NAME, Some(|_, _| plain(DefaultTolerationSeconds::usual))),
     // Tolerations of namespaces.
     off("PodTolerationRestriction", Some(|config, _| pod_toleration_restriction::configure(config))),
     // Limits how many events are written.

@@ -34,6 +34,8 @@ impl Target<'_> {
 
 /// The answer of a plugin: at hand, or to wait for. Plugins that decide from memory allocate nothing.
 pub enum Step<'p> {
+    /// The plugin has no part at this point.
+    Pass,
     /// Decided.
     Done(Result<(), Status>),
     /// Decided later: the plugin writes, or asks another server.
@@ -49,6 +51,7 @@ impl<'p> Step<'p> {
     /// The decision.
     pub(super) async fn decision(self) -> Result<(), Status> {
         match self {
+            Step::Pass => Ok(()),
             Step::Done(decision) => decision,
             Step::Wait(answer) => answer.await,
         }
@@ -73,11 +76,11 @@ pub trait Plugin: Send + Sync {
 
     /// The mutating point: the new object may be changed, or the write refused.
     fn mutate<'p>(&'p self, _record: &'p mut Record<'_, &mut Object>, _review: &'p mut Review) -> Step<'p> {
-        Ok(()).into()
+        Step::Pass
     }
 
     /// The validating point: the new object is as it will be stored.
     fn validate<'p>(&'p self, _record: &'p Record<'_, &Object>, _review: &'p mut Review) -> Step<'p> {
-        Ok(()).into()
+        Step::Pass
     }
 }

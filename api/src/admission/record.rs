@@ -30,6 +30,22 @@ pub enum Operation {
     Connect,
 }
 
+impl Operation {
+    /// All of them.
+    pub const ALL: [Operation; 4] =
+        [Operation::Create, Operation::Update, Operation::Delete, Operation::Connect];
+
+    /// As webhooks and metrics name it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Operation::Create => "CREATE",
+            Operation::Update => "UPDATE",
+            Operation::Delete => "DELETE",
+            Operation::Connect => "CONNECT",
+        }
+    }
+}
+
 /// The options of the request.
 #[derive(Clone, Copy, Debug)]
 pub enum Options<'r> {

@@ -4,6 +4,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::default_toleration_seconds::DefaultTolerationSeconds;
 use super::lookup::Lookup;
 use super::order::{PLUGINS, Registration};
 use super::plugin::Plugin;
@@ -35,8 +36,8 @@ pub struct Wishes<'w> {
     pub enable: &'w [String],
     /// Plugins not to run.
     pub disable: &'w [String],
-    /// The configuration of plugins: its path for messages, and its text.
-    pub config: Option<(&'w str, &'w [u8])>,
+    /// The configuration of plugins.
+    pub config: Option<&'w [u8]>,
 }
 
 impl Settings {
@@ -47,9 +48,8 @@ impl Settings {
     pub fn parse(wishes: &Wishes<'_>, files: &dyn Files) -> Result<Settings, String> {
         check_names(wishes)?;
         let configured = match wishes.config {
-            Some((path, text)) => configurations(text, files).map_err(|why| {
-                format!("unable to read admission control configuration from {path:?} [{why}]")
-            })?,
+            Some(text) => configurations(text, files)
+                .map_err(|why| format!("failed to apply admission: failed to read plugin config: {why}"))?,
             None => Vec::new(),
         };
         let wanted = |plugin: &Registration| {
@@ -73,15 +73,26 @@ impl Settings {
         self
     }
 
+    /// The same where pods tolerate a node that is not ready, or not reachable, for so many seconds.
+    pub fn tolerating(mut self, seconds: [i64; 2]) -> Settings {
+        let make: Make = Arc::new(move |lookup| Arc::new(DefaultTolerationSeconds::new(lookup, seconds)));
+        for (name, made) in &mut self.plugins {
+            if *name == DefaultTolerationSeconds::NAME {
+                *made = make.clone();
+            }
+        }
+        self
+    }
+
     /// The same with one more plugin, after the others.
     pub fn with_last(mut self, name: &'static str, make: Make) -> Settings {
         self.plugins.push((name, make));
         self
     }
 
-    /// How the plugins are made, in order.
-    pub(super) fn makes(&self) -> impl Iterator<Item = &Make> {
-        self.plugins.iter().map(|(_, make)| make)
+    /// The plugins with how they are made, in order.
+    pub(super) fn makes(&self) -> impl Iterator<Item = (&'static str, &Make)> {
+        self.plugins.iter().map(|(name, make)| (*name, make))
     }
 
     /// The names of the plugins, in order.

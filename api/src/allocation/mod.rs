@@ -33,18 +33,25 @@ pub struct Ranges {
 }
 
 impl Ranges {
-    /// Parses one network, or two of different families separated by a comma.
+    /// Parses networks, separated by commas.
     ///
     /// # Errors
-    /// A malformed network; none or more than two; two of the same family.
+    /// A malformed network.
     pub fn parse_networks(text: &str) -> Result<Vec<Network>, String> {
-        let networks: Vec<Network> =
-            text.split(',').map(|network| Network::parse(network.trim())).collect::<Result<_, _>>()?;
-        match networks.as_slice() {
-            [_] => Ok(networks),
-            [first, second] if first.family() != second.family() => Ok(networks),
-            [_, _] => Err("two service cluster IP ranges must be of different IP families".to_owned()),
-            _ => Err("must not contain more than two CIDRs".to_owned()),
+        text.split(',').map(|network| Network::parse(network.trim())).collect()
+    }
+
+    /// Checks that there is one network, or one of each family.
+    ///
+    /// # Errors
+    /// Too many, or two of the same family.
+    pub fn check_networks(networks: &[Network]) -> Result<(), String> {
+        match networks {
+            [_] => Ok(()),
+            [first, second] if first.family() != second.family() => Ok(()),
+            [_, _] => Err("--service-cluster-ip-range[0] and --service-cluster-ip-range[1] must be of different IP family"
+                .to_owned()),
+            _ => Err("--service-cluster-ip-range must not contain more than two entries".to_owned()),
         }
     }
 }

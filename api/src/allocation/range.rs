@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::num::{IntErrorKind, ParseIntError};
 
 /// An address family, named as in objects.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -141,21 +142,33 @@ impl Ports {
     /// # Errors
     /// A malformed range, a range that ends before it begins, and port 0.
     pub fn parse(text: &str) -> Result<Ports, String> {
-        let invalid = || format!("unable to parse port range {text:?}");
-        let port = |text: &str| text.trim().parse::<u16>().map_err(|_| invalid());
-        let (first, last) = match (text.split_once('-'), text.split_once('+')) {
-            (Some((first, last)), None) => (port(first)?, port(last)?),
-            (None, Some((first, more))) => {
-                let first = port(first)?;
-                (first, first.checked_add(port(more)?).ok_or_else(invalid)?)
-            }
-            (None, None) => (port(text)?, port(text)?),
-            (Some(_), Some(_)) => return Err(invalid()),
+        let text = text.trim();
+        // The words are upstream's. Only what does not fit 64 bits is out of a number's range.
+        let number = |text: &str| {
+            let why = |error: ParseIntError| match error.kind() {
+                IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
+                _ => "invalid syntax",
+            };
+            text.parse::<i64>().map_err(|error| format!("strconv.Atoi: parsing {text:?}: {}", why(error)))
         };
-        if first == 0 || first > last {
-            return Err(invalid());
+        let (first, last) = match (text.split_once('-'), text.split_once('+')) {
+            (Some((first, last)), None) => (number(first)?, number(last)?),
+            (None, Some((first, more))) => {
+                let first = number(first)?;
+                (first, first.saturating_add(number(more)?))
+            }
+            (None, None) => (number(text)?, number(text)?),
+            (Some(_), Some(_)) => return Err(format!("unable to parse port range: {text}")),
+        };
+        if last < first {
+            return Err(format!("end port cannot be less than start port: {text}"));
         }
-        Ok(Ports { first, last })
+        let too_great = |_| format!("the port range cannot be greater than 65535: {text}");
+        match (u16::try_from(first), u16::try_from(last)) {
+            (Ok(0), _) => Err(format!("the port range cannot begin at 0: {text}")),
+            (Ok(first), Ok(last)) => Ok(Ports { first, last }),
+            (Err(error), _) | (_, Err(error)) => Err(too_great(error)),
+        }
     }
 
     /// Whether the port is allocatable.
@@ -263,6 +276,9 @@ mod tests {
             ("1-2+3", None),
             ("", None),
             ("a-b", None),
+            ("1-65536", None),
+            ("-5", None),
+            ("1+9223372036854775807", None),
         ] {
             let got = Ports::parse(text).ok().map(|ports| (ports.to_string(), ports.reserved()));
             assert_eq!(got, want.map(|(shown, reserved)| (shown.to_owned(), reserved)), "{text}");

@@ -1,7 +1,7 @@
 //! The last stages of a trail: what the answer says, and when it is sent.
 //!
 //! An answer is observed on its way to the client, so nothing of it is kept but what is recorded. The object of an
-//! answer is recorded as JSON; of an answer in another encoding only the outcome is.
+//! answer is recorded if it is sent as JSON; a Status is in any encoding.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -30,11 +30,6 @@ pub fn panicked(trail: &Trail) {
 /// Records the answer to credentials that were refused: the only event of such a request.
 pub fn unauthenticated(trail: &Trail, response: &Response) {
     report(trail, response);
-    if trail.wants_response()
-        && let Some(Reported(status)) = response.extensions().get()
-    {
-        trail.response(Value::Object(status.as_ref().clone()));
-    }
     trail.reach(Stage::ResponseStarted);
 }
 
@@ -45,7 +40,9 @@ pub fn answered(trail: Arc<Trail>, long_running: bool, response: Response) -> Re
         trail.reach(Stage::ResponseStarted);
     }
     let is = |name, wanted| response.headers().get(name).is_some_and(|value| value == wanted);
+    let is_reported = response.extensions().get::<Reported>().is_some();
     let gathers = trail.wants_response()
+        && !is_reported
         && !long_running
         && response.status() != StatusCode::NOT_ACCEPTABLE
         && is(CONTENT_TYPE, "application/json");
@@ -62,6 +59,11 @@ fn report(trail: &Trail, response: &Response) {
     let is_encoded = response.status() != StatusCode::NOT_ACCEPTABLE;
     let status = response.extensions().get::<Reported>().filter(|_| is_encoded);
     trail.status(response.status(), status.map(|Reported(status)| status.as_ref()));
+    if trail.wants_response()
+        && let Some(Reported(status)) = status
+    {
+        trail.response(Value::Object(status.as_ref().clone()));
+    }
 }
 
 /// An answer on its way; the trail ends when this is dropped, whether all was sent or the client went away.

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use auth::User;
 use http::{HeaderMap, StatusCode};
@@ -13,6 +14,7 @@ use super::Auditor;
 use super::policy::{Decision, Level, Stage};
 use crate::clock;
 use crate::json::{self, Object, Value};
+use crate::metrics::Metrics;
 use crate::naming::Naming;
 use crate::object::meta;
 use crate::request::RequestInfo;
@@ -36,11 +38,14 @@ pub struct Arrival<'r> {
     pub headers: &'r HeaderMap,
     /// The peer.
     pub peer: IpAddr,
+    /// What is counted.
+    pub metrics: &'r Arc<Metrics>,
 }
 
 /// The audit trail of one request.
 pub struct Trail {
     auditor: Auditor,
+    metrics: Arc<Metrics>,
     decision: Decision,
     api_version: String,
     audit_id: String,
@@ -76,8 +81,9 @@ struct Reference {
 impl Trail {
     /// The trail of a request; none if the policy records nothing of it.
     pub fn begin(auditor: &Auditor, arrival: &Arrival<'_>) -> Option<Trail> {
-        let Arrival { naming, info, user, uri, audit_id, headers, peer } = arrival;
+        let Arrival { naming, info, user, uri, audit_id, headers, peer, metrics } = arrival;
         let decision = auditor.policy.decide(*user, info);
+        metrics.audit.levels.count(&[decision.level.as_str()]);
         if decision.level == Level::None {
             return None;
         }
@@ -103,6 +109,7 @@ impl Trail {
         });
         Some(Trail {
             auditor: auditor.clone(),
+            metrics: Arc::clone(metrics),
             decision,
             api_version: naming.api_version("audit", true, "v1"),
             audit_id: audit_id.clone(),
@@ -186,9 +193,11 @@ impl Trail {
         if self.decision.omits.contains(stage) {
             return true;
         }
+        self.metrics.audit.events.count(&[]);
         match self.auditor.sink.record(&self.event(stage)) {
             Ok(()) => true,
             Err(error) => {
+                self.metrics.audit.errors.count(&["backend"]);
                 tracing::error!(%error, audit_id = self.audit_id, stage = stage.as_str(), "audit event lost");
                 false
             }
@@ -249,6 +258,12 @@ impl Trail {
             let items = members.get_mut("items").and_then(Value::as_array_mut);
             for item in items.into_iter().flatten().filter_map(Value::as_object_mut) {
                 settle_managed_fields(item, omits);
+            }
+            let rows = members.get_mut("rows").and_then(Value::as_array_mut).into_iter().flatten();
+            for row in rows.filter_map(Value::as_object_mut) {
+                if let Some(object) = row.get_mut("object").and_then(Value::as_object_mut) {
+                    settle_managed_fields(object, omits);
+                }
             }
         }
         object
@@ -380,6 +395,7 @@ mod tests {
                 uri: path.to_owned(),
                 audit_id: "id".to_owned(),
                 headers: &headers,
+                metrics: &Arc::default(),
                 peer: IpAddr::from([127, 0, 0, 1]),
             },
         )

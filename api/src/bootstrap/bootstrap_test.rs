@@ -268,7 +268,7 @@ async fn an_empty_store_is_filled_at_once_and_a_full_one_is_left_alone() {
 #[test]
 fn the_data_speaks_the_profile() {
     for naming in [&CLUSTER, &KUBERNETES] {
-        for wanted in desired(naming) {
+        for wanted in desired(naming).into_iter().chain(flow_control(naming)) {
             let mut text = Vec::new();
             crate::json::write(&wanted.object, &mut text);
             let text = String::from_utf8(text).unwrap();
@@ -298,7 +298,7 @@ fn the_data_agrees_with_the_facts() {
         return;
     };
     let mut all: BTreeMap<String, Value> = BTreeMap::new();
-    for wanted in desired(&KUBERNETES) {
+    for wanted in desired(&KUBERNETES).into_iter().chain(flow_control(&KUBERNETES)) {
         let Target { resource, namespace, name, .. } = &wanted.target;
         all.insert(format!("{resource} {namespace}/{name}"), wanted.object);
     }

@@ -39,18 +39,12 @@ pub struct Desired {
 const RBAC: &str = "rbac.authorization";
 const FLOW_CONTROL: &str = "flowcontrol.apiserver";
 
-/// All bundled objects in `naming`'s words, namespaces first.
+/// All bundled objects in `naming`'s words except those of flow control, namespaces first.
 pub fn desired(naming: &Naming) -> Vec<Desired> {
     let mut all = Vec::with_capacity(256);
     all.extend(namespaces(naming));
     for entry in entries(naming, include_str!("../../bootstrap/priority_classes.json")) {
         all.push(build(naming, PRIORITY_CLASS, &take(entry.clone()), without(entry, &["name"])));
-    }
-    for entry in entries(naming, include_str!("../../bootstrap/priority_levels.json")) {
-        all.push(flow_control(naming, "PriorityLevelConfiguration", "prioritylevelconfigurations", entry));
-    }
-    for entry in entries(naming, include_str!("../../bootstrap/flow_schemas.json")) {
-        all.push(flow_control(naming, "FlowSchema", "flowschemas", entry));
     }
     for entry in entries(naming, include_str!("../../bootstrap/cluster_roles.json")) {
         all.push(role(naming, CLUSTER_ROLE, entry));
@@ -79,6 +73,19 @@ pub fn desired(naming: &Naming) -> Vec<Desired> {
         all.push(binding(naming, ROLE_BINDING, "Role", &take(entry)));
     }
     all
+}
+
+/// The bundled objects of flow control.
+pub fn flow_control(naming: &Naming) -> Vec<Desired> {
+    let of = |file, kind_name, resource| {
+        let entries = entries(naming, file).into_iter();
+        entries.map(move |entry| flow_control_object(naming, kind_name, resource, entry))
+    };
+    let levels = include_str!("../../bootstrap/priority_levels.json");
+    let schemas = include_str!("../../bootstrap/flow_schemas.json");
+    of(levels, "PriorityLevelConfiguration", "prioritylevelconfigurations")
+        .chain(of(schemas, "FlowSchema", "flowschemas"))
+        .collect()
 }
 
 /// The system namespaces.
@@ -222,7 +229,12 @@ fn binding(naming: &Naming, shape: Shape, role_kind: &'static str, entry: &Objec
     build(naming, shape, entry, rest)
 }
 
-fn flow_control(naming: &Naming, kind_name: &'static str, resource: &'static str, entry: Value) -> Desired {
+fn flow_control_object(
+    naming: &Naming,
+    kind_name: &'static str,
+    resource: &'static str,
+    entry: Value,
+) -> Desired {
     let mandatory = entry.get("mandatory").and_then(Value::as_bool).unwrap_or(false);
     let kind = if mandatory { Kind::MandatoryFlowControl } else { Kind::SuggestedFlowControl };
     let shape = Shape { group: FLOW_CONTROL, suffixed: true, kind_name, resource, kind };

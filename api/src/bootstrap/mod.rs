@@ -22,8 +22,8 @@ use futures_util::future::try_join_all;
 use crate::json::Value;
 use crate::naming::Naming;
 
-pub use desired::{Desired, Kind, desired, namespaces};
-pub use plan::{Step, plan};
+pub use desired::{Desired, Kind, desired, flow_control, namespaces};
+pub use plan::{Step, autoupdate_spec_annotation, plan};
 
 /// How often one object is tried again after somebody else (another server on the same store) was faster.
 const ATTEMPTS_MAX: usize = 5;
@@ -98,7 +98,7 @@ pub struct Outcome {
     pub given_up: usize,
 }
 
-/// Brings the store up to what `naming`'s profile wants.
+/// Brings the store up to what `naming`'s profile wants, flow control left out.
 ///
 /// Costs one read and one comparison per object; nothing is written where nothing is missing.
 ///
@@ -107,19 +107,46 @@ pub struct Outcome {
 pub async fn reconcile<S: ObjectStore>(store: &S, naming: &Naming) -> Result<Outcome, S::Error> {
     let (first, then): (Vec<Desired>, Vec<Desired>) =
         desired(naming).into_iter().partition(|wanted| wanted.target.namespace.is_empty());
+    let mut outcome = settle_all(store, &first, naming).await?;
+    outcome += settle_all(store, &then, naming).await?;
+    Ok(outcome)
+}
+
+/// The same for the objects of flow control, which have an owner of their own.
+///
+/// # Errors
+/// Those of [`reconcile`].
+pub async fn reconcile_flow_control<S: ObjectStore>(store: &S, naming: &Naming) -> Result<Outcome, S::Error> {
+    settle_all(store, &flow_control(naming), naming).await
+}
+
+/// Brings these objects up to what is wanted, all at once.
+async fn settle_all<S: ObjectStore>(
+    store: &S,
+    phase: &[Desired],
+    naming: &Naming,
+) -> Result<Outcome, S::Error> {
     let mut outcome = Outcome::default();
-    for phase in [first, then] {
-        for done in try_join_all(phase.iter().map(|wanted| settle(store, wanted, naming))).await? {
-            match done {
-                Settled::Unchanged => outcome.unchanged += 1,
-                Settled::Created => outcome.created += 1,
-                Settled::Updated => outcome.updated += 1,
-                Settled::Replaced => outcome.replaced += 1,
-                Settled::GivenUp => outcome.given_up += 1,
-            }
+    for done in try_join_all(phase.iter().map(|wanted| settle(store, wanted, naming))).await? {
+        match done {
+            Settled::Unchanged => outcome.unchanged += 1,
+            Settled::Created => outcome.created += 1,
+            Settled::Updated => outcome.updated += 1,
+            Settled::Replaced => outcome.replaced += 1,
+            Settled::GivenUp => outcome.given_up += 1,
         }
     }
     Ok(outcome)
+}
+
+impl std::ops::AddAssign for Outcome {
+    fn add_assign(&mut self, more: Outcome) {
+        self.unchanged += more.unchanged;
+        self.created += more.created;
+        self.updated += more.updated;
+        self.replaced += more.replaced;
+        self.given_up += more.given_up;
+    }
 }
 
 enum Settled {

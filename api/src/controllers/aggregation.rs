@@ -24,6 +24,7 @@ use crate::retry::Attempts;
 use crate::schema::registry::Resource;
 use crate::status::{Reason, Status};
 use crate::store;
+use crate::strategy::Endpoint;
 
 /// By this name it owns the rules that it applies, and is known to authorization.
 const NAME: &str = "clusterrole-aggregation-controller";
@@ -61,7 +62,7 @@ pub async fn reconcile(api: &Context) -> Result<Vec<LabelSelector>, Status> {
             let config = configuration(resource, name, rules);
             let (loopback, seen) = (&loopback, revisions[at]);
             async move {
-                match loopback.apply(resource, ("", name), seen, NAME, &config).await {
+                match loopback.apply(resource, ("", name), (seen, Endpoint::Main), NAME, &config).await {
                     Err(error) if error.reason == Reason::Invalid => {
                         tracing::error!(role = name, %error, "aggregated role cannot be written");
                         Ok(Written::Done)

@@ -12,10 +12,16 @@
 //! One server is alone on its store, so there is no election of a leader here.
 
 pub mod aggregation;
+pub mod api_services;
+mod authentication_info;
+mod bootstrap_tokens;
+mod condition;
 mod contents;
 pub mod definitions;
+pub mod flow_control;
 mod garbage;
 pub mod namespaces;
+mod objects;
 pub mod own_service;
 mod per_namespace;
 mod policy_types;
@@ -56,9 +62,8 @@ pub struct Controllers {
     tasks: JoinSet<()>,
 }
 
-/// Starts the selected controllers, and those that are part of the server: custom types, the
-/// system namespaces, and its own service. Call it when
-/// the start-up is done.
+/// Starts the selected controllers, and those that are part of the server: custom types, API
+/// services, flow control, the system namespaces, and its own service. Call it when the start-up is done.
 pub fn start(api: Arc<Context>, selection: &Selection) -> Controllers {
     let mut tasks = JoinSet::new();
     macro_rules! run {
@@ -76,8 +81,17 @@ pub fn start(api: Arc<Context>, selection: &Selection) -> Controllers {
     run!("validatingadmissionpolicy-status-controller", policy_types::follow);
     run!("resourcequota-controller", resource_quota::follow);
     run!("persistentvolumeclaim-protection-controller", storage_protection::follow);
+    run!("token-cleaner-controller", bootstrap_tokens::clean);
+    run!("bootstrap-signer-controller", bootstrap_tokens::sign);
     if api.collects_garbage() {
         run!("garbage-collector-controller", garbage::follow);
+    }
+    if api.fairness().is_shared() {
+        tasks.spawn(supervise("flow control", api.clone(), flow_control::follow));
+    }
+    tasks.spawn(supervise("api services", api.clone(), api_services::follow));
+    if !api.extensions().settings().authentication.is_empty() {
+        tasks.spawn(supervise("authentication info", api.clone(), authentication_info::follow));
     }
     tasks.spawn(supervise("definitions", api.clone(), definitions::follow));
     tasks.spawn(supervise("system namespaces", api.clone(), system_namespaces::follow));

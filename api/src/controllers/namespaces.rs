@@ -26,10 +26,10 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
+use super::condition::Condition;
 use super::contents::{Failures, delete_all};
 use super::{Backoff, EVENTS_MAX, Ending, Trouble};
 use crate::attributes::Attributes;
-use crate::clock;
 use crate::context::Context;
 use crate::json::{Object, Value};
 use crate::loopback::Loopback;
@@ -270,7 +270,7 @@ async fn finalize(api: &Context, name: &str) -> Result<(), Status> {
 }
 
 /// One condition of a terminating namespace: type; then reason and message in trouble, or when all is well.
-struct Condition {
+struct Deletion {
     kind: &'static str,
     trouble: Option<(&'static str, String)>,
     well: (&'static str, &'static str),
@@ -297,7 +297,7 @@ async fn report(api: &Context, name: &str, left: &Left) -> Result<(), Status> {
 }
 
 /// The five conditions in upstream's order, with its texts (docs/api/controllers.md#namespace-controller).
-fn conditions(left: &Left) -> [Condition; 5] {
+fn conditions(left: &Left) -> [Deletion; 5] {
     let failures = left.failures.text().map(|list| {
         format!("Failed to delete all resource types, {} remaining: {list}", left.failures.count)
     });
@@ -319,27 +319,27 @@ fn conditions(left: &Left) -> [Condition; 5] {
         format!("Some content in the namespace has finalizers remaining: {}", each.join(", "))
     });
     [
-        Condition {
+        Deletion {
             kind: "NamespaceDeletionDiscoveryFailure",
             trouble: None,
             well: ("ResourcesDiscovered", "All resources successfully discovered"),
         },
-        Condition {
+        Deletion {
             kind: "NamespaceDeletionGroupVersionParsingFailure",
             trouble: None,
             well: ("ParsedGroupVersions", "All legacy kube types successfully parsed"),
         },
-        Condition {
+        Deletion {
             kind: "NamespaceDeletionContentFailure",
             trouble: failures.map(|message| ("ContentDeletionFailed", message)),
             well: ("ContentDeleted", "All content successfully deleted, may be waiting on finalization"),
         },
-        Condition {
+        Deletion {
             kind: "NamespaceContentRemaining",
             trouble: remaining.map(|message| ("SomeResourcesRemain", message)),
             well: ("ContentRemoved", "All content successfully removed"),
         },
-        Condition {
+        Deletion {
             kind: "NamespaceFinalizersRemaining",
             trouble: finalizers.map(|message| ("SomeFinalizersRemain", message)),
             well: ("ContentHasNoFinalizers", "All content-preserving finalizers finished"),
@@ -347,32 +347,13 @@ fn conditions(left: &Left) -> [Condition; 5] {
     ]
 }
 
-impl Condition {
-    /// Puts the condition into a list, in its old place if it has one. Its time is that of its last change between
-    /// `True` and `False`.
+impl Deletion {
+    /// Puts it into a list of conditions.
     fn tell(&self, list: &mut Vec<Value>) {
         let (status, (reason, message)) = match &self.trouble {
             Some((reason, message)) => ("True", (*reason, message.as_str())),
             None => ("False", self.well),
         };
-        let old = list.iter_mut().find(|condition| condition.str_at(&["type"]) == self.kind);
-        let since = match &old {
-            Some(old) if old.str_at(&["status"]) == status => {
-                old.get("lastTransitionTime").cloned().unwrap_or_default()
-            }
-            _ => clock::now().into(),
-        };
-        let members = [
-            ("type", self.kind.into()),
-            ("status", status.into()),
-            ("lastTransitionTime", since),
-            ("reason", reason.into()),
-            ("message", message.into()),
-        ];
-        let condition = Object::from_iter(members.map(|(name, value)| (name.into(), value))).into();
-        match old {
-            Some(old) => *old = condition,
-            None => list.push(condition),
-        }
+        Condition { kind: self.kind, status, reason, message }.put(list);
     }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::{EVENTS_MAX, Ending};
 use crate::allocation::Family;
 use crate::bootstrap::{ObjectStore, Target, Written};
-use crate::context::Context;
+use crate::context::{Context, OwnService};
 use crate::json::{Object, Value};
 use crate::loopback::Loopback;
 use crate::naming::Naming;
@@ -95,13 +95,13 @@ fn wanted(api: &Context) -> Vec<Wanted> {
         namespace: "default".to_owned(),
         name: naming.word.to_owned(),
     };
-    let target_port = api.advertised().map_or(PORT, |advertised| advertised.port().into());
+    let settings = api.own_service();
     let mut all = vec![Wanted {
         target: target("", "services"),
-        object: service(naming, address, target_port),
+        object: service(naming, address, settings),
         decides: &["spec.ports", "spec.type"],
     }];
-    if let Some(advertised) = api.advertised() {
+    if let Some(advertised) = settings.advertised.filter(|_| settings.has_endpoints) {
         all.push(Wanted {
             target: target("", "endpoints"),
             object: endpoints(naming, advertised),
@@ -142,21 +142,24 @@ fn object(naming: &Naming, kind: &'static str, api_version: String, labels: Vec<
     kind.as_object().cloned().unwrap_or_default()
 }
 
-fn service(naming: &Naming, address: IpAddr, target_port: i64) -> Value {
+fn service(naming: &Naming, address: IpAddr, settings: &OwnService) -> Value {
     let labels = vec![("component".to_owned(), "apiserver"), ("provider".to_owned(), naming.word)];
     let mut service = object(naming, "Service", "v1".to_owned(), labels);
-    let port = members([
-        ("name", "https".into()),
-        ("protocol", "TCP".into()),
-        ("port", Value::Int(PORT)),
-        ("targetPort", Value::Int(target_port)),
+    let mut port = Object::from_iter([
+        ("name".into(), "https".into()),
+        ("protocol".into(), "TCP".into()),
+        ("port".into(), Value::Int(PORT)),
+        ("targetPort".into(), Value::Int(settings.port.into())),
     ]);
+    if let Some(node_port) = settings.node_port {
+        port.push("nodePort", Value::Int(node_port.into()));
+    }
     let address = Value::from(address.to_string());
     let spec = members([
-        ("type", "ClusterIP".into()),
+        ("type", if settings.node_port.is_some() { "NodePort" } else { "ClusterIP" }.into()),
         ("clusterIP", address.clone()),
         ("clusterIPs", Value::Array(vec![address])),
-        ("ports", Value::Array(vec![port])),
+        ("ports", Value::Array(vec![port.into()])),
         ("sessionAffinity", "None".into()),
     ]);
     service.insert("spec", spec);

@@ -4,7 +4,8 @@
 use std::fmt;
 
 /// The controllers of this server, by the names upstream gives them and the shorter ones it had before.
-pub const KNOWN: [(&str, &str); 9] = [
+pub const KNOWN: [(&str, &str); 11] = [
+    ("bootstrap-signer-controller", "bootstrapsigner"),
     ("clusterrole-aggregation-controller", "clusterrole-aggregation"),
     ("garbage-collector-controller", "garbagecollector"),
     ("namespace-controller", "namespace"),
@@ -12,11 +13,15 @@ pub const KNOWN: [(&str, &str); 9] = [
     ("resourcequota-controller", "resourcequota"),
     ("root-ca-certificate-publisher-controller", "root-ca-cert-publisher"),
     ("serviceaccount-controller", "serviceaccount"),
+    ("token-cleaner-controller", "tokencleaner"),
     ("ttl-after-finished-controller", "ttl-after-finished"),
     ("validatingadmissionpolicy-status-controller", "validatingadmissionpolicy-status"),
 ];
 
-/// A choice of controllers. All of them run unless something else is said.
+/// Those that run only where they are named.
+const BY_NAME: [&str; 2] = ["bootstrap-signer-controller", "token-cleaner-controller"];
+
+/// A choice of controllers. All that run by default do unless something else is said.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Selection(Vec<String>);
 
@@ -53,7 +58,7 @@ impl Selection {
         let word = self.0.iter().find(|word| word.strip_prefix('-').unwrap_or(word) == name);
         match word {
             Some(word) => !word.starts_with('-'),
-            None => self.0.iter().any(|word| word == "*"),
+            None => !BY_NAME.contains(&name) && self.0.iter().any(|word| word == "*"),
         }
     }
 }
@@ -79,6 +84,8 @@ mod tests {
             ("namespace", Ok(1)),
             ("namespace,-namespace", Ok(1)),
             ("*,garbagecollector", Ok(9)),
+            ("*,tokencleaner", Ok(10)),
+            ("bootstrapsigner,tokencleaner", Ok(2)),
             ("*,nobody", Err("\"nobody\" is not in the list of known controllers")),
             ("-*", Err("\"*\" is not in the list of known controllers")),
         ] {

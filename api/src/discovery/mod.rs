@@ -12,6 +12,7 @@
 
 pub(crate) mod accept;
 mod documents;
+mod foreign;
 
 use std::fmt::Write;
 use std::sync::{Arc, OnceLock};
@@ -22,6 +23,7 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use sha2::{Digest, Sha512};
 
 use self::accept::Form;
+pub use self::foreign::Foreign;
 use crate::json::{self, Value};
 use crate::schema::registry::{Group, Registry};
 use crate::status::{Reason, Status};
@@ -30,6 +32,8 @@ use crate::status::{Reason, Status};
 #[derive(Debug)]
 pub struct Discovery {
     registry: Arc<Registry>,
+    /// What other servers serve.
+    foreign: Arc<[Foreign]>,
     server_address: String,
     other_paths: Vec<String>,
     core: OnceLock<Aggregated>,
@@ -48,12 +52,18 @@ impl Discovery {
     /// `other_paths` are the paths outside the resource API (`/healthz`, `/version` …) that `/` lists too.
     pub fn new(registry: Arc<Registry>, server_address: String, other_paths: Vec<String>) -> Self {
         let (core, named) = (OnceLock::new(), OnceLock::new());
-        Discovery { registry, server_address, other_paths, core, named }
+        Discovery { registry, foreign: Arc::new([]), server_address, other_paths, core, named }
     }
 
     /// The same documents for another registry.
     pub fn with(&self, registry: Arc<Registry>) -> Self {
-        Self::new(registry, self.server_address.clone(), self.other_paths.clone())
+        let made = Self::new(registry, self.server_address.clone(), self.other_paths.clone());
+        Discovery { foreign: self.foreign.clone(), ..made }
+    }
+
+    /// The same documents, and what these other servers serve.
+    pub fn beside(&self, foreign: Arc<[Foreign]>) -> Self {
+        Discovery { foreign, ..self.with(self.registry.clone()) }
     }
 
     /// Answers a GET of `path`; `None` when it is no discovery path or names nothing that is served.
@@ -72,14 +82,14 @@ impl Discovery {
             _ => None,
         };
         let form = accept::form(headers, self.registry.naming(), cache.is_some());
-        let mut response = match (cache, form) {
-            (_, None) => self.plain(parts).map(|_| not_acceptable(pretty))?,
+        let response = match (cache, form) {
+            (_, None) => self.plain(parts).map(|_| {
+                let status = not_acceptable();
+                json_response(status.code, &status.to_value(), pretty)
+            })?,
             (Some(cache), Some(Form::Aggregated)) => self.aggregated(cache, parts[0] == Some("api"), headers),
             (_, Some(_)) => json_response(StatusCode::OK, &self.plain(parts)?, pretty),
         };
-        if cache.is_some() {
-            response.headers_mut().insert(VARY, HeaderValue::from_static("Accept"));
-        }
         Some(response)
     }
 
@@ -88,9 +98,13 @@ impl Discovery {
             [Some("api"), None, None, None] => {
                 documents::api_versions(self.registry.group("").map(|group| &**group), &self.server_address)
             }
-            [Some("apis"), None, None, None] => documents::group_list(self.groups(false)),
+            [Some("apis"), None, None, None] => foreign::group_list(
+                documents::group_list(self.groups(false)),
+                self.groups(false),
+                &self.foreign,
+            ),
             [Some("apis"), Some(group), None, None] if !group.is_empty() => {
-                documents::group(self.registry.group(group)?)
+                foreign::group(self.registry.group(group).map(|group| &**group), group, &self.foreign)?
             }
             [Some("api"), Some(version), None, None] => {
                 documents::resource_list(self.registry.version("", version)?)
@@ -104,7 +118,9 @@ impl Discovery {
 
     fn aggregated(&self, cache: &OnceLock<Aggregated>, core: bool, headers: &HeaderMap) -> Response<Bytes> {
         let document = cache.get_or_init(|| {
-            let body = body(&documents::aggregated(self.groups(core), self.registry.naming()), false);
+            let document = documents::aggregated(self.groups(core), self.registry.naming());
+            let foreign = if core { &[] } else { &*self.foreign };
+            let body = body(&foreign::aggregated(document, self.groups(core), foreign), false);
             Aggregated { etag: quoted(&sha512_hex(&body)), body }
         });
         let unchanged = headers.get(IF_NONE_MATCH) == Some(&document.etag);
@@ -120,6 +136,7 @@ impl Discovery {
             }
         }
         response.headers_mut().insert(ETAG, document.etag.clone());
+        response.headers_mut().insert(VARY, HeaderValue::from_static("Accept"));
         response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("public"));
         response
     }
@@ -138,15 +155,19 @@ impl Discovery {
             }
             paths.extend(group.versions.iter().map(|version| format!("/{}", version.path())));
         }
+        for Foreign { group, version, .. } in &*self.foreign {
+            paths.extend([format!("/apis/{group}"), format!("/apis/{group}/{version}")]);
+        }
         paths
     }
 }
 
-fn not_acceptable(pretty: bool) -> Response<Bytes> {
+/// What is said to those who do not accept JSON where there is nothing else.
+pub(crate) fn not_acceptable() -> Status {
     let message = "406: Not Acceptable\n\nAvailable representations: application/json";
     let mut status = Status::new(Reason::NotAcceptable, message);
     status.details = Some(Box::default());
-    json_response(status.code, &status.to_value(), pretty)
+    status
 }
 
 /// `value` as a JSON response; compact bodies end in a newline, indented ones do not

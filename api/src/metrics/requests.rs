@@ -7,10 +7,9 @@
 //! A request finds the series of its labels in one map under a read lock, and the rest is a few relaxed additions. The
 //! labels come from the types that are served, so there are as many series as verbs of types, whatever clients ask for.
 
-use std::fmt::Write;
 use std::hash::Hash;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -18,51 +17,13 @@ use hashbrown::{Equivalent, HashMap};
 use http::StatusCode;
 use parking_lot::{Mutex, RwLock};
 
+use super::buckets::{ANSWERS_BYTES, BODIES_BYTES, INDICATORS_US, REQUESTS_US};
+use super::family::{Definition, Histogram, Histograms, micros};
+use super::page::{Kind, Page, Stability};
 use crate::server::body::Observer;
 
 /// Most series: those of some thousand custom types. Requests beyond are not counted.
 const SERIES_MAX: usize = 100_000;
-
-/// An upper bound, as a number of the histogram's unit and as it is written.
-type Bound = (u64, &'static str);
-
-/// Bounds of durations, in microseconds.
-const DURATIONS_US: &[Bound] = &[
-    (5_000, "0.005"),
-    (25_000, "0.025"),
-    (50_000, "0.05"),
-    (100_000, "0.1"),
-    (200_000, "0.2"),
-    (400_000, "0.4"),
-    (600_000, "0.6"),
-    (800_000, "0.8"),
-    (1_000_000, "1"),
-    (1_250_000, "1.25"),
-    (1_500_000, "1.5"),
-    (2_000_000, "2"),
-    (3_000_000, "3"),
-    (4_000_000, "4"),
-    (5_000_000, "5"),
-    (6_000_000, "6"),
-    (8_000_000, "8"),
-    (10_000_000, "10"),
-    (15_000_000, "15"),
-    (20_000_000, "20"),
-    (30_000_000, "30"),
-    (45_000_000, "45"),
-    (60_000_000, "60"),
-];
-
-/// Bounds of sizes, in bytes.
-const SIZES_BYTES: &[Bound] = &[
-    (1_000, "1000"),
-    (10_000, "10000"),
-    (100_000, "100000"),
-    (1_000_000, "1e+06"),
-    (10_000_000, "1e+07"),
-    (100_000_000, "1e+08"),
-    (1_000_000_000, "1e+09"),
-];
 
 /// What a request is counted under.
 #[derive(Clone, Copy, Debug, Hash)]
@@ -120,43 +81,14 @@ impl Labels<'_> {
         }
     }
 
+    /// Whether durations tell how well clients are served.
+    fn is_indicator(&self) -> bool {
+        !self.dry_run && !matches!(self.verb, "WATCH" | "CONNECT")
+    }
+
     /// Whether answers have sizes worth a series: those of reads.
     fn is_read(&self) -> bool {
         matches!(self.verb, "GET" | "LIST" | "WATCH")
-    }
-}
-
-/// Numbers sorted into ranges.
-#[derive(Debug)]
-struct Histogram {
-    bounds: &'static [Bound],
-    /// One for each bound, and one for what is above all of them.
-    counts: Box<[AtomicU64]>,
-    sum: AtomicU64,
-}
-
-impl Histogram {
-    fn new(bounds: &'static [Bound]) -> Histogram {
-        let counts = (0..=bounds.len()).map(|_| AtomicU64::new(0)).collect();
-        Histogram { bounds, counts, sum: AtomicU64::new(0) }
-    }
-
-    fn record(&self, value: u64) {
-        let index = self.bounds.partition_point(|(bound, _)| *bound < value);
-        self.counts[index].fetch_add(1, Ordering::Relaxed);
-        self.sum.fetch_add(value, Ordering::Relaxed);
-    }
-
-    /// The lines of one series. `unit` is the number of the histogram's unit in one of the metric's.
-    fn write(&self, text: &mut String, name: &str, labels: &str, unit: f64) {
-        let mut total = 0;
-        let bounds = self.bounds.iter().map(|(_, shown)| *shown).chain(["+Inf"]);
-        for (count, bound) in self.counts.iter().zip(bounds) {
-            total += count.load(Ordering::Relaxed);
-            let _ = writeln!(text, "{name}_bucket{{{labels},le=\"{bound}\"}} {total}");
-        }
-        let sum = self.sum.load(Ordering::Relaxed) as f64 / unit;
-        let _ = writeln!(text, "{name}_sum{{{labels}}} {sum}\n{name}_count{{{labels}}} {total}");
     }
 }
 
@@ -166,19 +98,43 @@ struct Series {
     /// Requests by the code of their answer. Few codes, so a search is cheap.
     totals: Mutex<Vec<(StatusCode, u64)>>,
     durations: Histogram,
+    /// The durations that tell how well clients are served: none of streams and dry runs.
+    indicators: Option<Histogram>,
     /// Only of reads.
     sizes: Option<Histogram>,
+    /// Streams that are open.
+    open: Arc<AtomicI64>,
 }
 
 /// The series of all requests.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Requests {
     series: RwLock<HashMap<Key, Arc<Series>>>,
     reading: Arc<AtomicI64>,
     mutating: Arc<AtomicI64>,
+    /// Sizes of bodies.
+    pub bodies: Histograms,
 }
 
-/// A request under way that is not long-running; it ends when this is dropped.
+impl Default for Requests {
+    fn default() -> Self {
+        let labels = &["group", "resource", "verb"];
+        let bodies = stable("apiserver_request_body_size_bytes", labels, "Bytes of the bodies of writes.");
+        let bodies = Definition { stability: Stability::Alpha, ..bodies };
+        Requests {
+            series: RwLock::default(),
+            reading: Arc::default(),
+            mutating: Arc::default(),
+            bodies: Histograms::of_sizes(bodies, BODIES_BYTES),
+        }
+    }
+}
+
+const fn stable(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Definition {
+    Definition { name, stability: Stability::Stable, help, labels }
+}
+
+/// A request under way; it ends when this is dropped.
 pub struct Inflight(Arc<AtomicI64>);
 
 impl Drop for Inflight {
@@ -198,12 +154,20 @@ impl Requests {
     /// The measurement of a request with an answer of `code` that was received at `received`; none where there are too
     /// many series.
     pub fn measure(&self, labels: Labels<'_>, code: StatusCode, received: Instant) -> Option<Measured> {
-        let series = self.series.read().get(&labels).cloned();
-        let series = match series {
-            Some(series) => series,
-            None => self.add(labels)?,
-        };
+        let series = self.of(labels)?;
         Some(Measured { series, code, received, bytes: 0 })
+    }
+
+    /// A stream that is open as long as the result lives.
+    pub fn open(&self, labels: Labels<'_>) -> Option<Inflight> {
+        let series = self.of(labels)?;
+        series.open.fetch_add(1, Ordering::Relaxed);
+        Some(Inflight(series.open.clone()))
+    }
+
+    fn of(&self, labels: Labels<'_>) -> Option<Arc<Series>> {
+        let series = self.series.read().get(&labels).cloned();
+        series.or_else(|| self.add(labels))
     }
 
     fn add(&self, labels: Labels<'_>) -> Option<Arc<Series>> {
@@ -214,48 +178,75 @@ impl Requests {
         let series = all.entry(labels.to_key()).or_insert_with(|| {
             Arc::new(Series {
                 totals: Mutex::default(),
-                durations: Histogram::new(DURATIONS_US),
-                sizes: labels.is_read().then(|| Histogram::new(SIZES_BYTES)),
+                durations: Histogram::new(REQUESTS_US),
+                indicators: labels.is_indicator().then(|| Histogram::new(INDICATORS_US)),
+                sizes: labels.is_read().then(|| Histogram::new(ANSWERS_BYTES)),
+                open: Arc::default(),
             })
         });
         Some(series.clone())
     }
 
-    /// The lines of all series.
-    pub fn write(&self, text: &mut String) {
+    /// Writes all families.
+    pub fn write(&self, page: &mut Page<'_>) {
         let all = self.series.read();
         let mut all: Vec<(&Key, &Arc<Series>)> = all.iter().collect();
         all.sort_unstable_by_key(|(key, _)| {
             (&key.group, &key.version, &key.resource, &key.subresource, key.verb, key.scope, key.dry_run)
         });
-        head(text, "apiserver_request_total", "counter", "Requests by verb, resource, scope and code.");
+        let help = "Requests by verb, resource, scope and code.";
+        let mut totals = page.family(&stable("apiserver_request_total", &[], help), Kind::Counter);
         for (key, series) in &all {
             let labels = key.text(true);
             for (code, count) in series.totals.lock().iter() {
-                let code = code.as_u16();
-                let _ = writeln!(text, "apiserver_request_total{{code=\"{code}\",{labels}}} {count}");
+                totals.number(&format!("code=\"{}\",{labels}", code.as_u16()), count);
             }
         }
-        let name = "apiserver_request_duration_seconds";
-        head(text, name, "histogram", "Time from the head of a request to the end of its answer.");
+        let counted = || all.iter().filter(|(_, series)| !series.totals.lock().is_empty());
+        let help = "Time from the head of a request to the end of its answer.";
+        let mut durations =
+            page.family(&stable("apiserver_request_duration_seconds", &[], help), Kind::Histogram);
+        for (key, series) in counted() {
+            durations.histogram(&key.text(true), &series.durations, 1e6);
+        }
+        let help = "The same without streams and dry runs.";
+        let definition = stable("apiserver_request_sli_duration_seconds", &[], help);
+        let definition = Definition { stability: Stability::Alpha, ..definition };
+        let mut indicators = page.family(&definition, Kind::Histogram);
+        for (key, series) in counted() {
+            if let Some(histogram) = &series.indicators {
+                indicators.histogram(&key.text(false), histogram, 1e6);
+            }
+        }
+        let help = "Bytes of the answers to reads.";
+        let mut sizes = page.family(&stable("apiserver_response_sizes", &[], help), Kind::Histogram);
+        for (key, series) in counted() {
+            if let Some(histogram) = &series.sizes {
+                sizes.histogram(&key.text(false), histogram, 1.0);
+            }
+        }
+        let help = "Streams that are open.";
+        let mut open = page.family(&stable("apiserver_longrunning_requests", &[], help), Kind::Gauge);
         for (key, series) in &all {
-            series.durations.write(text, name, &key.text(true), 1e6);
+            let count = series.open.load(Ordering::Relaxed);
+            if count != 0 || matches!(key.verb, "WATCH" | "CONNECT") {
+                open.number(&key.text(false), count);
+            }
         }
-        let name = "apiserver_response_sizes";
-        head(text, name, "histogram", "Bytes of the answers to reads.");
-        for (key, sizes) in all.iter().filter_map(|(key, series)| Some((key, series.sizes.as_ref()?))) {
-            sizes.write(text, name, &key.text(false), 1.0);
-        }
-        let name = "apiserver_current_inflight_requests";
-        head(text, name, "gauge", "Requests under way that are not long-running.");
+        let help = "Requests under way that are not long-running.";
+        let definition = stable("apiserver_current_inflight_requests", &[], help);
+        let mut inflight = page.family(&definition, Kind::Gauge);
         for (kind, count) in [("mutating", &self.mutating), ("readOnly", &self.reading)] {
-            let _ = writeln!(text, "{name}{{request_kind=\"{kind}\"}} {}", count.load(Ordering::Relaxed));
+            inflight.number(&format!("request_kind=\"{kind}\""), count.load(Ordering::Relaxed));
         }
+        self.bodies.write(page);
     }
-}
 
-fn head(text: &mut String, name: &str, kind: &str, help: &str) {
-    let _ = writeln!(text, "# HELP {name} [STABLE] {help}\n# TYPE {name} {kind}");
+    /// Forgets what was counted, except what is going on.
+    pub fn reset(&self) {
+        self.series.write().retain(|_, series| series.open.load(Ordering::Relaxed) != 0);
+        self.bodies.reset();
+    }
 }
 
 impl Key {
@@ -287,14 +278,18 @@ impl Observer for Measured {
 
 impl Drop for Measured {
     fn drop(&mut self) {
-        let Series { totals, durations, sizes } = &*self.series;
+        let Series { totals, durations, indicators, sizes, .. } = &*self.series;
         let mut totals = totals.lock();
         match totals.iter_mut().find(|(code, _)| *code == self.code) {
             Some((_, count)) => *count += 1,
             None => totals.push((self.code, 1)),
         }
         drop(totals);
-        durations.record(u64::try_from(self.received.elapsed().as_micros()).unwrap_or(u64::MAX));
+        let took = micros(self.received.elapsed());
+        durations.record(took);
+        if let Some(indicators) = indicators {
+            indicators.record(took);
+        }
         if let Some(sizes) = sizes {
             sizes.record(self.bytes);
         }
@@ -325,8 +320,10 @@ mod tests {
         let dry = Labels { verb: "POST", scope: "resource", dry_run: true, ..LABELS };
         drop(requests.measure(dry, StatusCode::CREATED, Instant::now()));
         let inflight = requests.enter(true);
-        let mut text = String::new();
-        requests.write(&mut text);
+        let nothing = Default::default();
+        let mut page = Page::new(&nothing);
+        requests.write(&mut page);
+        let text = page.into_text();
         drop(inflight);
         let list = "group=\"apps\",resource=\"deployments\",scope=\"namespace\",subresource=\"\",verb=\"LIST\",version=\"v1\"";
         let post = "group=\"apps\",resource=\"deployments\",scope=\"resource\",subresource=\"\",verb=\"POST\",version=\"v1\"";
@@ -354,12 +351,22 @@ mod tests {
     }
 
     #[test]
-    fn a_bound_belongs_to_the_range_that_it_ends() {
-        let histogram = Histogram::new(SIZES_BYTES);
-        for (value, index) in [(0, 0), (1_000, 0), (1_001, 1), (1_000_000_000, 6), (u64::MAX / 2, 7)] {
-            let before = histogram.counts[index].load(Ordering::Relaxed);
-            histogram.record(value);
-            assert_eq!(histogram.counts[index].load(Ordering::Relaxed), before + 1, "{value}");
-        }
+    fn streams_count_as_open_until_they_end() {
+        let requests = Requests::default();
+        let watch = Labels { verb: "WATCH", ..LABELS };
+        let open = requests.open(watch);
+        let shown = || {
+            let nothing = Default::default();
+            let mut page = Page::new(&nothing);
+            requests.write(&mut page);
+            let text = page.into_text();
+            let line = text.lines().find(|line| line.starts_with("apiserver_longrunning_requests{"));
+            line.unwrap().rsplit_once(' ').unwrap().1.to_owned()
+        };
+        assert_eq!(shown(), "1");
+        requests.reset();
+        assert_eq!(shown(), "1");
+        drop(open);
+        assert_eq!(shown(), "0");
     }
 }

@@ -17,11 +17,14 @@ pub struct Client {
 }
 
 /// A service of this cluster that is called.
-#[derive(Clone, Debug)]
-struct Service {
-    namespace: String,
-    name: String,
-    port: u16,
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Service {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its port.
+    pub port: u16,
 }
 
 impl Client {
@@ -67,7 +70,8 @@ fn endpoint(config: &Value, service: Option<&Service>, seconds: i64) -> Result<E
 }
 
 impl Service {
-    fn read(service: &Value) -> Service {
+    /// Reads a reference.
+    pub fn read(service: &Value) -> Service {
         let port = service.get("port").and_then(Value::as_i64);
         Service {
             namespace: service.str_at(&["namespace"]).to_owned(),
@@ -77,7 +81,10 @@ impl Service {
     }
 
     /// Where the service object says that it is reached: at its address in the cluster, or under another name.
-    fn address(&self, object: Option<&Object>) -> Result<(String, u16), String> {
+    ///
+    /// # Errors
+    /// Why it cannot be reached.
+    pub fn address(&self, object: Option<&Object>) -> Result<(String, u16), String> {
         let Service { name, port, .. } = self;
         let spec = object.and_then(|object| object.get("spec"));
         let spec = spec.ok_or_else(|| format!("service \"{name}\" not found"))?;

@@ -33,12 +33,12 @@ pub enum Failure {
 }
 
 impl Failure {
-    pub(super) fn connect(host: &str, port: u16, error: &io::Error) -> Failure {
+    pub(super) fn connect(address: &str, error: &io::Error) -> Failure {
         let why = match error.kind() {
             io::ErrorKind::ConnectionRefused => "connect: connection refused".to_owned(),
             _ => error.to_string(),
         };
-        Failure::Other(format!("dial tcp {host}:{port}: {why}"))
+        Failure::Other(format!("dial tcp {address}: {why}"))
     }
 
     pub(super) fn handshake(error: &io::Error) -> Failure {
@@ -62,8 +62,13 @@ impl Failure {
 
     /// Names the call, where the failure is not an answer.
     pub(super) fn of(self, url: &Uri) -> Failure {
+        self.of_method("Post", url)
+    }
+
+    /// The same for another method.
+    pub(super) fn of_method(self, method: &str, url: &Uri) -> Failure {
         match self {
-            Failure::Timeout | Failure::Other(_) => Failure::Other(format!("Post \"{url}\": {self}")),
+            Failure::Timeout | Failure::Other(_) => Failure::Other(format!("{method} \"{url}\": {self}")),
             Failure::Body | Failure::TooLong | Failure::Code { .. } => self,
         }
     }

@@ -1,8 +1,8 @@
-//! Calls of other servers: one POST over HTTPS, one answer.
+//! Calls of other servers over HTTPS: one request, one answer.
 //!
 //! ```text
-//! Endpoint (URL, address to connect to, name, authorities) ─► connect ─► TLS ─► POST ─► answer, at most ANSWER_BYTES_MAX
-//!                         └───────────────────────── one deadline for all of it ─────────────────────────┘
+//! Endpoint (URL, address to connect to, name, authorities) ─► connect ─► TLS ─┬─ post: one answer of bounded length
+//!                                                                            └─ open: an answer as it comes
 //! ```
 //!
 //! Nothing is followed that an answer points to: a redirect is an answer with an unexpected code. Each call has a
@@ -26,15 +26,17 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 
 pub use answer::Review;
-pub use client::Client;
+pub use client::{Client, Service};
 pub use error::Failure;
 
 /// Most bytes of an answer that are read: far more than any object may have.
@@ -58,7 +60,7 @@ pub struct Endpoint {
 }
 
 /// How a server is known, and who asks it.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub struct Credentials<'c> {
     /// PEM of the certificates that the server's is verified against.
     pub authorities: &'c [u8],
@@ -68,6 +70,8 @@ pub struct Credentials<'c> {
     pub certificate: Option<(&'c [u8], &'c [u8])>,
     /// Bearer token.
     pub token: Option<&'c str>,
+    /// Whether any certificate of the server will do.
+    pub is_unverified: bool,
 }
 
 impl Endpoint {
@@ -76,14 +80,7 @@ impl Endpoint {
     /// # Errors
     /// Why no call is possible.
     pub fn new(url: Uri, authorities: &[u8]) -> Result<Endpoint, String> {
-        let host = url.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
-        let port = url.port_u16().unwrap_or(443);
-        if url.scheme_str() != Some("https") || host.is_empty() {
-            return Err(format!("{url} is no https URL with a host"));
-        }
-        let name = ServerName::try_from(host.clone()).map_err(|_| format!("{host:?} is no host name"))?;
-        let tls = Arc::new(tls(authorities, None)?);
-        Ok(Endpoint { url, address: (host, port), name, tls, token: None })
+        Endpoint::with(url, &Credentials { authorities, ..Credentials::default() })
     }
 
     /// The server of an `https` URL that wants to know who asks.
@@ -91,19 +88,24 @@ impl Endpoint {
     /// # Errors
     /// Why no call is possible.
     pub fn with(url: Uri, credentials: &Credentials<'_>) -> Result<Endpoint, String> {
-        let mut endpoint = Endpoint::new(url, credentials.authorities)?;
-        if let Some(name) = credentials.server_name {
-            endpoint.name =
-                ServerName::try_from(name.to_owned()).map_err(|_| format!("{name:?} is no host name"))?;
+        let host = url.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
+        let port = url.port_u16().unwrap_or(443);
+        if url.scheme_str() != Some("https") || host.is_empty() {
+            return Err(format!("{url} is no https URL with a host"));
         }
-        endpoint.tls = Arc::new(tls(credentials.authorities, credentials.certificate)?);
-        if let Some(token) = credentials.token {
-            let mut token = HeaderValue::try_from(format!("Bearer {token}"))
-                .map_err(|_| "the token contains characters that a header cannot carry".to_owned())?;
-            token.set_sensitive(true);
-            endpoint.token = Some(token);
-        }
-        Ok(endpoint)
+        let name = credentials.server_name.unwrap_or(&host);
+        let name = ServerName::try_from(name.to_owned()).map_err(|_| format!("{name:?} is no host name"))?;
+        let tls = Arc::new(tls(credentials)?);
+        let token = match credentials.token {
+            Some(token) => {
+                let mut token = HeaderValue::try_from(format!("Bearer {token}"))
+                    .map_err(|_| "the token contains characters that a header cannot carry".to_owned())?;
+                token.set_sensitive(true);
+                Some(token)
+            }
+            None => None,
+        };
+        Ok(Endpoint { url, address: (host, port), name, tls, token })
     }
 
     /// Why there is no call, in the words of a call that failed.
@@ -111,10 +113,39 @@ impl Endpoint {
         Failure::Other(why.to_owned()).of(&self.url).to_string()
     }
 
+    /// Another path of the same server.
+    ///
+    /// # Errors
+    /// It is no path.
+    pub fn to(&self, path_and_query: &str) -> Result<Endpoint, String> {
+        let mut parts = self.url.clone().into_parts();
+        parts.path_and_query =
+            Some(path_and_query.parse().map_err(|error: http::uri::InvalidUri| error.to_string())?);
+        let url = Uri::from_parts(parts).map_err(|error| error.to_string())?;
+        Ok(Endpoint { url, ..self.clone() })
+    }
+
+    /// The URL.
+    pub fn url(&self) -> &Uri {
+        &self.url
+    }
+
     /// The same server, reached at another address.
     pub fn at(mut self, host: String, port: u16) -> Endpoint {
         self.address = (host, port);
         self
+    }
+
+    /// The same server, reached at another address that the URL names too.
+    ///
+    /// # Errors
+    /// The host cannot be part of a URL.
+    pub fn moved(&self, host: String, port: u16) -> Result<Endpoint, String> {
+        let mut parts = self.url.clone().into_parts();
+        let shown = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+        parts.authority = Some(shown.parse().map_err(|error: http::uri::InvalidUri| error.to_string())?);
+        let url = Uri::from_parts(parts).map_err(|error| error.to_string())?;
+        Ok(Endpoint { url, address: (host, port), ..self.clone() })
     }
 }
 
@@ -153,27 +184,98 @@ pub async fn post(
     called.unwrap_or(Err(Failure::Timeout)).map_err(|failure| failure.of(&endpoint.url))
 }
 
-/// One request and its answer.
-async fn exchange(
+/// An answer that is read as it comes, and its connection, which ends with this.
+pub struct Opened {
+    /// The answer.
+    pub response: Response<Incoming>,
+    /// To be kept until the answer is read.
+    pub connection: Connection,
+}
+
+/// Sends a request whose path and headers are the caller's, and waits for the head of the answer.
+///
+/// # Errors
+/// No connection, or none that lasted until the answer began.
+pub async fn open<B>(endpoint: &Endpoint, mut request: Request<B>) -> Result<Opened, Failure>
+where
+    B: hyper::body::Body + Send + Unpin + 'static,
+    B::Data: Send,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let (mut sender, connection) = connect(endpoint).await?;
+    let path = endpoint.url.path_and_query().map_or("/", |path| path.as_str());
+    *request.uri_mut() = path.parse().map_err(|error| Failure::Other(format!("{error}")))?;
+    let authority = endpoint.url.authority().map_or("", |authority| authority.as_str());
+    let authority = HeaderValue::from_str(authority).map_err(|error| Failure::Other(error.to_string()))?;
+    request.headers_mut().insert(HOST, authority);
+    let response = sender.send_request(request).await.map_err(|error| Failure::exchange(&error))?;
+    Ok(Opened { response, connection })
+}
+
+/// Gets the endpoint's URL with these headers, all of it within `timeout`; says what came, whatever its code.
+///
+/// # Errors
+/// No connection, no answer in time, or one that is too long.
+pub async fn get(
     endpoint: &Endpoint,
-    agent: &str,
-    body: Bytes,
-) -> Result<(http::response::Parts, Bytes), Failure> {
+    headers: HeaderMap,
+    timeout: Duration,
+) -> Result<(StatusCode, Bytes), Failure> {
+    let mut request = Request::new(Full::new(Bytes::new()));
+    *request.headers_mut() = headers;
+    let call = async {
+        let opened = open(endpoint, request).await?;
+        read(opened.response).await
+    };
+    let called = tokio::time::timeout(timeout, call).await.unwrap_or(Err(Failure::Timeout));
+    let (head, text) = called.map_err(|failure| failure.of_method("Get", &endpoint.url))?;
+    Ok((head.status, text))
+}
+
+/// A new connection.
+async fn connect<B>(endpoint: &Endpoint) -> Result<(http1::SendRequest<B>, Connection), Failure>
+where
+    B: hyper::body::Body + Send + Unpin + 'static,
+    B::Data: Send,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
     let (host, port) = &endpoint.address;
-    let stream = TcpStream::connect((host.as_str(), *port))
-        .await
-        .map_err(|error| Failure::connect(host, *port, &error))?;
+    let stream = dial(host, *port).await?;
     let _ = stream.set_nodelay(true);
     let connector = TlsConnector::from(endpoint.tls.clone());
     let stream =
         connector.connect(endpoint.name.clone(), stream).await.map_err(|error| Failure::handshake(&error))?;
     // Some servers compare names of headers as they are usually written.
     let handshake = http1::Builder::new().title_case_headers(true).handshake(TokioIo::new(stream));
-    let (mut sender, connection) = handshake.await.map_err(|error| Failure::exchange(&error))?;
-    // The connection ends with its only exchange: once `sender` and the answer are dropped.
+    let (sender, connection) = handshake.await.map_err(|error| Failure::exchange(&error))?;
     let connection = tokio::spawn(connection);
-    let _guard = Abort(connection.abort_handle());
+    Ok((sender, Connection(connection.abort_handle())))
+}
 
+/// Connects to the first address of a host that takes the connection; the failure names the first one.
+async fn dial(host: &str, port: u16) -> Result<TcpStream, Failure> {
+    let addresses = tokio::net::lookup_host((host, port)).await;
+    let addresses = addresses.map_err(|error| Failure::connect(&format!("{host}:{port}"), &error))?;
+    let mut first = None;
+    for address in addresses {
+        match TcpStream::connect(address).await {
+            Ok(stream) => return Ok(stream),
+            Err(error) => {
+                first.get_or_insert_with(|| Failure::connect(&address.to_string(), &error));
+            }
+        }
+    }
+    Err(first.unwrap_or_else(|| Failure::Other(format!("dial tcp: lookup {host}: no such host"))))
+}
+
+/// One request and its answer.
+async fn exchange(
+    endpoint: &Endpoint,
+    agent: &str,
+    body: Bytes,
+) -> Result<(http::response::Parts, Bytes), Failure> {
+    // The connection ends with its only exchange.
+    let (mut sender, _connection) = connect(endpoint).await?;
     let path = endpoint.url.path_and_query().map_or("/", |path| path.as_str());
     let authority = endpoint.url.authority().map_or("", |authority| authority.as_str());
     let mut request = Request::builder();
@@ -194,10 +296,11 @@ async fn exchange(
     read(response).await
 }
 
-/// Ends the task of a connection when the call is over or given up.
-struct Abort(tokio::task::AbortHandle);
+/// A connection; its task ends with this, when the call is over or given up.
+#[derive(Debug)]
+pub struct Connection(tokio::task::AbortHandle);
 
-impl Drop for Abort {
+impl Drop for Connection {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -259,24 +362,81 @@ fn judge(code: StatusCode, headers: &HeaderMap, body: Bytes) -> Result<Answer, F
     Ok(Answer { code, body })
 }
 
-fn tls(authorities: &[u8], certificate: Option<(&[u8], &[u8])>) -> Result<ClientConfig, String> {
+fn tls(credentials: &Credentials<'_>) -> Result<ClientConfig, String> {
     let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(authorities) {
+    for certificate in CertificateDer::pem_slice_iter(credentials.authorities) {
         let certificate =
             certificate.map_err(|_| "the certificates of the authorities are no PEM".to_owned())?;
         roots.add(certificate).map_err(|error| error.to_string())?;
     }
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider)
+    let builder = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?;
     let builder = builder.with_root_certificates(roots);
-    let Some((chain, key)) = certificate else { return Ok(builder.with_no_client_auth()) };
-    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain).collect();
-    let chain = chain.map_err(|_| "the client certificate is no PEM".to_owned())?;
-    let key =
-        PrivateKeyDer::from_pem_slice(key).map_err(|_| "the client key is no PEM private key".to_owned())?;
-    builder.with_client_auth_cert(chain, key).map_err(|error| error.to_string())
+    let mut config = match credentials.certificate {
+        None => builder.with_no_client_auth(),
+        Some((chain, key)) => {
+            let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain).collect();
+            let chain = chain.map_err(|_| "the client certificate is no PEM".to_owned())?;
+            let key = PrivateKeyDer::from_pem_slice(key)
+                .map_err(|_| "the client key is no PEM private key".to_owned())?;
+            builder.with_client_auth_cert(chain, key).map_err(|error| error.to_string())?
+        }
+    };
+    if credentials.is_unverified {
+        config.dangerous().set_certificate_verifier(Arc::new(Unverified(provider())));
+    }
+    Ok(config)
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::aws_lc_rs::default_provider())
+}
+
+/// Takes any certificate of a server, as the object that names the server asks for.
+#[derive(Debug)]
+struct Unverified(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Unverified {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let known = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, certificate, signature, known)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let known = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signature, known)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// Whether the other end closed a connection without saying so by TLS, which many servers do.
+pub fn is_cut(error: &hyper::Error) -> bool {
+    !error.is_incomplete_message() && is_end(error)
 }
 
 /// Whether a connection ended before an answer began.
@@ -311,6 +471,23 @@ mod tests {
             ("/path", false),
         ] {
             assert_eq!(Endpoint::new(url.parse().unwrap(), b"").is_ok(), works, "{url}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_moved_keeps_its_name_and_path() {
+        let endpoint = Endpoint::new("https://a.b.svc:443/c?d".parse().unwrap(), b"").unwrap();
+        for (host, wanted) in [
+            ("127.0.0.1", Some("https://127.0.0.1:8443/c?d")),
+            ("::1", Some("https://[::1]:8443/c?d")),
+            ("a b", None),
+        ] {
+            let moved = endpoint.moved(host.to_owned(), 8443).ok();
+            assert_eq!(moved.as_ref().map(|moved| moved.url().to_string()).as_deref(), wanted);
+            if let Some(moved) = moved {
+                assert_eq!(moved.name, endpoint.name);
+                assert_eq!(moved.address, (host.to_owned(), 8443));
+            }
         }
     }
 

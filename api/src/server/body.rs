@@ -81,6 +81,21 @@ impl Body {
         Body(Inner::Observed(Box::new((self, Box::new(observer)))))
     }
 
+    /// The same bytes; `held` is kept until they are sent or the client is gone. A body whose bytes are at hand keeps
+    /// nothing.
+    pub fn with<T: Send + 'static>(self, held: T) -> Self {
+        struct Held<T> {
+            _held: T,
+        }
+        impl<T: Send> Observer for Held<T> {
+            fn chunk(&mut self, _: &Bytes) {}
+        }
+        match self.0 {
+            Inner::Empty | Inner::Full(_) => self,
+            _ => self.observed(Held { _held: held }),
+        }
+    }
+
     /// A body written from elsewhere, holding at most `chunks_max` (≥ 1) unsent chunks.
     pub fn channel(chunks_max: usize) -> (BodySender, Self) {
         let (sender, receiver) = mpsc::channel(chunks_max.max(1));

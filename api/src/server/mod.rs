@@ -25,7 +25,7 @@ use std::any::Any;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use rustls::pki_types::CertificateDer;
 use tokio::sync::OwnedSemaphorePermit;
@@ -63,13 +63,28 @@ pub struct ConnectionInfo {
     pub certificates: Vec<CertificateDer<'static>>,
     /// Cache for the result of authenticating `certificates`, so that a chain is verified once per connection.
     pub identity: OnceLock<Arc<dyn Any + Send + Sync>>,
+    /// When the certificates cease to be valid, once somebody asked.
+    expires: OnceLock<Option<SystemTime>>,
     permit: Option<OwnedSemaphorePermit>,
 }
 
 impl ConnectionInfo {
     /// A connection that no server counts, for driving a handler directly.
     pub fn detached(remote: SocketAddr, certificates: Vec<CertificateDer<'static>>) -> Self {
-        ConnectionInfo { remote, certificates, identity: OnceLock::new(), permit: None }
+        ConnectionInfo {
+            remote,
+            certificates,
+            identity: OnceLock::new(),
+            expires: OnceLock::new(),
+            permit: None,
+        }
+    }
+
+    /// How much longer the certificates are valid; `None` without any.
+    pub fn time_left(&self) -> Option<Duration> {
+        let read = || auth::authn::x509::expiry(&self.certificates).ok();
+        let expires = *self.expires.get_or_init(|| read().filter(|_| !self.certificates.is_empty()));
+        Some(expires?.duration_since(SystemTime::now()).unwrap_or_default())
     }
 
     fn counted(

@@ -37,6 +37,7 @@ fn not_before_epoch(seconds: i64) -> UnixTime {
 
 /// ALPN name of HTTP/2.
 pub(super) const HTTP2: &[u8] = b"h2";
+const HTTP1: &[u8] = b"http/1.1";
 
 /// Why a certificate cannot be served.
 #[derive(Debug, thiserror::Error)]
@@ -97,15 +98,16 @@ impl ResolvesServerCert for ServingCertificate {
     }
 }
 
-/// The TLS side of the listener: 1.2 and 1.3, HTTP/2 before HTTP/1.1, client certificates asked for.
-pub fn server_config(certificate: Arc<ServingCertificate>) -> Arc<ServerConfig> {
+/// The TLS side of the listener: 1.2 and 1.3, HTTP/2 before HTTP/1.1 if it is served, client certificates asked for.
+pub fn server_config(certificate: Arc<ServingCertificate>, serves_http2: bool) -> Arc<ServerConfig> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let mut config = ServerConfig::builder_with_details(provider.clone(), Arc::new(Clock))
         .with_safe_default_protocol_versions()
         .expect("the provider has cipher suites for both TLS versions")
         .with_client_cert_verifier(Arc::new(AskForCertificate(provider)))
         .with_cert_resolver(certificate);
-    config.alpn_protocols = vec![HTTP2.to_vec(), b"http/1.1".to_vec()];
+    let protocols: &[&[u8]] = if serves_http2 { &[HTTP2, HTTP1] } else { &[HTTP1] };
+    config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
     Arc::new(config)
 }
 

@@ -6,6 +6,7 @@
 //! find where the page ends (the head of a list names its continue token), once to write it.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 use engine::{KeyRange, Revision, Snapshot, SnapshotError};
@@ -45,7 +46,9 @@ pub const LOOKED_AT_ONCE: usize = 1024;
 pub async fn list(call: &mut Call<'_>) -> Result<Response, Status> {
     let meta_group = call.api.naming().meta_group();
     let options = ListOptions::from_query(call.query, call.selection()?, false, &meta_group)?;
+    let began = Instant::now();
     let page = Page::find(call, options).await?;
+    call.api.accessed(call.resource, "list", began);
     let renderer = call.renderer()?;
     representation::refuse_object_transform(&call.output, call.resource)?;
     ListStream::respond(renderer, page).await

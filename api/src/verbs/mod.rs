@@ -39,17 +39,19 @@ use crate::audit::Trail;
 use crate::codec::yaml;
 use crate::context::Context;
 use crate::conversion::Conversions;
-use crate::json::Object;
+use crate::json::{Object, Value};
 use crate::negotiate::Output;
 use crate::query::{FieldValidation, Query};
 use crate::representation::{Renderer, Wanted};
 use crate::request::RequestInfo;
 use crate::schema::defaults;
 use crate::schema::registry::Resource;
+use crate::schema::table::Message;
 use crate::served::Served;
 use crate::server::websocket::Upgrade;
 use crate::status::{Status, Subject};
 use crate::store::{Store, Stored};
+use crate::validation;
 use crate::write::Caller;
 
 /// One permitted request about a resource.
@@ -154,8 +156,32 @@ impl<'r> Call<'r> {
         if trail.wants_request() {
             let mut object = object.clone();
             defaults::apply(&self.resource.table.message, &mut object, self.api.naming());
+            // As upstream sees it, so that nothing of a secret is recorded that the policy would not look for.
+            validation::prepare(&self.resource.table, &mut object, None);
             trail.request(object.into());
         }
+    }
+
+    /// Records the object of a command, which is of a type of its own.
+    pub fn record_command(&self, message: &Message, object: &Object) {
+        let Some(trail) = self.trail.filter(|trail| trail.wants_request()) else { return };
+        let mut object = object.clone();
+        defaults::apply(message, &mut object, self.api.naming());
+        trail.request(object.into());
+    }
+
+    /// Records the options that are the body of a request. They have no version of a group.
+    pub fn record_options(&self, kind: &str, options: Value) {
+        let Some(trail) = self.trail.filter(|trail| trail.wants_request()) else { return };
+        let Value::Object(mut members) = options else { return };
+        members.retain(|name, _| !matches!(name, "kind" | "apiVersion"));
+        let mut object = Object::with_capacity(members.len() + 2);
+        object.push("kind", kind.into());
+        object.push("apiVersion", format!("{}/__internal", self.api.naming().meta_group()).into());
+        for (name, value) in members.into_members() {
+            object.push(name, value);
+        }
+        trail.request(object.into());
     }
 
     /// Handles what strict decoding found: nothing, warnings, or the error that `refuse` words.

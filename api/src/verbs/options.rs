@@ -9,7 +9,6 @@ use crate::json::{Object, Value};
 use crate::negotiate::Input;
 use crate::query::{Query, check_dry_run, invalid_options};
 use crate::schema::builtin;
-use crate::schema::registry::Registry;
 use crate::status::{Reason, Status};
 use engine::Revision;
 
@@ -201,30 +200,27 @@ impl DeleteOptions {
         if body.is_empty() {
             return Self::from_query(call.query, &meta_group);
         }
-        match call.api.formats().input(call.headers)? {
-            Input::Json => Self::from_body(body, &meta_group),
-            Input::Yaml => {
-                let document = yaml::parse(body).map_err(|error| Status::bad_request(error.to_string()))?;
-                Self::from_value(&document.value, &meta_group)
-            }
-            Input::Cbor => {
-                let value = cbor::parse(body).map_err(|error| Status::bad_request(error.to_string()))?;
-                Self::from_value(&value, &meta_group)
-            }
-            Input::Protobuf => Self::from_protobuf(call.types.registry(), body, &meta_group),
-        }
-    }
-
-    fn from_protobuf(registry: &Registry, body: &[u8], meta_group: &str) -> Result<Self, Status> {
         let bad = |error: &dyn std::fmt::Display| Status::bad_request(error.to_string());
-        let unknown = Unknown::read(body).map_err(|error| bad(&error))?;
-        if unknown.holds_json() {
-            return Self::from_body(unknown.raw, meta_group);
-        }
-        let mut object =
-            protobuf::decode(registry, builtin::DELETE_OPTIONS, unknown.raw).map_err(|error| bad(&error))?;
-        unknown.name(&mut object);
-        Self::from_value(&object.into(), meta_group)
+        let value = match call.api.formats().input(call.headers)? {
+            Input::Json => value_of(body)?,
+            Input::Yaml => yaml::parse(body).map_err(|error| bad(&error))?.value,
+            Input::Cbor => cbor::parse(body).map_err(|error| bad(&error))?,
+            Input::Protobuf => {
+                let unknown = Unknown::read(body).map_err(|error| bad(&error))?;
+                if unknown.holds_json() {
+                    value_of(unknown.raw)?
+                } else {
+                    let registry = call.types.registry();
+                    let mut object = protobuf::decode(registry, builtin::DELETE_OPTIONS, unknown.raw)
+                        .map_err(|error| bad(&error))?;
+                    unknown.name(&mut object);
+                    object.into()
+                }
+            }
+        };
+        let options = Self::from_value(&value, &meta_group)?;
+        call.record_options("DeleteOptions", value);
+        Ok(options)
     }
 
     /// The options of the query, which count when there is no body.
@@ -241,14 +237,6 @@ impl DeleteOptions {
             ignore_store_read_error: query.flag("ignoreStoreReadErrorWithClusterBreakingPotential"),
         };
         options.finish(query.first("propagationPolicy"), errors, meta_group)
-    }
-
-    /// The options of a JSON body.
-    pub fn from_body(body: &[u8], meta_group: &str) -> Result<Self, Status> {
-        let value = crate::json::parse(body).map_err(|error| {
-            Status::bad_request(format!("couldn't get version/kind; json parse error: {error}"))
-        })?;
-        Self::from_value(&value, meta_group)
     }
 
     /// Unknown members are ignored; a member of the wrong type is a 400.
@@ -330,6 +318,12 @@ impl DeleteOptions {
         }
         if errors.is_empty() { Ok(self) } else { Err(invalid_options("DeleteOptions", meta_group, &errors)) }
     }
+}
+
+/// A JSON body.
+fn value_of(body: &[u8]) -> Result<Value, Status> {
+    crate::json::parse(body)
+        .map_err(|error| Status::bad_request(format!("couldn't get version/kind; json parse error: {error}")))
 }
 
 fn present<'v>(members: &'v Object, name: &str) -> Option<&'v Value> {

@@ -1,5 +1,7 @@
 //! get: one object, its stored bytes.
 
+use std::time::Instant;
+
 use http::StatusCode;
 
 use super::Call;
@@ -20,7 +22,10 @@ pub async fn get(call: &mut Call<'_>) -> Result<Response, Status> {
     let at_least = version_number(call.query.first("resourceVersion").unwrap_or_default())?;
     call.api.wait_for_revision(at_least).await?;
     let key = store::key(call.resource, call.info.namespace_of(call.resource), &call.info.name);
-    let Some(stored) = call.stored(&key).await? else {
+    let began = Instant::now();
+    let stored = call.stored(&key).await?;
+    call.api.accessed(call.resource, "get", began);
+    let Some(stored) = stored else {
         return Err(Status::not_found(call.subject(&call.info.name)));
     };
     let renderer = call.renderer()?;

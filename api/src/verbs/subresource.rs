@@ -59,6 +59,7 @@ pub fn decode_own(
             "{kind} in version \"{version}\" cannot be handled as a {kind}: {errors}"
         ))
     })?;
+    call.record_command(&table.message, &decoded.object);
     Ok(decoded.object)
 }
 

@@ -101,6 +101,10 @@ pub async fn request(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8])
         node: bound.node,
     };
     let issued = tokens.issuer.issue(&spec).map_err(|error| Status::internal(error.to_string()))?;
+    if let Some(trail) = call.trail {
+        let key = format!("authentication.{}/issued-credential-id", call.api.naming().domain);
+        trail.annotate(key, format!("JTI={}", issued.id));
+    }
 
     request.object_entry("spec").insert("expirationSeconds", Value::Int(seconds));
     let mut status = Object::new();

@@ -11,6 +11,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -28,10 +29,12 @@ use crate::attributes::Selection;
 use crate::bloom;
 use crate::conversion::{Converter, is_current};
 use crate::metrics::Metrics;
+use crate::metrics::family::Histogram;
 use crate::negotiate::Encoding;
 use crate::representation::shared::{self, Seen};
 use crate::representation::{self, EventType, Renderer, with_revision};
 use crate::response::Response;
+use crate::schema::registry::Resource;
 use crate::server::websocket::{Form, Upgrade};
 use crate::server::{Aborted, Body};
 use crate::status::{Reason, Status};
@@ -97,6 +100,7 @@ pub async fn watch(call: &mut Call<'_>) -> Result<Response, Status> {
     let duration = duration(options.timeout_seconds, call.api.limits().min_request_timeout);
     let schedule = Schedule::new(Instant::now(), duration, options.allow_bookmarks);
     let shutdown = call.api.lifecycle().shutdown();
+    let grace = call.api.limits().watch_grace.mul_f64(random_part());
     let state = State {
         renderer,
         selection: options.selection,
@@ -112,9 +116,13 @@ pub async fn watch(call: &mut Call<'_>) -> Result<Response, Status> {
         alarm: Box::pin(tokio::time::sleep_until(schedule.wake_at())),
         schedule,
         rests_until: Instant::now(),
-        shutdown: Box::pin(async move { shutdown.begun().await }),
+        shutdown: Box::pin(async move {
+            shutdown.begun().await;
+            tokio::time::sleep(grace).await;
+        }),
         retired: call.api.retired(call.resource).map(|retired| Box::pin(retired) as Ends),
         is_last: false,
+        counts: Counts::of(call.api.metrics(), call.resource, &call.info.version),
         metrics: call.api.metrics().clone(),
         chunk_bytes: CHUNK_BYTES,
         buffer: Vec::new(),
@@ -147,12 +155,14 @@ const DURATION_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 fn duration(seconds: i64, minimum: Duration) -> Duration {
     match seconds {
-        0 => {
-            let spread = f64::from(u16::from_le_bytes(crate::names::random::<2>())) / f64::from(u16::MAX);
-            minimum.mul_f64(1.0 + spread)
-        }
+        0 => minimum.mul_f64(1.0 + random_part()),
         seconds => Duration::from_secs(u64::try_from(seconds).unwrap_or(0)).min(DURATION_MAX),
     }
+}
+
+/// A random number between 0 and 1, by which watches spread out.
+fn random_part() -> f64 {
+    f64::from(u16::from_le_bytes(crate::names::random::<2>())) / f64::from(u16::MAX)
 }
 
 /// How long a watch rests after it told of a change that concerned so many.
@@ -182,8 +192,31 @@ async fn or_never(ends: Option<&mut Ends>) {
     }
 }
 
+/// What is counted of the events of one watch.
+struct Counts {
+    events: Option<Arc<AtomicU64>>,
+    sizes: Option<Arc<Histogram>>,
+}
+
+impl Counts {
+    fn of(metrics: &Metrics, resource: &Resource, version: &str) -> Counts {
+        let labels = [&*resource.group, &*resource.table.plural, version];
+        Counts { events: metrics.watch_events.of(&labels), sizes: metrics.watch_event_sizes.of(&labels) }
+    }
+
+    fn event(&self, bytes: usize) {
+        if let Some(events) = &self.events {
+            events.fetch_add(1, Ordering::Relaxed);
+        }
+        if let Some(sizes) = &self.sizes {
+            sizes.record(bytes as u64);
+        }
+    }
+}
+
 /// Everything one watch holds.
 struct State {
+    counts: Counts,
     renderer: Renderer,
     selection: Selection,
     converter: Arc<Converter>,
@@ -272,7 +305,9 @@ impl State {
                 break;
             };
             let Some(stored) = found.read()? else { break };
+            let before = self.buffer.len();
             self.renderer.event(EventType::Added, &stored.record.value, &mut self.buffer)?;
+            self.counts.event(self.buffer.len() - before);
         }
         Ok(())
     }
@@ -373,7 +408,9 @@ impl State {
             (was_in.unwrap_or(false), is_put && is_selected(&shared::current(event)?)?)
         };
         let Some(seen) = meaning(was_in, is_in, is_put) else { return Ok(()) };
+        let before = self.buffer.len();
         self.renderer.change(event, seen, &mut self.buffer)?;
+        self.counts.event(self.buffer.len() - before);
         self.told(event);
         Ok(())
     }
@@ -402,7 +439,9 @@ impl State {
             (_, [current, ..]) => current.value.clone(),
             (_, []) => return Ok(()),
         };
+        let before = self.buffer.len();
         self.renderer.event(seen.event_type(), &value, &mut self.buffer)?;
+        self.counts.event(self.buffer.len() - before);
         self.metrics.watch_events_rendered.add(1);
         self.told(event);
         Ok(())

@@ -20,6 +20,8 @@
 //! A round that finds the object changed begins again at the top, a bounded number of times. Nothing of a round
 //! survives it but what the source keeps.
 
+use std::time::Instant;
+
 use engine::{Change, Expected, Payload};
 
 use super::commit::Attempt;
@@ -130,7 +132,10 @@ async fn locate<C: Caller>(caller: &C, intent: &Intent<'_>) -> Result<Located, S
         return Ok(Located::At(None));
     }
     let key = store::key(intent.resource, intent.namespace, intent.name);
-    match (intent.store.get(&key)?, intent.presence) {
+    let began = Instant::now();
+    let found = intent.store.get(&key)?;
+    intent.api.accessed(intent.resource, "get", began);
+    match (found, intent.presence) {
         (Some(stored), _) if intent.seen.is_some_and(|seen| seen != stored.entry.revision()) => {
             Ok(Located::Out(Outcome::Changed))
         }

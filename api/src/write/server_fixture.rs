@@ -78,11 +78,13 @@ impl Server {
                 documents: None,
             },
             features: Features::default(),
-            advertised: None,
+            own_service: Default::default(),
             collects_garbage: true,
             admission,
             auditor: None,
             enablement: Enablement::default(),
+            fairness: Default::default(),
+            extensions: Default::default(),
         };
         let api = Arc::new(Context::assemble(parts, vec![Module::AlwaysAllow]).unwrap());
         api.lifecycle().advance(Stage::Serving);

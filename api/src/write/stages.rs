@@ -2,6 +2,8 @@
 //!
 //! The order is in `path`; a stage knows nothing of the others. A stage that the caller leaves out does nothing.
 
+use std::time::Instant;
+
 use auth::authz::Escalation;
 use bytes::Bytes;
 use engine::{Change, Expected, Payload, Revision};
@@ -456,7 +458,15 @@ pub(super) async fn commit(
     change: Change,
 ) -> Result<Attempt, Status> {
     let _ = intent.passes(Stage::Commit);
-    super::commit::commit((intent.api, intent.store), key, expected, change).await
+    let operation = match (&change, &expected) {
+        (Change::Delete(_), _) => "delete",
+        (Change::Put(_), Expected::Absent) => "create",
+        (Change::Put(_), _) => "update",
+    };
+    let began = Instant::now();
+    let attempt = super::commit::commit((intent.api, intent.store), key, expected, change).await;
+    intent.api.accessed(intent.resource, operation, began);
+    attempt
 }
 
 /// What a dry run of a creation shows.

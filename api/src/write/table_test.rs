@@ -239,7 +239,7 @@ async fn by_the_server(table: &mut Table) {
     let at = ("n", "own");
     let seen = revision(&loopback, resource, at);
     let config = map(r#","data":{"c":"d"}"#).as_object().unwrap().clone();
-    loopback.apply(resource, at, Revision::new(seen), "t", &config).await.unwrap();
+    loopback.apply(resource, at, (Revision::new(seen), Endpoint::Main), "t", &config).await.unwrap();
     row("server: apply");
     let data = |old: &Object| {
         let mut new = old.clone();

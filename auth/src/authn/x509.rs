@@ -89,6 +89,14 @@ impl CaBundle {
         if anchors.is_empty() { Err(BundleError::Empty) } else { Ok(CaBundle { anchors }) }
     }
 
+    /// Whether both bundles have an authority: the same name and the same key.
+    pub fn overlaps(&self, other: &CaBundle) -> bool {
+        let is_same = |a: &TrustAnchor<'_>, b: &TrustAnchor<'_>| {
+            (&a.subject, &a.subject_public_key_info) == (&b.subject, &b.subject_public_key_info)
+        };
+        self.anchors.iter().any(|own| other.anchors.iter().any(|theirs| is_same(own, theirs)))
+    }
+
     /// Checks that `chain` (leaf first) leads to this bundle, is within its validity and is for client
     /// authentication.
     pub fn verify(&self, chain: &[CertificateDer<'_>], now: SystemTime) -> Result<(), CertificateError> {
@@ -235,8 +243,11 @@ fn digest_of(chain: &[CertificateDer<'_>]) -> [u8; 32] {
     id
 }
 
-/// The time from which `chain` must be verified again.
-fn expiry(chain: &[CertificateDer<'_>]) -> Result<SystemTime, CertificateError> {
+/// The time from which `chain` must be verified again: the first of its certificates is no longer valid.
+///
+/// # Errors
+/// One of them cannot be read.
+pub fn expiry(chain: &[CertificateDer<'_>]) -> Result<SystemTime, CertificateError> {
     let mut first = u64::MAX;
     for certificate in chain {
         let (_, parsed) = X509Certificate::from_der(certificate).map_err(|_| CertificateError::Malformed)?;

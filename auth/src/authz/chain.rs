@@ -223,10 +223,11 @@ impl Authorizer {
     /// It may not: answer with 403 and the message, or with 500 where an authorizer failed.
     pub async fn authorize<'r>(&self, asked: &'r Attributes<'r>) -> Result<Authorized<'r>, Denied> {
         let Verdict { decision, error } = self.decide(asked).await;
+        let is_final = matches!(decision, Decision::Deny { .. });
         match decision {
             Decision::Allow { reason } => Ok(Authorized::allowed(asked, reason)),
             Decision::Deny { reason } | Decision::NoOpinion { reason } => {
-                Err(Denied { error, ..Denied::new(asked, reason) })
+                Err(Denied { error, is_final, ..Denied::new(asked, reason) })
             }
         }
     }

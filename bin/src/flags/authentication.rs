@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::boolean;
+use super::forms::boolean;
 use crate::duration;
 
 // Not a documentation comment: clap would use it as the description of the whole command line.

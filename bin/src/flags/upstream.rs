@@ -2,8 +2,9 @@
 //! line once their value has the right form, the others are refused with a reason (docs/flags.md).
 
 use std::ffi::OsString;
+use std::time::Duration;
 
-use super::boolean;
+use super::forms::{boolean, integer, invalid};
 use crate::duration;
 
 /// The form of a flag's value.
@@ -13,6 +14,8 @@ enum Form {
     Bool,
     Integer,
     Duration,
+    /// A duration that is not zero.
+    Period,
     Text,
     /// `resource#size`, separated by commas.
     CacheSizes,
@@ -32,12 +35,10 @@ struct Refusal {
 
 const WITHOUT_EFFECT: &[Treatment] = &[
     Treatment {
-        why: "no other servers are aggregated",
+        why: "extension servers are reached at the address of their service, and may not point elsewhere",
         flags: &[
             ("aggregator-reject-forwarding-redirect", Form::Bool),
             ("enable-aggregator-routing", Form::Bool),
-            ("proxy-client-cert-file", Form::Text),
-            ("proxy-client-key-file", Form::Text),
         ],
     },
     Treatment {
@@ -107,7 +108,7 @@ const WITHOUT_EFFECT: &[Treatment] = &[
     Treatment {
         why: "log lines are written to standard error one by one",
         flags: &[
-            ("log-flush-frequency", Form::Duration),
+            ("log-flush-frequency", Form::Period),
             ("log-json-info-buffer-size", Form::Text),
             ("log-json-split-stream", Form::Bool),
             ("log-text-info-buffer-size", Form::Text),
@@ -133,20 +134,10 @@ const REFUSED: &[Refusal] = &[
         flags: &["admission-control"],
     },
     Refusal {
-        why: "all metrics are shown",
-        flags: &[
-            "allow-metric-labels",
-            "allow-metric-labels-manifest",
-            "disabled-metrics",
-            "show-hidden-metrics-for-version",
-        ],
+        why: "labels of metrics have all their values",
+        flags: &["allow-metric-labels", "allow-metric-labels-manifest"],
     },
     Refusal { why: "requests of browsers on other sites are not served", flags: &["cors-allowed-origins"] },
-    Refusal {
-        why: "the tolerations that pods get last 300 seconds",
-        flags: &["default-not-ready-toleration-seconds", "default-unreachable-toleration-seconds"],
-    },
-    Refusal { why: "HTTP/2 is always served", flags: &["disable-http2-serving"] },
     Refusal { why: "connections are made directly", flags: &["egress-selector-config-file"] },
     Refusal {
         why: "the server has the APIs of one release",
@@ -159,26 +150,17 @@ const REFUSED: &[Refusal] = &[
     },
     Refusal { why: "files of logs are not served", flags: &["enable-logs-handler"] },
     Refusal {
-        why: "the number of concurrent requests is not limited",
-        flags: &["enable-priority-and-fairness", "max-mutating-requests-inflight", "max-requests-inflight"],
-    },
-    Refusal {
         why: "objects are not encrypted in the store",
         flags: &["encryption-provider-config", "encryption-provider-config-automatic-reload"],
     },
-    Refusal {
-        why: "the server's own service has one endpoint and no node port",
-        flags: &["endpoint-reconciler-type", "kubernetes-service-node-port"],
-    },
-    Refusal { why: "documents name the address of the server", flags: &["external-hostname"] },
     Refusal { why: "connections are not closed to balance load", flags: &["goaway-chance"] },
     Refusal {
         why: "tokens are signed with --service-account-signing-key-file",
         flags: &["service-account-signing-endpoint"],
     },
     Refusal {
-        why: "a drain closes the port and ends watches at once; see --shutdown-delay-duration",
-        flags: &["shutdown-send-retry-after", "shutdown-watch-termination-grace-period"],
+        why: "a drain closes the port at once; see --shutdown-delay-duration",
+        flags: &["shutdown-send-retry-after"],
     },
     Refusal { why: "answers do not have that header", flags: &["strict-transport-security-directives"] },
     Refusal {
@@ -193,8 +175,14 @@ impl Form {
     fn check(self, value: &str) -> Result<(), String> {
         match self {
             Form::Bool => boolean(value).map(drop),
-            Form::Integer => value.parse::<i64>().map(drop).map_err(|_| "not a number".to_owned()),
+            Form::Integer => integer::<i64>(value).map(drop),
             Form::Duration => duration::parse(value).map(drop),
+            Form::Period => match duration::parse(value)? {
+                Duration::ZERO => {
+                    Err("flushFrequency: Invalid value: \"0s\": Must be greater than zero".to_owned())
+                }
+                _ => Ok(()),
+            },
             Form::Text => Ok(()),
             Form::CacheSizes => {
                 let sizes = value.split(',').filter(|size| !size.is_empty());
@@ -251,7 +239,12 @@ pub fn settle(arguments: Vec<OsString>) -> Result<Vec<OsString>, String> {
                 next.into_string().map_err(|_| "arguments must be valid UTF-8".to_owned())?
             }
         };
-        form.check(&value).map_err(|why| format!("invalid argument {value:?} for --{name}: {why}"))?;
+        form.check(&value).map_err(|why| match form {
+            // Upstream looks at these after the command line was read.
+            Form::CacheSizes => why,
+            Form::Period if why.starts_with("flushFrequency") => why,
+            _ => invalid(&format!("--{name}"), &value, &why),
+        })?;
     }
     Ok(kept)
 }
@@ -290,18 +283,30 @@ mod tests {
             ("--etcd-servers http://a --secure-port 1", Ok("--secure-port 1")),
             ("--profiling --v=1 --profiling=false", Ok("--v=1")),
             ("--v=1 -- --profiling", Ok("--v=1 -- --profiling")),
-            ("--profiling=x", Err("invalid argument \"x\" for --profiling: must be true or false")),
-            ("--kubelet-timeout=5", Err("invalid argument \"5\" for --kubelet-timeout: missing its unit")),
+            (
+                "--profiling=x",
+                Err(
+                    "invalid argument \"x\" for \"--profiling\" flag: strconv.ParseBool: parsing \"x\": invalid syntax",
+                ),
+            ),
+            (
+                "--kubelet-timeout=5",
+                Err(
+                    "invalid argument \"5\" for \"--kubelet-timeout\" flag: time: missing unit in duration \"5\"",
+                ),
+            ),
             (
                 "--delete-collection-workers=x",
-                Err("invalid argument \"x\" for --delete-collection-workers: not a number"),
+                Err(
+                    "invalid argument \"x\" for \"--delete-collection-workers\" flag: strconv.ParseInt: parsing \"x\": invalid syntax",
+                ),
             ),
             ("--watch-cache-sizes=pods#5,services#6", Ok("")),
+            ("--watch-cache-sizes=pods#x", Err("invalid size of watch cache size: pods#x")),
+            ("--log-flush-frequency=5s", Ok("")),
             (
-                "--watch-cache-sizes=pods#x",
-                Err(
-                    "invalid argument \"pods#x\" for --watch-cache-sizes: invalid size of watch cache size: pods#x",
-                ),
+                "--log-flush-frequency=0",
+                Err("flushFrequency: Invalid value: \"0s\": Must be greater than zero"),
             ),
             ("--etcd-servers", Err("flag needs an argument: --etcd-servers")),
             ("--tracing-config-file=x", Err("--tracing-config-file is not supported: no traces are sent")),

@@ -133,6 +133,9 @@ impl PodSecurity {
         };
         let enforces = template.is_none();
         if errors.is_empty() && policy.is_privileged() || !object.is_there() {
+            if enforces && errors.is_empty() && record.old.is_none() {
+                annotate("enforce-policy", policy.enforce.to_string());
+            }
             return Ok(());
         }
         let pod = Pod::of(object, naming);

@@ -95,8 +95,7 @@ async fn what_the_configuration_exempts_is_not_checked() {
              defaults: {{enforce: restricted}}, exemptions: {exemptions}}}}}]"
         );
         let disable = ["ServiceAccount".to_owned()];
-        let wishes =
-            Wishes { disable: &disable, config: Some(("f", config.as_bytes())), ..Wishes::default() };
+        let wishes = Wishes { disable: &disable, config: Some(config.as_bytes()), ..Wishes::default() };
         let server = Server::admitting(Settings::parse(&wishes, &NoFiles).unwrap());
         server.ask("POST /api/v1/namespaces", &namespace("")).await;
         let (code, ..) = server.ask(&format!("POST {PODS}"), &pod("p", "")).await;

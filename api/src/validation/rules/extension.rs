@@ -3,6 +3,7 @@
 use super::super::path::Path;
 use super::super::{Validator, names};
 use super::View;
+use crate::schema::scalars::bytes;
 
 const GROUP_PRIORITY_MAX: i64 = 20_000;
 const VERSION_PRIORITY_MAX: i64 = 1000;
@@ -42,7 +43,7 @@ pub(super) fn api_service(validator: &mut Validator, path: &Path, service: View)
     let place = root.child("service");
     if !target.is_there() {
         if has_bundle {
-            let shown = format!("{} bytes", spec.text("caBundle").len());
+            let shown = format!("{} bytes", bytes::decoded_len(spec.text("caBundle")));
             validator.invalid(root.child("caBundle"), shown, "local APIServices may not have a caBundle");
         }
         if insecure {

@@ -1,10 +1,74 @@
 //! Rules for flow schemas and priority level configurations.
 
+use std::sync::LazyLock;
+
 use super::super::path::Path;
 use super::super::{Validator, names};
 use super::View;
+use crate::json::{Object, Value, parse};
 
 const QUEUES_MAX: i64 = 10_000_000;
+
+/// Most random bits that dealing queues to a flow may take.
+const ENTROPY_BITS_MAX: f64 = 60.0;
+
+const PRECEDENCE_MAX: i64 = 10_000;
+
+/// The level and the schema of requests that are not limited.
+const EXEMPT: &str = "exempt";
+
+/// The bundled objects that stay as they are.
+static SCHEMAS: LazyLock<Vec<Value>> =
+    LazyLock::new(|| mandatory(include_str!("../../../bootstrap/flow_schemas.json")));
+static LEVELS: LazyLock<Vec<Value>> =
+    LazyLock::new(|| mandatory(include_str!("../../../bootstrap/priority_levels.json")));
+
+fn mandatory(file: &str) -> Vec<Value> {
+    let Ok(Value::Array(mut entries)) = parse(file.as_bytes()) else {
+        unreachable!("a bundled file is no JSON array, which the tests of bootstrap read");
+    };
+    entries.retain(|entry| entry.get("mandatory").and_then(Value::as_bool) == Some(true));
+    entries
+}
+
+/// Spec of the mandatory object of this name.
+fn fixed<'e>(entries: &'e [Value], name: &str) -> Option<View<'e>> {
+    let entry = entries.iter().find(|entry| entry.str_at(&["name"]) == name)?;
+    Some(View::from(entry.get("spec")))
+}
+
+/// Whether two values are equal, whatever the order of their members.
+fn same(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Object(a), Value::Object(b)) => {
+            a.len() == b.len()
+                && a.iter().all(|(name, value)| b.get(name).is_some_and(|other| same(value, other)))
+        }
+        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b)),
+        (a, b) => a == b,
+    }
+}
+
+/// The spec of a flow schema.
+pub(super) fn schema(validator: &mut Validator, path: &Path, spec: View) {
+    let name = validator.object.child("metadata").text("name");
+    let precedence = spec.int("matchingPrecedence").unwrap_or_default();
+    let place = path.child("matchingPrecedence");
+    if precedence <= 0 {
+        validator.invalid(place, precedence, "must be a positive value");
+    } else if precedence > PRECEDENCE_MAX {
+        let detail = format!("must be a value between 1 and {PRECEDENCE_MAX}");
+        validator.invalid(place, precedence, detail);
+    } else if precedence == 1 && name != EXEMPT {
+        let detail = format!("only the schema named '{EXEMPT}' may have matchingPrecedence 1");
+        validator.invalid(place, precedence, detail);
+    }
+    let Some(fixed) = fixed(&SCHEMAS, name) else { return };
+    if !same(&spec.to_value(), &fixed.to_value()) {
+        let detail = format!("spec of '{name}' must equal the fixed value");
+        validator.invalid(path, shown_schema(spec), detail);
+    }
+}
 
 /// One rule of a flow schema reaches something.
 pub(super) fn rule(validator: &mut Validator, path: &Path, rule: View) {
@@ -99,6 +163,7 @@ fn wildcard_alone(validator: &mut Validator, path: &Path, rule: View, list: &str
     }
 }
 
+/// The spec of a priority level.
 pub(super) fn level(validator: &mut Validator, path: &Path, spec: View) {
     let (limited, exempt) = (path.child("limited"), path.child("exempt"));
     match spec.text("type") {
@@ -115,9 +180,120 @@ pub(super) fn level(validator: &mut Validator, path: &Path, spec: View) {
                 validator.required(limited, "must not be empty when type is Limited");
             }
         }
-        "" => {}
         other => validator.not_supported(path.child("type"), other, &["Exempt", "Limited"]),
     }
+    let name = validator.object.child("metadata").text("name");
+    let kind = spec.text("type");
+    if matches!(kind, "Exempt" | "Limited") && (name == EXEMPT) != (kind == "Exempt") {
+        let detail = format!("must be 'Exempt' if and only if `name` is '{EXEMPT}'");
+        validator.invalid(path.child("type"), kind, detail);
+    }
+    let Some(fixed) = fixed(&LEVELS, name) else { return };
+    // The seats of the exempt level may be counted as one likes.
+    let compared = |spec: View| {
+        let mut spec = spec.object().cloned().unwrap_or_default();
+        if name == EXEMPT {
+            spec.remove("exempt");
+        }
+        Value::Object(spec)
+    };
+    if !same(&compared(spec), &compared(fixed)) {
+        let but = if name == EXEMPT { " except the 'spec.exempt' field" } else { "" };
+        let detail = format!("spec of '{name}'{but} must equal the fixed value");
+        validator.invalid(path, shown_level(spec), detail);
+    }
+}
+
+/// A struct as upstream shows it: its members under their internal names, absent ones too.
+fn shown<const N: usize>(members: [(&str, Value); N]) -> Value {
+    Object::from_iter(members.map(|(name, value)| (name.to_owned().into(), value))).into()
+}
+
+fn shown_level(spec: View) -> Value {
+    let value = |view: View, name| view.get(name).cloned().unwrap_or_default();
+    let limited = |limited: View| {
+        let response = limited.child("limitResponse");
+        let queuing = |queuing: View| {
+            shown([
+                ("Queues", value(queuing, "queues")),
+                ("HandSize", value(queuing, "handSize")),
+                ("QueueLengthLimit", value(queuing, "queueLengthLimit")),
+            ])
+        };
+        shown([
+            ("NominalConcurrencyShares", value(limited, "nominalConcurrencyShares")),
+            (
+                "LimitResponse",
+                shown([
+                    ("Type", response.text("type").into()),
+                    ("Queuing", there(response.child("queuing"), queuing)),
+                ]),
+            ),
+            ("LendablePercent", value(limited, "lendablePercent")),
+            ("BorrowingLimitPercent", value(limited, "borrowingLimitPercent")),
+        ])
+    };
+    let exempt = |exempt: View| {
+        shown([
+            ("NominalConcurrencyShares", value(exempt, "nominalConcurrencyShares")),
+            ("LendablePercent", value(exempt, "lendablePercent")),
+        ])
+    };
+    shown([
+        ("Type", spec.text("type").into()),
+        ("Limited", there(spec.child("limited"), limited)),
+        ("Exempt", there(spec.child("exempt"), exempt)),
+    ])
+}
+
+fn shown_schema(spec: View) -> Value {
+    let name = |view: View| shown([("Name", view.text("name").into())]);
+    let list = |view: View, name| view.get(name).cloned().unwrap_or_default();
+    let subject = |subject: View| {
+        let account = |account: View| {
+            shown([("Namespace", account.text("namespace").into()), ("Name", account.text("name").into())])
+        };
+        shown([
+            ("Kind", subject.text("kind").into()),
+            ("User", there(subject.child("user"), name)),
+            ("Group", there(subject.child("group"), name)),
+            ("ServiceAccount", there(subject.child("serviceAccount"), account)),
+        ])
+    };
+    let resources = |rule: View| {
+        shown([
+            ("Verbs", list(rule, "verbs")),
+            ("APIGroups", list(rule, "apiGroups")),
+            ("Resources", list(rule, "resources")),
+            ("ClusterScope", rule.is_true("clusterScope").into()),
+            ("Namespaces", list(rule, "namespaces")),
+        ])
+    };
+    let paths = |rule: View| {
+        shown([("Verbs", list(rule, "verbs")), ("NonResourceURLs", list(rule, "nonResourceURLs"))])
+    };
+    let rule = |rule: View| {
+        shown([
+            ("Subjects", each(rule, "subjects", subject)),
+            ("ResourceRules", each(rule, "resourceRules", resources)),
+            ("NonResourceRules", each(rule, "nonResourceRules", paths)),
+        ])
+    };
+    let method = |method: View| shown([("Type", method.text("type").into())]);
+    shown([
+        ("PriorityLevelConfiguration", name(spec.child("priorityLevelConfiguration"))),
+        ("MatchingPrecedence", spec.int("matchingPrecedence").map_or(Value::Int(0), Value::Int)),
+        ("DistinguisherMethod", there(spec.child("distinguisherMethod"), method)),
+        ("Rules", each(spec, "rules", rule)),
+    ])
+}
+
+fn there<'v>(view: View<'v>, shown: impl Fn(View<'v>) -> Value) -> Value {
+    if view.is_there() { shown(view) } else { Value::Null }
+}
+
+fn each<'v>(view: View<'v>, list: &str, shown: impl Fn(View<'v>) -> Value) -> Value {
+    if view.has(list) { Value::Array(view.structs(list).map(shown).collect()) } else { Value::Null }
 }
 
 /// The response to requests above the limit.
@@ -154,6 +330,11 @@ pub(super) fn queues(validator: &mut Validator, path: &Path, queuing: View) {
         validator.invalid(place, hand, "must be positive");
     } else if hand > queues {
         validator.invalid(place, hand, format!("should not be greater than queues ({queues})"));
+    } else if ((queues as f64).log2() * hand as f64).ceil() > ENTROPY_BITS_MAX {
+        let detail = format!(
+            "required entropy bits of deckSize {queues} and handSize {hand} should not be greater than {ENTROPY_BITS_MAX}"
+        );
+        validator.invalid(place, hand, detail);
     }
 }
 

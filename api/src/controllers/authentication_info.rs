@@ -1,0 +1,59 @@
+//! What extension servers read to know who asks: a ConfigMap with the authorities and headers of this server
+//! (docs/api/extension-servers.md#identity).
+
+use std::sync::Arc;
+
+use super::{EVENTS_MAX, Ending};
+use crate::bootstrap::{ObjectStore, Target};
+use crate::context::Context;
+use crate::json::{Object, Value};
+use crate::loopback::Loopback;
+use crate::store;
+
+const NAME: &str = "extension-apiserver-authentication";
+
+/// Keeps the members that this server sets; others stay as they are.
+pub(super) async fn follow(api: Arc<Context>) -> Ending {
+    let loopback = Loopback::new(&api);
+    let target = Target {
+        group: "",
+        version: "v1",
+        resource: "configmaps",
+        namespace: api.naming().system("system"),
+        name: NAME.to_owned(),
+    };
+    let resource = loopback.resource(&target)?;
+    let key = store::key(resource, &target.namespace, NAME);
+    let mut tail = api.engine().tail(api.engine().revision(), key)?;
+    let wanted = &api.extensions().settings().authentication;
+    loop {
+        match loopback.get(&target)? {
+            None => {
+                let text = |members: &[(&str, &str)]| {
+                    Object::from_iter(
+                        members.iter().map(|(name, text)| ((*name).to_owned().into(), (*text).into())),
+                    )
+                };
+                let mut object = text(&[("kind", "ConfigMap"), ("apiVersion", "v1")]);
+                object.push("metadata", text(&[("name", NAME), ("namespace", &target.namespace)]).into());
+                let data = wanted.iter().map(|(name, value)| (name.clone().into(), value.as_str().into()));
+                object.push("data", Object::from_iter(data).into());
+                // A conflict is somebody else's object, which is an event.
+                loopback.create(&target, object.into()).await?;
+            }
+            Some(mut found) => {
+                let has = |name: &str, value: &str| found.str_at(&["data", name]) == value;
+                if !wanted.iter().all(|(name, value)| has(name, value)) {
+                    if let Value::Object(object) = &mut found {
+                        let data = object.object_entry("data");
+                        for (name, value) in wanted {
+                            data.insert(name.clone(), value.as_str().into());
+                        }
+                    }
+                    loopback.update(&target, found).await?;
+                }
+            }
+        }
+        tail.next(EVENTS_MAX).await?;
+    }
+}

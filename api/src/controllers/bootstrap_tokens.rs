@@ -1,0 +1,283 @@
+//! Bootstrap tokens: those that are over are deleted, and the others sign what a node must know of the cluster before
+//! it can believe anybody (docs/api/controllers.md#bootstrap-tokens-and-cluster-information).
+//!
+//! ```text
+//! tail on secrets of the system ─ tokens ─┬─ over ─► delete            (token-cleaner-controller)
+//! tail on cluster-info ───────────────────┴─ the others ─► signatures  (bootstrap-signer-controller)
+//! ```
+
+use std::collections::BTreeMap;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::bytes::Bytes;
+use auth::authn::bootstrap::SECRET_PREFIX;
+use aws_lc_rs::hmac;
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use http::StatusCode;
+
+use super::objects::objects;
+use super::{EVENTS_MAX, Ending};
+use crate::bootstrap::{ObjectStore, Target, Written};
+use crate::clock;
+use crate::context::Context;
+use crate::json::{Object, Value};
+use crate::loopback::Loopback;
+use crate::naming::Naming;
+use crate::schema::registry::Resource;
+use crate::schema::scalars::bytes;
+use crate::status::Status;
+use crate::store;
+use crate::verbs::options::DeleteOptions;
+
+/// Longest sleep before the clock is looked at again: it may have been set meanwhile.
+const SLEEP_MAX: Duration = Duration::from_secs(60);
+
+/// The ConfigMap with what nodes must know, the member that says it, and the names of its signatures.
+const CLUSTER_INFO: &str = "cluster-info";
+const SIGNED: &str = "kubeconfig";
+const SIGNATURE_PREFIX: &str = "jws-kubeconfig-";
+
+/// A token as its secret describes it.
+#[derive(Debug, Eq, PartialEq)]
+struct Token {
+    name: String,
+    uid: String,
+    id: String,
+    secret: String,
+    signs: bool,
+    /// Seconds since the epoch at which it is over; `None`: never.
+    end: Option<i64>,
+}
+
+impl Token {
+    /// Reads a secret; `None` if it is not that of a token.
+    fn read(secret: &Value, naming: &Naming) -> Option<Token> {
+        if secret.str_at(&["type"]) != format!("bootstrap.{}/token", naming.domain) {
+            return None;
+        }
+        let text = |member: &str| {
+            let text = bytes::decode(secret.str_at(&["data", member])).unwrap_or_default();
+            String::from_utf8(text).unwrap_or_default()
+        };
+        let name = secret.str_at(&["metadata", "name"]);
+        let id = text("token-id");
+        let expiration = text("expiration");
+        Some(Token {
+            uid: secret.str_at(&["metadata", "uid"]).to_owned(),
+            signs: text("usage-bootstrap-signing") == "true"
+                && name.strip_prefix(SECRET_PREFIX) == Some(&*id)
+                && secret.str_at(&["metadata", "deletionTimestamp"]).is_empty(),
+            // A time that cannot be read is over, as it is for authentication.
+            end: (!expiration.is_empty()).then(|| clock::parse_seconds(&expiration).unwrap_or(i64::MIN)),
+            name: name.to_owned(),
+            secret: text("token-secret"),
+            id,
+        })
+    }
+
+    fn is_over(&self, now: i64) -> bool {
+        self.end.is_some_and(|end| now >= end)
+    }
+}
+
+/// The tokens of the newest state.
+fn tokens(api: &Context, prefix: &Bytes) -> Vec<Token> {
+    let secrets = objects(&api.engine().snapshot(), prefix);
+    secrets.iter().filter_map(|(_, secret)| Token::read(secret, api.naming())).collect()
+}
+
+fn target(resource: &'static str, namespace: String, name: &str) -> Target {
+    Target { group: "", version: "v1", resource, namespace, name: name.to_owned() }
+}
+
+fn secrets<'a>(loopback: &Loopback<'a>) -> Result<(&'a Resource, Bytes), Status> {
+    let namespace = loopback.api().naming().system("system");
+    let resource = loopback.resource(&target("secrets", namespace.clone(), ""))?;
+    Ok((resource, store::collection(resource, &namespace)))
+}
+
+/// Sleeps until the next token is over.
+async fn until_next_end(tokens: &[Token]) {
+    let now = clock::now_seconds();
+    let next = tokens.iter().filter_map(|token| token.end).filter(|end| *end > now).min();
+    match next {
+        Some(end) => {
+            let left = Duration::from_secs(u64::try_from(end - now).unwrap_or(0));
+            tokio::time::sleep(left.min(SLEEP_MAX)).await;
+        }
+        None => std::future::pending().await,
+    }
+}
+
+/// Deletes tokens that are over.
+pub(super) async fn clean(api: Arc<Context>) -> Ending {
+    let loopback = Loopback::controller(&api, "token-cleaner");
+    let (resource, prefix) = secrets(&loopback)?;
+    let mut tail = api.engine().tail(api.engine().revision(), prefix.clone())?;
+    let namespace = api.naming().system("system");
+    loop {
+        let tokens = tokens(&api, &prefix);
+        let now = clock::now_seconds();
+        for token in tokens.iter().filter(|token| token.is_over(now)) {
+            let options = DeleteOptions { uid: Some(token.uid.clone()), ..DeleteOptions::default() };
+            match loopback.delete_object(resource, (&namespace, &token.name), &options).await {
+                Err(error) if !matches!(error.code, StatusCode::NOT_FOUND | StatusCode::CONFLICT) => {
+                    return Err(error.into());
+                }
+                _ => tracing::info!(secret = token.name, "deleted an expired bootstrap token"),
+            }
+        }
+        tokio::select! {
+            events = tail.next(EVENTS_MAX) => drop(events?),
+            () = until_next_end(&tokens) => {}
+        }
+    }
+}
+
+/// Keeps the signatures of what nodes must know.
+pub(super) async fn sign(api: Arc<Context>) -> Ending {
+    let loopback = Loopback::controller(&api, "bootstrap-signer");
+    let (_, prefix) = secrets(&loopback)?;
+    let target = target("configmaps", api.naming().system("public"), CLUSTER_INFO);
+    let maps = loopback.resource(&target)?;
+    let revision = api.engine().revision();
+    let mut of_tokens = api.engine().tail(revision, prefix.clone())?;
+    let mut of_map = api.engine().tail(revision, store::key(maps, &target.namespace, CLUSTER_INFO))?;
+    loop {
+        let tokens = tokens(&api, &prefix);
+        let written = match loopback.get(&target)? {
+            Some(found) => match signed(&found, &tokens, clock::now_seconds()) {
+                Some(wanted) => loopback.update(&target, wanted).await?,
+                None => Written::Done,
+            },
+            None => match information(&api, &target) {
+                Some(object) => loopback.create(&target, object).await?,
+                None => Written::Done,
+            },
+        };
+        // Somebody else was faster, which is an event.
+        let _: Written = written;
+        let (map, secrets) = (pin!(of_map.next(EVENTS_MAX)), pin!(of_tokens.next(EVENTS_MAX)));
+        tokio::select! {
+            events = map => drop(events?),
+            events = secrets => drop(events?),
+            () = until_next_end(&tokens) => {}
+        }
+    }
+}
+
+/// What a node must know to find this server; `None` where its address is not known.
+fn information(api: &Context, target: &Target) -> Option<Value> {
+    let text = |members: &[(&str, &str)]| {
+        Object::from_iter(members.iter().map(|(name, text)| ((*name).to_owned().into(), (*text).into())))
+    };
+    let authority = STANDARD.encode(api.root_ca());
+    let config = format!(
+        "apiVersion: v1\nclusters:\n- cluster:\n    certificate-authority-data: {authority}\n    server: https://{}\n  \
+         name: \"\"\ncontexts: null\ncurrent-context: \"\"\nkind: Config\nusers: null\n",
+        api.advertised()?
+    );
+    let mut object = text(&[("kind", "ConfigMap"), ("apiVersion", "v1")]);
+    object.push("metadata", text(&[("name", &target.name), ("namespace", &target.namespace)]).into());
+    object.push("data", text(&[(SIGNED, &config)]).into());
+    Some(object.into())
+}
+
+/// The map with the signatures of these tokens and no others; `None` if it has them.
+fn signed(map: &Value, tokens: &[Token], now: i64) -> Option<Value> {
+    let data = map.get("data").and_then(Value::as_object)?;
+    let config = data.get(SIGNED).and_then(Value::as_str)?;
+    let wanted: BTreeMap<String, String> = tokens
+        .iter()
+        .filter(|token| token.signs && !token.is_over(now) && !token.secret.is_empty())
+        .map(|token| (format!("{SIGNATURE_PREFIX}{}", token.id), signature(token, config)))
+        .collect();
+    let held = data.iter().filter(|(name, _)| name.starts_with(SIGNATURE_PREFIX));
+    let held: BTreeMap<String, String> =
+        held.map(|(name, value)| (name.to_owned(), value.as_str().unwrap_or_default().to_owned())).collect();
+    if held == wanted {
+        return None;
+    }
+    let mut new = map.as_object()?.clone();
+    let data = new.object_entry("data");
+    data.retain(|name, _| !name.starts_with(SIGNATURE_PREFIX));
+    for (name, value) in wanted {
+        data.insert(name, value.into());
+    }
+    Some(new.into())
+}
+
+/// A signature without its payload (RFC 7515, appendix F), by the whole token.
+fn signature(token: &Token, payload: &str) -> String {
+    let Token { id, secret, .. } = token;
+    let head = URL_SAFE_NO_PAD.encode(format!(r#"{{"alg":"HS256","kid":"{id}"}}"#));
+    let key = hmac::Key::new(hmac::HMAC_SHA256, format!("{id}.{secret}").as_bytes());
+    let said = format!("{head}.{}", URL_SAFE_NO_PAD.encode(payload));
+    let tag = hmac::sign(&key, said.as_bytes());
+    format!("{head}..{}", URL_SAFE_NO_PAD.encode(tag.as_ref()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+    use crate::naming::KUBERNETES;
+
+    fn secret(name: &str, members: &[(&str, &str)]) -> Value {
+        let data = members
+            .iter()
+            .map(|(name, text)| ((*name).to_owned().into(), bytes::encode(text.as_bytes()).into()));
+        let data = Value::Object(Object::from_iter(data));
+        let mut secret = json::parse(
+            format!(r#"{{"metadata":{{"name":"{name}","uid":"1"}},"type":"bootstrap.kubernetes.io/token"}}"#)
+                .as_bytes(),
+        )
+        .unwrap();
+        secret.as_object_mut().unwrap().push("data", data);
+        secret
+    }
+
+    const WHOLE: [(&str, &str); 3] =
+        [("token-id", "abcdef"), ("token-secret", "0123456789abcdef"), ("usage-bootstrap-signing", "true")];
+
+    #[test]
+    fn tokens_sign_under_their_own_name_until_they_are_over() {
+        type Members = Vec<(&'static str, &'static str)>;
+        let with = |more: &[(&'static str, &'static str)]| -> Members { [&WHOLE, more].concat() };
+        let cases = [
+            ("bootstrap-token-abcdef", with(&[]), true, false),
+            ("bootstrap-token-other0", with(&[]), false, false),
+            ("bootstrap-token-abcdef", WHOLE[..2].to_vec(), false, false),
+            ("bootstrap-token-abcdef", with(&[("expiration", "1970-01-01T00:01:40Z")]), true, true),
+            ("bootstrap-token-abcdef", with(&[("expiration", "1970-01-01T00:01:41Z")]), true, false),
+            ("bootstrap-token-abcdef", with(&[("expiration", "soon")]), true, true),
+        ];
+        for (name, members, signs, is_over) in cases {
+            let token = Token::read(&secret(name, &members), &KUBERNETES).unwrap();
+            assert_eq!((token.signs, token.is_over(100)), (signs, is_over), "{name} {members:?}");
+        }
+        let other = json::parse(br#"{"type":"Opaque"}"#).unwrap();
+        assert_eq!(Token::read(&other, &KUBERNETES), None);
+    }
+
+    #[test]
+    fn a_map_has_the_signatures_of_the_tokens_and_no_others() {
+        let token = Token::read(&secret("bootstrap-token-abcdef", &WHOLE), &KUBERNETES).unwrap();
+        let map =
+            json::parse(br#"{"data":{"kubeconfig":"text","jws-kubeconfig-gone00":"x","own":"y"}}"#).unwrap();
+        let signed_map = signed(&map, std::slice::from_ref(&token), 0).unwrap();
+        assert_eq!(signed_map.str_at(&["data", "own"]), "y");
+        assert_eq!(signed_map.at(&["data", "jws-kubeconfig-gone00"]), None);
+        let text = signed_map.str_at(&["data", "jws-kubeconfig-abcdef"]).to_owned();
+        let (head, tag) = text.split_once("..").unwrap();
+        assert_eq!(URL_SAFE_NO_PAD.decode(head).unwrap(), br#"{"alg":"HS256","kid":"abcdef"}"#);
+        let key = hmac::Key::new(hmac::HMAC_SHA256, b"abcdef.0123456789abcdef");
+        let said = format!("{head}.{}", URL_SAFE_NO_PAD.encode("text"));
+        hmac::verify(&key, said.as_bytes(), &URL_SAFE_NO_PAD.decode(tag).unwrap()).unwrap();
+        assert_eq!(signed(&signed_map, std::slice::from_ref(&token), 0), None);
+        assert_eq!(signed(&json::parse(br#"{"data":{}}"#).unwrap(), &[token], 0), None);
+    }
+}

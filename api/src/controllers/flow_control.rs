@@ -1,0 +1,194 @@
+//! Flow control: its objects as the server acts on them (docs/api/fairness.md#objects).
+//!
+//! ```text
+//! tails on flow schemas and priority levels ─ newest snapshot ─┬─► Fairness::configure
+//!                                                             └─► status of each schema: does its level exist?
+//! every 10 s: seats are divided again ─ every minute: bundled objects are put back
+//! ```
+
+use std::collections::BTreeSet;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::{Revision, Snapshot};
+use tokio::time::{Instant, interval_at};
+
+use super::condition::Condition;
+use super::objects::objects;
+use super::{EVENTS_MAX, Ending};
+use crate::bootstrap::{self, Kind, ObjectStore, Target, Written};
+use crate::context::Context;
+use crate::fairness::PERIOD;
+use crate::json::{Object, Value};
+use crate::loopback::Loopback;
+use crate::schema::registry::Resource;
+use crate::status::Status;
+use crate::store;
+use crate::strategy::Endpoint;
+
+/// Who owns the bundled objects, and who the conditions of flow schemas.
+const PRODUCER: &str = "api-priority-and-fairness-config-producer-v1";
+const CONSUMER: &str = "api-priority-and-fairness-config-consumer-v1";
+
+const SCHEMAS: &str = "flowschemas";
+const LEVELS: &str = "prioritylevelconfigurations";
+
+/// How often the bundled objects are compared with the stored ones.
+const RESTORED_EVERY: Duration = Duration::from_secs(60);
+
+/// Creates and restores the bundled objects, and acts on all of them from now on.
+///
+/// # Errors
+/// The store failed.
+pub async fn prepare(api: &Context) -> Result<bootstrap::Outcome, Status> {
+    let outcome = restore(api).await?;
+    load(api)?;
+    Ok(outcome)
+}
+
+/// Follows the objects.
+pub(super) async fn follow(api: Arc<Context>) -> Ending {
+    let loopback = Loopback::new(&api);
+    let revision = api.engine().revision();
+    let tail = |plural| -> Result<_, super::Trouble> {
+        Ok(api.engine().tail(revision, store::collection(resource(&loopback, plural)?, ""))?)
+    };
+    let (mut schemas, mut levels) = (tail(SCHEMAS)?, tail(LEVELS)?);
+    let ticks = |period| interval_at(Instant::now() + period, period);
+    let (mut divide, mut restored) = (ticks(PERIOD), ticks(RESTORED_EVERY));
+    let mut is_changed = true;
+    loop {
+        if std::mem::take(&mut is_changed) {
+            let objects = load(&api)?;
+            report(&api, &objects).await?;
+        }
+        let (schema, level) = (pin!(schemas.next(EVENTS_MAX)), pin!(levels.next(EVENTS_MAX)));
+        tokio::select! {
+            events = schema => is_changed = !events?.is_empty(),
+            events = level => is_changed = !events?.is_empty(),
+            _ = divide.tick() => api.fairness().divide_again(),
+            _ = restored.tick() => drop(restore(&api).await?),
+        }
+    }
+}
+
+/// Puts the bundled objects back where they are missing or must not be as they are, and removes those of earlier
+/// releases.
+async fn restore(api: &Context) -> Result<bootstrap::Outcome, Status> {
+    let loopback = Loopback::named(api, PRODUCER);
+    let outcome = bootstrap::reconcile_flow_control(&loopback, api.naming()).await?;
+    let bundled = bootstrap::flow_control(api.naming());
+    let annotation = bootstrap::autoupdate_spec_annotation(api.naming());
+    let objects = Objects::read(&api.engine().snapshot(), &loopback)?;
+    for (plural, objects) in [(SCHEMAS, &objects.schemas), (LEVELS, &objects.levels)] {
+        let names: BTreeSet<&str> = bundled
+            .iter()
+            .filter(|wanted| wanted.target.resource == plural)
+            .map(|wanted| &*wanted.target.name)
+            .collect();
+        for (_, object) in objects {
+            let name = object.str_at(&["metadata", "name"]);
+            let is_ours = object.str_at(&["metadata", "annotations", &annotation]) == "true";
+            if is_ours && !names.contains(name) {
+                tracing::info!(
+                    resource = plural,
+                    name,
+                    "removing an object of flow control that is bundled no more"
+                );
+                // A conflict says that somebody has just changed it: the next look decides.
+                let _: Written = loopback.delete(&target(plural, name), object).await?;
+            }
+        }
+    }
+    Ok(outcome)
+}
+
+/// The stored objects, each with its revision.
+struct Objects {
+    schemas: Vec<(Revision, Value)>,
+    levels: Vec<(Revision, Value)>,
+}
+
+impl Objects {
+    fn read(snapshot: &Snapshot, loopback: &Loopback<'_>) -> Result<Objects, Status> {
+        let all = |plural| -> Result<Vec<(Revision, Value)>, Status> {
+            Ok(objects(snapshot, &store::collection(resource(loopback, plural)?, "")))
+        };
+        Ok(Objects { schemas: all(SCHEMAS)?, levels: all(LEVELS)? })
+    }
+}
+
+/// Acts on the objects as they are now. The mandatory ones count even while they are missing.
+fn load(api: &Context) -> Result<Objects, Status> {
+    let objects = Objects::read(&api.engine().snapshot(), &Loopback::new(api))?;
+    let mut schemas: Vec<Value> = objects.schemas.iter().map(|(_, object)| object.clone()).collect();
+    let mut levels: Vec<Value> = objects.levels.iter().map(|(_, object)| object.clone()).collect();
+    for wanted in bootstrap::flow_control(api.naming()) {
+        let there = if wanted.target.resource == SCHEMAS { &mut schemas } else { &mut levels };
+        let is_it = |object: &Value| object.str_at(&["metadata", "name"]) == wanted.target.name;
+        if wanted.kind == Kind::MandatoryFlowControl && !there.iter().any(is_it) {
+            there.push(wanted.object);
+        }
+    }
+    api.fairness().configure(&schemas, &levels);
+    Ok(objects)
+}
+
+/// Says in the status of each flow schema whether its level exists.
+async fn report(api: &Context, objects: &Objects) -> Result<(), Status> {
+    let loopback = Loopback::named(api, CONSUMER);
+    let resource = resource(&loopback, SCHEMAS)?;
+    let levels: BTreeSet<&str> =
+        objects.levels.iter().map(|(_, object)| object.str_at(&["metadata", "name"])).collect();
+    for (seen, schema) in &objects.schemas {
+        let level = schema.str_at(&["spec", "priorityLevelConfiguration", "name"]);
+        let (status, reason, verb) = match levels.contains(level) {
+            true => ("False", "Found", "it exists"),
+            false => ("True", "NotFound", "there is no such object"),
+        };
+        let message = format!(
+            "This FlowSchema references the PriorityLevelConfiguration object named {level:?} {} {verb}",
+            if status == "False" { "and" } else { "but" }
+        );
+        let held = schema.at(&["status", "conditions"]).and_then(Value::as_array).unwrap_or_default();
+        let condition = Condition { kind: "Dangling", status, reason, message: &message };
+        if condition.is_in(held) {
+            continue;
+        }
+        let name = schema.str_at(&["metadata", "name"]);
+        let config = configuration(resource, name, condition.object(held));
+        // One that changed meanwhile is looked at again: its change is an event.
+        let applied =
+            loopback.apply(resource, ("", name), (*seen, Endpoint::Status), CONSUMER, &config).await;
+        if let Err(error) = applied {
+            tracing::error!(flow_schema = name, %error, "its condition cannot be written");
+        }
+    }
+    Ok(())
+}
+
+/// What is applied to the status of a flow schema.
+fn configuration(resource: &Resource, name: &str, condition: Object) -> Object {
+    let mut config = Object::new();
+    config.push("kind", resource.table.kind.clone().into());
+    config.push("apiVersion", resource.api_version.as_str().into());
+    config.push("metadata", Object::from_iter([("name".into(), name.into())]).into());
+    let conditions = Value::Array(vec![condition.into()]);
+    config.push("status", Object::from_iter([("conditions".into(), conditions)]).into());
+    config
+}
+
+fn target(plural: &'static str, name: &str) -> Target {
+    Target {
+        group: "flowcontrol.apiserver",
+        version: "v1",
+        resource: plural,
+        namespace: String::new(),
+        name: name.to_owned(),
+    }
+}
+
+fn resource<'a>(loopback: &Loopback<'a>, plural: &'static str) -> Result<&'a Resource, Status> {
+    loopback.resource(&target(plural, ""))
+}

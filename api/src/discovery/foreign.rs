@@ -1,0 +1,275 @@
+//! The groups of other servers in the discovery documents, among the own ones (docs/api/extension-servers.md#groups-of-extension-servers).
+//!
+//! The documents of this server are made first; what others serve is put between, by priority.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::documents;
+use crate::json::{Object, Value};
+use crate::schema::registry::Group;
+use crate::schema::versions::compare_versions;
+
+/// A version of a group that another server serves.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Foreign {
+    /// Group.
+    pub group: String,
+    /// Version.
+    pub version: String,
+    /// Groups of a higher one come first.
+    pub group_priority: u32,
+    /// Versions of a higher one come first.
+    pub version_priority: u32,
+    /// The list of resources as that server answered it; `None` while it does not answer.
+    pub resources: Option<Value>,
+}
+
+/// The versions of each foreign group, in order, with the group's priority: the highest that one of them asks for.
+fn groups(foreign: &[Foreign]) -> BTreeMap<&str, (u32, Vec<&Foreign>)> {
+    let mut groups: BTreeMap<&str, (u32, Vec<&Foreign>)> = BTreeMap::new();
+    for one in foreign {
+        let (priority, versions) = groups.entry(&one.group).or_default();
+        *priority = (*priority).max(one.group_priority);
+        versions.push(one);
+    }
+    for (_, versions) in groups.values_mut() {
+        versions.sort_by(|a, b| {
+            let by_priority = b.version_priority.cmp(&a.version_priority);
+            by_priority.then_with(|| compare_versions(&a.version, &b.version))
+        });
+    }
+    groups
+}
+
+/// Puts entries of foreign groups among the own ones, which are those of `own` in their order. `add` adds versions to an
+/// entry, `make` makes one.
+fn merged<'g>(
+    entries: Vec<Value>,
+    own: impl Iterator<Item = &'g Arc<Group>>,
+    foreign: &[Foreign],
+    add: impl Fn(&mut Value, &[&Foreign]),
+    make: impl Fn(&str, &[&Foreign]) -> Value,
+) -> Vec<Value> {
+    let mut foreign = groups(foreign);
+    let mut all: Vec<(u32, &str, Value)> = Vec::with_capacity(entries.len() + foreign.len());
+    for (group, mut entry) in own.zip(entries) {
+        if let Some((_, versions)) = foreign.remove(&*group.name) {
+            add(&mut entry, &versions);
+        }
+        all.push((group.priority, &group.name, entry));
+    }
+    all.extend(foreign.iter().map(|(name, (priority, versions))| (*priority, *name, make(name, versions))));
+    all.sort_by(|(a, name, _), (b, other, _)| b.cmp(a).then_with(|| name.cmp(other)));
+    all.into_iter().map(|(_, _, entry)| entry).collect()
+}
+
+/// `/apis` with the foreign groups.
+pub(super) fn group_list<'g>(
+    mut list: Value,
+    own: impl Iterator<Item = &'g Arc<Group>>,
+    foreign: &[Foreign],
+) -> Value {
+    if let Some(entries) = list_at(&mut list, "groups").filter(|_| !foreign.is_empty()) {
+        let add = |entry: &mut Value, versions: &[&Foreign]| add_versions(entry, versions);
+        let make = |name: &str, versions: &[&Foreign]| entry(name, versions, Object::new());
+        *entries = merged(std::mem::take(entries), own, foreign, add, make);
+    }
+    list
+}
+
+/// `/apis/<group>`, of both; `None` where neither has it.
+pub(super) fn group(own: Option<&Group>, name: &str, foreign: &[Foreign]) -> Option<Value> {
+    let mut groups = groups(foreign);
+    let versions = groups.remove(name).map(|(_, versions)| versions);
+    match (own, versions) {
+        (Some(own), versions) => {
+            let mut group = documents::group(own);
+            add_versions(&mut group, &versions.unwrap_or_default());
+            Some(group)
+        }
+        (None, Some(versions)) => {
+            let mut head = Object::with_capacity(5);
+            head.push("kind", "APIGroup".into());
+            head.push("apiVersion", "v1".into());
+            Some(entry(name, &versions, head))
+        }
+        (None, None) => None,
+    }
+}
+
+/// The aggregated form with the foreign groups.
+pub(super) fn aggregated<'g>(
+    mut document: Value,
+    own: impl Iterator<Item = &'g Arc<Group>>,
+    foreign: &[Foreign],
+) -> Value {
+    if let Some(entries) = list_at(&mut document, "items").filter(|_| !foreign.is_empty()) {
+        let versions_of =
+            |versions: &[&Foreign]| versions.iter().map(|one| aggregated_version(one)).collect();
+        let add = |entry: &mut Value, versions: &[&Foreign]| {
+            if let Some(list) = list_at(entry, "versions") {
+                let mut more: Vec<Value> = versions_of(versions);
+                list.append(&mut more);
+            }
+        };
+        let make = |name: &str, versions: &[&Foreign]| {
+            object([
+                ("metadata", object([("name", name.into())])),
+                ("versions", Value::Array(versions_of(versions))),
+            ])
+        };
+        *entries = merged(std::mem::take(entries), own, foreign, add, make);
+    }
+    document
+}
+
+fn list_at<'v>(value: &'v mut Value, member: &str) -> Option<&'v mut Vec<Value>> {
+    match value.as_object_mut()?.get_mut(member)? {
+        Value::Array(list) => Some(list),
+        _ => None,
+    }
+}
+
+fn object<const N: usize>(members: [(&'static str, Value); N]) -> Value {
+    Value::Object(members.into_iter().map(|(name, value)| (name.into(), value)).collect())
+}
+
+fn group_version(one: &Foreign) -> Value {
+    let Foreign { group, version, .. } = one;
+    object([("groupVersion", format!("{group}/{version}").into()), ("version", version.as_str().into())])
+}
+
+fn add_versions(entry: &mut Value, versions: &[&Foreign]) {
+    if let Some(list) = list_at(entry, "versions") {
+        list.extend(versions.iter().map(|one| group_version(one)));
+    }
+}
+
+fn entry(name: &str, versions: &[&Foreign], mut to: Object) -> Value {
+    to.push("name", name.into());
+    to.push("versions", Value::Array(versions.iter().map(|one| group_version(one)).collect()));
+    if let Some(preferred) = versions.first() {
+        to.push("preferredVersion", group_version(preferred));
+    }
+    to.into()
+}
+
+/// One version with its resources, or marked as stale while its server does not answer.
+fn aggregated_version(one: &Foreign) -> Value {
+    let mut version = Object::with_capacity(3);
+    version.push("version", one.version.as_str().into());
+    if let Some(list) = &one.resources {
+        version.push("resources", Value::Array(aggregated_resources(list)));
+    }
+    version.push("freshness", if one.resources.is_some() { "Current" } else { "Stale" }.into());
+    version.into()
+}
+
+/// The resources of a plain list in the aggregated form: subresources belong to the resource that they name.
+fn aggregated_resources(list: &Value) -> Vec<Value> {
+    let listed = list.get("resources").and_then(Value::as_array).unwrap_or_default();
+    let kind_of = |one: &Value| {
+        object([
+            ("group", one.str_at(&["group"]).into()),
+            ("version", one.str_at(&["version"]).into()),
+            ("kind", one.str_at(&["kind"]).into()),
+        ])
+    };
+    let verbs = |one: &Value| one.get("verbs").cloned().unwrap_or_else(|| Value::Array(Vec::new()));
+    let parent = |name: &'_ str| name.split_once('/').map(|(parent, _)| parent.to_owned());
+    listed
+        .iter()
+        .filter(|one| parent(one.str_at(&["name"])).is_none())
+        .map(|one| {
+            let name = one.str_at(&["name"]);
+            let scope = one.get("namespaced").and_then(Value::as_bool).unwrap_or_default();
+            let mut entry = Object::with_capacity(8);
+            entry.push("resource", name.into());
+            entry.push("responseKind", kind_of(one));
+            entry.push("scope", if scope { "Namespaced" } else { "Cluster" }.into());
+            entry.push("singularResource", one.str_at(&["singularName"]).into());
+            entry.push("verbs", verbs(one));
+            for member in ["shortNames", "categories"] {
+                if let Some(names) = one.get(member).filter(|names| !names.is_null()) {
+                    entry.push(member, names.clone());
+                }
+            }
+            let subresources: Vec<Value> = listed
+                .iter()
+                .filter(|sub| parent(sub.str_at(&["name"])).as_deref() == Some(name))
+                .map(|sub| {
+                    let (_, own) = sub.str_at(&["name"]).split_once('/').unwrap_or_default();
+                    object([
+                        ("subresource", own.into()),
+                        ("responseKind", kind_of(sub)),
+                        ("verbs", verbs(sub)),
+                    ])
+                })
+                .collect();
+            if !subresources.is_empty() {
+                entry.push("subresources", Value::Array(subresources));
+            }
+            entry.into()
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json::{parse, write};
+
+    fn foreign(group: &str, version: &str, group_priority: u32, version_priority: u32) -> Foreign {
+        let (group, version) = (group.to_owned(), version.to_owned());
+        Foreign { group, version, group_priority, version_priority, resources: None }
+    }
+
+    fn text(value: &Value) -> String {
+        let mut out = Vec::new();
+        write(value, &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn groups_stand_by_priority_and_versions_within_them() {
+        let all = [
+            foreign("b", "v1", 5, 1),
+            foreign("a", "v1", 5, 1),
+            foreign("c", "v1", 9, 1),
+            foreign("a", "v2", 1, 7),
+        ];
+        let list = group_list(parse(br#"{"groups":[]}"#).unwrap(), std::iter::empty(), &all);
+        let version =
+            |of: &str| format!(r#"{{"groupVersion":"{of}","version":"{}"}}"#, of.split_once('/').unwrap().1);
+        let one = |name: &str| {
+            let v1 = version(&format!("{name}/v1"));
+            format!(r#"{{"name":"{name}","versions":[{v1}],"preferredVersion":{v1}}}"#)
+        };
+        let (v2, v1) = (version("a/v2"), version("a/v1"));
+        let a = format!(r#"{{"name":"a","versions":[{v2},{v1}],"preferredVersion":{v2}}}"#);
+        assert_eq!(text(&list), format!(r#"{{"groups":[{},{a},{}]}}"#, one("c"), one("b")));
+        assert!(group(None, "none", &all).is_none());
+    }
+
+    #[test]
+    fn a_version_without_an_answer_is_stale() {
+        let resources = r#"{"resources":[{"name":"things","singularName":"thing","namespaced":true,"kind":"Thing","verbs":["get"],"shortNames":["th"]},{"name":"things/status","kind":"Thing","verbs":["get"]},5,{}]}"#;
+        let answered = Foreign { resources: parse(resources.as_bytes()).ok(), ..foreign("a", "v1", 1, 1) };
+        let document = aggregated(
+            parse(br#"{"items":[]}"#).unwrap(),
+            std::iter::empty(),
+            &[answered, foreign("b", "v1", 1, 1)],
+        );
+        let kind = r#"{"group":"","version":"","kind":"Thing"}"#;
+        let thing = format!(
+            r#"{{"resource":"things","responseKind":{kind},"scope":"Namespaced","singularResource":"thing","verbs":["get"],"shortNames":["th"],"subresources":[{{"subresource":"status","responseKind":{kind},"verbs":["get"]}}]}}"#
+        );
+        let text = text(&document);
+        assert!(text.contains(&format!(r#""versions":[{{"version":"v1","resources":[{thing},"#)), "{text}");
+        assert!(
+            text.ends_with(r#""metadata":{"name":"b"},"versions":[{"version":"v1","freshness":"Stale"}]}]}"#),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,289 @@
+//! Extension servers: other API servers that serve versions of groups behind this one
+//! (docs/api/extension-servers.md).
+//!
+//! ```text
+//! APIServices ─ controllers/api_services.rs ─► Extensions ─┬─ requests below /apis/<group>/<version> ─► proxy ─► server
+//!                        │ checks each of them             └─ Foreign ─► discovery documents
+//!                        └─► condition Available
+//! ```
+//!
+//! A request finds its server in a table that is swapped as a whole. A server that does not answer costs the requests for
+//! it, and nobody else: nothing waits for a check, and documents are made of what servers said before.
+
+pub mod proxy;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use auth::User;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use parking_lot::RwLock;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+use crate::discovery::Foreign;
+use crate::json::{Object, Value};
+use crate::outgoing::{Credentials, Endpoint, Service};
+use crate::schema::scalars::bytes;
+
+/// What an operator sets.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// PEM of the certificate and the key by which extension servers know this one.
+    pub certificate: Option<(Vec<u8>, Vec<u8>)>,
+    /// What extension servers read to know who asks, as members of a ConfigMap.
+    pub authentication: BTreeMap<String, String>,
+}
+
+/// The extension servers.
+pub struct Extensions {
+    settings: Settings,
+    table: ArcSwap<BTreeMap<(String, String), Arc<Extension>>>,
+}
+
+/// One version of a group that an extension server serves.
+#[derive(Debug)]
+pub struct Extension {
+    /// Name of the APIService.
+    pub name: String,
+    /// Where it is.
+    pub service: Service,
+    spec: Value,
+    /// How it is called, but for the address of its service; or why it cannot be.
+    endpoint: Result<Endpoint, String>,
+    state: RwLock<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    is_available: bool,
+    /// Its list of resources, once it answered.
+    resources: Option<Value>,
+}
+
+impl Extensions {
+    /// None so far.
+    pub fn new(settings: Settings) -> Extensions {
+        Extensions { settings, table: ArcSwap::default() }
+    }
+
+    /// What an operator set.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The server of a path below `/apis/<group>/<version>`.
+    pub fn of_path(&self, path: &str) -> Option<Arc<Extension>> {
+        let table = self.table.load();
+        if table.is_empty() {
+            return None;
+        }
+        let mut parts = path.strip_prefix("/apis/")?.splitn(3, '/');
+        let (group, version) = (parts.next()?, parts.next()?);
+        table.get(&(group.to_owned(), version.to_owned())).cloned()
+    }
+
+    /// All of them.
+    pub fn all(&self) -> Vec<Arc<Extension>> {
+        self.table.load().values().cloned().collect()
+    }
+
+    /// Takes over the APIServices that name a server. Those whose spec stays keep what is known of them. Says whether
+    /// there is another spec, or one more or less.
+    pub fn configure(&self, services: &[Value]) -> bool {
+        let before = self.table.load_full();
+        let mut table = BTreeMap::new();
+        let mut is_changed = false;
+        for object in services {
+            let Some(spec) =
+                object.get("spec").filter(|spec| spec.get("service").is_some_and(|s| !s.is_null()))
+            else {
+                continue;
+            };
+            let key = (spec.str_at(&["group"]).to_owned(), spec.str_at(&["version"]).to_owned());
+            let known = before.get(&key).filter(|known| known.spec == *spec).cloned();
+            is_changed |= known.is_none();
+            let extension = known.unwrap_or_else(|| Arc::new(Extension::read(object, spec, &self.settings)));
+            table.insert(key, extension);
+        }
+        is_changed |= table.len() != before.len();
+        self.table.store(Arc::new(table));
+        is_changed
+    }
+
+    /// What discovery shows of them.
+    pub fn foreign(&self) -> Arc<[Foreign]> {
+        let table = self.table.load();
+        let number = |value: Option<&Value>| {
+            value.and_then(Value::as_i64).and_then(|number| u32::try_from(number).ok()).unwrap_or_default()
+        };
+        let foreign = table.iter().map(|((group, version), extension)| {
+            let state = extension.state.read();
+            Foreign {
+                group: group.clone(),
+                version: version.clone(),
+                group_priority: number(extension.spec.get("groupPriorityMinimum")),
+                version_priority: number(extension.spec.get("versionPriority")),
+                resources: state.resources.clone().filter(|_| state.is_available),
+            }
+        });
+        foreign.collect()
+    }
+}
+
+impl Extension {
+    fn read(object: &Value, spec: &Value, settings: &Settings) -> Extension {
+        let service = Service::read(spec.get("service").unwrap_or(&Value::Null));
+        Extension {
+            name: object.str_at(&["metadata", "name"]).to_owned(),
+            endpoint: endpoint(spec, &service, settings),
+            service,
+            spec: spec.clone(),
+            state: RwLock::default(),
+        }
+    }
+
+    /// Whether the last check passed.
+    pub fn is_available(&self) -> bool {
+        self.state.read().is_available
+    }
+
+    /// What a check found. Says whether that is something else than before.
+    pub fn found(&self, is_available: bool, resources: Option<Value>) -> bool {
+        let mut state = self.state.write();
+        let is_changed = state.is_available != is_available || is_available && state.resources != resources;
+        state.is_available = is_available;
+        if is_available {
+            state.resources = resources;
+        }
+        is_changed
+    }
+
+    /// Where it is now, by the object of its service.
+    ///
+    /// # Errors
+    /// Why it cannot be reached.
+    pub fn endpoint(&self, service: Option<&Object>) -> Result<Endpoint, String> {
+        let (host, port) = self.service.address(service)?;
+        self.endpoint.as_ref().map_err(String::clone)?.moved(host, port)
+    }
+}
+
+/// How the server of a version is called: under the name of its service.
+fn endpoint(spec: &Value, service: &Service, settings: &Settings) -> Result<Endpoint, String> {
+    let Service { namespace, name, port } = service;
+    let path = format!("/apis/{}/{}", spec.str_at(&["group"]), spec.str_at(&["version"]));
+    let url = format!("https://{name}.{namespace}.svc:{port}{path}");
+    let authorities = bytes::decode(spec.str_at(&["caBundle"])).unwrap_or_default();
+    let credentials = Credentials {
+        authorities: &authorities,
+        certificate: settings.certificate.as_ref().map(|(chain, key)| (chain.as_slice(), key.as_slice())),
+        is_unverified: spec.get("insecureSkipTLSVerify").and_then(Value::as_bool) == Some(true),
+        ..Credentials::default()
+    };
+    Endpoint::with(url.parse().map_err(|error| format!("{error}"))?, &credentials)
+}
+
+/// What a key of extra values may contain as part of a header's name.
+const KEY: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'!')
+    .remove(b'#')
+    .remove(b'$')
+    .remove(b'&')
+    .remove(b'\'')
+    .remove(b'*')
+    .remove(b'+')
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'^')
+    .remove(b'_')
+    .remove(b'`')
+    .remove(b'|')
+    .remove(b'~');
+
+/// Says in the headers of a request who asks.
+pub fn identify(headers: &mut HeaderMap, user: &User) {
+    let mut add = |name: &str, value: &str| {
+        if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::from_str(value)) {
+            headers.append(name, value);
+        }
+    };
+    add("x-remote-user", &user.name);
+    if !user.uid.is_empty() {
+        add("x-remote-uid", &user.uid);
+    }
+    for group in &user.groups {
+        add("x-remote-group", group);
+    }
+    for (key, values) in &user.extra {
+        let name = format!("x-remote-extra-{}", utf8_percent_encode(key, KEY));
+        values.iter().for_each(|value| add(&name, value));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json::parse;
+
+    fn service(version: &str, extra: &str) -> Value {
+        let text = format!(
+            r#"{{"metadata":{{"name":"{version}.g.io"}},"spec":{{"group":"g.io","version":"{version}","service":{{"namespace":"n","name":"s","port":8443}}{extra}}}}}"#
+        );
+        parse(text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn paths_below_a_version_are_its_servers() {
+        let extensions = Extensions::new(Settings::default());
+        assert!(extensions.of_path("/apis/g.io/v1").is_none());
+        assert!(
+            extensions
+                .configure(&[service("v1", ""), parse(br#"{"spec":{"group":"","version":"v1"}}"#).unwrap()])
+        );
+        for (path, is_its) in [
+            ("/apis/g.io/v1", true),
+            ("/apis/g.io/v1/", true),
+            ("/apis/g.io/v1/namespaces/a/things", true),
+            ("/apis/g.io/v12", false),
+            ("/apis/g.io", false),
+            ("/apis/h.io/v1", false),
+            ("/api/v1", false),
+            ("/apis//v1", false),
+        ] {
+            assert_eq!(extensions.of_path(path).is_some(), is_its, "{path}");
+        }
+    }
+
+    #[test]
+    fn what_is_known_stays_while_the_spec_does() {
+        let extensions = Extensions::new(Settings::default());
+        extensions.configure(&[service("v1", "")]);
+        let found = extensions.all().remove(0);
+        assert!(found.found(true, parse(br#"{"resources":[]}"#).ok()));
+        assert!(!found.found(true, parse(br#"{"resources":[]}"#).ok()));
+        assert!(!extensions.configure(&[service("v1", "")]));
+        assert!(extensions.all()[0].is_available());
+        assert_eq!(extensions.foreign()[0].resources, parse(br#"{"resources":[]}"#).ok());
+        assert!(found.found(false, None));
+        assert_eq!(extensions.foreign()[0].resources, None);
+        assert!(extensions.configure(&[service("v1", r#","insecureSkipTLSVerify":true"#)]));
+        assert!(!extensions.all()[0].is_available());
+        assert!(extensions.configure(&[]));
+    }
+
+    #[test]
+    fn headers_say_who_asks() {
+        let mut user = User::new("ü", ["a", "b"]);
+        user.uid = "7".to_owned();
+        user.extra.insert("example.com/k%y".to_owned(), vec!["v".to_owned()]);
+        let mut headers = HeaderMap::new();
+        identify(&mut headers, &user);
+        let all =
+            |name: &str| headers.get_all(name).iter().map(|v| v.as_bytes().to_vec()).collect::<Vec<_>>();
+        assert_eq!(all("x-remote-user"), ["ü".as_bytes()]);
+        assert_eq!(all("x-remote-group"), [b"a", b"b"]);
+        assert_eq!(all("x-remote-uid"), [b"7"]);
+        assert_eq!(all("x-remote-extra-example.com%2fk%25y"), [b"v"]);
+    }
+}

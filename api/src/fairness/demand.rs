@@ -1,0 +1,114 @@
+//! How many seats a level wants, and how the seats of the server are divided again by what all want
+//! (docs/api/fairness.md#borrowing).
+
+use std::time::Instant;
+
+/// How much of the old average remains after each period.
+const KEPT: f64 = 0.977;
+
+/// The seats that are wanted, over time.
+#[derive(Debug)]
+pub struct Demand {
+    since: Instant,
+    at: Instant,
+    value: f64,
+    sum: f64,
+    sum_of_squares: f64,
+    highest: f64,
+}
+
+/// What was wanted in a period.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Observed {
+    /// On average.
+    pub average: f64,
+    /// Standard deviation.
+    pub deviation: f64,
+    /// At most.
+    pub highest: f64,
+}
+
+impl Demand {
+    /// Nothing is wanted so far.
+    pub fn new(now: Instant) -> Demand {
+        Demand { since: now, at: now, value: 0.0, sum: 0.0, sum_of_squares: 0.0, highest: 0.0 }
+    }
+
+    /// From now on this many are wanted.
+    pub fn set(&mut self, value: u32, now: Instant) {
+        self.pass_time(now);
+        self.value = f64::from(value);
+        self.highest = self.highest.max(self.value);
+    }
+
+    /// What was wanted; a new period begins.
+    pub fn take(&mut self, now: Instant) -> Observed {
+        self.pass_time(now);
+        let length = now.saturating_duration_since(self.since).as_secs_f64();
+        let observed = if length > 0.0 {
+            let average = self.sum / length;
+            let variance = self.sum_of_squares / length - average * average;
+            Observed { average, deviation: variance.max(0.0).sqrt(), highest: self.highest }
+        } else {
+            Observed { average: self.value, deviation: 0.0, highest: self.highest }
+        };
+        let value = self.value;
+        *self = Demand { value, highest: value, ..Demand::new(now) };
+        observed
+    }
+
+    fn pass_time(&mut self, now: Instant) {
+        let passed = now.saturating_duration_since(self.at).as_secs_f64();
+        self.at = self.at.max(now);
+        self.sum += self.value * passed;
+        self.sum_of_squares += self.value * self.value * passed;
+    }
+}
+
+/// The demand of a level over many periods: it rises at once and falls slowly.
+pub fn smooth(before: f64, observed: &Observed) -> f64 {
+    let envelope = observed.average + observed.deviation;
+    envelope.max(KEPT * before + (1.0 - KEPT) * envelope)
+}
+
+/// What one level is entitled to.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Entitlement {
+    /// Its seats when nobody lends or borrows.
+    pub nominal: f64,
+    /// What it keeps for itself when others borrow.
+    pub least: f64,
+    /// What it has at most when it borrows.
+    pub most: f64,
+}
+
+/// Divides `total` seats among levels by what they are entitled to, their smoothed demand and their highest one of the
+/// last period: each gets the same fraction of what it wants, within its bounds.
+pub fn divide(total: f64, levels: &[(Entitlement, f64, f64)]) -> Vec<u32> {
+    let claims: Vec<(f64, f64, f64)> = levels
+        .iter()
+        .map(|(entitled, smoothed, highest)| {
+            let lower = entitled.least.max(entitled.nominal.min(*highest));
+            (lower, lower.max(*smoothed), entitled.most.max(lower))
+        })
+        .collect();
+    let given =
+        |fraction: f64| claims.iter().map(move |(low, want, high)| (want * fraction).clamp(*low, *high));
+    // The sum grows with the fraction, so that halving an interval finds it.
+    let (mut low, mut high) = (0.0, 1.0);
+    for _ in 0..64 {
+        if given(high).sum::<f64>() >= total {
+            break;
+        }
+        (low, high) = (high, high * 2.0);
+    }
+    for _ in 0..64 {
+        let middle = f64::midpoint(low, high);
+        if given(middle).sum::<f64>() > total {
+            high = middle;
+        } else {
+            low = middle;
+        }
+    }
+    given(low).map(|seats| seats.round() as u32).collect()
+}

@@ -1,0 +1,242 @@
+//! What is counted of flow control (docs/api/operations.md#metrics).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use super::Fairness;
+use super::seats::Why;
+use crate::metrics::buckets::SEATS_US;
+use crate::metrics::family::{Counters, Definition, Gauges, Histogram, Histograms, labels_text, micros};
+use crate::metrics::page::{Kind, Page, Stability};
+
+/// The families that are counted; the others are read from the levels.
+#[derive(Debug)]
+pub(super) struct Families {
+    dispatched: Counters,
+    rejected: Counters,
+    waiting: Gauges,
+    executing: Gauges,
+    seats: Gauges,
+    waits: Histograms,
+    executions: Histograms,
+}
+
+/// What is counted of one flow schema at its level.
+#[derive(Debug)]
+pub(super) struct Meter {
+    dispatched: Option<Arc<AtomicU64>>,
+    rejected: [Option<Arc<AtomicU64>>; 3],
+    waiting: Option<Arc<AtomicI64>>,
+    executing: Option<Arc<AtomicI64>>,
+    seats: Option<Arc<AtomicI64>>,
+    /// By whether the request ran.
+    waits: [Option<Arc<Histogram>>; 2],
+    executions: Option<Arc<Histogram>>,
+}
+
+const REASONS: [Why; 3] = [Why::NoSeat, Why::QueueFull, Why::TimeOut];
+
+const fn definition(
+    name: &'static str,
+    stability: Stability,
+    labels: &'static [&'static str],
+    help: &'static str,
+) -> Definition {
+    Definition { name, stability, help, labels }
+}
+
+impl Default for Families {
+    fn default() -> Self {
+        use Stability::{Alpha, Beta};
+        const FLOW: &[&str] = &["flow_schema", "priority_level"];
+        let gauges = |name, help| Gauges::new(definition(name, Beta, FLOW, help));
+        let (dispatched, rejected) = ("Requests that ran.", "Requests that were refused.");
+        Families {
+            dispatched: Counters::new(definition(
+                "apiserver_flowcontrol_dispatched_requests_total",
+                Beta,
+                FLOW,
+                dispatched,
+            )),
+            rejected: Counters::new(definition(
+                "apiserver_flowcontrol_rejected_requests_total",
+                Beta,
+                &["flow_schema", "priority_level", "reason"],
+                rejected,
+            )),
+            waiting: gauges("apiserver_flowcontrol_current_inqueue_requests", "Requests that wait."),
+            executing: gauges("apiserver_flowcontrol_current_executing_requests", "Requests that run."),
+            seats: gauges("apiserver_flowcontrol_current_executing_seats", "Seats of the requests that run."),
+            waits: Histograms::of_durations(
+                definition(
+                    "apiserver_flowcontrol_request_wait_duration_seconds",
+                    Beta,
+                    &["execute", "flow_schema", "priority_level"],
+                    "Time that requests wait.",
+                ),
+                SEATS_US,
+            ),
+            executions: Histograms::of_durations(
+                definition(
+                    "apiserver_flowcontrol_request_execution_seconds",
+                    Alpha,
+                    &["flow_schema", "priority_level", "type"],
+                    "Time that requests run.",
+                ),
+                SEATS_US,
+            ),
+        }
+    }
+}
+
+impl Families {
+    /// The meter of a flow schema at a level.
+    pub(super) fn meter(&self, schema: &str, level: &str) -> Meter {
+        let labels = [schema, level];
+        Meter {
+            dispatched: self.dispatched.of(&labels),
+            rejected: REASONS.map(|why| self.rejected.of(&[schema, level, why.as_str()])),
+            waiting: self.waiting.of(&labels),
+            executing: self.executing.of(&labels),
+            seats: self.seats.of(&labels),
+            waits: ["false", "true"].map(|execute| self.waits.of(&[execute, schema, level])),
+            executions: self.executions.of(&[schema, level, "regular"]),
+        }
+    }
+}
+
+/// A request that runs, as it is counted until this is dropped.
+#[derive(Debug)]
+pub(super) struct Running {
+    meter: Arc<Meter>,
+    seats: u32,
+    began: Instant,
+}
+
+/// A request that waits, as it is counted until this is dropped.
+pub(super) struct Waiting<'m>(&'m Meter);
+
+fn add<T>(number: Option<&Arc<AtomicI64>>, more: T)
+where
+    i64: From<T>,
+{
+    if let Some(number) = number {
+        number.fetch_add(more.into(), Ordering::Relaxed);
+    }
+}
+
+impl Meter {
+    /// A request begins to wait.
+    pub(super) fn waits(&self) -> Waiting<'_> {
+        add(self.waiting.as_ref(), 1);
+        Waiting(self)
+    }
+
+    /// A request that waited so long runs from now on.
+    pub(super) fn runs(self: &Arc<Self>, seats: u32, waited: Duration) -> Running {
+        self.waited(true, waited);
+        if let Some(dispatched) = &self.dispatched {
+            dispatched.fetch_add(1, Ordering::Relaxed);
+        }
+        add(self.executing.as_ref(), 1);
+        add(self.seats.as_ref(), seats);
+        Running { meter: self.clone(), seats, began: Instant::now() }
+    }
+
+    /// A request that waited so long was refused.
+    pub(super) fn refused(&self, why: Why, waited: Duration) {
+        self.waited(false, waited);
+        let at = REASONS.iter().position(|reason| *reason == why);
+        if let Some(rejected) = at.and_then(|at| self.rejected[at].as_ref()) {
+            rejected.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn waited(&self, ran: bool, waited: Duration) {
+        if let Some(waits) = &self.waits[usize::from(ran)] {
+            waits.record(micros(waited));
+        }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        add(self.0.waiting.as_ref(), -1);
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let Running { meter, seats, began } = self;
+        add(meter.executing.as_ref(), -1);
+        add(meter.seats.as_ref(), -i64::from(*seats));
+        if let Some(executions) = &meter.executions {
+            executions.record(micros(began.elapsed()));
+        }
+    }
+}
+
+impl Fairness {
+    /// Writes the families of flow control.
+    pub fn write(&self, page: &mut Page<'_>) {
+        let Families { dispatched, rejected, waiting, executing, seats, waits, executions } = &self.families;
+        dispatched.write(page);
+        rejected.write(page);
+        for gauges in [waiting, executing, seats] {
+            gauges.write(page);
+        }
+        waits.write(page);
+        executions.write(page);
+        let help = "Requests that wait, and that read or write.";
+        let name = "apiserver_current_inqueue_requests";
+        let mut inqueue = page.family(&definition(name, Stability::Alpha, &[], help), Kind::Gauge);
+        for (kind, count) in [("mutating", &self.waiting[1]), ("readOnly", &self.waiting[0])] {
+            inqueue.number(&format!("request_kind=\"{kind}\""), count.load(Ordering::Relaxed));
+        }
+        self.write_levels(page);
+    }
+
+    fn write_levels(&self, page: &mut Page<'_>) {
+        let plan = self.plan.load();
+        let smoothed = self.smoothed.lock();
+        let mut of_levels = |name, stability, help, value: &dyn Fn(&str, &super::Planned) -> f64| {
+            let mut numbers = page.family(&definition(name, stability, &[], help), Kind::Gauge);
+            for (level, planned) in &plan.levels {
+                let labels = labels_text([("priority_level", &**level)].into_iter());
+                numbers.number(&labels, value(level, planned));
+            }
+        };
+        use Stability::{Alpha, Beta};
+        of_levels(
+            "apiserver_flowcontrol_nominal_limit_seats",
+            Beta,
+            "Seats of a level when nobody lends or borrows.",
+            &|_, planned| planned.entitled.nominal,
+        );
+        of_levels(
+            "apiserver_flowcontrol_lower_limit_seats",
+            Alpha,
+            "Seats that a level keeps when others borrow.",
+            &|_, planned| planned.entitled.least,
+        );
+        of_levels(
+            "apiserver_flowcontrol_upper_limit_seats",
+            Alpha,
+            "Seats that a level has at most when it borrows.",
+            &|_, planned| planned.entitled.most,
+        );
+        of_levels(
+            "apiserver_flowcontrol_current_limit_seats",
+            Alpha,
+            "Seats that a level has now.",
+            &|_, planned| f64::from(planned.level.limit()),
+        );
+        of_levels(
+            "apiserver_flowcontrol_demand_seats_smoothed",
+            Alpha,
+            "Seats that a level wants, over many periods.",
+            &|level, _| smoothed.get(level).copied().unwrap_or_default(),
+        );
+    }
+}

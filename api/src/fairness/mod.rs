@@ -1,0 +1,418 @@
+//! Priority and fairness: how many requests run at once, and whose turn it is when there are too many
+//! (docs/api/fairness.md).
+//!
+//! ```text
+//! request ─ matching: flow schema ─► level ─ seats: free? ─► Turn with a Seat ─ goes with the answer ─► free again
+//!                                      │             └─ queue, or 429
+//! controllers/flow_control ─ objects ─► configure; every 10 s: demand ─► divide ─► seats of each level
+//! ```
+//!
+//! The alternative are two plain bounds, one for reads and one for writes. Knows the attributes of requests and the
+//! objects of flow control, and neither resources nor the store.
+
+mod demand;
+mod dump;
+mod matching;
+mod meter;
+mod retry_after;
+mod seats;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use auth::{Attributes, identity};
+use http::HeaderValue;
+use parking_lot::Mutex;
+
+use self::demand::Entitlement;
+use self::matching::Schema;
+use self::meter::{Families, Meter, Running};
+use self::seats::{Entrant, Level, Manner, Queuing, Refused};
+use crate::json::Value;
+
+pub use self::dump::respond;
+
+/// How often seats are divided again.
+pub const PERIOD: Duration = Duration::from_secs(10);
+
+/// Longest time that a request waits for its turn.
+const PATIENCE_MAX: Duration = Duration::from_secs(60);
+
+/// Most seats of a list, and of a write.
+const SEATS_MAX: (u32, u32) = (100, 10);
+
+/// Most queues of a level that are kept; more of them are allowed, and would take memory that no flow has a use for.
+const QUEUES_MAX: i64 = 4096;
+
+/// What part of a level's seats one request may take at most.
+const PART_MAX: f64 = 0.15;
+
+/// What an operator may set.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Settings {
+    /// Whether levels share the server; otherwise two plain bounds hold.
+    pub is_shared: bool,
+    /// Most requests at once that read; 0: no bound.
+    pub reading: u32,
+    /// Most requests at once that write; 0: no bound.
+    pub writing: u32,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings { is_shared: true, reading: 400, writing: 200 }
+    }
+}
+
+/// Decides which requests run.
+pub struct Fairness {
+    settings: Settings,
+    reading: Arc<AtomicU32>,
+    writing: Arc<AtomicU32>,
+    plan: ArcSwap<Plan>,
+    /// The demand of each level so far; held while levels change.
+    smoothed: Mutex<BTreeMap<String, f64>>,
+    families: Families,
+    /// Requests that wait: those that read, and those that write.
+    waiting: [AtomicI64; 2],
+}
+
+/// The schemas in the order in which they are tried, and the levels.
+#[derive(Debug, Default)]
+struct Plan {
+    flows: Vec<Flow>,
+    levels: BTreeMap<String, Planned>,
+}
+
+/// A flow schema and the level that serves it.
+#[derive(Debug)]
+struct Flow {
+    schema: Schema,
+    ids: Arc<Ids>,
+    level: Arc<Level>,
+    seats_max: u32,
+    meter: Arc<Meter>,
+}
+
+/// UIDs of the objects that a request was classified by.
+#[derive(Debug)]
+pub struct Ids {
+    /// Of the flow schema.
+    pub schema: HeaderValue,
+    /// Of the priority level.
+    pub level: HeaderValue,
+}
+
+#[derive(Debug)]
+struct Planned {
+    level: Arc<Level>,
+    entitled: Entitlement,
+    is_limited: bool,
+}
+
+/// What became of a request that wanted to run.
+#[derive(Debug)]
+pub struct Turn {
+    /// What it was classified by, if it was.
+    pub ids: Option<Arc<Ids>>,
+    /// The permit to run, or the seconds after which it may be tried again.
+    pub permit: Result<Permit, u32>,
+}
+
+/// The right to run, until it is dropped.
+#[derive(Debug)]
+pub struct Permit {
+    _seat: Option<(seats::Seat, Running)>,
+    counted: Option<Arc<AtomicU32>>,
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        if let Some(counted) = &self.counted {
+            counted.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Permit {
+    const FREE: Permit = Permit { _seat: None, counted: None };
+}
+
+/// How much a request is going to take.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Work {
+    /// A list, of this many bytes.
+    List(u64),
+    /// A write.
+    Write,
+    /// Anything else.
+    Other,
+}
+
+/// Bytes of a list that one seat stands for.
+const BYTES_PER_SEAT: u64 = 100_000;
+
+impl Work {
+    fn seats(self, most: u32) -> u32 {
+        match self {
+            Work::List(bytes) => {
+                let seats = u32::try_from(bytes.div_ceil(BYTES_PER_SEAT)).unwrap_or(u32::MAX);
+                seats.clamp(1, most.min(SEATS_MAX.0))
+            }
+            Work::Write | Work::Other => 1,
+        }
+    }
+}
+
+impl Fairness {
+    /// Nothing is bounded before the first configuration, except by the plain bounds where these hold.
+    pub fn new(settings: Settings) -> Fairness {
+        Fairness {
+            settings,
+            reading: Arc::default(),
+            writing: Arc::default(),
+            plan: ArcSwap::default(),
+            smoothed: Mutex::default(),
+            families: Families::default(),
+            waiting: Default::default(),
+        }
+    }
+
+    /// Whether levels share the server.
+    pub fn is_shared(&self) -> bool {
+        self.settings.is_shared
+    }
+
+    /// Lets a request run, after a while if need be. `work` is asked only where it matters, and `time_allowed` is how
+    /// long the request may take.
+    pub async fn turn(
+        &self,
+        attributes: &Attributes<'_>,
+        time_allowed: Duration,
+        work: impl FnOnce() -> Work,
+    ) -> Turn {
+        if !self.settings.is_shared {
+            return Turn { ids: None, permit: self.bounded(attributes, work) };
+        }
+        let plan = self.plan.load();
+        let Some(flow) = plan.flows.iter().find(|flow| flow.schema.matches(attributes)) else {
+            return Turn { ids: None, permit: Ok(Permit::FREE) };
+        };
+        let (ids, level, meter) = (flow.ids.clone(), flow.level.clone(), flow.meter.clone());
+        let name = flow.schema.flow(attributes);
+        let schema = flow.schema.name.clone();
+        let seats = if flow.seats_max > 1 { work().seats(flow.seats_max) } else { 1 };
+        // The plan may change while the request waits.
+        drop(plan);
+        let entrant = Entrant {
+            hash: matching::hash(&schema, name),
+            schema: &schema,
+            flow: name,
+            seats,
+            patience: (time_allowed / 4).min(PATIENCE_MAX),
+        };
+        let began = Instant::now();
+        let entered = {
+            let _waiting = meter.waits();
+            let _counted = Counted::in_(&self.waiting[usize::from(is_write(attributes))]);
+            level.enter(entrant).await
+        };
+        let permit = match entered {
+            Ok(seat) => {
+                let running = meter.runs(seats, began.elapsed());
+                Ok(Permit { _seat: Some((seat, running)), counted: None })
+            }
+            Err(Refused { why, retry_after_s }) => {
+                meter.refused(why, began.elapsed());
+                tracing::debug!(level = level.name(), schema, why = why.as_str(), "too many requests");
+                Err(retry_after_s)
+            }
+        };
+        Turn { ids: Some(ids), permit }
+    }
+
+    /// The plain bounds. Administrators have none.
+    fn bounded(&self, attributes: &Attributes<'_>, work: impl FnOnce() -> Work) -> Result<Permit, u32> {
+        let (counter, bound) = match work() {
+            Work::Write => (&self.writing, self.settings.writing),
+            Work::List(_) | Work::Other => (&self.reading, self.settings.reading),
+        };
+        if bound == 0 || attributes.user.groups.iter().any(|group| group == identity::MASTERS) {
+            return Ok(Permit::FREE);
+        }
+        let before = counter.fetch_add(1, Ordering::Relaxed);
+        let permit = Permit { _seat: None, counted: Some(counter.clone()) };
+        if before >= bound { Err(1) } else { Ok(permit) }
+    }
+
+    /// Takes over flow schemas and priority levels, as objects. Levels that were there keep their requests.
+    pub fn configure(&self, schemas: &[Value], levels: &[Value]) {
+        let mut smoothed = self.smoothed.lock();
+        let before = self.plan.load_full();
+        let total = f64::from(self.settings.reading + self.settings.writing);
+        let specs: Vec<LevelSpec> = levels.iter().map(LevelSpec::read).collect();
+        let all_shares: f64 = specs.iter().map(|spec| spec.shares).sum();
+        let mut plan = Plan::default();
+        let mut uids = BTreeMap::new();
+        for spec in &specs {
+            let entitled = spec.entitlement(total, all_shares);
+            let level = match before.levels.get(&spec.name) {
+                Some(planned) => planned.level.clone(),
+                None => {
+                    let limit = entitled.nominal - (entitled.nominal - entitled.least) / 2.0;
+                    Arc::new(Level::new(&spec.name, spec.manner, limit.round() as u32))
+                }
+            };
+            level.set_manner(spec.manner);
+            uids.insert(&*spec.name, (&*spec.uid, spec.seats_max(entitled.nominal)));
+            let is_limited = spec.manner != Manner::Exempt;
+            plan.levels.insert(spec.name.clone(), Planned { level, entitled, is_limited });
+        }
+        for object in schemas {
+            let schema = Schema::read(object);
+            let (Some(planned), Some((uid, seats_max))) =
+                (plan.levels.get(&schema.level), uids.get(&*schema.level))
+            else {
+                continue; // its status says so
+            };
+            let ids = Arc::new(Ids { schema: header(&schema.uid), level: header(uid) });
+            let meter = Arc::new(self.families.meter(&schema.name, &schema.level));
+            let level = planned.level.clone();
+            plan.flows.push(Flow { schema, ids, level, seats_max: *seats_max, meter });
+        }
+        plan.flows.sort_by(|a, b| {
+            (a.schema.precedence, &a.schema.name).cmp(&(b.schema.precedence, &b.schema.name))
+        });
+        smoothed.retain(|name, _| plan.levels.contains_key(name));
+        divide(&plan, &smoothed, total, |_| 0.0);
+        self.plan.store(Arc::new(plan));
+    }
+
+    /// Divides the seats again, by what the levels wanted since this was done last.
+    pub fn divide_again(&self) {
+        let mut smoothed = self.smoothed.lock();
+        let plan = self.plan.load_full();
+        let mut highest = BTreeMap::new();
+        for (name, planned) in plan.levels.iter().filter(|(_, planned)| planned.is_limited) {
+            let observed = planned.level.observe();
+            let before = smoothed.entry(name.clone()).or_default();
+            *before = demand::smooth(*before, &observed);
+            highest.insert(name.clone(), observed.highest);
+        }
+        let total = f64::from(self.settings.reading + self.settings.writing);
+        divide(&plan, &smoothed, total, |name| highest.get(name).copied().unwrap_or_default());
+    }
+}
+
+/// One in a number, until this is dropped.
+struct Counted<'n>(&'n AtomicI64);
+
+impl<'n> Counted<'n> {
+    fn in_(number: &'n AtomicI64) -> Self {
+        number.fetch_add(1, Ordering::Relaxed);
+        Counted(number)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn is_write(attributes: &Attributes<'_>) -> bool {
+    !matches!(attributes.verb, "get" | "list" | "watch" | "head" | "options")
+}
+
+/// Gives each level of a plan its seats.
+fn divide(plan: &Plan, smoothed: &BTreeMap<String, f64>, total: f64, highest: impl Fn(&str) -> f64) {
+    let limited: Vec<(&String, &Planned)> =
+        plan.levels.iter().filter(|(_, planned)| planned.is_limited).collect();
+    let demands: Vec<(Entitlement, f64, f64)> = limited
+        .iter()
+        .map(|(name, planned)| {
+            (planned.entitled, smoothed.get(*name).copied().unwrap_or_default(), highest(name))
+        })
+        .collect();
+    for ((_, planned), seats) in limited.into_iter().zip(demand::divide(total, &demands)) {
+        planned.level.set_limit(seats);
+    }
+}
+
+/// A PriorityLevelConfiguration, as far as it is acted on.
+#[derive(Clone, Debug, PartialEq)]
+struct LevelSpec {
+    name: String,
+    uid: String,
+    manner: Manner,
+    shares: f64,
+    /// Part of its seats that others may borrow.
+    lendable: f64,
+    /// How much it may borrow, in parts of its own seats; `None`: everything.
+    borrowing: Option<f64>,
+}
+
+impl LevelSpec {
+    fn read(object: &Value) -> LevelSpec {
+        let spec = object.get("spec").unwrap_or(&Value::Null);
+        let is_exempt = spec.str_at(&["type"]) == "Exempt";
+        let limited = spec.get(if is_exempt { "exempt" } else { "limited" }).unwrap_or(&Value::Null);
+        let number = |member: &str| limited.get(member).and_then(Value::as_i64).map(|number| number as f64);
+        let queuing = limited.at(&["limitResponse", "queuing"]);
+        let manner = match limited.str_at(&["limitResponse", "type"]) {
+            _ if is_exempt => Manner::Exempt,
+            "Queue" => Manner::Queue(read_queuing(queuing.unwrap_or(&Value::Null))),
+            _ => Manner::Reject,
+        };
+        LevelSpec {
+            name: object.str_at(&["metadata", "name"]).to_owned(),
+            uid: object.str_at(&["metadata", "uid"]).to_owned(),
+            manner,
+            shares: number("nominalConcurrencyShares").unwrap_or(if is_exempt { 0.0 } else { 30.0 }),
+            lendable: number("lendablePercent").unwrap_or_default() / 100.0,
+            borrowing: number("borrowingLimitPercent").map(|percent| percent / 100.0),
+        }
+    }
+
+    fn entitlement(&self, total: f64, all_shares: f64) -> Entitlement {
+        let nominal = if all_shares > 0.0 { (total * self.shares / all_shares).ceil() } else { 0.0 };
+        let lendable = (nominal * self.lendable).round();
+        let borrowing = self.borrowing.map_or(total, |part| (nominal * part).round());
+        Entitlement { nominal, least: nominal - lendable, most: nominal + borrowing }
+    }
+
+    /// Most seats that one request takes here.
+    fn seats_max(&self, nominal: f64) -> u32 {
+        let part = (nominal * PART_MAX).ceil() as u32;
+        match self.manner {
+            Manner::Queue(Queuing { hand, .. }) => part.min(nominal as u32 / hand as u32).max(1),
+            Manner::Reject => part.max(1),
+            Manner::Exempt => 1,
+        }
+    }
+}
+
+/// The queues of a level. Numbers that validation would refuse are bounded, so that no object can do harm.
+fn read_queuing(queuing: &Value) -> Queuing {
+    let number = |member: &str, default: i64, most: i64| {
+        let number = queuing.get(member).and_then(Value::as_i64).unwrap_or(default);
+        number.clamp(1, most) as usize
+    };
+    let queues = number("queues", 64, QUEUES_MAX);
+    Queuing {
+        queues,
+        hand: number("handSize", 8, 60).min(queues),
+        length: number("queueLengthLimit", 50, i64::MAX),
+    }
+}
+
+fn header(uid: &str) -> HeaderValue {
+    HeaderValue::from_str(uid).unwrap_or(HeaderValue::from_static(""))
+}
+
+#[cfg(test)]
+#[path = "fairness_test.rs"]
+mod tests;

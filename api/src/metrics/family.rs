@@ -1,0 +1,404 @@
+//! Families of series: numbers and histograms by label values, counted where things happen and written when somebody
+//! asks (docs/api/operations.md#metrics).
+//!
+//! A series is found in one map under a read lock and changed by relaxed additions. Where a caller counts very often
+//! it keeps the series itself.
+
+use std::fmt::{self, Display, Write};
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
+
+use hashbrown::{Equivalent, HashMap};
+use parking_lot::RwLock;
+
+use super::page::{Kind, Page, Stability};
+
+/// Most series of a family; what would be in others is not counted.
+const SERIES_MAX: usize = 10_000;
+
+/// An upper bound, as a number of the histogram's unit and as it is written.
+pub type Bound = (u64, &'static str);
+
+/// What a family is.
+#[derive(Clone, Copy, Debug)]
+pub struct Definition {
+    /// Name.
+    pub name: &'static str,
+    /// How far its name and labels can be relied on.
+    pub stability: Stability,
+    /// What it says.
+    pub help: &'static str,
+    /// Names of its labels, sorted.
+    pub labels: &'static [&'static str],
+}
+
+/// Values of the labels of a series.
+#[derive(Debug, Eq, PartialEq)]
+struct Values(Box<[Box<str>]>);
+
+/// The same, borrowed.
+struct Wanted<'w>(&'w [&'w str]);
+
+impl Hash for Values {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.iter().for_each(|value| value.hash(state));
+    }
+}
+
+impl Hash for Wanted<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.iter().for_each(|value| value.hash(state));
+    }
+}
+
+impl Equivalent<Values> for Wanted<'_> {
+    fn equivalent(&self, key: &Values) -> bool {
+        self.0.iter().copied().eq(key.0.iter().map(|value| &**value))
+    }
+}
+
+/// Series of one kind, by the values of their labels.
+#[derive(Debug)]
+struct Series<T> {
+    definition: Definition,
+    all: RwLock<HashMap<Values, Arc<T>>>,
+}
+
+impl<T> Series<T> {
+    fn new(definition: Definition) -> Self {
+        Series { definition, all: RwLock::default() }
+    }
+
+    /// The series with these values; `None` where there are too many.
+    fn of(&self, values: &[&str], make: impl FnOnce() -> T) -> Option<Arc<T>> {
+        debug_assert_eq!(values.len(), self.definition.labels.len(), "{}", self.definition.name);
+        if let Some(series) = self.all.read().get(&Wanted(values)) {
+            return Some(series.clone());
+        }
+        let mut all = self.all.write();
+        if all.len() >= SERIES_MAX {
+            return None;
+        }
+        let key = Values(values.iter().map(|value| Box::from(*value)).collect());
+        Some(all.entry(key).or_insert_with(|| Arc::new(make())).clone())
+    }
+
+    /// Calls `reset` for each series. They stay, as some are kept by those who count.
+    fn reset(&self, reset: impl Fn(&T)) {
+        self.all.read().values().for_each(|series| reset(series));
+    }
+
+    /// Calls `write` for each series that counts with its labels as text, in the order of these.
+    fn each(&self, counts: impl Fn(&T) -> bool, mut write: impl FnMut(&str, &T)) {
+        let all = self.all.read();
+        let mut lines: Vec<(String, &Arc<T>)> = all
+            .iter()
+            .filter(|(values, series)| values.0.is_empty() || counts(series))
+            .map(|(values, series)| {
+                let values = values.0.iter().map(|value| &**value);
+                (labels_text(self.definition.labels.iter().copied().zip(values)), series)
+            })
+            .collect();
+        lines.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        lines.iter().for_each(|(labels, series)| write(labels, series));
+    }
+}
+
+/// Labels as they are written between braces.
+pub fn labels_text<'l>(labels: impl Iterator<Item = (&'l str, &'l str)>) -> String {
+    let mut text = String::new();
+    for (name, value) in labels {
+        let comma = if text.is_empty() { "" } else { "," };
+        let _ = write!(text, "{comma}{name}=\"{}\"", Escaped(value));
+    }
+    text
+}
+
+/// A label value with what would end it escaped.
+struct Escaped<'e>(&'e str);
+
+impl Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.0.contains(['"', '\\', '\n']) {
+            return f.write_str(self.0);
+        }
+        self.0.chars().try_for_each(|c| match c {
+            '"' => f.write_str("\\\""),
+            '\\' => f.write_str("\\\\"),
+            '\n' => f.write_str("\\n"),
+            c => f.write_char(c),
+        })
+    }
+}
+
+/// Numbers that only grow.
+#[derive(Debug)]
+pub struct Counters(Series<AtomicU64>);
+
+impl Counters {
+    /// None so far.
+    pub fn new(definition: Definition) -> Counters {
+        Counters(Series::new(definition))
+    }
+
+    /// Counts one.
+    pub fn count(&self, values: &[&str]) {
+        if let Some(series) = self.of(values) {
+            series.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A series, for who counts often.
+    pub fn of(&self, values: &[&str]) -> Option<Arc<AtomicU64>> {
+        self.0.of(values, AtomicU64::default)
+    }
+
+    /// Writes the family.
+    pub fn write(&self, page: &mut Page<'_>) {
+        let definition = &self.0.definition;
+        let mut head = page.family(definition, Kind::Counter);
+        let value = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        self.0.each(|count| value(count) != 0, |labels, count| head.number(labels, value(count)));
+        if definition.labels.is_empty() && self.0.all.read().is_empty() {
+            head.number("", 0);
+        }
+    }
+
+    pub(super) fn reset(&self) {
+        self.0.reset(|count| count.store(0, Ordering::Relaxed));
+    }
+}
+
+/// Numbers that rise and fall.
+#[derive(Debug)]
+pub struct Gauges(Series<AtomicI64>);
+
+/// One in a gauge, as long as this lives.
+#[derive(Debug)]
+pub struct Held(Arc<AtomicI64>);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Gauges {
+    /// None so far.
+    pub fn new(definition: Definition) -> Gauges {
+        Gauges(Series::new(definition))
+    }
+
+    /// One more, as long as the result lives.
+    pub fn hold(&self, values: &[&str]) -> Option<Held> {
+        let series = self.of(values)?;
+        series.fetch_add(1, Ordering::Relaxed);
+        Some(Held(series))
+    }
+
+    /// A series, for who counts often.
+    pub fn of(&self, values: &[&str]) -> Option<Arc<AtomicI64>> {
+        self.0.of(values, AtomicI64::default)
+    }
+
+    /// Sets a number.
+    pub fn set(&self, values: &[&str], value: i64) {
+        if let Some(series) = self.of(values) {
+            series.store(value, Ordering::Relaxed);
+        }
+    }
+
+    /// Writes the family.
+    pub fn write(&self, page: &mut Page<'_>) {
+        let mut head = page.family(&self.0.definition, Kind::Gauge);
+        self.0.each(|_| true, |labels, value| head.number(labels, value.load(Ordering::Relaxed)));
+    }
+}
+
+/// Histograms of one unit.
+#[derive(Debug)]
+pub struct Histograms {
+    series: Series<Histogram>,
+    bounds: &'static [Bound],
+    /// How many of the histogram's unit are one of the metric's.
+    unit: f64,
+}
+
+impl Histograms {
+    /// Durations, counted in microseconds and written in seconds.
+    pub fn of_durations(definition: Definition, bounds: &'static [Bound]) -> Histograms {
+        Histograms { series: Series::new(definition), bounds, unit: 1e6 }
+    }
+
+    /// Sizes or numbers.
+    pub fn of_sizes(definition: Definition, bounds: &'static [Bound]) -> Histograms {
+        Histograms { series: Series::new(definition), bounds, unit: 1.0 }
+    }
+
+    /// Counts a value.
+    pub fn record(&self, values: &[&str], value: u64) {
+        if let Some(series) = self.of(values) {
+            series.record(value);
+        }
+    }
+
+    /// Counts a time.
+    pub fn time(&self, values: &[&str], time: Duration) {
+        self.record(values, micros(time));
+    }
+
+    /// A series, for who counts often.
+    pub fn of(&self, values: &[&str]) -> Option<Arc<Histogram>> {
+        self.series.of(values, || Histogram::new(self.bounds))
+    }
+
+    /// Writes the family.
+    pub fn write(&self, page: &mut Page<'_>) {
+        let definition = &self.series.definition;
+        let mut head = page.family(definition, Kind::Histogram);
+        let counts = |histogram: &Histogram| histogram.totals().last().is_some_and(|(_, total)| total != 0);
+        self.series.each(counts, |labels, histogram| head.histogram(labels, histogram, self.unit));
+        if definition.labels.is_empty() && self.series.all.read().is_empty() {
+            head.histogram("", &Histogram::new(self.bounds), self.unit);
+        }
+    }
+
+    pub(super) fn reset(&self) {
+        self.series.reset(|histogram| {
+            histogram
+                .counts
+                .iter()
+                .chain([&histogram.sum])
+                .for_each(|count| count.store(0, Ordering::Relaxed));
+        });
+    }
+}
+
+/// A time as histograms count it.
+pub fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// Numbers sorted into ranges.
+#[derive(Debug)]
+pub struct Histogram {
+    bounds: &'static [Bound],
+    /// One for each bound, and one for what is above all of them.
+    counts: Box<[AtomicU64]>,
+    sum: AtomicU64,
+}
+
+impl Histogram {
+    /// Nothing so far.
+    pub fn new(bounds: &'static [Bound]) -> Histogram {
+        let counts = (0..=bounds.len()).map(|_| AtomicU64::new(0)).collect();
+        Histogram { bounds, counts, sum: AtomicU64::new(0) }
+    }
+
+    /// Counts a value.
+    pub fn record(&self, value: u64) {
+        let index = self.bounds.partition_point(|(bound, _)| *bound < value);
+        self.counts[index].fetch_add(1, Ordering::Relaxed);
+        self.sum.fetch_add(value, Ordering::Relaxed);
+    }
+
+    /// Each bound as it is written, with the number of values up to it.
+    pub(super) fn totals(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let bounds = self.bounds.iter().map(|(_, shown)| *shown).chain(["+Inf"]);
+        bounds.zip(&self.counts).scan(0, |total, (bound, count)| {
+            *total += count.load(Ordering::Relaxed);
+            Some((bound, *total))
+        })
+    }
+
+    /// The sum of all values.
+    pub(super) fn sum(&self) -> u64 {
+        self.sum.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOUNDS: &[Bound] = &[(1_000, "1000"), (10_000, "10000")];
+    const THINGS: Definition =
+        Definition { name: "things", stability: Stability::Alpha, help: "Things.", labels: &["a", "b"] };
+
+    fn written(write: impl FnOnce(&mut Page<'_>)) -> String {
+        let hidden = Default::default();
+        let mut page = Page::new(&hidden);
+        write(&mut page);
+        page.into_text()
+    }
+
+    #[test]
+    fn series_are_written_in_the_order_of_their_labels() {
+        let counters = Counters::new(THINGS);
+        for values in [["y", "1"], ["x", "2\"\\\n"], ["y", "1"]] {
+            counters.count(&values);
+        }
+        let text = "# HELP things [ALPHA] Things.\n# TYPE things counter\n\
+            things{a=\"x\",b=\"2\\\"\\\\\\n\"} 1\nthings{a=\"y\",b=\"1\"} 2\n";
+        assert_eq!(written(|page| counters.write(page)), text);
+        counters.reset();
+        assert_eq!(written(|page| counters.write(page)), "");
+    }
+
+    #[test]
+    fn what_has_no_labels_is_there_from_the_start() {
+        let counters = Counters::new(Definition { labels: &[], ..THINGS });
+        let text = "# HELP things [ALPHA] Things.\n# TYPE things counter\nthings 0\n";
+        assert_eq!(written(|page| counters.write(page)), text);
+        let histograms = Histograms::of_sizes(Definition { labels: &[], ..THINGS }, BOUNDS);
+        assert!(written(|page| histograms.write(page)).ends_with("things_sum 0\nthings_count 0\n"));
+    }
+
+    #[test]
+    fn a_gauge_falls_when_what_it_counts_ends() {
+        let gauges = Gauges::new(THINGS);
+        let held = [gauges.hold(&["x", ""]), gauges.hold(&["x", ""])];
+        assert!(written(|page| gauges.write(page)).ends_with("things{a=\"x\",b=\"\"} 2\n"));
+        drop(held);
+        assert!(written(|page| gauges.write(page)).ends_with("things{a=\"x\",b=\"\"} 0\n"));
+    }
+
+    #[test]
+    fn a_bound_belongs_to_the_range_that_it_ends() {
+        let histogram = Histogram::new(BOUNDS);
+        for (value, index) in [(0, 0), (1_000, 0), (1_001, 1), (10_000, 1), (10_001, 2), (u64::MAX / 2, 2)] {
+            let before = histogram.counts[index].load(Ordering::Relaxed);
+            histogram.record(value);
+            assert_eq!(histogram.counts[index].load(Ordering::Relaxed), before + 1, "{value}");
+        }
+        assert_eq!(histogram.totals().collect::<Vec<_>>(), [("1000", 2), ("10000", 4), ("+Inf", 6)]);
+    }
+
+    #[test]
+    fn durations_are_written_in_seconds() {
+        let histograms = Histograms::of_durations(THINGS, &[(5_000, "0.005")]);
+        histograms.time(&["x", "y"], Duration::from_millis(5));
+        histograms.time(&["x", "y"], Duration::from_millis(7));
+        let text = written(|page| histograms.write(page));
+        let labels = "a=\"x\",b=\"y\"";
+        for line in [
+            format!("things_bucket{{{labels},le=\"0.005\"}} 1"),
+            format!("things_bucket{{{labels},le=\"+Inf\"}} 2"),
+            format!("things_sum{{{labels}}} 0.012"),
+            format!("things_count{{{labels}}} 2"),
+        ] {
+            assert!(text.lines().any(|shown| shown == line), "{line} is not in {text}");
+        }
+    }
+
+    #[test]
+    fn there_are_only_so_many_series() {
+        let counters = Counters::new(THINGS);
+        for n in 0..SERIES_MAX + 5 {
+            counters.count(&[&n.to_string(), ""]);
+        }
+        assert_eq!(counters.0.all.read().len(), SERIES_MAX);
+    }
+}

@@ -1,0 +1,244 @@
+//! `/metrics` and `/metrics/slis`: what was counted, and the state of the store, the process and flow control at the
+//! moment (docs/api/operations.md#metrics).
+
+use std::time::UNIX_EPOCH;
+
+use engine::{Engine, Stats};
+use http::{Method, StatusCode};
+
+use crate::fairness::Fairness;
+use crate::features::{Features, Stage};
+use crate::metrics::Metrics;
+use crate::metrics::family::{Definition, labels_text};
+use crate::metrics::page::{Kind, Page, Stability};
+use crate::response::{Response, respond, respond_text};
+use crate::schema::registry::Registry;
+use crate::store;
+use crate::version;
+
+/// What a page shows beside what was counted.
+pub struct Sources<'s> {
+    /// What was counted.
+    pub metrics: &'s Metrics,
+    /// The store.
+    pub engine: &'s Engine,
+    /// The types that are served.
+    pub registry: &'s Registry,
+    /// Flow control.
+    pub fairness: &'s Fairness,
+    /// Feature gates.
+    pub features: &'s Features,
+}
+
+/// The answer to a path; `None` if it is none of these. DELETE forgets what was counted.
+pub fn respond_to(sources: &Sources<'_>, method: &Method, path: &str) -> Option<Response> {
+    let mut page = sources.metrics.page();
+    match path {
+        "/metrics" if method == Method::DELETE => {
+            sources.metrics.reset();
+            return Some(respond_text(StatusCode::OK, "metrics reset\n"));
+        }
+        "/metrics" => sources.write(&mut page),
+        "/metrics/slis" => {
+            sources.metrics.write_indicators(&mut page);
+            start_time(&mut page, sources.metrics, Stability::Alpha);
+        }
+        _ => return None,
+    }
+    Some(respond(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", page.into_text()))
+}
+
+const fn gauge(name: &'static str, stability: Stability, help: &'static str) -> Definition {
+    Definition { name, stability, help, labels: &[] }
+}
+
+impl Sources<'_> {
+    fn write(&self, page: &mut Page<'_>) {
+        self.metrics.write(page);
+        self.fairness.write(page);
+        self.objects(page);
+        for (name, kind, help, value) in numbers_of_store(&self.engine.stats(), self.engine.health().is_err())
+        {
+            page.family(&gauge(name, Stability::Own, help), kind).number("", value);
+        }
+        self.features(page);
+        build(page);
+        process(page, self.metrics);
+        families(page);
+    }
+
+    /// How many objects there are of each type.
+    fn objects(&self, page: &mut Page<'_>) {
+        let snapshot = self.engine.snapshot();
+        let mut counts: Vec<(&str, &str, u64)> = self
+            .registry
+            .stored()
+            .into_iter()
+            .map(|resource| {
+                let count = snapshot.count_prefix(&store::collection(resource, ""));
+                (&*resource.group, &*resource.table.plural, count)
+            })
+            .collect();
+        counts.sort_unstable();
+        let help = "Objects that are stored, by type.";
+        let mut objects =
+            page.family(&gauge("apiserver_resource_objects", Stability::Alpha, help), Kind::Gauge);
+        for (group, resource, count) in &counts {
+            let labels = labels_text([("group", *group), ("resource", *resource)].into_iter());
+            objects.number(&labels, count);
+        }
+        let mut objects =
+            page.family(&gauge("apiserver_storage_objects", Stability::Stable, help), Kind::Gauge);
+        for (group, resource, count) in &counts {
+            let dot = if group.is_empty() { "" } else { "." };
+            let name = format!("{resource}{dot}{group}");
+            objects.number(&labels_text([("resource", &*name)].into_iter()), count);
+        }
+        let size = gauge("apiserver_storage_size_bytes", Stability::Stable, "Bytes of the revision log.");
+        let bytes = self.engine.stats().record_bytes;
+        page.family(&size, Kind::Gauge).number("storage_cluster_id=\"log-0\"", bytes);
+    }
+
+    fn features(&self, page: &mut Page<'_>) {
+        let help = "Feature gates, 1 for those that are enabled.";
+        let mut gates = page.family(&gauge("kubernetes_feature_enabled", Stability::Beta, help), Kind::Gauge);
+        // The gates of stable features are gone upstream.
+        for (name, stage, open) in self.features.all().filter(|(_, stage, _)| *stage != Stage::Stable) {
+            let stage = match stage {
+                Stage::Alpha => "ALPHA",
+                Stage::Beta => "BETA",
+                Stage::Stable => "",
+            };
+            gates.number(&labels_text([("name", name), ("stage", stage)].into_iter()), u8::from(open));
+        }
+    }
+}
+
+fn build(page: &mut Page<'_>) {
+    let document = version::document();
+    let labels = [
+        ("build_date", "buildDate"),
+        ("compiler", "compiler"),
+        ("git_commit", "gitCommit"),
+        ("git_tree_state", "gitTreeState"),
+        ("git_version", "gitVersion"),
+        ("go_version", "goVersion"),
+        ("major", "major"),
+        ("minor", "minor"),
+        ("platform", "platform"),
+    ];
+    let labels = labels_text(labels.into_iter().map(|(label, member)| (label, document.str_at(&[member]))));
+    let info = gauge("kubernetes_build_info", Stability::Beta, "1; the labels say what is running.");
+    page.family(&info, Kind::Gauge).number(&labels, 1);
+}
+
+/// When the process began.
+fn start_time(page: &mut Page<'_>, metrics: &Metrics, stability: Stability) {
+    let began = metrics.began().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let help = "Start of the process, in seconds since the epoch.";
+    let definition = gauge("process_start_time_seconds", stability, help);
+    page.family(&definition, Kind::Gauge).number("", began.as_secs_f64());
+}
+
+/// What the kernel knows of the process. Nothing where it does not say.
+fn process(page: &mut Page<'_>, metrics: &Metrics) {
+    start_time(page, metrics, Stability::Own);
+    let own = |name, help| gauge(name, Stability::Own, help);
+    if let Some(usage) = metrics.usage() {
+        let cpu = own("process_cpu_seconds_total", "Time on processors.");
+        page.family(&cpu, Kind::Counter).number("", usage.cpu.as_secs_f64());
+        for (name, help, value) in [
+            ("process_resident_memory_bytes", "Memory in use.", usage.resident_bytes),
+            ("process_virtual_memory_bytes", "Address space in use.", usage.virtual_bytes),
+            ("process_open_fds", "Open files.", usage.open_files),
+            ("process_max_fds", "Most open files.", usage.max_files),
+        ] {
+            page.family(&own(name, help), Kind::Gauge).number("", value);
+        }
+    }
+}
+
+/// How many families there are.
+fn families(page: &mut Page<'_>) {
+    let (written, left_out) = page.counts();
+    let registered = gauge("registered_metrics_total", Stability::Beta, "Families by stability.");
+    let mut numbers = page.family(&registered, Kind::Counter);
+    for (stability, count) in written {
+        let labels = [("deprecated_version", ""), ("stability_level", stability)];
+        numbers.number(&labels_text(labels.into_iter()), count);
+    }
+    let disabled = gauge("disabled_metrics_total", Stability::Beta, "Families that the operator disabled.");
+    page.family(&disabled, Kind::Counter).number("", left_out);
+    let hidden =
+        gauge("hidden_metrics_total", Stability::Beta, "Families that are deprecated and not shown.");
+    page.family(&hidden, Kind::Counter).number("", 0);
+}
+
+/// One number: its name, what it does, what it says, and how much.
+type Number = (&'static str, Kind, &'static str, u64);
+
+/// What somebody who keeps the only copy wants to draw or to be woken by.
+fn numbers_of_store(stats: &Stats, refuses: bool) -> [Number; 16] {
+    let gauge = |name, help, value| (name, Kind::Gauge, help, value);
+    let counter = |name, help, value| (name, Kind::Counter, help, value);
+    let next_start = "Revision of the checkpoint that the next start begins with; 0: none.";
+    let rewritten = stats.rewritten_bytes;
+    [
+        gauge("apiserver_store_refuses_writes", "1 while writes are refused, else 0.", refuses.into()),
+        gauge("apiserver_store_revision", "Newest revision.", stats.revision.get()),
+        gauge("apiserver_store_synced_revision", "Newest revision known to be on disk.", stats.synced.get()),
+        gauge("apiserver_store_oldest_revision", "Oldest revision that can be read.", stats.oldest.get()),
+        gauge("apiserver_store_checkpoint_revision", next_start, stats.checkpoint.get()),
+        gauge("apiserver_store_keys", "Keys that exist.", stats.keys),
+        gauge("apiserver_store_versions", "States of keys that can be read.", stats.versions),
+        gauge("apiserver_store_segments", "Segment files.", stats.segments),
+        gauge("apiserver_store_record_bytes", "Bytes of all records in the log.", stats.record_bytes),
+        gauge("apiserver_store_live_bytes", "Bytes of the records that can be read.", stats.live_bytes),
+        gauge("apiserver_store_unreadable_pages", "Pages the disk could not read.", stats.unreadable_pages),
+        gauge("apiserver_store_lost_revisions", "Revisions lost to damage at start.", stats.lost_revisions),
+        counter("apiserver_store_commits_total", "Writes committed.", stats.commits),
+        counter("apiserver_store_batches_total", "Batches that they were synced in.", stats.batches),
+        counter("apiserver_store_expired_total", "Keys deleted as their time was over.", stats.expired),
+        counter("apiserver_store_rewritten_bytes_total", "Bytes copied to give space back.", rewritten),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::{Settings, Usage};
+
+    #[test]
+    fn numbers_of_the_store_are_told_once_and_say_what_counts() {
+        let store = numbers_of_store(&Stats::default(), true);
+        let mut names = std::collections::BTreeSet::new();
+        for (name, kind, ..) in store {
+            assert!(name.starts_with("apiserver_") && names.insert(name), "{name}");
+            assert_eq!(name.ends_with("_total"), kind == Kind::Counter, "{name}");
+        }
+        assert_eq!(store[0].3, 1);
+    }
+
+    #[test]
+    fn the_process_and_its_families_are_on_the_page() {
+        let nothing = Default::default();
+        let mut page = Page::new(&nothing);
+        build(&mut page);
+        let usage = || Some(Usage { resident_bytes: 7, ..Usage::default() });
+        let metrics = Metrics::new(Settings { usage, ..Settings::default() });
+        process(&mut page, &metrics);
+        families(&mut page);
+        let text = page.into_text();
+        for begin in [
+            "kubernetes_build_info{build_date=\"",
+            "process_start_time_seconds 1",
+            "process_resident_memory_bytes 7",
+            "process_cpu_seconds_total ",
+            "process_open_fds ",
+            "registered_metrics_total{deprecated_version=\"\",stability_level=\"BETA\"} 1",
+            "disabled_metrics_total 0",
+        ] {
+            assert!(text.lines().any(|line| line.starts_with(begin)), "{begin} is not in\n{text}");
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! Flags of extension servers.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+// Not a documentation comment: clap would use it as the description of the whole command line.
+#[derive(Clone, Debug, Args)]
+pub struct ExtensionFlags {
+    /// Client certificate (PEM) by which extension servers know this one.
+    #[arg(long, value_name = "FILE")]
+    pub proxy_client_cert_file: Option<PathBuf>,
+
+    /// Private key (PEM) of --proxy-client-cert-file.
+    #[arg(long, value_name = "FILE")]
+    pub proxy_client_key_file: Option<PathBuf>,
+}

@@ -1,0 +1,69 @@
+//! Values of flags by their form. What is said of a wrong one is what Go's parsers say, as kube-apiserver does.
+
+use std::net::IpAddr;
+use std::num::IntErrorKind;
+use std::str::FromStr;
+
+use auth::go::quote;
+
+/// Reads an address.
+pub fn ip(text: &str) -> Result<IpAddr, String> {
+    text.trim().parse().map_err(|_| format!("failed to parse IP: {}", quote(text)))
+}
+
+/// Reads a decimal number of a type's range.
+pub fn integer<N>(text: &str) -> Result<N, String>
+where
+    N: FromStr<Err = std::num::ParseIntError>,
+{
+    text.parse().map_err(|error: std::num::ParseIntError| {
+        // A negative number for a type without a sign is out of its range too.
+        let is_number = !text.trim_start_matches(['-', '+']).is_empty()
+            && text.strip_prefix(['-', '+']).unwrap_or(text).bytes().all(|byte| byte.is_ascii_digit());
+        let is_far =
+            matches!(error.kind(), IntErrorKind::PosOverflow | IntErrorKind::NegOverflow) || is_number;
+        let why = if is_far { "value out of range" } else { "invalid syntax" };
+        format!("strconv.ParseInt: parsing {}: {why}", quote(text))
+    })
+}
+
+/// Reads the value of a switch.
+pub fn boolean(text: &str) -> Result<bool, String> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
+        _ => Err(format!("strconv.ParseBool: parsing {}: invalid syntax", quote(text))),
+    }
+}
+
+/// What is said of a value that does not have its form.
+pub fn invalid(flag: &str, value: &str, why: &str) -> String {
+    // The only flag here that has a short form.
+    let shown = if flag == "--v" { "-v, --v" } else { flag };
+    format!("invalid argument {} for {} flag: {why}", quote(value), quote(shown))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_read_within_the_range_of_their_type() {
+        for (text, want) in [
+            ("0", Ok(0)),
+            ("65535", Ok(65_535)),
+            ("65536", Err("strconv.ParseInt: parsing \"65536\": value out of range")),
+            ("-1", Err("strconv.ParseInt: parsing \"-1\": value out of range")),
+            (
+                "99999999999999999999",
+                Err("strconv.ParseInt: parsing \"99999999999999999999\": value out of range"),
+            ),
+            ("", Err("strconv.ParseInt: parsing \"\": invalid syntax")),
+            ("-", Err("strconv.ParseInt: parsing \"-\": invalid syntax")),
+            ("1x", Err("strconv.ParseInt: parsing \"1x\": invalid syntax")),
+            ("\u{fc}", Err("strconv.ParseInt: parsing \"\u{fc}\": invalid syntax")),
+        ] {
+            assert_eq!(integer::<u16>(text), want.map_err(str::to_owned), "{text}");
+        }
+    }
+}

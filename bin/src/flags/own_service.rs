@@ -1,0 +1,74 @@
+//! Flags of the server's own service.
+
+use api::context::OwnService;
+use clap::Args;
+
+use super::forms;
+
+// Not a documentation comment: clap would use it as the description of the whole command line.
+#[derive(Clone, Debug, Args)]
+pub struct OwnServiceFlags {
+    /// Port of nodes at which the server's own service is reached too; 0: none.
+    #[arg(long, value_name = "PORT", default_value_t = 0, allow_negative_numbers = true,
+          value_parser = forms::integer::<i64>)]
+    pub kubernetes_service_node_port: i64,
+
+    /// How the endpoints of the server's own service are kept: none leaves them to others. One of: lease, master-count, none.
+    #[arg(long, value_name = "TYPE", default_value = "lease")]
+    pub endpoint_reconciler_type: String,
+}
+
+impl OwnServiceFlags {
+    /// What they ask for; where the server is reached is not known yet.
+    ///
+    /// # Errors
+    /// There is no such port, or no such type.
+    pub fn settings(&self) -> Result<OwnService, String> {
+        let port = self.kubernetes_service_node_port;
+        let node_port = u16::try_from(port).map_err(|_| {
+            format!(
+                "--kubernetes-service-node-port {port} must be between 0 and 65535, inclusive. If 0, the Kubernetes master \
+                 service will be of type ClusterIP"
+            )
+        })?;
+        let has_endpoints = match self.endpoint_reconciler_type.as_str() {
+            "lease" | "master-count" => true,
+            "none" => false,
+            other => return Err(format!("Reconciler not implemented: {other}")),
+        };
+        let node_port = (node_port != 0).then_some(node_port);
+        Ok(OwnService { node_port, has_endpoints, ..OwnService::default() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_port_is_a_port_and_the_type_is_known() {
+        for (port, kind, wanted) in [
+            (0, "lease", Ok((None, true))),
+            (30_444, "master-count", Ok((Some(30_444), true))),
+            (0, "none", Ok((None, false))),
+            (0, "x", Err("Reconciler not implemented: x")),
+            (0, "", Err("Reconciler not implemented: ")),
+            (-1, "lease", Err("--kubernetes-service-node-port -1 must be between 0 and 65535, inclusive")),
+            (
+                65_536,
+                "lease",
+                Err("--kubernetes-service-node-port 65536 must be between 0 and 65535, inclusive"),
+            ),
+        ] {
+            let flags = OwnServiceFlags {
+                kubernetes_service_node_port: port,
+                endpoint_reconciler_type: kind.to_owned(),
+            };
+            match (flags.settings(), wanted) {
+                (Ok(got), Ok(wanted)) => assert_eq!((got.node_port, got.has_endpoints), wanted),
+                (Err(got), Err(wanted)) => assert!(got.starts_with(wanted), "{got}"),
+                (got, wanted) => panic!("{got:?}, not {wanted:?}"),
+            }
+        }
+    }
+}

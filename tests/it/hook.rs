@@ -1,0 +1,117 @@
+//! A server that webhooks call: HTTPS with a certificate of its own, and an answer made of each request.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
+use rcgen::{CertificateParams, KeyPair};
+use rustls::ServerConfig;
+use rustls_pki_types::PrivateKeyDer;
+use serde_json::{Map, Value, json};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
+
+/// A running server; it ends with this value.
+pub struct Hook {
+    address: SocketAddr,
+    /// PEM of its certificate, which it signed itself.
+    pub certificate: String,
+    received: Arc<Mutex<Vec<Value>>>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Hook {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Hook {
+    /// Starts a server that answers every request with what `answer` makes of its body.
+    pub async fn start<A, F>(answer: A) -> Hook
+    where
+        A: Fn(Value) -> F + Send + Sync + 'static,
+        F: Future<Output = Value> + Send,
+    {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(["localhost".to_owned()]).unwrap();
+        let certificate = params.self_signed(&key).unwrap();
+        let config = ServerConfig::builder()
+            .with_no_client_auth()
+            .with_single_cert(
+                vec![certificate.der().clone()],
+                PrivateKeyDer::Pkcs8(key.serialize_der().into()),
+            )
+            .unwrap();
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let received = Arc::new(Mutex::new(Vec::new()));
+        let seen = received.clone();
+        let answer = Arc::new(answer);
+        let task = tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let (acceptor, seen, answer) = (acceptor.clone(), seen.clone(), answer.clone());
+                tokio::spawn(async move {
+                    let Ok(stream) = acceptor.accept(stream).await else { return };
+                    let service = service_fn(|request: http::Request<Incoming>| {
+                        let (seen, answer) = (seen.clone(), answer.clone());
+                        async move {
+                            let (head, body) = request.into_parts();
+                            let body = body.collect().await.unwrap().to_bytes();
+                            // A request without a body is shown by its head.
+                            let body: Value = serde_json::from_slice(&body).unwrap_or_else(|_| {
+                                let shown = |(name, value): (&HeaderName, &HeaderValue)| {
+                                    (name.to_string(), Value::from(value.to_str().unwrap_or_default()))
+                                };
+                                let headers: Map<String, Value> = head.headers.iter().map(shown).collect();
+                                json!({"path": head.uri.to_string(), "headers": headers})
+                            });
+                            let answer = answer(body.clone()).await;
+                            seen.lock().push(body);
+                            let response =
+                                http::Response::builder().header("content-type", "application/json");
+                            let response = response.body(Full::new(Bytes::from(answer.to_string()))).unwrap();
+                            Ok::<_, Infallible>(response)
+                        }
+                    });
+                    // A client that goes away is no failure of a test.
+                    let _ = hyper::server::conn::http1::Builder::new()
+                        .serve_connection(TokioIo::new(stream), service)
+                        .await;
+                });
+            }
+        });
+        Hook { address, certificate: certificate.pem(), received, task }
+    }
+
+    /// The URL of a path.
+    pub fn url(&self, path: &str) -> String {
+        format!("https://localhost:{}{path}", self.address.port())
+    }
+
+    /// The port that it listens on, at `localhost`.
+    pub fn port(&self) -> u16 {
+        self.address.port()
+    }
+
+    /// The certificate as objects carry it.
+    pub fn ca_bundle(&self) -> String {
+        STANDARD.encode(&self.certificate)
+    }
+
+    /// What was asked so far.
+    pub fn received(&self) -> Vec<Value> {
+        self.received.lock().clone()
+    }
+}

@@ -1,0 +1,129 @@
+//! `/metrics` as monitoring reads it (docs/api/operations.md#metrics).
+
+use std::collections::BTreeSet;
+
+use serde_json::json;
+use tests::{Options, Server};
+
+/// What the rules, alerts and dashboards for kube-apiserver of the public Kubernetes monitoring mixin query, except what
+/// docs/api/operations.md#metrics names as missing.
+const QUERIED: &[&str] = &[
+    "apiserver_request_total",
+    "apiserver_request_duration_seconds_bucket",
+    "apiserver_request_duration_seconds_count",
+    "apiserver_request_duration_seconds_sum",
+    "apiserver_request_sli_duration_seconds_bucket",
+    "apiserver_request_sli_duration_seconds_count",
+    "apiserver_current_inflight_requests",
+    "apiserver_longrunning_requests",
+    "apiserver_response_sizes_bucket",
+    "apiserver_storage_objects",
+    "apiserver_admission_controller_admission_duration_seconds_bucket",
+    "apiserver_admission_step_admission_duration_seconds_bucket",
+    "apiserver_client_certificate_expiration_seconds_bucket",
+    "apiserver_client_certificate_expiration_seconds_count",
+    "apiserver_flowcontrol_current_executing_requests",
+    "apiserver_flowcontrol_current_inqueue_requests",
+    "apiserver_flowcontrol_nominal_limit_seats",
+    "apiserver_flowcontrol_request_wait_duration_seconds_bucket",
+    "apiserver_audit_event_total",
+    "authentication_attempts",
+    "authentication_duration_seconds_bucket",
+    "authenticated_user_requests",
+    "authorization_attempts_total",
+    "etcd_request_duration_seconds_bucket",
+    "kubernetes_build_info",
+    "kubernetes_feature_enabled",
+    "process_cpu_seconds_total",
+    "process_open_fds",
+    "process_resident_memory_bytes",
+    "process_start_time_seconds",
+];
+
+/// The lines of a page, each checked for its form; head lines come before the numbers of their family.
+fn lines(page: &str) -> Vec<(String, f64)> {
+    let mut kind = ("", "");
+    let mut seen = BTreeSet::new();
+    let mut numbers = Vec::new();
+    for line in page.lines() {
+        if let Some(head) = line.strip_prefix("# TYPE ") {
+            kind = head.split_once(' ').unwrap();
+            assert!(seen.insert(kind.0), "{} has two heads", kind.0);
+        }
+        if line.starts_with('#') {
+            continue;
+        }
+        let (series, value) = line.rsplit_once(' ').unwrap();
+        let name = series.split('{').next().unwrap();
+        let suffixes: &[&str] = if kind.1 == "histogram" { &["_bucket", "_sum", "_count"] } else { &[""] };
+        assert!(
+            suffixes.iter().any(|suffix| name.strip_suffix(suffix) == Some(kind.0)),
+            "{line} in {kind:?}"
+        );
+        numbers.push((series.to_owned(), value.parse().unwrap_or_else(|_| panic!("{line}"))));
+    }
+    numbers
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn monitoring_finds_every_series_that_it_queries() {
+    let server = Server::start(Options {
+        flags: vec!["--disabled-metrics=apiserver_watch_events_sizes".to_owned()],
+        ..Options::default()
+    })
+    .await;
+    let client = server.client();
+    // No controller makes objects of this type.
+    let path = "/api/v1/namespaces/default/podtemplates";
+    for n in 0..3 {
+        let template = json!({"spec": {"containers": [{"name": "c", "image": "i"}]}});
+        let made =
+            client.post(path, &json!({"metadata": {"name": format!("t{n}")}, "template": template})).await;
+        assert_eq!(made.status, 201, "{}", made.text());
+    }
+    let mut watch = client.another().watch(&format!("{path}?watch=1")).await;
+    watch.expect().await;
+    assert_eq!(client.get(path).await.status, 200);
+    assert_eq!(client.get("/readyz").await.status, 200);
+
+    let page = client.get("/metrics").await.text();
+    let numbers = lines(&page);
+    let names: BTreeSet<&str> = numbers.iter().map(|(series, _)| series.split('{').next().unwrap()).collect();
+    let missing: Vec<&&str> = QUERIED.iter().filter(|name| !names.contains(*name)).collect();
+    assert!(missing.is_empty(), "{missing:?} in\n{page}");
+    assert!(!page.contains("apiserver_watch_events_sizes"));
+    let value = |wanted: &str| {
+        let found = numbers.iter().find(|(series, _)| series == wanted);
+        found.unwrap_or_else(|| panic!("no {wanted} in\n{page}")).1
+    };
+    let of_type = "group=\"\",resource=\"podtemplates\"";
+    let scope = "subresource=\"\"";
+    for (series, wanted) in [
+        (
+            format!(
+                "apiserver_request_total{{code=\"201\",component=\"apiserver\",dry_run=\"\",{of_type},scope=\"resource\",{scope},verb=\"POST\",version=\"v1\"}}"
+            ),
+            3.0,
+        ),
+        (
+            format!(
+                "apiserver_longrunning_requests{{component=\"apiserver\",{of_type},scope=\"namespace\",{scope},verb=\"WATCH\",version=\"v1\"}}"
+            ),
+            1.0,
+        ),
+        (format!("apiserver_watch_events_total{{{of_type},version=\"v1\"}}"), 3.0),
+        ("etcd_requests_total{group=\"\",operation=\"create\",resource=\"podtemplates\"}".to_owned(), 3.0),
+        ("apiserver_resource_objects{group=\"\",resource=\"namespaces\"}".to_owned(), 4.0),
+        ("disabled_metrics_total".to_owned(), 1.0),
+    ] {
+        assert_eq!(value(&series), wanted, "{series}");
+    }
+
+    let indicators = client.get("/metrics/slis").await.text();
+    assert!(indicators.contains("kubernetes_healthcheck{name=\"ping\",type=\"readyz\"} 1\n"), "{indicators}");
+    let reset = client.send("DELETE", "/metrics", &[], b"").await;
+    assert_eq!((reset.status, reset.text().as_str()), (200, "metrics reset\n"));
+    let page = client.get("/metrics").await.text();
+    let posts = lines(&page).into_iter().filter(|(series, _)| series.contains("verb=\"POST\""));
+    assert_eq!(posts.count(), 0, "{page}");
+}

@@ -1,0 +1,400 @@
+//! Servers that ours calls: webhooks of admission, of conversion and of audit (docs/api/webhooks.md,
+//! docs/api/custom-resources.md, docs/api/audit.md), and extension servers (docs/api/extension-servers.md); and what a slow one does
+//! to those who wait (docs/api/fairness.md).
+
+use std::future::ready;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use tests::{Options, Server};
+use tokio::sync::Notify;
+
+use crate::fixture::Fixture;
+use crate::hook::Hook;
+
+/// The answer of an admission webhook.
+fn admitted(review: &Value, members: Value) -> Value {
+    let mut response = json!({"uid": review["request"]["uid"], "allowed": true});
+    response.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+    json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response})
+}
+
+/// A configuration that sends creations of ConfigMaps in one namespace.
+fn configuration(kind: &str, name: &str, hook: &Hook, ns: &str) -> Value {
+    json!({
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": kind,
+        "metadata": {"name": name},
+        "webhooks": [{
+            "name": "hook.example.com",
+            "admissionReviewVersions": ["v1"],
+            "sideEffects": "None",
+            "failurePolicy": "Fail",
+            "timeoutSeconds": 10,
+            "clientConfig": {"url": hook.url("/review"), "caBundle": hook.ca_bundle()},
+            "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], "operations": ["CREATE"]}],
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": ns}},
+        }],
+    })
+}
+
+const MUTATING: &str = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
+const VALIDATING: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn admission_webhooks_change_and_refuse_writes() {
+    let fixture = Fixture::new("hooks").await;
+    let patch = STANDARD.encode(r#"[{"op":"add","path":"/data/added","value":"by the hook"}]"#);
+    let answer = move |review: Value| {
+        let members = if review["request"]["object"]["data"].get("bad").is_some() {
+            json!({"allowed": false, "status": {"message": "no bad ones", "code": 418}})
+        } else {
+            json!({"patchType": "JSONPatch", "patch": patch, "warnings": ["changed"]})
+        };
+        ready(admitted(&review, members))
+    };
+    let hook = Hook::start(answer).await;
+    let config = configuration("MutatingWebhookConfiguration", &fixture.ns, &hook, &fixture.ns);
+    assert_eq!(fixture.client.post(MUTATING, &config).await.status, 201);
+
+    let maps = format!("/api/v1/namespaces/{}/configmaps", fixture.ns);
+    let made = fixture.client.post(&maps, &json!({"metadata": {"name": "a"}, "data": {"given": "1"}})).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    assert_eq!(made.json()["data"]["added"], "by the hook");
+    assert_eq!(made.header_all("warning"), ["299 - \"changed\""]);
+    let stored = fixture.client.get(&format!("{maps}/a")).await.json();
+    assert_eq!(stored["data"]["added"], "by the hook");
+
+    let refused = fixture.client.post(&maps, &json!({"metadata": {"name": "b"}, "data": {"bad": "1"}})).await;
+    assert_eq!(refused.status, 418, "{}", refused.text());
+    let message = r#"admission webhook "hook.example.com" denied the request: no bad ones"#;
+    assert_eq!(refused.json()["message"], message);
+    let reviews = hook.received();
+    assert_eq!(reviews.len(), 2);
+    assert_eq!(reviews[0]["request"]["userInfo"]["username"], "cluster-admin");
+    assert_eq!(reviews[0]["request"]["operation"], "CREATE");
+
+    // A server that is gone refuses what it should have been asked about.
+    drop(hook);
+    let failed = fixture.client.post(&maps, &json!({"metadata": {"name": "c"}})).await;
+    assert_eq!(failed.status, 500, "{}", failed.text());
+    assert!(
+        failed.json()["message"].as_str().unwrap().contains("failed calling webhook \"hook.example.com\"")
+    );
+    fixture.client.delete(&format!("{MUTATING}/{}", fixture.ns)).await;
+    assert_eq!(fixture.client.post(&maps, &json!({"metadata": {"name": "c"}})).await.status, 201);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn custom_versions_are_converted_by_a_webhook() {
+    let fixture = Fixture::new("converted").await;
+    // v1 has the words in a list, v2 in a text.
+    let answer = |review: Value| {
+        let wanted = review["request"]["desiredAPIVersion"].as_str().unwrap();
+        let objects = review["request"]["objects"].as_array().unwrap();
+        let converted = objects.iter().map(|object| {
+            let mut object = object.clone();
+            object["apiVersion"] = wanted.into();
+            object["words"] = match &object["words"] {
+                Value::Array(words) => {
+                    words.iter().map(|word| word.as_str().unwrap()).collect::<Vec<_>>().join(" ").into()
+                }
+                Value::String(text) => text.split(' ').map(Value::from).collect::<Vec<_>>().into(),
+                other => other.clone(),
+            };
+            object
+        });
+        ready(json!({
+            "apiVersion": review["apiVersion"],
+            "kind": "ConversionReview",
+            "response": {
+                "uid": review["request"]["uid"],
+                "result": {"status": "Success"},
+                "convertedObjects": converted.collect::<Vec<_>>(),
+            },
+        }))
+    };
+    let hook = Hook::start(answer).await;
+    let group = format!("{}.example.com", fixture.ns);
+    let version = |name: &str, storage: bool, words: Value| {
+        json!({"name": name, "served": true, "storage": storage, "schema": {"openAPIV3Schema": {
+            "type": "object", "properties": {"words": words},
+        }}})
+    };
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("texts.{group}")},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {"plural": "texts", "kind": "Text"},
+            "versions": [
+                version("v1", true, json!({"type": "array", "items": {"type": "string"}})),
+                version("v2", false, json!({"type": "string"})),
+            ],
+            "conversion": {"strategy": "Webhook", "webhook": {
+                "conversionReviewVersions": ["v1"],
+                "clientConfig": {"url": hook.url("/convert"), "caBundle": hook.ca_bundle()},
+            }},
+        },
+    });
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let made = fixture.client.post(definitions, &definition).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    let texts = |version: &str| format!("/apis/{group}/{version}/namespaces/{}/texts", fixture.ns);
+    let listed = fixture.client.until(&texts("v2"), |list| list.is_some()).await;
+    assert!(listed.is_some(), "the type is not served");
+
+    let object = json!({
+        "apiVersion": format!("{group}/v1"), "kind": "Text", "metadata": {"name": "t"}, "words": ["one", "two"],
+    });
+    let made = fixture.client.post(&texts("v1"), &object).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    assert_eq!(fixture.client.get(&format!("{}/t", texts("v2"))).await.json()["words"], "one two");
+    let patch = json!({"words": "three four five"});
+    let patched = fixture.client.patch(&format!("{}/t", texts("v2")), "merge", &patch).await;
+    assert_eq!(patched.json()["words"], "three four five", "{}", patched.text());
+    let stored = fixture.client.get(&format!("{}/t", texts("v1"))).await.json();
+    assert_eq!(stored["words"], json!(["three", "four", "five"]));
+    assert_eq!(fixture.client.get(&texts("v2")).await.json()["items"][0]["words"], "three four five");
+
+    // Without its server another version cannot be read, and the stored one can.
+    drop(hook);
+    let failed = fixture.client.get(&format!("{}/t", texts("v2"))).await;
+    assert_eq!(failed.status, 500, "{}", failed.text());
+    assert!(
+        failed.json()["message"].as_str().unwrap().contains("conversion webhook for"),
+        "{}",
+        failed.text()
+    );
+    assert_eq!(fixture.client.get(&format!("{}/t", texts("v1"))).await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn audit_events_reach_a_webhook() {
+    let hook = Hook::start(|_| ready(json!({}))).await;
+    let kubeconfig = json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "c", "cluster": {
+            "server": hook.url("/audit"), "certificate-authority-data": hook.ca_bundle(),
+        }}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "users": [{"name": "u", "user": {}}],
+        "current-context": "c",
+    });
+    let policy = json!({
+        "apiVersion": "audit.k8s.io/v1",
+        "kind": "Policy",
+        "omitStages": ["RequestReceived"],
+        "rules": [{"level": "Request", "resources": [{"group": "", "resources": ["configmaps"]}], "verbs": ["create"]}],
+    });
+    let server = Server::start(Options {
+        flags: vec![
+            "--audit-policy-file=$dir/policy.json".to_owned(),
+            "--audit-webhook-config-file=$dir/hook.json".to_owned(),
+            "--audit-webhook-batch-max-wait=100ms".to_owned(),
+        ],
+        files: vec![("policy.json", policy.to_string()), ("hook.json", kubeconfig.to_string())],
+        ..Options::default()
+    })
+    .await;
+    let path = "/api/v1/namespaces/default/configmaps";
+    for n in 0..20 {
+        let made = server.client().post(path, &json!({"metadata": {"name": format!("m{n}")}})).await;
+        assert_eq!(made.status, 201, "{}", made.text());
+    }
+    let names = || {
+        let lists = hook.received();
+        let events = lists.iter().flat_map(|list| list["items"].as_array().unwrap());
+        let ours = events.filter(|event| event["objectRef"]["namespace"] == "default");
+        let mut names: Vec<String> = ours
+            .map(|event| event["requestObject"]["metadata"]["name"].as_str().unwrap().to_owned())
+            .collect();
+        names.sort();
+        names
+    };
+    let mut wanted: Vec<String> = (0..20).map(|n| format!("m{n}")).collect();
+    wanted.sort();
+    for _ in 0..200 {
+        if names().len() >= wanted.len() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(names(), wanted);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_beyond_the_seats_of_their_level_are_refused() {
+    let server = Server::start(Options {
+        flags: vec![
+            "--token-auth-file=$dir/tokens.csv".to_owned(),
+            "--authorization-mode=AlwaysAllow".to_owned(),
+        ],
+        files: vec![("tokens.csv", "alice-token,alice,1\n".to_owned())],
+        ..Options::default()
+    })
+    .await;
+    let ns = "default";
+    let may_answer = Arc::new(Notify::new());
+    let hook = Hook::start({
+        let may_answer = may_answer.clone();
+        move |review: Value| {
+            let may_answer = may_answer.clone();
+            async move {
+                may_answer.notified().await;
+                admitted(&review, json!({}))
+            }
+        }
+    })
+    .await;
+    let flow_control = "/apis/flowcontrol.apiserver.k8s.io/v1";
+    let level = json!({
+        "apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "PriorityLevelConfiguration",
+        "metadata": {"name": "narrow"},
+        "spec": {"type": "Limited", "limited": {
+            "nominalConcurrencyShares": 0, "borrowingLimitPercent": 0, "limitResponse": {"type": "Reject"},
+        }},
+    });
+    let made = server.client().post(&format!("{flow_control}/prioritylevelconfigurations"), &level).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    let schema = json!({
+        "apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "FlowSchema", "metadata": {"name": "alice"},
+        "spec": {
+            "priorityLevelConfiguration": {"name": "narrow"},
+            "matchingPrecedence": 50,
+            "rules": [{
+                "subjects": [{"kind": "User", "user": {"name": "alice"}}],
+                "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "namespaces": ["*"]}],
+            }],
+        },
+    });
+    let made = server.client().post(&format!("{flow_control}/flowschemas"), &schema).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    let is_found = |object: Option<&Value>| {
+        object.is_some_and(|object| object["status"]["conditions"][0]["status"] == "False")
+    };
+    let path = format!("{flow_control}/flowschemas/alice");
+    let found = server.client().until(&path, is_found).await.expect("the condition is written");
+    assert_eq!(found["status"]["conditions"][0]["reason"], "Found");
+    let config = configuration("ValidatingWebhookConfiguration", "slow", &hook, ns);
+    assert_eq!(server.client().post(VALIDATING, &config).await.status, 201);
+
+    let maps = format!("/api/v1/namespaces/{ns}/configmaps");
+    let alice = server.client().with_token("alice-token");
+    let slow = tokio::spawn({
+        let (alice, maps) = (alice.another(), maps.clone());
+        async move { alice.post(&maps, &json!({"metadata": {"name": "slow"}})).await.status }
+    });
+    let received = async || {
+        for _ in 0..200 {
+            let table =
+                server.client().get("/debug/api_priority_and_fairness/dump_priority_levels").await.text();
+            let row = table.lines().find(|line| line.starts_with("narrow,")).unwrap_or_default().to_owned();
+            if row.split_whitespace().nth(5) == Some("1,") {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("the slow request is not seen");
+    };
+    received().await;
+    let refused = alice.another().get(&maps).await;
+    assert_eq!(
+        (refused.status, refused.text().as_str()),
+        (429, "Too many requests, please try again later.\n")
+    );
+    assert_eq!(refused.header_all("retry-after"), ["1"]);
+    assert_eq!(
+        refused.header_all("x-kubernetes-pf-flowschema-uid"),
+        [found["metadata"]["uid"].as_str().unwrap()]
+    );
+    // Others are not held up, and alice may go on once her request has ended.
+    assert_eq!(server.client().get(&maps).await.status, 200);
+    may_answer.notify_one();
+    assert_eq!(slow.await.unwrap(), 201);
+    assert_eq!(alice.another().get(&maps).await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_for_a_version_go_to_its_extension_server() {
+    let fixture = Fixture::new("extended").await;
+    let group = format!("{}.example.com", fixture.ns);
+    let list = json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": format!("{group}/v1"), "resources": [
+        {"name": "things", "singularName": "thing", "namespaced": true, "kind": "Thing", "verbs": ["get", "list"]},
+    ]});
+    let answer = move |asked: Value| {
+        let is_list = asked["path"].as_str().is_some_and(|path| path.ends_with("/v1"));
+        ready(if is_list { list.clone() } else { json!({"kind": "Thing", "asked": asked}) })
+    };
+    let hook = Hook::start(answer).await;
+    let services = format!("/api/v1/namespaces/{}/services", fixture.ns);
+    let service =
+        json!({"metadata": {"name": "ext"}, "spec": {"type": "ExternalName", "externalName": "localhost"}});
+    assert_eq!(fixture.client.post(&services, &service).await.status, 201);
+    let api_services = "/apis/apiregistration.k8s.io/v1/apiservices";
+    let path = format!("{api_services}/v1.{group}");
+    let api_service = json!({
+        "metadata": {"name": format!("v1.{group}")},
+        "spec": {
+            "group": group, "version": "v1", "groupPriorityMinimum": 1000, "versionPriority": 15,
+            "caBundle": hook.ca_bundle(),
+            "service": {"namespace": fixture.ns, "name": "ext", "port": hook.port()},
+        },
+    });
+    let made = fixture.client.post(api_services, &api_service).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    let until = async |wanted: &str| {
+        let has = |object: Option<&Value>| {
+            object.is_some_and(|object| object["status"]["conditions"][0]["reason"] == wanted)
+        };
+        let found = fixture.client.until(&path, has).await;
+        found.unwrap_or_else(|| panic!("no condition with the reason {wanted}"))
+    };
+    // The certificate is not that of the service.
+    let found = until("FailedDiscoveryCheck").await;
+    let message = found["status"]["conditions"][0]["message"].as_str().unwrap();
+    assert!(message.contains(&format!("not ext.{}.svc", fixture.ns)), "{message}");
+    let things = format!("/apis/{group}/v1/namespaces/{}/things", fixture.ns);
+    let refused = fixture.client.get(&things).await;
+    assert_eq!((refused.status, refused.text().as_str()), (503, "service unavailable\n"));
+
+    let patch = json!({"spec": {"caBundle": null, "insecureSkipTLSVerify": true}});
+    let patched = fixture.client.patch(&path, "merge", &patch).await;
+    assert_eq!(patched.status, 200, "{}", patched.text());
+    until("Passed").await;
+    let forged = [("x-remote-user", "somebody"), ("x-remote-group", "system:masters")];
+    let reply = fixture.client.send("GET", &format!("{things}/a?x=%20y"), &forged, b"").await;
+    assert_eq!(reply.status, 200, "{}", reply.text());
+    let asked = reply.json()["asked"].clone();
+    assert_eq!(asked["path"], format!("{things}/a?x=+y"));
+    assert_eq!(asked["headers"]["x-remote-user"], "cluster-admin");
+    assert!(asked["headers"].get("authorization").is_none(), "{asked}");
+    let groups = fixture.client.get("/apis").await.json();
+    assert!(groups["groups"].as_array().unwrap().iter().any(|one| one["name"] == *group), "{groups}");
+    assert_eq!(
+        fixture.client.get(&format!("/apis/{group}")).await.json()["preferredVersion"]["version"],
+        "v1"
+    );
+
+    // The built-in versions have APIServices of their own; a server that is gone costs its own requests only.
+    let built_in = fixture.client.get(&format!("{api_services}/v1.apps")).await.json();
+    assert_eq!(built_in["status"]["conditions"][0]["reason"], "Local");
+    drop(hook);
+    let failed = fixture.client.get(&things).await;
+    assert_eq!(failed.status, 503, "{}", failed.text());
+    assert_eq!(fixture.client.get("/apis").await.status, 200);
+    assert_eq!(fixture.client.delete(&path).await.status, 200);
+    for _ in 0..100 {
+        if fixture.client.get(&things).await.status == 404 {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("the version is still served");
+}
