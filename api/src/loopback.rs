@@ -18,16 +18,15 @@ use crate::convert;
 use crate::json::{Object, Value};
 use crate::names;
 use crate::object::meta;
+use crate::options::DeleteOptions;
 use crate::schema::registry::Resource;
 use crate::served::Served;
+use crate::stage::Stage;
 use crate::status::{Reason, Status};
 use crate::store::{self, Store, Stored};
 use crate::strategy::Endpoint;
-use crate::verbs::delete::delete_object;
-use crate::verbs::options::DeleteOptions;
-use crate::write::intent::{
-    BACKFILL, BY_SERVER, BY_SERVER_ADMITTED, BY_SERVER_APPLIED, DELETION_BY_SERVER, Stage,
-};
+use crate::write::deletion::delete_object;
+use crate::write::intent::{BACKFILL, BY_SERVER, BY_SERVER_ADMITTED, BY_SERVER_APPLIED, DELETION_BY_SERVER};
 use crate::write::{
     Caller, Current, InServedForm, InStoredForm, Intent, Outcome, Presence, Source, Wanted, write,
 };

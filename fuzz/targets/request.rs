@@ -2,10 +2,10 @@
 
 use api::attributes::Selection;
 use api::naming::CLUSTER;
+use api::options::{DeleteOptions, ListOptions, version_number};
 use api::query::{Query, WriteOptions};
 use api::request::{RequestInfo, Verb, is_path_segment};
 use api::selector::{FieldTerms, LabelSelector};
-use api::verbs::options::{DeleteOptions, ListOptions, version_number};
 use http::Method;
 
 use super::check_refusal;

@@ -12,9 +12,9 @@ use super::settings::Settings;
 use crate::json::Object;
 use crate::metrics::Metrics;
 use crate::metrics::family::{Histogram, micros};
-use crate::status::Status;
 #[cfg(test)]
-use crate::write::{Stage, trace};
+use crate::stage::{Stage, trace};
+use crate::status::Status;
 
 /// Plugins that are asked about one write; most writes concern fewer.
 const ASKED_TYPICAL: usize = 12;

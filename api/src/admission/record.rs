@@ -11,11 +11,11 @@ use engine::Revision;
 use super::plugin::Target;
 use crate::json::Object;
 use crate::object::meta;
+use crate::options::DeleteOptions;
 use crate::query::WriteOptions;
 use crate::schema::registry::Resource;
 use crate::status::{Reason, Status, Subject};
 use crate::strategy::Endpoint;
-use crate::verbs::options::DeleteOptions;
 
 /// What is done with an object.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]

@@ -26,11 +26,11 @@ use crate::context::Context;
 use crate::json::{Object, Value};
 use crate::loopback::Loopback;
 use crate::naming::Naming;
+use crate::options::DeleteOptions;
 use crate::schema::registry::Resource;
 use crate::schema::scalars::bytes;
 use crate::status::Status;
 use crate::store;
-use crate::verbs::options::DeleteOptions;
 
 /// Longest sleep before the clock is looked at again: it may have been set meanwhile.
 const SLEEP_MAX: Duration = Duration::from_secs(60);

@@ -7,9 +7,9 @@ use super::WRITES_MAX;
 use crate::attributes::Attributes;
 use crate::context::Context;
 use crate::loopback::Loopback;
+use crate::options::{DeleteOptions, Propagation};
 use crate::schema::registry::Resource;
 use crate::store;
-use crate::verbs::options::{DeleteOptions, Propagation};
 
 /// Most failures told in a condition.
 const FAILURES_TOLD_MAX: usize = 10;

@@ -22,10 +22,10 @@ use crate::bootstrap::Target;
 use crate::clock;
 use crate::context::Context;
 use crate::loopback::Loopback;
+use crate::options::{DeleteOptions, Propagation};
 use crate::schema::registry::Resource;
 use crate::status::Status;
 use crate::store;
-use crate::verbs::options::{DeleteOptions, Propagation};
 
 /// Longest sleep before the clock is looked at again: it may have been set meanwhile.
 const SLEEP_MAX: Duration = Duration::from_secs(60);

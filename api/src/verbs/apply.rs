@@ -10,7 +10,6 @@
 use std::borrow::Cow;
 
 use super::Call;
-use super::options::decimal;
 use super::write::{as_new, check_identity, dedup_owners, intent, respond_written, scope_to_request};
 use crate::admission::Options;
 use crate::apply::{ApplyError, Reset, Versions, Writer, last_applied, reading};
@@ -20,6 +19,7 @@ use crate::convert;
 use crate::field::FieldError;
 use crate::json::{self, Object, Value};
 use crate::object::{meta, set_meta};
+use crate::options::decimal;
 use crate::patch::PatchKind;
 use crate::query::{FieldValidation, WriteOptions, invalid_options};
 use crate::representation::refuse_list_transform;

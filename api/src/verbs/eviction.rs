@@ -12,8 +12,7 @@
 use engine::Revision;
 use http::StatusCode;
 
-use super::delete::{check_preconditions, delete_object, success};
-use super::options::DeleteOptions;
+use super::delete::success;
 use super::subresource::{decode_own, put_condition};
 use super::write::intent;
 use super::{Call, admit};
@@ -23,6 +22,7 @@ use crate::clock;
 use crate::json::{Object, Value};
 use crate::loopback::Loopback;
 use crate::object::{at, meta};
+use crate::options::DeleteOptions;
 use crate::query::WriteOptions;
 use crate::representation::answer::respond_success;
 use crate::response::Response;
@@ -32,6 +32,7 @@ use crate::selector::label::LabelSelector;
 use crate::status::{Cause, Details, Reason, Status, Subject};
 use crate::store::{self, Stored};
 use crate::strategy::Endpoint;
+use crate::write::deletion::{check_preconditions, delete_object};
 use crate::write::intent::DELETION_BY_SERVER;
 
 /// Most evictions that a budget's controller may have yet to notice.

@@ -10,12 +10,12 @@ use engine::{Change, Expected};
 use http::StatusCode;
 
 use super::delete::success;
-use super::options::DeleteOptions;
 use super::{Call, admit};
 use crate::admission::Options;
 use crate::field::FieldError;
 use crate::json::Object;
 use crate::object::set_meta;
+use crate::options::DeleteOptions;
 use crate::query::invalid_options;
 use crate::representation::answer::respond_success;
 use crate::response::Response;

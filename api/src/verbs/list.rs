@@ -14,12 +14,12 @@ use http::StatusCode;
 
 use super::Call;
 use super::continue_token::ContinueToken;
-use super::options::{ListOptions, VersionMatch, list_version_number};
 use super::selected::{Found, Need, Selected};
 use crate::attributes::Selection;
 use crate::bloom;
 use crate::conversion::Converter;
 use crate::json::Indenter;
+use crate::options::{ListOptions, VersionMatch, list_version_number};
 use crate::representation::{self, ListMeta, ListSize, Renderer, SizeNeeded};
 use crate::response::{Response, respond};
 use crate::schema::registry::Resource;

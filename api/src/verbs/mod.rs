@@ -16,7 +16,6 @@ mod eviction;
 mod force_delete;
 pub mod list;
 mod node;
-pub mod options;
 pub mod patch;
 pub mod read;
 pub mod reviews;

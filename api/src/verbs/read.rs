@@ -5,7 +5,7 @@ use std::time::Instant;
 use http::StatusCode;
 
 use super::Call;
-use super::options::version_number;
+use crate::options::version_number;
 use crate::representation;
 use crate::representation::answer::respond_object;
 use crate::response::Response;

@@ -8,7 +8,6 @@ use auth::{Attributes, Decision, User};
 use bytes::Bytes;
 use http::StatusCode;
 
-use super::options::ListOptions;
 use super::write::{decode_body, scope_to_request};
 use super::{Call, admit, subresource};
 use crate::admission::Options;
@@ -17,6 +16,7 @@ use crate::conversion::Conversions;
 use crate::field::FieldError;
 use crate::json::{Object, Value};
 use crate::object::{at, meta, set_meta};
+use crate::options::ListOptions;
 use crate::query::WriteOptions;
 use crate::representation::Renderer;
 use crate::request::Verb;

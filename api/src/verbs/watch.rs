@@ -22,7 +22,6 @@ use http::header::CONTENT_TYPE;
 use tokio::time::{Instant, Sleep};
 
 use super::Call;
-use super::options::{ListOptions, version_number};
 use super::schedule::Schedule;
 use super::selected::{Need, Selected};
 use crate::attributes::Selection;
@@ -31,6 +30,7 @@ use crate::conversion::{Converter, is_current};
 use crate::metrics::Metrics;
 use crate::metrics::family::Histogram;
 use crate::negotiate::Encoding;
+use crate::options::{ListOptions, version_number};
 use crate::representation::shared::{self, Seen};
 use crate::representation::{self, EventType, Renderer, with_revision};
 use crate::response::Response;

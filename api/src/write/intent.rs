@@ -25,38 +25,10 @@ use crate::schema::registry::Resource;
 use crate::schema::table::Message;
 use crate::served::Served;
 use crate::server;
+use crate::stage::Stage;
 use crate::status::{Status, Subject};
 use crate::store::{Store, Stored};
 use crate::strategy::Endpoint;
-
-/// The stages of the write path that a caller can leave out, in the order in which a write passes them.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub enum Stage {
-    /// The source makes the wanted object from the newest state. Never left out.
-    Decode,
-    /// Values that the writer left open are filled in.
-    Default,
-    /// The mutating point of admission.
-    Mutate,
-    /// The version and the identity that the writer saw are compared with the stored ones. Updates only.
-    Compare,
-    /// Changed fields are given to the writing manager. Left out, the object says who owns its fields.
-    Own,
-    /// Addresses and ports are handed out. Only writes of the resource itself.
-    Allocate,
-    /// The strategy of the endpoint: which parts may be written, and what the server derives.
-    Prepare,
-    /// The rules of the kind.
-    Validate,
-    /// A role or a binding grants nothing that its writer does not hold.
-    Escalate,
-    /// The validating point of admission.
-    Admit,
-    /// The bytes to store; a write that changes nothing ends here. Never left out.
-    Encode,
-    /// The conditional write to the store. Left out by a dry run.
-    Commit,
-}
 
 /// What the server's own writes leave out: admission, the comparison (they say what they saw in [`Intent::seen`]),
 /// and the question what they may grant.
@@ -170,7 +142,7 @@ impl<'w> Intent<'w> {
         let passes = !self.leaves_out.contains(&stage);
         #[cfg(test)]
         if passes {
-            super::trace::note(stage);
+            crate::stage::trace::note(stage);
         }
         passes
     }

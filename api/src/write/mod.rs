@@ -14,6 +14,7 @@ pub mod commit;
 mod custom_test;
 #[cfg(test)]
 mod definition_test;
+pub mod deletion;
 pub mod intent;
 pub mod ownership;
 mod path;
@@ -22,11 +23,8 @@ pub(crate) mod server_fixture;
 mod stages;
 #[cfg(test)]
 mod table_test;
-#[cfg(test)]
-pub(crate) mod trace;
 
 pub use intent::{
-    Caller, Current, Form, InServedForm, InStoredForm, Intent, Outcome, Presence, Source, Stage, Wanted,
-    Written,
+    Caller, Current, Form, InServedForm, InStoredForm, Intent, Outcome, Presence, Source, Wanted, Written,
 };
 pub use path::write;

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use engine::{Change, Expected, Payload, Revision};
 
 use super::commit::{Attempt, completes_deletion, fitting_payload, is_same, unversioned};
-use super::intent::{Caller, Current, Intent, Source, Stage, Wanted, Written, generate_name};
+use super::intent::{Caller, Current, Intent, Source, Wanted, Written, generate_name};
 use super::ownership::{Tracking, keep_times_of_no_change};
 use crate::admission::{self, Charge, Operation, Record, Target};
 use crate::allocation::Reservation;
@@ -19,13 +19,14 @@ use crate::field::FieldError;
 use crate::json::{Object, Value};
 use crate::names;
 use crate::object::{meta, metadata_mut, set_meta};
+use crate::options::decimal;
 use crate::policy;
 use crate::schema::defaults;
+use crate::stage::Stage;
 use crate::status::{Reason, Status};
 use crate::store;
 use crate::strategy::{self, Endpoint};
 use crate::validation;
-use crate::verbs::options::decimal;
 
 /// What becomes of the object when the write is done.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

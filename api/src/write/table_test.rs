@@ -4,15 +4,15 @@ use engine::Revision;
 use std::fmt::Write as _;
 
 use super::server_fixture::Server;
-use super::{Stage, trace};
 use crate::bootstrap::{ObjectStore, Target};
 use crate::json::{Object, Value, parse};
 use crate::loopback::Loopback;
+use crate::options::DeleteOptions;
 use crate::schema::registry::Resource;
+use crate::stage::{Stage, trace};
 use crate::store;
 use crate::strategy::Endpoint;
 use crate::testing::object;
-use crate::verbs::options::DeleteOptions;
 
 /// The columns, in the order of the path.
 const STAGES: [Stage; 12] = [

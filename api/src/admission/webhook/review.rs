@@ -10,12 +10,12 @@ use crate::convert;
 use crate::json::{self, Object, Value};
 use crate::naming::Naming;
 use crate::object::{meta, set_meta};
+use crate::options::{DeleteOptions, Propagation};
 use crate::outgoing;
 use crate::query::{FieldValidation, WriteOptions};
 use crate::schema::registry::Resource;
 use crate::schema::scalars::bytes;
 use crate::status::{Details, Reason, Said, Status};
-use crate::verbs::options::{DeleteOptions, Propagation};
 
 /// A review that is to be sent.
 pub(super) struct Request {

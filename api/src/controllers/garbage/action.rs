@@ -13,12 +13,12 @@ use crate::controllers::WRITES_MAX;
 use crate::json::{Object, Value};
 use crate::loopback::{Loopback, Warning};
 use crate::object::{finalizers, meta, metadata_mut, set_finalizers};
+use crate::options::{DeleteOptions, Propagation};
 use crate::schema::registry::Resource;
 use crate::status::Status;
 use crate::store;
 use crate::strategy::Endpoint;
-use crate::verbs::delete::{FOREGROUND, ORPHAN};
-use crate::verbs::options::{DeleteOptions, Propagation};
+use crate::write::deletion::{FOREGROUND, ORPHAN};
 
 /// Where an object is.
 pub struct Place {

@@ -7,7 +7,7 @@ use memchr::memmem;
 use serde::Deserialize;
 
 use crate::attributes::Attributes;
-use crate::verbs::delete::{FOREGROUND, ORPHAN};
+use crate::write::deletion::{FOREGROUND, ORPHAN};
 
 /// The part of `metadata` that matters here.
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -32,12 +32,12 @@ use self::queue::{AbsentOwners, Queue};
 use super::{EVENTS_MAX, Ending as ControllerEnd, WRITES_MAX};
 use crate::context::Context;
 use crate::loopback::Loopback;
+use crate::options::Propagation;
 use crate::schema::registry::Resource;
 use crate::served::Served;
 use crate::status::Status;
 use crate::store;
-use crate::verbs::delete::{FOREGROUND, ORPHAN};
-use crate::verbs::options::Propagation;
+use crate::write::deletion::{FOREGROUND, ORPHAN};
 
 /// By this name it is known to authorization.
 const NAME: &str = "generic-garbage-collector";

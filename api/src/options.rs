@@ -1,14 +1,9 @@
 //! The typed options of list, watch and delete (docs/api/paths-and-verbs.md#options, docs/api/lists.md#list-options).
 
-use super::Call;
 use crate::attributes::Selection;
-use crate::codec::protobuf::{self, envelope::Unknown};
-use crate::codec::{cbor, yaml};
 use crate::field::FieldError;
 use crate::json::{Object, Value};
-use crate::negotiate::Input;
 use crate::query::{Query, check_dry_run, invalid_options};
-use crate::schema::builtin;
 use crate::status::{Reason, Status};
 use engine::Revision;
 
@@ -194,33 +189,9 @@ pub struct DeleteOptions {
 }
 
 impl DeleteOptions {
-    /// Takes the options from a body if there is one, and from the query otherwise.
-    pub fn read(call: &Call<'_>, body: &[u8]) -> Result<Self, Status> {
-        let meta_group = call.api.naming().meta_group();
-        if body.is_empty() {
-            return Self::from_query(call.query, &meta_group);
-        }
-        let bad = |error: &dyn std::fmt::Display| Status::bad_request(error.to_string());
-        let value = match call.api.formats().input(call.headers)? {
-            Input::Json => value_of(body)?,
-            Input::Yaml => yaml::parse(body).map_err(|error| bad(&error))?.value,
-            Input::Cbor => cbor::parse(body).map_err(|error| bad(&error))?,
-            Input::Protobuf => {
-                let unknown = Unknown::read(body).map_err(|error| bad(&error))?;
-                if unknown.holds_json() {
-                    value_of(unknown.raw)?
-                } else {
-                    let registry = call.types.registry();
-                    let mut object = protobuf::decode(registry, builtin::DELETE_OPTIONS, unknown.raw)
-                        .map_err(|error| bad(&error))?;
-                    unknown.name(&mut object);
-                    object.into()
-                }
-            }
-        };
-        let options = Self::from_value(&value, &meta_group)?;
-        call.record_options("DeleteOptions", value);
-        Ok(options)
+    /// Whether they leave the dependents to the default of the kind.
+    pub fn choose_no_propagation(&self) -> bool {
+        self.propagation.is_none() && self.orphan_dependents.is_none()
     }
 
     /// The options of the query, which count when there is no body.
@@ -318,12 +289,6 @@ impl DeleteOptions {
         }
         if errors.is_empty() { Ok(self) } else { Err(invalid_options("DeleteOptions", meta_group, &errors)) }
     }
-}
-
-/// A JSON body.
-fn value_of(body: &[u8]) -> Result<Value, Status> {
-    crate::json::parse(body)
-        .map_err(|error| Status::bad_request(format!("couldn't get version/kind; json parse error: {error}")))
 }
 
 fn present<'v>(members: &'v Object, name: &str) -> Option<&'v Value> {
