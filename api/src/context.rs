@@ -20,6 +20,7 @@ use crate::audit::Auditor;
 use crate::backup::Backups;
 use crate::conversion::Converter;
 use crate::custom::established::{Changes, Established};
+use crate::edge;
 use crate::enablement::Enablement;
 use crate::extension::{self, Extensions};
 use crate::fairness::{self, Fairness};
@@ -115,6 +116,7 @@ pub struct Context {
     auditor: Option<Auditor>,
     fairness: Fairness,
     extensions: Extensions,
+    edge: edge::Settings,
     started: Instant,
 }
 
@@ -156,6 +158,8 @@ pub struct Parts {
     pub fairness: fairness::Settings,
     /// How extension servers know this one.
     pub extensions: extension::Settings,
+    /// What is done to requests before anything is known of them but their head.
+    pub edge: edge::Settings,
 }
 
 impl Context {
@@ -206,6 +210,7 @@ impl Context {
             auditor: parts.auditor,
             fairness: Fairness::new(parts.fairness),
             extensions: Extensions::new(parts.extensions),
+            edge: parts.edge,
             metrics: parts.metrics.clone(),
             engine,
             builtin: registry,
@@ -396,6 +401,11 @@ impl Context {
     /// The extension servers.
     pub fn extensions(&self) -> &Extensions {
         &self.extensions
+    }
+
+    /// What is done to requests before anything is known of them but their head.
+    pub fn edge(&self) -> &edge::Settings {
+        &self.edge
     }
 
     /// Shows what extension servers serve in the discovery documents.

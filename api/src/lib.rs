@@ -31,6 +31,7 @@ pub mod conversion;
 pub mod convert;
 pub mod custom;
 pub mod discovery;
+pub mod edge;
 pub mod enablement;
 pub mod expression;
 pub mod extension;

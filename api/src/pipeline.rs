@@ -1,7 +1,7 @@
 //! The request chain: every request is one [`Exchange`] that passes the stages of `Exchange::run` in their order.
 //!
 //! ```text
-//! received ─► request info ─► authenticate ─► impersonate ─► take turn ─► authorize ─► serve (routes.rs) ─┐
+//! received ─► request info ─► edge ─► authenticate ─► impersonate ─► take turn ─► authorize ─► serve (routes.rs) ─┐
 //!                 └──────────────────┴─ refused ─┴──────────────┴────────────┴──────────────────────────┴─► finish
 //! ```
 //!
@@ -36,7 +36,7 @@ use crate::response::{Response, respond_text};
 use crate::routes::{self, Permitted};
 use crate::served::Served;
 use crate::server::websocket::{self, Upgrade};
-use crate::server::{ConnectionInfo, Handler, Incoming, Request, panic_response};
+use crate::server::{ConnectionInfo, Handler, InFlight, Incoming, Request, panic_response};
 use crate::status::{Status, Subject};
 use crate::store;
 use crate::warning;
@@ -70,6 +70,8 @@ pub struct Exchange<'c> {
     user: Option<Arc<User>>,
     /// As whom the request runs, where that is another user.
     impersonated: Option<Arc<User>>,
+    /// Whether the client did not say who it is, or could not prove it.
+    is_anonymous: bool,
     /// A warning about the credentials.
     warning: Option<&'static str>,
     /// The audit trail, if the request is audited, from authentication to its answer.
@@ -111,6 +113,7 @@ impl<'c> Exchange<'c> {
             info: None,
             user: None,
             impersonated: None,
+            is_anonymous: false,
             warning: None,
             trail: None,
             flow: None,
@@ -120,6 +123,7 @@ impl<'c> Exchange<'c> {
     /// The stages in their order. An error is the answer of the stage that ended the request.
     async fn run(&mut self) -> Result<Response, Ended> {
         let info = self.read_url()?;
+        let in_flight = self.enter(&info)?;
         let user = self.authenticate().await?;
         self.begin_trail(&user, &info)?;
         let user = self.impersonate(user, &info).await?;
@@ -128,9 +132,10 @@ impl<'c> Exchange<'c> {
         let proof = self.authorize(&attributes).await?;
         let response = self.serve(&info, &proof).await?;
         // A stream has had its turn once it begins; what is still to be sent of another answer belongs to it.
-        Ok(match permit {
-            Some(permit) if !info.is_long_running() => response.map(|body| body.with(permit)),
-            _ => response,
+        let held = permit.filter(|_| !info.is_long_running());
+        Ok(match (held, in_flight) {
+            (None, None) => response,
+            held => response.map(|body| body.with(held)),
         })
     }
 
@@ -151,6 +156,18 @@ impl<'c> Exchange<'c> {
         Ok(self.info.insert(Arc::new(info)).clone())
     }
 
+    /// Ends what a leaving server does not take any more and what browsers ask in advance, and counts what it waits for:
+    /// streams are none of that, but for watches that it ends in their time.
+    fn enter(&self, info: &RequestInfo) -> Result<Option<InFlight>, Ended> {
+        let (context, lifecycle) = (self.context, self.context.lifecycle());
+        if let Some(answer) = context.edge().answer(context.naming(), lifecycle.stage(), &self.head) {
+            return Err(Box::new(answer));
+        }
+        let is_awaited = !info.is_long_running()
+            || info.verb == Verb::Watch && !context.limits().watch_grace.is_zero();
+        Ok((context.edge().refuses_when_leaving && is_awaited).then(|| lifecycle.enter()))
+    }
+
     /// Finds out who asks.
     async fn authenticate(&mut self) -> Result<Arc<User>, Ended> {
         // Bytes outside ASCII make a token that no authenticator knows, not a request without one.
@@ -169,6 +186,7 @@ impl<'c> Exchange<'c> {
         let authenticated = self.context.authenticator().authenticate(&credentials).await;
         let (took, metrics) = (began.elapsed(), self.context.metrics());
         metrics.stages.time(&["authentication"], took);
+        self.is_anonymous = !matches!(authenticated, Ok(Authenticated::User(_)));
         match authenticated {
             Ok(Authenticated::User(user) | Authenticated::Anonymous(user)) => {
                 metrics.authentication.record("success", took);
@@ -409,6 +427,7 @@ impl<'c> Exchange<'c> {
     /// Completes the answer of a request, served or refused, and reports the request.
     fn finish(self, mut response: Response) -> Response {
         self.log(&response);
+        self.context.edge().complete(&self.head, self.is_anonymous, &mut response);
         let headers = response.headers_mut();
         headers.insert(AUDIT_ID, self.audit_id);
         for header in warning::headers(&self.warning.map(str::to_owned).into_iter().collect::<Vec<_>>()) {

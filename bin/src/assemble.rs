@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! listen ─► data directory ─► store ─► credentials ─► handler ─► custom types ─► serve ─► upgrade ─► bootstrap ─► controllers ─► ready
-//! signal ─► not ready ─► shutdown delay ─► stop accepting ─► drain ─► controllers end ─► close the store ─► exit 0
+//! signal ─► not ready ─► shutdown delay ─► refuse (if asked for) ─► stop accepting ─► drain ─► controllers end ─► close the store ─► exit 0
 //! ```
 //!
 //! The listener is opened first, so that a port in use leaves the data directory untouched; connections wait in its
@@ -84,6 +84,13 @@ pub async fn run(config: Config, metrics: Arc<Metrics>, started: Instant) -> any
     if log_failed.is_none() {
         tracing::info!(delay_s = config.shutdown_delay.as_secs_f32(), "shutdown begins, no longer ready");
         tokio::time::sleep(config.shutdown_delay).await;
+        if config.edge.refuses_when_leaving {
+            lifecycle.advance(Stage::Refusing);
+            let longest = config.request_timeout.max(config.watch_grace);
+            if tokio::time::timeout(longest, lifecycle.idle()).await.is_err() {
+                tracing::warn!("requests are still in flight");
+            }
+        }
     }
     lifecycle.advance(Stage::Draining);
     let drained = serving.await.context("the listener failed")?;
@@ -153,6 +160,7 @@ fn api_of(
         enablement: config.enablement.clone(),
         fairness: config.fairness,
         extensions: config.extensions.clone(),
+        edge: config.edge.clone(),
         own_service: OwnService {
             advertised: host::advertised_address(address, config.advertise_address),
             port: address.port(),

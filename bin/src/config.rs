@@ -62,6 +62,8 @@ pub struct Config {
     pub enablement: Enablement,
     /// How extension servers know this one.
     pub extensions: api::extension::Settings,
+    /// What is done to requests before anything is known of them but their head.
+    pub edge: api::edge::Settings,
     /// Families of metrics that are not shown.
     pub disabled_metrics: BTreeSet<String>,
     /// How many requests run at once.
@@ -139,6 +141,7 @@ impl Config {
         check_hidden_metrics(flags.show_hidden_metrics_for_version.as_deref())?;
         let own_service = flags.own_service.settings().map_err(|why| anyhow!(why))?;
         let fairness = flags.fairness.settings().map_err(|why| anyhow!(why))?;
+        let edge = flags.edge.settings().map_err(|why| anyhow!(why))?;
         let audit = AuditConfig::from_flags(flags.naming, &flags.audit, &flags.audit_webhook)?;
         let authorization = AuthorizationConfig::from_flags(flags.authorization, flags.naming)?;
         let allows_all = authorization.allows_all();
@@ -175,6 +178,7 @@ impl Config {
             enablement,
             fairness,
             extensions,
+            edge,
             disabled_metrics: flags.disabled_metrics.into_iter().collect(),
             durability: flags.durability,
             history_retention: flags.history_retention,

@@ -32,7 +32,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 pub use body::{Aborted, Body, BodyError, BodySender, Gone, read_body};
 pub use connection::{Incoming, panic_response};
-pub use lifecycle::{Lifecycle, Shutdown, Stage};
+pub use lifecycle::{InFlight, Lifecycle, Shutdown, Stage};
 pub use serve::{Drained, serve};
 pub use tls::{CertificateError, ServingCertificate, server_config};
 
@@ -40,6 +40,10 @@ pub use tls::{CertificateError, ServingCertificate, server_config};
 pub type Request = http::Request<Incoming>;
 /// A response as it goes onto the connection.
 pub type Response = http::Response<Body>;
+
+/// Asks, as an extension of a response, that its connection takes no more requests after those under way.
+#[derive(Clone, Copy, Debug)]
+pub struct Retire;
 
 /// Answers requests. One value serves every connection.
 pub trait Handler: Send + Sync + 'static {

@@ -137,7 +137,6 @@ const REFUSED: &[Refusal] = &[
         why: "labels of metrics have all their values",
         flags: &["allow-metric-labels", "allow-metric-labels-manifest"],
     },
-    Refusal { why: "requests of browsers on other sites are not served", flags: &["cors-allowed-origins"] },
     Refusal { why: "connections are made directly", flags: &["egress-selector-config-file"] },
     Refusal {
         why: "the server has the APIs of one release",
@@ -153,16 +152,10 @@ const REFUSED: &[Refusal] = &[
         why: "objects are not encrypted in the store",
         flags: &["encryption-provider-config", "encryption-provider-config-automatic-reload"],
     },
-    Refusal { why: "connections are not closed to balance load", flags: &["goaway-chance"] },
     Refusal {
         why: "tokens are signed with --service-account-signing-key-file",
         flags: &["service-account-signing-endpoint"],
     },
-    Refusal {
-        why: "a drain closes the port at once; see --shutdown-delay-duration",
-        flags: &["shutdown-send-retry-after"],
-    },
-    Refusal { why: "answers do not have that header", flags: &["strict-transport-security-directives"] },
     Refusal {
         why: "the server negotiates TLS 1.2 and 1.3 with the cipher suites that are considered secure",
         flags: &["tls-cipher-suites", "tls-curve-preferences", "tls-min-version"],
