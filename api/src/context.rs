@@ -117,6 +117,7 @@ pub struct Context {
     fairness: Fairness,
     extensions: Extensions,
     edge: edge::Settings,
+    flags: Vec<(String, String)>,
     started: Instant,
 }
 
@@ -160,6 +161,8 @@ pub struct Parts {
     pub extensions: extension::Settings,
     /// What is done to requests before anything is known of them but their head.
     pub edge: edge::Settings,
+    /// The flags of the process, for people who ask.
+    pub flags: Vec<(String, String)>,
 }
 
 impl Context {
@@ -211,6 +214,7 @@ impl Context {
             fairness: Fairness::new(parts.fairness),
             extensions: Extensions::new(parts.extensions),
             edge: parts.edge,
+            flags: parts.flags,
             metrics: parts.metrics.clone(),
             engine,
             builtin: registry,
@@ -411,6 +415,16 @@ impl Context {
     /// Shows what extension servers serve in the discovery documents.
     pub fn show_foreign(&self) {
         self.types.show(self.extensions.foreign());
+    }
+
+    /// The flags of the process, for people who ask.
+    pub fn flags(&self) -> &[(String, String)] {
+        &self.flags
+    }
+
+    /// How long the process serves.
+    pub fn age(&self) -> Duration {
+        self.started.elapsed()
     }
 
     /// Whether `/livez` still ignores checks of the start that fail.

@@ -79,3 +79,4 @@ pub mod verbs;
 pub mod version;
 pub mod warning;
 pub mod write;
+pub mod zpages;

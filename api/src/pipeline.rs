@@ -476,6 +476,10 @@ impl<'c> Exchange<'c> {
 }
 
 impl Handler for Context {
+    fn handshake_failed(&self) {
+        self.metrics().tls_errors.count(&[]);
+    }
+
     async fn handle(&self, request: Request, connection: &Arc<ConnectionInfo>) -> Response {
         let mut exchange = Exchange::received(self, request, connection);
         let outcome = AssertUnwindSafe(exchange.run()).catch_unwind().await;

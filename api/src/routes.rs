@@ -46,6 +46,7 @@ use crate::store;
 use crate::strategy::Endpoint;
 use crate::verbs::{self, Call};
 use crate::warning;
+use crate::zpages;
 
 /// What a permitted request brings to the stage that serves it.
 pub struct Permitted<'e> {
@@ -181,6 +182,10 @@ async fn serve_resource(request: Permitted<'_>) -> Result<Response, Status> {
     if let Some(trail) = trail.filter(|trail| info.verb == Verb::Patch && trail.wants_request())
         && let Ok(patch) = yaml::parse(&body)
     {
+        // A patch is recorded as it was sent, and an event is JSON.
+        if crate::json::parse(&body).is_err() {
+            trail.cannot_be_encoded();
+        }
         trail.request(patch.value);
     }
     if !resource.table.deprecated.is_empty() {
@@ -311,6 +316,15 @@ async fn serve_document(request: Permitted<'_>) -> Result<Response, Status> {
         return Ok(response);
     }
     let is_read = matches!(head.method, Method::GET | Method::HEAD);
+    let pages = zpages::Sources {
+        naming: context.naming(),
+        features: context.features(),
+        flags: context.flags(),
+        age: context.age(),
+    };
+    if let Some(response) = zpages::respond(&pages, path, &head.headers).filter(|_| is_read) {
+        return Ok(response);
+    }
     if let Some(documents) = context.tokens().documents.as_ref().filter(|_| is_read)
         && let Some(answer) = documents.respond(path, &head.headers)
     {

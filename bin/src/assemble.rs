@@ -49,7 +49,7 @@ pub async fn run(config: Config, metrics: Arc<Metrics>, started: Instant) -> any
 
     api::startup::load_types(&handler).context("cannot read the definitions of custom types")?;
     lifecycle.advance(Stage::TypesServed);
-    let tls = api::server::server_config(credentials.serving.clone(), config.serves_http2);
+    let tls = api::server::server_config(credentials.serving.clone(), &config.tls).map_err(|why| anyhow!(why))?;
     let limits =
         Limits { drain_timeout: config.request_timeout.max(config.watch_grace), ..Limits::default() };
     let serving =
@@ -161,6 +161,7 @@ fn api_of(
         fairness: config.fairness,
         extensions: config.extensions.clone(),
         edge: config.edge.clone(),
+        flags: config.flags.clone(),
         own_service: OwnService {
             advertised: host::advertised_address(address, config.advertise_address),
             port: address.port(),

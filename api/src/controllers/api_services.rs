@@ -11,6 +11,7 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use engine::Snapshot;
@@ -332,6 +333,13 @@ async fn report(
     name: &str,
     (status, reason, message): (&str, &str, &str),
 ) -> Result<(), Status> {
+    let metrics = api.metrics();
+    let is_unavailable = status == "False";
+    if metrics.unavailable.of(&[name]).is_some_and(|before| {
+        before.swap(is_unavailable.into(), Ordering::Relaxed) == 0 && is_unavailable
+    }) {
+        metrics.became_unavailable.count(&[name, reason]);
+    }
     let loopback = Loopback::new(api);
     let resource = loopback.resource(&target(GROUP, "apiservices", ""))?;
     let condition = Condition { kind: "Available", status, reason, message };

@@ -34,7 +34,7 @@ pub use body::{Aborted, Body, BodyError, BodySender, Gone, read_body};
 pub use connection::{Incoming, panic_response};
 pub use lifecycle::{InFlight, Lifecycle, Shutdown, Stage};
 pub use serve::{Drained, serve};
-pub use tls::{CertificateError, ServingCertificate, server_config};
+pub use tls::{CertificateError, ServingCertificate, TlsSettings, server_config};
 
 /// A request as it comes off the connection; its body is read through [`read_body`].
 pub type Request = http::Request<Incoming>;
@@ -53,6 +53,9 @@ pub trait Handler: Send + Sync + 'static {
         request: Request,
         connection: &Arc<ConnectionInfo>,
     ) -> impl Future<Output = Response> + Send;
+
+    /// Hears that a connection ended in its TLS handshake.
+    fn handshake_failed(&self) {}
 }
 
 /// The connection that a request arrived on; shared by all its requests.

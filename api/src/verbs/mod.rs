@@ -150,7 +150,7 @@ impl<'r> Call<'r> {
     }
 
     /// Records the object that the request carries, in the served version, where that is wanted.
-    pub fn record_request(&self, object: &Object) {
+    pub fn record_request(&self, object: &Object, body: &[u8]) {
         let Some(trail) = self.trail else { return };
         trail.refer_to(object);
         if trail.wants_request() {
@@ -158,7 +158,11 @@ impl<'r> Call<'r> {
             defaults::apply(&self.resource.table.message, &mut object, self.api.naming());
             // As upstream sees it, so that nothing of a secret is recorded that the policy would not look for.
             validation::prepare(&self.resource.table, &mut object, None);
-            trail.request(object.into());
+            let mut object = Value::from(object);
+            if let Ok(given) = yaml::parse(body) {
+                keep_empty(&mut object, &given.value);
+            }
+            trail.request(object);
         }
     }
 
@@ -222,3 +226,24 @@ impl Caller for Call<'_> {
         self.warnings.extend(review.warnings);
     }
 }
+/// Lists and maps that were given without elements, where decoding leaves nothing.
+fn keep_empty(object: &mut Value, given: &Value) {
+    match (object, given) {
+        (object @ Value::Null, Value::Array(items)) if items.is_empty() => *object = Value::Array(Vec::new()),
+        (object @ Value::Null, Value::Object(members)) if members.is_empty() => {
+            *object = Value::Object(Object::new());
+        }
+        (Value::Object(members), Value::Object(given)) => {
+            for (name, given) in given.iter() {
+                if let Some(member) = members.get_mut(name) {
+                    keep_empty(member, given);
+                }
+            }
+        }
+        (Value::Array(items), Value::Array(given)) if items.len() == given.len() => {
+            items.iter_mut().zip(given).for_each(|(item, given)| keep_empty(item, given));
+        }
+        _ => {}
+    }
+}
+

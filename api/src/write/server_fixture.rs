@@ -78,6 +78,8 @@ impl Server {
                 documents: None,
             },
             features: Features::default(),
+            edge: Default::default(),
+            flags: Vec::new(),
             own_service: Default::default(),
             collects_garbage: true,
             admission,
