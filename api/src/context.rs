@@ -36,6 +36,7 @@ use crate::served::{Served, Types};
 use crate::server::Lifecycle;
 use crate::status::{Reason, Status, Subject};
 use crate::tokens::Tokens;
+use crate::traces::Tracer;
 
 /// How long a read waits for a revision that has not happened (docs/api/lists.md#read-consistency).
 const FRESHNESS_WAIT: Duration = Duration::from_secs(3);
@@ -118,6 +119,7 @@ pub struct Context {
     extensions: Extensions,
     edge: edge::Settings,
     flags: Vec<(String, String)>,
+    tracer: Option<Tracer>,
     started: Instant,
 }
 
@@ -163,6 +165,8 @@ pub struct Parts {
     pub edge: edge::Settings,
     /// The flags of the process, for people who ask.
     pub flags: Vec<(String, String)>,
+    /// Which requests are traced, if any are.
+    pub tracer: Option<Tracer>,
 }
 
 impl Context {
@@ -215,6 +219,7 @@ impl Context {
             extensions: Extensions::new(parts.extensions),
             edge: parts.edge,
             flags: parts.flags,
+            tracer: parts.tracer,
             metrics: parts.metrics.clone(),
             engine,
             builtin: registry,
@@ -420,6 +425,11 @@ impl Context {
     /// The flags of the process, for people who ask.
     pub fn flags(&self) -> &[(String, String)] {
         &self.flags
+    }
+
+    /// Which requests are traced, if any are.
+    pub fn tracer(&self) -> Option<&Tracer> {
+        self.tracer.as_ref()
     }
 
     /// How long the process serves.

@@ -74,6 +74,7 @@ pub mod table;
 #[cfg(test)]
 mod testing;
 pub mod tokens;
+pub mod traces;
 pub mod validation;
 pub mod verbs;
 pub mod version;

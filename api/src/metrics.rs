@@ -98,6 +98,8 @@ pub struct Metrics {
     pub watch_events_sent: Counter,
     /// Log lines that could not be written, because standard error did not take them in time or at all.
     pub log_lines_dropped: Counter,
+    /// Spans that had no room on their way to the collector.
+    pub spans_dropped: Counter,
     /// Watch events by type, initial ones included.
     pub watch_events: Counters,
     /// Their sizes.
@@ -206,6 +208,7 @@ impl Metrics {
             watch_events_rendered: Counter::default(),
             watch_events_sent: Counter::default(),
             log_lines_dropped: Counter::default(),
+            spans_dropped: Counter::default(),
             watch_events: Counters::new(alpha(
                 "apiserver_watch_events_total",
                 TYPE,
@@ -381,6 +384,11 @@ impl Metrics {
                 "apiserver_log_lines_dropped_total",
                 "Log lines that standard error did not take.",
                 &self.log_lines_dropped,
+            ),
+            (
+                "apiserver_spans_dropped_total",
+                "Spans of traces that had no room on their way to the collector.",
+                &self.spans_dropped,
             ),
         ] {
             let definition = Definition { name, stability: Stability::Own, help, labels: &[] };

@@ -22,7 +22,6 @@ use http::{Method, StatusCode};
 
 use crate::audit::Trail;
 use crate::backup;
-use crate::codec::yaml;
 use crate::compress;
 use crate::context::Context;
 use crate::conversion::Conversions;
@@ -89,6 +88,13 @@ pub async fn serve(request: Permitted<'_>) -> Result<Response, Status> {
         return Err(Status::bad_request(message));
     }
     if let Some(extension) = request.context.extensions().of_path(&request.info.path) {
+        return forward(request, &extension).await;
+    }
+    // Its OpenAPI document is its own too.
+    if let Some(version) = request.info.path.strip_prefix("/openapi/v3")
+        && let Some(extension) = request.context.extensions().of_path(version.trim_end_matches('/'))
+        && extension.has_openapi()
+    {
         return forward(request, &extension).await;
     }
     if request.info.is_resource { serve_resource(request).await } else { serve_document(request).await }
@@ -179,15 +185,6 @@ async fn serve_resource(request: Permitted<'_>) -> Result<Response, Status> {
         conversions: &conversions,
         trail,
     };
-    if let Some(trail) = trail.filter(|trail| info.verb == Verb::Patch && trail.wants_request())
-        && let Ok(patch) = yaml::parse(&body)
-    {
-        // A patch is recorded as it was sent, and an event is JSON.
-        if crate::json::parse(&body).is_err() {
-            trail.cannot_be_encoded();
-        }
-        trail.request(patch.value);
-    }
     if !resource.table.deprecated.is_empty() {
         call.warnings.push(deprecation(resource));
         // Custom types do not say when they will be removed.

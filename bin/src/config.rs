@@ -25,6 +25,7 @@ use crate::authorization::AuthorizationConfig;
 use crate::extension;
 use crate::files;
 use crate::flags::{Durability, Flags, LogFormat, Profile};
+use crate::traces::TracingConfig;
 
 /// A valid configuration.
 #[derive(Clone, Debug)]
@@ -73,6 +74,8 @@ pub struct Config {
     pub disabled_metrics: BTreeSet<String>,
     /// Labels of metrics that have some values alone.
     pub allowed_labels: Arc<Allowed>,
+    /// Where traces go, if there are any.
+    pub traces: Option<TracingConfig>,
     /// The flags as they were given, for people who ask the server.
     pub flags: Vec<(String, String)>,
     /// How many requests run at once.
@@ -154,6 +157,8 @@ impl Config {
             Enablement::parse(&flags.runtime_config.join(","), &types).map_err(|why| anyhow!(why))?;
         check_hidden_metrics(flags.metrics.show_hidden_metrics_for_version.as_deref())?;
         flags.secrecy.check()?;
+        let traces = flags.secrecy.tracing_config_file.as_deref();
+        let traces = traces.map(|path| TracingConfig::read(path, flags.naming)).transpose()?;
         let allowed_labels = Arc::new(flags.metrics.allowed()?);
         let releases = Releases::parse(&flags.emulated_version, &flags.min_compatibility_version)
             .map_err(|why| anyhow!(why))?;
@@ -203,6 +208,7 @@ impl Config {
             edge,
             disabled_metrics: flags.metrics.disabled_metrics.into_iter().collect(),
             allowed_labels,
+            traces,
             flags: Vec::new(),
             durability: flags.durability,
             history_retention: flags.history_retention,

@@ -18,10 +18,12 @@ mod https;
 mod issuers;
 mod kubeconfig;
 mod logging;
+mod notify;
 mod pki;
 mod process;
 mod reload;
 mod tokens;
+mod traces;
 mod upgrade;
 mod webhooks;
 

@@ -32,6 +32,11 @@ pub enum Stability {
     Own,
 }
 
+/// Whether a family is there before its first number.
+pub fn is_announced(name: &str) -> bool {
+    ANNOUNCED.contains(&name)
+}
+
 impl Stability {
     fn as_str(self) -> &'static str {
         match self {
@@ -105,7 +110,7 @@ impl<'p> Page<'p> {
         let allowed = self.allowed.filter(|allowed| allowed.is_about(name));
         self.end_family();
         let mut numbers = Numbers { page: self, name, kind, head: Some((stability, help)), is_disabled, allowed };
-        if ANNOUNCED.contains(&name) {
+        if is_announced(name) {
             numbers.begin();
         }
         numbers

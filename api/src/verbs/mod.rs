@@ -39,7 +39,7 @@ use crate::audit::Trail;
 use crate::codec::yaml;
 use crate::context::Context;
 use crate::conversion::Conversions;
-use crate::json::{Object, Value};
+use crate::json::{self, Object, Value};
 use crate::negotiate::Output;
 use crate::query::{FieldValidation, Query};
 use crate::representation::{Renderer, Wanted};
@@ -164,6 +164,16 @@ impl<'r> Call<'r> {
             }
             trail.request(object);
         }
+    }
+
+    /// Records a patch as it was sent. An event is JSON, and has no place for another encoding.
+    pub fn record_patch(&self, body: &[u8]) {
+        let Some(trail) = self.trail.filter(|trail| trail.wants_request()) else { return };
+        let Ok(patch) = yaml::parse(body) else { return };
+        if json::parse(body).is_err() {
+            trail.cannot_be_encoded();
+        }
+        trail.request(patch.value);
     }
 
     /// Records the object of a command, which is of a type of its own.

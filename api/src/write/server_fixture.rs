@@ -80,6 +80,7 @@ impl Server {
             features: Features::default(),
             edge: Default::default(),
             flags: Vec::new(),
+            tracer: None,
             own_service: Default::default(),
             collects_garbage: true,
             admission,

@@ -1,4 +1,4 @@
-//! Flags of what leaves the process in other ways than by answers: files of logs, traces, encryption of the store.
+//! Flags of what leaves the process in other ways than by answers: traces, and the store's files.
 
 use std::path::PathBuf;
 
@@ -11,6 +11,10 @@ use crate::issuers::opening;
 // Not a documentation comment: clap would use it as the description of the whole command line.
 #[derive(Clone, Debug, Args)]
 pub struct SecrecyFlags {
+    /// Where traces of requests go, by the OpenTelemetry protocol over gRPC, and how many are traced (TracingConfiguration).
+    #[arg(long, value_name = "FILE")]
+    pub tracing_config_file: Option<PathBuf>,
+
     /// Not supported: objects are not encrypted in the store. A file that is named ends the start.
     #[arg(long, value_name = "FILE")]
     pub encryption_provider_config: Option<PathBuf>,

@@ -143,7 +143,6 @@ const REFUSED: &[Refusal] = &[
         flags: &["service-account-signing-endpoint"],
     },
     Refusal { why: "the server has one certificate; see --tls-cert-file", flags: &["tls-sni-cert-key"] },
-    Refusal { why: "no traces are sent", flags: &["tracing-config-file"] },
 ];
 
 impl Form {
@@ -298,7 +297,10 @@ mod tests {
                     "invalid argument \"x\" for \"--version\" flag: strconv.ParseBool: parsing \"x\": invalid syntax",
                 ),
             ),
-            ("--tracing-config-file=x", Err("--tracing-config-file is not supported: no traces are sent")),
+            (
+                "--egress-selector-config-file=x",
+                Err("--egress-selector-config-file is not supported: connections are made directly"),
+            ),
         ] {
             let want = want.map(str::to_owned).map_err(str::to_owned);
             assert_eq!(settled(line), want, "{line}");
